@@ -1,0 +1,632 @@
+//! The command line: what can be asked for, with the help that says so.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  ./hayate run                                a shell in Hayate
+  ./hayate run -- python3 -c 'print(6*7)'     one program; its exit status is the command's
+  echo hi | ./hayate run -- cat               streams pass through, each by itself
+  ./hayate test                               all tests
+  ./hayate image build                        make the default image anew
+
+./hayate COMMAND --help tells more of each.";
+
+const RUN_HELP: &str = "\
+Examples:
+  ./hayate run
+  ./hayate run -- /bin/sh -c 'ls -l / | wc -l; exit 7'
+  ./hayate run --rootfs ./my-tree -- /usr/bin/my-program
+  docker export my-container > my.tar; ./hayate run --rootfs my.tar -- /bin/sh
+  ./hayate run --with ./job:/job -- /job/start
+  ./hayate run --deterministic --timing -- /bin/true
+  ./hayate run --log - --append trace=syscalls -- /bin/true
+  ./hayate run --recycle all+text -- resource pools
+  ./hayate run --mode supervisor -- mode list
+
+Streams:
+  When standard input and output are both terminals, the guest has one terminal: line editing,
+  Ctrl-C, Ctrl-Z and the window size work as in a local shell. Otherwise standard input, output
+  and error pass through separately, unmixed with kernel messages; an interrupt is passed on to
+  the program, and a second one ends the machine.
+
+Exit status:
+  the program's own; 128 + N if signal N killed it
+   70  the kernel panicked; its messages and a backtrace are on standard error
+  124  the time of --timeout passed
+  125  Hayate could not do it: a tool is missing, a root file system is unusable, ...
+  126  the program was found and cannot be run
+  127  the program was not found
+    2  the command line is wrong";
+
+const EXPLAIN_HELP: &str = "\
+Examples:
+  ./hayate explain -- /bin/true
+  ./hayate explain -- python3 -c pass
+  ./hayate explain --svg start.svg --json start.json -- ls -l /usr
+  ./hayate explain --recycle none -- bash -c true
+  ./hayate explain --time -- perl -e 1
+
+The program is started twice in a fresh machine. What it writes passes through; the table goes to
+standard error. Standard input is the first start's, the second finds what that left of it. One
+processor; numbers are instructions of the guest, the same in every run, unless --time is given.
+docs/explain.md says what each line means.
+
+Exit status:
+  that of the second start, and as of ./hayate run";
+
+const OFF2F_HELP: &str = "\
+Examples:
+  ./hayate run --off2f -- python3 -c 'print(6*7)'   a whole image, made and kept
+  ./hayate off2f convert --keep-text my-program     one file; its text goes to my-program.text
+  truncate -s 256M texts; ./hayate off2f convert --nvm texts my-tree/bin/*
+  ./hayate run --rootfs my-tree --nvm texts -- /bin/my-program
+  ./hayate off2f restore --nvm texts my-tree/bin/*
+
+A converted file is marked by the sticky bit (chmod +t), by which the kernel knows that it must look
+at it. In a guest it reads, maps and measures as the original. docs/off2f.md tells more.";
+
+const COMPARE_HELP: &str = "\
+Examples:
+  ./hayate compare 'cpu/syscall*' 'cpu/process*'
+  ./hayate compare --wall --boots 5 cpu/process/fork-exit
+  ./hayate compare --markdown table.md --json - 'memory/fault*' > numbers.json
+
+Boots Hayate and Debian's linux-image-cloud-amd64 (downloaded, not installed) in the same QEMU
+with the same root file system in memory, the same static `measure`, devices and processor.
+Linux boots twice: at its best, without mitigations and hardening that cost time, and as shipped.
+Without --wall a number is the count of instructions the guest executed; two runs give the same
+medians. With --wall it is time. What neither can show is printed with the table.
+`./hayate compare --list` shows the names of all experiments.
+
+Exit status:
+    0  compared; Hayate is worse in nothing
+    1  Hayate is worse in something than Linux at its best
+    2  the command line is wrong, or no experiment has such a name
+    3  nothing is worse, but something is too noisy to tell
+    4  nothing could be measured in both; the reasons are printed
+    6  a result could not be written where it was asked for
+   70  Hayate's kernel panicked; 124 a system did not end in --timeout; 125 another failure";
+
+/// Runs unmodified Linux programs in Hayate, a guest kernel that starts them at the speed of
+/// memory.
+#[derive(Parser)]
+#[command(name = "hayate", bin_name = "./hayate", version, after_help = EXAMPLES)]
+#[command(arg_required_else_help = true, max_term_width = 100)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Request,
+}
+
+/// The commands.
+#[derive(Subcommand)]
+pub enum Request {
+    /// Boot a machine and run a program or a shell in it
+    #[command(after_help = RUN_HELP)]
+    Run(Box<Run>),
+    /// Test Hayate: on this machine first, then in the guest
+    Test(Test),
+    /// Measure Hayate and Linux side by side in the same machine
+    #[command(after_help = COMPARE_HELP)]
+    Compare(Compare),
+    /// Show where the start of a program went, step by step, beside a second start of it
+    #[command(after_help = EXPLAIN_HELP)]
+    Explain(Explain),
+    /// Run an experiment described in experiments/ and write table, picture and data
+    Experiment(Experiment),
+    /// Make, find and list root file systems
+    Image(Image),
+    /// Convert executables to two files, their text to be executed on non-volatile memory
+    #[command(after_help = OFF2F_HELP)]
+    Off2f(Off2f),
+    /// Build the kernel and the guest's init, and say where they are
+    Build(Build),
+    /// Install what is missing on this machine (the script does this before anything else)
+    Setup,
+}
+
+/// `run`.
+#[derive(Args, Clone)]
+pub struct Run {
+    /// The root file system: a folder, a tar archive (as `docker export` writes), or an ext4
+    /// image [default: the image of Debian programs that `image build` makes]
+    #[arg(long, value_name = "DIR|TAR|IMAGE")]
+    pub rootfs: Option<PathBuf>,
+
+    /// Unpack the root file system into the guest's memory; the machine has no disk
+    #[arg(long)]
+    pub in_memory: bool,
+
+    /// Put the programs and libraries whose path matches GLOB (all, without it) in two files, their
+    /// texts on non-volatile memory, where they are executed in place
+    #[arg(long, value_name = "GLOB", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "*")]
+    pub off2f: Option<String>,
+
+    /// Show a copy of the folder DIR at PATH in the guest; what the guest changes there is not
+    /// written back (can be repeated)
+    #[arg(long, value_name = "DIR:PATH")]
+    pub with: Vec<OsString>,
+
+    /// Set an environment variable; NAME alone passes the host's value on (can be repeated)
+    #[arg(long, short, value_name = "NAME[=VALUE]")]
+    pub env: Vec<OsString>,
+
+    /// The working directory of the program [default: / for a program, /root for a shell]
+    #[arg(long, short = 'w', value_name = "PATH")]
+    pub directory: Option<OsString>,
+
+    /// Run as this user and group, by number
+    #[arg(long, short, value_name = "UID[:GID]", default_value = "0", value_parser = user)]
+    pub user: (u32, u32),
+
+    /// Give the program a terminal even if standard input or output is none
+    #[arg(long, overrides_with = "no_tty")]
+    pub tty: bool,
+
+    /// Give the program separate streams even on a terminal
+    #[arg(long)]
+    pub no_tty: bool,
+
+    /// Write the kernel's messages to FILE ("-" is standard error) [default: kept, and shown if
+    /// the kernel fails]
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+
+    /// Print where the time of the start went
+    #[arg(long)]
+    pub timing: bool,
+
+    /// What the kernel keeps of ended processes for the next: none, program, space, region, all,
+    /// all+text, full, or attachment, text, work-area, process, execution joined to these by + or
+    /// taken away by - [default: full]
+    #[arg(long, value_name = "POLICY", value_parser = policy)]
+    pub recycle: Option<String>,
+
+    /// The processor's mode for the program and all that it starts. In supervisor mode its system
+    /// calls are function calls, and it can do whatever the kernel can: docs/dmsm.md
+    #[arg(long, value_enum, default_value_t = Mode::User)]
+    pub mode: Mode,
+
+    /// End the machine after this many seconds, with exit status 124
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub timeout: Option<u64>,
+
+    /// The machine.
+    #[command(flatten)]
+    pub machine: Machine,
+
+    /// The program and its arguments [default: a login shell]
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+/// The virtual machine, for every command that boots one.
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Machine")]
+pub struct Machine {
+    /// Number of processors, 1 to 16
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub cpus: u8,
+
+    /// Memory: 512M, 2G
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = memory)]
+    pub memory: u64,
+
+    /// How QEMU runs the processor: kvm is fast, tcg works everywhere, auto takes kvm if it works
+    #[arg(long, value_enum, default_value_t = Accel::Auto, env = "HAYATE_ACCEL")]
+    pub accel: Accel,
+
+    /// The board
+    #[arg(long = "machine", value_enum, default_value_t = Board::Q35)]
+    pub board: Board,
+
+    /// Give the machine non-volatile memory: FILE keeps what the guest writes there, SIZE is blank at
+    /// each run, pseudo:SIZE is a part of its ordinary memory that survives a reset of the guest
+    #[arg(long, value_name = "FILE|SIZE|pseudo:SIZE")]
+    pub nvm: Option<OsString>,
+
+    /// Make guest time the number of instructions executed, the same in every run: instruction
+    /// counting, fixed seed and clock, one processor, tcg
+    #[arg(long)]
+    pub deterministic: bool,
+
+    /// Add words to the kernel's command line (can be repeated)
+    #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
+    pub append: Vec<String>,
+
+    /// Pass an argument on to QEMU (can be repeated)
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
+    pub qemu: Vec<OsString>,
+
+    /// Let the host's other work go first: for machines that run beside others.
+    #[arg(skip)]
+    pub background: bool,
+
+    /// Boot this kernel instead of building Hayate's
+    #[arg(long, value_name = "FILE", help_heading = "Development")]
+    pub kernel: Option<PathBuf>,
+
+    /// Boot Debian's Linux kernel instead of Hayate, in the same machine with the same init
+    #[arg(long, help_heading = "Development", conflicts_with = "kernel")]
+    pub linux: bool,
+
+    /// Profile to build the kernel with
+    #[arg(long, value_enum, default_value_t = Profile::Release, env = "HAYATE_PROFILE")]
+    #[arg(help_heading = "Development")]
+    pub profile: Profile,
+}
+
+/// The mode of the processor that programs run in.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// As everywhere: ring 3.
+    User,
+    /// Ring 0.
+    Supervisor,
+}
+
+/// How QEMU runs the guest's processor.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Accel {
+    /// KVM if it works here, else TCG.
+    Auto,
+    /// The processor's own virtualisation.
+    Kvm,
+    /// Translation in software.
+    Tcg,
+}
+
+/// The board that QEMU models.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Board {
+    /// A PC with PCI Express.
+    Q35,
+    /// A minimal machine without PCI.
+    Microvm,
+}
+
+/// Cargo's profile for the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Profile {
+    /// Quick to build, with overflow checks.
+    Dev,
+    /// Optimised.
+    Release,
+}
+
+/// `test`.
+#[derive(Args)]
+pub struct Test {
+    /// Run only the tests whose name contains this (any of them, if several)
+    pub filter: Vec<String>,
+
+    /// Numbers of processors that the guest tests run with
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 2, 4])]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub cpus: Vec<u8>,
+
+    /// Run the guest programs on this machine's Linux only
+    #[arg(long)]
+    pub linux_only: bool,
+
+    /// List the tests and run none
+    #[arg(long)]
+    pub list: bool,
+
+    /// Show what tests print, also when they pass
+    #[arg(long)]
+    pub nocapture: bool,
+
+    /// Also run the long tests: minutes of random system calls and mutated programs
+    #[arg(long)]
+    pub long: bool,
+
+    /// How QEMU runs the processor
+    #[arg(long, value_enum, default_value_t = Accel::Auto, env = "HAYATE_ACCEL")]
+    pub accel: Accel,
+
+    /// Boot Debian's Linux where Hayate would boot: a test of the tests
+    #[arg(long, help_heading = "Development")]
+    pub guest_linux: bool,
+
+    /// Profile to build the kernel with
+    #[arg(long, value_enum, default_value_t = Profile::Release, env = "HAYATE_PROFILE")]
+    #[arg(help_heading = "Development")]
+    pub profile: Profile,
+}
+
+/// `compare`.
+#[derive(Args)]
+pub struct Compare {
+    /// Only the experiments whose name matches; * matches anything, also slashes [default: system
+    /// calls, processes and page faults]
+    pub globs: Vec<String>,
+
+    /// Measure time instead of instructions, with KVM where it works
+    #[arg(long)]
+    pub wall: bool,
+
+    /// Boots of each system, taking turns [default: 1; with --wall 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub boots: Option<u32>,
+
+    /// Passes over the experiments in each boot
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub passes: u32,
+
+    /// Samples of each experiment in each pass
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub iterations: u32,
+
+    /// Largest array or parent process of an experiment
+    #[arg(long, value_name = "SIZE", default_value = "16M")]
+    pub memory_limit: String,
+
+    /// Leave out Linux as shipped
+    #[arg(long)]
+    pub only_best: bool,
+
+    /// Smallest difference that matters, in per cent
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
+    pub threshold: f64,
+
+    /// List the experiments and boot nothing
+    #[arg(long)]
+    pub list: bool,
+
+    /// Save the comparison with all medians and intervals; "-" is standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Save the table as Markdown; "-" is standard output
+    #[arg(long, value_name = "FILE")]
+    pub markdown: Option<PathBuf>,
+
+    /// Save the run of each system with all samples in this folder, for `measure report`; of
+    /// several boots each as soon as it ends
+    #[arg(long, value_name = "DIR")]
+    pub runs: Option<PathBuf>,
+
+    /// End a machine that takes longer than this, with exit status 124
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub timeout: u64,
+
+    /// Memory of the machine: 512M, 2G
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = memory)]
+    pub memory: u64,
+
+    /// How QEMU runs the processor with --wall
+    #[arg(long, value_enum, default_value_t = Accel::Auto, env = "HAYATE_ACCEL")]
+    pub accel: Accel,
+
+    /// Boot this kernel instead of building Hayate's
+    #[arg(long, value_name = "FILE", help_heading = "Development")]
+    pub kernel: Option<PathBuf>,
+
+    /// Profile to build the kernel with
+    #[arg(long, value_enum, default_value_t = Profile::Release, env = "HAYATE_PROFILE")]
+    #[arg(help_heading = "Development")]
+    pub profile: Profile,
+}
+
+/// `explain`.
+#[derive(Args)]
+pub struct Explain {
+    /// Measure time instead of instructions, with KVM where it works
+    #[arg(long)]
+    pub time: bool,
+
+    /// Make the process by fork, as a shell does, instead of vfork, as posix_spawn does
+    #[arg(long)]
+    pub fork: bool,
+
+    /// Save the numbers; "-" is standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Save the picture; "-" is standard output
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+
+    /// What is run, and where.
+    #[command(flatten)]
+    pub run: Run,
+}
+
+/// `experiment`.
+#[derive(Args)]
+pub struct Experiment {
+    /// Experiments by name, or "all" [default: list them]
+    pub names: Vec<String>,
+
+    /// Where NAME.md, NAME.svg and NAME.json are written
+    #[arg(long, short, value_name = "DIR", default_value = "docs/results")]
+    pub output: PathBuf,
+
+    /// End a machine that takes longer than this, with exit status 124
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub timeout: u64,
+
+    /// How QEMU runs the processor in experiments that measure time
+    #[arg(long, value_enum, default_value_t = Accel::Auto, env = "HAYATE_ACCEL")]
+    pub accel: Accel,
+
+    /// Boot this kernel instead of building Hayate's
+    #[arg(long, value_name = "FILE", help_heading = "Development")]
+    pub kernel: Option<PathBuf>,
+}
+
+/// `off2f`.
+#[derive(Args)]
+pub struct Off2f {
+    /// What to do with files.
+    #[command(subcommand)]
+    pub request: Off2fRequest,
+}
+
+/// The commands of `off2f`.
+#[derive(Subcommand)]
+pub enum Off2fRequest {
+    /// Replace executables and shared libraries by their header files
+    Convert {
+        /// Keep a copy of the text in the header file, to start from where the text is missing
+        #[arg(long)]
+        keep_text: bool,
+        /// Put the texts into this file, to be a machine's non-volatile memory [default: FILE.text]
+        #[arg(long, value_name = "FILE")]
+        nvm: Option<PathBuf>,
+        /// The executables
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// Replace header files by the originals
+    Restore {
+        /// Where the texts are [default: FILE.text]
+        #[arg(long, value_name = "FILE")]
+        nvm: Option<PathBuf>,
+        /// The header files
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// Tell what header files say
+    Info {
+        /// The header files
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// Check that header files and texts make the originals
+    Verify {
+        /// Where the texts are [default: FILE.text]
+        #[arg(long, value_name = "FILE")]
+        nvm: Option<PathBuf>,
+        /// The header files
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// Convert a whole folder; what `image build --off2f` does before it packs
+    #[command(hide = true)]
+    Tree {
+        /// The folder
+        root: PathBuf,
+        /// The file for the texts
+        nvm: PathBuf,
+        /// Only paths that match
+        #[arg(long)]
+        glob: Option<String>,
+    },
+}
+
+/// `image`.
+#[derive(Args)]
+pub struct Image {
+    /// What to do with images.
+    #[command(subcommand)]
+    pub request: ImageRequest,
+}
+
+/// The commands of `image`.
+#[derive(Subcommand)]
+pub enum ImageRequest {
+    /// Make the default image from the newest Debian packages, or an image from a folder or tar
+    Build {
+        /// A folder or a tar archive to make an image of [default: the Debian programs]
+        #[arg(value_name = "DIR|TAR")]
+        rootfs: Option<PathBuf>,
+
+        /// Put the programs and libraries whose path matches GLOB (all, without it) in two files;
+        /// prints the paths of the image and of the memory with their texts
+        #[arg(long, value_name = "GLOB", num_args = 0..=1, require_equals = true)]
+        #[arg(default_missing_value = "*")]
+        off2f: Option<String>,
+    },
+    /// Print the path of the default image, made if it is not there
+    Path,
+    /// List the images that are kept
+    List,
+}
+
+/// `build`.
+#[derive(Args)]
+pub struct Build {
+    /// Profile to build the kernel with
+    #[arg(long, value_enum, default_value_t = Profile::Release, env = "HAYATE_PROFILE")]
+    pub profile: Profile,
+}
+
+/// `512M`, `2G`, `1024` (MiB) as MiB.
+fn memory(text: &str) -> Result<u64, String> {
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let number: u64 = number.parse().map_err(|_| "write it as 512M or 2G".to_string())?;
+    let scale = match unit.to_ascii_uppercase().as_str() {
+        "" | "M" | "MB" | "MIB" => 1,
+        "G" | "GB" | "GIB" => 1024,
+        _ => return Err("write it as 512M or 2G".into()),
+    };
+    match number.checked_mul(scale) {
+        Some(mib) if (32..=1 << 20).contains(&mib) => Ok(mib),
+        _ => Err("between 32M and 1024G".into()),
+    }
+}
+
+/// A policy of the kernel, as `recycle=` takes it.
+fn policy(text: &str) -> Result<String, String> {
+    match hayate_recycler::Policy::parse(text) {
+        Ok(policy) => Ok(policy.to_string()),
+        Err(_) => {
+            let names: Vec<_> = hayate_recycler::Policy::names().collect();
+            Err(format!("it is made of {}, joined by + or -", names.join(", ")))
+        }
+    }
+}
+
+/// `1000` or `1000:100`.
+fn user(text: &str) -> Result<(u32, u32), String> {
+    let (user, group) = text.split_once(':').unwrap_or((text, text));
+    let number = |text: &str| text.parse().map_err(|_| "write it as 1000 or 1000:100".to_string());
+    Ok((number(user)?, number(group)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_and_users() {
+        assert_eq!(memory("512M"), Ok(512));
+        assert_eq!(memory("2g"), Ok(2048));
+        assert_eq!(memory("1024"), Ok(1024));
+        assert!(memory("1").is_err());
+        assert!(memory("12X").is_err());
+        assert!(memory("99999999999999999999G").is_err());
+        assert_eq!(user("1000"), Ok((1000, 1000)));
+        assert_eq!(user("1000:5"), Ok((1000, 5)));
+        assert!(user("root").is_err());
+        assert_eq!(policy("text+all"), Ok("all+text".into()));
+        assert!(policy("everything").is_err());
+    }
+
+    #[test]
+    fn a_command_follows_two_dashes() {
+        let parsed = Arguments::try_parse_from(["hayate", "run", "--cpus=2", "--", "ls", "-l"]);
+        let Ok(Arguments { command: Request::Run(run) }) = parsed else { panic!("not understood") };
+        assert_eq!(run.command, ["ls", "-l"]);
+        assert_eq!(run.machine.cpus, 2);
+        assert!(Arguments::try_parse_from(["hayate", "run", "--cpus=17"]).is_err());
+    }
+}

@@ -1,0 +1,337 @@
+//! One boot of one system with the suite in it, from the machine to the run it measured.
+
+use crate::arguments::{Accel, Board, Machine, Profile};
+use crate::compile;
+use crate::failure::{self, Failure};
+use crate::guest::log::Sink;
+use crate::guest::qemu::Qemu;
+use crate::guest::session::{End, Outcome, Session, Streams};
+use crate::guest::{backtrace, initramfs, linux};
+use anyhow::{Context, Result, bail};
+use hayate_job::{Job, Mount, Root};
+use measure_data::{Run, read_run};
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// The words that make Debian's Linux fastest here: no mitigations, no clearing of memory ahead
+/// of its use, no randomised addresses (which cost a software-translating machine most), no audit.
+const BEST: &str = "mitigations=off init_on_alloc=0 norandmaps randomize_kstack_offset=off audit=0";
+
+/// Status of `measure` when its arguments are wrong.
+const WRONG_ARGUMENTS: i32 = 2;
+/// Its status when something that it needs is not there.
+const NOT_THERE: i32 = 4;
+
+/// A system to measure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct System {
+    /// Its name in files.
+    pub key: String,
+    /// Its name for people.
+    pub title: String,
+    /// Whether it is Debian's Linux.
+    pub linux: bool,
+    /// Words added to its command line.
+    pub words: String,
+    /// A path that must be there in the guest, or [`Missing`] is what comes of it.
+    pub needs: Option<String>,
+    /// A program and arguments that start the suite.
+    pub launcher: Vec<String>,
+    /// Arguments passed on to QEMU.
+    pub qemu: Vec<String>,
+    /// The disk that the root file system lies on; without it the root is [`Setup::image`].
+    pub disk: Option<Disk>,
+}
+
+/// A disk with a root file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disk {
+    /// The image.
+    pub image: PathBuf,
+    /// A smaller one with the suite, shown at [`TOOLS`].
+    pub tools: PathBuf,
+    /// QEMU's options that make it slow.
+    pub throttle: String,
+    /// The texts of its programs, if those are in two files.
+    pub texts: Option<PathBuf>,
+}
+
+/// Where the suite is shown when the root file system is an image without it.
+pub const TOOLS: &str = "/opt/measure";
+
+/// A system lacks what was needed of it; not a failure of the comparison.
+#[derive(Debug)]
+pub struct Missing(pub String);
+
+impl std::fmt::Display for Missing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Missing {}
+
+impl System {
+    /// Hayate.
+    pub fn hayate() -> System {
+        System::new("hayate", "Hayate", false, "")
+    }
+
+    /// Linux without anything that costs time and could be left out.
+    pub fn best() -> System {
+        System::new("linux-best", "Linux at its best", true, BEST)
+    }
+
+    /// Linux as Debian's users get it.
+    pub fn shipped() -> System {
+        System::new("linux-shipped", "Linux as shipped", true, "")
+    }
+
+    /// The same with a disk that is as fast as the host gives it.
+    pub fn without_throttle(&self) -> System {
+        let mut other = self.clone();
+        if let Some(disk) = &mut other.disk {
+            disk.throttle.clear();
+        }
+        other
+    }
+
+    fn new(key: &str, title: &str, linux: bool, words: &str) -> System {
+        System {
+            key: key.into(),
+            title: title.into(),
+            linux,
+            words: words.into(),
+            needs: None,
+            launcher: Vec::new(),
+            qemu: Vec::new(),
+            disk: None,
+        }
+    }
+}
+
+/// How a program in a machine ended, and what it wrote.
+pub struct Ended {
+    /// Its exit status.
+    pub status: i32,
+    /// Its standard output.
+    pub output: String,
+    /// Its standard error.
+    pub error: String,
+}
+
+/// The machine that every system boots in, and what is measured in it.
+pub struct Setup {
+    /// Count instructions instead of time.
+    pub counting: bool,
+    /// How QEMU runs the processor.
+    pub accel: Accel,
+    /// Memory in MiB.
+    pub memory: u64,
+    /// Hayate's kernel, if it is not to be built.
+    pub kernel: Option<PathBuf>,
+    /// Profile to build it with.
+    pub profile: Profile,
+    /// The initramfs with the suite.
+    pub image: PathBuf,
+    /// Names of experiments.
+    pub globs: Vec<String>,
+    /// Programs to start: name and command.
+    pub programs: Vec<(String, String)>,
+    /// What a shell does before each start of these.
+    pub before: Option<String>,
+    /// Whether the first starts of these count too.
+    pub cold: bool,
+    /// Passes of the suite in one boot.
+    pub passes: u32,
+    /// Samples of a pass.
+    pub iterations: u32,
+    /// Largest array, as the suite takes it.
+    pub memory_limit: String,
+    /// How long the machine may run.
+    pub timeout: Duration,
+}
+
+impl Setup {
+    /// Builds and fetches what the systems boot with, so that no boot waits for it.
+    pub fn prepare(&self, systems: &[System]) -> Result<()> {
+        if systems.iter().any(|system| !system.linux) && self.kernel.is_none() {
+            compile::kernel(self.profile)?;
+        }
+        if systems.iter().any(|system| system.linux) {
+            linux::kernel()?;
+        }
+        compile::init()?;
+        compile::programs()?;
+        Ok(())
+    }
+
+    /// Boots `system`, measures, and returns the run.
+    pub fn boot(&self, system: &System) -> Result<Run> {
+        let Ended { status, output, error } = self.run(system, self.arguments(system))?;
+        match read_run(&output) {
+            Ok(run) => Ok(if self.counting { counted(run) } else { run }),
+            Err(_) if status == WRONG_ARGUMENTS => {
+                Err(Failure::error(failure::USAGE, error.trim_end()))
+            }
+            Err(_) if status == NOT_THERE => {
+                Err(Missing(error.trim().trim_start_matches("measure: ").into()).into())
+            }
+            Err(problem) => bail!(
+                "measure ended in {} with status {status} and left no result ({problem}). {}",
+                system.title,
+                error.trim_end()
+            ),
+        }
+    }
+
+    /// Boots `system` and runs one program in it.
+    pub fn run(&self, system: &System, arguments: Vec<String>) -> Result<Ended> {
+        let mut qemu = Qemu::new(&self.machine(system))?;
+        let (mut root, mut mounts) = (Root::Memory, Vec::new());
+        if let Some(disk) = &system.disk {
+            let kind = || "ext4".to_string();
+            root =
+                Root::Disk { device: qemu.slow_disk(&disk.image, &disk.throttle)?, kind: kind() };
+            if let Some(texts) = &disk.texts {
+                qemu.texts(texts)?;
+            }
+            let device = qemu.disk(&disk.tools)?;
+            mounts.push(Mount { device, kind: kind(), path: TOOLS.into() });
+        }
+        let job = Job {
+            arguments: arguments.into_iter().map(String::into_bytes).collect(),
+            environment: vec![b"PATH=/usr/sbin:/usr/bin:/sbin:/bin".to_vec(), b"LANG=C".to_vec()],
+            directory: None,
+            user: (0, 0),
+            hostname: "measured".into(),
+            root,
+            mounts,
+            streams: hayate_job::Streams::Separate,
+            explain: None,
+        };
+        let archive = system.disk.is_none().then_some(self.image.as_path());
+        let initramfs = initramfs::make(&job, archive, &qemu.modules)?;
+        let (output, error) = (Kept::default(), Kept::default());
+        // The end of the input would reach the guest at a moment of the host's choosing.
+        let (silence, held) = std::io::pipe().context("no pipe")?;
+        let streams = Streams::Separate {
+            input: Box::new(silence),
+            output: Box::new(output.clone()),
+            error: Box::new(error.clone()),
+        };
+        let session = Session::new(qemu, streams, Sink::None, Some(self.timeout));
+        let outcome = session.run(Some(initramfs.path()));
+        drop(held);
+        let status = status(&outcome?, system)?;
+        Ok(Ended { status, output: output.text(), error: error.text() })
+    }
+
+    fn machine(&self, system: &System) -> Machine {
+        Machine {
+            cpus: 1,
+            memory: self.memory,
+            accel: self.accel,
+            board: Board::Q35,
+            deterministic: self.counting,
+            nvm: None,
+            append: Some(system.words.clone())
+                .filter(|words| !words.is_empty())
+                .into_iter()
+                .collect(),
+            qemu: system.qemu.iter().map(Into::into).collect(),
+            kernel: self.kernel.clone().filter(|_| !system.linux),
+            background: false,
+            linux: system.linux,
+            profile: self.profile,
+        }
+    }
+
+    fn arguments(&self, system: &System) -> Vec<String> {
+        let mut words = system.launcher.clone();
+        let place = if system.disk.is_some() { TOOLS } else { "/usr/bin" };
+        words.extend([format!("{place}/measure"), "run".into()]);
+        words.extend(self.globs.iter().cloned());
+        for (name, command) in &self.programs {
+            words.extend([
+                "--program".into(),
+                format!("{name}={command}"),
+                format!("program/{name}"),
+            ]);
+        }
+        if let Some(before) = &self.before {
+            words.extend(["--before".into(), before.clone()]);
+        }
+        if self.cold {
+            words.push("--cold".into());
+        }
+        if let Some(path) = &system.needs {
+            words.extend(["--needs".into(), path.clone()]);
+        }
+        let passes = self.passes.to_string();
+        let iterations = self.iterations.to_string();
+        for word in ["--json", "-", "--no-progress", "--dir", "/tmp", "--label", &system.title] {
+            words.push(word.into());
+        }
+        words.extend(["--memory-limit".into(), self.memory_limit.clone()]);
+        words.extend(["--passes".into(), passes, "--iterations".into(), iterations]);
+        words
+    }
+}
+
+/// What a guest's program wrote.
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<u8>>>);
+
+impl Kept {
+    fn text(&self) -> String {
+        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+impl Write for Kept {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// One tick is one instruction: with `-icount shift=0` QEMU's time-stamp counter counts
+/// nanoseconds of virtual time, and each instruction takes one. The guest's own calibration of
+/// its clock comes near that and is not exact.
+fn counted(mut run: Run) -> Run {
+    run.clock.ticks_per_second = 1e9;
+    run
+}
+
+/// The status that `measure` ended with, or why there is none.
+fn status(outcome: &Outcome, system: &System) -> Result<i32> {
+    let title = &system.title;
+    let log = || outcome.log.text();
+    match outcome.end {
+        End::Program(status) if outcome.errors.is_empty() => Ok(status),
+        End::Program(_) => bail!("{title}: {}", outcome.errors.join("; ")),
+        End::Panic => {
+            eprint!("{}", backtrace::symbolise(&log(), &outcome.kernel));
+            let text = format!("the kernel of {title} panicked; its messages are above");
+            Err(Failure::error(failure::PANIC, text))
+        }
+        End::TimedOut => {
+            eprint!("{}", log());
+            let text = format!("{title} did not end in time; --timeout gives it more");
+            Err(Failure::error(failure::TIMEOUT, text))
+        }
+        End::Killed(signal) => bail!("{title} was ended by signal {signal}"),
+        End::Machine(status) => {
+            eprint!("{}", log());
+            bail!("the machine with {title} ended (QEMU: {status}). {}", outcome.complaint)
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Building what runs in the guest: the kernel, its init, the measurement suite.
+//!
+//! Cargo is asked only if a source is newer than the last build: its own look at a workspace of
+//! this size takes longer than the start of a guest. Within one command it is asked once: all boots
+//! of a comparison have the same kernel, init and suite, whatever an editor does meanwhile.
+
+use crate::arguments::Profile;
+use crate::{place, step::Step, tool};
+use anyhow::{Context, Result, ensure};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
+/// Something cargo builds for the guest.
+struct Product {
+    /// Package and binary.
+    name: &'static str,
+    /// Cargo's target.
+    target: &'static str,
+    /// Cargo's profile when it is optimised.
+    profile: &'static str,
+    /// Folders it is made from, besides the workspace's own files.
+    sources: &'static [&'static str],
+    /// Without line tables: it is unpacked into the memory of every guest.
+    stripped: bool,
+    /// Said while it is built.
+    saying: &'static str,
+}
+
+const KERNEL: Product = Product {
+    name: "hayate-kernel",
+    target: "x86_64-unknown-none",
+    profile: "kernel",
+    sources: &["kernel", "machine", "crates"],
+    stripped: false,
+    saying: "Building the kernel",
+};
+
+const INIT: Product = Product {
+    name: "hayate-init",
+    target: "x86_64-unknown-linux-musl",
+    profile: "release",
+    sources: &["guest/init", "crates"],
+    stripped: true,
+    saying: "Building the guest's init",
+};
+
+/// The programs that Hayate brings along into every guest.
+const PROGRAMS: [Product; 4] = [
+    program("resource", &["guest/resource"]),
+    program("mode", &["guest/mode", "guest/interface"]),
+    program("nvm", &["guest/nvm", "crates/off2f", "crates/off2f-tool"]),
+    program("off2f", &["guest/off2f", "crates/off2f", "crates/off2f-tool"]),
+];
+
+const MEASURE: Product = Product {
+    name: "measure",
+    target: "x86_64-unknown-linux-musl",
+    profile: "release",
+    sources: &["measure", "crates"],
+    stripped: false,
+    saying: "Building the measurement suite",
+};
+
+const fn program(name: &'static str, sources: &'static [&'static str]) -> Product {
+    Product {
+        name,
+        target: "x86_64-unknown-linux-musl",
+        profile: "release",
+        sources,
+        stripped: true,
+        saying: "Building the guest's programs",
+    }
+}
+
+const WORKSPACE: [&str; 4] =
+    ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml", ".cargo/config.toml"];
+
+/// The kernel, built if a source changed.
+pub fn kernel(profile: Profile) -> Result<PathBuf> {
+    build(&KERNEL, profile)
+}
+
+/// The guest's init, built if a source changed.
+pub fn init() -> Result<PathBuf> {
+    build(&INIT, Profile::Release)
+}
+
+/// The programs that Hayate brings along into every guest, built if a source changed.
+pub fn programs() -> Result<Vec<PathBuf>> {
+    PROGRAMS.iter().map(|product| build(product, Profile::Release)).collect()
+}
+
+/// The measurement suite, static, built if a source changed.
+pub fn measure() -> Result<PathBuf> {
+    build(&MEASURE, Profile::Release)
+}
+
+fn build(product: &Product, profile: Profile) -> Result<PathBuf> {
+    let (word, folder) = match profile {
+        Profile::Dev => ("dev", "debug"),
+        Profile::Release => (product.profile, product.profile),
+    };
+    let output = place::target().join(product.target).join(folder).join(product.name);
+    let stamp = place::build("stamps")?.join(format!("{}-{word}", product.name));
+    // One build at a time, and what this command has built already.
+    static DONE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+    let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
+    if done.contains(&output) {
+        return Ok(output);
+    }
+    let fresh = |stamp: &Path| -> Option<bool> {
+        let built = stamp.metadata().ok()?.modified().ok()?;
+        // Another build may have replaced the file since.
+        let same = std::fs::read_to_string(stamp).ok()? == made(&output).ok()?;
+        Some(same && newest(product.sources)? < built)
+    };
+    if fresh(&stamp) == Some(true) {
+        done.push(output.clone());
+        return Ok(output);
+    }
+    let began = SystemTime::now();
+    let _step = Step::new(product.saying);
+    let mut cargo = cargo()?;
+    if product.stripped {
+        cargo.env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo");
+    }
+    tool::run(cargo.args([
+        "build",
+        "--profile",
+        word,
+        "-p",
+        product.name,
+        "--target",
+        product.target,
+    ]))?;
+    ensure!(output.exists(), "cargo did not make {}", output.display());
+    std::fs::write(&stamp, made(&output)?)
+        .and_then(|()| std::fs::File::options().write(true).open(&stamp)?.set_modified(began))
+        .with_context(|| format!("cannot write {}", stamp.display()))?;
+    done.push(output.clone());
+    Ok(output)
+}
+
+/// When a file was made, as text to compare.
+fn made(file: &Path) -> Result<String> {
+    let when = file.metadata().and_then(|found| found.modified());
+    let when = when.with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(format!("{when:?}"))
+}
+
+/// Cargo, at the root of the project, saying what it does only if it fails.
+pub fn cargo() -> Result<Command> {
+    let mut cargo = match std::env::var_os("CARGO") {
+        Some(path) => Command::new(path),
+        None => tool::command("cargo")?,
+    };
+    cargo
+        .current_dir(place::project())
+        .env("CARGO_TERM_COLOR", "never")
+        .env("CARGO_TERM_QUIET", "true");
+    Ok(cargo)
+}
+
+/// The newest change among the sources; `None` if one cannot be read.
+fn newest(folders: &[&str]) -> Option<SystemTime> {
+    let root = place::project();
+    let mut pending: Vec<PathBuf> =
+        WORKSPACE.iter().chain(folders).map(|name| root.join(name)).collect();
+    let mut newest = SystemTime::UNIX_EPOCH;
+    while let Some(path) = pending.pop() {
+        let found = path.symlink_metadata().ok()?;
+        newest = newest.max(found.modified().ok()?);
+        if found.is_dir() {
+            for entry in path.read_dir().ok()? {
+                let entry = entry.ok()?;
+                let hidden = entry.file_name().as_encoded_bytes().first() == Some(&b'.');
+                if !hidden && entry.file_name() != "target" {
+                    pending.push(entry.path());
+                }
+            }
+        }
+    }
+    Some(newest)
+}

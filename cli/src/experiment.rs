@@ -1,0 +1,284 @@
+//! `./hayate experiment`: experiments described as data.
+//!
+//! A file in `experiments/` says what to run in which systems, how often, with which words on
+//! their command lines, from which storage, and what Hayate is to stay below. What comes of it is
+//! written as a table, pictures and data, so that every number in the documents can be made again
+//! by one command; and all that was written so far is put together into one report.
+//!
+//! [`describe`] reads what is to be done, [`results`] is what came of it, [`grid`], [`picture`] and
+//! [`curves`] show it, [`joint`] is the report.
+
+mod counts;
+mod curves;
+mod describe;
+mod grid;
+mod joint;
+pub mod picture;
+mod results;
+
+use crate::arguments::{Experiment, Profile};
+use crate::compare::boot::{Disk, Setup, System};
+use crate::compare::table::kind;
+use crate::compare::{measured_or_missing, names, save};
+use crate::failure::{Failure, USAGE};
+use crate::image::default::{self, Recipe};
+use crate::image::{convert, small};
+use crate::{compile, place};
+use anyhow::{Context, Result};
+use describe::{Description, Participant, Storage};
+use grid::Grid;
+use measure_data::Run;
+use results::Results;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Something was measured that is above what the description allows.
+const ABOVE: u8 = 1;
+/// An experiment of several could not be made.
+const FAILED: u8 = 4;
+
+/// Runs the experiments that are named and writes what came of them.
+pub fn experiment(options: &Experiment) -> Result<u8> {
+    let known = describe::known()?;
+    if options.names.is_empty() {
+        for (name, path) in &known {
+            println!("{name:<16} {}", describe::read(path)?.question);
+        }
+        return Ok(0);
+    }
+    let all = options.names.iter().any(|name| name == "all");
+    if let Some(wrong) = options
+        .names
+        .iter()
+        .find(|name| *name != "all" && known.iter().all(|(known, _)| known != *name))
+    {
+        let text = format!("no experiment {wrong}; ./hayate experiment lists them");
+        return Err(Failure::error(USAGE, text));
+    }
+    std::fs::create_dir_all(&options.output)
+        .with_context(|| format!("cannot make {}", options.output.display()))?;
+    let chosen: Vec<&(String, PathBuf)> =
+        known.iter().filter(|(name, _)| all || options.names.contains(name)).collect();
+    let (mut status, mut failed) = (0, Vec::new());
+    for (at, (name, path)) in chosen.iter().enumerate() {
+        if chosen.len() > 1 {
+            eprintln!("hayate: experiment {} of {}: {name}", at + 1, chosen.len());
+        }
+        match describe::read(path).and_then(|what| one(options, name, &what)) {
+            Ok(above) => status = status.max(if above { ABOVE } else { 0 }),
+            // One of many must not cost the others their report.
+            Err(error) if chosen.len() > 1 => {
+                eprintln!("hayate: {name}: {error:#}");
+                failed.push((name.clone(), format!("{error:#}")));
+                status = FAILED;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let names: Vec<String> = known.into_iter().map(|(name, _)| name).collect();
+    let report = joint::earlier(&options.output, &names);
+    // Pages and pictures of earlier runs look as this version draws them.
+    report.iter().try_for_each(|results| draw(&options.output, results))?;
+    joint::write(&options.output, &report, &failed)?;
+    println!("{}", options.output.join("report.html").display());
+    Ok(status)
+}
+
+/// Makes one experiment and writes its files; whether an aim was missed.
+fn one(options: &Experiment, name: &str, what: &Description) -> Result<bool> {
+    let measure = compile::measure()?;
+    let mut globs: Vec<String> = Vec::new();
+    for work in what.workload.iter().filter(|work| work.run.is_none()) {
+        globs.push(work.name.clone());
+        globs.extend(work.total.then(|| format!("{}/total", work.name)));
+    }
+    globs.extend(what.sweeps.iter().map(|sweep| format!("{}*", sweep.results)));
+    if !globs.is_empty() {
+        names(&measure, &globs)?;
+    }
+    let commands = what.workload.iter().filter_map(|w| Some((w.name.clone(), w.run.clone()?)));
+    let setup = Setup {
+        counting: what.counting,
+        accel: options.accel,
+        memory: what.memory,
+        kernel: options.kernel.clone(),
+        profile: Profile::Release,
+        image: small::get(&measure)?,
+        globs,
+        programs: commands.collect(),
+        before: what.before.clone(),
+        cold: what.cold,
+        passes: what.passes,
+        iterations: what.iterations,
+        memory_limit: what.memory_limit.clone(),
+        timeout: Duration::from_secs(options.timeout),
+    };
+    let systems = systems(what, &measure)?;
+    let found = measured_or_missing(&setup, &systems, what.boots, None)?;
+    let runs: Vec<Option<&Run>> = found.iter().map(|found| found.as_ref().ok()).collect();
+    let counts = if what.counts { counts::counts(&setup, what, &systems)? } else { Vec::new() };
+    let mut results = Results {
+        format: results::FORMAT.into(),
+        version: results::VERSION,
+        name: name.into(),
+        title: what.title.clone(),
+        question: what.question.clone(),
+        counting: what.counting,
+        machine: format!(
+            "{} MiB of memory, one processor; {} of each system, {} of {}.",
+            what.memory,
+            results::counted(what.boots, "boot", "boots"),
+            results::counted(what.passes, "pass", "passes"),
+            results::counted(what.iterations, "sample", "samples")
+        ),
+        systems: systems
+            .iter()
+            .zip(&found)
+            .map(|(system, found)| results::System {
+                name: system.key.clone(),
+                title: system.title.clone(),
+                linux: system.linux,
+                words: system.words.clone(),
+                release: found
+                    .as_ref()
+                    .ok()
+                    .and_then(|run| Some(run.machine.fact("kernel", "release")?.to_owned())),
+                missing: found.as_ref().err().map(ToString::to_string),
+                skipped: found.as_ref().map_or_else(
+                    |_| Vec::new(),
+                    |run| {
+                        let skipped = run.skipped.iter();
+                        skipped.map(|s| (s.name.clone(), s.reason.clone())).collect()
+                    },
+                ),
+            })
+            .collect(),
+        lines: results::lines(what, &runs),
+        sweeps: results::curves(what, &runs),
+        counts,
+        aims: Vec::new(),
+    };
+    results.aims = results::aims(what, &results.systems, &results.lines);
+    write(&options.output, &results)?;
+    println!("{}", options.output.join(format!("{name}.md")).display());
+    Ok(results.above())
+}
+
+/// The systems, each on each storage.
+fn systems(what: &Description, measure: &Path) -> Result<Vec<System>> {
+    let system = |p: &Participant, storage: Option<&Storage>, disk: Option<Disk>| {
+        let part = |text: &str, of: fn(&Storage) -> &str, between: &str| match storage {
+            Some(storage) => format!("{text}{between}{}", of(storage)),
+            None => text.to_owned(),
+        };
+        System {
+            key: part(&p.name, |s| &s.name, "-"),
+            title: part(&p.title, |s| &s.title, ", "),
+            linux: p.linux,
+            words: p.words.clone(),
+            needs: p.needs.clone(),
+            launcher: p.launcher.clone(),
+            qemu: p.qemu.clone(),
+            disk,
+        }
+    };
+    let Some(image) = &what.image else {
+        return Ok(what.systems.iter().map(|p| system(p, None, None)).collect());
+    };
+    let recipe = default::recipe(image);
+    let path = || place::project().join(image);
+    let plain = recipe.map_or_else(|| convert::disk(&path()), Recipe::get)?;
+    let split = || recipe.map_or_else(|| convert::split(&path(), "*", false), |r| r.split("*"));
+    let converted = what.systems.iter().any(|system| system.off2f).then(split).transpose()?;
+    let folder = place::build("measure")?;
+    std::fs::copy(measure, folder.join("measure")).context("cannot copy the suite")?;
+    let tools = convert::disk(&folder)?;
+    let disk = |p: &Participant, storage: Option<&Storage>| {
+        let converted = converted.as_ref().filter(|_| p.off2f);
+        let options = storage.into_iter().flat_map(|storage| &storage.throttle);
+        let options: Vec<String> =
+            options.map(|(name, value)| format!("throttling.{name}={value}")).collect();
+        Disk {
+            image: converted.map_or(&plain, |split| &split.image).clone(),
+            tools: tools.clone(),
+            throttle: options.join(","),
+            texts: converted.map(|split| split.nvm.clone()),
+        }
+    };
+    if what.storage.is_empty() {
+        return Ok(what.systems.iter().map(|p| system(p, None, Some(disk(p, None)))).collect());
+    }
+    let all = what.storage.iter().flat_map(|storage| {
+        let storage = Some(storage);
+        what.systems.iter().map(move |p| (p, storage))
+    });
+    Ok(all.map(|(p, storage)| system(p, storage, Some(disk(p, storage)))).collect())
+}
+
+/// Writes table, pictures and data.
+fn write(folder: &Path, r: &Results) -> Result<()> {
+    let data = format!("{:#}\n", serde_json::to_value(r).context("results")?);
+    save(&folder.join(format!("{}.json", r.name)), &data)?;
+    draw(folder, r)
+}
+
+/// Writes table and pictures.
+fn draw(folder: &Path, r: &Results) -> Result<()> {
+    let place = |end: &str| folder.join(format!("{}{end}", r.name));
+    if !r.lines.is_empty() {
+        save(&place(".svg"), &picture::draw(r))?;
+    }
+    for (index, curve) in r.sweeps.iter().enumerate() {
+        save(&place(&format!("-{}.svg", index + 1)), &curves::draw(r, curve))?;
+    }
+    save(&place(".md"), &page(r))
+}
+
+/// The experiment as a page of Markdown.
+fn page(r: &Results) -> String {
+    let mut out = format!(
+        "# {}\n\n{}\n\n{} `./hayate experiment {name}` makes this page from \
+         `experiments/{name}.json`.\n\n",
+        r.title,
+        r.question,
+        kind(r.counting).join(" "),
+        name = r.name
+    );
+    if !r.lines.is_empty() {
+        let _ = writeln!(out, "![{}]({}.svg)\n\n{}", r.title, r.name, Grid::of_lines(r).markdown());
+    }
+    if !r.aims.is_empty() {
+        let _ = writeln!(out, "{}", Grid::of_aims(r).markdown());
+    }
+    if !r.counts.is_empty() {
+        let _ = writeln!(out, "{}", Grid::of_counts(r).markdown());
+    }
+    for (index, curve) in r.sweeps.iter().enumerate() {
+        let _ = writeln!(
+            out,
+            "## {0}\n\n![{0}]({1}-{2}.svg)\n\n{3}",
+            curve.title,
+            r.name,
+            index + 1,
+            Grid::of_curve(r, curve).markdown()
+        );
+    }
+    let times = r
+        .baseline()
+        .map(|at| format!(" Times less: {} by {}.", r.systems[at].title, r.systems[0].title));
+    let _ = writeln!(out, "{}{}\n", r.machine, times.unwrap_or_default());
+    if r.has_totals() {
+        out.push_str(
+            "1,000 starts / 1,000: of as many in a row, until everything that they leave to be \
+             done is done; what is put off counts there.\n\n",
+        );
+    }
+    for (text, skipped) in grid::notes(r) {
+        let _ = writeln!(out, "* {text}");
+        for text in skipped {
+            let _ = writeln!(out, "  * {text}");
+        }
+    }
+    out
+}

@@ -1,0 +1,219 @@
+//! Files of `experiments/`: what an experiment is, as data.
+
+use crate::failure::{Failure, USAGE};
+use crate::place;
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// An experiment.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Description {
+    /// Above table and picture.
+    pub title: String,
+    /// What the experiment answers.
+    pub question: String,
+    /// Whether instructions are counted; otherwise time is measured.
+    pub counting: bool,
+    /// Memory of the machine in MiB.
+    pub memory: u64,
+    /// Largest array or parent process.
+    pub memory_limit: String,
+    /// Boots of each system.
+    pub boots: u32,
+    /// Passes in each boot.
+    pub passes: u32,
+    /// Samples in each pass.
+    pub iterations: u32,
+    /// The root file system on a disk: `default`, or what `./hayate run --rootfs` takes. Without it
+    /// a small one in memory: the suite, a shell, a dynamic program.
+    pub image: Option<String>,
+    /// How fast that disk is; each of these is measured.
+    #[serde(default)]
+    pub storage: Vec<Storage>,
+    /// What a shell does in the guest before each start of a program, untimed.
+    pub before: Option<String>,
+    /// Whether the first starts of programs count too.
+    #[serde(default)]
+    pub cold: bool,
+    /// Whether page faults and what is read from storage are counted, too, in one more start of each
+    /// program in each Hayate.
+    #[serde(default)]
+    pub counts: bool,
+    /// The systems, ours first.
+    pub systems: Vec<Participant>,
+    /// What is run in each.
+    #[serde(default)]
+    pub workload: Vec<Work>,
+    /// Curves over a size.
+    #[serde(default)]
+    pub sweeps: Vec<Sweep>,
+}
+
+/// A system of an experiment.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Participant {
+    /// Its name in data.
+    pub name: String,
+    /// Its name for people.
+    pub title: String,
+    /// Debian's Linux; Hayate if not.
+    #[serde(default)]
+    pub linux: bool,
+    /// Words of its command line: the switches under test.
+    #[serde(default)]
+    pub words: String,
+    /// A path that must be there in the guest, or the words mean nothing to this kernel.
+    pub needs: Option<String>,
+    /// A program and arguments that start the suite, such as `mode run --`.
+    #[serde(default)]
+    pub launcher: Vec<String>,
+    /// Arguments passed on to QEMU.
+    #[serde(default)]
+    pub qemu: Vec<String>,
+    /// Whether the programs of the image are in two files, their texts on non-volatile memory.
+    #[serde(default)]
+    pub off2f: bool,
+}
+
+/// A speed of storage, as QEMU throttles it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Storage {
+    /// Its name in data.
+    pub name: String,
+    /// Its name for people.
+    pub title: String,
+    /// QEMU's `throttling.*` options without that word: `{"bps-read": 10000000}`.
+    #[serde(default)]
+    pub throttle: BTreeMap<String, u64>,
+}
+
+/// One thing that is measured.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Work {
+    /// A name of `measure list`; or, with `run`, a new one.
+    pub name: String,
+    /// What it is, for people; else as the suite says.
+    pub title: Option<String>,
+    /// A command to start and time, parted at spaces.
+    pub run: Option<String>,
+    /// What the first system is to stay below, in instructions or nanoseconds.
+    pub at_most: Option<f64>,
+    /// What part of the second system's value the first is to stay below, on storage by its name.
+    #[serde(default)]
+    pub at_most_of_second: BTreeMap<String, f64>,
+    /// Whether 1,000 in a row, with nothing left to be done, are measured beside it.
+    #[serde(default)]
+    pub total: bool,
+}
+
+impl Work {
+    /// Its name among the results of the suite.
+    pub fn result(&self) -> String {
+        if self.run.is_some() { format!("program/{}", self.name) } else { self.name.clone() }
+    }
+}
+
+/// A curve: results that lie on one.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sweep {
+    /// Above the picture.
+    pub title: String,
+    /// The results, by their names up to the size: `cpu/process/exec-text/`.
+    pub results: String,
+}
+
+/// Names and files of all experiments, in alphabetical order.
+pub fn known() -> Result<Vec<(String, PathBuf)>> {
+    let folder = place::project().join("experiments");
+    let entries = folder.read_dir().with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_some_and(|end| end == "json")
+            && let Some(name) = path.file_stem().and_then(|name| name.to_str())
+        {
+            found.push((name.to_string(), path.clone()));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Reads an experiment.
+pub fn read(path: &Path) -> Result<Description> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
+    let what: Description = serde_json::from_str(&text)
+        .with_context(|| format!("{shown} does not describe an experiment"))?;
+    check(&what).map_err(|problem| Failure::error(USAGE, format!("{shown}: {problem}")))?;
+    Ok(what)
+}
+
+fn check(what: &Description) -> Result<(), &'static str> {
+    if what.systems.is_empty() || what.workload.is_empty() && what.sweeps.is_empty() {
+        return Err("it needs systems, and a workload or sweeps");
+    }
+    // Hayate takes disks from QEMU's memory where instructions are counted.
+    let slow = what.storage.iter().any(|storage| !storage.throttle.is_empty());
+    let waits = what.image.is_some() && what.systems.iter().any(|system| system.linux);
+    if what.counting && (slow || waits) {
+        return Err("a disk answers in the host's time; say \"counting\": false");
+    }
+    if what.image.is_none() && what.systems.iter().any(|system| system.off2f) {
+        return Err("\"off2f\" needs an \"image\" whose programs are converted");
+    }
+    if what.counts && what.workload.iter().all(|work| work.run.is_none()) {
+        return Err("\"counts\" are of programs to \"run\"");
+    }
+    if what.image.is_none() && !what.storage.is_empty() {
+        return Err("\"storage\" needs an \"image\" that lies on it");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_description_can_be_read() {
+        let known = known().unwrap();
+        assert!(!known.is_empty());
+        for (name, path) in known {
+            let what = read(&path).unwrap();
+            let mut names: Vec<&str> = what.systems.iter().map(|s| s.name.as_str()).collect();
+            names.sort_unstable();
+            assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{name}: {names:?}");
+        }
+    }
+
+    #[test]
+    fn a_description_with_a_wrong_word_is_refused() {
+        let wrong = r#"{"title": "x", "systms": []}"#;
+        assert!(serde_json::from_str::<Description>(wrong).is_err());
+    }
+
+    #[test]
+    fn a_slow_disk_and_counted_instructions_exclude_each_other() {
+        let text = r#"{"title": "x", "question": "x", "counting": true, "memory": 512,
+            "memory_limit": "16M", "boots": 1, "passes": 1, "iterations": 1, "image": "default",
+            "systems": [{"name": "a", "title": "A"}],
+            "workload": [{"name": "date", "run": "/bin/date"}]}"#;
+        let mut what: Description = serde_json::from_str(text).unwrap();
+        assert!(check(&what).is_ok());
+        what.systems[0].linux = true;
+        assert!(check(&what).is_err());
+        what.systems[0].linux = false;
+        let slow = r#"{"name": "s", "title": "S", "throttle": {"iops-read": 60}}"#;
+        what.storage.push(serde_json::from_str(slow).unwrap());
+        assert!(check(&what).is_err());
+        assert_eq!(what.workload[0].result(), "program/date");
+    }
+}

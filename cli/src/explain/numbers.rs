@@ -1,0 +1,199 @@
+//! What the kernel wrote about starts, as lines of numbers.
+
+use crate::arguments::Explain;
+use hayate_start_account::{Fault, Part, Stage, Start};
+use serde_json::{Value, json};
+
+/// Starts of one program, and what their numbers are.
+pub struct Explained {
+    /// The command.
+    pub command: String,
+    /// Whether numbers are instructions; else nanoseconds.
+    pub counting: bool,
+    /// How processes were made.
+    pub how: &'static str,
+    /// The starts, the first one first.
+    pub starts: Vec<Start>,
+}
+
+/// A line of the table: something, and its number for each start.
+pub struct Line {
+    /// What it is.
+    pub title: String,
+    /// How far it belongs below the line before.
+    pub depth: usize,
+    /// The numbers.
+    pub values: Vec<u64>,
+}
+
+impl Explained {
+    /// What was asked for, and what came of it.
+    pub fn new(options: &Explain, starts: Vec<Start>) -> Explained {
+        let words: Vec<_> = options.run.command.iter().map(|word| word.to_string_lossy()).collect();
+        Explained {
+            command: words.join(" "),
+            counting: !options.time,
+            how: if options.fork { "fork" } else { "vfork" },
+            starts,
+        }
+    }
+
+    /// Time of the kernel's clock in the unit that is shown.
+    fn in_unit(&self, start: &Start, time: u64) -> u64 {
+        if !self.counting {
+            return time;
+        }
+        // To the nearest tick, of which each instruction is one.
+        let ticks = (u128::from(time) * u128::from(start.hertz) + 500_000_000) / 1_000_000_000;
+        u64::try_from(ticks).unwrap_or(u64::MAX)
+    }
+
+    /// A part of a start.
+    pub fn part(&self, start: &Start, part: Part) -> u64 {
+        self.in_unit(start, start.account.time(part))
+    }
+
+    /// A stage of a start: the sum of its parts.
+    pub fn stage(&self, start: &Start, stage: Stage) -> u64 {
+        let parts = Part::ALL.iter().filter(|part| part.stage() == stage);
+        parts.map(|part| self.part(start, *part)).sum()
+    }
+
+    /// All stages of a start.
+    pub fn total(&self, start: &Start) -> u64 {
+        Stage::ALL.iter().map(|stage| self.stage(start, *stage)).sum()
+    }
+
+    /// A number for each start.
+    pub fn each(&self, number: impl Fn(&Start) -> u64) -> Vec<u64> {
+        self.starts.iter().map(number).collect()
+    }
+
+    /// Where the time went: each stage, and its parts below it if it has several. The stages add up
+    /// to the total, the parts to their stage.
+    pub fn times(&self) -> Vec<Line> {
+        let mut lines = Vec::new();
+        for stage in Stage::ALL {
+            let whole = self.each(|start| self.stage(start, stage));
+            let linking = stage == Stage::Link && self.starts.iter().any(|start| start.linked);
+            if whole.iter().all(|value| *value == 0) && !linking {
+                continue;
+            }
+            lines.push(Line { title: stage.title().into(), depth: 0, values: whole });
+            let of_stage = Part::ALL.iter().copied().filter(|part| part.stage() == stage);
+            let parts: Vec<_> = of_stage
+                .map(|part| (part, self.each(|start| self.part(start, part))))
+                .filter(|(_, values)| values.iter().any(|value| *value > 0))
+                .collect();
+            for (part, values) in parts {
+                let mut title = part.title().to_string();
+                if matches!(part, Part::LinkCalls | Part::ProgramCalls) {
+                    let counts = self.each(|start| start.account.entered(part));
+                    title = format!("{title} ({})", join(&counts));
+                }
+                lines.push(Line { title, depth: 1, values });
+            }
+        }
+        lines
+    }
+
+    /// Page faults by what they came to: their numbers, and their time.
+    pub fn faults(&self) -> Vec<(Line, Vec<u64>)> {
+        let line = |kind: Fault| {
+            let values = self.each(|start| start.account.faults(kind).0);
+            let times = self.each(|start| self.in_unit(start, start.account.faults(kind).1));
+            (Line { title: kind.title().into(), depth: 1, values }, times)
+        };
+        let lines = Fault::ALL.iter().copied().map(line);
+        lines.filter(|(line, _)| line.values.iter().any(|value| *value > 0)).collect()
+    }
+
+    /// Pages that were copied and zeroed, by whom, and those that were left alone.
+    pub fn pages(&self) -> Vec<Line> {
+        let faults = |start: &Start, kinds: &[Fault]| -> u64 {
+            kinds.iter().map(|kind| start.account.faults(*kind).0).sum()
+        };
+        let copied = |start: &Start| faults(start, &[Fault::FileCopied, Fault::Copied]);
+        let zeroed = |start: &Start| faults(start, &[Fault::Zeroed]);
+        let line = |title: &str, depth, values| Line { title: title.into(), depth, values };
+        vec![
+            line(
+                "pages copied",
+                0,
+                self.each(|start| copied(start) + start.restored.0 + start.filled.0),
+            ),
+            line("by page faults", 1, self.each(copied)),
+            line("by exec", 1, self.each(|start| start.filled.0)),
+            line("restoring a kept space", 1, self.each(|start| start.restored.0)),
+            line(
+                "pages zeroed",
+                0,
+                self.each(|start| zeroed(start) + start.restored.1 + start.filled.1),
+            ),
+            line("by page faults", 1, self.each(zeroed)),
+            line("by exec", 1, self.each(|start| start.filled.1)),
+            line("restoring a kept space", 1, self.each(|start| start.restored.1)),
+            line("kept writable pages left as they were", 0, self.each(|start| start.restored.2)),
+        ]
+    }
+
+    /// Resources that were reused and made.
+    pub fn resources(&self) -> Vec<Line> {
+        let line = |title: &str, values| Line { title: title.into(), depth: 1, values };
+        vec![
+            line("program records reused", self.each(|start| start.records.0)),
+            line("program records made", self.each(|start| start.records.1)),
+            line("spaces reused, with all that is attached", self.each(|start| start.spaces.0)),
+            line("spaces made", self.each(|start| start.spaces.1)),
+            line("spaces kept at the end", self.each(|start| start.kept)),
+        ]
+    }
+}
+
+/// Numbers side by side.
+fn join(numbers: &[u64]) -> String {
+    let words: Vec<_> = numbers.iter().map(u64::to_string).collect();
+    words.join(", ")
+}
+
+/// All numbers, for programs.
+pub fn json(explained: &Explained) -> Value {
+    let start = |start: &Start| {
+        let account = &start.account;
+        let parts = Part::ALL.iter().map(|part| {
+            json!({
+                "part": part.key(),
+                "stage": part.stage().key(),
+                "value": explained.part(start, *part),
+                "entered": account.entered(*part),
+            })
+        });
+        let faults = Fault::ALL.iter().map(|kind| {
+            let (count, time) = account.faults(*kind);
+            json!({"kind": kind.key(), "count": count, "value": explained.in_unit(start, time)})
+        });
+        let (copied, zeroed, left) = start.restored;
+        json!({
+            "program": start.program,
+            "pid": start.pid,
+            "total": explained.total(start),
+            "idle-ns": account.idle(),
+            "tracing": explained.in_unit(start, account.tracing()),
+            "parts": parts.collect::<Vec<_>>(),
+            "faults": faults.collect::<Vec<_>>(),
+            "entry-seen": start.linked,
+            "programs-executed": start.executed,
+            "processes-and-threads-started": start.started,
+            "program-records": {"reused": start.records.0, "made": start.records.1},
+            "spaces": {"reused": start.spaces.0, "made": start.spaces.1, "kept": start.kept},
+            "pages-restored": {"copied": copied, "zeroed": zeroed, "left": left},
+            "pages-filled-by-exec": {"copied": start.filled.0, "zeroed": start.filled.1},
+        })
+    };
+    json!({
+        "command": explained.command,
+        "made-by": explained.how,
+        "unit": if explained.counting { "instructions" } else { "nanoseconds" },
+        "starts": explained.starts.iter().map(start).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,182 @@
+//! The table.
+
+use super::numbers::{Explained, Line};
+use std::fmt::Write;
+
+const TITLE: usize = 46;
+const VALUE: usize = 15;
+
+/// The table for a terminal.
+pub fn show(explained: &Explained) -> String {
+    let mut out = String::new();
+    let unit = if explained.counting {
+        "instructions of the guest"
+    } else {
+        "time in nanoseconds, with what QEMU and the host did meanwhile"
+    };
+    let _ = writeln!(
+        out,
+        "hayate: {}, started twice by {}, until the parent knew of its end; {unit}\n",
+        explained.command, explained.how
+    );
+    let names = ["first start", "second start"];
+    let _ = write!(out, "{:TITLE$}", "");
+    for name in names.iter().take(explained.starts.len()) {
+        let _ = write!(out, "{name:>VALUE$}");
+    }
+    out.push('\n');
+    for line in explained.times() {
+        row(&mut out, &line);
+    }
+    let total = explained.each(|start| explained.total(start));
+    row(&mut out, &Line { title: "total".into(), depth: 0, values: total });
+    let idle = explained.each(|start| start.account.idle());
+    if idle.iter().any(|time| *time > 0) {
+        let title = "besides, with nothing to run (ns)".into();
+        row(&mut out, &Line { title, depth: 0, values: idle });
+    }
+
+    let faults = explained.faults();
+    let all = explained.each(|start| {
+        let kinds = hayate_start_account::Fault::ALL.iter();
+        kinds.map(|kind| start.account.faults(*kind).0).sum()
+    });
+    out.push('\n');
+    row(&mut out, &Line { title: "page faults".into(), depth: 0, values: all });
+    for (line, times) in faults {
+        row(&mut out, &line);
+        let each: Vec<u64> = line
+            .values
+            .iter()
+            .zip(&times)
+            .map(|(count, time)| time.checked_div(*count).unwrap_or(0))
+            .collect();
+        row(&mut out, &Line { title: "each".into(), depth: 2, values: each });
+    }
+    for line in explained.pages() {
+        if line.depth == 0 || line.values.iter().any(|value| *value > 0) {
+            row(&mut out, &line);
+        }
+    }
+
+    out.push_str("\nresources\n");
+    for line in explained.resources() {
+        row(&mut out, &line);
+    }
+    remarks(&mut out, explained);
+    out
+}
+
+fn row(out: &mut String, line: &Line) {
+    let title = format!("{:indent$}{}", "", line.title, indent = 2 * line.depth);
+    let _ = write!(out, "{title:<TITLE$}");
+    for value in &line.values {
+        let _ = write!(out, "{:>VALUE$}", grouped(*value));
+    }
+    out.push('\n');
+}
+
+/// What the numbers do not say by themselves.
+fn remarks(out: &mut String, explained: &Explained) {
+    let started = explained.each(|start| start.started);
+    if started.iter().any(|count| *count > 0) {
+        row(
+            out,
+            &Line { title: "processes and threads it started".into(), depth: 0, values: started },
+        );
+    }
+    let executed = explained.each(|start| start.executed);
+    if executed.iter().any(|count| *count > 1) {
+        let title = "programs it executed, one after the other".into();
+        row(out, &Line { title, depth: 0, values: executed });
+    }
+    if explained.starts.len() == 1 {
+        out.push_str("The second start did not come to its end.\n");
+    }
+}
+
+/// 1234567 as 1,234,567.
+pub fn grouped(value: u64) -> String {
+    let digits = value.to_string();
+    let mut out = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hayate_start_account::{Account, Fault, Moment, Part, Runner, Start, parse};
+
+    fn explained() -> Explained {
+        let mut account = Account::begin(Moment::default());
+        account.pass(Moment { now: 5_000, child: 1_000, parent: 3_900, idle: 0 });
+        account.enter(Part::LookUp);
+        account.skip(5_100, Runner::Child);
+        account.pass(Moment { now: 1_005_100, child: 1_000_100, parent: 3_900, idle: 700 });
+        account.enter(Part::LinkFaults);
+        account.pass(Moment { now: 1_005_642, child: 1_000_642, parent: 3_900, idle: 700 });
+        account.fault(Fault::Zeroed, 542);
+        let text = Start {
+            program: "/bin/ls".into(),
+            pid: 9,
+            executed: 1,
+            linked: true,
+            hertz: 1_000_000_000,
+            started: 2,
+            account,
+            records: (0, 2),
+            spaces: (0, 1),
+            kept: 1,
+            restored: (0, 0, 0),
+            filled: (3, 4),
+        }
+        .to_string();
+        let starts = parse(&(text.clone() + &text)).unwrap();
+        Explained { command: "ls".into(), counting: true, how: "vfork", starts }
+    }
+
+    #[test]
+    fn the_lines_add_up() {
+        let explained = explained();
+        for index in 0..2 {
+            let lines = explained.times();
+            let stages = lines.iter().filter(|line| line.depth == 0);
+            let parts = lines.iter().filter(|line| line.depth == 1);
+            let total = explained.total(&explained.starts[index]);
+            assert_eq!(stages.map(|line| line.values[index]).sum::<u64>(), total);
+            assert_eq!(parts.map(|line| line.values[index]).sum::<u64>(), total);
+            assert_eq!(total, 1_005_642 - 700 - 100);
+        }
+    }
+
+    #[test]
+    fn the_table_says_what_was_counted() {
+        let text = show(&explained());
+        for line in [
+            "fork                                                    3,900          3,900",
+            "  files looked up                                     999,000        999,000",
+            "total                                               1,004,842      1,004,842",
+            "besides, with nothing to run (ns)                         700            700",
+            "  fresh page zeroed                                         1              1",
+            "    each                                                  542            542",
+            "pages zeroed                                                5              5",
+            "processes and threads it started                            2              2",
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+        assert!(!text.contains("wait "), "{text}");
+    }
+
+    #[test]
+    fn thousands_are_grouped() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+    }
+}

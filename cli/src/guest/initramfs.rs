@@ -1,0 +1,62 @@
+//! The initramfs of a run: init, the note that says what to run, Hayate's own programs, drivers for
+//! Linux.
+
+use crate::cpio::Archive;
+use crate::{compile, place};
+use anyhow::{Context, Result};
+use hayate_job::Job;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// Writes the archive for one run; the file goes when it is dropped.
+///
+/// `root` is an archive with the whole root file system for a machine without a disk; it comes
+/// first, so that init and the note are ours whatever it holds.
+pub fn make(job: &Job, root: Option<&Path>, modules: &[PathBuf]) -> Result<NamedTempFile> {
+    let mut file = NamedTempFile::with_prefix_in("initramfs-", place::build("run")?)?;
+    if let Some(root) = root {
+        let mut root =
+            std::fs::File::open(root).with_context(|| format!("cannot read {}", root.display()))?;
+        let length = std::io::copy(&mut root, &mut file)?;
+        // Archives follow each other at multiples of four bytes.
+        file.write_all(&[0; 4][..(length.next_multiple_of(4) - length) as usize])?;
+    }
+    let mut archive = Archive::new();
+    for folder in ["dev", "proc", "sys", "tmp", "run", "lower", "rw", "newroot"] {
+        if root.is_none() || !["lower", "rw", "newroot"].contains(&folder) {
+            archive.directory(folder)?;
+        }
+    }
+    let init = compile::init()?;
+    let init = std::fs::read(&init).with_context(|| format!("cannot read {}", init.display()))?;
+    archive.file("init", 0o755, &init)?;
+    // Where init finds them and shows them in the root of the job.
+    archive.directory("hayate")?;
+    archive.directory("hayate/bin")?;
+    for program in compile::programs()? {
+        let name = program.file_name().unwrap_or_default().to_string_lossy();
+        let content = std::fs::read(&program)
+            .with_context(|| format!("cannot read {}", program.display()))?;
+        archive.file(&format!("hayate/bin/{name}"), 0o755, &content)?;
+    }
+    let mut list = String::new();
+    if !modules.is_empty() {
+        archive.directory("modules")?;
+    }
+    for (index, module) in modules.iter().enumerate() {
+        let name = module.file_name().unwrap_or_default().to_string_lossy();
+        let path = format!("modules/{index:02}-{name}");
+        let content =
+            std::fs::read(module).with_context(|| format!("cannot read {}", module.display()))?;
+        archive.file(&path, 0o644, &content)?;
+        list.push_str(&format!("/{path}\n"));
+    }
+    if !list.is_empty() {
+        archive.file("modules.list", 0o644, list.as_bytes())?;
+    }
+    archive.file(hayate_job::PATH.trim_start_matches('/'), 0o600, &job.encode())?;
+    file.write_all(&archive.finish()?)?;
+    file.flush()?;
+    Ok(file)
+}

@@ -1,0 +1,122 @@
+//! Debian's Linux kernel, to boot in the very machine that Hayate boots in: for testing this
+//! command's own side, and for comparing the two.
+
+use crate::image::debian;
+use crate::{place, tool};
+use anyhow::{Context, Result};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// The small kernel that Debian makes for virtual machines.
+const PACKAGE: &str = "linux-image-cloud-amd64";
+
+/// What the machine and the root file system need that this kernel has as modules.
+const NEEDED: [&str; 7] =
+    ["virtio_pci", "virtio_mmio", "virtio_blk", "virtio_console", "ext4", "overlay", "virtio_rng"];
+
+/// Parts of the names of these and of what they depend on: only those are unpacked.
+const NEEDED_OR_BELOW: [&str; 8] =
+    ["virtio", "ext4", "overlay", "jbd2", "mbcache", "crc", "failover", "rng"];
+
+/// A kernel and its drivers.
+pub struct Linux {
+    /// The kernel.
+    pub kernel: PathBuf,
+    /// The drivers, each after those it depends on.
+    pub modules: Vec<PathBuf>,
+}
+
+/// The kernel, fetched if it is not there.
+pub fn kernel() -> Result<Linux> {
+    let folder = place::build("linux")?;
+    if find(&folder.join("boot"), "vmlinuz-").is_none() {
+        for (package, file) in debian::fetch(&[PACKAGE])? {
+            if package.name.starts_with("linux-image-") {
+                debian::unpack(&file, &folder)?;
+            }
+        }
+    }
+    let kernel = find(&folder.join("boot"), "vmlinuz-").context("the package has no kernel")?;
+    let modules = ["lib/modules", "usr/lib/modules"]
+        .iter()
+        .find_map(|path| find(&folder.join(path), ""))
+        .context("the package has no modules")?;
+    Ok(Linux { kernel, modules: order(&modules)? })
+}
+
+fn find(folder: &Path, start: &str) -> Option<PathBuf> {
+    let mut found: Vec<PathBuf> = folder
+        .read_dir()
+        .ok()?
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|path| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(start))
+        })
+        .collect();
+    found.sort();
+    found.pop()
+}
+
+/// The needed modules and, before each, what it needs. The package has no `modules.dep`, which
+/// depmod makes at installation; but each module names its needs in itself (`depends=`).
+fn order(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = HashMap::new();
+    collect(folder, &mut files)?;
+    let mut ordered = Vec::new();
+    for name in NEEDED {
+        add(name, &files, &mut ordered)?;
+    }
+    Ok(ordered)
+}
+
+fn add(name: &str, files: &HashMap<String, PathBuf>, ordered: &mut Vec<PathBuf>) -> Result<()> {
+    // A module that is not there is built in.
+    let Some(path) = files.get(name) else { return Ok(()) };
+    if ordered.contains(path) {
+        return Ok(());
+    }
+    let content = std::fs::read(path)?;
+    for record in content.split(|&byte| byte == 0) {
+        let list =
+            record.strip_prefix(b"depends=").or_else(|| record.strip_prefix(b"softdep=pre: "));
+        for need in list.unwrap_or_default().split(|&byte| byte == b',' || byte == b' ') {
+            let need = String::from_utf8_lossy(need).replace('-', "_");
+            // ext4 asks for any crc32c; only the plain one is sure to load.
+            add(if need == "crc32c" { "crc32c_generic" } else { &need }, files, ordered)?;
+        }
+    }
+    ordered.push(path.clone());
+    Ok(())
+}
+
+/// The module itself, where the package has it compressed; init does not unpack.
+fn unpacked(path: &Path) -> Result<PathBuf> {
+    let name = path.file_stem().unwrap_or_default();
+    let needed = NEEDED_OR_BELOW.iter().any(|part| name.to_string_lossy().contains(part));
+    let program = match path.extension().and_then(|end| end.to_str()) {
+        Some("xz") if needed => "xz",
+        Some("zst") if needed => "zstd",
+        _ => return Ok(path.to_path_buf()),
+    };
+    let plain = path.with_extension("");
+    if !plain.exists() {
+        let output = tool::run(tool::command(program)?.arg("-dc").arg(path))?;
+        std::fs::write(&plain, output.stdout)?;
+    }
+    Ok(plain)
+}
+
+fn collect(folder: &Path, files: &mut HashMap<String, PathBuf>) -> Result<()> {
+    for entry in folder.read_dir()? {
+        let path = entry?.path();
+        if path.is_dir() && !path.is_symlink() {
+            collect(&path, files)?;
+        } else if let Some(name) = path.file_name().map(|name| name.to_string_lossy().into_owned())
+            && let Some(at) = name.find(".ko")
+        {
+            let plain = unpacked(&path)?;
+            files.insert(name[..at].replace('-', "_"), plain);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,378 @@
+//! The command line of QEMU: which machine, which devices, tied to which sockets.
+//!
+//! Every stream of the guest is one end of a socket pair, inherited by QEMU as a numbered
+//! descriptor: no name in a file system, no race, and its end is seen when either side goes.
+//!
+//! The kernel log alone goes through a pipe, with room for all of it. QEMU writes it byte by byte,
+//! and a socket counts hundreds of bytes for each of them: some 280 fill it. When the reader on a
+//! busy host is so far behind, the serial line waits for a time of the host's choosing, and a run
+//! that counts instructions is no longer the same each time.
+
+use super::linux;
+use crate::arguments::{Accel, Board, Machine};
+use crate::failure::{Failure, USAGE};
+use crate::{compile, off2f, tool};
+use anyhow::{Context, Result, bail};
+use command_fds::{CommandFdExt, FdMapping};
+use std::ffi::{OsStr, OsString};
+use std::io::PipeReader;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The first descriptor that QEMU inherits; 0 to 2 are its standard streams.
+const FIRST_SOCKET: i32 = 3;
+
+/// Room for the kernel log in its pipe: more than any boot prints, and what an ordinary user may ask.
+const LOG_ROOM: usize = 1 << 20;
+
+/// Where QEMU's package puts its firmware, on Debian and elsewhere.
+const FIRMWARE: [&str; 3] = ["/usr/share/qemu", "/usr/share/seabios", "/usr/local/share/qemu"];
+
+/// Which kernel boots.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum System {
+    /// Hayate, or another kernel with its devices.
+    Hayate,
+    /// Debian's Linux.
+    Linux,
+}
+
+/// A module of non-volatile memory.
+struct Nvm {
+    /// What is behind it; `None`: memory that is blank at each start.
+    file: Option<PathBuf>,
+    /// Bytes.
+    size: u64,
+    /// Whether what the guest writes goes to the file.
+    kept: bool,
+}
+
+/// A machine, ready to be told its initramfs, disks and streams.
+pub struct Qemu {
+    /// Which kernel it boots.
+    pub system: System,
+    /// The kernel's file, for the backtrace of a panic.
+    pub kernel: PathBuf,
+    /// Drivers that a Linux kernel needs in its initramfs.
+    pub modules: Vec<PathBuf>,
+    options: Machine,
+    kvm: bool,
+    /// Each with QEMU's options that slow it down, if any.
+    disks: Vec<(PathBuf, String)>,
+    nvm: Option<Nvm>,
+    ports: Vec<(&'static str, UnixStream)>,
+    words: Vec<String>,
+}
+
+impl Qemu {
+    /// Checks the options, builds or finds the kernel.
+    pub fn new(options: &Machine) -> Result<Qemu> {
+        if options.deterministic && options.cpus != 1 {
+            return Err(Failure::error(USAGE, "--deterministic counts on one processor: --cpus 1"));
+        }
+        if options.deterministic && options.accel == Accel::Kvm {
+            return Err(Failure::error(USAGE, "--deterministic needs --accel tcg"));
+        }
+        if options.linux && options.board == Board::Microvm && options.accel != Accel::Kvm {
+            let text = "Linux finds no clock on the microvm board without --accel kvm; use q35";
+            return Err(Failure::error(USAGE, text));
+        }
+        let kvm = !options.deterministic && super::accel::kvm(options.accel)?;
+        let (system, kernel, modules) = if options.linux {
+            let linux = linux::kernel()?;
+            (System::Linux, linux.kernel, linux.modules)
+        } else if let Some(file) = &options.kernel {
+            if !file.is_file() {
+                bail!("no kernel {}", file.display());
+            }
+            (System::Hayate, file.clone(), Vec::new())
+        } else {
+            (System::Hayate, compile::kernel(options.profile)?, Vec::new())
+        };
+        let mut words = Vec::new();
+        if system == System::Linux {
+            // On a busy host a timer's interrupt may come too late for Linux' look at it, which then
+            // ends in a panic; under KVM it does not look either.
+            let usual = ["console=ttyS0", "panic=-1", "tsc=reliable", "no_timer_check"];
+            words.extend(usual.map(String::from));
+        }
+        words.extend(options.append.iter().cloned());
+        let nvm = match options.nvm.as_deref() {
+            None => None,
+            Some(given) => match given.to_str().and_then(|text| text.strip_prefix("pseudo:")) {
+                Some(size) => {
+                    let mib = size_in_mib(size).map_err(|text| {
+                        Failure::error(USAGE, format!("--nvm pseudo:{size}: {text}"))
+                    })?;
+                    words.push(format!("pseudo_nvm={mib}M"));
+                    None
+                }
+                None => Some(nvm(given)?),
+            },
+        };
+        if nvm.is_some() && options.board == Board::Microvm {
+            let text =
+                "the microvm board has no non-volatile memory but --nvm pseudo:SIZE; use q35";
+            return Err(Failure::error(USAGE, text));
+        }
+        Ok(Qemu {
+            system,
+            kernel,
+            modules,
+            options: options.clone(),
+            kvm,
+            disks: Vec::new(),
+            nvm,
+            ports: Vec::new(),
+            words,
+        })
+    }
+
+    /// Adds a read-only disk and returns its name in the guest.
+    pub fn disk(&mut self, image: &Path) -> Result<String> {
+        self.slow_disk(image, "")
+    }
+
+    /// Adds a read-only disk with such options of QEMU as `throttling.bps-read=10000000`.
+    pub fn slow_disk(&mut self, image: &Path, throttle: &str) -> Result<String> {
+        let size = image.metadata().with_context(|| format!("{}", image.display()))?.len();
+        if self.counts() && size > u64::from(u32::MAX) {
+            bail!(
+                "{} has {} MiB: --deterministic holds it in QEMU's memory, up to 4 GiB",
+                image.display(),
+                size >> 20
+            );
+        }
+        let letter = (b'a' + self.disks.len() as u8) as char;
+        self.disks.push((image.to_path_buf(), throttle.to_string()));
+        Ok(format!("/dev/vd{letter}"))
+    }
+
+    /// Gives the machine the texts of converted programs; what the guest writes there is not kept.
+    pub fn texts(&mut self, file: &Path) -> Result<()> {
+        if self.options.board == Board::Microvm {
+            let text = "the microvm board has no non-volatile memory for --off2f; use q35";
+            return Err(Failure::error(USAGE, text));
+        }
+        self.nvm =
+            Some(Nvm { file: Some(file.to_path_buf()), size: off2f::blank(file)?, kept: false });
+        Ok(())
+    }
+
+    /// Adds a port by name and returns the host's end of it.
+    pub fn port(&mut self, name: &'static str) -> Result<UnixStream> {
+        let (ours, theirs) = UnixStream::pair().context("no socket pair")?;
+        self.ports.push((name, theirs));
+        Ok(ours)
+    }
+
+    /// The command that starts the machine, and the host's end of the kernel log. The machine
+    /// dies with the thread that starts it (`PR_SET_PDEATHSIG`, through setpriv(1)), and lives in
+    /// a process group of its own, out of reach of a Ctrl-C meant for its guest.
+    pub fn command(mut self, initramfs: Option<&Path>) -> Result<(Command, PipeReader)> {
+        let qemu = tool::command("qemu-system-x86_64")?;
+        let mut command = tool::command("setpriv")?;
+        command.args(["--pdeathsig", "KILL", "--"]);
+        if self.options.background {
+            command.args(["nice", "-n", "10"]);
+        }
+        command.arg(qemu.get_program());
+        command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
+        self.board(&mut command);
+        command.arg("-kernel").arg(&self.kernel);
+        if let Some(initramfs) = initramfs {
+            command.arg("-initrd").arg(initramfs);
+        }
+        if self.counts() && !self.disks.is_empty() {
+            self.words.push("fw_cfg_disks".into());
+        }
+        if !self.words.is_empty() {
+            command.arg("-append").arg(self.words.join(" "));
+        }
+        let (log, theirs) = std::io::pipe().context("no pipe")?;
+        // Where it may not grow it still holds 64 KiB.
+        let _ = rustix::pipe::fcntl_setpipe_size(&theirs, LOG_ROOM);
+        let mut sockets = vec![OwnedFd::from(theirs)];
+        command.args(["-chardev", &format!("file,id=log,path=/dev/fd/{FIRST_SOCKET}")]);
+        command.args(["-serial", "chardev:log"]);
+        let ports = std::mem::take(&mut self.ports);
+        self.devices(&mut command, ports, &mut sockets);
+        command.args(&self.options.qemu);
+        let mappings = sockets
+            .into_iter()
+            .zip(FIRST_SOCKET..)
+            .map(|(parent_fd, child_fd)| FdMapping { parent_fd, child_fd })
+            .collect();
+        command.fd_mappings(mappings).context("descriptors of the machine collide")?;
+        command.process_group(0);
+        Ok((command, log))
+    }
+
+    fn board(&self, command: &mut Command) {
+        match self.options.board {
+            Board::Q35 => {
+                // Counting instructions, QEMU jumps to the next timer whenever the guest idles.
+                // Without the timers that tick unasked nothing moves the clock but the guest.
+                // Linux does not boot without them.
+                let quiet = self.counts();
+                let mut board = String::from(if quiet { "q35,pit=off,hpet=off" } else { "q35" });
+                if self.nvm.is_some() {
+                    board.push_str(",nvdimm=on");
+                }
+                command.args(["-machine", &board]);
+                // A small firmware: it takes a third of the time of the full one, which Linux'
+                // compressed kernel format needs.
+                if self.system == System::Hayate && firmware("qboot.rom") {
+                    command.args(["-bios", "qboot.rom"]);
+                }
+            }
+            Board::Microvm => {
+                // QEMU lets these devices speak only the interface before version 1 otherwise.
+                command.args(["-machine", "microvm"]);
+                command.args(["-global", "virtio-mmio.force-legacy=false"]);
+            }
+        }
+        let mut memory = format!("{}M", self.options.memory);
+        if let Some(nvm) = &self.nvm {
+            let most =
+                self.options.memory + nvm.size.div_ceil(1 << 20).next_multiple_of(1024) + 1024;
+            memory.push_str(&format!(",slots=2,maxmem={most}M"));
+        }
+        let cpus = self.options.cpus.to_string();
+        command.args(["-m", &memory, "-smp", &cpus]);
+        if let Some(nvm) = &self.nvm {
+            let size = nvm.size;
+            let mut object = OsString::from(match &nvm.file {
+                Some(_) => format!("memory-backend-file,id=nvm,size={size},"),
+                None => format!("memory-backend-ram,id=nvm,size={size}"),
+            });
+            if let Some(file) = &nvm.file {
+                object.push(if nvm.kept { "share=on,mem-path=" } else { "share=off,mem-path=" });
+                object.push(escape(file.as_os_str()));
+            }
+            command.arg("-object").arg(object);
+            command.args(["-device", "nvdimm,memdev=nvm,id=nvm1"]);
+        }
+        command.args(["-accel", if self.kvm { "kvm" } else { "tcg" }]);
+        if self.options.deterministic {
+            // QEMU counts each turn of a repeated string instruction; without "erms" no kernel
+            // is led to prefer those.
+            command.args(["-cpu", "max,-erms", "-icount", "shift=0,sleep=off"]);
+            command.args(["-rtc", "base=2024-01-01,clock=vm", "-seed", "1"]);
+            // A write to a port is served in the instruction that makes it, and not by another
+            // thread of QEMU some instructions later.
+            command.args(["-global", "virtio-serial-pci.ioeventfd=off"]);
+        } else {
+            command.args(["-cpu", "max"]);
+        }
+    }
+
+    /// Whether guest time has to be the number of instructions and nothing else.
+    fn counts(&self) -> bool {
+        self.options.deterministic && self.system == System::Hayate
+    }
+
+    fn devices(
+        &self,
+        command: &mut Command,
+        ports: Vec<(&'static str, UnixStream)>,
+        sockets: &mut Vec<OwnedFd>,
+    ) {
+        let bus = match self.options.board {
+            Board::Q35 => "pci",
+            Board::Microvm => "device",
+        };
+        command.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
+        // Without event descriptors a device acts when the guest tells it to, and not when QEMU's
+        // other thread comes to it.
+        let synchronous = self.options.deterministic && self.options.board == Board::Q35;
+        let events = if synchronous { ",ioeventfd=off" } else { "" };
+        for (index, (disk, throttle)) in self.disks.iter().enumerate() {
+            if self.counts() {
+                // A disk is waited for, and the host says how long. A file that QEMU holds in its
+                // memory is there within the instruction that asks for it.
+                let mut file = OsString::from(format!("name=opt/hayate/disk{index},file="));
+                file.push(escape(disk.as_os_str()));
+                command.arg("-fw_cfg").arg(file);
+                continue;
+            }
+            let comma = if throttle.is_empty() { "" } else { "," };
+            let options = format!("if=none,id=disk{index},format=raw,readonly=on{comma}{throttle}");
+            let mut drive = OsString::from(options + ",file=");
+            drive.push(escape(disk.as_os_str()));
+            command.arg("-drive").arg(drive);
+            command.args(["-device", &format!("virtio-blk-{bus},drive=disk{index}{events}")]);
+        }
+        if !ports.is_empty() {
+            command.args(["-device", &format!("virtio-serial-{bus},max_ports=8{events}")]);
+        }
+        for (index, (name, theirs)) in ports.into_iter().enumerate() {
+            let id = format!("port{index}");
+            socket(command, &id, FIRST_SOCKET + sockets.len() as i32);
+            sockets.push(theirs.into());
+            // Only the console kind of port is a terminal to Linux; Hayate goes by the name.
+            let terminal = name == hayate_job::port::TTY && self.system == System::Linux;
+            let kind = if terminal { "virtconsole" } else { "virtserialport" };
+            command.args(["-device", &format!("{kind},chardev={id},name={name}")]);
+        }
+    }
+}
+
+/// What `--nvm FILE|SIZE` names.
+fn nvm(given: &OsStr) -> Result<Nvm> {
+    let size = given.to_str().and_then(|text| size_in_mib(text).ok());
+    if let (Some(mib), false) = (size, Path::new(given).exists()) {
+        return Ok(Nvm { file: None, size: mib << 20, kept: false });
+    }
+    let file = Path::new(given).to_path_buf();
+    Ok(Nvm { size: off2f::blank(&file)?, file: Some(file), kept: true })
+}
+
+/// `64M`, `1G` as MiB: an even number, for large pages.
+fn size_in_mib(text: &str) -> Result<u64, &'static str> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let scale = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "M" => 1,
+        "G" => 1024,
+        _ => return Err("write the size as 64M or 1G"),
+    };
+    let number: u64 = digits.parse().map_err(|_| "write the size as 64M or 1G")?;
+    match number.checked_mul(scale) {
+        Some(mib) if (2..1 << 20).contains(&mib) && mib % 2 == 0 => Ok(mib),
+        _ => Err("an even number of MiB, at least 2M"),
+    }
+}
+
+fn socket(command: &mut Command, id: &str, descriptor: i32) {
+    command.args(["-chardev", &format!("socket,id={id},fd={descriptor}")]);
+}
+
+/// A comma ends a value in QEMU's options; two are one comma.
+fn escape(path: &OsStr) -> OsString {
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    let mut escaped = Vec::new();
+    for &byte in path.as_bytes() {
+        escaped.push(byte);
+        if byte == b',' {
+            escaped.push(byte);
+        }
+    }
+    OsString::from_vec(escaped)
+}
+
+fn firmware(name: &str) -> bool {
+    FIRMWARE.iter().any(|folder| Path::new(folder).join(name).exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_are_escaped() {
+        assert_eq!(escape(OsStr::new("/a,b/c")), "/a,,b/c");
+    }
+}

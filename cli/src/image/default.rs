@@ -1,0 +1,212 @@
+//! Images of Debian programs, unchanged: the default one, as a newcomer expects to find it, and one
+//! with compilers.
+//!
+//! The packages are unpacked and not installed: their maintainer scripts would need a running
+//! Debian of the same kind, root, and a minute. `settle.sh` leaves those files behind that the
+//! scripts would have made where a program looks for them: users and groups, the choice of awk
+//! and pager, the cache of the dynamic linker, compiled Python modules.
+
+use super::convert::{self, FUNCTIONS, SPLIT_VERSION, Split, shell};
+use super::debian::{self, Package};
+use super::{finished, key};
+use crate::{place, tool};
+use anyhow::Result;
+use std::path::PathBuf;
+
+/// An image of Debian packages.
+pub struct Recipe {
+    /// Its name.
+    name: &'static str,
+    /// For people.
+    title: &'static str,
+    /// Packages by name. What they depend on comes with them.
+    packages: &'static [&'static str],
+    /// Unpacks the packages `$3...` into a folder, settles them, and makes the image `$1`; `$2` is an
+    /// empty folder.
+    body: &'static str,
+}
+
+/// The default image.
+pub const DEFAULT: Recipe =
+    Recipe { name: "default", title: "the Debian programs", packages: &PACKAGES, body: BODY };
+
+/// Compilers, make, and something to compile in `/usr/src`: what `./hayate experiment off2f` runs.
+pub const COMPILERS: Recipe = Recipe {
+    name: "compilers",
+    title: "Debian's compilers",
+    packages: &COMPILER_PACKAGES,
+    body: concat!(
+        include_str!("compilers.sh"),
+        r#"image=$1; scratch=$2; shift 2
+root=$scratch/root
+settle "$root" "$@"
+examples "$root"
+disk "$root" "$image"
+"#
+    ),
+};
+
+/// Programs with texts of 4 to 64 KiB in `/p`, made by this machine's C compiler: what
+/// `./hayate experiment off2f-small` runs.
+pub const SMALL_TEXTS: Recipe = Recipe {
+    name: "small-texts",
+    title: "programs with small texts",
+    packages: &["base-files", "base-passwd", "busybox-static", "dash", "libc-bin", MERGED],
+    body: concat!(
+        include_str!("small-texts.sh"),
+        r#"image=$1; scratch=$2; shift 2
+root=$scratch/root
+settle "$root" "$@"
+texts "$root"
+disk "$root" "$image"
+"#
+    ),
+};
+
+/// The recipe of this name.
+pub fn recipe(name: &str) -> Option<&'static Recipe> {
+    [&DEFAULT, &COMPILERS, &SMALL_TEXTS].into_iter().find(|recipe| recipe.name == name)
+}
+
+const COMPILER_PACKAGES: [&str; 17] = [
+    "base-files",
+    "base-passwd",
+    "bash",
+    "busybox-static",
+    "coreutils",
+    "dash",
+    "debianutils",
+    "gcc",
+    "grep",
+    "less",
+    "libc-bin",
+    "libc6-dev",
+    "make",
+    "ncurses-base",
+    "sed",
+    "tcc",
+    MERGED,
+];
+
+const PACKAGES: [&str; 25] = [
+    "base-files",
+    "base-passwd",
+    "bash",
+    "busybox-static",
+    "coreutils",
+    "dash",
+    "debianutils",
+    "diffutils",
+    "findutils",
+    "grep",
+    "gzip",
+    "hostname",
+    "less",
+    "libc-bin",
+    "libpython3-stdlib",
+    "mawk",
+    "mount",
+    "ncurses-base",
+    "perl-base",
+    "procps",
+    "python3-minimal",
+    "sed",
+    "tar",
+    MERGED,
+    "util-linux",
+];
+
+/// Says that the root file system is laid out as ours is; without it apt picks the package that
+/// would change an older one, with all of Perl.
+pub const MERGED: &str = "usr-is-merged";
+
+const BODY: &str = r#"image=$1; scratch=$2; shift 2
+root=$scratch/root
+settle "$root" "$@"
+disk "$root" "$image"
+"#;
+
+/// Shell functions that make a root file system of packages.
+pub const SETTLE: &str = include_str!("settle.sh");
+
+impl Recipe {
+    /// The newest image that is kept; made if there is none. Whether Debian has newer packages is not
+    /// asked: that is what [`Recipe::make`] is for.
+    pub fn get(&self) -> Result<PathBuf> {
+        let pointer = place::build("images")?.join(format!("{}-{}.current", self.name, self.key()));
+        if let Ok(name) = std::fs::read_to_string(&pointer) {
+            let image = place::build("images")?.join(name.trim());
+            if image.exists() {
+                return Ok(image);
+            }
+        }
+        self.make()
+    }
+
+    /// The image of the newest packages, made unless it is kept.
+    pub fn make(&self) -> Result<PathBuf> {
+        let packages = packages(self.packages)?;
+        let folder = place::build("images")?;
+        let (recipe, manifest) = (self.key(), manifest(&packages));
+        let name = format!("{}-{}.ext4", self.name, key([recipe.as_bytes(), manifest.as_bytes()]));
+        let image = folder.join(&name);
+        if !image.exists() {
+            let about =
+                format!("the {} image: {} Debian packages\n{manifest}", self.name, packages.len());
+            let saying = format!("Making the {} image", self.name);
+            finished(&image, about.trim_end(), &saying, |output| {
+                let scratch = tempfile::tempdir_in(&folder)?;
+                let body = format!("{SETTLE}\n{}", self.body);
+                let mut command = shell(&body, false)?;
+                command.arg(output).arg(scratch.path());
+                command.args(packages.iter().map(|(_, file)| file));
+                tool::run(&mut command).map(drop)
+            })?;
+        }
+        std::fs::write(
+            folder.join(format!("{}-{recipe}.current", self.name)),
+            format!("{name}\n"),
+        )?;
+        Ok(image)
+    }
+
+    /// The image with its programs and libraries (those that match `glob`) in two files.
+    pub fn split(&self, glob: &str) -> Result<Split> {
+        let packages = packages(self.packages)?;
+        let folder = place::build("images")?;
+        let (recipe, manifest) = (self.key(), manifest(&packages));
+        let parts = [&recipe, &manifest, glob, SPLIT_VERSION].map(str::as_bytes);
+        let image = folder.join(format!("{}-off2f-{}.ext4", self.name, key(parts)));
+        convert::make_split(image, self.title, |output, nvm| {
+            let scratch = tempfile::tempdir_in(&folder)?;
+            let body = self
+                .body
+                .replace("disk \"$root\"", "split \"$root\" \"$HAYATE_NVM\"\ndisk \"$root\"");
+            let mut command = shell(&format!("{SETTLE}\n{body}"), false)?;
+            command.env("HAYATE_SELF", std::env::current_exe()?);
+            command.env("HAYATE_GLOB", glob).env("HAYATE_NVM", nvm);
+            command.arg(output).arg(scratch.path());
+            command.args(packages.iter().map(|(_, file)| file));
+            tool::run(&mut command).map(drop)
+        })
+    }
+
+    /// A name for the way the image is made: another list or another script, another image.
+    fn key(&self) -> String {
+        let packages = self.packages.join(" ");
+        key([&packages, FUNCTIONS, SETTLE, self.body].map(str::as_bytes))
+    }
+}
+
+fn manifest(packages: &[(Package, PathBuf)]) -> String {
+    packages.iter().map(|(package, _)| format!("{} {}\n", package.name, package.version)).collect()
+}
+
+/// Packages for a root file system that is laid out as ours is.
+pub fn packages(names: &[&str]) -> Result<Vec<(Package, PathBuf)>> {
+    debian::fetch(names).or_else(|error| {
+        // Releases before the merge have no such package, and need none.
+        let older: Vec<&str> = names.iter().copied().filter(|name| *name != MERGED).collect();
+        if error.to_string().contains(MERGED) { debian::fetch(&older) } else { Err(error) }
+    })
+}

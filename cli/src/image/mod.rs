@@ -1,0 +1,77 @@
+//! Root file systems: the default one made of Debian packages, and the user's own.
+//!
+//! Everything is made once, kept in `build/images` under a name that says what it was made of,
+//! and made again only when that changes. All of it works for an ordinary user: owners and
+//! devices are fakeroot's business.
+
+pub mod convert;
+pub mod debian;
+pub mod default;
+pub mod small;
+
+use crate::{place, step::Step};
+use anyhow::{Context, Result};
+use sha2::{Digest, Sha256};
+use std::path::{Path, PathBuf};
+
+/// `image build`. With `off2f` the programs that match it are in two files, and a second path is that
+/// of their texts.
+pub fn build(rootfs: Option<&Path>, off2f: Option<&str>) -> Result<Vec<PathBuf>> {
+    let split = match (rootfs, off2f) {
+        (Some(path), None) => return Ok(vec![convert::disk(path)?]),
+        (None, None) => return Ok(vec![default::DEFAULT.make()?]),
+        (Some(path), Some(glob)) => convert::split(path, glob, false)?,
+        (None, Some(glob)) => default::DEFAULT.split(glob)?,
+    };
+    Ok(vec![split.image, split.nvm])
+}
+
+/// `image list`: a line for each image, with its size on the disk and what it holds.
+pub fn list() -> Result<()> {
+    let mut images: Vec<PathBuf> = place::build("images")?
+        .read_dir()?
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|path| path.extension().is_some_and(|end| end == "ext4" || end == "cpio"))
+        .collect();
+    images.sort();
+    for image in &images {
+        use std::os::unix::fs::MetadataExt;
+        let mib = image.metadata()?.blocks() >> 11;
+        let about = std::fs::read_to_string(image.with_extension("about")).unwrap_or_default();
+        println!("{mib:6} MiB  {}  {}", image.display(), about.lines().next().unwrap_or_default());
+    }
+    if images.is_empty() {
+        println!("no images yet; ./hayate image build makes the default one");
+    }
+    Ok(())
+}
+
+/// A short name for whatever the parts say.
+fn key<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Makes a file by way of a temporary one beside it, so that an interrupted run leaves none that
+/// looks finished.
+fn finished(
+    path: &Path,
+    about: &str,
+    saying: &str,
+    make: impl FnOnce(&Path) -> Result<()>,
+) -> Result<PathBuf> {
+    let _step = Step::new(saying);
+    let folder = path.parent().context("an image lies in a folder")?;
+    let temporary =
+        tempfile::Builder::new().prefix(".making-").tempfile_in(folder)?.into_temp_path();
+    make(&temporary)?;
+    std::fs::write(path.with_extension("about"), format!("{about}\n"))?;
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(&temporary, std::fs::Permissions::from_mode(0o644))?;
+    temporary.persist(path)?;
+    Ok(path.to_path_buf())
+}

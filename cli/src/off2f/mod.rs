@@ -1,0 +1,12 @@
+//! `./hayate off2f`: executables in two files, on the host.
+//!
+//! [`files`] converts, restores and looks at single files, [`tree`] converts a whole root file system
+//! for an image, [`store`] is the file behind non-volatile memory. The format itself is the crate
+//! `hayate-off2f`, the store on the memory `hayate-nvm-store`; the kernel uses the same.
+
+mod files;
+mod store;
+pub mod tree;
+
+pub use files::handle;
+pub use store::blank;

@@ -1,0 +1,280 @@
+//! `./hayate run`: one program in one machine.
+
+use crate::arguments::{Mode, Run};
+use crate::failure::{self, Failure, USAGE};
+use crate::guest::log::Sink;
+use crate::guest::qemu::Qemu;
+use crate::guest::session::{End, Event, Outcome, Session, Streams};
+use crate::guest::{backtrace, initramfs, terminal};
+use crate::image::{convert, default};
+use anyhow::{Context, Result, bail};
+use hayate_job::{Explain, Job, Mount, Root};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+/// Where programs are looked for unless `--env PATH=...` says otherwise.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// What starts a program in supervisor mode, in every guest.
+pub const IN_SUPERVISOR_MODE: [&str; 3] = ["/run/hayate/bin/mode", "run", "--"];
+
+/// Boots a machine, runs the program, returns the exit status for the host.
+pub fn run(options: &Run) -> Result<u8> {
+    let (outcome, shown) = boot(options, None)?;
+    if options.timing {
+        print_timing(&outcome);
+    }
+    conclude(&outcome, shown)
+}
+
+/// Boots a machine and runs the program. What came of it, and whether the kernel's messages were on
+/// the screen.
+pub fn boot(options: &Run, explain: Option<Explain>) -> Result<(Outcome, bool)> {
+    let on_terminal = !options.no_tty && (options.tty || terminal::present());
+    // Looked at before anything is built: a wrong path is told at once.
+    if options.off2f.is_some() && options.machine.nvm.is_some() {
+        let text = "--off2f makes the non-volatile memory itself: leave --nvm out";
+        return Err(Failure::error(USAGE, text));
+    }
+    let (root, texts) = root(options)?;
+    let with: Vec<_> = options.with.iter().map(|with| folder(with)).collect::<Result<_>>()?;
+    let mut machine = options.machine.clone();
+    if let Some(policy) = &options.recycle {
+        if machine.linux {
+            return Err(Failure::error(USAGE, "--recycle is for Hayate's kernel, not for --linux"));
+        }
+        machine.append.push(format!("recycle={policy}"));
+    }
+    if options.mode == Mode::Supervisor && machine.linux {
+        return Err(Failure::error(USAGE, "--mode is for Hayate's kernel, not for --linux"));
+    }
+    let mut qemu = Qemu::new(&machine)?;
+    if let Some(texts) = &texts {
+        qemu.texts(texts)?;
+    }
+    let (root, archive) = match root {
+        Source::Disk(image) => {
+            (Root::Disk { device: qemu.disk(&image)?, kind: "ext4".into() }, None)
+        }
+        Source::Archive(archive) => (Root::Memory, Some(archive)),
+    };
+    let mounts = with
+        .into_iter()
+        .map(|(image, path)| Ok(Mount { device: qemu.disk(&image)?, kind: "ext4".into(), path }))
+        .collect::<Result<_>>()?;
+    let streams = if on_terminal {
+        let (rows, columns) = terminal::size();
+        hayate_job::Streams::Terminal { rows, columns }
+    } else {
+        hayate_job::Streams::Separate
+    };
+    let job = Job {
+        arguments: arguments(options),
+        environment: environment(options, on_terminal),
+        directory: options.directory.as_ref().map(|path| path.as_bytes().to_vec()),
+        user: options.user,
+        hostname: "hayate".into(),
+        root,
+        mounts,
+        streams,
+        explain,
+    };
+    let initramfs = initramfs::make(&job, archive.as_deref(), &qemu.modules)?;
+    let sink = Sink::open(options.log.as_deref())?;
+    let streams = if on_terminal {
+        Streams::Terminal
+    } else {
+        Streams::Separate {
+            input: Box::new(standard(rustix::stdio::stdin())?),
+            output: Box::new(standard(rustix::stdio::stdout())?),
+            error: Box::new(standard(rustix::stdio::stderr())?),
+        }
+    };
+    let shown = matches!(sink, Sink::Screen);
+    let session = Session::new(qemu, streams, sink, options.timeout.map(Duration::from_secs));
+    pass_signals_on(session.events())?;
+    if on_terminal {
+        terminal::make_raw();
+    }
+    let outcome = session.run(Some(initramfs.path()));
+    terminal::restore();
+    Ok((outcome?, shown))
+}
+
+/// Where the root file system lies, ready for a machine.
+enum Source {
+    Disk(PathBuf),
+    Archive(PathBuf),
+}
+
+/// The root file system, and the texts of its programs if they are converted.
+fn root(options: &Run) -> Result<(Source, Option<PathBuf>)> {
+    if let (Some(glob), true) = (&options.off2f, options.rootfs.is_some() || !options.in_memory) {
+        let split = match &options.rootfs {
+            Some(path) => convert::split(path, glob, options.in_memory)?,
+            None => default::DEFAULT.split(glob)?,
+        };
+        let source = if options.in_memory {
+            Source::Archive(split.image)
+        } else {
+            Source::Disk(split.image)
+        };
+        return Ok((source, Some(split.nvm)));
+    }
+    let whole = |source| (source, None);
+    match (&options.rootfs, options.in_memory) {
+        (Some(path), true) => convert::initramfs(path).map(Source::Archive).map(whole),
+        (Some(path), false) => convert::disk(path).map(Source::Disk).map(whole),
+        (None, false) => default::DEFAULT.get().map(Source::Disk).map(whole),
+        (None, true) => {
+            let text = "--in-memory needs --rootfs: a folder, a tar or a cpio archive";
+            Err(Failure::error(USAGE, text))
+        }
+    }
+}
+
+/// `--with DIR:PATH`: an image of the folder, and the path.
+fn folder(with: &OsStr) -> Result<(PathBuf, Vec<u8>)> {
+    let bytes = with.as_bytes();
+    let at = bytes.windows(2).rposition(|pair| pair == b":/");
+    let Some(at) = at.filter(|&at| at > 0) else {
+        let shown = with.to_string_lossy();
+        return Err(Failure::error(USAGE, format!("--with {shown}: write it as DIR:/PATH")));
+    };
+    let folder = Path::new(OsStr::from_bytes(&bytes[..at]));
+    if !folder.is_dir() {
+        bail!("--with: no folder {}", folder.display());
+    }
+    Ok((convert::disk(folder)?, bytes[at + 1..].to_vec()))
+}
+
+/// The words that init starts.
+fn arguments(options: &Run) -> Vec<Vec<u8>> {
+    let before = match options.mode {
+        Mode::User => &[][..],
+        Mode::Supervisor => &IN_SUPERVISOR_MODE[..],
+    };
+    let before = before.iter().map(|word| word.as_bytes());
+    before.chain(options.command.iter().map(|word| word.as_bytes())).map(<[u8]>::to_vec).collect()
+}
+
+fn environment(options: &Run, on_terminal: bool) -> Vec<Vec<u8>> {
+    let mut variables: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    let mut set = |name: &[u8], value: &[u8]| {
+        variables.retain(|(known, _)| known != name);
+        variables.push((name.to_vec(), value.to_vec()));
+    };
+    set(b"PATH", PATH.as_bytes());
+    let (home, name) = match options.user.0 {
+        0 => ("/root", "root"),
+        1000 => ("/home/user", "user"),
+        _ => ("/", "nobody"),
+    };
+    set(b"HOME", home.as_bytes());
+    set(b"USER", name.as_bytes());
+    set(b"LOGNAME", name.as_bytes());
+    set(b"LANG", b"C.UTF-8");
+    if on_terminal {
+        let kind = std::env::var_os("TERM").unwrap_or_else(|| "vt100".into());
+        set(b"TERM", kind.as_bytes());
+    }
+    for given in &options.env {
+        let bytes = given.as_bytes();
+        match bytes.iter().position(|&byte| byte == b'=') {
+            Some(at) => set(&bytes[..at], &bytes[at + 1..]),
+            None => {
+                if let Some(value) = std::env::var_os(given) {
+                    set(bytes, value.as_bytes());
+                }
+            }
+        }
+    }
+    variables.into_iter().map(|(name, value)| [name, value].join(&b'=')).collect()
+}
+
+/// A standard stream as a file of its own, without a buffer between.
+fn standard(stream: impl AsFd) -> Result<File> {
+    let copy = stream.as_fd().try_clone_to_owned();
+    Ok(copy.context("a standard stream is not open")?.into())
+}
+
+/// Signals that come to this process become events of the session.
+fn pass_signals_on(events: Sender<Event>) -> Result<()> {
+    let mut signals =
+        signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH])?;
+    std::thread::spawn(move || {
+        for number in signals.forever() {
+            let event = if number == SIGWINCH { Event::Resized } else { Event::Signal(number) };
+            if events.send(event).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(())
+}
+
+/// The exit status, and what the user must be told. `shown`: the log was on the screen already.
+pub fn conclude(outcome: &Outcome, shown: bool) -> Result<u8> {
+    for error in &outcome.errors {
+        eprintln!("hayate: {error}");
+    }
+    let log = || {
+        if !shown {
+            eprint!("{}", outcome.log.text());
+        }
+    };
+    match outcome.end {
+        End::Program(status) => Ok(u8::try_from(status).unwrap_or(failure::FAULT)),
+        End::Panic => {
+            eprint!("{}", backtrace::symbolise(&outcome.log.text(), &outcome.kernel));
+            eprintln!("hayate: the kernel panicked; its messages and the stack are above");
+            Ok(failure::PANIC)
+        }
+        End::TimedOut => {
+            log();
+            eprintln!("hayate: the time limit passed; the kernel's messages are above");
+            Ok(failure::TIMEOUT)
+        }
+        End::Killed(signal) => Ok(u8::try_from(128 + signal).unwrap_or(failure::FAULT)),
+        End::Machine(status) => {
+            log();
+            if !outcome.complaint.is_empty() {
+                eprintln!("{}", outcome.complaint);
+            }
+            eprintln!(
+                "hayate: the machine ended (QEMU: {status}) and the guest did not say why; \
+                 what it said is above"
+            );
+            Ok(failure::FAULT)
+        }
+    }
+}
+
+/// Where the time went: on the host's clock, and by the kernel's own account.
+fn print_timing(outcome: &Outcome) {
+    let host = |name: &str, time: Duration| {
+        eprintln!("  {:>10.1} ms  {name}", time.as_secs_f64() * 1e3);
+    };
+    if !outcome.log.stages.is_empty() {
+        eprintln!("hayate: in the kernel, by its own clock:");
+        for (name, nanoseconds) in &outcome.log.stages {
+            host(name, Duration::from_nanos(*nanoseconds));
+        }
+    }
+    eprintln!("hayate: on the host, since the start of QEMU:");
+    if let Some(first) = outcome.first_word {
+        host("first message of the kernel", first);
+    }
+    for (name, guest, time) in &outcome.timings {
+        let name = if name == "exec" { "init executes the program" } else { name };
+        let guest = Duration::from_nanos(*guest).as_secs_f64() * 1e3;
+        host(&format!("{name} (guest clock: {guest:.3} ms)"), *time);
+    }
+    host("end", outcome.total);
+}

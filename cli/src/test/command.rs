@@ -1,0 +1,554 @@
+//! Tests of this command from outside: it is started as a user starts it, and what it prints and
+//! how it ends is compared.
+
+use super::report::{Case, Verdict};
+use super::{Report, Trial};
+use crate::arguments::{Accel, Profile, Test};
+use crate::place;
+use anyhow::{Context, Result, bail, ensure};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// What is done with the command.
+pub(super) type Check = fn(&Hayate) -> Result<()>;
+
+/// Each check: its name, and what it does.
+const CHECKS: [(&str, Check); 26] = [
+    ("output_and_status_pass_through", output_and_status),
+    ("input_passes_through", input),
+    ("python_starts_a_program", python),
+    ("standard_error_is_separate", streams_are_separate),
+    ("megabytes_pass_unchanged", megabytes),
+    ("a_closed_output_reaches_the_program", closed_output),
+    ("a_signal_is_128_and_its_number", killed),
+    ("a_missing_program_is_127", missing_program),
+    ("a_file_that_is_no_program_is_126", no_program),
+    ("wrong_options_are_2", wrong_options),
+    ("a_missing_root_file_system_is_125", missing_rootfs),
+    ("the_time_limit_is_124", time_limit),
+    ("an_interrupt_reaches_the_program", interrupt),
+    ("environment_user_and_directory", world),
+    ("a_folder_is_a_root_file_system", folder_rootfs),
+    ("a_tar_is_a_root_file_system", tar_rootfs),
+    ("a_machine_without_a_disk", memory_rootfs),
+    ("a_folder_of_the_host_is_shown", with_folder),
+    ("the_image_is_never_changed", image_unchanged),
+    ("a_panic_is_70_and_names_its_place", panic),
+    ("an_interactive_shell", interactive),
+    ("a_deterministic_run_repeats_to_the_instruction", deterministic),
+    ("a_deterministic_run_with_a_disk_repeats_to_the_instruction", deterministic_disk),
+    ("a_comparison_with_linux_repeats_to_the_digit", comparison),
+    ("a_comparison_by_time_ends", comparison_by_time),
+    ("the_suite_agrees_with_the_naive_method", naive_method),
+];
+
+/// The trials.
+pub fn trials(options: &Test) -> Vec<Trial> {
+    trials_of("command", &CHECKS, options)
+}
+
+/// Checks as trials of a group.
+pub(super) fn trials_of(group: &str, checks: &[(&str, Check)], options: &Test) -> Vec<Trial> {
+    checks
+        .iter()
+        .map(|&(name, check)| {
+            let hayate = Hayate::new(options);
+            Trial {
+                name: format!("{group}/{name}"),
+                cases: Vec::new(),
+                weight: 1,
+                run: Box::new(move |_| {
+                    let (verdict, output) = match check(&hayate) {
+                        Ok(()) => (Verdict::Passed, String::new()),
+                        Err(error) => (Verdict::Failed(String::new()), format!("{error:#}")),
+                    };
+                    Ok(Report { cases: vec![Case::new("", verdict)], output })
+                }),
+            }
+        })
+        .collect()
+}
+
+/// This very program, as the user's command.
+pub(super) struct Hayate {
+    accel: &'static str,
+    profile: &'static str,
+    linux: bool,
+    /// Whether to take minutes.
+    pub(super) long: bool,
+}
+
+impl Hayate {
+    fn new(options: &Test) -> Hayate {
+        Hayate {
+            accel: match options.accel {
+                Accel::Auto => "auto",
+                Accel::Kvm => "kvm",
+                Accel::Tcg => "tcg",
+            },
+            profile: if options.profile == Profile::Dev { "dev" } else { "release" },
+            linux: options.guest_linux,
+            long: options.long,
+        }
+    }
+
+    /// `./hayate REQUEST`, not started.
+    pub(super) fn any(&self, request: &str) -> Result<Command> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.env("HAYATE_ACCEL", self.accel).env("HAYATE_PROFILE", self.profile);
+        command.env("HAYATE_ROOT", place::project());
+        command.arg(request);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Ok(command)
+    }
+
+    /// `./hayate run OPTIONS -- PROGRAM`, not started.
+    pub(super) fn command(&self, options: &[&str], program: &[&str]) -> Result<Command> {
+        let mut command = self.any("run")?;
+        if !options.contains(&"--timeout") {
+            command.args(["--timeout", "120"]);
+        }
+        if self.linux {
+            command.arg("--linux");
+        }
+        command.args(options);
+        if !program.is_empty() {
+            command.arg("--").args(program);
+        }
+        Ok(command)
+    }
+
+    pub(super) fn run(&self, options: &[&str], program: &[&str]) -> Result<Output> {
+        Ok(self.command(options, program)?.output()?)
+    }
+
+    fn shell(&self, script: &str) -> Result<Output> {
+        self.run(&[], &["/bin/sh", "-c", script])
+    }
+
+    fn with_input(&self, input: Vec<u8>, program: &[&str]) -> Result<Output> {
+        let mut child = self.command(&[], program)?.stdin(Stdio::piped()).spawn()?;
+        let mut stdin = child.stdin.take().context("no input")?;
+        let writer = std::thread::spawn(move || stdin.write_all(&input));
+        let output = child.wait_with_output()?;
+        let _ = writer.join();
+        Ok(output)
+    }
+}
+
+/// Compares status, output and error output; the last by a part of it.
+pub(super) fn expect(output: &Output, status: i32, out: &str, err: &str) -> Result<()> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let said = String::from_utf8_lossy(&output.stderr);
+    let good = output.status.code() == Some(status)
+        && text == out
+        && (if err.is_empty() { said.is_empty() } else { said.contains(err) });
+    ensure!(
+        good,
+        "expected status {status}, output {out:?}, error output with {err:?};\n\
+         got {}, {text:?}, {said}",
+        output.status
+    );
+    Ok(())
+}
+
+fn output_and_status(hayate: &Hayate) -> Result<()> {
+    let output = hayate.shell("ls -l / | wc -l; exit 7")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let lines: u32 = text.trim().parse().with_context(|| format!("no number: {text:?}"))?;
+    ensure!(lines > 10, "only {lines} lines");
+    expect(&output, 7, &text, "")
+}
+
+fn input(hayate: &Hayate) -> Result<()> {
+    expect(&hayate.with_input(b"hi\n".to_vec(), &["cat"])?, 0, "hi\n", "")
+}
+
+fn python(hayate: &Hayate) -> Result<()> {
+    let program = "import os,subprocess; print(subprocess.check_output(['date','-u','+%Y']))";
+    let output = hayate.run(&[], &["python3", "-c", program])?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(text.starts_with("b'2") && text.ends_with("\\n'\n"), "no year: {text:?}");
+    expect(&output, 0, &text, "")
+}
+
+fn streams_are_separate(hayate: &Hayate) -> Result<()> {
+    let output = hayate.shell("echo out; echo err >&2; echo more >/dev/stderr; echo end")?;
+    expect(&output, 0, "out\nend\n", "err\nmore\n")?;
+    ensure!(output.stderr == b"err\nmore\n", "something else is on standard error");
+    Ok(())
+}
+
+fn megabytes(hayate: &Hayate) -> Result<()> {
+    // Every value of a byte, and no period that a lost block would fit.
+    let bytes: Vec<u8> = (0u64..5_000_000).map(|n| (n.wrapping_mul(n) >> 7) as u8).collect();
+    let output = hayate.with_input(bytes.clone(), &["cat"])?;
+    ensure!(output.status.success(), "{}", output.status);
+    ensure!(output.stdout.len() == bytes.len(), "{} bytes came back", output.stdout.len());
+    ensure!(output.stdout == bytes, "the bytes that came back are others");
+    Ok(())
+}
+
+fn closed_output(hayate: &Hayate) -> Result<()> {
+    let mut child = hayate.command(&[], &["yes"])?.spawn()?;
+    let mut some = [0; 100];
+    child.stdout.take().context("no output")?.read_exact(&mut some)?;
+    let status = ended(&mut child, Duration::from_secs(60))?;
+    ensure!(status == Some(128 + 13), "yes without a reader: {status:?}");
+    Ok(())
+}
+
+fn killed(hayate: &Hayate) -> Result<()> {
+    expect(&hayate.shell("kill -KILL $$")?, 137, "", "")
+}
+
+fn missing_program(hayate: &Hayate) -> Result<()> {
+    expect(&hayate.run(&[], &["no-such-program"])?, 127, "", "no program no-such-program")
+}
+
+fn no_program(hayate: &Hayate) -> Result<()> {
+    expect(&hayate.run(&[], &["/etc/passwd"])?, 126, "", "cannot run /etc/passwd")
+}
+
+fn wrong_options(hayate: &Hayate) -> Result<()> {
+    expect(&hayate.run(&["--cpus", "99"], &["true"])?, 2, "", "--cpus")?;
+    expect(&hayate.run(&["--deterministic", "--cpus", "2"], &["true"])?, 2, "", "--cpus 1")?;
+    expect(&hayate.run(&["--no-such-option"], &["true"])?, 2, "", "--no-such-option")?;
+    expect(&hayate.run(&["--with", "nothing"], &["true"])?, 2, "", "DIR:/PATH")
+}
+
+fn missing_rootfs(hayate: &Hayate) -> Result<()> {
+    let missing = ["--rootfs", "/no/such/path"];
+    expect(&hayate.run(&missing, &["true"])?, 125, "", "no root file system /no/such/path")?;
+    let text = ["--rootfs", "/etc/passwd"];
+    expect(&hayate.run(&text, &["true"])?, 125, "", "/etc/passwd is none of")
+}
+
+fn time_limit(hayate: &Hayate) -> Result<()> {
+    let output = hayate.run(&["--timeout", "6"], &["sleep", "100"])?;
+    ensure!(output.status.code() == Some(124), "{}", output.status);
+    Ok(())
+}
+
+fn interrupt(hayate: &Hayate) -> Result<()> {
+    let script = "trap 'echo caught; exit 3' INT; echo ready; while :; do sleep 0.1; done";
+    let mut child = hayate.command(&[], &["/bin/sh", "-c", script])?.spawn()?;
+    let mut output = child.stdout.take().context("no output")?;
+    let mut ready = [0; 6];
+    output.read_exact(&mut ready)?;
+    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+    rustix::process::kill_process(pid.context("no number")?, rustix::process::Signal::INT)?;
+    let mut rest = String::new();
+    output.read_to_string(&mut rest)?;
+    let status = ended(&mut child, Duration::from_secs(30))?;
+    ensure!(rest == "caught\n" && status == Some(3), "{rest:?}, {status:?}");
+    Ok(())
+}
+
+fn world(hayate: &Hayate) -> Result<()> {
+    let options = ["--env", "COLOUR=blue", "--user", "1000:100", "--directory", "/usr"];
+    let script = "echo $COLOUR $(id -u) $(id -g) $(pwd) $HOME; echo no >/etc/no; exit 0";
+    let output = hayate.run(&options, &["/bin/sh", "-c", script])?;
+    expect(&output, 0, "blue 1000 100 /usr /home/user\n", "Permission denied")
+}
+
+/// A folder with a static program in it.
+fn tree() -> Result<tempfile::TempDir> {
+    let folder = tempfile::tempdir()?;
+    std::fs::create_dir(folder.path().join("bin"))?;
+    std::fs::copy(place::build("tests")?.join("runall"), folder.path().join("bin/runall"))?;
+    std::fs::write(folder.path().join("note"), "hello\n")?;
+    Ok(folder)
+}
+
+/// A static program that says why it ends with 2: it has nothing beside it to run.
+const STATIC_PROGRAM: [&str; 2] = ["/bin/runall", "--list"];
+
+fn static_program_ran(output: &Output) -> Result<()> {
+    expect(output, 2, "", "no test programs below /bin")
+}
+
+fn folder_rootfs(hayate: &Hayate) -> Result<()> {
+    let tree = tree()?;
+    let path = tree.path().to_string_lossy().into_owned();
+    static_program_ran(&hayate.run(&["--rootfs", &path], &STATIC_PROGRAM)?)?;
+    let output = hayate.run(&["--rootfs", &path], &["/bin/sh"])?;
+    expect(&output, 127, "", "no program /bin/sh")
+}
+
+fn tar_rootfs(hayate: &Hayate) -> Result<()> {
+    let tree = tree()?;
+    let tar = tempfile::Builder::new().suffix(".tar").tempfile()?;
+    let made = Command::new("tar")
+        .arg("-C")
+        .arg(tree.path())
+        .arg("-cf")
+        .arg(tar.path())
+        .arg(".")
+        .status()?;
+    ensure!(made.success(), "tar: {made}");
+    let path = tar.path().to_string_lossy().into_owned();
+    static_program_ran(&hayate.run(&["--rootfs", &path], &STATIC_PROGRAM)?)
+}
+
+fn memory_rootfs(hayate: &Hayate) -> Result<()> {
+    let tree = tree()?;
+    let path = tree.path().to_string_lossy().into_owned();
+    static_program_ran(&hayate.run(&["--rootfs", &path, "--in-memory"], &STATIC_PROGRAM)?)
+}
+
+fn with_folder(hayate: &Hayate) -> Result<()> {
+    let tree = tree()?;
+    let with = format!("{}:/opt/tree", tree.path().display());
+    let script = "cat /opt/tree/note; echo changed >/opt/tree/note; cat /opt/tree/note";
+    let output = hayate.run(&["--with", &with], &["/bin/sh", "-c", script])?;
+    expect(&output, 0, "hello\nchanged\n", "")?;
+    ensure!(std::fs::read(tree.path().join("note"))? == b"hello\n", "the host's file changed");
+    Ok(())
+}
+
+fn image_unchanged(hayate: &Hayate) -> Result<()> {
+    let image = crate::image::default::DEFAULT.get()?;
+    let sum = |path: &std::path::Path| -> Result<String> {
+        let output = crate::tool::run(Command::new("cksum").arg(path))?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let before = sum(&image)?;
+    let script = "rm -rf /usr/share /etc/passwd; echo x >/etc/hostname; ls /etc/passwd; ls /usr";
+    let output = hayate.shell(script)?;
+    ensure!(!String::from_utf8_lossy(&output.stdout).contains("passwd"), "a file survived its rm");
+    ensure!(!String::from_utf8_lossy(&output.stdout).contains("share"), "a folder survived its rm");
+    ensure!(sum(&image)? == before, "the image changed");
+    let output = hayate.run(&[], &["grep", "-c", "^root:", "/etc/passwd"])?;
+    expect(&output, 0, "1\n", "")
+}
+
+/// An initramfs that is none: the kernel cannot go on, and says where it stopped.
+fn panic(hayate: &Hayate) -> Result<()> {
+    let mut garbage = tempfile::NamedTempFile::new()?;
+    garbage.write_all(b"no archive")?;
+    let path = garbage.path().to_string_lossy().into_owned();
+    let options = ["--qemu", "-initrd", "--qemu", &path];
+    let output = hayate.run(&options, &["true"])?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(70), "{}: {said}", output.status);
+    ensure!(said.contains("the kernel panicked"), "{said}");
+    // Debian's kernel comes without names for its addresses.
+    ensure!(hayate.linux || said.contains(" at kernel/src/main.rs:"), "no line: {said}");
+    Ok(())
+}
+
+/// A shell on a pseudo-terminal: line editing, job control, the size of the window.
+fn interactive(hayate: &Hayate) -> Result<()> {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
+    grantpt(&master)?;
+    unlockpt(&master)?;
+    let name = ptsname(&master, Vec::new())?;
+    let open = || -> Result<File> {
+        let path = name.to_str()?;
+        Ok(File::options().read(true).write(true).open(path)?)
+    };
+    let size = rustix::termios::Winsize { ws_row: 33, ws_col: 101, ws_xpixel: 0, ws_ypixel: 0 };
+    rustix::termios::tcsetwinsize(&master, size)?;
+    let mut command = hayate.command(&[], &[])?;
+    let terminal = open()?;
+    let before = rustix::termios::tcgetattr(&terminal)?;
+    command.stdin(open()?).stdout(open()?).stderr(open()?).env("TERM", "vt100");
+    let mut child = command.spawn()?;
+    drop(command);
+    let mut screen = Screen::new(File::from(master))?;
+    let result = converse(&mut screen);
+    let status = match result {
+        Ok(()) => ended(&mut child, Duration::from_secs(30))?,
+        Err(error) => {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(error);
+        }
+    };
+    ensure!(status == Some(5), "the shell ended with {status:?}");
+    let after = rustix::termios::tcgetattr(&terminal)?;
+    ensure!(before.local_modes == after.local_modes, "the terminal stays raw");
+    Ok(())
+}
+
+fn converse(screen: &mut Screen) -> Result<()> {
+    screen.until("# ")?;
+    screen.keys("stty size\r")?;
+    screen.until("33 101")?;
+    screen.until("# ")?;
+    // The echo of what is typed must not look like its result: hence the arithmetic.
+    screen.keys("echo A$((40+2)\x7f\x7f3))\r")?;
+    screen.until("A43")?;
+    screen.until("# ")?;
+    screen.keys("sleep 1000; echo B$?\r")?;
+    screen.until("B$?")?;
+    std::thread::sleep(Duration::from_millis(700));
+    screen.keys("\x03")?;
+    screen.until("# ")?;
+    screen.keys("sleep 1000\r")?;
+    screen.until("1000")?;
+    std::thread::sleep(Duration::from_millis(700));
+    screen.keys("\x1a")?;
+    screen.until("Stopped")?;
+    screen.until("# ")?;
+    screen.keys("bg; jobs; kill %1; wait; echo C$((1+1))\r")?;
+    screen.until("Running")?;
+    screen.until("C2")?;
+    screen.until("# ")?;
+    screen.keys("exit 5\r")
+}
+
+/// What a person would see, read by a thread.
+struct Screen {
+    keyboard: File,
+    pieces: std::sync::mpsc::Receiver<Vec<u8>>,
+    seen: String,
+    all: String,
+}
+
+impl Screen {
+    fn new(master: File) -> Result<Screen> {
+        let keyboard = master.try_clone()?;
+        let (sender, pieces) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let mut master = master;
+            let mut buffer = [0; 4096];
+            while let Ok(count @ 1..) = master.read(&mut buffer) {
+                if sender.send(buffer[..count].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Screen { keyboard, pieces, seen: String::new(), all: String::new() })
+    }
+
+    fn keys(&mut self, keys: &str) -> Result<()> {
+        Ok(self.keyboard.write_all(keys.as_bytes())?)
+    }
+
+    /// Waits for a text, and forgets everything up to its end.
+    fn until(&mut self, text: &str) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            if let Some(at) = self.seen.find(text) {
+                self.seen.drain(..at + text.len());
+                return Ok(());
+            }
+            let left = Duration::from_secs(60).saturating_sub(began.elapsed());
+            match self.pieces.recv_timeout(left) {
+                Ok(piece) => {
+                    let piece = String::from_utf8_lossy(&piece).into_owned();
+                    self.seen.push_str(&piece);
+                    self.all.push_str(&piece);
+                }
+                Err(_) => bail!("waited for {text:?}; on the screen is:\n{}", self.all),
+            }
+        }
+    }
+}
+
+/// Programs from the default image that tell the time, the random numbers, the addresses they got.
+fn deterministic_disk(hayate: &Hayate) -> Result<()> {
+    const SCRIPT: &str = "date +%s.%N; sha256sum /usr/bin/p* | sha256sum; \
+        od -An -tx8 -N16 /dev/urandom; grep stack /proc/self/maps; cat /proc/uptime; date +%s.%N";
+    let run = || -> Result<String> {
+        let output = hayate.run(&["--deterministic"], &["sh", "-c", SCRIPT])?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(output.status.success(), "{}: {said}", output.status);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        ensure!(text.lines().count() == 6, "six lines were expected: {text}");
+        Ok(text)
+    };
+    let (first, second, third) = (run()?, run()?, run()?);
+    ensure!(first == second && second == third, "runs differ:\n{first}\n{second}\n{third}");
+    Ok(())
+}
+
+/// Nothing tells two runs apart.
+fn deterministic(hayate: &Hayate) -> Result<()> {
+    let tree = tree()?;
+    let path = tree.path().to_string_lossy().into_owned();
+    let options = ["--deterministic", "--timing", "--in-memory", "--rootfs", &path];
+    let run = || -> Result<String> {
+        let output = hayate.run(&options, &STATIC_PROGRAM)?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(output.status.code() == Some(2), "{}: {said}", output.status);
+        let at = said.find("guest clock: ").with_context(|| format!("no guest time: {said}"))?;
+        Ok(said[at..].lines().next().unwrap_or_default().to_string())
+    };
+    let (first, second, third) = (run()?, run()?, run()?);
+    ensure!(first == second && second == third, "runs differ: {first}, {second}, {third}");
+    Ok(())
+}
+
+/// Two comparisons print the same numbers, whatever this machine does meanwhile.
+fn comparison(hayate: &Hayate) -> Result<()> {
+    let compared = || -> Result<String> {
+        let mut command = hayate.any("compare")?;
+        command.args(["cpu/syscall/getpid", "cpu/syscall/open-close", "cpu/process/fork-exit"]);
+        let output = command.args(["--only-best", "--passes", "3", "--timeout", "600"]).output()?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        // Whether Hayate is better is not the question here.
+        ensure!(matches!(output.status.code(), Some(0 | 1 | 3)), "{}: {said}", output.status);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        ensure!(text.contains("cpu/process/fork-exit"), "no result: {text}");
+        Ok(text)
+    };
+    let (first, second) = (compared()?, compared()?);
+    ensure!(first == second, "two comparisons differ:\n{first}\n{second}");
+    Ok(())
+}
+
+/// A comparison by time comes to its end, however slow the host, and keeps what each boot measured.
+fn comparison_by_time(hayate: &Hayate) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let mut command = hayate.any("compare")?;
+    command.args(["--wall", "--only-best", "--boots", "2", "--passes", "2", "--iterations", "5"]);
+    command.arg("--runs").arg(folder.path());
+    let output = command.args(["--timeout", "300", "cpu/syscall/getpid"]).output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(matches!(output.status.code(), Some(0 | 1 | 3)), "{}: {said}", output.status);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(text.contains("cpu/syscall/getpid"), "no result: {text}");
+    ensure!(text.contains("time by the guest's clock"), "it does not say what it shows: {text}");
+    for name in
+        ["hayate", "linux-best"].map(|name| [format!("{name}-1"), format!("{name}-2")]).concat()
+    {
+        let run = std::fs::read_to_string(folder.path().join(format!("{name}.json")))?;
+        let run = measure_data::read_run(&run).with_context(|| name)?;
+        ensure!(run.result("cpu/syscall/getpid").is_some_and(|found| found.rounds.len() == 2));
+    }
+    Ok(())
+}
+
+/// Where each instruction counts the same, `rdtsc` around a loop and the suite must agree.
+fn naive_method(hayate: &Hayate) -> Result<()> {
+    let measure = crate::compile::measure()?;
+    let image = crate::image::small::get(&measure)?.to_string_lossy().into_owned();
+    let options = ["--deterministic", "--in-memory", "--rootfs", &image, "--timeout", "300"];
+    let program = ["/usr/bin/measure", "oracle", "--turns", "3", "--dir", "/tmp"];
+    let output = hayate.run(&options, &program)?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}: {text}{said}", output.status);
+    ensure!(text.contains("memory/fault/anonymous"), "nothing was held against it: {text}");
+    Ok(())
+}
+
+/// Waits for a child, but not for ever.
+fn ended(child: &mut Child, limit: Duration) -> Result<Option<i32>> {
+    let began = Instant::now();
+    while began.elapsed() < limit {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status.code());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    bail!("it did not end within {} s", limit.as_secs())
+}

@@ -1,0 +1,232 @@
+//! Rules that the sources keep, checked by looking at them.
+
+use super::report::{Case, Verdict, judge};
+use super::{Report, Trial};
+use crate::{compile, place, tool};
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+
+/// The trials.
+pub fn trials() -> Vec<Trial> {
+    vec![
+        trial("sources/unsafe_lives_in_machine_only", unsafe_lives_in_machine_only),
+        trial("sources/every_unsafe_block_says_why_it_is_sound", every_unsafe_block_says_why),
+        trial("sources/no_work_is_left_for_later", no_work_is_left),
+        Trial {
+            name: "sources/formatted".into(),
+            cases: Vec::new(),
+            weight: 1,
+            run: Box::new(|_| cargo(&["fmt", "--all", "--check"])),
+        },
+        Trial {
+            name: "sources/lints_of_host_crates".into(),
+            cases: Vec::new(),
+            weight: 2,
+            run: Box::new(|_| cargo(&["clippy", "--all-targets", "--", "-D", "warnings"])),
+        },
+        Trial {
+            name: "sources/lints_of_the_kernel".into(),
+            cases: Vec::new(),
+            weight: 2,
+            run: Box::new(|_| {
+                let target = "x86_64-unknown-none";
+                let package = "hayate-kernel";
+                cargo(&["clippy", "--target", target, "-p", package, "--", "-D", "warnings"])
+            }),
+        },
+    ]
+}
+
+fn trial(name: &str, look: fn() -> Result<Vec<String>>) -> Trial {
+    let run = move |_: &[String]| {
+        let found = look()?;
+        let verdict = match found.len() {
+            0 => Verdict::Passed,
+            count => Verdict::Failed(format!("{count} places")),
+        };
+        Ok(Report { cases: vec![Case::new("", verdict)], output: found.join("\n") })
+    };
+    Trial { name: name.into(), cases: Vec::new(), weight: 1, run: Box::new(run) }
+}
+
+fn cargo(arguments: &[&str]) -> Result<Report> {
+    let mut command = compile::cargo()?;
+    let result = tool::run(command.args(arguments));
+    let passed = vec![Case::new("", Verdict::Passed)];
+    Ok(match result {
+        Ok(_) => Report { cases: passed, output: String::new() },
+        Err(error) => {
+            let name = arguments.first().copied().unwrap_or_default();
+            let cases = judge(Vec::new(), Err(format!("cargo {name}")));
+            Report { cases, output: error.to_string() }
+        }
+    })
+}
+
+/// `kernel/` and `crates/` have no unsafe code, and say so to the compiler; neither has `cli/`.
+fn unsafe_lives_in_machine_only() -> Result<Vec<String>> {
+    let root = place::project();
+    let mut found = Vec::new();
+    for folder in ["kernel/src", "crates", "cli/src"] {
+        for (path, text) in sources(&root.join(folder))? {
+            for (number, line) in text.lines().enumerate() {
+                if has_word(&code(line), "unsafe") {
+                    found.push(place_of(&root, &path, number));
+                }
+            }
+        }
+    }
+    let mut tops = vec![root.join("kernel/src/main.rs"), root.join("cli/src/main.rs")];
+    for entry in root.join("crates").read_dir()? {
+        tops.push(entry?.path().join("src/lib.rs"));
+    }
+    for top in tops.iter().filter(|top| top.exists()) {
+        let text = std::fs::read_to_string(top)?;
+        if !text.contains("#![forbid(unsafe_code)]") && !text.contains("#![deny(unsafe_code)]") {
+            found.push(format!("{}: does not forbid unsafe code", shown(&root, top)));
+        }
+    }
+    Ok(found)
+}
+
+/// Every unsafe block and implementation outside has its reason right above it. The lint
+/// `undocumented_unsafe_blocks` says the same; this also sees code that a build leaves out.
+fn every_unsafe_block_says_why() -> Result<Vec<String>> {
+    let root = place::project();
+    let mut found = Vec::new();
+    for folder in ["machine", "guest", "measure", "tests"] {
+        for (path, text) in sources(&root.join(folder))? {
+            let lines: Vec<&str> = text.lines().collect();
+            for (number, line) in lines.iter().enumerate() {
+                let code = code(line);
+                let block = code.contains("unsafe {") || code.contains("unsafe impl");
+                if block && !explained(&lines, number) {
+                    found.push(place_of(&root, &path, number));
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Whether a reason stands in the line, in the statement's lines above it, or in the comment
+/// above those.
+fn explained(lines: &[&str], number: usize) -> bool {
+    if lines[number].contains("SAFETY:") {
+        return true;
+    }
+    let mut in_comment = false;
+    for line in lines[..number].iter().rev().take(40) {
+        let line = line.trim();
+        if line.starts_with("//") || line.starts_with("#[") {
+            in_comment = true;
+            if line.contains("SAFETY:") {
+                return true;
+            }
+        } else if in_comment || line.is_empty() || line.ends_with([';', '}']) {
+            return false;
+        }
+    }
+    false
+}
+
+/// No marker of unfinished work.
+fn no_work_is_left() -> Result<Vec<String>> {
+    let root = place::project();
+    // Put together so that this file does not find itself.
+    let words = [["TO", "DO"], ["FIX", "ME"], ["XX", "X"]].map(|parts| parts.concat());
+    let calls = [["todo", "!("], ["unimplemented", "!("], ["#[ig", "nore"]].map(|p| p.concat());
+    let mut found = Vec::new();
+    for folder in ["cli", "crates", "guest", "kernel", "machine", "measure", "tests"] {
+        for (path, text) in sources(&root.join(folder))? {
+            for (number, line) in text.lines().enumerate() {
+                if words.iter().any(|word| has_word(line, word))
+                    || calls.iter().any(|call| line.contains(call.as_str()))
+                {
+                    found.push(place_of(&root, &path, number));
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// A line without its comment and what stands in quotation marks.
+fn code(line: &str) -> String {
+    let mut code = String::new();
+    let mut quoted = false;
+    let mut characters = line.chars().peekable();
+    while let Some(c) = characters.next() {
+        match c {
+            '\\' if quoted => {
+                characters.next();
+            }
+            '"' => quoted = !quoted,
+            '/' if !quoted && characters.peek() == Some(&'/') => break,
+            c if !quoted => code.push(c),
+            _ => {}
+        }
+    }
+    code
+}
+
+fn has_word(line: &str, word: &str) -> bool {
+    let part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    line.match_indices(word)
+        .any(|(at, _)| !line[..at].ends_with(part) && !line[at + word.len()..].starts_with(part))
+}
+
+fn place_of(root: &Path, path: &Path, number: usize) -> String {
+    format!("{}:{}", shown(root, path), number + 1)
+}
+
+fn shown(root: &Path, path: &Path) -> String {
+    path.strip_prefix(root).unwrap_or(path).display().to_string()
+}
+
+/// Every Rust and C file below a folder.
+fn sources(folder: &Path) -> Result<Vec<(PathBuf, String)>> {
+    let mut pending = vec![folder.to_path_buf()];
+    let mut found = Vec::new();
+    while let Some(path) = pending.pop() {
+        if path.is_dir() {
+            if path.file_name().is_some_and(|name| name != "target") {
+                for entry in path.read_dir()? {
+                    pending.push(entry?.path());
+                }
+            }
+        } else if path.extension().is_some_and(|end| end == "rs" || end == "c" || end == "h") {
+            let text = std::fs::read_to_string(&path)?;
+            found.push((path, text));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_is_what_is_left() {
+        assert_eq!(code("let x = 1; // unsafe"), "let x = 1; ");
+        assert_eq!(code(r#"f("un\"safe//", y)"#), "f(, y)");
+    }
+
+    #[test]
+    fn words_are_whole() {
+        assert!(has_word("let x = unsafe { 1 };", "unsafe"));
+        assert!(!has_word("#![deny(unsafe_code)]", "unsafe"));
+        assert!(!has_word("an_unsafe", "unsafe"));
+    }
+
+    #[test]
+    fn a_reason_stands_above() {
+        let good = ["// SAFETY: it is fine.", "let x =", "    unsafe { f() };"];
+        assert!(explained(&good, 2));
+        let bad = ["// SAFETY: of another.", "unsafe { g() };", "unsafe { f() };"];
+        assert!(!explained(&bad, 2));
+        assert!(!explained(&["", "unsafe { f() };"], 1));
+    }
+}

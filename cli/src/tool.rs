@@ -1,0 +1,64 @@
+//! Running other programs, and saying it well when one is missing or fails.
+
+use anyhow::{Context, Result, bail};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+/// The Debian package of each tool that the command needs beyond a bare machine.
+const PACKAGES: [(&str, &str); 12] = [
+    ("apt-get", "apt"),
+    ("cargo", "rustup"),
+    ("dpkg-deb", "dpkg"),
+    ("fakeroot", "fakeroot"),
+    ("make", "make"),
+    ("mke2fs", "e2fsprogs"),
+    ("musl-gcc", "musl-tools"),
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("setpriv", "util-linux"),
+    ("tar", "tar"),
+    ("xz", "xz-utils"),
+    ("zstd", "zstd"),
+];
+
+/// Where a tool lies: in `PATH`, or in the folders of the administrator, which an ordinary user
+/// on Debian has not in `PATH` (`mke2fs` lies there).
+pub fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let extra = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
+    std::env::split_paths(&path).chain(extra).map(|folder| folder.join(name)).find(|file| {
+        rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok() && file.is_file()
+    })
+}
+
+/// A command for the tool, or an error that says how to get it.
+pub fn command(name: &str) -> Result<Command> {
+    let Some(path) = find(name) else {
+        let package = PACKAGES.iter().find(|(tool, _)| *tool == name).map(|(_, package)| package);
+        match package {
+            Some(package) => bail!(
+                "{name} is not installed. ./hayate setup installs it; by hand: \
+                 apt-get install {package} (or what your distribution calls it)"
+            ),
+            None => bail!("{name} is not installed"),
+        }
+    };
+    Ok(Command::new(path))
+}
+
+/// Runs a command to its end with nothing on its input; its output comes back if it succeeds,
+/// and the end of its error output is in the error if it does not.
+pub fn run(command: &mut Command) -> Result<Output> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output =
+        command.stdin(Stdio::null()).output().with_context(|| format!("cannot start {name}"))?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let mut said = String::from_utf8_lossy(&output.stderr).trim_end().to_string();
+    if said.is_empty() {
+        said = String::from_utf8_lossy(&output.stdout).trim_end().to_string();
+    }
+    let lines: Vec<&str> = said.lines().collect();
+    let tail = lines[lines.len().saturating_sub(30)..].join("\n  ");
+    bail!("{name} failed ({}):\n  {tail}", output.status)
+}

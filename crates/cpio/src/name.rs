@@ -1,0 +1,14 @@
+//! How an entry's name turns into a path below the root.
+
+/// The components of an entry's name, as they are walked below the root: empty ones and `.`
+/// are left out, so `./etc//passwd` gives `etc`, `passwd`.
+///
+/// Returns `None` for a name with a `..` component or a zero byte: no archive may name
+/// something outside the tree it is unpacked to.
+pub fn components(name: &[u8]) -> Option<impl Iterator<Item = &[u8]> + Clone> {
+    let parts = name.split(|&byte| byte == b'/').filter(|part| !part.is_empty() && *part != b".");
+    if name.contains(&0) || parts.clone().any(|part| part == b"..") {
+        return None;
+    }
+    Some(parts)
+}

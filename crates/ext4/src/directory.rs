@@ -1,0 +1,133 @@
+//! Directories: blocks of entries, each naming an inode.
+//!
+//! The inner nodes of an indexed directory look like blocks without entries, so that a walk over
+//! all blocks is right for both kinds.
+
+use crate::checksum::crc32c;
+use crate::error::{Error, Result};
+use crate::field::{u8, u16, u32};
+use crate::inode::Inode;
+use crate::volume::Volume;
+
+/// Bytes of an entry before its name.
+const HEAD: usize = 8;
+/// Bytes of the false entry at a block's end that holds its checksum.
+const TAIL: usize = 12;
+
+/// What an entry says its inode is; many volumes say nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Kind {
+    Unknown,
+    Regular,
+    Directory,
+    Character,
+    Block,
+    Fifo,
+    Socket,
+    Link,
+}
+
+/// One name of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirEntry<'a> {
+    /// Number of the inode that it names, not zero.
+    pub inode: u32,
+    /// What the inode is.
+    pub kind: Kind,
+    /// One to 255 bytes without `/` and zero; `.` and `..` among them.
+    pub name: &'a [u8],
+    /// Byte of the block where the entry begins.
+    pub offset: usize,
+    /// Byte of the block where the next one begins.
+    pub next: usize,
+}
+
+/// Walks the entries of one block of a directory; ends after an error.
+#[derive(Clone, Debug)]
+pub struct Entries<'a> {
+    block: &'a [u8],
+    offset: usize,
+    kinds: bool,
+}
+
+impl Volume {
+    /// The entries of `block`, one block of the directory `inode`, from byte `offset` of it, which
+    /// is 0 or was some entry's `next`.
+    pub fn entries<'a>(&self, block: &'a [u8], offset: usize) -> Entries<'a> {
+        Entries { block, offset, kinds: self.file_types }
+    }
+
+    /// Verifies the checksum of `block`, one block of the directory `inode`.
+    pub fn check_directory(&self, inode: &Inode, block: &[u8]) -> Result<()> {
+        let Some(seed) = inode.seed else { return Ok(()) };
+        let Some(at) = block.len().checked_sub(TAIL) else {
+            return Err(Error::Corrupt("a directory"));
+        };
+        let is_tail = u32(block, at) == 0
+            && u16(block, at + 4) == TAIL as u16
+            && u16(block, at + 6) == 0xde00;
+        // An index node keeps its sum elsewhere; its pointers are not used here.
+        if is_tail && crc32c(seed, &[block.get(..at).unwrap_or_default()]) != u32(block, at + 8) {
+            return Err(Error::Checksum("a directory"));
+        }
+        Ok(())
+    }
+}
+
+/// Number and name of the entry that begins `record`, when it names something.
+pub fn named(record: &[u8]) -> Option<(u32, &[u8])> {
+    let name = record.get(HEAD..HEAD + usize::from(u8(record, 6)))?;
+    Some((u32(record, 0), name)).filter(|(inode, _)| *inode != 0)
+}
+
+impl<'a> Entries<'a> {
+    fn entry(&self) -> Result<DirEntry<'a>> {
+        const CORRUPT: Error = Error::Corrupt("a directory");
+        let rest = self.block.get(self.offset..).unwrap_or_default();
+        let length = usize::from(u16(rest, 4));
+        let name_length = usize::from(u8(rest, 6));
+        let inode = u32(rest, 0);
+        if length < HEAD + name_length || length % 4 != 0 || length > rest.len() {
+            return Err(CORRUPT);
+        }
+        let name = rest.get(HEAD..HEAD + name_length).ok_or(CORRUPT)?;
+        if inode != 0 && (name.is_empty() || name.contains(&b'/') || name.contains(&0)) {
+            return Err(CORRUPT);
+        }
+        let kind = match u8(rest, 7) {
+            _ if !self.kinds => Kind::Unknown,
+            1 => Kind::Regular,
+            2 => Kind::Directory,
+            3 => Kind::Character,
+            4 => Kind::Block,
+            5 => Kind::Fifo,
+            6 => Kind::Socket,
+            7 => Kind::Link,
+            _ => Kind::Unknown,
+        };
+        Ok(DirEntry { inode, kind, name, offset: self.offset, next: self.offset + length })
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Result<DirEntry<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.offset < self.block.len() {
+            match self.entry() {
+                Ok(entry) => {
+                    self.offset = entry.next;
+                    if entry.inode != 0 {
+                        return Some(Ok(entry));
+                    }
+                }
+                Err(error) => {
+                    self.offset = self.block.len();
+                    return Some(Err(error));
+                }
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,285 @@
+//! The journal of a volume that was not unmounted (jbd2; Linux
+//! `Documentation/filesystems/ext4/journal.rst`). It is not written back: the volume is only
+//! read. [`Volume::open`] learns from it which blocks have a newer copy in the journal, and reads
+//! those instead.
+//!
+//! All numbers of the journal are big-endian. A walk goes through each of its blocks at most once.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::checksum::crc32c;
+use crate::error::{Error, Result, buffer};
+use crate::map::{Map, Run};
+use crate::volume::{Source, Volume};
+
+const MAGIC: u32 = 0xc03b_3998;
+const CORRUPT: Error = Error::Corrupt("the journal");
+
+/// Types of a block.
+const DESCRIPTOR: u32 = 1;
+const COMMIT: u32 = 2;
+const SUPERBLOCK: [u32; 2] = [3, 4];
+const REVOCATION: u32 = 5;
+
+mod incompat {
+    pub const REVOKE: u32 = 0x1;
+    pub const WIDE: u32 = 0x2;
+    pub const ASYNC_COMMIT: u32 = 0x4;
+    pub const CSUM_V2: u32 = 0x8;
+    pub const CSUM_V3: u32 = 0x10;
+    pub const READABLE: u32 = REVOKE | WIDE | ASYNC_COMMIT | CSUM_V2 | CSUM_V3;
+}
+
+/// Flags of a tag.
+const ESCAPED: u32 = 1;
+const SAME_UUID: u32 = 2;
+const LAST: u32 = 8;
+
+/// Where the newest copy of a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copy {
+    /// Block of the volume.
+    pub place: u64,
+    /// The copy's first four bytes are zero in place of the journal's magic number.
+    pub escaped: bool,
+}
+
+/// Blocks with a copy in the journal.
+pub type Copies = BTreeMap<u64, Copy>;
+
+fn be32(record: &[u8], at: usize) -> u32 {
+    record.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_be_bytes)
+}
+
+/// The journal's file and how it is laid out.
+struct Journal<'a, S: Source + ?Sized> {
+    volume: &'a Volume,
+    source: &'a S,
+    map: Map,
+    first: u32,
+    end: u32,
+    features: u32,
+    seed: u32,
+}
+
+/// One transaction: its number, tags and revoked blocks.
+struct Transaction {
+    number: u32,
+    /// Block of the volume, block of the journal, whether escaped.
+    tags: Vec<(u64, u32, bool)>,
+    revoked: Vec<u64>,
+}
+
+/// Reads the journal, inode `number`; gives the blocks that have a newer copy in it.
+pub fn read<S: Source + ?Sized>(volume: &Volume, source: &S, number: u32) -> Result<Copies> {
+    let inode = volume.inode(source, number)?;
+    let map = volume.map(source, &inode)?;
+    let mut journal = Journal { volume, source, map, first: 0, end: 0, features: 0, seed: 0 };
+    let raw = journal.block(0)?;
+    if be32(&raw, 0) != MAGIC || !SUPERBLOCK.contains(&be32(&raw, 4)) {
+        return Err(CORRUPT);
+    }
+    if be32(&raw, 0xc) as usize != volume.block_size() {
+        return Err(CORRUPT);
+    }
+    journal.features = if be32(&raw, 4) == SUPERBLOCK[1] { be32(&raw, 0x28) } else { 0 };
+    if journal.features & !incompat::READABLE != 0 {
+        return Err(Error::Unsupported(
+            "a journal with fast commits that was not replayed (run e2fsck -fy on the image)",
+        ));
+    }
+    journal.seed = crc32c(!0, &[raw.get(0x30..0x40).unwrap_or_default()]);
+    (journal.first, journal.end) = (be32(&raw, 0x14), be32(&raw, 0x10));
+    let (start, sequence) = (be32(&raw, 0x1c), be32(&raw, 0x18));
+    if start == 0 {
+        return Ok(Copies::new());
+    }
+    let inside = u64::from(journal.end) <= inode.size >> volume.block_shift;
+    if journal.first == 0 || journal.first >= journal.end || !inside {
+        return Err(CORRUPT);
+    }
+    if start < journal.first || start >= journal.end {
+        return Err(CORRUPT);
+    }
+    let transactions = journal.transactions(start, sequence)?;
+    journal.copies(&transactions)
+}
+
+impl<S: Source + ?Sized> Journal<'_, S> {
+    /// Block of the volume where block `block` of the journal is.
+    fn place(&self, block: u32) -> Result<u64> {
+        match self.map.run(u64::from(block) << self.volume.block_shift) {
+            Run::Data { place, .. } => Ok(place >> self.volume.block_shift),
+            Run::Hole { .. } => Err(CORRUPT),
+        }
+    }
+
+    fn block(&self, block: u32) -> Result<Vec<u8>> {
+        let mut raw = buffer(self.volume.block_size())?;
+        self.source.read(self.place(block)? << self.volume.block_shift, &mut raw)?;
+        Ok(raw)
+    }
+
+    fn has_sums(&self) -> bool {
+        self.features & (incompat::CSUM_V2 | incompat::CSUM_V3) != 0
+    }
+
+    /// The bytes of a control block that hold entries, its checksum verified.
+    fn body<'a>(&self, raw: &'a [u8]) -> Result<&'a [u8]> {
+        if !self.has_sums() {
+            return Ok(raw);
+        }
+        let end = raw.len().saturating_sub(4);
+        let body = raw.get(..end).unwrap_or_default();
+        if crc32c(self.seed, &[body, &[0; 4]]) != be32(raw, end) {
+            return Err(Error::Checksum("the journal"));
+        }
+        Ok(body)
+    }
+
+    /// All transactions that were committed, from block `start` on, of which the first has
+    /// number `sequence`.
+    fn transactions(&self, start: u32, sequence: u32) -> Result<Vec<Transaction>> {
+        let mut done = Vec::new();
+        let mut open = Transaction { number: sequence, tags: Vec::new(), revoked: Vec::new() };
+        let mut block = start;
+        // Each block once; a journal that is full of one transaction would go round for ever.
+        let mut budget = self.end - self.first;
+        let mut advance = |block: &mut u32, count: u32| {
+            if count > budget {
+                return false;
+            }
+            budget -= count;
+            *block += count;
+            if *block >= self.end {
+                *block -= self.end - self.first;
+            }
+            true
+        };
+        loop {
+            let raw = self.block(block)?;
+            // Anything but the next block of this transaction is the end: older leftovers.
+            if be32(&raw, 0) != MAGIC || be32(&raw, 8) != open.number {
+                return Ok(done);
+            }
+            if !advance(&mut block, 1) {
+                return Ok(done);
+            }
+            match be32(&raw, 4) {
+                DESCRIPTOR => {
+                    for (target, escaped) in self.tags(self.body(&raw)?)? {
+                        open.tags.try_reserve(1).map_err(|_| Error::Memory)?;
+                        open.tags.push((target, block, escaped));
+                        if !advance(&mut block, 1) {
+                            return Ok(done);
+                        }
+                    }
+                }
+                REVOCATION => self.revocations(self.body(&raw)?, &mut open.revoked)?,
+                COMMIT => {
+                    let number = open.number.wrapping_add(1);
+                    let next = Transaction { number, tags: Vec::new(), revoked: Vec::new() };
+                    done.try_reserve(1).map_err(|_| Error::Memory)?;
+                    done.push(core::mem::replace(&mut open, next));
+                }
+                _ => return Ok(done),
+            }
+        }
+    }
+
+    /// The blocks that a descriptor block says follow it.
+    fn tags(&self, body: &[u8]) -> Result<Vec<(u64, bool)>> {
+        let wide = self.features & incompat::WIDE != 0;
+        let newest = self.features & incompat::CSUM_V3 != 0;
+        let size = match (newest, wide) {
+            (true, _) => 16,
+            (false, true) => 12,
+            (false, false) => 8,
+        };
+        // The first version of checksums made tags two bytes longer.
+        let size = size + if self.features & incompat::CSUM_V2 != 0 && !newest { 2 } else { 0 };
+        let mut tags = Vec::new();
+        let mut at = 12;
+        while let Some(tag) = body.get(at..at + size) {
+            let flags = if newest { be32(tag, 4) } else { be32(tag, 4) & 0xffff };
+            let high = if wide { be32(tag, 8) } else { 0 };
+            let target = u64::from(high) << 32 | u64::from(be32(tag, 0));
+            if target >= self.volume.blocks {
+                return Err(CORRUPT);
+            }
+            tags.try_reserve(1).map_err(|_| Error::Memory)?;
+            tags.push((target, flags & ESCAPED != 0));
+            at += size + if flags & SAME_UUID == 0 { 16 } else { 0 };
+            if flags & LAST != 0 {
+                break;
+            }
+        }
+        Ok(tags)
+    }
+
+    fn revocations(&self, body: &[u8], revoked: &mut Vec<u64>) -> Result<()> {
+        let size = if self.features & incompat::WIDE != 0 { 8 } else { 4 };
+        let end = be32(body, 12) as usize;
+        for entry in body.get(16..end).ok_or(CORRUPT)?.chunks_exact(size) {
+            revoked.try_reserve(1).map_err(|_| Error::Memory)?;
+            revoked.push(entry.iter().fold(0, |number, &byte| number << 8 | u64::from(byte)));
+        }
+        Ok(())
+    }
+
+    /// The last copy of each block that was not revoked in the same or a later transaction.
+    fn copies(&self, transactions: &[Transaction]) -> Result<Copies> {
+        let mut revoked: BTreeMap<u64, usize> = BTreeMap::new();
+        for (index, transaction) in transactions.iter().enumerate() {
+            for &block in &transaction.revoked {
+                revoked.insert(block, index);
+            }
+        }
+        let mut copies = Copies::new();
+        for (index, transaction) in transactions.iter().enumerate() {
+            for &(block, at, escaped) in &transaction.tags {
+                if revoked.get(&block).is_none_or(|&last| last < index) {
+                    copies.insert(block, Copy { place: self.place(at)?, escaped });
+                }
+            }
+        }
+        Ok(copies)
+    }
+}
+
+impl Volume {
+    /// Reads metadata: from the journal where it has a newer copy.
+    pub(crate) fn read<S: Source + ?Sized>(
+        &self,
+        source: &S,
+        mut offset: u64,
+        mut into: &mut [u8],
+    ) -> Result<()> {
+        if self.copies.is_empty() {
+            return source.read(offset, into);
+        }
+        let size = self.block_size() as u64;
+        while !into.is_empty() {
+            let within = offset % size;
+            let here = usize::try_from(size - within).unwrap_or(usize::MAX).min(into.len());
+            let (part, rest) = into.split_at_mut(here);
+            match self.copies.get(&(offset >> self.block_shift)) {
+                None => source.read(offset, part)?,
+                Some(copy) => {
+                    source.read((copy.place << self.block_shift) + within, part)?;
+                    if copy.escaped {
+                        let magic = MAGIC.to_be_bytes();
+                        let lost = magic.get(within as usize..).unwrap_or_default();
+                        for (byte, magic) in part.iter_mut().zip(lost) {
+                            *byte = *magic;
+                        }
+                    }
+                }
+            }
+            into = rest;
+            offset += here as u64;
+        }
+        Ok(())
+    }
+}

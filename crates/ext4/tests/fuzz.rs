@@ -1,0 +1,196 @@
+//! Mutations of whole volumes, aimed at the fields where decisions fall: mounting, listing, looking at
+//! every inode, reading files and links must end, with an answer or an error, and without a panic.
+//!
+//! `FUZZ_ROUNDS` sets how many mutations of each volume are tried (default 400) and `FUZZ_SEED` where
+//! they begin; a failure prints both and the changes. Volumes without checksums, so that the damage
+//! gets through to what is behind them, and one with them. `mke2fs` (Debian: e2fsprogs) must be
+//! installed.
+
+use std::cell::Cell;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::Command;
+
+use hayate_ext4::{Error, ROOT, Result, Source, Volume};
+use hayate_fuzzing::{Random, rounds, seed};
+
+/// A volume in memory that counts what is asked of it.
+struct Image<'a> {
+    bytes: &'a [u8],
+    reads: Cell<u64>,
+}
+
+impl Source for Image<'_> {
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        self.reads.set(self.reads.get() + 1);
+        let start = usize::try_from(offset).map_err(|_| Error::Io)?;
+        let end = start.checked_add(into.len()).ok_or(Error::Io)?;
+        into.copy_from_slice(self.bytes.get(start..end).ok_or(Error::Io)?);
+        Ok(())
+    }
+}
+
+const BLOCK: usize = 1024;
+
+/// A volume of 2 MiB with 1 KiB blocks and something of everything in it.
+fn make(kind: &str, features: &str) -> Vec<u8> {
+    let name = format!("hayate-ext4-fuzz-{}-{kind}-{features}", std::process::id());
+    let scratch = std::env::temp_dir().join(name);
+    let _ = fs::remove_dir_all(&scratch);
+    let (tree, image) = (scratch.join("tree"), scratch.join("image"));
+    fs::create_dir_all(tree.join("a/b/c")).unwrap();
+    fs::create_dir(tree.join("many")).unwrap();
+    for index in 0..120 {
+        fs::write(tree.join(format!("many/some-longer-name-{index:05}")), [index]).unwrap();
+    }
+    fs::write(tree.join("a/large"), vec![7; 400_000]).unwrap();
+    fs::write(tree.join("a/b/small"), b"small").unwrap();
+    let sparse = fs::File::create(tree.join("sparse")).unwrap();
+    std::os::unix::fs::FileExt::write_at(&sparse, b"end", 300_000).unwrap();
+    symlink("a/large", tree.join("short")).unwrap();
+    symlink("x/".repeat(200), tree.join("long")).unwrap();
+    let output = Command::new("/sbin/mke2fs")
+        .args(["-q", "-F", "-t", kind, "-b", "1024", "-O", features, "-d"])
+        .arg(&tree)
+        .arg(&image)
+        .arg("2048k")
+        .output()
+        .expect("mke2fs; install e2fsprogs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let bytes = fs::read(&image).unwrap();
+    let _ = fs::remove_dir_all(&scratch);
+    bytes
+}
+
+const INTERESTING: [u64; 14] =
+    [0, 1, 2, 3, 4, 8, 0x7f, 0xff, 0x400, 0x7fff, 0xffff, 0x7fff_ffff, 0xffff_fffe, 0xffff_ffff];
+/// Where the fields of an inode are that a reader obeys: mode, size, links, flags, the map (header of
+/// extents and two of them, or blocks), the upper half of the size, extra size.
+const INODE: [usize; 18] = [0, 2, 4, 26, 28, 32, 40, 42, 44, 46, 48, 52, 56, 60, 64, 88, 100, 108];
+
+/// Changes one place: where, how wide, what.
+fn change(random: &mut Random, good: &[u8]) -> (usize, usize, u64) {
+    let word = |at: usize| {
+        good.get(at..at + 4).map_or(0, |four| u32::from_le_bytes(four.try_into().unwrap()) as usize)
+    };
+    let inode_size = usize::from(good[1024 + 0x58]) | usize::from(good[1024 + 0x59]) << 8;
+    let at = match random.below(8) {
+        // The superblock, the group's descriptor.
+        0 => 1024 + 4 * random.below(256),
+        1 => 2048 + 4 * random.below(16),
+        // An inode, of the used ones mostly.
+        2..=4 => {
+            let table = word(2048 + 8) * BLOCK;
+            let number = if random.below(4) == 0 { random.below(256) } else { random.below(24) };
+            table + number * inode_size + INODE[random.below(INODE.len())]
+        }
+        // The beginning of a block: headers of directories, extents, the journal.
+        5 | 6 => random.below(good.len() / BLOCK) * BLOCK + 4 * random.below(16),
+        _ => random.below(good.len()),
+    };
+    let width = [1, 2, 2, 4, 4, 8][random.below(6)];
+    let value = if random.below(3) == 0 {
+        random.word()
+    } else {
+        INTERESTING[random.below(INTERESTING.len())]
+    };
+    (at, width, value)
+}
+
+/// Mounts and looks at everything.
+fn visit(bytes: &[u8]) {
+    let image = Image { bytes, reads: Cell::new(0) };
+    let Ok(volume) = Volume::open(&image, bytes.len() as u64) else { return };
+    let _ = volume.statistics();
+    let size = volume.block_size();
+    assert!((1024..=65_536).contains(&size), "blocks of {size} bytes");
+    let mut names = vec![ROOT];
+    let mut seen = 0;
+    let mut block = vec![0; size];
+    while let Some(number) = names.pop() {
+        let Ok(inode) = volume.inode(&image, number) else { continue };
+        let Ok(map) = volume.map(&image, &inode) else { continue };
+        for index in 0..inode.size.div_ceil(size as u64).min(64) {
+            if map.read(&volume, &image, index * size as u64, &mut block).is_err()
+                || volume.check_directory(&inode, &block).is_err()
+            {
+                continue;
+            }
+            let mut room = size;
+            for entry in volume.entries(&block, 0) {
+                let Ok(entry) = entry else { break };
+                assert!(entry.name.len() <= 255);
+                room = room.checked_sub(8).expect("more entries than fit into a block");
+                seen += 1;
+                if entry.name != b"." && entry.name != b".." && seen < 400 {
+                    names.push(entry.inode);
+                }
+            }
+        }
+    }
+    for number in 0..300 {
+        let Ok(inode) = volume.inode(&image, number) else { continue };
+        if let Ok(target) = volume.link_target(&image, &inode) {
+            assert!(target.len() <= 65_536, "a link of {} bytes", target.len());
+        }
+        let Ok(map) = volume.map(&image, &inode) else { continue };
+        assert!(map.extents().len() <= bytes.len(), "more extents than bytes");
+        let mut piece = vec![0; 5000];
+        for offset in [0, 1, inode.size / 2, inode.size.wrapping_sub(3), u64::MAX - 4000] {
+            let _ = map.run(offset);
+            let _ = map.read(&volume, &image, offset, &mut piece);
+        }
+    }
+    assert!(image.reads.get() < 2_000_000, "{} reads of a small volume", image.reads.get());
+}
+
+fn fuzz(good: &[u8]) {
+    let rounds = rounds(400);
+    let seed = seed();
+    visit(good);
+    let mut bytes = good.to_vec();
+    for round in 0..rounds {
+        let mut random = Random::new(seed << 32 ^ round);
+        let count = 1 + random.below(12);
+        let changes: Vec<_> = (0..count).map(|_| change(&mut random, good)).collect();
+        for &(at, width, value) in &changes {
+            for (to, from) in bytes.iter_mut().skip(at).zip(&value.to_le_bytes()[..width]) {
+                *to = *from;
+            }
+        }
+        // Without its magic number all would be over at once.
+        bytes[1024 + 0x38..1024 + 0x3a].copy_from_slice(&[0x53, 0xef]);
+        if let Err(failure) = catch_unwind(AssertUnwindSafe(|| visit(&bytes))) {
+            eprintln!(
+                "FUZZ_SEED={seed}, round {round}, changes (place, width, value) {changes:x?}"
+            );
+            std::panic::resume_unwind(failure);
+        }
+        for &(at, width, _) in &changes {
+            for (to, from) in bytes.iter_mut().zip(good).skip(at).take(width) {
+                *to = *from;
+            }
+        }
+    }
+}
+
+#[test]
+fn mutated_ext4_volumes_are_read_safely() {
+    fuzz(&make("ext4", "^metadata_csum"));
+}
+
+#[test]
+fn mutated_volumes_with_checksums_are_read_safely() {
+    fuzz(&make("ext4", "metadata_csum"));
+}
+
+#[test]
+fn mutated_ext3_volumes_are_read_safely() {
+    fuzz(&make("ext3", "^dir_index"));
+}
+
+#[test]
+fn mutated_ext2_volumes_are_read_safely() {
+    fuzz(&make("ext2", "^dir_index"));
+}

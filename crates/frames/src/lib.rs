@@ -1,0 +1,212 @@
+//! Physical frames: the buddy allocator's pure logic.
+//!
+//! A [`Buddy`] hands out blocks of 2^order frames and merges neighbours when they come back. It
+//! knows frame *numbers* only; where the links between free blocks live is the caller's business
+//! (trait [`Table`]): the kernel keeps them in its frame table, the tests in a `Vec`.
+//!
+//! Invariants:
+//! * a frame's link has [`Link::FREE`] set if and only if the frame is the first of a free block,
+//!   and then carries the order of that block;
+//! * every frame belongs to at most one free block, and no two free buddies of one order exist
+//!   (they would have been merged), so free memory is always as little fragmented as it can be;
+//! * frame number 0 is never handed out: 0 ends the lists.
+//!
+//! There is no locking here: the machine wraps a `Buddy` in a spin lock and puts a small
+//! [`Stack`] of frames for each processor before it, so that the lock is taken once in many
+//! allocations.
+//!
+//! Road not taken: a bitmap per order. It needs less memory, but finding a block and merging
+//! walk words, where the links here take a constant number of loads and stores.
+#![no_std]
+#![forbid(unsafe_code)]
+
+mod stack;
+#[cfg(test)]
+mod tests;
+
+pub use stack::Stack;
+
+/// Number of block sizes: orders 0 to 15, 4 KiB to 128 MiB.
+pub const ORDERS: usize = 16;
+
+/// The place where the allocator keeps its links: one [`Link`] for each frame.
+pub trait Table {
+    /// The link of a frame.
+    fn link(&self, frame: u32) -> Link;
+    /// Replaces the link of a frame.
+    fn set_link(&mut self, frame: u32, link: Link);
+}
+
+/// What the allocator remembers in a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// The next free block of the same order; 0 at the end.
+    pub next: u32,
+    /// The previous free block of the same order; 0 at the head.
+    pub prev: u32,
+    /// [`Link::FREE`] plus the order in the first frame of a free block, else 0.
+    pub state: u32,
+}
+
+impl Link {
+    /// The bit in `state` that marks the first frame of a free block.
+    pub const FREE: u32 = 1 << 31;
+    /// The link of a frame that is in use, or inside a block.
+    pub const USED: Link = Link { next: 0, prev: 0, state: 0 };
+}
+
+/// The buddy allocator. See the [module](self).
+pub struct Buddy<T> {
+    table: T,
+    /// The frames are numbered below this.
+    end: u32,
+    heads: [u32; ORDERS],
+    /// Bit `n` is set when `heads[n]` is not empty.
+    stocked: u32,
+    free: u32,
+}
+
+impl<T: Table> Buddy<T> {
+    /// An allocator without any free frame, for frame numbers below `end`. Give it frames with
+    /// [`free_range`](Self::free_range). Every link of `table` must be [`Link::USED`].
+    pub fn new(table: T, end: u32) -> Self {
+        Buddy { table, end, heads: [0; ORDERS], stocked: 0, free: 0 }
+    }
+
+    /// Number of free frames.
+    pub fn free_frames(&self) -> u32 {
+        self.free
+    }
+
+    /// Number of free blocks of each order.
+    pub fn free_blocks(&self) -> [u32; ORDERS] {
+        let mut counts = [0; ORDERS];
+        for (count, &head) in counts.iter_mut().zip(&self.heads) {
+            let mut frame = head;
+            while frame != 0 {
+                *count += 1;
+                frame = self.table.link(frame).next;
+            }
+        }
+        counts
+    }
+
+    /// Takes a block of 2^`order` frames, aligned to its size; `None` when there is none.
+    pub fn allocate(&mut self, order: usize) -> Option<u32> {
+        if order >= ORDERS {
+            return None;
+        }
+        let fitting = self.stocked >> order << order;
+        if fitting == 0 {
+            return None;
+        }
+        let mut have = fitting.trailing_zeros() as usize;
+        let frame = self.heads[have];
+        self.unlink(frame, have);
+        self.free -= 1 << order;
+        // Give the upper halves back until the block has the wanted size.
+        while have > order {
+            have -= 1;
+            self.link(frame + (1 << have), have);
+        }
+        Some(frame)
+    }
+
+    /// Takes `count` frames in a row, aligned to the next power of two; `None` when there is no
+    /// such block or `count` is 0.
+    pub fn allocate_range(&mut self, count: u32) -> Option<u32> {
+        if count == 0 {
+            return None;
+        }
+        let order = count.checked_next_power_of_two()?.trailing_zeros() as usize;
+        let first = self.allocate(order)?;
+        let extra = (1u32 << order) - count;
+        if extra > 0 {
+            self.free_range(first + count, extra);
+        }
+        Some(first)
+    }
+
+    /// Fills `frames` with single frames as far as there are any; how many it took. The smallest
+    /// blocks go first, so that what is left stays in large ones.
+    pub fn allocate_many(&mut self, frames: &mut [u32]) -> usize {
+        let mut taken = 0;
+        while taken < frames.len() && self.stocked != 0 {
+            let rest = (frames.len() - taken).ilog2();
+            let order = self.stocked.trailing_zeros().min(rest) as usize;
+            let Some(first) = self.allocate(order) else { break };
+            for frame in first..first + (1 << order) {
+                frames[taken] = frame;
+                taken += 1;
+            }
+        }
+        taken
+    }
+
+    /// Gives a block of 2^`order` frames back and merges it with its free buddies.
+    ///
+    /// # Panics
+    /// If the block is out of bounds, misaligned, or its first frame is free already.
+    pub fn free(&mut self, frame: u32, order: usize) {
+        assert!(order < ORDERS && frame != 0, "no such block");
+        assert!(frame & ((1 << order) - 1) == 0, "misaligned block");
+        assert!(frame < self.end && self.end - frame >= 1 << order, "block out of bounds");
+        assert!(self.table.link(frame).state & Link::FREE == 0, "block freed twice");
+        self.free += 1 << order;
+        let (mut frame, mut order) = (frame, order);
+        while order + 1 < ORDERS {
+            let buddy = frame ^ (1 << order);
+            if buddy >= self.end || self.table.link(buddy).state != Link::FREE | order as u32 {
+                break;
+            }
+            self.unlink(buddy, order);
+            frame &= !(1 << order);
+            order += 1;
+        }
+        self.link(frame, order);
+    }
+
+    /// Gives any row of frames back, in as few blocks as alignment allows.
+    pub fn free_range(&mut self, first: u32, count: u32) {
+        let (mut frame, mut left) = (first, count);
+        while left > 0 {
+            let aligned = frame.trailing_zeros().min(ORDERS as u32 - 1);
+            let order = aligned.min(left.ilog2()) as usize;
+            self.free(frame, order);
+            frame += 1 << order;
+            left -= 1 << order;
+        }
+    }
+
+    fn link(&mut self, frame: u32, order: usize) {
+        let next = self.heads[order];
+        self.table.set_link(frame, Link { next, prev: 0, state: Link::FREE | order as u32 });
+        if next != 0 {
+            let mut link = self.table.link(next);
+            link.prev = frame;
+            self.table.set_link(next, link);
+        }
+        self.heads[order] = frame;
+        self.stocked |= 1 << order;
+    }
+
+    fn unlink(&mut self, frame: u32, order: usize) {
+        let Link { next, prev, .. } = self.table.link(frame);
+        self.table.set_link(frame, Link::USED);
+        if next != 0 {
+            let mut link = self.table.link(next);
+            link.prev = prev;
+            self.table.set_link(next, link);
+        }
+        if prev != 0 {
+            let mut link = self.table.link(prev);
+            link.next = next;
+            self.table.set_link(prev, link);
+        } else {
+            self.heads[order] = next;
+            if next == 0 {
+                self.stocked &= !(1 << order);
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The allocator against a plain set of frames.
+
+extern crate std;
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::{vec, vec::Vec};
+
+struct Links(Vec<Link>);
+
+impl Table for Links {
+    fn link(&self, frame: u32) -> Link {
+        self.0[frame as usize]
+    }
+    fn set_link(&mut self, frame: u32, link: Link) {
+        self.0[frame as usize] = link;
+    }
+}
+
+fn buddy(frames: u32) -> Buddy<Links> {
+    Buddy::new(Links(vec![Link::USED; frames as usize]), frames)
+}
+
+/// Every free block is on its list, marked, inside the bounds; no two free buddies; the count.
+fn check(buddy: &Buddy<Links>) {
+    let mut seen = BTreeSet::new();
+    for order in 0..ORDERS {
+        let mut frame = buddy.heads[order];
+        assert_eq!(frame != 0, buddy.stocked >> order & 1 == 1);
+        let mut prev = 0;
+        while frame != 0 {
+            let link = buddy.table.link(frame);
+            assert_eq!(link.state, Link::FREE | order as u32);
+            assert_eq!(link.prev, prev);
+            assert_eq!(frame % (1 << order), 0);
+            let other = frame ^ (1 << order);
+            if order + 1 < ORDERS && other < buddy.end {
+                assert_ne!(buddy.table.link(other).state, Link::FREE | order as u32);
+            }
+            for f in frame..frame + (1 << order) {
+                assert!(f < buddy.end && seen.insert(f));
+            }
+            prev = frame;
+            frame = link.next;
+        }
+    }
+    assert_eq!(seen.len() as u32, buddy.free_frames());
+}
+
+#[test]
+fn blocks_are_aligned_and_come_back_whole() {
+    let mut b = buddy(1 << 12);
+    b.free_range(1, (1 << 12) - 1);
+    let before = b.free_blocks();
+    let blocks: Vec<_> = (0..8).map(|order| (b.allocate(order).unwrap(), order)).collect();
+    for &(frame, order) in &blocks {
+        assert_eq!(frame % (1 << order), 0);
+    }
+    check(&b);
+    for (frame, order) in blocks {
+        b.free(frame, order);
+    }
+    assert_eq!(b.free_blocks(), before);
+}
+
+#[test]
+fn exhaustion_is_an_answer() {
+    let mut b = buddy(64);
+    b.free_range(1, 63);
+    assert_eq!(b.allocate(6), None);
+    assert_eq!(b.allocate(ORDERS), None);
+    assert_eq!(b.allocate_range(0), None);
+    assert_eq!(b.allocate_range(u32::MAX), None);
+    let mut frames = [0; 100];
+    assert_eq!(b.allocate_many(&mut frames), 63);
+    assert_eq!(b.allocate(0), None);
+    let set: BTreeSet<u32> = frames[..63].iter().copied().collect();
+    assert_eq!(set, (1..64).collect());
+}
+
+#[test]
+#[should_panic(expected = "freed twice")]
+fn double_free_is_caught() {
+    let mut b = buddy(64);
+    b.free(2, 0);
+    b.free(2, 0);
+}
+
+#[test]
+fn a_stack_refills_and_spills() {
+    let mut s = Stack::<8>::new();
+    assert_eq!(s.pop(), None);
+    assert_eq!(
+        s.refill(|f| {
+            f.iter_mut().zip(10..).for_each(|(f, n)| *f = n);
+            f.len()
+        }),
+        4
+    );
+    assert_eq!(s.pop(), Some(10));
+    for n in 0..5 {
+        assert!(s.push(n));
+    }
+    assert!(!s.push(9));
+    let mut out = Vec::new();
+    s.spill(false, |f| out.push(f));
+    assert_eq!(out, [13, 12, 11, 0]);
+    assert_eq!(s.len(), 4);
+    s.spill(true, |f| out.push(f));
+    assert!(s.is_empty());
+}
+
+proptest! {
+    #[test]
+    fn no_frame_is_given_twice(ops in prop::collection::vec((0u8..4, 0usize..7, any::<u16>()), 1..300),
+                               end in 2u32..700) {
+        let mut b = buddy(end);
+        b.free_range(1, end - 1);
+        let mut held: Vec<(u32, u32)> = Vec::new();
+        let mut used = BTreeSet::new();
+        for (op, order, pick) in ops {
+            match op {
+                0 | 1 => {
+                    let (got, count) = if op == 0 {
+                        (b.allocate(order), 1u32 << order)
+                    } else {
+                        let count = u32::from(pick) % 70 + 1;
+                        (b.allocate_range(count), count)
+                    };
+                    if let Some(first) = got {
+                        for f in first..first + count {
+                            prop_assert!(f > 0 && f < end && used.insert(f));
+                        }
+                        held.push((first, count));
+                    }
+                }
+                2 => {
+                    let mut frames = [0; 32];
+                    let want = usize::from(pick) % 33;
+                    let got = b.allocate_many(&mut frames[..want]);
+                    prop_assert!(got == want || b.free_frames() == 0);
+                    for &f in &frames[..got] {
+                        prop_assert!(used.insert(f));
+                        held.push((f, 1));
+                    }
+                }
+                _ if !held.is_empty() => {
+                    let (first, count) = held.swap_remove(usize::from(pick) % held.len());
+                    for f in first..first + count {
+                        used.remove(&f);
+                    }
+                    b.free_range(first, count);
+                }
+                _ => {}
+            }
+            check(&b);
+            prop_assert_eq!(b.free_frames() as usize + used.len(), end as usize - 1);
+        }
+    }
+}

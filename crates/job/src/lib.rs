@@ -1,0 +1,271 @@
+//! What a guest is to run: the note that `./hayate` leaves for the guest's init.
+//!
+//! The host command writes a [`Job`] as the file [`PATH`] into the initramfs, so that a start
+//! needs no conversation with the host and is the same in every run. The format is private to
+//! these two programs: records of `key=value`, each ended by a zero byte. Arguments and
+//! environment of a Linux program cannot hold a zero byte, so nothing needs escaping. A reader
+//! refuses keys that it does not know: both sides are built from one source tree.
+//!
+//! The road not taken: JSON. It cannot carry arguments that are not UTF-8, and Linux allows them.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+/// Where the note lies in the initramfs.
+pub const PATH: &str = "/hayate.job";
+
+/// Names of the virtio-serial ports between host and guest.
+pub mod port {
+    /// The interactive terminal, raw bytes both ways.
+    pub const TTY: &str = "hayate.tty";
+    /// The program's standard input.
+    pub const STDIN: &str = "hayate.stdin";
+    /// The program's standard output.
+    pub const STDOUT: &str = "hayate.stdout";
+    /// The program's standard error.
+    pub const STDERR: &str = "hayate.stderr";
+    /// Lines of text: the exit status and messages one way, signals and sizes the other.
+    pub const CONTROL: &str = "hayate.control";
+}
+
+/// Where the root file system comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Root {
+    /// The initramfs itself is the root; there is no disk.
+    Memory,
+    /// A block device, mounted read-only below a writable layer in memory.
+    Disk {
+        /// The device, `/dev/vda`.
+        device: String,
+        /// The type of its file system, `ext4`.
+        kind: String,
+    },
+}
+
+/// A disk with a folder of the host's, shown at a path in the guest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// The device, `/dev/vdb`.
+    pub device: String,
+    /// The type of its file system.
+    pub kind: String,
+    /// Where it is shown.
+    pub path: Vec<u8>,
+}
+
+/// How the program is tied to the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Streams {
+    /// One terminal of this many rows and columns (0 where the host does not know).
+    Terminal {
+        /// Rows of text.
+        rows: u16,
+        /// Columns of text.
+        columns: u16,
+    },
+    /// Standard input, output and error, each by itself.
+    Separate,
+}
+
+/// How a program is started whose starts are to be explained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Explain {
+    /// As `posix_spawn` does: by vfork.
+    Spawn,
+    /// By fork.
+    Fork,
+}
+
+/// A program to run in the guest, and the world it finds there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// The program and its arguments. Empty: the login shell of the root file system.
+    pub arguments: Vec<Vec<u8>>,
+    /// `NAME=VALUE`, the whole environment.
+    pub environment: Vec<Vec<u8>>,
+    /// The working directory; `None` is `/` for a program and the home directory for a shell.
+    pub directory: Option<Vec<u8>>,
+    /// User and group to run as.
+    pub user: (u32, u32),
+    /// The name the guest gives itself.
+    pub hostname: String,
+    /// Where the root file system comes from.
+    pub root: Root,
+    /// Further disks, in the order of mounting; each gets a writable layer too.
+    pub mounts: Vec<Mount>,
+    /// How the program is tied to the host.
+    pub streams: Streams,
+    /// Start the program twice and tell the host where the starts went.
+    pub explain: Option<Explain>,
+}
+
+impl Job {
+    /// The note as bytes, to be put at [`PATH`].
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut put = |key: &str, value: &[u8]| {
+            out.extend_from_slice(key.as_bytes());
+            out.push(b'=');
+            out.extend_from_slice(value);
+            out.push(0);
+        };
+        for argument in &self.arguments {
+            put("argument", argument);
+        }
+        for variable in &self.environment {
+            put("environment", variable);
+        }
+        if let Some(directory) = &self.directory {
+            put("directory", directory);
+        }
+        put("user", self.user.0.to_string().as_bytes());
+        put("group", self.user.1.to_string().as_bytes());
+        put("hostname", self.hostname.as_bytes());
+        match &self.root {
+            Root::Memory => put("root", b"memory"),
+            Root::Disk { device, kind } => {
+                put("root", b"disk");
+                put("device", device.as_bytes());
+                put("kind", kind.as_bytes());
+            }
+        }
+        for mount in &self.mounts {
+            put("mount-device", mount.device.as_bytes());
+            put("mount-kind", mount.kind.as_bytes());
+            put("mount-path", &mount.path);
+        }
+        match self.streams {
+            Streams::Terminal { rows, columns } => {
+                put("rows", rows.to_string().as_bytes());
+                put("columns", columns.to_string().as_bytes());
+                put("streams", b"terminal");
+            }
+            Streams::Separate => put("streams", b"separate"),
+        }
+        match self.explain {
+            None => {}
+            Some(Explain::Spawn) => put("explain", b"spawn"),
+            Some(Explain::Fork) => put("explain", b"fork"),
+        }
+        out
+    }
+
+    /// Reads a note. The error says which record is wrong.
+    pub fn decode(bytes: &[u8]) -> Result<Job, String> {
+        let mut job = Job {
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            directory: None,
+            user: (0, 0),
+            hostname: String::new(),
+            root: Root::Memory,
+            mounts: Vec::new(),
+            streams: Streams::Separate,
+            explain: None,
+        };
+        let (mut mount_device, mut mount_kind) = (String::new(), String::new());
+        let (mut device, mut kind, mut disk) = (String::new(), String::new(), false);
+        let (mut rows, mut columns, mut terminal) = (0, 0, false);
+        for record in bytes.split(|&byte| byte == 0).filter(|record| !record.is_empty()) {
+            let at = record
+                .iter()
+                .position(|&byte| byte == b'=')
+                .ok_or_else(|| format!("no '=' in record {:?}", String::from_utf8_lossy(record)))?;
+            let (key, value) = (&record[..at], &record[at + 1..]);
+            match key {
+                b"argument" => job.arguments.push(value.to_vec()),
+                b"environment" => job.environment.push(value.to_vec()),
+                b"directory" => job.directory = Some(value.to_vec()),
+                b"user" => job.user.0 = number(value)?,
+                b"group" => job.user.1 = number(value)?,
+                b"hostname" => job.hostname = text(value)?,
+                b"root" => disk = value == b"disk",
+                b"device" => device = text(value)?,
+                b"kind" => kind = text(value)?,
+                b"mount-device" => mount_device = text(value)?,
+                b"mount-kind" => mount_kind = text(value)?,
+                b"mount-path" => job.mounts.push(Mount {
+                    device: mount_device.clone(),
+                    kind: mount_kind.clone(),
+                    path: value.to_vec(),
+                }),
+                b"rows" => rows = number(value)?,
+                b"columns" => columns = number(value)?,
+                b"explain" if value == b"spawn" => job.explain = Some(Explain::Spawn),
+                b"explain" if value == b"fork" => job.explain = Some(Explain::Fork),
+                b"streams" => terminal = value == b"terminal",
+                _ => return Err(format!("unknown key {:?}", String::from_utf8_lossy(key))),
+            }
+        }
+        if disk {
+            job.root = Root::Disk { device, kind };
+        }
+        if terminal {
+            job.streams = Streams::Terminal { rows, columns };
+        }
+        Ok(job)
+    }
+}
+
+fn text(value: &[u8]) -> Result<String, String> {
+    core::str::from_utf8(value)
+        .map(String::from)
+        .map_err(|_| format!("not text: {:?}", String::from_utf8_lossy(value)))
+}
+
+fn number<N: core::str::FromStr>(value: &[u8]) -> Result<N, String> {
+    text(value)?
+        .parse()
+        .map_err(|_| format!("not a fitting number: {:?}", String::from_utf8_lossy(value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn mount(device: &str, path: &[u8]) -> Mount {
+        Mount { device: device.into(), kind: "ext4".into(), path: path.to_vec() }
+    }
+
+    fn job() -> Job {
+        Job {
+            arguments: vec![
+                b"/bin/sh".to_vec(),
+                b"-c".to_vec(),
+                b"".to_vec(),
+                b"a=b\n\xff".to_vec(),
+            ],
+            environment: vec![b"TERM=xterm".to_vec(), b"EMPTY=".to_vec()],
+            directory: Some(b"/tmp".to_vec()),
+            user: (1000, 100),
+            hostname: "hayate".into(),
+            root: Root::Disk { device: "/dev/vda".into(), kind: "ext4".into() },
+            mounts: vec![mount("/dev/vdb", b"/a"), mount("/dev/vdc", b"/b\xfe")],
+            streams: Streams::Terminal { rows: 24, columns: 80 },
+            explain: Some(Explain::Fork),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        assert_eq!(Job::decode(&job().encode()), Ok(job()));
+        let plain = Job { root: Root::Memory, streams: Streams::Separate, explain: None, ..job() };
+        assert_eq!(Job::decode(&plain.encode()), Ok(plain));
+    }
+
+    #[test]
+    fn a_wrong_note_is_refused() {
+        assert!(Job::decode(b"argument\0").is_err());
+        assert!(Job::decode(b"colour=blue\0").is_err());
+        assert!(Job::decode(b"explain=well\0").is_err());
+        assert!(Job::decode(b"rows=many\0").is_err());
+        assert!(Job::decode(b"rows=70000\0").is_err());
+        assert!(Job::decode(b"hostname=\xff\0").is_err());
+    }
+}

@@ -1,0 +1,66 @@
+//! The distribution of a result in the size of a word: a histogram from the smallest sample
+//! to the 97th percentile, with the median as a line. What lies beyond is in the table.
+
+use measure_data::statistics::{quantile_of_sorted, sorted};
+use std::fmt::Write;
+
+const WIDTH: f64 = 110.0;
+const HEIGHT: f64 = 24.0;
+const BINS: usize = 36;
+
+/// The `<svg>` of `values` in colour `colour`.
+pub fn histogram(values: &[f64], colour: usize) -> String {
+    let sorted = sorted(values);
+    let (low, high) = (quantile_of_sorted(&sorted, 0.0), quantile_of_sorted(&sorted, 0.97));
+    let median = quantile_of_sorted(&sorted, 0.5);
+    let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" aria-hidden=\"true\">");
+    let range = high - low;
+    if range <= 0.0 {
+        // No scatter: one line in the middle.
+        let _ = write!(
+            svg,
+            "<rect class=\"f{colour}\" x=\"{:.1}\" y=\"2\" width=\"3\" height=\"{:.1}\"/></svg>",
+            WIDTH / 2.0,
+            HEIGHT - 4.0
+        );
+        return svg;
+    }
+    let mut bins = [0usize; BINS];
+    for value in sorted.iter().filter(|v| **v <= high) {
+        let bin = ((value - low) / range * BINS as f64) as usize;
+        bins[bin.min(BINS - 1)] += 1;
+    }
+    let most = bins.iter().copied().max().unwrap_or(1).max(1) as f64;
+    let wide = WIDTH / BINS as f64;
+    let mut path = String::new();
+    for (i, count) in bins.iter().enumerate().filter(|(_, c)| **c > 0) {
+        // Square roots keep rare values visible.
+        let tall = (*count as f64 / most).sqrt() * (HEIGHT - 3.0);
+        let _ = write!(
+            path,
+            "M{:.1} {HEIGHT}v-{tall:.1}h{:.1}v{tall:.1}z",
+            i as f64 * wide,
+            wide - 0.4
+        );
+    }
+    let at = (median - low) / range * WIDTH;
+    let _ = write!(
+        svg,
+        "<path class=\"f{colour}\" d=\"{path}\"/>\
+         <line class=\"whisker\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"0\" y2=\"{HEIGHT}\"/></svg>"
+    );
+    svg
+}
+
+#[cfg(test)]
+mod tests {
+    use super::histogram;
+
+    #[test]
+    fn any_values_draw() {
+        for values in [vec![], vec![1.0], vec![2.0; 9], vec![1.0, 2.0, 300.0]] {
+            let svg = histogram(&values, 0);
+            assert!(svg.ends_with("</svg>") && !svg.contains("NaN") && !svg.contains("inf"));
+        }
+    }
+}

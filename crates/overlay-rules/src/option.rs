@@ -1,0 +1,34 @@
+//! The mount option `lowerdir=`.
+
+use alloc::vec::Vec;
+
+/// The paths of a list of lower directories, topmost first: parted by `:`; a `\` makes the next
+/// character an ordinary one. `None` when the list has an empty path.
+pub fn lower_paths(list: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut paths = Vec::new();
+    let mut path = Vec::new();
+    let mut bytes = list.iter();
+    while let Some(&byte) = bytes.next() {
+        match byte {
+            b'\\' => path.push(*bytes.next().unwrap_or(&b'\\')),
+            b':' if path.is_empty() => return None,
+            b':' => paths.push(core::mem::take(&mut path)),
+            _ => path.push(byte),
+        }
+    }
+    if path.is_empty() {
+        return None;
+    }
+    paths.push(path);
+    Some(paths)
+}
+
+/// A path that is not a list: only the `\` before a character goes.
+pub fn unescape(path: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(path.len());
+    let mut bytes = path.iter();
+    while let Some(&byte) = bytes.next() {
+        plain.push(if byte == b'\\' { *bytes.next().unwrap_or(&b'\\') } else { byte });
+    }
+    plain
+}

@@ -1,0 +1,87 @@
+//! The rules of a match, as keys: a kept resource fits when its key is equal.
+//!
+//! | resource | fits |
+//! |---|---|
+//! | program | the same content under the same name ([`Content`]) |
+//! | region | the same role and size ([`RegionKey`]) |
+//! | space, work area, process, execution | always: they have no key |
+//! | attachment | the same program and interpreter, the same user, the same limits ([`AttachmentKey`]) |
+
+/// A number that keys which are equal have in common and others mostly have not.
+pub trait Fingerprint {
+    /// The number.
+    fn fingerprint(&self) -> u64;
+}
+
+/// An odd number with bits all over: multiplying spreads small differences to the high bits.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// What a file holds and how it was come by: no two contents, and no two names of one, are equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Content {
+    /// The plate: a number for device, inode and generation that is never used twice.
+    pub plate: u64,
+    /// How often the content had changed when it was read.
+    pub version: u64,
+    /// The name under which it was opened (the identity of the directory entry and the mount).
+    pub place: (usize, usize),
+}
+
+impl Fingerprint for Content {
+    #[inline]
+    fn fingerprint(&self) -> u64 {
+        (self.plate ^ self.version << 32).wrapping_mul(SPREAD)
+    }
+}
+
+/// What a region is to its program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Instructions and constants.
+    Text,
+    /// Variables with a first value.
+    Data,
+    /// Variables that begin as zero.
+    Bss,
+    /// The first stack.
+    Stack,
+}
+
+/// A region without its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RegionKey {
+    /// What it was used for.
+    pub role: Role,
+    /// Its size in bytes.
+    pub bytes: usize,
+}
+
+impl Fingerprint for RegionKey {
+    #[inline]
+    fn fingerprint(&self) -> u64 {
+        ((self.bytes as u64) << 2 | self.role as u64).wrapping_mul(SPREAD)
+    }
+}
+
+/// A space with a program's regions attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttachmentKey {
+    /// The executable.
+    pub program: Content,
+    /// Its interpreter (the dynamic loader).
+    pub interpreter: Option<Content>,
+    /// Real and effective user, real and effective group.
+    pub user: [u32; 4],
+    /// The limits that bear on where things are put and how much fits: address space, data, stack,
+    /// locked memory.
+    pub limits: [usize; 4],
+    /// Whether addresses were drawn at random.
+    pub randomised: bool,
+}
+
+impl Fingerprint for AttachmentKey {
+    #[inline]
+    fn fingerprint(&self) -> u64 {
+        self.program.fingerprint().wrapping_add(u64::from(self.user[1]))
+    }
+}

@@ -1,0 +1,87 @@
+//! The kinds of resource.
+
+use core::fmt;
+
+/// A kind of resource. The numbers are those of the tables of counts and do not change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// Persistent content: a file's pages.
+    Plate = 0,
+    /// What is known of an executable: its plan, its interpreter.
+    Program = 1,
+    /// A piece of memory content: frames.
+    Region = 2,
+    /// A page table and the map of what is in it, empty.
+    Space = 3,
+    /// A region attached to a space: the space with its regions and page tables as they are.
+    Attachment = 4,
+    /// What the kernel works with for a thread: kernel stack, register save area.
+    WorkArea = 5,
+    /// The record of a process.
+    Process = 6,
+    /// The right to a processor.
+    Execution = 7,
+}
+
+impl Kind {
+    /// How many kinds there are.
+    pub const COUNT: usize = 8;
+
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [Kind; Kind::COUNT] = [
+        Kind::Plate,
+        Kind::Program,
+        Kind::Region,
+        Kind::Space,
+        Kind::Attachment,
+        Kind::WorkArea,
+        Kind::Process,
+        Kind::Execution,
+    ];
+
+    /// The name in files and on command lines: one word, lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Plate => "plate",
+            Kind::Program => "program",
+            Kind::Region => "region",
+            Kind::Space => "space",
+            Kind::Attachment => "attachment",
+            Kind::WorkArea => "work-area",
+            Kind::Process => "process",
+            Kind::Execution => "execution",
+        }
+    }
+
+    /// The kind with this name.
+    pub fn from_name(name: &str) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// The number, for tables.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_names_agree() {
+        for (index, kind) in Kind::ALL.into_iter().enumerate() {
+            assert_eq!(kind.index(), index);
+            assert_eq!(Kind::from_name(kind.name()), Some(kind));
+        }
+        assert_eq!(Kind::from_name("Plate"), None);
+        assert_eq!(Kind::from_name(""), None);
+    }
+}

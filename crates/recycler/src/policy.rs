@@ -1,0 +1,190 @@
+//! Which resources are kept.
+//!
+//! The rows of the Tender papers' tables are names here (`none`, `program`, `space`, `region`,
+//! `all`, `all+text`), and `full` is everything. A policy is written as names joined by `+` or
+//! `,`, from left to right; `-` before a name takes it away again: `full-text`.
+
+use bitflags::bitflags;
+use core::fmt;
+
+bitflags! {
+    /// What may be kept, each a switch of its own.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+    pub struct Keep: u32 {
+        /// Program records: an unchanged executable is parsed once.
+        const PROGRAM = 1 << 0;
+        /// Memory content: frames of data, bss and stack, for a region of the same size.
+        const REGION = 1 << 1;
+        /// Empty spaces: page table and map.
+        const SPACE = 1 << 2;
+        /// Spaces with the program's regions attached, for the same program.
+        const ATTACHMENT = 1 << 3;
+        /// The text of a kept region, entered in the page table.
+        const TEXT = 1 << 4;
+        /// Kernel stacks and register save areas.
+        const WORK_AREA = 1 << 5;
+        /// Process records.
+        const PROCESS = 1 << 6;
+        /// Executions.
+        const EXECUTION = 1 << 7;
+    }
+}
+
+/// A set of what is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Policy(Keep);
+
+/// Text that names no policy: the word that is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadPolicy;
+
+const NAMED: [(&str, Keep); 7] = [
+    ("none", Keep::empty()),
+    ("program", Keep::PROGRAM),
+    ("space", Keep::SPACE),
+    ("region", Keep::REGION),
+    ("all", Keep::PROGRAM.union(Keep::SPACE).union(Keep::REGION)),
+    ("all+text", Keep::PROGRAM.union(Keep::SPACE).union(Keep::REGION).union(Keep::TEXT)),
+    ("full", Keep::all()),
+];
+
+const SINGLE: [(&str, Keep); 5] = [
+    ("attachment", Keep::ATTACHMENT),
+    ("text", Keep::TEXT),
+    ("work-area", Keep::WORK_AREA),
+    ("process", Keep::PROCESS),
+    ("execution", Keep::EXECUTION),
+];
+
+impl Policy {
+    /// Nothing is kept.
+    pub const NONE: Policy = Policy(Keep::empty());
+    /// Everything is kept: the default.
+    pub const FULL: Policy = Policy(Keep::all());
+
+    /// The policy that keeps these.
+    pub const fn new(keep: Keep) -> Policy {
+        Policy(keep)
+    }
+
+    /// What it keeps.
+    pub const fn keep(self) -> Keep {
+        self.0
+    }
+
+    /// Whether it keeps all of `what`.
+    pub const fn keeps(self, what: Keep) -> bool {
+        self.0.contains(what)
+    }
+
+    /// Reads a policy; see the module for how it is written.
+    ///
+    /// # Errors
+    /// [`BadPolicy`] for a name that is not known, and for nothing at all.
+    pub fn parse(text: &str) -> Result<Policy, BadPolicy> {
+        let mut keep = Keep::empty();
+        let mut rest = text.trim();
+        let mut takes_away = false;
+        loop {
+            // `work-area` is one name, so the joint is looked for behind the longest name.
+            let end = name_end(rest).ok_or(BadPolicy)?;
+            let (name, behind) = rest.split_at(end);
+            let what = find(name).ok_or(BadPolicy)?;
+            if takes_away {
+                keep.remove(what);
+            } else {
+                keep.insert(what);
+            }
+            let mut next = behind.chars();
+            takes_away = match next.next() {
+                None => return Ok(Policy(keep)),
+                Some('+' | ',') => false,
+                Some('-') => true,
+                Some(_) => return Err(BadPolicy),
+            };
+            rest = next.as_str();
+        }
+    }
+
+    /// The names that [`parse`](Self::parse) knows, for messages.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        NAMED.iter().chain(&SINGLE).map(|(name, _)| *name)
+    }
+}
+
+/// Where the name ends that `text` begins with.
+fn name_end(text: &str) -> Option<usize> {
+    Policy::names()
+        .filter(|name| {
+            text.strip_prefix(name)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['+', ',', '-']))
+        })
+        .map(str::len)
+        .max()
+}
+
+fn find(name: &str) -> Option<Keep> {
+    NAMED.iter().chain(&SINGLE).find(|(known, _)| *known == name).map(|(_, keep)| *keep)
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Policy::FULL
+    }
+}
+
+impl fmt::Display for Policy {
+    /// As [`parse`](Policy::parse) reads it: the one name if there is one, else the list.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some((name, _)) = NAMED.iter().find(|(_, keep)| *keep == self.0) {
+            return f.write_str(name);
+        }
+        let single = NAMED[1..4].iter().chain(&SINGLE).filter(|(_, keep)| self.0.contains(*keep));
+        for (index, (name, _)) in single.enumerate() {
+            write!(f, "{}{name}", if index == 0 { "" } else { "+" })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+    use proptest::prelude::*;
+
+    #[test]
+    fn rows_of_the_papers() {
+        let all = Keep::PROGRAM | Keep::SPACE | Keep::REGION;
+        assert_eq!(Policy::parse("none"), Ok(Policy::NONE));
+        assert_eq!(Policy::parse("all"), Ok(Policy::new(all)));
+        assert_eq!(Policy::parse("all+text"), Ok(Policy::new(all | Keep::TEXT)));
+        assert_eq!(Policy::parse("full"), Ok(Policy::FULL));
+        assert_eq!(Policy::parse("space,program"), Ok(Policy::new(Keep::SPACE | Keep::PROGRAM)));
+        assert_eq!(Policy::parse("full-text"), Ok(Policy::new(Keep::all() - Keep::TEXT)));
+        assert_eq!(
+            Policy::parse("full-work-area-text+text").unwrap().to_string(),
+            "program+space+region+attachment+text+process+execution"
+        );
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in ["", "+", "full+", "ful", "fullest", "all text", "-all", "all++text", "none-"] {
+            assert_eq!(Policy::parse(text), Err(BadPolicy), "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(bits in 0u32..256) {
+            let policy = Policy::new(Keep::from_bits_truncate(bits));
+            prop_assert_eq!(Policy::parse(&policy.to_string()), Ok(policy));
+        }
+
+        #[test]
+        fn any_text_is_survived(text in ".{0,40}") {
+            let _ = Policy::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The parts of a start, and the kinds of page faults.
+
+/// A stretch of a start, made of parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The parent makes a process.
+    Fork,
+    /// The new process, until it executes the program.
+    Before,
+    /// execve.
+    Exec,
+    /// The dynamic linker, until the program's entry.
+    Link,
+    /// The program itself.
+    Program,
+    /// The end of the process.
+    Exit,
+    /// The parent, until it knows of the end.
+    Wait,
+    /// What belongs to no stage.
+    Others,
+}
+
+macro_rules! kinds {
+    ($(#[$meta:meta])* $name:ident {
+        $($variant:ident $key:literal $title:literal;)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name {
+            $(#[doc = $title] $variant,)*
+        }
+
+        impl $name {
+            /// All of them, in the order in which they are shown.
+            pub const ALL: &[$name] = &[$($name::$variant),*];
+            /// How many there are.
+            pub const COUNT: usize = Self::ALL.len();
+
+            /// Its name in files.
+            pub fn key(self) -> &'static str {
+                match self { $($name::$variant => $key),* }
+            }
+
+            /// Its name for people.
+            pub fn title(self) -> &'static str {
+                match self { $($name::$variant => $title),* }
+            }
+
+            /// The one with this name.
+            pub fn from_key(key: &str) -> Option<$name> {
+                Self::ALL.iter().copied().find(|one| one.key() == key)
+            }
+        }
+    };
+}
+
+kinds! {
+    /// A part of a start. All time belongs to exactly one.
+    Part {
+        Fork "fork" "process made (fork, vfork)";
+        Before "before" "child, until it executes";
+        BeforeFaults "before-faults" "its page faults";
+        Arguments "arguments" "arguments copied";
+        LookUp "look-up" "files looked up";
+        Read "read" "headers read";
+        Parse "parse" "headers parsed, or their record found";
+        Space "space" "space made, or a kept one restored";
+        Attach "attach" "segments attached";
+        Stack "stack" "stack built";
+        Change "change" "program changed";
+        ExecFaults "exec-faults" "page faults of exec";
+        Link "link" "its own instructions";
+        LinkCalls "link-calls" "its system calls";
+        LinkFaults "link-faults" "its page faults";
+        Program "program" "its own instructions";
+        ProgramCalls "program-calls" "its system calls";
+        ProgramFaults "program-faults" "its page faults";
+        Exit "exit" "process ended";
+        ExitSpace "exit-space" "space given up, or kept";
+        ExitFaults "exit-faults" "page faults of exit";
+        Wait "wait" "parent, besides making the process";
+        Interrupts "interrupts" "interrupts, signals";
+        Others "others" "other programs, the kernel's own work";
+    }
+}
+
+kinds! {
+    /// What a page fault came to.
+    Fault {
+        Mapped "mapped" "page of a file mapped";
+        Read "read" "page of a file read, then mapped or copied";
+        FileCopied "file-copied" "page of a file copied to be written";
+        Copied "copied" "page copied on write";
+        Zeroed "zeroed" "fresh page zeroed";
+        ZeroMapped "zero-mapped" "page of zeroes mapped to be read";
+        Allowed "allowed" "right given back, nothing copied";
+        Other "other" "other, signals among them";
+    }
+}
+
+impl Part {
+    /// The stage it belongs to.
+    pub fn stage(self) -> Stage {
+        match self {
+            Part::Fork => Stage::Fork,
+            Part::Before | Part::BeforeFaults => Stage::Before,
+            Part::Arguments
+            | Part::LookUp
+            | Part::Read
+            | Part::Parse
+            | Part::Space
+            | Part::Attach
+            | Part::Stack
+            | Part::Change
+            | Part::ExecFaults => Stage::Exec,
+            Part::Link | Part::LinkCalls | Part::LinkFaults => Stage::Link,
+            Part::Program | Part::ProgramCalls | Part::ProgramFaults => Stage::Program,
+            Part::Exit | Part::ExitSpace | Part::ExitFaults => Stage::Exit,
+            Part::Wait => Stage::Wait,
+            Part::Interrupts | Part::Others => Stage::Others,
+        }
+    }
+
+    /// Where the page faults of a stage go.
+    pub fn faults(stage: Stage) -> Part {
+        match stage {
+            Stage::Fork | Stage::Before => Part::BeforeFaults,
+            Stage::Exec => Part::ExecFaults,
+            Stage::Link => Part::LinkFaults,
+            Stage::Program => Part::ProgramFaults,
+            Stage::Exit | Stage::Wait | Stage::Others => Part::ExitFaults,
+        }
+    }
+
+    /// Whether it is the page faults of a stage.
+    pub fn is_faults(self) -> bool {
+        self == Part::faults(self.stage())
+    }
+}
+
+impl Stage {
+    /// All, in the order of a start.
+    pub const ALL: [Stage; 8] = [
+        Stage::Fork,
+        Stage::Before,
+        Stage::Exec,
+        Stage::Link,
+        Stage::Program,
+        Stage::Exit,
+        Stage::Wait,
+        Stage::Others,
+    ];
+
+    /// Its name for people.
+    pub fn title(self) -> &'static str {
+        match self {
+            Stage::Fork => "fork",
+            Stage::Before => "before exec",
+            Stage::Exec => "exec",
+            Stage::Link => "dynamic linking",
+            Stage::Program => "program itself",
+            Stage::Exit => "exit",
+            Stage::Wait => "wait",
+            Stage::Others => "others",
+        }
+    }
+
+    /// Its name in files.
+    pub fn key(self) -> &'static str {
+        match self {
+            Stage::Fork => "fork",
+            Stage::Before => "before",
+            Stage::Exec => "exec",
+            Stage::Link => "linking",
+            Stage::Program => "program",
+            Stage::Exit => "exit",
+            Stage::Wait => "wait",
+            Stage::Others => "others",
+        }
+    }
+
+    /// Where its time goes that is neither a step of the kernel nor a fault.
+    pub fn own(self) -> Part {
+        match self {
+            Stage::Fork | Stage::Before => Part::Before,
+            Stage::Exec => Part::Change,
+            Stage::Link => Part::Link,
+            Stage::Program => Part::Program,
+            Stage::Exit => Part::Exit,
+            Stage::Wait => Part::Wait,
+            Stage::Others => Part::Others,
+        }
+    }
+
+    /// Where the system calls of a program in this stage go.
+    pub fn calls(self) -> Part {
+        match self {
+            Stage::Link => Part::LinkCalls,
+            Stage::Program => Part::ProgramCalls,
+            other => other.own(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_back() {
+        for &part in Part::ALL {
+            assert_eq!(Part::from_key(part.key()), Some(part));
+        }
+        for &fault in Fault::ALL {
+            assert_eq!(Fault::from_key(fault.key()), Some(fault));
+        }
+        assert_eq!(Part::from_key("nothing"), None);
+    }
+
+    #[test]
+    fn faults_stay_in_their_stage() {
+        let with_faults = [Stage::Before, Stage::Exec, Stage::Link, Stage::Program, Stage::Exit];
+        for stage in with_faults {
+            assert_eq!(Part::faults(stage).stage(), stage);
+            assert!(Part::faults(stage).is_faults());
+            assert!(!stage.own().is_faults());
+        }
+        assert!(!Part::Others.is_faults());
+    }
+}

@@ -1,0 +1,149 @@
+//! The control port: lines of text between init and `./hayate`.
+//!
+//! To the host: `timing NAME NANOSECONDS`, `error TEXT`, `explained LINE`, and last `exit STATUS OUT ERR` with the
+//! number of bytes that went to standard output and standard error. The host answers `done` once
+//! it has written them all, and only then does the machine end: nothing is lost in a queue of a
+//! machine that is gone.
+//!
+//! From the host: `winsize ROWS COLUMNS`, `signal NUMBER`, `close stdout`, `close stderr` (its
+//! reader went away), `done`.
+
+use crate::port::{self, Mode};
+use crate::{Failure, pump::End};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::time::{ClockId, clock_gettime};
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// How long init waits for the host's `done`. The host is slow only if whoever reads the
+/// program's output is, and that may take any time; this bounds a host that is gone.
+const PATIENCE_SECONDS: i64 = 600;
+
+/// A line from the host.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Order {
+    /// The terminal has this many rows and columns now.
+    WindowSize(u16, u16),
+    /// Send this signal to the program's process group.
+    Signal(i32),
+    /// Nobody reads the program's standard output any more.
+    CloseOutput,
+    /// Nobody reads the program's standard error any more.
+    CloseError,
+    /// Everything the program wrote has arrived.
+    Done,
+}
+
+/// The open control port.
+pub struct Control {
+    port: File,
+    unfinished: Vec<u8>,
+}
+
+impl Control {
+    /// Opens the port.
+    pub fn open() -> Result<Control, Failure> {
+        let port = port::open(hayate_job::port::CONTROL, Mode::Both)?;
+        Ok(Control { port, unfinished: Vec::new() })
+    }
+
+    /// Sends one line. An error is not reported: there is no other way to the host.
+    pub fn tell(&mut self, line: &str) {
+        let line = format!("{}\n", line.replace('\n', " "));
+        let mut rest = line.as_bytes();
+        while !rest.is_empty() {
+            match self.port.write(rest) {
+                Ok(0) => return,
+                Ok(count) => rest = &rest[count..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let _ = poll(&mut [PollFd::new(&self.port, PollFlags::OUT)], None);
+                }
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Tells how many nanoseconds of guest time have passed since boot.
+    pub fn tell_time(&mut self, name: &str) {
+        let now = clock_gettime(ClockId::Monotonic);
+        self.tell(&format!("timing {name} {}", now.tv_sec * 1_000_000_000 + now.tv_nsec));
+    }
+
+    /// Reads what has arrived. `None`: the host hung up.
+    pub fn orders(&mut self) -> Option<Vec<Order>> {
+        let mut buffer = [0; 512];
+        match self.port.read(&mut buffer) {
+            Ok(0) => return None,
+            Ok(count) => self.unfinished.extend_from_slice(&buffer[..count]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return None,
+        }
+        let mut orders = Vec::new();
+        while let Some(end) = self.unfinished.iter().position(|&byte| byte == b'\n') {
+            let line: Vec<u8> = self.unfinished.drain(..=end).collect();
+            orders.extend(order(&String::from_utf8_lossy(&line)));
+        }
+        Some(orders)
+    }
+
+    /// Sends the exit status and waits until the host has everything.
+    pub fn finish(&mut self, end: &End) {
+        self.tell(&format!("exit {} {} {}", end.status, end.output, end.error));
+        loop {
+            let patience = Timespec { tv_sec: PATIENCE_SECONDS, tv_nsec: 0 };
+            let mut polled = [PollFd::new(&self.port, PollFlags::IN)];
+            match poll(&mut polled, Some(&patience)) {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(_) => return,
+            }
+            match self.orders() {
+                Some(orders) if !orders.contains(&Order::Done) => {}
+                _ => return,
+            }
+        }
+    }
+}
+
+impl AsFd for Control {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.port.as_fd()
+    }
+}
+
+/// The meaning of a line; an unknown one means nothing.
+fn order(line: &str) -> Option<Order> {
+    let mut words = line.split_ascii_whitespace();
+    let order = match words.next()? {
+        "winsize" => Order::WindowSize(words.next()?.parse().ok()?, words.next()?.parse().ok()?),
+        "signal" => Order::Signal(words.next()?.parse().ok()?),
+        "close" => match words.next()? {
+            "stdout" => Order::CloseOutput,
+            "stderr" => Order::CloseError,
+            _ => return None,
+        },
+        "done" => Order::Done,
+        _ => return None,
+    };
+    Some(order)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_are_understood() {
+        assert_eq!(order("winsize 24 80\n"), Some(Order::WindowSize(24, 80)));
+        assert_eq!(order("signal 2\n"), Some(Order::Signal(2)));
+        assert_eq!(order("close stderr\n"), Some(Order::CloseError));
+        assert_eq!(order("done"), Some(Order::Done));
+        assert_eq!(order("winsize 24\n"), None);
+        assert_eq!(order("signal many\n"), None);
+        assert_eq!(order("\n"), None);
+    }
+}

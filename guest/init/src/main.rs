@@ -1,0 +1,100 @@
+//! The first program of a Hayate guest: process 1.
+//!
+//! It reads the note that `./hayate run` left in the initramfs, lays out the root file system,
+//! runs the one program the note names, carries its streams to the host and back, and ends the
+//! machine with that program's exit status. It is an ordinary static Linux program and does the
+//! same below Debian's kernel, which is how the host side is tested and what Hayate is compared
+//! with.
+//!
+//! Whatever goes wrong is told to the host as one line on the control port; a guest never waits
+//! for somebody to look at its console.
+//!
+//! The road not taken: a service manager that starts a shell and serves requests. One machine,
+//! one program, and a fresh root each time: there is no state between two runs to go wrong.
+
+mod control;
+mod modules;
+mod mounts;
+mod port;
+mod program;
+mod pump;
+mod starter;
+
+use control::Control;
+use hayate_job::{Job, Streams};
+use rustix::system::{RebootCommand, reboot};
+
+/// What could not be done, as one line for the person at the host, and the exit status that
+/// `./hayate` documents for it.
+pub struct Failure {
+    /// One line: what is wrong, and what to do about it.
+    pub text: String,
+    /// 125 for a fault of Hayate or its image, 126 and 127 as a shell uses them.
+    pub status: i32,
+}
+
+impl Failure {
+    /// A fault of the image or of Hayate itself: status 125.
+    pub fn new(text: impl Into<String>) -> Failure {
+        Failure { text: text.into(), status: 125 }
+    }
+}
+
+fn main() {
+    let mut control = None;
+    let end = start(&mut control).unwrap_or_else(|failure| {
+        match &mut control {
+            Some(control) => control.tell(&format!("error {}", failure.text)),
+            None => eprintln!("init: {}", failure.text),
+        }
+        pump::End { status: failure.status, ..pump::End::default() }
+    });
+    if let Some(control) = &mut control {
+        control.finish(&end);
+    }
+    rustix::fs::sync();
+    // Only a kernel that does not know this call comes back, and then there is nothing left to do.
+    if let Err(error) = reboot(RebootCommand::PowerOff) {
+        eprintln!("init: the machine does not power off: {error}");
+    }
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Everything from the note to the end of the program. The control port is handed out as soon
+/// as it is open, so that a later failure can be told to the host.
+fn start(control: &mut Option<Control>) -> Result<pump::End, Failure> {
+    mounts::early();
+    let linux = modules::load()?;
+    let control = control.insert(Control::open()?);
+    let job = read_job()?;
+    // Ports are opened while the devices of the initramfs are still in sight.
+    let lines = match job.streams {
+        Streams::Terminal { .. } => None,
+        Streams::Separate => Some(pump::Lines::open(linux)?),
+    };
+    mounts::root(&job.root, &job.mounts)?;
+    let _ = rustix::system::sethostname(job.hostname.as_bytes());
+    let end = match (job.streams, lines) {
+        (Streams::Separate, Some(lines)) => program::with_pipes(&job, control, lines),
+        (Streams::Terminal { rows, columns }, _) => {
+            program::on_terminal(&job, control, rows, columns)
+        }
+        (Streams::Separate, None) => Err(Failure::new("the ports were not opened")),
+    }?;
+    if job.explain.is_some() {
+        starter::tell(control);
+    }
+    Ok(end)
+}
+
+fn read_job() -> Result<Job, Failure> {
+    let bytes = std::fs::read(hayate_job::PATH).map_err(|error| {
+        Failure::new(format!(
+            "no {} in the initramfs ({error}); this init is started by ./hayate run",
+            hayate_job::PATH
+        ))
+    })?;
+    Job::decode(&bytes).map_err(|error| Failure::new(format!("{}: {error}", hayate_job::PATH)))
+}

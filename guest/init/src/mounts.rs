@@ -1,0 +1,149 @@
+//! The root file system, and what a Linux program expects to find mounted in it.
+//!
+//! With a disk: the disk read-only at `/lower`, a writable layer in memory at `/rw`, their union
+//! at `/newroot`, which then becomes `/`. Nothing a guest does reaches the disk. Without a disk
+//! the initramfs stays the root.
+
+use crate::Failure;
+use hayate_job::{Mount, Root};
+use rustix::fs::{Mode, mkdir, symlink};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, mount, mount_move};
+use std::ffi::CString;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+/// What `/dev` and `/sys` are needed for before the root is known: the ports and the disk.
+/// Failures show later, as a port or a disk that is not there.
+pub fn early() {
+    folder("/dev", 0o755);
+    folder("/sys", 0o755);
+    let _ = attach("devtmpfs", "/dev", "devtmpfs", MountFlags::NOSUID, "mode=0755");
+    let _ = attach("sysfs", "/sys", "sysfs", SAFE, "");
+}
+
+/// Makes the root of the job `/`, with `/proc`, `/dev`, `/tmp` and the like in it.
+pub fn root(root: &Root, mounts: &[Mount]) -> Result<(), Failure> {
+    // Held while it can still be named.
+    let programs = std::fs::File::open("/hayate/bin");
+    if let Root::Disk { device, kind } = root {
+        folder("/newroot", 0o755);
+        layered(device, kind, "", "/newroot")?;
+        need(rustix::process::chdir("/newroot"), "/newroot")?;
+        need(mount_move("/newroot", "/"), "the new root does not move to /")?;
+        need(rustix::process::chroot("."), "the new root does not become /")?;
+        need(rustix::process::chdir("/"), "/")?;
+        folder("/dev", 0o755);
+        need(
+            attach("devtmpfs", "/dev", "devtmpfs", MountFlags::NOSUID, "mode=0755"),
+            "no devices in /dev",
+        )?;
+        folder("/sys", 0o755);
+        let _ = attach("sysfs", "/sys", "sysfs", SAFE, "");
+    }
+    folder("/proc", 0o755);
+    need(attach("proc", "/proc", "proc", SAFE, ""), "no /proc")?;
+    folder("/dev/pts", 0o755);
+    folder("/dev/shm", 0o1777);
+    let pts = "gid=5,mode=0620,ptmxmode=0666";
+    need(attach("devpts", "/dev/pts", "devpts", NOEXEC, pts), "no /dev/pts")?;
+    let private = MountFlags::NOSUID | MountFlags::NODEV;
+    for (path, mode, flags) in [
+        ("/dev/shm", "mode=1777", private),
+        // As on a plain Debian: programs make set-user-ID files and devices below /tmp.
+        ("/tmp", "mode=1777", MountFlags::empty()),
+        ("/run", "mode=0755", private),
+    ] {
+        folder(path, 0o755);
+        need(attach("tmpfs", path, "tmpfs", flags, mode), &format!("no {path}"))?;
+    }
+    folder("/run/lock", 0o1777);
+    if let Ok(programs) = programs {
+        show_programs(&programs);
+    }
+    for (link, target) in [
+        ("/dev/fd", "/proc/self/fd"),
+        ("/dev/stdin", "/proc/self/fd/0"),
+        ("/dev/stdout", "/proc/self/fd/1"),
+        ("/dev/stderr", "/proc/self/fd/2"),
+    ] {
+        // The kernel may have made it already.
+        let _ = symlink(target, link);
+    }
+    for (index, mount) in mounts.iter().enumerate() {
+        let path = String::from_utf8_lossy(&mount.path);
+        let made = std::fs::create_dir_all(&*path);
+        made.map_err(|error| Failure::new(format!("cannot make {path} to mount on: {error}")))?;
+        let base = format!("/run/hayate/{index}");
+        let made = std::fs::create_dir_all(&base);
+        made.map_err(|error| Failure::new(format!("cannot make {base}: {error}")))?;
+        layered(&mount.device, &mount.kind, &base, &path)?;
+    }
+    Ok(())
+}
+
+/// Shows Hayate's own programs in `/usr/local/bin`, where nothing has the same name. They lie in the
+/// initramfs, out of sight otherwise. A root in which that cannot be done goes without them.
+fn show_programs(folder: &std::fs::File) {
+    const PLACE: &str = "/run/hayate/bin";
+    if std::fs::create_dir_all(PLACE).is_err() {
+        return;
+    }
+    let source = format!("/proc/self/fd/{}", folder.as_raw_fd());
+    if rustix::mount::mount_bind(&source, PLACE).is_err() {
+        return;
+    }
+    let _ = std::fs::create_dir_all("/usr/local/bin");
+    for program in std::fs::read_dir(PLACE).into_iter().flatten().flatten() {
+        let _ = symlink(program.path(), Path::new("/usr/local/bin").join(program.file_name()));
+    }
+}
+
+/// Mounts a disk below a writable layer in memory. `base` is where both parts are mounted; the
+/// root's parts lie in the initramfs, out of sight afterwards.
+fn layered(device: &str, kind: &str, base: &str, path: &str) -> Result<(), Failure> {
+    let (lower, memory) = (format!("{base}/lower"), format!("{base}/rw"));
+    folder(&lower, 0o755);
+    folder(&memory, 0o755);
+    need(
+        attach(device, &lower, kind, MountFlags::RDONLY, ""),
+        &format!("the disk {device} does not mount as {kind}"),
+    )?;
+    let no_layer = "no writable layer in memory";
+    need(attach("tmpfs", &memory, "tmpfs", MountFlags::empty(), "mode=0755"), no_layer)?;
+    let (upper, work) = (format!("{memory}/upper"), format!("{memory}/work"));
+    folder(&upper, 0o755);
+    folder(&work, 0o755);
+    let options = format!("lowerdir={lower},upperdir={upper},workdir={work}");
+    need(
+        attach("overlay", path, "overlay", MountFlags::empty(), &options),
+        &format!("the writable layer does not lie over the disk {device}"),
+    )
+}
+
+const NOEXEC: MountFlags = MountFlags::NOSUID.union(MountFlags::NOEXEC);
+const SAFE: MountFlags = NOEXEC.union(MountFlags::NODEV);
+
+fn attach(
+    source: &str,
+    target: &str,
+    kind: &str,
+    flags: MountFlags,
+    options: &str,
+) -> rustix::io::Result<()> {
+    let options = CString::new(options).map_err(|_| Errno::INVAL)?;
+    match mount(source, target, kind, flags, Some(options.as_c_str())) {
+        // Linux may mount devtmpfs itself before it starts init.
+        Err(Errno::BUSY) => Ok(()),
+        other => other,
+    }
+}
+
+fn folder(path: &str, mode: u32) {
+    // If it cannot be made, the mount on it says so.
+    let _ = mkdir(path, Mode::from_raw_mode(mode));
+}
+
+fn need<T>(result: rustix::io::Result<T>, what: &str) -> Result<T, Failure> {
+    result.map_err(|error| Failure::new(format!("{what}: {error}")))
+}

@@ -1,0 +1,357 @@
+//! Carrying the program's streams, and waiting for its end.
+//!
+//! The program gets pipes, not the ports: a pipe ends, breaks (`EPIPE`) and can be opened again
+//! through `/dev/stdin` as programs expect of their streams. Process 1 copies between pipes and
+//! ports in one loop around `ppoll`. `SIGCHLD` is blocked except inside `ppoll`, so that no end
+//! of a child is missed between a look and a wait.
+
+use crate::Failure;
+use crate::control::{Control, Order};
+use crate::port::{self, Mode};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, wait};
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::process::Stdio;
+
+const CHUNK: usize = 64 << 10;
+
+/// How the program ended.
+#[derive(Default)]
+pub struct End {
+    /// Its exit status, or 128 and the number of the signal that killed it.
+    pub status: i32,
+    /// Bytes sent to the host as standard output.
+    pub output: u64,
+    /// Bytes sent to the host as standard error.
+    pub error: u64,
+}
+
+/// The three open ports.
+pub struct Lines {
+    input: File,
+    output: File,
+    error: File,
+}
+
+impl Lines {
+    /// Opens the ports; `linux` says that the kernel may learn of the host's end a little later.
+    pub fn open(linux: bool) -> Result<Lines, Failure> {
+        let lines = Lines {
+            input: port::open(hayate_job::port::STDIN, Mode::Read)?,
+            output: port::open(hayate_job::port::STDOUT, Mode::Write)?,
+            error: port::open(hayate_job::port::STDERR, Mode::Write)?,
+        };
+        if linux {
+            port::await_host(&lines.input);
+        }
+        Ok(lines)
+    }
+
+    /// The program's three ends, and the pump that ties the other ends to the ports.
+    pub fn pipes(self) -> Result<(Stdio, Stdio, Stdio, Pump), Failure> {
+        let (input, feed) = make_pipe()?;
+        let (from_output, output) = make_pipe()?;
+        let (from_error, error) = make_pipe()?;
+        unblock(&feed)?;
+        unblock(&from_output)?;
+        unblock(&from_error)?;
+        let pump = Pump {
+            input: Stream::new(self.input.into(), feed),
+            output: Stream::new(from_output, self.output.into()),
+            error: Stream::new(from_error, self.error.into()),
+        };
+        Ok((input.into(), output.into(), error.into(), pump))
+    }
+}
+
+fn make_pipe() -> Result<(OwnedFd, OwnedFd), Failure> {
+    pipe_with(PipeFlags::CLOEXEC).map_err(|error| Failure::new(format!("no pipe: {error}")))
+}
+
+fn unblock(fd: &OwnedFd) -> Result<(), Failure> {
+    fcntl_getfl(fd)
+        .and_then(|flags| fcntl_setfl(fd, flags | OFlags::NONBLOCK))
+        .map_err(|error| Failure::new(format!("a pipe does not become non-blocking: {error}")))
+}
+
+/// One direction: bytes from `source`, on their way to `sink`.
+struct Stream {
+    source: Option<OwnedFd>,
+    sink: Option<OwnedFd>,
+    buffer: Vec<u8>,
+    sent: usize,
+    total: u64,
+}
+
+impl Stream {
+    fn new(source: OwnedFd, sink: OwnedFd) -> Stream {
+        Stream { source: Some(source), sink: Some(sink), buffer: Vec::new(), sent: 0, total: 0 }
+    }
+
+    fn waiting(&self) -> bool {
+        self.sent < self.buffer.len()
+    }
+
+    /// What to poll for next: room in the sink while bytes wait, else bytes from the source. A
+    /// sink without a reader shows by an error condition even when nothing waits.
+    fn interests(&self) -> [libc::pollfd; 2] {
+        let entry = |fd: &Option<OwnedFd>, events, wanted| libc::pollfd {
+            fd: fd.as_ref().filter(|_| wanted).map_or(-1, |fd| fd.as_raw_fd()),
+            events,
+            revents: 0,
+        };
+        [
+            entry(&self.source, libc::POLLIN, !self.waiting()),
+            entry(&self.sink, libc::POLLOUT, self.waiting()),
+        ]
+    }
+
+    /// Moves what can be moved without waiting. Returns whether anything moved.
+    fn turn(&mut self) -> bool {
+        let mut moved = false;
+        if !self.waiting()
+            && let Some(source) = &self.source
+        {
+            self.buffer.resize(CHUNK, 0);
+            self.sent = 0;
+            match rustix::io::read(source, &mut self.buffer[..]) {
+                Ok(0) => {
+                    self.buffer.clear();
+                    self.source = None;
+                }
+                Ok(count) => {
+                    self.buffer.truncate(count);
+                    moved = true;
+                }
+                Err(Errno::AGAIN | Errno::INTR) => self.buffer.clear(),
+                Err(_) => {
+                    self.buffer.clear();
+                    self.source = None;
+                }
+            }
+        }
+        if self.waiting()
+            && let Some(sink) = &self.sink
+        {
+            match rustix::io::write(sink, &self.buffer[self.sent..]) {
+                Ok(count) => {
+                    self.sent += count;
+                    self.total += count as u64;
+                    moved = true;
+                }
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                // Nobody reads any more.
+                Err(_) => self.close(),
+            }
+        }
+        if self.source.is_none() && !self.waiting() {
+            self.sink = None;
+        }
+        moved
+    }
+
+    fn close(&mut self) {
+        self.source = None;
+        self.sink = None;
+        self.buffer.clear();
+        self.sent = 0;
+    }
+}
+
+/// The three directions of one program.
+pub struct Pump {
+    input: Stream,
+    output: Stream,
+    error: Stream,
+}
+
+impl Pump {
+    /// Copies until the program has ended and everything it wrote is on its way.
+    pub fn run(mut self, program: Pid, control: &mut Control) -> Result<End, Failure> {
+        let guard = Children::watch();
+        let mut listening = true;
+        let status = loop {
+            if let Some(status) = reap(program) {
+                break status;
+            }
+            let [in_source, in_sink] = self.input.interests();
+            let [out_source, out_sink] = self.output.interests();
+            let [err_source, err_sink] = self.error.interests();
+            let order = libc::pollfd {
+                fd: if listening { as_raw(control) } else { -1 },
+                events: libc::POLLIN,
+                revents: 0,
+            };
+            let mut entries =
+                [in_source, in_sink, out_source, out_sink, err_source, err_sink, order];
+            guard.poll(&mut entries);
+            let ready = |range: std::ops::Range<usize>| {
+                entries[range].iter().any(|entry| entry.revents != 0)
+            };
+            if ready(0..2) {
+                self.input.turn();
+            }
+            if ready(2..4) {
+                self.output.turn();
+            }
+            if ready(4..6) {
+                self.error.turn();
+            }
+            if ready(6..7) {
+                listening = self.obey(program, control);
+            }
+        };
+        self.drain(control, &guard);
+        Ok(End { status, output: self.output.total, error: self.error.total })
+    }
+
+    /// Does what the host asked. Returns whether the host is still there.
+    fn obey(&mut self, program: Pid, control: &mut Control) -> bool {
+        let Some(orders) = control.orders() else { return false };
+        for order in orders {
+            match order {
+                Order::Signal(number) => send(program, number),
+                Order::CloseOutput => self.output.close(),
+                Order::CloseError => self.error.close(),
+                Order::WindowSize(..) | Order::Done => {}
+            }
+        }
+        true
+    }
+
+    /// The program is gone: sends on what lies in its pipes, and does not wait for a process
+    /// that it left behind with the pipe open.
+    fn drain(&mut self, control: &mut Control, guard: &Children) {
+        self.input.close();
+        for _ in 0..u32::MAX {
+            let moved = self.output.turn() | self.error.turn();
+            if moved {
+                continue;
+            }
+            if !self.output.waiting() && !self.error.waiting() {
+                return;
+            }
+            let order = libc::pollfd { fd: as_raw(control), events: libc::POLLIN, revents: 0 };
+            let mut entries = [self.output.interests()[1], self.error.interests()[1], order];
+            guard.poll(&mut entries);
+            if entries[2].revents != 0 && !self.obey_end(control) {
+                return;
+            }
+        }
+    }
+
+    fn obey_end(&mut self, control: &mut Control) -> bool {
+        let Some(orders) = control.orders() else { return false };
+        for order in orders {
+            match order {
+                Order::CloseOutput => self.output.close(),
+                Order::CloseError => self.error.close(),
+                _ => {}
+            }
+        }
+        true
+    }
+}
+
+/// Waits for the end of a program that needs no pumping. `other` gets the orders that are not
+/// about signals.
+pub fn watch(
+    program: Pid,
+    control: &mut Control,
+    mut other: impl FnMut(Order),
+) -> Result<i32, Failure> {
+    let guard = Children::watch();
+    let mut listening = true;
+    loop {
+        if let Some(status) = reap(program) {
+            return Ok(status);
+        }
+        let fd = if listening { as_raw(control) } else { -1 };
+        let mut entries = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
+        guard.poll(&mut entries);
+        if entries[0].revents != 0 {
+            match control.orders() {
+                None => listening = false,
+                Some(orders) => {
+                    for order in orders {
+                        match order {
+                            Order::Signal(number) => send(program, number),
+                            order => other(order),
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn as_raw(control: &Control) -> i32 {
+    std::os::fd::AsFd::as_fd(control).as_raw_fd()
+}
+
+fn send(program: Pid, number: i32) {
+    if let Some(signal) = Signal::from_named_raw(number) {
+        // The program leads its session and so its group; it may have just ended.
+        let _ = kill_process_group(program, signal);
+    }
+}
+
+/// Reaps every child that has ended. Returns the status of the program if it is among them.
+fn reap(program: Pid) -> Option<i32> {
+    while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+        if pid == program {
+            let killed = status.terminating_signal().map(|signal| 128 + signal);
+            return status.exit_status().or(killed);
+        }
+    }
+    None
+}
+
+/// `SIGCHLD` interrupts [`Children::poll`] and nothing else.
+struct Children {
+    during_poll: libc::sigset_t,
+}
+
+extern "C" fn nothing(_signal: libc::c_int) {}
+
+impl Children {
+    /// Blocks the signal and gives it a handler that does nothing: without one it would be
+    /// ignored and would not interrupt.
+    fn watch() -> Children {
+        let handler: extern "C" fn(libc::c_int) = nothing;
+        // SAFETY: every structure is zeroed, which is a valid value of it, and outlives the call;
+        // the handler does nothing and so is safe at any moment.
+        let during_poll = unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handler as libc::sighandler_t;
+            libc::sigaction(libc::SIGCHLD, &action, std::ptr::null_mut());
+            let mut block: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&mut block);
+            libc::sigaddset(&mut block, libc::SIGCHLD);
+            let mut before: libc::sigset_t = std::mem::zeroed();
+            libc::sigprocmask(libc::SIG_BLOCK, &block, &mut before);
+            before
+        };
+        Children { during_poll }
+    }
+
+    /// Waits for one of the entries or for a child.
+    fn poll(&self, entries: &mut [libc::pollfd]) {
+        // SAFETY: the slice is valid for its length, the mask is initialised, no time limit.
+        let ready = unsafe {
+            libc::ppoll(
+                entries.as_mut_ptr(),
+                entries.len() as libc::nfds_t,
+                std::ptr::null(),
+                &self.during_poll,
+            )
+        };
+        if ready < 0 {
+            // Interrupted: what the entries say is not to be trusted.
+            entries.iter_mut().for_each(|entry| entry.revents = 0);
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Starting a program twice, watched by the kernel (`./hayate explain`).
+//!
+//! The starts are made by a process that does nothing else: the child that would have executed the
+//! program stays what it is, starts the program, waits, does so again, and ends with the program's
+//! status. Process 1 meanwhile carries the streams, as ever. When all is over it sends what the kernel
+//! wrote down to the host.
+
+use crate::control::Control;
+use crate::{Failure, program};
+use hayate_job::{Explain, Job};
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{Error, ErrorKind, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::ptr;
+
+/// Where the kernel writes down what it saw.
+const RECORD: &str = "/proc/hayate/starts";
+
+/// How often the program is started.
+const STARTS: usize = 2;
+
+/// Everything that is needed to start the program, made before the fork.
+pub struct Starter {
+    how: Explain,
+    file: PathBuf,
+    path: CString,
+    arguments: Vec<CString>,
+    environment: Vec<CString>,
+    record: File,
+    job: Job,
+}
+
+impl Starter {
+    /// A starter of the job's program, which lies at `file`.
+    pub fn new(how: Explain, file: &Path, job: &Job) -> Result<Starter, Failure> {
+        let text = |bytes: &[u8]| {
+            CString::new(bytes).map_err(|_| Failure::new("a zero byte in the command"))
+        };
+        let texts =
+            |all: &[Vec<u8>]| all.iter().map(|bytes| text(bytes)).collect::<Result<Vec<_>, _>>();
+        let record = File::options().write(true).open(RECORD).map_err(|error| {
+            Failure::new(format!("{RECORD}: {error}; explain needs Hayate's own kernel"))
+        })?;
+        Ok(Starter {
+            how,
+            file: file.to_path_buf(),
+            path: text(file.as_os_str().as_bytes())?,
+            arguments: texts(&job.arguments)?,
+            environment: texts(&job.environment)?,
+            record,
+            job: job.clone(),
+        })
+    }
+
+    /// Makes `command` start the program twice instead of becoming it.
+    pub fn replace(self, command: &mut Command) {
+        // SAFETY: the child is the copy of a process of one thread, so it may allocate and call
+        // whatever it likes. It comes back only with an error, before anything of it was used up.
+        unsafe { command.pre_exec(move || self.run()) };
+    }
+
+    /// The child, with streams, user and directory of the program. Comes back only with an error.
+    fn run(&self) -> Result<(), Error> {
+        (&self.record).write_all(b"watch")?;
+        // The pipe by which the parent waits for an exec among them: it goes on from here.
+        // SAFETY: whatever is closed is used by nobody in this process any more.
+        unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
+        let pointers = |texts: &[CString]| -> Vec<*mut libc::c_char> {
+            let each = texts.iter().map(|text| text.as_ptr().cast_mut());
+            each.chain([ptr::null_mut()]).collect()
+        };
+        let (arguments, environment) = (pointers(&self.arguments), pointers(&self.environment));
+        let mut status = 0;
+        for _ in 0..STARTS {
+            let child = match self.how {
+                Explain::Spawn => self.spawn(&arguments, &environment),
+                Explain::Fork => self.fork(&arguments, &environment),
+            };
+            status = match child.and_then(wait) {
+                Ok(status) => status,
+                Err(error) => self.refuse(&error),
+            };
+        }
+        if libc::WIFSIGNALED(status) {
+            self.end(128 + libc::WTERMSIG(status));
+        }
+        self.end(libc::WEXITSTATUS(status))
+    }
+
+    fn spawn(
+        &self,
+        arguments: &[*mut libc::c_char],
+        environment: &[*mut libc::c_char],
+    ) -> Result<libc::pid_t, Error> {
+        let mut child = 0;
+        // SAFETY: path and vectors are strings that end in zero and vectors that end in null, and
+        // live in `self` and the caller.
+        let error = unsafe {
+            libc::posix_spawn(
+                &mut child,
+                self.path.as_ptr(),
+                ptr::null(),
+                ptr::null(),
+                arguments.as_ptr(),
+                environment.as_ptr(),
+            )
+        };
+        if error == 0 { Ok(child) } else { Err(Error::from_raw_os_error(error)) }
+    }
+
+    fn fork(
+        &self,
+        arguments: &[*mut libc::c_char],
+        environment: &[*mut libc::c_char],
+    ) -> Result<libc::pid_t, Error> {
+        // SAFETY: this process has one thread.
+        let child = unsafe { libc::fork() };
+        if child < 0 {
+            return Err(Error::last_os_error());
+        }
+        if child == 0 {
+            // SAFETY: as in `spawn`.
+            unsafe {
+                libc::execve(
+                    self.path.as_ptr(),
+                    arguments.as_ptr().cast(),
+                    environment.as_ptr().cast(),
+                );
+            }
+            self.refuse(&Error::last_os_error());
+        }
+        Ok(child)
+    }
+
+    /// Says why the program does not run, and ends.
+    fn refuse(&self, error: &Error) -> ! {
+        let failure = program::refusal(&self.file, &self.job, error);
+        eprintln!("hayate: {}", failure.text);
+        self.end(failure.status)
+    }
+
+    fn end(&self, status: i32) -> ! {
+        // SAFETY: nothing of this process is needed any more.
+        unsafe { libc::_exit(status) }
+    }
+}
+
+/// Waits for a child; gives its status as `wait4(2)` has it.
+fn wait(child: libc::pid_t) -> Result<i32, Error> {
+    loop {
+        let mut status = 0;
+        // SAFETY: the status is this function's own.
+        if unsafe { libc::waitpid(child, &mut status, 0) } == child {
+            return Ok(status);
+        }
+        let error = Error::last_os_error();
+        if error.kind() != ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// Sends to the host what the kernel saw.
+pub fn tell(control: &mut Control) {
+    match std::fs::read_to_string(RECORD) {
+        Ok(text) => text.lines().for_each(|line| control.tell(&format!("explained {line}"))),
+        Err(error) => control.tell(&format!("error {RECORD}: {error}")),
+    }
+}

@@ -1,0 +1,140 @@
+/*
+ * Hayate's own system calls, for C programs. Linux answers each of them with ENOSYS, so a program
+ * can ask for them anywhere. The Rust interface beside this header says the same in more words;
+ * docs/resources.md tells what it is good for.
+ *
+ * All give -1 and set errno if they fail, and nothing has changed then.
+ */
+#ifndef HAYATE_H
+#define HAYATE_H
+
+#include <errno.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- process transformation: 1000 to 1009 ---------------------------------------------------- */
+
+#define HAYATE_SYS_SPACE_OPEN 1000
+#define HAYATE_SYS_PROGRAM_OPEN 1001
+#define HAYATE_SYS_CHANGE_SPACE 1002
+#define HAYATE_SYS_CHANGE_PROGRAM 1003
+#define HAYATE_SYS_CHANGE_POSITION 1004
+#define HAYATE_SYS_CHANGE 1005
+
+/* Sources of a space. */
+#define HAYATE_SPACE_EMPTY 0 /* nothing in it */
+#define HAYATE_SPACE_COPY 1  /* a copy of the caller's: private memory, copied as it is written. What
+                              * is written after it was taken is not in it, the variable with its
+                              * descriptor among that: keep that in shared memory or a register. */
+#define HAYATE_SPACE_OWN 2   /* the one the caller works in */
+
+/* Close the descriptor when another program is executed. */
+#define HAYATE_CLOEXEC 02000000u
+
+/* What hayate_change changes. */
+#define HAYATE_CHANGE_SPACE 1u
+#define HAYATE_CHANGE_PROGRAM 2u
+#define HAYATE_CHANGE_POSITION 4u
+
+/* A program takes the place of what lies where it must go. */
+#define HAYATE_REPLACE 1u
+
+/* Where a process goes on. All other registers are zero there. */
+struct hayate_position {
+    uint64_t instruction;    /* with a program in hayate_change: 0 is its entry */
+    uint64_t stack;          /* with a program's first stack in hayate_change: 0 is that */
+    uint64_t thread_pointer; /* the FS base */
+    uint64_t arguments[6];   /* what a function of the C ABI takes */
+};
+
+/* Where a program is. */
+struct hayate_loaded {
+    uint64_t entry;   /* its first instruction, or its interpreter's */
+    uint64_t base;    /* what was added to the addresses in the file */
+    uint64_t headers; /* its program headers */
+    uint64_t end;     /* the first address behind it */
+};
+
+/* Several changes at once. */
+struct hayate_change {
+    uint32_t what;  /* HAYATE_CHANGE_*, one or more */
+    uint32_t flags; /* HAYATE_REPLACE */
+    int32_t space;
+    int32_t program;
+    uint64_t arguments;   /* char *const *: with them the program gets a first stack */
+    uint64_t environment; /* char *const * */
+    struct hayate_position position;
+};
+
+/* Inline, without a call: where the space changes, the return addresses on the stack do too. */
+static inline __attribute__((always_inline)) long hayate_call(long number, long a, long b, long c) {
+    long result;
+    __asm__ volatile("syscall"
+                     : "=a"(result)
+                     : "a"(number), "D"(a), "S"(b), "d"(c)
+                     : "rcx", "r11", "memory");
+    if (result < 0) {
+        errno = (int)-result;
+        return -1;
+    }
+    return result;
+}
+
+#define HAYATE_INLINE static inline __attribute__((always_inline)) int
+
+/* A descriptor for a space. */
+HAYATE_INLINE hayate_space_open(unsigned source, unsigned flags) {
+    return (int)hayate_call(HAYATE_SYS_SPACE_OPEN, source, flags, 0);
+}
+
+/* A descriptor for a program; directory and the AT_* flags as for openat(2). */
+HAYATE_INLINE hayate_program_open(int directory, const char *path, unsigned flags) {
+    return (int)hayate_call(HAYATE_SYS_PROGRAM_OPEN, directory, (long)path, flags);
+}
+
+/* Goes on in another space, at the same position. The stack is the one that is there: change to a
+ * copy in the function that took it, or change the position as well. */
+HAYATE_INLINE hayate_change_space(int space) {
+    return (int)hayate_call(HAYATE_SYS_CHANGE_SPACE, space, 0, 0);
+}
+
+/* Attaches a program to the space and is that program; loaded may be null. */
+HAYATE_INLINE hayate_change_program(int program, struct hayate_loaded *loaded, unsigned flags) {
+    return (int)hayate_call(HAYATE_SYS_CHANGE_PROGRAM, program, (long)loaded, flags);
+}
+
+/* Goes on elsewhere; comes back only if it fails. */
+HAYATE_INLINE hayate_change_position(const struct hayate_position *position) {
+    return (int)hayate_call(HAYATE_SYS_CHANGE_POSITION, (long)position, sizeof *position, 0);
+}
+
+/* Any of the three. With space and program, what execve gives up is given up. */
+HAYATE_INLINE hayate_change(const struct hayate_change *change) {
+    return (int)hayate_call(HAYATE_SYS_CHANGE, (long)change, sizeof *change, 0);
+}
+
+/* ---- the running mode: 1010 to 1019 (docs/dmsm.md) ----------------------------------------------- */
+
+#define HAYATE_SYS_SWITCH_SUPERVISOR 1010
+#define HAYATE_SYS_SWITCH_USER 1011
+
+/* Programs that the process and its children execute start in supervisor mode, too. */
+#define HAYATE_KEEP 1u
+
+/* Puts a process, 0 for the caller, into supervisor mode: all its threads. */
+HAYATE_INLINE hayate_switch_supervisor(int pid, unsigned flags) {
+    return (int)hayate_call(HAYATE_SYS_SWITCH_SUPERVISOR, pid, flags, 0);
+}
+
+/* Puts it back into user mode. */
+HAYATE_INLINE hayate_switch_user(int pid) {
+    return (int)hayate_call(HAYATE_SYS_SWITCH_USER, pid, 0, 0);
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

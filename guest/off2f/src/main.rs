@@ -1,0 +1,282 @@
+//! `off2f`: executables to two files and back, in the guest.
+//!
+//! The kernel shows a converted file as the executable that it was made of, so most of this reads and
+//! writes ordinary files; the header is shown by an extended attribute ([`ATTRIBUTE`]), and texts
+//! are stored by `/proc/hayate/nvm` (docs/off2f.md).
+#![forbid(unsafe_code)]
+
+use anyhow::{Context, Result, bail, ensure};
+use hayate_off2f::{Header, Identity, MAGIC, MARK, Options, PAGE, Place, convert};
+use hayate_off2f_tool::{
+    ATTRIBUTE, describe, description, memory, name, phase, replace, replacement,
+};
+use lexopt::Arg;
+use rustix::io::Errno;
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::ExitCode;
+
+const HELP: &str = "\
+Converts executables to two files, whose text is executed where it lies, and back.
+
+Usage: off2f [--json] COMMAND ...
+
+Commands:
+  convert [--keep-text] FILE...  put the text on non-volatile memory (root); with --keep-text the
+                                 file keeps a copy of it, to start from where the text is missing
+  restore FILE...                make it the one file that it was, byte for byte; the text stays
+                                 on the memory until `nvm rm`
+  info FILE...                   what the header says, and where the text is
+  verify FILE...                 read text and file, and hold both against their hashes (root)
+
+  count [--] PROGRAM ARG...      start a program, and count page faults and what was read from storage
+                                 until it ends
+
+Examples:
+  off2f count --json -- gcc -c hello.c
+  off2f convert /usr/bin/python3.11
+  off2f info /usr/bin/python3.11 --json
+
+Exit status: 0 done; 1 a file could not be converted, restored, read or is damaged; 2 the command
+line is wrong
+";
+
+mod count;
+
+fn main() -> ExitCode {
+    let wanted = match parse(lexopt::Parser::from_env()) {
+        Ok(Some(wanted)) => wanted,
+        Ok(None) => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        Err(text) => {
+            eprintln!("off2f: {text}\n`off2f --help` tells what can be asked");
+            return ExitCode::from(2);
+        }
+    };
+    if wanted.command == Command::Count {
+        return count::count(&wanted.files, wanted.json);
+    }
+    let (mut said, mut all, mut status) = (String::new(), Vec::new(), ExitCode::SUCCESS);
+    for file in &wanted.files {
+        let file = Path::new(file);
+        match wanted.command.run(file) {
+            Ok((text, value)) => {
+                said += &format!("{}: {text}\n", file.display());
+                all.push(json!({ "file": file.display().to_string(), "found": value }));
+            }
+            Err(error) => {
+                eprintln!("off2f: {}: {error:#}", file.display());
+                let problem = format!("{error:#}");
+                all.push(json!({ "file": file.display().to_string(), "problem": problem }));
+                status = ExitCode::FAILURE;
+            }
+        }
+    }
+    let output = if wanted.json { format!("{:#}\n", Value::Array(all)) } else { said };
+    // Whoever reads may have had enough.
+    let _ = std::io::stdout().lock().write_all(output.as_bytes());
+    status
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Command {
+    Convert { keep_text: bool },
+    Restore,
+    Info,
+    Verify,
+    Count,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Wanted {
+    command: Command,
+    files: Vec<OsString>,
+    json: bool,
+}
+
+/// The command line; `None`: the help is wanted.
+fn parse(mut parser: lexopt::Parser) -> Result<Option<Wanted>, String> {
+    let (mut json, mut help, mut keep_text) = (false, false, false);
+    let mut words: Vec<OsString> = Vec::new();
+    let wrong = |error: lexopt::Error| error.to_string();
+    while let Some(argument) = parser.next().map_err(wrong)? {
+        match argument {
+            Arg::Short('h') | Arg::Long("help") => help = true,
+            Arg::Long("json") => json = true,
+            Arg::Long("keep-text") => keep_text = true,
+            // What is counted has options of its own.
+            Arg::Value(word) if words.first().is_some_and(|first| first == "count") => {
+                words.push(word);
+                words.extend(parser.raw_args().map_err(wrong)?);
+            }
+            Arg::Value(word) => words.push(word),
+            other => return Err(wrong(other.unexpected())),
+        }
+    }
+    let mut words = words.into_iter();
+    let word = words.next().unwrap_or_default();
+    if help || word == "help" {
+        return Ok(None);
+    }
+    let files: Vec<OsString> = words.collect();
+    let command = match word.to_str().unwrap_or_default() {
+        "convert" => Command::Convert { keep_text },
+        "restore" => Command::Restore,
+        "info" => Command::Info,
+        "verify" => Command::Verify,
+        "count" => Command::Count,
+        "" => return Err("what is wanted?".into()),
+        other => return Err(format!("{other}: no such command")),
+    };
+    if keep_text && !matches!(command, Command::Convert { .. }) {
+        return Err("--keep-text goes with convert".into());
+    }
+    if files.is_empty() {
+        return Err("name a file, or the program to count".into());
+    }
+    Ok(Some(Wanted { command, files, json }))
+}
+
+impl Command {
+    /// Does it with one file; what to say about it, for people and as JSON.
+    fn run(self, file: &Path) -> Result<(String, Value)> {
+        match self {
+            Command::Convert { keep_text } => convert_file(file, Options { keep_text }),
+            Command::Restore => restore(file),
+            Command::Info => info(file),
+            Command::Verify => verify(file),
+            Command::Count => bail!("it counts programs, not files"),
+        }
+    }
+}
+
+/// The header of a converted file, as the kernel shows it, or as it lies in a file without the mark.
+fn header(file: &Path) -> Result<Option<Header>> {
+    let mut page = vec![0; PAGE];
+    let length = match rustix::fs::getxattr(file, ATTRIBUTE, &mut page[..]) {
+        Ok(length) => length,
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => {
+            let mut file = std::fs::File::open(file)?;
+            let mut length = 0;
+            while length < PAGE {
+                match file.read(&mut page[length..])? {
+                    0 => break,
+                    read => length += read,
+                }
+            }
+            length
+        }
+        Err(error) => return Err(error).context("cannot be read"),
+    };
+    if !page[..length].starts_with(&MAGIC) {
+        return Ok(None);
+    }
+    Ok(Some(Header::parse(&page[..length])?))
+}
+
+fn converted(file: &Path) -> Result<Header> {
+    header(file)?.context("it is not converted")
+}
+
+fn is_marked(file: &Path) -> Result<bool> {
+    Ok(file.metadata()?.mode() & MARK != 0)
+}
+
+fn convert_file(file: &Path, options: Options) -> Result<(String, Value)> {
+    ensure!(rustix::process::geteuid().is_root(), "only root may convert");
+    ensure!(header(file)?.is_none(), "already converted");
+    let original = std::fs::read(file).context("cannot be read")?;
+    let mut made = convert(&original, options)?;
+    let mut text = tempfile::NamedTempFile::new().context("no room for the text in /tmp")?;
+    text.write_all(&made.text).context("no room for the text in /tmp")?;
+    memory::put(phase(&made.header), &name(file), text.path())?;
+    drop(text);
+    let areas = memory::areas()?;
+    let (store, found) =
+        memory::find(&areas, &made.header.text).context("its text is not where it was put")?;
+    if let Some(id) = bytes_of(&store.id) {
+        made.set_place(Place { store: id, page: found.page });
+    }
+    let mode = file.metadata()?.mode();
+    let new = replacement(file, &made.file, mode | MARK)?;
+    // What the kernel makes of it must be what was there, or what was there stays.
+    let shown = std::fs::read(new.path()).context("the kernel does not take it")?;
+    ensure!(shown == original, "it would not show as what it was: nothing was changed");
+    new.finish()?;
+    let (text, rest) = (made.text.len() / PAGE, made.file.len() / PAGE);
+    let said = format!("{text} pages of text on non-volatile memory, {rest} pages stay");
+    Ok((said, description(&made.header, true)))
+}
+
+/// The bytes of hexadecimal digits.
+fn bytes_of(digits: &str) -> Option<[u8; 16]> {
+    Some(u128::from_str_radix(digits, 16).ok()?.to_be_bytes())
+}
+
+fn restore(file: &Path) -> Result<(String, Value)> {
+    let header = converted(file)?;
+    ensure!(is_marked(file)?, "it is not marked: chmod +t shows it as what it was made of");
+    let original = std::fs::read(file).context("it cannot be shown as what it was made of")?;
+    ensure!(Identity::of(&original) == header.original, "it is not what it was made of");
+    replace(file, &original, file.metadata()?.mode() & !MARK)?;
+    Ok((format!("restored, {} bytes", original.len()), json!({ "bytes": original.len() })))
+}
+
+fn info(file: &Path) -> Result<(String, Value)> {
+    let header = converted(file)?;
+    let (areas, marked) = (memory::areas()?, is_marked(file)?);
+    let (mut said, mut value) = (describe(&header, marked), description(&header, marked));
+    match memory::find(&areas, &header.text) {
+        Some((store, text)) => {
+            said += &format!("\n  now       at page {} of store {}", text.page, store.id);
+            value["now"] = json!({ "store": store.id, "page": text.page, "users": text.users });
+        }
+        None => said += "\n  now       its text is on no memory of this machine",
+    }
+    Ok((said, value))
+}
+
+fn verify(file: &Path) -> Result<(String, Value)> {
+    let header = converted(file)?;
+    if memory::find(&memory::areas()?, &header.text).is_some() {
+        memory::verify(&header.text).context("its text")?;
+    } else if header.copy.is_none() {
+        bail!("its text {:.16} is on no memory of this machine", header.text);
+    }
+    ensure!(is_marked(file)?, "it is not marked: the kernel looks at it only after chmod +t");
+    let shown = std::fs::read(file).context("it cannot be shown as what it was made of")?;
+    ensure!(Identity::of(&shown) == header.original, "it is not what it was made of");
+    let value = json!({ "bytes": header.size, "text": header.text.to_string() });
+    Ok((format!("good: {} bytes, text {:.16}", header.size, header.text), value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(words: &[&str]) -> Result<Option<Wanted>, String> {
+        parse(lexopt::Parser::from_args(words))
+    }
+
+    #[test]
+    fn commands_are_understood() {
+        let command = Command::Convert { keep_text: true };
+        let wanted = Wanted { command, files: vec!["a".into()], json: true };
+        assert_eq!(parsed(&["convert", "--keep-text", "a", "--json"]), Ok(Some(wanted)));
+        assert_eq!(parsed(&["convert", "--help"]), Ok(None));
+        for words in [&[][..], &["convert"], &["info", "--keep-text", "a"], &["turn", "a"]] {
+            assert!(parsed(words).is_err(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn identifiers_of_stores_are_read() {
+        assert_eq!(bytes_of("000102030405060708090a0b0c0d0eff").unwrap()[15], 0xff);
+        assert_eq!(bytes_of("nonsense"), None);
+    }
+}

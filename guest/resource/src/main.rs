@@ -1,0 +1,78 @@
+//! `resource`: the resources that processes are made of, what is kept of them, and the policy.
+//!
+//! A face for `/proc/hayate` (docs/resources.md), which it reads as any program could.
+#![forbid(unsafe_code)]
+
+mod command;
+mod proc;
+
+use command::{Command, Wanted};
+use std::io::{ErrorKind, Write};
+use std::process::ExitCode;
+
+/// The command line is wrong.
+const USAGE: u8 = 2;
+/// What was asked for is not there, or cannot be done.
+const FAILED: u8 = 1;
+
+/// What could not be done: one line, and what to do about it.
+pub struct Failure {
+    /// The line.
+    pub text: String,
+    /// The exit status.
+    pub status: u8,
+}
+
+impl Failure {
+    /// Something that is not there or cannot be done.
+    pub fn new(text: impl Into<String>) -> Failure {
+        Failure { text: text.into(), status: FAILED }
+    }
+
+    /// A command line that is wrong.
+    pub fn usage(text: impl Into<String>) -> Failure {
+        Failure { text: text.into(), status: USAGE }
+    }
+}
+
+fn main() -> ExitCode {
+    match command::parse(lexopt::Parser::from_env()).and_then(|wanted| run(&wanted)) {
+        Ok(text) => {
+            let written = std::io::stdout().lock().write_all(text.as_bytes());
+            match written {
+                // Whoever reads has had enough.
+                Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                    eprintln!("resource: cannot write: {error}");
+                    ExitCode::from(FAILED)
+                }
+                _ => ExitCode::SUCCESS,
+            }
+        }
+        Err(failure) => {
+            eprintln!("resource: {}", failure.text);
+            if failure.status == USAGE {
+                eprintln!("`resource --help` tells what can be asked");
+            }
+            ExitCode::from(failure.status)
+        }
+    }
+}
+
+fn run(wanted: &Wanted) -> Result<String, Failure> {
+    if let Command::Help = wanted.command {
+        return Ok(command::HELP.into());
+    }
+    proc::present()?;
+    match &wanted.command {
+        Command::Help => Ok(String::new()),
+        Command::List { kind, name } => proc::list(kind.as_deref(), name.as_deref(), wanted.json),
+        Command::Show { kind, which } => proc::show(kind, which, wanted.json),
+        Command::Set { kind, which, attribute, value } => proc::set(kind, which, attribute, value),
+        Command::Pools => proc::pools(wanted.json),
+        Command::Limit { kind, bytes } => proc::limit(kind, *bytes),
+        Command::Policy { new: None } => proc::policy(wanted.json),
+        Command::Policy { new: Some(new) } => proc::set_policy(new),
+        Command::Drop { kind } => proc::drop(kind.as_deref()),
+        Command::Frames => proc::frames(wanted.json),
+    }
+}

@@ -1,0 +1,304 @@
+//! Credentials: who a thread acts as, and what it may do.
+//!
+//! A leaf module: it knows numbers only, so that file systems can ask it. A [`Credentials`] is
+//! immutable once published; a thread changes its own by making a changed copy and putting a
+//! new `Arc` in place (`credentials(7)`, `capabilities(7)`).
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use hayate_abi::{Errno, Result};
+
+/// A user or group identifier.
+pub type Id = u32;
+
+/// "Leave as it is" where a call takes an [`Id`].
+pub const KEEP: Id = u32::MAX;
+
+/// A capability, numbered as in `capabilities(7)` (`include/uapi/linux/capability.h`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs, reason = "named as in capabilities(7)")]
+pub enum Capability {
+    Chown = 0,
+    DacOverride = 1,
+    DacReadSearch = 2,
+    Fowner = 3,
+    Fsetid = 4,
+    Kill = 5,
+    Setgid = 6,
+    Setuid = 7,
+    Setpcap = 8,
+    LinuxImmutable = 9,
+    NetBindService = 10,
+    NetAdmin = 12,
+    NetRaw = 13,
+    IpcLock = 14,
+    SysRawio = 17,
+    SysChroot = 18,
+    SysPtrace = 19,
+    SysAdmin = 21,
+    SysBoot = 22,
+    SysNice = 23,
+    SysResource = 24,
+    SysTime = 25,
+    SysTtyConfig = 26,
+    Mknod = 27,
+    Lease = 28,
+    Setfcap = 31,
+    Syslog = 34,
+    WakeAlarm = 35,
+}
+
+/// Number of the last capability of Linux 6.1 (`CAP_CHECKPOINT_RESTORE`).
+pub const LAST_CAPABILITY: u32 = 40;
+
+/// A set of capabilities, one bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CapabilitySet(pub u64);
+
+impl CapabilitySet {
+    /// None.
+    pub const EMPTY: CapabilitySet = CapabilitySet(0);
+    /// Every one that exists.
+    pub const ALL: CapabilitySet = CapabilitySet((1 << (LAST_CAPABILITY + 1)) - 1);
+    /// Those that only concern files: lost and won with the file-system user id.
+    const FILE: CapabilitySet = CapabilitySet(0b1_1111 | 1 << 27 | 1 << 9 | 1 << 32);
+
+    /// Whether a capability is in the set.
+    pub const fn has(self, capability: Capability) -> bool {
+        self.0 >> capability as u8 & 1 != 0
+    }
+
+    /// Whether every capability of `other` is in the set.
+    pub const fn contains(self, other: CapabilitySet) -> bool {
+        other.0 & !self.0 == 0
+    }
+}
+
+/// `securebits`: what root means (`prctl(PR_SET_SECUREBITS)`).
+pub mod securebits {
+    /// Root gets no capabilities by being root.
+    pub const NOROOT: u32 = 1;
+    /// Changing user ids leaves the capabilities alone.
+    pub const NO_SETUID_FIXUP: u32 = 1 << 2;
+    /// Permitted capabilities survive leaving root.
+    pub const KEEP_CAPS: u32 = 1 << 4;
+    /// Ambient capabilities cannot be raised.
+    pub const NO_CAP_AMBIENT_RAISE: u32 = 1 << 6;
+}
+
+/// Who a thread acts as.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "named as in credentials(7)")]
+pub struct Credentials {
+    pub uid: Id,
+    pub euid: Id,
+    pub suid: Id,
+    /// Decides about access to files; follows `euid` unless set by `setfsuid(2)`.
+    pub fsuid: Id,
+    pub gid: Id,
+    pub egid: Id,
+    pub sgid: Id,
+    pub fsgid: Id,
+    /// Supplementary groups, sorted.
+    pub groups: Arc<Vec<Id>>,
+    pub effective: CapabilitySet,
+    pub permitted: CapabilitySet,
+    pub inheritable: CapabilitySet,
+    pub bounding: CapabilitySet,
+    pub ambient: CapabilitySet,
+    pub securebits: u32,
+}
+
+/// What somebody wants to do with a file; the bits of `access(2)`.
+pub mod access {
+    /// Execute a file, search a directory.
+    pub const EXECUTE: u32 = 1;
+    /// Write.
+    pub const WRITE: u32 = 2;
+    /// Read.
+    pub const READ: u32 = 4;
+}
+
+impl Credentials {
+    /// The superuser with every capability: what pid 1 starts as, and what the kernel itself
+    /// acts as.
+    pub fn root() -> Credentials {
+        Credentials {
+            uid: 0,
+            euid: 0,
+            suid: 0,
+            fsuid: 0,
+            gid: 0,
+            egid: 0,
+            sgid: 0,
+            fsgid: 0,
+            groups: Arc::new(Vec::new()),
+            effective: CapabilitySet::ALL,
+            permitted: CapabilitySet::ALL,
+            inheritable: CapabilitySet::EMPTY,
+            bounding: CapabilitySet::ALL,
+            ambient: CapabilitySet::EMPTY,
+            securebits: 0,
+        }
+    }
+
+    /// Whether the thread may use a capability.
+    pub fn has(&self, capability: Capability) -> bool {
+        self.effective.has(capability)
+    }
+
+    /// `EPERM` unless the thread may use a capability.
+    pub fn require(&self, capability: Capability) -> Result<()> {
+        if self.has(capability) { Ok(()) } else { Err(Errno::EPERM) }
+    }
+
+    /// Whether a group is the file-system group or a supplementary one.
+    pub fn in_group(&self, group: Id) -> bool {
+        group == self.fsgid || self.groups.binary_search(&group).is_ok()
+    }
+
+    /// Whether a group is the effective group or a supplementary one.
+    pub fn in_effective_group(&self, group: Id) -> bool {
+        group == self.egid || self.groups.binary_search(&group).is_ok()
+    }
+
+    /// Whether the thread may change what only a file's owner may change.
+    pub fn owns(&self, owner: Id) -> bool {
+        self.fsuid == owner || self.has(Capability::Fowner)
+    }
+
+    /// Decides access to a file by its mode (`path_resolution(7)`, `generic_permission` in
+    /// fs/namei.c).
+    ///
+    /// * `mode` - the file's type and permission bits (`st_mode`).
+    /// * `wanted` - an or of [`access`]' bits.
+    ///
+    /// `EACCES` where it is refused.
+    pub fn may_access(&self, owner: Id, group: Id, mode: u32, wanted: u32) -> Result<()> {
+        let granted = if self.fsuid == owner {
+            mode >> 6
+        } else if self.in_group(group) {
+            mode >> 3
+        } else {
+            mode
+        } & 7;
+        if wanted & !granted == 0 {
+            return Ok(());
+        }
+        let is_directory = mode & 0o170_000 == 0o040_000;
+        if is_directory {
+            if self.has(Capability::DacOverride)
+                || (wanted & access::WRITE == 0 && self.has(Capability::DacReadSearch))
+            {
+                return Ok(());
+            }
+        } else {
+            let somebody_may_execute = mode & 0o111 != 0;
+            if self.has(Capability::DacOverride)
+                && (wanted & access::EXECUTE == 0 || somebody_may_execute)
+            {
+                return Ok(());
+            }
+            if wanted == access::READ && self.has(Capability::DacReadSearch) {
+                return Ok(());
+            }
+        }
+        Err(Errno::EACCES)
+    }
+
+    /// The credentials that `access(2)` asks with: the real ids instead of the effective ones,
+    /// and no capabilities unless the real user is root.
+    pub fn with_real_ids(&self) -> Credentials {
+        let mut real = self.clone();
+        real.fsuid = self.uid;
+        real.fsgid = self.gid;
+        if self.securebits & securebits::NO_SETUID_FIXUP == 0 {
+            real.effective = if self.uid == 0 { self.permitted } else { CapabilitySet::EMPTY };
+        }
+        real
+    }
+
+    /// Whether `self` may send a signal to a process of `target` (`kill(2)`), apart from the
+    /// exception for `SIGCONT` within a session.
+    pub fn may_signal(&self, target: &Credentials) -> bool {
+        self.euid == target.suid
+            || self.euid == target.uid
+            || self.uid == target.suid
+            || self.uid == target.uid
+            || self.has(Capability::Kill)
+    }
+
+    /// Adjusts the capability sets after the user ids changed from those of `old`
+    /// (`cap_task_fix_setuid` in security/commoncap.c).
+    pub fn fix_capabilities_after_setuid(&mut self, old: &Credentials) {
+        if self.securebits & securebits::NO_SETUID_FIXUP != 0 {
+            return;
+        }
+        let was_root = old.uid == 0 || old.euid == 0 || old.suid == 0;
+        let is_root = self.uid == 0 || self.euid == 0 || self.suid == 0;
+        if was_root && !is_root {
+            if self.securebits & securebits::KEEP_CAPS == 0 {
+                self.permitted = CapabilitySet::EMPTY;
+                self.effective = CapabilitySet::EMPTY;
+            }
+            self.ambient = CapabilitySet::EMPTY;
+        }
+        if old.euid == 0 && self.euid != 0 {
+            self.effective = CapabilitySet::EMPTY;
+        }
+        if old.euid != 0 && self.euid == 0 {
+            self.effective = self.permitted;
+        }
+    }
+
+    /// Sets the file-system user id; file capabilities follow it in and out of root.
+    pub fn set_fsuid(&mut self, user: Id) {
+        let old = self.fsuid;
+        self.fsuid = user;
+        if self.securebits & securebits::NO_SETUID_FIXUP == 0 {
+            if old == 0 && user != 0 {
+                self.effective.0 &= !CapabilitySet::FILE.0;
+            }
+            if old != 0 && user == 0 {
+                self.effective.0 |= self.permitted.0 & CapabilitySet::FILE.0;
+            }
+        }
+    }
+
+    /// The credentials a new program gets (`capabilities(7)`, "Transformation of capabilities
+    /// during execve()"; `cap_bprm_creds_from_file`).
+    ///
+    /// * `set_user`, `set_group` - the owner and group of a set-user-id or set-group-id file.
+    ///
+    /// The second value says whether the program gained privilege (`AT_SECURE`).
+    pub fn for_program(&self, set_user: Option<Id>, set_group: Option<Id>) -> (Credentials, bool) {
+        let mut new = self.clone();
+        if let Some(user) = set_user {
+            new.euid = user;
+        }
+        if let Some(group) = set_group {
+            new.egid = group;
+        }
+        let ids_changed = new.euid != self.uid || new.egid != self.gid;
+        new.suid = new.euid;
+        new.fsuid = new.euid;
+        new.sgid = new.egid;
+        new.fsgid = new.egid;
+        let privileged_file = set_user.is_some() || set_group.is_some();
+        if privileged_file {
+            new.ambient = CapabilitySet::EMPTY;
+        }
+        let root_counts = self.securebits & securebits::NOROOT == 0;
+        if root_counts && (new.euid == 0 || new.uid == 0) {
+            new.permitted = CapabilitySet(self.inheritable.0 | self.bounding.0);
+            new.effective = if new.euid == 0 { new.permitted } else { CapabilitySet::EMPTY };
+        } else {
+            new.permitted = new.ambient;
+            new.effective = new.ambient;
+        }
+        new.securebits &= !securebits::KEEP_CAPS;
+        (new, ids_changed)
+    }
+}

@@ -1,0 +1,70 @@
+//! What a driver of a disk does.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use hayate_abi::Result;
+use hayate_machine::frames::Frame;
+use hayate_machine::sync::SpinLock;
+
+/// Bytes of a sector.
+pub const SECTOR: u64 = 512;
+/// A part of a frame to be filled or written.
+#[derive(Clone, Copy)]
+pub struct Segment<'a> {
+    /// The frame.
+    pub frame: &'a Frame,
+    /// First byte in it; a multiple of [`SECTOR`].
+    pub offset: usize,
+    /// Bytes; a multiple of [`SECTOR`], at least one.
+    pub length: usize,
+}
+
+/// What a driver of a disk does. All calls sleep.
+pub trait BlockDevice: Send + Sync {
+    /// The size in sectors.
+    fn sectors(&self) -> u64;
+
+    /// Whether it cannot be written.
+    fn read_only(&self) -> bool;
+
+    /// Fills the segments, in order, from `sector` on. The caller keeps inside the size. `EIO` when
+    /// the device fails; then the segments hold anything.
+    fn read(&self, sector: u64, segments: &[Segment<'_>]) -> Result<()>;
+
+    /// Writes the segments, in order, from `sector` on.
+    fn write(&self, sector: u64, segments: &[Segment<'_>]) -> Result<()>;
+
+    /// Makes what was written last.
+    fn flush(&self) -> Result<()>;
+}
+
+static REQUESTS: AtomicU64 = AtomicU64::new(0);
+static BYTES: AtomicU64 = AtomicU64::new(0);
+
+/// Counts a read that a driver is about to make.
+pub(super) fn count_read(segments: &[Segment<'_>]) {
+    REQUESTS.fetch_add(1, Relaxed);
+    let bytes: usize = segments.iter().map(|segment| segment.length).sum();
+    BYTES.fetch_add(bytes as u64, Relaxed);
+}
+
+/// What was read from all disks since boot: requests, bytes.
+pub fn reads() -> (u64, u64) {
+    (REQUESTS.load(Relaxed), BYTES.load(Relaxed))
+}
+
+static DRIVERS: SpinLock<Vec<Arc<dyn BlockDevice>>> = SpinLock::new(Vec::new());
+
+/// Makes a driver known; gives its index among all.
+pub fn register(driver: Arc<dyn BlockDevice>) -> usize {
+    let mut drivers = DRIVERS.lock();
+    drivers.push(driver);
+    drivers.len() - 1
+}
+
+/// All drivers, in the order in which their devices were found.
+pub fn drivers() -> Vec<Arc<dyn BlockDevice>> {
+    DRIVERS.lock().clone()
+}

@@ -1,0 +1,98 @@
+//! Files without a path: the pseudo file systems they live in.
+//!
+//! A pipe, a socket or an epoll instance still has a place ([`Location`]), so that `fstat`,
+//! `/proc/PID/fd` and the *at calls need no special case: an anonymous dentry in a mount that
+//! hangs nowhere.
+
+use alloc::sync::Arc;
+
+use hayate_abi::Result;
+use hayate_machine::sync::Lazy;
+
+use super::dentry::Dentry;
+use super::filesystem::{FileSystem, Usage, anonymous_device};
+use super::inode::{Attributes, Change, FileKind, Inode, Metadata};
+use super::mount::{Location, Mount};
+use super::open_file::{FileOps, OpenFile};
+
+/// A pseudo file system.
+pub struct Pseudo {
+    name: &'static str,
+    magic: u64,
+    device: u64,
+    root: Arc<AnonymousInode>,
+}
+
+impl FileSystem for Pseudo {
+    fn type_name(&self) -> &'static str {
+        self.name
+    }
+
+    fn device(&self) -> u64 {
+        self.device
+    }
+
+    fn root(&self) -> Arc<dyn Inode> {
+        self.root.clone()
+    }
+
+    fn usage(&self) -> Usage {
+        Usage {
+            magic: self.magic,
+            block_size: 4096,
+            id: self.device,
+            name_length: 255,
+            ..Usage::default()
+        }
+    }
+}
+
+/// Makes the mount of a pseudo file system; keep it in a static.
+pub fn pseudo(name: &'static str, magic: u64) -> Arc<Mount> {
+    let device = anonymous_device();
+    let root = AnonymousInode::new(device, FileKind::Anonymous, 0o600);
+    Mount::whole(Arc::new(Pseudo { name, magic, device, root }), 0, name.as_bytes())
+}
+
+/// A place in a pseudo file system for `inode`, shown as `name`.
+pub fn location(mount: &Arc<Mount>, name: &[u8], inode: Arc<dyn Inode>) -> Location {
+    let filesystem = Arc::clone(mount.filesystem());
+    let dentry = Dentry::anonymous(filesystem, name, inode);
+    Location { mount: Arc::clone(mount), dentry }
+}
+
+static ANON_INODES: Lazy<Arc<Mount>> = Lazy::new(|| pseudo("anon_inodefs", 0x0904_1934));
+
+/// Opens a thing that is nothing but its operations (epoll, eventfd, timerfd...), shown as
+/// `anon_inode:[NAME]`. All share one inode, as in Linux.
+pub fn open(name: &'static str, ops: Arc<dyn FileOps>, flags: u32) -> Result<Arc<OpenFile>> {
+    let inode = ANON_INODES.filesystem().root();
+    let shown = alloc::format!("anon_inode:{name}");
+    OpenFile::new(ops, location(&ANON_INODES, shown.as_bytes(), inode), flags)
+}
+
+/// An inode with nothing but metadata.
+pub struct AnonymousInode {
+    metadata: Metadata,
+}
+
+impl AnonymousInode {
+    /// A new one of this kind and mode on `device`.
+    pub fn new(device: u64, kind: FileKind, mode: u16) -> Arc<AnonymousInode> {
+        Arc::new(AnonymousInode { metadata: Metadata::anonymous(device, kind, mode) })
+    }
+}
+
+impl Inode for AnonymousInode {
+    fn attributes(&self) -> Attributes {
+        self.metadata.attributes()
+    }
+
+    fn metadata(&self) -> Result<Metadata> {
+        Ok(self.metadata)
+    }
+
+    fn set_metadata(&self, _: &Change) -> Result<()> {
+        Err(hayate_abi::Errno::EPERM)
+    }
+}

@@ -1,0 +1,88 @@
+//! Where a process stands in the tree: root, working directory, file mode mask. Shared by
+//! `clone(CLONE_FS)`, otherwise copied at fork.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use hayate_machine::sync::SpinLock;
+
+use super::mount::Location;
+
+/// Root, working directory and umask of a process.
+pub struct FsContext {
+    /// A leaf lock. Locations taken out are dropped after it.
+    places: SpinLock<Places>,
+    umask: AtomicU32,
+}
+
+#[derive(Clone)]
+struct Places {
+    root: Location,
+    working: Location,
+}
+
+impl FsContext {
+    /// A context with this root, also as working directory, and umask 022.
+    pub fn new(root: Location) -> FsContext {
+        let places = Places { working: root.clone(), root };
+        FsContext { places: SpinLock::new(places), umask: AtomicU32::new(0o022) }
+    }
+
+    /// A copy for a child.
+    pub fn fork(&self) -> FsContext {
+        FsContext {
+            places: SpinLock::new(self.places.lock().clone()),
+            umask: AtomicU32::new(self.umask.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// The root directory.
+    pub fn root(&self) -> Location {
+        self.places.lock().root.clone()
+    }
+
+    /// The working directory.
+    pub fn working(&self) -> Location {
+        self.places.lock().working.clone()
+    }
+
+    /// Whether `location` is this context's root, where `..` stops.
+    pub fn is_root(&self, location: &Location) -> bool {
+        self.places.lock().root.is_same(location)
+    }
+
+    /// `chroot(2)`.
+    pub fn set_root(&self, root: Location) {
+        let old = core::mem::replace(&mut self.places.lock().root, root);
+        drop(old);
+    }
+
+    /// `chdir(2)`.
+    pub fn set_working(&self, working: Location) {
+        let old = core::mem::replace(&mut self.places.lock().working, working);
+        drop(old);
+    }
+
+    /// Replaces root and working directory where they are `old` (`pivot_root(2)`).
+    pub fn move_from(&self, old: &Location, new: &Location) {
+        let mut places = self.places.lock();
+        let before = places.clone();
+        if places.root.is_same(old) {
+            places.root = new.clone();
+        }
+        if places.working.is_same(old) {
+            places.working = new.clone();
+        }
+        drop(places);
+        drop(before);
+    }
+
+    /// The file mode mask.
+    pub fn umask(&self) -> u16 {
+        self.umask.load(Ordering::Relaxed) as u16
+    }
+
+    /// Sets the file mode mask, gives the old one.
+    pub fn set_umask(&self, mask: u16) -> u16 {
+        self.umask.swap(u32::from(mask & 0o777), Ordering::Relaxed) as u16
+    }
+}

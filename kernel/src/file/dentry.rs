@@ -1,0 +1,385 @@
+//! Names: the tree of dentries, the cache between paths and inodes.
+//!
+//! A [`Dentry`] is a name in a directory together with what it leads to: an inode, or nothing (a
+//! remembered "there is no such file", negative). The root of a mounted file system is a dentry
+//! without a parent. Children are owned by their parent's table and own their parent, so a place
+//! in use keeps its way to the root alive; removal and pruning take the child out of the table
+//! and thereby break the circle.
+//!
+//! # Locks
+//!
+//! Each dentry has a *directory lock*, sleeping: held over look-ups that ask the file system and
+//! over every change of the directory's entries. Order: the global rename lock, then directory
+//! locks from the ancestor to the descendant (two unrelated ones: by address), then any lock of
+//! the file system. The spin locks (`children`, `link`, `inode`) are leaves, taken one at a
+//! time; a walk through cached names takes only them.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::hash::Hasher;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use hashbrown::HashTable;
+use hayate_abi::{Errno, Result};
+use hayate_machine::sync::SpinLock;
+
+use super::filesystem::FileSystem;
+use super::inode::Inode;
+use crate::schedule;
+
+/// The longest name of an entry, in bytes (`NAME_MAX`).
+pub const NAME_MAX: usize = 255;
+
+/// A name, shared between the dentry and its parent's table.
+pub type Name = Arc<[u8]>;
+
+/// The cached children of a directory, by the hash of the name.
+type Children = HashTable<(Name, Arc<Dentry>)>;
+
+/// Up to eight bytes as one word: two loads that may overlap instead of a loop.
+#[inline]
+fn word(bytes: &[u8]) -> u64 {
+    fn load<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+        let part = bytes.get(at..at + N).unwrap_or_default();
+        part.try_into().unwrap_or([0; N])
+    }
+    let length = bytes.len();
+    match length {
+        8.. => u64::from_le_bytes(load(bytes, 0)),
+        4.. => {
+            let low = u32::from_le_bytes(load(bytes, 0));
+            let high = u32::from_le_bytes(load(bytes, length - 4));
+            u64::from(low) | u64::from(high) << 32
+        }
+        2.. => {
+            let low = u16::from_le_bytes(load(bytes, 0));
+            let high = u16::from_le_bytes(load(bytes, length - 2));
+            u64::from(low) | u64::from(high) << 16
+        }
+        1 => u64::from(bytes[0]),
+        _ => 0,
+    }
+}
+
+/// A hash for short names: multiply and fold eight bytes at a time. Programs can build
+/// collisions in their own directories and so slow down their own look-ups; that is no more than
+/// they could do with a long directory.
+#[inline]
+pub fn hash_name(name: &[u8]) -> u64 {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut state = name.len() as u64;
+    let mut rest = name;
+    while rest.len() > 8 {
+        let (head, tail) = rest.split_at(8);
+        state = (state.rotate_left(5) ^ word(head)).wrapping_mul(FACTOR);
+        rest = tail;
+    }
+    state = (state.rotate_left(5) ^ word(rest)).wrapping_mul(FACTOR);
+    state ^ (state >> 32)
+}
+
+/// [`hash_name`] for the tables of others.
+#[derive(Default)]
+pub struct NameHasher(u64);
+
+impl Hasher for NameHasher {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = self.0.rotate_left(5) ^ hash_name(bytes);
+    }
+
+    #[inline]
+    fn write_usize(&mut self, _: usize) {
+        // The length, which the hash of the bytes has in it.
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// Whether two names are the same: compared in words, for a call of `memcmp` costs more than most
+/// names have bytes.
+#[inline]
+fn same_name(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() {
+        return false;
+    }
+    let (mut one, mut other) = (one, other);
+    while one.len() > 8 {
+        let ((head, tail), (other_head, other_tail)) = (one.split_at(8), other.split_at(8));
+        if word(head) != word(other_head) {
+            return false;
+        }
+        (one, other) = (tail, other_tail);
+    }
+    word(one) == word(other)
+}
+
+bitflags::bitflags! {
+    /// What a dentry is besides its name.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct DentryState: u32 {
+        /// Something is mounted here (in some place).
+        const MOUNTED = 1;
+        /// The name was removed; only those who hold it still see the file.
+        const UNLINKED = 2;
+        /// No name at all: a pipe, socket, memfd.
+        const ANONYMOUS = 4;
+        /// Made without a name on purpose (`O_TMPFILE`), may be given one.
+        const LINKABLE = 8;
+    }
+}
+
+struct Link {
+    parent: Option<Arc<Dentry>>,
+    name: Name,
+}
+
+/// A name in the tree.
+pub struct Dentry {
+    filesystem: Arc<dyn FileSystem>,
+    link: SpinLock<Link>,
+    inode: SpinLock<Option<Arc<dyn Inode>>>,
+    children: SpinLock<Children>,
+    directory: schedule::Mutex<()>,
+    state: AtomicU32,
+}
+
+impl Dentry {
+    fn build(
+        filesystem: Arc<dyn FileSystem>,
+        parent: Option<Arc<Dentry>>,
+        name: Name,
+        inode: Option<Arc<dyn Inode>>,
+        state: DentryState,
+    ) -> Arc<Dentry> {
+        Arc::new(Dentry {
+            filesystem,
+            link: SpinLock::new(Link { parent, name }),
+            inode: SpinLock::new(inode),
+            children: SpinLock::new(Children::new()),
+            directory: schedule::Mutex::new(()),
+            state: AtomicU32::new(state.bits()),
+        })
+    }
+
+    /// The root of a file system.
+    pub fn root(filesystem: Arc<dyn FileSystem>) -> Arc<Dentry> {
+        let inode = filesystem.root();
+        Dentry::build(filesystem, None, Name::from(&b"/"[..]), Some(inode), DentryState::empty())
+    }
+
+    /// A place for an inode without a path, shown as `name` (`pipe:[17]`).
+    pub fn anonymous(
+        filesystem: Arc<dyn FileSystem>,
+        name: &[u8],
+        inode: Arc<dyn Inode>,
+    ) -> Arc<Dentry> {
+        Dentry::build(filesystem, None, Name::from(name), Some(inode), DentryState::ANONYMOUS)
+    }
+
+    /// A child that is not (yet) in the table of its parent.
+    pub fn child(parent: &Arc<Dentry>, name: Name, inode: Option<Arc<dyn Inode>>) -> Arc<Dentry> {
+        Dentry::build(
+            Arc::clone(&parent.filesystem),
+            Some(Arc::clone(parent)),
+            name,
+            inode,
+            DentryState::empty(),
+        )
+    }
+
+    /// The file system that the name is in.
+    pub fn filesystem(&self) -> &Arc<dyn FileSystem> {
+        &self.filesystem
+    }
+
+    /// The file, or `None` for a negative dentry.
+    pub fn inode(&self) -> Option<Arc<dyn Inode>> {
+        self.inode.lock().clone()
+    }
+
+    /// Gives a negative dentry a file, or a removed one none.
+    pub fn set_inode(&self, inode: Option<Arc<dyn Inode>>) {
+        let old = core::mem::replace(&mut *self.inode.lock(), inode);
+        drop(old);
+    }
+
+    /// The name.
+    pub fn name(&self) -> Name {
+        self.link.lock().name.clone()
+    }
+
+    /// The directory that the name is in; `None` for a root or an anonymous one.
+    pub fn parent(&self) -> Option<Arc<Dentry>> {
+        self.link.lock().parent.clone()
+    }
+
+    /// Moves to another parent and name. The caller holds both directory locks and the rename
+    /// lock, and keeps the tables right.
+    pub fn relink(&self, parent: Arc<Dentry>, name: Name) {
+        let old = core::mem::replace(&mut *self.link.lock(), Link { parent: Some(parent), name });
+        drop(old);
+    }
+
+    /// The directory lock.
+    pub fn lock_directory(&self) -> schedule::MutexGuard<'_, ()> {
+        self.directory.lock()
+    }
+
+    /// The child of this name in the cache.
+    #[inline]
+    pub fn cached(&self, name: &[u8]) -> Option<Arc<Dentry>> {
+        let children = self.children.lock();
+        let found = children.find(hash_name(name), |child| same_name(&child.0, name))?;
+        Some(Arc::clone(&found.1))
+    }
+
+    /// Puts a child into the table, replacing one of the same name.
+    pub fn adopt(&self, child: &Arc<Dentry>) -> Result<()> {
+        let name = child.name();
+        let hash = hash_name(&name);
+        let mut children = self.children.lock();
+        children.try_reserve(1, |child| hash_name(&child.0)).map_err(|_| Errno::ENOMEM)?;
+        let old = match children.find_mut(hash, |child| same_name(&child.0, &name)) {
+            Some(place) => Some(core::mem::replace(place, (name, Arc::clone(child)))),
+            None => {
+                let new = (name, Arc::clone(child));
+                children.insert_unique(hash, new, |child| hash_name(&child.0));
+                None
+            }
+        };
+        drop(children);
+        drop(old);
+        Ok(())
+    }
+
+    /// Takes a child out of the table.
+    pub fn disown(&self, name: &[u8]) -> Option<Arc<Dentry>> {
+        let mut children = self.children.lock();
+        let found = children.find_entry(hash_name(name), |child| same_name(&child.0, name));
+        let (removed, _) = found.ok()?.remove();
+        drop(children);
+        Some(removed.1)
+    }
+
+    /// Whether `self` is `other` or lies somewhere below it.
+    pub fn is_within(self: &Arc<Self>, other: &Arc<Dentry>) -> bool {
+        let mut here = Arc::clone(self);
+        loop {
+            if Arc::ptr_eq(&here, other) {
+                return true;
+            }
+            match here.parent() {
+                Some(parent) => here = parent,
+                None => return false,
+            }
+        }
+    }
+
+    /// The flags.
+    #[inline]
+    pub fn state(&self) -> DentryState {
+        DentryState::from_bits_retain(self.state.load(Ordering::Acquire))
+    }
+
+    /// Sets flags.
+    pub fn set_state(&self, flags: DentryState) {
+        self.state.fetch_or(flags.bits(), Ordering::AcqRel);
+    }
+
+    /// Clears flags.
+    pub fn clear_state(&self, flags: DentryState) {
+        self.state.fetch_and(!flags.bits(), Ordering::AcqRel);
+    }
+
+    /// Forgets cached names below that nobody uses; gives how many. The file system can be asked
+    /// again, so this frees memory without losing anything.
+    pub fn prune(self: &Arc<Self>) -> usize {
+        let mut pruned = 0;
+        // Depth first with an explicit stack: a tree can be deeper than a kernel stack.
+        let mut stack: Vec<(Arc<Dentry>, Vec<Arc<Dentry>>)> = Vec::new();
+        if stack.try_reserve(1).is_err() {
+            return 0;
+        }
+        stack.push((Arc::clone(self), self.cached_children()));
+        while let Some((directory, waiting)) = stack.last_mut() {
+            if let Some(child) = waiting.pop() {
+                let below = child.cached_children();
+                if !below.is_empty() && stack.try_reserve(1).is_ok() {
+                    stack.push((child, below));
+                }
+                continue;
+            }
+            let mut dropped = Vec::new();
+            directory.children.lock().retain(|(_, child)| {
+                let used =
+                    Arc::strong_count(child) > 1 || child.state().contains(DentryState::MOUNTED);
+                if !used && dropped.try_reserve(1).is_ok() {
+                    dropped.push(Arc::clone(child));
+                    return false;
+                }
+                true
+            });
+            pruned += dropped.len();
+            stack.pop();
+        }
+        pruned
+    }
+
+    /// Forgets the cached name `name` of the directory `inode`, wherever at or below this dentry that
+    /// is: its file system was changed without the cache (an overlay's upper layer). Costs
+    /// something only where somebody has looked.
+    pub fn forget_name(self: &Arc<Self>, inode: &Arc<dyn Inode>, name: &[u8]) {
+        let mut waiting = alloc::vec![Arc::clone(self)];
+        while let Some(dentry) = waiting.pop() {
+            let here = dentry.inode.lock().as_ref().is_some_and(|own| Arc::ptr_eq(own, inode));
+            if here {
+                let used = |child: Arc<Dentry>| child.state().contains(DentryState::MOUNTED);
+                if !dentry.cached(name).is_some_and(used) {
+                    dentry.disown(name);
+                }
+                return;
+            }
+            waiting.extend(dentry.children_snapshot());
+        }
+    }
+
+    /// The cached children; none if there is no memory for the list: pruning happens when memory
+    /// has run out.
+    pub fn cached_children(&self) -> Vec<Arc<Dentry>> {
+        let mut list = Vec::new();
+        let children = self.children.lock();
+        if list.try_reserve_exact(children.len()).is_ok() {
+            list.extend(children.iter().map(|(_, child)| Arc::clone(child)));
+        }
+        list
+    }
+
+    fn children_snapshot(&self) -> Vec<Arc<Dentry>> {
+        self.children.lock().iter().map(|child| Arc::clone(&child.1)).collect()
+    }
+
+    /// Takes the whole tree below apart: the file system was unmounted. (Children own their
+    /// parents, so nothing would go away by itself.)
+    pub fn dismantle(self: &Arc<Self>) {
+        let mut waiting = alloc::vec![Arc::clone(self)];
+        while let Some(dentry) = waiting.pop() {
+            let children = core::mem::take(&mut *dentry.children.lock());
+            waiting.extend(children.into_iter().map(|child| child.1));
+        }
+    }
+}
+
+impl Drop for Dentry {
+    /// Lets go of the ancestors one after the other: a chain of last references can be longer
+    /// than a kernel stack is deep.
+    fn drop(&mut self) {
+        let mut next = self.link.get_mut().parent.take();
+        while let Some(parent) = next {
+            next = Arc::into_inner(parent).and_then(|mut owned| owned.link.get_mut().parent.take());
+        }
+    }
+}

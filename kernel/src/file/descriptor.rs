@@ -1,0 +1,398 @@
+//! Descriptor tables: small numbers to open files.
+//!
+//! A table is one vector under one spin lock, shared by the threads that share it. Looking a
+//! descriptor up takes the lock, clones one `Arc` and lets go: about twenty instructions and no
+//! global state. A thread that shares its table with nobody reads and writes files without either
+//! ([`FdTable::lend`]). Copying at fork clones the vector once. Descriptors are handed out lowest
+//! first; a bitmap of used numbers makes that one scan of 64 at a time.
+//!
+//! Lock order: the table's lock is a leaf. No `OpenFile` is dropped while it is held, because
+//! that may sleep: everything taken out is dropped after the lock.
+//!
+//! The road not taken: sharing the table copy-on-write between parent and child. A child's first
+//! act is to redirect or close descriptors, and three to ten increments cost less than the
+//! bookkeeping.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use hayate_abi::{Errno, Result};
+use hayate_machine::sync::Owned;
+use smallvec::SmallVec;
+
+use super::open_file::OpenFile;
+
+/// The most descriptors a table can have (`fs.nr_open`).
+pub const MAXIMUM: usize = 1 << 20;
+
+/// A process's descriptors.
+pub struct FdTable {
+    slots: Owned<Slots>,
+    /// Whether a record lock was ever taken through this table: closing must look then.
+    has_record_locks: AtomicBool,
+}
+
+#[derive(Default)]
+struct Slots {
+    /// By number; as long as was ever needed.
+    files: Vec<Option<Arc<OpenFile>>>,
+    /// One bit per number: taken (with a file or reserved). The first 64 need no allocation.
+    used: SmallVec<[u64; 1]>,
+    /// One bit per number: closed by exec. As long as `used`.
+    close_on_exec: SmallVec<[u64; 1]>,
+    /// No number below this is free.
+    lowest: usize,
+}
+
+fn bit(number: usize) -> (usize, u64) {
+    (number / 64, 1 << (number % 64))
+}
+
+impl Slots {
+    /// Makes room for numbers below `count`.
+    fn grow(&mut self, count: usize) -> Result<()> {
+        /// Numbers for which room is made at a time, at least.
+        const STEP: usize = 16;
+        if count > self.files.len() {
+            // Growing by half keeps the cost of many descriptors linear.
+            let length = count.max(self.files.len() * 3 / 2).next_multiple_of(STEP);
+            let more = length - self.files.len();
+            self.files.try_reserve_exact(more).map_err(|_| Errno::ENOMEM)?;
+            self.files.resize_with(length, || None);
+        }
+        let words = count.div_ceil(64);
+        if words > self.used.len() {
+            let more = words - self.used.len();
+            self.used.try_reserve(more).map_err(|_| Errno::ENOMEM)?;
+            self.close_on_exec.try_reserve(more).map_err(|_| Errno::ENOMEM)?;
+            self.used.resize(words, 0);
+            self.close_on_exec.resize(words, 0);
+        }
+        Ok(())
+    }
+
+    fn is_used(&self, number: usize) -> bool {
+        let (word, mask) = bit(number);
+        self.used.get(word).is_some_and(|bits| bits & mask != 0)
+    }
+
+    fn set(&mut self, number: usize, close_on_exec: bool) {
+        let (word, mask) = bit(number);
+        if let Some(bits) = self.used.get_mut(word) {
+            *bits |= mask;
+        }
+        self.mark(number, close_on_exec);
+    }
+
+    fn mark(&mut self, number: usize, close_on_exec: bool) {
+        let (word, mask) = bit(number);
+        if let Some(bits) = self.close_on_exec.get_mut(word) {
+            if close_on_exec { *bits |= mask } else { *bits &= !mask }
+        }
+    }
+
+    fn clear(&mut self, number: usize) -> Option<Arc<OpenFile>> {
+        let (word, mask) = bit(number);
+        if let Some(bits) = self.used.get_mut(word) {
+            *bits &= !mask;
+        }
+        self.mark(number, false);
+        self.lowest = self.lowest.min(number);
+        self.files.get_mut(number).and_then(Option::take)
+    }
+
+    /// Takes the lowest free number from `from` on, below `limit`.
+    fn take(&mut self, from: usize, limit: usize, close_on_exec: bool) -> Result<usize> {
+        let start = from.max(self.lowest);
+        let mut word = start / 64;
+        let mut mask = !0u64 << (start % 64);
+        let number = loop {
+            match self.used.get(word) {
+                None => break (word * 64).max(start),
+                Some(bits) if !bits & mask != 0 => {
+                    break word * 64 + (!bits & mask).trailing_zeros() as usize;
+                }
+                Some(_) => {}
+            }
+            word += 1;
+            mask = !0;
+        };
+        if number >= limit.min(MAXIMUM) {
+            return Err(Errno::EMFILE);
+        }
+        self.grow(number + 1)?;
+        self.set(number, close_on_exec);
+        if start == self.lowest {
+            self.lowest = number + 1;
+        }
+        Ok(number)
+    }
+}
+
+/// A number taken for a file that is still being made; dropped, it is free again.
+pub struct Reserved<'a> {
+    table: &'a FdTable,
+    number: usize,
+}
+
+impl Reserved<'_> {
+    /// The number.
+    pub fn number(&self) -> i32 {
+        self.number as i32
+    }
+
+    /// Puts the file in; gives the number.
+    pub fn install(self, file: Arc<OpenFile>) -> i32 {
+        let mut slots = self.table.slots.lock();
+        if let Some(slot) = slots.files.get_mut(self.number) {
+            *slot = Some(file);
+        }
+        drop(slots);
+        let number = self.number as i32;
+        core::mem::forget(self);
+        number
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        let _ = self.table.slots.lock().clear(self.number);
+    }
+}
+
+impl Default for FdTable {
+    fn default() -> Self {
+        FdTable::new()
+    }
+}
+
+impl FdTable {
+    /// An empty table.
+    pub fn new() -> FdTable {
+        FdTable { slots: Owned::new(Slots::default()), has_record_locks: AtomicBool::new(false) }
+    }
+
+    /// A copy for a child; the files are shared.
+    pub fn fork(&self) -> Result<FdTable> {
+        let mut copy = Slots::default();
+        let slots = self.slots.lock();
+        let words = slots.used.iter().rposition(|&bits| bits != 0).map_or(0, |last| last + 1);
+        let last = match words.checked_sub(1).and_then(|word| slots.used.get(word)) {
+            Some(bits) => words * 64 - bits.leading_zeros() as usize,
+            None => 0,
+        };
+        copy.files.try_reserve_exact(last).map_err(|_| Errno::ENOMEM)?;
+        copy.used.try_reserve_exact(words).map_err(|_| Errno::ENOMEM)?;
+        copy.close_on_exec.try_reserve_exact(words).map_err(|_| Errno::ENOMEM)?;
+        copy.lowest = slots.lowest;
+        let mut used = 0;
+        for (number, file) in slots.files.iter().take(last).enumerate() {
+            let (word, mask) = bit(number);
+            if file.is_some() {
+                used |= mask;
+            }
+            copy.files.push(file.clone());
+            if mask == 1 << 63 || number + 1 == last {
+                // Numbers reserved by an opening under way in another thread stay free here.
+                let free = slots.used.get(word).map_or(0, |bits| bits & !used);
+                if free != 0 {
+                    copy.lowest = copy.lowest.min(word * 64 + free.trailing_zeros() as usize);
+                }
+                copy.used.push(used);
+                copy.close_on_exec
+                    .push(slots.close_on_exec.get(word).map_or(0, |bits| bits & used));
+                used = 0;
+            }
+        }
+        drop(slots);
+        Ok(FdTable { slots: Owned::new(copy), has_record_locks: AtomicBool::new(false) })
+    }
+
+    /// The open file behind a descriptor; `EBADF` when there is none.
+    #[inline]
+    pub fn get(&self, fd: i32) -> Result<Arc<OpenFile>> {
+        match self.slots.lock().files.get(fd as u32 as usize) {
+            Some(Some(file)) => Ok(Arc::clone(file)),
+            _ => Err(Errno::EBADF),
+        }
+    }
+
+    /// The open file behind a descriptor, neither locking nor counting. For the one thread that has the
+    /// table, which must not change it while it has the reference.
+    #[inline(always)]
+    pub fn lend(&self, fd: i32) -> Option<&OpenFile> {
+        self.slots.own().files.get(fd as u32 as usize)?.as_deref()
+    }
+
+    /// Like [`FdTable::get`], but `EBADF` for a file that is only a place (`O_PATH`).
+    #[inline]
+    pub fn get_open(&self, fd: i32) -> Result<Arc<OpenFile>> {
+        let file = self.get(fd)?;
+        if file.path_only() { Err(Errno::EBADF) } else { Ok(file) }
+    }
+
+    /// Takes the lowest free number from `from` on for a file being made. `limit` is
+    /// `RLIMIT_NOFILE`; `EMFILE` beyond it.
+    pub fn reserve(&self, from: usize, limit: u64, close_on_exec: bool) -> Result<Reserved<'_>> {
+        let limit = usize::try_from(limit).unwrap_or(MAXIMUM);
+        let number = self.slots.lock().take(from, limit, close_on_exec)?;
+        Ok(Reserved { table: self, number })
+    }
+
+    /// Puts a file at the lowest free number from `from` on.
+    pub fn install(
+        &self,
+        file: Arc<OpenFile>,
+        from: usize,
+        limit: u64,
+        close_on_exec: bool,
+    ) -> Result<i32> {
+        Ok(self.reserve(from, limit, close_on_exec)?.install(file))
+    }
+
+    /// Puts a file at exactly `number` (`dup2`), replacing what is there; gives what was there,
+    /// to be closed by [`FdTable::closed`]. `EBADF` beyond the limit.
+    pub fn replace(
+        &self,
+        number: i32,
+        file: Arc<OpenFile>,
+        limit: u64,
+        close_on_exec: bool,
+    ) -> Result<Option<Arc<OpenFile>>> {
+        let number = usize::try_from(number).map_err(|_| Errno::EBADF)?;
+        if number >= MAXIMUM || number as u64 >= limit {
+            return Err(Errno::EBADF);
+        }
+        let mut slots = self.slots.lock();
+        slots.grow(number + 1)?;
+        if slots.is_used(number) && slots.files.get(number).is_some_and(Option::is_none) {
+            // Another thread's open is about to take it: Linux answers the same (`do_dup2`).
+            return Err(Errno::EBUSY);
+        }
+        slots.set(number, close_on_exec);
+        Ok(slots.files.get_mut(number).and_then(|slot| slot.replace(file)))
+    }
+
+    /// Takes a file out; `EBADF` when there is none. Follow with [`FdTable::closed`].
+    pub fn remove(&self, fd: i32) -> Result<Arc<OpenFile>> {
+        let number = usize::try_from(fd).map_err(|_| Errno::EBADF)?;
+        let mut slots = self.slots.lock();
+        match slots.files.get(number) {
+            Some(Some(_)) => slots.clear(number).ok_or(Errno::EBADF),
+            _ => Err(Errno::EBADF),
+        }
+    }
+
+    /// `close(2)`.
+    pub fn close(&self, fd: i32) -> Result<()> {
+        let file = self.remove(fd)?;
+        self.closed(file);
+        Ok(())
+    }
+
+    /// Ends one descriptor's use of a file taken out of this table: record locks that this
+    /// process has on the file go away, as POSIX wants; then the reference is dropped.
+    pub fn closed(&self, file: Arc<OpenFile>) {
+        if self.has_record_locks.load(Ordering::Relaxed) {
+            super::locks::release_record_locks(self, &file);
+        }
+    }
+
+    /// Notes that a record lock was taken through this table.
+    pub fn note_record_locks(&self) {
+        self.has_record_locks.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether closed by exec.
+    pub fn close_on_exec(&self, fd: i32) -> Result<bool> {
+        let slots = self.slots.lock();
+        let number = fd as u32 as usize;
+        match slots.files.get(number) {
+            Some(Some(_)) => {
+                let (word, mask) = bit(number);
+                Ok(slots.close_on_exec.get(word).is_some_and(|bits| bits & mask != 0))
+            }
+            _ => Err(Errno::EBADF),
+        }
+    }
+
+    /// Sets whether closed by exec.
+    pub fn set_close_on_exec(&self, fd: i32, on: bool) -> Result<()> {
+        let mut slots = self.slots.lock();
+        let number = fd as u32 as usize;
+        match slots.files.get(number) {
+            Some(Some(_)) => {
+                slots.mark(number, on);
+                Ok(())
+            }
+            _ => Err(Errno::EBADF),
+        }
+    }
+
+    /// Closes what exec closes.
+    pub fn exec(&self) {
+        let words = self.slots.lock().close_on_exec.len();
+        for word in 0..words {
+            loop {
+                let mut slots = self.slots.lock();
+                let bits = slots.close_on_exec.get(word).copied().unwrap_or(0);
+                if bits == 0 {
+                    break;
+                }
+                let file = slots.clear(word * 64 + bits.trailing_zeros() as usize);
+                drop(slots);
+                if let Some(file) = file {
+                    self.closed(file);
+                }
+            }
+        }
+    }
+
+    /// Closes all of `first..=last` (`close_range(2)`), or marks them to be closed by exec.
+    pub fn close_range(&self, first: u32, last: u32, only_mark: bool) {
+        let length = self.slots.lock().files.len();
+        for number in first as usize..length.min((last as usize).saturating_add(1)) {
+            let mut slots = self.slots.lock();
+            if !slots.files.get(number).is_some_and(Option::is_some) {
+                continue;
+            }
+            if only_mark {
+                slots.mark(number, true);
+                continue;
+            }
+            let file = slots.clear(number);
+            drop(slots);
+            if let Some(file) = file {
+                self.closed(file);
+            }
+        }
+    }
+
+    /// Closes everything: the process is going away. Also done by dropping the table.
+    pub fn clear(&self) {
+        let files = core::mem::take(&mut *self.slots.lock());
+        for slot in files.files {
+            let Some(file) = slot else { continue };
+            self.closed(file);
+        }
+    }
+
+    /// The open descriptors in order, for `/proc/PID/fd`.
+    pub fn numbers(&self) -> Vec<i32> {
+        let slots = self.slots.lock();
+        let open = slots.files.iter().enumerate().filter(|(_, slot)| slot.is_some());
+        open.map(|(number, _)| number as i32).collect()
+    }
+
+    /// How many numbers the table has room for (`FDSize` of `/proc/PID/status`).
+    pub fn size(&self) -> usize {
+        self.slots.lock().used.len().max(1) * 64
+    }
+}
+
+impl Drop for FdTable {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}

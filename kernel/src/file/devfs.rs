@@ -1,0 +1,229 @@
+//! `/dev`: one tmpfs instance for the whole system, whose nodes drivers add as they find devices,
+//! and the devices that are nothing but code (`null`, `zero`, `full`, `random`, `urandom`).
+//!
+//! It is the type `devtmpfs` for `mount(2)`: every mount shows the same tree.
+
+use alloc::sync::Arc;
+
+use hayate_abi::{Errno, Result};
+use hayate_machine::cpu::interrupt_window;
+use hayate_machine::sync::Lazy;
+
+use super::device::{self, Shared};
+use super::filesystem::{Caching, FileSystem, FileSystemType, MountRequest};
+use super::inode::{DeviceNumber, FileKind, Inode, Owner};
+use super::open_file::{FileOps, MapSource, OpenFile, Traits, Whence};
+use super::tmpfs::TmpFs;
+use super::transfer::{Input, Output};
+use crate::random;
+
+/// The type for `mount(2)`.
+pub static TYPE: FileSystemType =
+    FileSystemType { name: "devtmpfs", needs_device: false, mount: mount_devtmpfs };
+
+// The cache may not believe that a name is missing: a driver adds nodes behind its back.
+static TREE: Lazy<Arc<TmpFs>> =
+    Lazy::new(|| TmpFs::new("devtmpfs", 0o755, Owner::default(), None, Caching::Positive));
+
+fn mount_devtmpfs(_: &MountRequest<'_>) -> Result<Arc<dyn FileSystem>> {
+    Ok(TREE.clone())
+}
+
+/// The tree itself, for the kernel's own mount at boot.
+pub fn tree() -> Arc<dyn FileSystem> {
+    TREE.clone()
+}
+
+/// The directory that `path` lies in, made if it is missing, and the last name.
+fn directory(path: &str) -> Result<(Arc<dyn Inode>, &str)> {
+    let mut here: Arc<dyn Inode> = TREE.root();
+    let mut rest = path;
+    while let Some((name, after)) = rest.split_once('/') {
+        here = match here.lookup(name.as_bytes()) {
+            Err(Errno::ENOENT) => here.mkdir(name.as_bytes(), 0o755, Owner::default())?,
+            found => found?,
+        };
+        rest = after;
+    }
+    Ok((here, rest))
+}
+
+/// Adds the node of a device, at `path` below `/dev`; directories on the way are made. A name that
+/// is there already stays.
+pub fn add(path: &str, kind: FileKind, number: DeviceNumber, mode: u16) {
+    add_for(path, kind, number, mode, Owner::default());
+}
+
+/// The same, owned by somebody else than root.
+pub fn add_for(path: &str, kind: FileKind, number: DeviceNumber, mode: u16, owner: Owner) {
+    let made = directory(path).and_then(|(parent, name)| match parent.lookup(name.as_bytes()) {
+        Err(Errno::ENOENT) => parent.mknod(name.as_bytes(), kind, mode, number, owner).map(drop),
+        found => found.map(drop),
+    });
+    report(path, made);
+}
+
+/// Adds a symbolic link at `path` below `/dev`.
+pub fn link(path: &str, target: &str) {
+    let made = directory(path).and_then(|(parent, name)| match parent.lookup(name.as_bytes()) {
+        Err(Errno::ENOENT) => {
+            parent.symlink(name.as_bytes(), target.as_bytes(), Owner::default()).map(drop)
+        }
+        found => found.map(drop),
+    });
+    report(path, made);
+}
+
+/// Adds a directory at `path` below `/dev`.
+pub fn add_directory(path: &str, mode: u16) {
+    let made = directory(path).and_then(|(parent, name)| match parent.lookup(name.as_bytes()) {
+        Err(Errno::ENOENT) => parent.mkdir(name.as_bytes(), mode, Owner::default()).map(drop),
+        found => found.map(drop),
+    });
+    report(path, made);
+}
+
+/// Removes the node of a device that went away.
+pub fn remove(path: &str) {
+    let removed = directory(path).and_then(|(parent, name)| {
+        let node = parent.lookup(name.as_bytes())?;
+        parent.unlink(name.as_bytes(), &node)
+    });
+    report(path, removed);
+}
+
+fn report(path: &str, outcome: Result<()>) {
+    if let Err(error) = outcome {
+        hayate_machine::warn!("/dev/{path}: {error}");
+    }
+}
+
+/// Which of the devices without hardware.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Memory {
+    Null,
+    Zero,
+    Full,
+    Random,
+}
+
+/// Bytes moved between two looks at pending interrupts.
+const STRETCH: usize = 64 << 10;
+
+/// Zeroes, as many as there is room for, letting interrupts in now and then.
+#[inline(never)]
+fn many_zeroes(out: &mut Output<'_>) -> Result<usize> {
+    loop {
+        let length = out.remaining().min(STRETCH);
+        let moved = out.zero(length);
+        if out.remaining() == 0 || !moved.as_ref().is_ok_and(|&count| count == length) {
+            return out.finish(moved);
+        }
+        interrupt_window();
+    }
+}
+
+/// Random bytes, as many as there is room for.
+#[inline(never)]
+fn random_bytes(out: &mut Output<'_>) -> Result<usize> {
+    loop {
+        let mut bytes = [0; 256];
+        let length = out.remaining().min(bytes.len());
+        let piece = bytes.get_mut(..length).unwrap_or_default();
+        random::fill(piece);
+        let moved = out.put(piece);
+        if out.remaining() == 0 || !moved.as_ref().is_ok_and(|&count| count == length) {
+            return out.finish(moved);
+        }
+        interrupt_window();
+    }
+}
+
+/// What a program writes to the generator is stirred in.
+#[inline(never)]
+fn take_seeds(input: &mut Input<'_>) -> Result<usize> {
+    while input.remaining() != 0 {
+        let mut seed = [0; 32];
+        let length = input.remaining().min(seed.len());
+        if let Err(error) = input.take(seed.get_mut(..length).unwrap_or_default()) {
+            return input.finish(Err::<(), _>(error));
+        }
+        random::add_seed(&seed);
+        interrupt_window();
+    }
+    Ok(input.done())
+}
+
+impl FileOps for Memory {
+    fn traits(&self) -> Traits {
+        // Positions are accepted and mean nothing. `read` and `write` need none: without
+        // POSITIONED they take no lock.
+        Traits::ADDRESSABLE
+    }
+
+    #[inline]
+    fn read(&self, _: &OpenFile, _: u64, out: &mut Output<'_>) -> Result<usize> {
+        match self {
+            Memory::Null => Ok(0),
+            // No call on this way, so nothing to save for one.
+            Memory::Zero if out.remaining() <= STRETCH => match out.zero_user() {
+                Some(count) => Ok(count),
+                None => many_zeroes(out),
+            },
+            Memory::Zero | Memory::Full => many_zeroes(out),
+            Memory::Random => random_bytes(out),
+        }
+    }
+
+    #[inline]
+    fn write(&self, _: &OpenFile, _: &mut u64, input: &mut Input<'_>) -> Result<usize> {
+        match self {
+            Memory::Null | Memory::Zero => Ok(input.discard()),
+            Memory::Full if input.remaining() == 0 => Ok(0),
+            Memory::Full => Err(Errno::ENOSPC),
+            Memory::Random => take_seeds(input),
+        }
+    }
+
+    fn seek(&self, _: &OpenFile, _: u64, offset: i64, whence: Whence) -> Result<u64> {
+        if *self != Memory::Random {
+            return Ok(0);
+        }
+        match whence {
+            Whence::Set | Whence::Current => u64::try_from(offset).map_err(|_| Errno::EINVAL),
+            _ => Ok(0),
+        }
+    }
+
+    fn map(&self, _: &OpenFile) -> Result<MapSource> {
+        if *self == Memory::Zero { Ok(MapSource::Anonymous) } else { Err(Errno::ENODEV) }
+    }
+}
+
+/// Registers the devices without hardware and what else `/dev` always has.
+pub fn init() {
+    super::filesystem::register_type(&TYPE);
+    let devices = [
+        (3, "null", Memory::Null),
+        (5, "zero", Memory::Zero),
+        (7, "full", Memory::Full),
+        (8, "random", Memory::Random),
+        (9, "urandom", Memory::Random),
+    ];
+    for (minor, name, memory) in devices {
+        let number = DeviceNumber::new(1, minor);
+        let ops = Arc::new(Shared(Arc::new(memory)));
+        device::register(FileKind::CharDevice, number, "mem", ops);
+        add(name, FileKind::CharDevice, number, 0o666);
+    }
+    add("tty", FileKind::CharDevice, DeviceNumber::new(5, 0), 0o666);
+    add("console", FileKind::CharDevice, DeviceNumber::new(5, 1), 0o600);
+    add("ptmx", FileKind::CharDevice, DeviceNumber::new(5, 2), 0o666);
+    add("hvc0", FileKind::CharDevice, DeviceNumber::new(229, 0), 0o600);
+    add_directory("shm", 0o1777);
+    add_directory("pts", 0o755);
+    link("fd", "/proc/self/fd");
+    link("stdin", "/proc/self/fd/0");
+    link("stdout", "/proc/self/fd/1");
+    link("stderr", "/proc/self/fd/2");
+}

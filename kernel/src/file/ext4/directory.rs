@@ -1,0 +1,144 @@
+//! Directories: finding a name, enumerating.
+//!
+//! At the first look-up in a directory all its blocks are read once and every entry's name is
+//! hashed into a sorted [`Index`] of eight bytes an entry; each further look-up is a bisection and
+//! a read of the one entry. The volume's own hash trees would need no memory, but only large
+//! directories have them, and a block of one costs as much to read as the whole index of most.
+
+use alloc::vec::Vec;
+
+use hayate_abi::{Errno, Result};
+use hayate_ext4::{Kind, Map, Run};
+
+use super::Metadata as Disk;
+use super::node::Node;
+use crate::file::inode::{DirectorySink, FileKind};
+
+/// Positions 0 and 1 of an enumeration are those of `.` and `..`, which the caller makes.
+const FIRST: u64 = 2;
+
+/// Hashes of the names of a directory with the places of their entries, sorted.
+pub struct Index(Vec<(u32, u32)>);
+
+/// FNV-1a.
+fn hash(name: &[u8]) -> u32 {
+    name.iter().fold(0x811c_9dc5, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+impl Index {
+    /// Reads all of a directory.
+    pub fn build(node: &Node, map: &Map) -> Result<Self> {
+        let mut entries = Vec::new();
+        node.blocks(map, 0, |start, block| {
+            for entry in node.filesystem.volume.entries(block, 0) {
+                let entry = entry.map_err(|error| node.filesystem.error(error))?;
+                if entry.name == b"." || entry.name == b".." {
+                    continue;
+                }
+                let place = start + entry.offset as u64;
+                let place = u32::try_from(place).map_err(|_| Errno::EFBIG)?;
+                entries.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+                entries.push((hash(entry.name), place));
+            }
+            Ok(true)
+        })?;
+        entries.sort_unstable();
+        entries.shrink_to_fit();
+        Ok(Self(entries))
+    }
+}
+
+impl Node {
+    /// Calls `visit` with the place and the bytes of each block from that with byte `from` on,
+    /// until it gives false.
+    fn blocks(
+        &self,
+        map: &Map,
+        from: u64,
+        mut visit: impl FnMut(u64, &[u8]) -> Result<bool>,
+    ) -> Result<()> {
+        let filesystem = &self.filesystem;
+        let size = filesystem.volume.block_size();
+        let mut block = Vec::new();
+        block.try_reserve_exact(size).map_err(|_| Errno::ENOMEM)?;
+        block.resize(size, 0);
+        let mut start = from - from % size as u64;
+        while start < self.inode.size {
+            // A directory without holes ends where the volume does, whatever size it claims.
+            if matches!(map.run(start), Run::Hole { .. }) {
+                return Err(filesystem.error(hayate_ext4::Error::Corrupt("a directory")));
+            }
+            map.read(&filesystem.volume, &Disk(&filesystem.disk), start, &mut block)
+                .and_then(|()| filesystem.volume.check_directory(&self.inode, &block))
+                .map_err(|error| filesystem.error(error))?;
+            if !visit(start, &block)? {
+                break;
+            }
+            start += size as u64;
+        }
+        Ok(())
+    }
+
+    /// The number of the inode that `name` leads to.
+    pub(super) fn find(&self, name: &[u8]) -> Result<u32> {
+        let wanted = hash(name);
+        let Index(index) = self.index()?;
+        let first = index.partition_point(|&(hash, _)| hash < wanted);
+        for &(_, place) in index.iter().skip(first).take_while(|&&(hash, _)| hash == wanted) {
+            let filesystem = &self.filesystem;
+            let size = filesystem.volume.block_size() as u64;
+            let place = u64::from(place);
+            // An entry never reaches over its block.
+            let mut raw = [0; 264];
+            let length = (size - place % size).min(raw.len() as u64) as usize;
+            let raw = raw.get_mut(..length).unwrap_or_default();
+            self.map()?
+                .read(&filesystem.volume, &Disk(&filesystem.disk), place, raw)
+                .map_err(|error| filesystem.error(error))?;
+            if let Some((number, found)) = hayate_ext4::named(raw)
+                && found == name
+            {
+                return Ok(number);
+            }
+        }
+        Err(Errno::ENOENT)
+    }
+
+    /// Enumerates from `position`, which counts bytes of the directory from [`FIRST`] on.
+    pub(super) fn enumerate(&self, position: &mut u64, sink: &mut dyn DirectorySink) -> Result<()> {
+        let from = position.saturating_sub(FIRST);
+        let mut at = from;
+        let result = self.blocks(self.map()?, from, |start, block| {
+            for entry in self.filesystem.volume.entries(block, 0) {
+                let entry = entry.map_err(|error| self.filesystem.error(error))?;
+                let next = start + entry.next as u64;
+                if start + (entry.offset as u64) < from || entry.name == b"." || entry.name == b".."
+                {
+                    continue;
+                }
+                if !sink.entry(entry.inode.into(), kind(entry.kind), entry.name, next + FIRST) {
+                    return Ok(false);
+                }
+                at = next;
+            }
+            at = at.max(start + block.len() as u64);
+            Ok(true)
+        });
+        *position = at + FIRST;
+        result
+    }
+}
+
+fn kind(kind: Kind) -> FileKind {
+    match kind {
+        // `DT_UNKNOWN`: the program asks by itself.
+        Kind::Unknown => FileKind::Anonymous,
+        Kind::Regular => FileKind::Regular,
+        Kind::Directory => FileKind::Directory,
+        Kind::Character => FileKind::CharDevice,
+        Kind::Block => FileKind::BlockDevice,
+        Kind::Fifo => FileKind::Fifo,
+        Kind::Socket => FileKind::Socket,
+        Kind::Link => FileKind::Symlink,
+    }
+}

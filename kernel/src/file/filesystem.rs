@@ -1,0 +1,198 @@
+//! File systems: a mounted one ([`FileSystem`]), the types that can be mounted
+//! ([`FileSystemType`]) and their registry.
+
+use alloc::string::String;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use hayate_abi::{Errno, Result};
+use hayate_machine::sync::SpinLock;
+
+use super::inode::{DeviceNumber, Inode, Owner};
+use super::mount::Location;
+use super::path::Resolver;
+
+/// How long the dentry cache may believe what a file system said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caching {
+    /// Entries change only through this kernel's operations on this very mount: remember what
+    /// exists and what does not.
+    All,
+    /// Remember what exists, ask again for what did not.
+    Positive,
+    /// Ask every time (procfs).
+    Never,
+}
+
+/// The numbers of `statfs(2)`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    /// The type's magic number (`TMPFS_MAGIC`...).
+    pub magic: u64,
+    /// Size of a block in bytes.
+    pub block_size: u64,
+    /// Blocks in total, free, and free for ordinary users.
+    pub blocks: u64,
+    /// Free blocks.
+    pub free: u64,
+    /// Free blocks for ordinary users.
+    pub available: u64,
+    /// Inodes in total.
+    pub files: u64,
+    /// Free inodes.
+    pub files_free: u64,
+    /// The file system's identity.
+    pub id: u64,
+    /// The longest name.
+    pub name_length: u64,
+}
+
+/// One mounted file system (Linux' superblock).
+pub trait FileSystem: Send + Sync {
+    /// The name of its type, as in `/proc/mounts`.
+    fn type_name(&self) -> &'static str;
+    /// The `st_dev` of its files, encoded.
+    fn device(&self) -> u64;
+    /// Its root directory.
+    fn root(&self) -> Arc<dyn Inode>;
+    /// The numbers of `statfs(2)`.
+    fn usage(&self) -> Usage;
+    /// What the dentry cache may keep.
+    fn caching(&self) -> Caching {
+        Caching::All
+    }
+    /// Whether nothing can be written whatever the mount's flags.
+    fn read_only(&self) -> bool {
+        false
+    }
+    /// Its options for `/proc/mounts`, as `,size=1024k`; empty or beginning with a comma.
+    fn options(&self) -> String {
+        String::new()
+    }
+    /// Takes new options of a remount.
+    fn reconfigure(&self, read_only: bool, data: &[u8]) -> Result<()> {
+        let _ = (read_only, data);
+        Ok(())
+    }
+    /// Writes everything that is only in memory to the store.
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+    /// Whether the file systems's content keeps being true when the directory entry cache drops
+    /// an entry; false for one that is its own only store of inode identity.
+    fn evictable(&self) -> bool {
+        true
+    }
+}
+
+/// What `mount(2)` was asked.
+pub struct MountRequest<'a> {
+    /// The source as given: a device's path or any word.
+    pub source: &'a [u8],
+    /// `MS_*` flags.
+    pub flags: u64,
+    /// Options, comma-separated.
+    pub data: &'a [u8],
+    /// To look up paths in the source or the options.
+    pub resolver: &'a Resolver<'a>,
+}
+
+impl MountRequest<'_> {
+    /// The options as pairs of key and value (empty without `=`).
+    pub fn options(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.data.split(|&byte| byte == b',').filter(|word| !word.is_empty()).map(|word| match word
+            .iter()
+            .position(|&byte| byte == b'=')
+        {
+            Some(at) => (&word[..at], &word[at + 1..]),
+            None => (word, &word[word.len()..]),
+        })
+    }
+
+    /// The file that the source names, for file systems on a device.
+    pub fn source_location(&self) -> Result<Location> {
+        self.resolver.resolve(self.source, super::path::WalkFlags::empty())
+    }
+}
+
+/// A type of file system that can be mounted.
+pub struct FileSystemType {
+    /// Its name for `mount(2)`.
+    pub name: &'static str,
+    /// Whether it lives on a block device (`nodev` in `/proc/filesystems` otherwise).
+    pub needs_device: bool,
+    /// Makes a mounted instance.
+    pub mount: fn(&MountRequest<'_>) -> Result<Arc<dyn FileSystem>>,
+}
+
+static TYPES: SpinLock<Vec<&'static FileSystemType>> = SpinLock::new(Vec::new());
+
+/// Makes a type known to `mount(2)` and `/proc/filesystems`.
+pub fn register_type(kind: &'static FileSystemType) {
+    TYPES.lock().push(kind);
+}
+
+/// The registered type with this name; `ENODEV` when there is none, as `mount(2)` says.
+pub fn find_type(name: &[u8]) -> Result<&'static FileSystemType> {
+    TYPES.lock().iter().copied().find(|kind| kind.name.as_bytes() == name).ok_or(Errno::ENODEV)
+}
+
+/// All registered types, for `/proc/filesystems`.
+pub fn types() -> Vec<&'static FileSystemType> {
+    TYPES.lock().clone()
+}
+
+/// A device number for a file system without a device (major 0), as Linux'
+/// `get_anon_bdev`.
+pub fn anonymous_device() -> u64 {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    DeviceNumber::new(0, NEXT.fetch_add(1, Ordering::Relaxed)).encode()
+}
+
+/// An inode number never given before; for everything that has none of its own.
+pub fn next_inode_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(2);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A file system's reference to its own root directory. The root holds the file system, so the file
+/// system must not hold the root once a mount does: it hands its reference over at the first use.
+pub struct RootHandle<T: Inode>(SpinLock<Root<T>>);
+
+enum Root<T> {
+    /// Not mounted yet.
+    Own(Arc<T>),
+    /// The mount's root dentry holds it.
+    Mounted(Weak<T>),
+}
+
+impl<T: Inode> RootHandle<T> {
+    /// Without a root; [`set`](Self::set) comes before anybody asks.
+    pub fn empty() -> Self {
+        Self(SpinLock::new(Root::Mounted(Weak::new())))
+    }
+
+    /// Holds a new file system's root until it is mounted.
+    pub fn set(&self, root: Arc<T>) {
+        *self.0.lock() = Root::Own(root);
+    }
+
+    /// The root; `None` only after the last mount has gone.
+    pub fn get(&self) -> Option<Arc<T>> {
+        let mut root = self.0.lock();
+        match &*root {
+            Root::Own(own) => {
+                let own = Arc::clone(own);
+                *root = Root::Mounted(Arc::downgrade(&own));
+                Some(own)
+            }
+            Root::Mounted(held) => held.upgrade(),
+        }
+    }
+}
+
+/// What stands for the root of a file system whose last mount has gone: nobody gets to see it.
+pub fn empty_root() -> Arc<dyn Inode> {
+    super::tmpfs::TmpFs::new("none", 0, Owner::default(), Some(0), Caching::Never).root()
+}

@@ -1,0 +1,64 @@
+//! Anonymous files in memory with seals (`memfd_create(2)`).
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use hayate_abi::{Errno, Result};
+use hayate_machine::sync::Lazy;
+
+use super::anonymous;
+use super::filesystem::Caching;
+use super::inode::Owner;
+use super::mount::Mount;
+use super::open_file::OpenFile;
+use super::open_file::flags::{O_LARGEFILE, O_RDWR};
+use super::plate::{Plate, seals};
+use super::tmpfs::TmpFs;
+use crate::credentials::Credentials;
+
+const MFD_CLOEXEC: u32 = 1;
+const MFD_ALLOW_SEALING: u32 = 2;
+
+static FILES: Lazy<Arc<TmpFs>> =
+    Lazy::new(|| TmpFs::new("tmpfs", 0o777, Owner::default(), None, Caching::All));
+static MOUNT: Lazy<Arc<Mount>> = Lazy::new(|| Mount::whole(FILES.clone(), 0, b"tmpfs"));
+
+/// Makes an open memfd; says too whether it is to be closed by exec. `EINVAL` for flags not
+/// known (huge pages among them).
+pub fn create(name: &[u8], flags: u32, credentials: &Credentials) -> Result<(Arc<OpenFile>, bool)> {
+    if flags & !(MFD_CLOEXEC | MFD_ALLOW_SEALING) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let owner = Owner { uid: credentials.fsuid, gid: credentials.fsgid };
+    let inode = FILES.unnamed(0o777, owner);
+    if flags & MFD_ALLOW_SEALING != 0 {
+        use super::inode::Inode;
+        inode.plate().ok_or(Errno::ENOMEM)?.allow_sealing();
+    }
+    let mut shown = Vec::from(&b"/memfd:"[..]);
+    shown.extend_from_slice(name);
+    shown.extend_from_slice(b" (deleted)");
+    let location = anonymous::location(&MOUNT, &shown, inode.clone());
+    let file = OpenFile::new(inode, location, O_RDWR | O_LARGEFILE)?;
+    Ok((file, flags & MFD_CLOEXEC != 0))
+}
+
+/// The plate of a file that can have seals: one in memory.
+fn sealable(file: &OpenFile) -> Result<Arc<Plate>> {
+    file.inode().plate().filter(|plate| plate.is_memory()).ok_or(Errno::EINVAL)
+}
+
+/// `F_ADD_SEALS`
+pub fn add_seals(file: &OpenFile, new: u32) -> Result<()> {
+    use seals::*;
+    let known = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_FUTURE_WRITE;
+    if new & !known != 0 {
+        return Err(Errno::EINVAL);
+    }
+    sealable(file)?.add_seals(new)
+}
+
+/// `F_GET_SEALS`
+pub fn seals(file: &OpenFile) -> Result<u32> {
+    Ok(sealable(file)?.seals())
+}

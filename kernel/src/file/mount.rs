@@ -1,0 +1,341 @@
+//! Mounts and places: which file system covers which directory.
+//!
+//! There is one mount namespace. A [`Mount`] is a file system's tree (or a part of it, for a
+//! bind mount) hung onto a directory of another mount. A [`Location`] is a place as a walk sees
+//! it: a dentry together with the mount through which it was reached.
+//!
+//! The table of mounts is one read-write spin lock, taken by a walk only at dentries that carry
+//! the [`DentryState::MOUNTED`] mark. Changes (mount, unmount, move) also hold the sleeping
+//! [`lock`], which makes them one at a time.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::hash::BuildHasherDefault;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use hashbrown::HashMap;
+use hayate_abi::{Errno, Result};
+use hayate_machine::sync::{Lazy, RwSpinLock, SpinLock};
+
+use super::dentry::{Dentry, DentryState};
+use super::filesystem::FileSystem;
+use super::inode::{Inode, Metadata};
+use super::pages::IndexHasher;
+use crate::schedule;
+
+/// `mount(2)` flags (`include/uapi/linux/mount.h`).
+pub mod flags {
+    #![allow(missing_docs, reason = "the names are those of mount(2)")]
+    pub const MS_RDONLY: u64 = 1;
+    pub const MS_NOSUID: u64 = 2;
+    pub const MS_NODEV: u64 = 4;
+    pub const MS_NOEXEC: u64 = 8;
+    pub const MS_SYNCHRONOUS: u64 = 16;
+    pub const MS_REMOUNT: u64 = 32;
+    pub const MS_NOSYMFOLLOW: u64 = 256;
+    pub const MS_NOATIME: u64 = 1024;
+    pub const MS_NODIRATIME: u64 = 2048;
+    pub const MS_BIND: u64 = 4096;
+    pub const MS_MOVE: u64 = 8192;
+    pub const MS_REC: u64 = 16384;
+    pub const MS_SILENT: u64 = 32768;
+    pub const MS_UNBINDABLE: u64 = 1 << 17;
+    pub const MS_PRIVATE: u64 = 1 << 18;
+    pub const MS_SLAVE: u64 = 1 << 19;
+    pub const MS_SHARED: u64 = 1 << 20;
+    pub const MS_RELATIME: u64 = 1 << 21;
+    pub const MS_STRICTATIME: u64 = 1 << 24;
+    /// The flags that a mount keeps.
+    pub const KEPT: u64 = MS_RDONLY
+        | MS_NOSUID
+        | MS_NODEV
+        | MS_NOEXEC
+        | MS_NOSYMFOLLOW
+        | MS_NOATIME
+        | MS_NODIRATIME
+        | MS_RELATIME;
+}
+
+/// A tree hung into the tree.
+pub struct Mount {
+    id: u32,
+    filesystem: Arc<dyn FileSystem>,
+    root: Arc<Dentry>,
+    /// Where it hangs; `None` for the first root, pseudo mounts and after unmounting.
+    attached: SpinLock<Option<Location>>,
+    flags: AtomicU64,
+    source: String,
+}
+
+/// A place in the tree.
+#[derive(Clone)]
+pub struct Location {
+    /// Through which mount it was reached.
+    pub mount: Arc<Mount>,
+    /// Which name it is.
+    pub dentry: Arc<Dentry>,
+}
+
+type Table = HashMap<(u32, usize), Arc<Mount>, BuildHasherDefault<IndexHasher>>;
+
+static TABLE: Lazy<RwSpinLock<Table>> = Lazy::new(|| RwSpinLock::new(Table::default()));
+/// The names of a mounted file system: shared by all its mounts, taken apart after the last.
+struct Tree {
+    root: Arc<Dentry>,
+    mounts: usize,
+}
+
+/// By device number.
+static TREES: SpinLock<BTreeMap<u64, Tree>> = SpinLock::new(BTreeMap::new());
+
+static CHANGES: schedule::Mutex<()> = schedule::Mutex::new(());
+
+fn key(mount: &Mount, dentry: &Arc<Dentry>) -> (u32, usize) {
+    (mount.id, Arc::as_ptr(dentry).addr())
+}
+
+/// Holds every change of the mount tree off.
+pub fn lock() -> schedule::MutexGuard<'static, ()> {
+    CHANGES.lock()
+}
+
+impl Mount {
+    /// A mount of `filesystem`'s tree from `root` on, not hung anywhere yet.
+    pub fn new(
+        filesystem: Arc<dyn FileSystem>,
+        root: Arc<Dentry>,
+        flags: u64,
+        source: &[u8],
+    ) -> Arc<Mount> {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let mut trees = TREES.lock();
+        let tree = trees
+            .entry(filesystem.device())
+            .or_insert_with(|| Tree { root: Arc::clone(&root), mounts: 0 });
+        tree.mounts += 1;
+        drop(trees);
+        Arc::new(Mount {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            filesystem,
+            root,
+            attached: SpinLock::new(None),
+            flags: AtomicU64::new(flags & flags::KEPT),
+            source: String::from_utf8_lossy(source).into_owned(),
+        })
+    }
+
+    /// A mount of a whole file system. One that is mounted already shares its names.
+    pub fn whole(filesystem: Arc<dyn FileSystem>, flags: u64, source: &[u8]) -> Arc<Mount> {
+        let known = TREES.lock().get(&filesystem.device()).map(|tree| Arc::clone(&tree.root));
+        let root = known.unwrap_or_else(|| Dentry::root(Arc::clone(&filesystem)));
+        Mount::new(filesystem, root, flags, source)
+    }
+
+    /// Its number (`/proc/PID/mountinfo`, `statx`).
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// The file system.
+    pub fn filesystem(&self) -> &Arc<dyn FileSystem> {
+        &self.filesystem
+    }
+
+    /// The top of the mounted tree.
+    pub fn root(&self) -> &Arc<Dentry> {
+        &self.root
+    }
+
+    /// Where it hangs.
+    pub fn attached(&self) -> Option<Location> {
+        self.attached.lock().clone()
+    }
+
+    /// `MS_*` flags kept.
+    pub fn flags(&self) -> u64 {
+        self.flags.load(Ordering::Relaxed)
+    }
+
+    /// Sets the kept flags (remount).
+    pub fn set_flags(&self, flags: u64) {
+        self.flags.store(flags & flags::KEPT, Ordering::Relaxed);
+    }
+
+    /// The source word of `mount(2)`.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Whether nothing can be written through it.
+    pub fn read_only(&self) -> bool {
+        self.flags() & flags::MS_RDONLY != 0 || self.filesystem.read_only()
+    }
+
+    /// The top of it as a place.
+    pub fn root_location(self: &Arc<Self>) -> Location {
+        Location { mount: Arc::clone(self), dentry: Arc::clone(&self.root) }
+    }
+
+    /// Hangs it onto `place`. The caller holds [`lock`] and has checked that `place` is free.
+    pub fn attach(self: &Arc<Self>, place: &Location) {
+        *self.attached.lock() = Some(place.clone());
+        TABLE.write().insert(key(&place.mount, &place.dentry), Arc::clone(self));
+        place.dentry.set_state(DentryState::MOUNTED);
+    }
+
+    /// Takes it off. The caller holds [`lock`].
+    pub fn detach(&self) {
+        let Some(place) = self.attached.lock().take() else { return };
+        let removed = TABLE.write().remove(&key(&place.mount, &place.dentry));
+        drop(removed);
+        // Another mount of the same tree may still be covered at this dentry.
+        let still =
+            TABLE.read().keys().any(|&(_, dentry)| dentry == Arc::as_ptr(&place.dentry).addr());
+        if !still {
+            place.dentry.clear_state(DentryState::MOUNTED);
+        }
+    }
+
+    /// The mounts that hang onto this one.
+    pub fn children(self: &Arc<Self>) -> Vec<Arc<Mount>> {
+        all()
+            .into_iter()
+            .filter(|other| other.attached().is_some_and(|at| Arc::ptr_eq(&at.mount, self)))
+            .collect()
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let device = self.filesystem.device();
+        let mut trees = TREES.lock();
+        let last = trees.get_mut(&device).is_some_and(|tree| {
+            tree.mounts -= 1;
+            tree.mounts == 0
+        });
+        let tree = if last { trees.remove(&device) } else { None };
+        drop(trees);
+        if let Some(tree) = tree {
+            tree.root.dismantle();
+        }
+    }
+}
+
+impl Location {
+    /// Whether this is the same place.
+    pub fn is_same(&self, other: &Location) -> bool {
+        Arc::ptr_eq(&self.dentry, &other.dentry) && Arc::ptr_eq(&self.mount, &other.mount)
+    }
+
+    /// The file here; `ENOENT` if there is none.
+    pub fn inode(&self) -> Result<Arc<dyn Inode>> {
+        self.dentry.inode().ok_or(Errno::ENOENT)
+    }
+
+    /// Everything `stat(2)` tells.
+    pub fn metadata(&self) -> Result<Metadata> {
+        self.inode()?.metadata()
+    }
+
+    /// What is mounted here, all layers, at its root; otherwise the place itself.
+    #[inline]
+    pub fn into_topmost(mut self) -> Location {
+        while self.dentry.state().contains(DentryState::MOUNTED) {
+            match TABLE.read().get(&key(&self.mount, &self.dentry)).cloned() {
+                Some(mount) => self = mount.root_location(),
+                None => break,
+            }
+        }
+        self
+    }
+
+    /// From the root of a mount to where the mount hangs, all layers; otherwise the place.
+    pub fn into_mount_point(mut self) -> Location {
+        while Arc::ptr_eq(&self.dentry, self.mount.root()) {
+            match self.mount.attached() {
+                Some(place) => self = place,
+                None => break,
+            }
+        }
+        self
+    }
+
+    /// The path from `root` to here, as `getcwd` and `/proc` show it, and whether `root` was met
+    /// on the way (otherwise Linux puts `(unreachable)` before it).
+    pub fn path_from(&self, root: &Location) -> (Vec<u8>, bool) {
+        let mut parts: Vec<super::dentry::Name> = Vec::new();
+        let mut here = self.clone();
+        let reached = loop {
+            if here.is_same(root) {
+                break true;
+            }
+            if Arc::ptr_eq(&here.dentry, here.mount.root()) {
+                match here.mount.attached() {
+                    Some(place) => here = place,
+                    None => break false,
+                }
+                continue;
+            }
+            let Some(parent) = here.dentry.parent() else { break false };
+            parts.push(here.dentry.name());
+            here.dentry = parent;
+        };
+        let mut path = Vec::new();
+        for part in parts.iter().rev() {
+            path.push(b'/');
+            path.extend_from_slice(part);
+        }
+        if path.is_empty() {
+            path.push(b'/');
+        }
+        (path, reached)
+    }
+
+    /// The path as `/proc/PID/fd` and `maps` show it: anonymous files by their name, removed ones
+    /// with ` (deleted)` behind.
+    pub fn display(&self, root: &Location) -> Vec<u8> {
+        let state = self.dentry.state();
+        if state.contains(DentryState::ANONYMOUS) {
+            return self.dentry.name().to_vec();
+        }
+        let (mut path, _) = self.path_from(root);
+        if state.contains(DentryState::UNLINKED) {
+            path.extend_from_slice(b" (deleted)");
+        }
+        path
+    }
+}
+
+/// All mounts that hang in the tree, oldest first.
+pub fn all() -> Vec<Arc<Mount>> {
+    let mut mounts: Vec<Arc<Mount>> = TABLE.read().values().cloned().collect();
+    mounts.sort_by_key(|mount| mount.id);
+    mounts
+}
+
+/// The first root and everything mounted in it: for `/proc/mounts` also with the root itself.
+pub fn all_with_root() -> Vec<Arc<Mount>> {
+    let mut mounts = all();
+    if let Some(root) = ROOT.lock().clone()
+        && !mounts.iter().any(|mount| Arc::ptr_eq(mount, &root))
+    {
+        mounts.insert(0, root);
+    }
+    mounts
+}
+
+static ROOT: SpinLock<Option<Arc<Mount>>> = SpinLock::new(None);
+
+/// Makes `mount` the root of the tree (at boot and by `pivot_root`).
+pub fn set_root(mount: Arc<Mount>) {
+    let old = ROOT.lock().replace(mount);
+    drop(old);
+}
+
+/// The root of the tree, topmost layer.
+pub fn root() -> Option<Location> {
+    let mount = ROOT.lock().clone()?;
+    Some(mount.root_location().into_topmost())
+}

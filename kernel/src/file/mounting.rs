@@ -1,0 +1,206 @@
+//! Changes of the mount tree: `mount(2)`, `umount2(2)`, `pivot_root(2)`.
+//!
+//! One namespace, and mounts do not propagate: every mount is private, and asking for anything
+//! else is refused.
+
+use alloc::sync::Arc;
+
+use hayate_abi::{Errno, Result};
+
+use super::filesystem::{self, MountRequest};
+use super::inode::FileKind;
+use super::mount::{self, Location, Mount, flags::*};
+use super::path::{Resolver, WalkFlags};
+use crate::resource::{Kind, pools};
+
+fn is_mount_root(place: &Location) -> bool {
+    Arc::ptr_eq(&place.dentry, place.mount.root())
+}
+
+fn is_directory(place: &Location) -> Result<bool> {
+    Ok(place.inode()?.attributes().kind == FileKind::Directory)
+}
+
+/// `mount(2)` on `target`.
+pub fn mount(
+    resolver: &Resolver<'_>,
+    source: &[u8],
+    target: Location,
+    kind: &[u8],
+    flags: u64,
+    data: &[u8],
+) -> Result<()> {
+    const MAGIC: u64 = 0xc0ed_0000;
+    let flags = if flags & 0xffff_0000 == MAGIC { flags & 0xffff } else { flags };
+    if flags & MS_REMOUNT != 0 {
+        return remount(&target, flags, data);
+    }
+    if flags & MS_BIND != 0 {
+        let source = resolver.resolve(source, WalkFlags::empty())?;
+        return bind(&source, &target, flags & MS_REC != 0);
+    }
+    if flags & (MS_SHARED | MS_SLAVE | MS_PRIVATE | MS_UNBINDABLE) != 0 {
+        if !is_mount_root(&target) || flags & (MS_SHARED | MS_UNBINDABLE) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        // Every mount is private already, and a slave without a master is a private mount.
+        return Ok(());
+    }
+    if flags & MS_MOVE != 0 {
+        let source = resolver.resolve(source, WalkFlags::empty())?;
+        return move_mount(&source, target);
+    }
+    if !is_directory(&target)? {
+        return Err(Errno::ENOTDIR);
+    }
+    let kind = filesystem::find_type(kind)?;
+    let request = MountRequest { source, flags, data, resolver };
+    let filesystem = (kind.mount)(&request)?;
+    // Access times are kept relative unless asked otherwise, as since Linux 2.6.30.
+    let relative = flags & (MS_NOATIME | MS_STRICTATIME) == 0;
+    let flags = if relative { flags | MS_RELATIME } else { flags };
+    let _lock = mount::lock();
+    Mount::whole(filesystem, flags, source).attach(&target.into_topmost());
+    Ok(())
+}
+
+fn remount(target: &Location, flags: u64, data: &[u8]) -> Result<()> {
+    if !is_mount_root(target) {
+        return Err(Errno::EINVAL);
+    }
+    let _lock = mount::lock();
+    let mount = &target.mount;
+    if flags & MS_BIND == 0 {
+        mount.filesystem().reconfigure(flags & MS_RDONLY != 0, data)?;
+    }
+    if flags & MS_RDONLY == 0 && mount.filesystem().read_only() {
+        return Err(Errno::EROFS);
+    }
+    mount.set_flags(flags);
+    Ok(())
+}
+
+/// Shows the tree at `source` at `target` too; with the mounts below it if `deep`.
+fn bind(source: &Location, target: &Location, deep: bool) -> Result<()> {
+    if is_directory(source)? != is_directory(target)? {
+        return Err(Errno::ENOTDIR);
+    }
+    let _lock = mount::lock();
+    let copy = |of: &Arc<Mount>, root| {
+        Mount::new(Arc::clone(of.filesystem()), root, of.flags(), of.source().as_bytes())
+    };
+    let top = copy(&source.mount, Arc::clone(&source.dentry));
+    let target = target.clone().into_topmost();
+    // What hangs below is listed before the new mount is there, which may lie below itself.
+    let mut pending: alloc::vec::Vec<(Arc<Mount>, Arc<Mount>)> = alloc::vec::Vec::new();
+    if deep {
+        for child in source.mount.children() {
+            let below =
+                child.attached().is_some_and(|place| place.dentry.is_within(&source.dentry));
+            if below {
+                pending.push((child, Arc::clone(&top)));
+            }
+        }
+    }
+    top.attach(&target);
+    while let Some((original, parent)) = pending.pop() {
+        let Some(place) = original.attached() else { continue };
+        let twin = copy(&original, Arc::clone(original.root()));
+        for child in original.children() {
+            if !Arc::ptr_eq(&child, &top) {
+                pending.push((child, Arc::clone(&twin)));
+            }
+        }
+        twin.attach(&Location { mount: parent, dentry: place.dentry });
+    }
+    Ok(())
+}
+
+/// Whether `place` lies in `mount` or in something mounted below it.
+fn hangs_below(place: &Location, mount: &Arc<Mount>) -> bool {
+    let mut here = Arc::clone(&place.mount);
+    loop {
+        if Arc::ptr_eq(&here, mount) {
+            return true;
+        }
+        match here.attached() {
+            Some(up) => here = up.mount,
+            None => return false,
+        }
+    }
+}
+
+fn move_mount(source: &Location, target: Location) -> Result<()> {
+    if !is_mount_root(source) || source.mount.attached().is_none() {
+        return Err(Errno::EINVAL);
+    }
+    if is_directory(source)? != is_directory(&target)? {
+        return Err(Errno::ENOTDIR);
+    }
+    let _lock = mount::lock();
+    if hangs_below(&target, &source.mount) {
+        return Err(Errno::ELOOP);
+    }
+    source.mount.detach();
+    source.mount.attach(&target.into_topmost());
+    Ok(())
+}
+
+/// `umount2(2)`: takes the mount off whose root is `place`. Unless `lazily`, `EBUSY` while it is
+/// in use.
+pub fn unmount(place: Location, lazily: bool) -> Result<()> {
+    if !is_mount_root(&place) {
+        return Err(Errno::EINVAL);
+    }
+    let Location { mount, dentry } = place;
+    drop(dentry);
+    // What is kept of ended programs must not keep the file system in use.
+    pools::drop_all(Some(Kind::Attachment));
+    let _lock = mount::lock();
+    if mount.attached().is_none() {
+        // The first root cannot be taken off.
+        return Err(if lazily { Errno::EINVAL } else { Errno::EBUSY });
+    }
+    let children = mount.children();
+    if !lazily {
+        /// The table's reference and ours.
+        const UNUSED: usize = 2;
+        if !children.is_empty() || Arc::strong_count(&mount) > UNUSED {
+            return Err(Errno::EBUSY);
+        }
+    }
+    let mut waiting = children;
+    while let Some(child) = waiting.pop() {
+        waiting.extend(child.children());
+        child.detach();
+    }
+    // What it had not written yet is written; an error has nobody left to hear it.
+    let _ = mount.filesystem().sync();
+    mount.detach();
+    Ok(())
+}
+
+/// `pivot_root(2)`: the mount at `new_root` becomes the root, the old one hangs at `put_old`.
+pub fn pivot(old_root: &Location, new_root: &Location, put_old: &Location) -> Result<()> {
+    let _lock = mount::lock();
+    if Arc::ptr_eq(&new_root.mount, &old_root.mount) || Arc::ptr_eq(&put_old.mount, &old_root.mount)
+    {
+        return Err(Errno::EBUSY);
+    }
+    if !is_mount_root(new_root) || !is_mount_root(old_root) {
+        return Err(Errno::EINVAL);
+    }
+    // The first root stays where it is, and put_old must lie at or below the new root.
+    let Some(below_old) = old_root.mount.attached() else { return Err(Errno::EINVAL) };
+    if new_root.mount.attached().is_none() || !hangs_below(put_old, &new_root.mount) {
+        return Err(Errno::EINVAL);
+    }
+    if Arc::ptr_eq(&put_old.mount, &new_root.mount) && !put_old.dentry.is_within(&new_root.dentry) {
+        return Err(Errno::EINVAL);
+    }
+    new_root.mount.detach();
+    old_root.mount.detach();
+    new_root.mount.attach(&below_old);
+    old_root.mount.attach(put_old);
+    Ok(())
+}

@@ -1,0 +1,492 @@
+//! Open files: what a descriptor refers to (Linux' `struct file`, POSIX' open file description).
+//!
+//! An [`OpenFile`] joins the operations ([`FileOps`]) with what belongs to the opening: access
+//! mode, status flags, position, place in the tree. It is shared by `dup`, `fork` and descriptor
+//! passing through its `Arc`; dropping the last one releases it, which may sleep: never drop one
+//! with a spin lock held.
+//!
+//! Lock order: the position lock (sleeping) comes before every lock of the operations.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+
+use hayate_abi::{Errno, Result};
+use hayate_machine::shared::Shared;
+use hayate_machine::sync::SpinLock;
+
+use super::epoll::Watch;
+use super::inode::{Inode, Metadata};
+use super::mount::Location;
+use super::notify::{self, Mask};
+use super::plate::{Plate, WriteAccess};
+use super::poll::{Events, Registrar};
+use super::transfer::{Input, Output};
+use crate::credentials::Credentials;
+use crate::schedule;
+
+/// `open(2)` flags, x86-64 values (`include/uapi/asm-generic/fcntl.h`).
+pub mod flags {
+    #![allow(missing_docs, reason = "the names are those of open(2)")]
+    pub const O_ACCMODE: u32 = 0o3;
+    pub const O_RDONLY: u32 = 0o0;
+    pub const O_WRONLY: u32 = 0o1;
+    pub const O_RDWR: u32 = 0o2;
+    pub const O_CREAT: u32 = 0o100;
+    pub const O_EXCL: u32 = 0o200;
+    pub const O_NOCTTY: u32 = 0o400;
+    pub const O_TRUNC: u32 = 0o1000;
+    pub const O_APPEND: u32 = 0o2000;
+    pub const O_NONBLOCK: u32 = 0o4000;
+    pub const O_DSYNC: u32 = 0o10000;
+    pub const FASYNC: u32 = 0o20000;
+    pub const O_DIRECT: u32 = 0o40000;
+    pub const O_LARGEFILE: u32 = 0o100000;
+    pub const O_DIRECTORY: u32 = 0o200000;
+    pub const O_NOFOLLOW: u32 = 0o400000;
+    pub const O_NOATIME: u32 = 0o1000000;
+    pub const O_CLOEXEC: u32 = 0o2000000;
+    pub const O_SYNC: u32 = 0o4000000 | O_DSYNC;
+    pub const O_PATH: u32 = 0o10000000;
+    pub const O_TMPFILE: u32 = 0o20000000 | O_DIRECTORY;
+    /// What `F_SETFL` can change.
+    pub const SETTABLE: u32 = O_APPEND | O_NONBLOCK | O_NOATIME | O_DIRECT | FASYNC;
+    /// Flags that only matter while opening and are not shown by `F_GETFL`.
+    pub const OPEN_ONLY: u32 = O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC;
+}
+use flags::*;
+
+/// What an opening asked, for [`Inode::open`] and device openers.
+pub struct OpenRequest<'a> {
+    /// The flags of `open(2)`.
+    pub flags: u32,
+    /// Who asks.
+    pub credentials: &'a Credentials,
+    /// Where the file was found.
+    pub location: &'a Location,
+}
+
+impl OpenRequest<'_> {
+    /// Whether the file will be read.
+    pub fn reads(&self) -> bool {
+        self.flags & O_ACCMODE != O_WRONLY
+    }
+    /// Whether the file will be written.
+    pub fn writes(&self) -> bool {
+        matches!(self.flags & O_ACCMODE, O_WRONLY | O_RDWR)
+    }
+}
+
+bitflags::bitflags! {
+    /// How a file behaves; constant while it is open.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Traits: u32 {
+        /// Has a position: reads and writes go on where the last one ended, `lseek` works.
+        const POSITIONED = 1;
+        /// `pread` and `pwrite` work. (With `POSITIONED` for anything like a regular file.)
+        const ADDRESSABLE = 2;
+        /// Takes part in `poll` truly; others are always ready, and epoll refuses them.
+        const POLLABLE = 4;
+    }
+}
+
+impl Traits {
+    /// A regular file.
+    pub const REGULAR: Traits = Traits::POSITIONED.union(Traits::ADDRESSABLE);
+    /// A pipe, socket or terminal.
+    pub const STREAM: Traits = Traits::POLLABLE;
+}
+
+/// Where `lseek(2)` counts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whence {
+    /// The beginning.
+    Set,
+    /// The current position.
+    Current,
+    /// The end.
+    End,
+    /// The next data at or after the offset.
+    Data,
+    /// The next hole at or after the offset.
+    Hole,
+}
+
+/// What `mmap(2)` of a file maps.
+pub enum MapSource {
+    /// The pages of this plate.
+    Plate(Arc<Plate>),
+    /// Anonymous memory (`/dev/zero`).
+    Anonymous,
+}
+
+/// The operations of an open file. Defaults answer as Linux does for a file without the
+/// operation. All may sleep.
+pub trait FileOps: Any + Send + Sync {
+    /// How this file behaves.
+    fn traits(&self) -> Traits;
+
+    /// Reads at `offset` (meaningless without [`Traits::ADDRESSABLE`]) into `out`; gives the
+    /// number of bytes, 0 at the end. Blocks as `file.nonblocking()` says: `EAGAIN` or an
+    /// interruptible sleep (`ERESTARTSYS`).
+    fn read(&self, file: &OpenFile, offset: u64, out: &mut Output<'_>) -> Result<usize> {
+        let _ = (file, offset, out);
+        Err(Errno::EINVAL)
+    }
+
+    /// Writes `input` at `*offset`; with `O_APPEND` sets `*offset` to the end first. Gives the
+    /// number of bytes; the caller moves the position by it. `EPIPE` from a stream makes the
+    /// caller raise SIGPIPE.
+    fn write(&self, file: &OpenFile, offset: &mut u64, input: &mut Input<'_>) -> Result<usize> {
+        let _ = (file, offset, input);
+        Err(Errno::EINVAL)
+    }
+
+    /// Which events are there now; registers with *every* wait queue that may change the answer
+    /// by [`Registrar::register`], whatever the state (the same calls undo it).
+    fn poll(&self, file: &OpenFile, registrar: &mut Registrar<'_>) -> Events {
+        let _ = (file, registrar);
+        Events::ALWAYS
+    }
+
+    /// `ioctl(2)`; `arg` is a user pointer or a number as `command` says.
+    fn ioctl(&self, file: &OpenFile, command: u32, arg: u64) -> Result<i64> {
+        let _ = (file, command, arg);
+        Err(Errno::ENOTTY)
+    }
+
+    /// What to map for `mmap(2)`: for files with a plate, that.
+    fn map(&self, file: &OpenFile) -> Result<MapSource> {
+        file.inode().plate().map(MapSource::Plate).ok_or(Errno::ENODEV)
+    }
+
+    /// Moves the position, of which `position` is the current value, and gives the new one.
+    fn seek(&self, file: &OpenFile, position: u64, offset: i64, whence: Whence) -> Result<u64> {
+        default_seek(file, position, offset, whence)
+    }
+
+    /// `fallocate(2)` with its mode bits.
+    fn allocate(&self, file: &OpenFile, mode: u32, offset: u64, length: u64) -> Result<()> {
+        let _ = (file, mode, offset, length);
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    /// `fsync(2)` / `fdatasync(2)`.
+    fn sync(&self, file: &OpenFile, data_only: bool) -> Result<()> {
+        file.inode().sync(data_only)
+    }
+
+    /// Status flags are about to become `new` (`F_SETFL`); may refuse.
+    fn set_flags(&self, file: &OpenFile, new: u32) -> Result<()> {
+        let _ = (file, new);
+        Ok(())
+    }
+
+    /// The last reference is going away.
+    fn release(&self, file: &OpenFile) {
+        let _ = file;
+    }
+
+    /// Extra lines for `/proc/PID/fdinfo/N`, each ended by a newline.
+    fn describe(&self, file: &OpenFile) -> Option<Vec<u8>> {
+        let _ = file;
+        None
+    }
+}
+
+/// An open file.
+pub struct OpenFile {
+    ops: Shared<dyn FileOps>,
+    inode: Arc<dyn Inode>,
+    location: Location,
+    flags: AtomicU32,
+    /// The parts of the flags that never change, at hand.
+    readable: bool,
+    writable: bool,
+    path_only: bool,
+    traits: Traits,
+    position: schedule::Mutex<u64>,
+    /// `F_SETOWN`: a process, or a group when negative; 0 nobody.
+    owner: AtomicI32,
+    /// `F_SETSIG`.
+    owner_signal: AtomicI32,
+    /// Whether a lock was ever taken through this opening: its end must look then.
+    has_locks: AtomicBool,
+    /// The epoll sets that watch this file.
+    watches: SpinLock<Vec<Watch>>,
+    _write_access: Option<WriteAccess>,
+}
+
+impl OpenFile {
+    /// Joins operations, place and the flags of `open(2)`. `location` must have an inode.
+    pub fn new(ops: Arc<dyn FileOps>, location: Location, flags: u32) -> Result<Arc<OpenFile>> {
+        OpenFile::with_write_access(ops, location, flags, None)
+    }
+
+    /// The same, keeping a file from being executed while it is open for writing.
+    pub fn with_write_access(
+        ops: Arc<dyn FileOps>,
+        location: Location,
+        flags: u32,
+        write_access: Option<WriteAccess>,
+    ) -> Result<Arc<OpenFile>> {
+        let inode = location.dentry.inode().ok_or(Errno::ENOENT)?;
+        let traits = ops.traits();
+        let path_only = flags & O_PATH != 0;
+        let mode = flags & O_ACCMODE;
+        Ok(Arc::new(OpenFile {
+            readable: !path_only && matches!(mode, O_RDONLY | O_RDWR),
+            writable: !path_only && matches!(mode, O_WRONLY | O_RDWR),
+            path_only,
+            ops: ops.into(),
+            inode,
+            location,
+            flags: AtomicU32::new(flags & !OPEN_ONLY),
+            traits,
+            position: schedule::Mutex::new(0),
+            owner: AtomicI32::new(0),
+            owner_signal: AtomicI32::new(0),
+            has_locks: AtomicBool::new(false),
+            watches: SpinLock::new(Vec::new()),
+            _write_access: write_access,
+        }))
+    }
+
+    /// The operations.
+    pub fn ops(&self) -> &dyn FileOps {
+        &*self.ops
+    }
+
+    /// The operations as `T`, when they are one: how epoll, sockets and ioctls find their own.
+    pub fn ops_as<T: FileOps>(&self) -> Option<&T> {
+        let any: &dyn Any = &*self.ops;
+        any.downcast_ref::<T>()
+    }
+
+    /// The file itself.
+    pub fn inode(&self) -> &Arc<dyn Inode> {
+        &self.inode
+    }
+
+    /// Where it was opened.
+    pub fn location(&self) -> &Location {
+        &self.location
+    }
+
+    /// Everything `fstat(2)` tells.
+    pub fn metadata(&self) -> Result<Metadata> {
+        self.inode.metadata()
+    }
+
+    /// Access mode and status flags, as `F_GETFL` shows them.
+    pub fn flags(&self) -> u32 {
+        self.flags.load(Ordering::Relaxed)
+    }
+
+    /// Replaces the status flags that `F_SETFL` can change.
+    pub fn set_flags(&self, new: u32) -> Result<()> {
+        let old = self.flags();
+        let new = (old & !SETTABLE) | (new & SETTABLE);
+        self.ops.set_flags(self, new)?;
+        self.flags.store(new, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// How the file behaves.
+    pub fn traits(&self) -> Traits {
+        self.traits
+    }
+
+    /// Whether operations must not block.
+    pub fn nonblocking(&self) -> bool {
+        self.flags() & O_NONBLOCK != 0
+    }
+
+    /// Whether reading was asked for at opening.
+    #[inline]
+    pub fn readable(&self) -> bool {
+        self.readable
+    }
+
+    /// Whether writing was asked for at opening.
+    #[inline]
+    pub fn writable(&self) -> bool {
+        self.writable
+    }
+
+    /// Whether it was opened by `O_PATH` and is only a place.
+    #[inline]
+    pub fn path_only(&self) -> bool {
+        self.path_only
+    }
+
+    /// Whether writes go to the end.
+    pub fn appends(&self) -> bool {
+        self.flags() & O_APPEND != 0
+    }
+
+    /// Whether reading sets the time of last access (neither `O_NOATIME` nor a mount without).
+    pub fn updates_access_time(&self) -> bool {
+        self.flags() & O_NOATIME == 0
+            && self.location.mount.flags() & super::mount::flags::MS_NOATIME == 0
+    }
+
+    /// Notes that an epoll set watches this file.
+    pub(super) fn add_watch(&self, watch: Watch) {
+        self.watches.lock().push(watch);
+    }
+
+    /// Takes the watch back that `is_it` says yes to.
+    pub(super) fn take_watch(&self, is_it: impl Fn(&Watch) -> bool) -> Option<Watch> {
+        let mut watches = self.watches.lock();
+        let at = watches.iter().position(is_it)?;
+        Some(watches.swap_remove(at))
+    }
+
+    /// Notes that this opening has `flock` or description locks.
+    pub fn note_locks(&self) {
+        self.has_locks.store(true, Ordering::Relaxed);
+    }
+
+    /// `F_GETOWN` and `F_GETSIG`.
+    pub fn owner(&self) -> (i32, i32) {
+        (self.owner.load(Ordering::Relaxed), self.owner_signal.load(Ordering::Relaxed))
+    }
+
+    /// `F_SETOWN`.
+    pub fn set_owner(&self, owner: i32) {
+        self.owner.store(owner, Ordering::Relaxed);
+    }
+
+    /// `F_SETSIG`.
+    pub fn set_owner_signal(&self, signal: i32) {
+        self.owner_signal.store(signal, Ordering::Relaxed);
+    }
+
+    /// `read(2)`: at the position, which moves on.
+    #[inline(always)]
+    pub fn read(&self, out: &mut Output<'_>) -> Result<usize> {
+        if !self.readable() {
+            return Err(Errno::EBADF);
+        }
+        if !self.traits.contains(Traits::POSITIONED) {
+            return self.ops.read(self, 0, out);
+        }
+        self.read_on(out)
+    }
+
+    /// Reads where the last one ended. A call of its own, so that a stream need not save the
+    /// registers that this wants.
+    #[inline(never)]
+    fn read_on(&self, out: &mut Output<'_>) -> Result<usize> {
+        let mut position = self.position.lock();
+        let count = self.ops.read(self, *position, out)?;
+        *position += count as u64;
+        Ok(count)
+    }
+
+    /// `write(2)`: at the position or the end, and moves the position.
+    #[inline(always)]
+    pub fn write(&self, input: &mut Input<'_>) -> Result<usize> {
+        if !self.writable() {
+            return Err(Errno::EBADF);
+        }
+        if !self.traits.contains(Traits::POSITIONED) {
+            return self.ops.write(self, &mut 0, input);
+        }
+        let mut position = self.position.lock();
+        let mut at = *position;
+        let count = self.ops.write(self, &mut at, input)?;
+        *position = at + count as u64;
+        Ok(count)
+    }
+
+    /// `pread(2)`: the position stays.
+    #[inline]
+    pub fn read_at(&self, offset: u64, out: &mut Output<'_>) -> Result<usize> {
+        if !self.traits.contains(Traits::ADDRESSABLE) {
+            return Err(Errno::ESPIPE);
+        }
+        if !self.readable() {
+            return Err(Errno::EBADF);
+        }
+        self.ops.read(self, offset, out)
+    }
+
+    /// `pwrite(2)`: the position stays; `O_APPEND` still appends, as Linux does (`pwrite(2)`,
+    /// BUGS).
+    #[inline]
+    pub fn write_at(&self, offset: u64, input: &mut Input<'_>) -> Result<usize> {
+        if !self.traits.contains(Traits::ADDRESSABLE) {
+            return Err(Errno::ESPIPE);
+        }
+        if !self.writable() {
+            return Err(Errno::EBADF);
+        }
+        let mut at = offset;
+        self.ops.write(self, &mut at, input)
+    }
+
+    /// `lseek(2)`.
+    pub fn seek(&self, offset: i64, whence: Whence) -> Result<u64> {
+        if !self.traits.intersects(Traits::REGULAR) {
+            return Err(Errno::ESPIPE);
+        }
+        let mut position = self.position.lock();
+        *position = self.ops.seek(self, *position, offset, whence)?;
+        Ok(*position)
+    }
+
+    /// The position under its lock, for operations that use and move it themselves
+    /// (`getdents64`, `sendfile`).
+    pub fn lock_position(&self) -> schedule::MutexGuard<'_, u64> {
+        self.position.lock()
+    }
+
+    /// The events there now, registering as `registrar` says.
+    pub fn poll(&self, registrar: &mut Registrar<'_>) -> Events {
+        if self.traits.contains(Traits::POLLABLE) {
+            self.ops.poll(self, registrar)
+        } else {
+            Events::ALWAYS
+        }
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        let mask = if self.writable() { Mask::CLOSE_WRITE } else { Mask::CLOSE_NOWRITE };
+        notify::file(self, mask);
+        for watch in core::mem::take(self.watches.get_mut()) {
+            watch.end(self);
+        }
+        self.ops.release(self);
+        if self.has_locks.load(Ordering::Relaxed) {
+            super::locks::release_open_file(self);
+        }
+    }
+}
+
+/// `lseek` by the size of the file, with Linux' default for holes: all is data, one hole at the
+/// end.
+pub fn default_seek(file: &OpenFile, position: u64, offset: i64, whence: Whence) -> Result<u64> {
+    let size = || file.inode().metadata().map(|metadata| metadata.size);
+    let base = match whence {
+        Whence::Set => 0,
+        Whence::Current => position as i64,
+        Whence::End => size()? as i64,
+        Whence::Data | Whence::Hole => {
+            let size = size()?;
+            if offset < 0 || offset as u64 >= size {
+                return Err(Errno::ENXIO);
+            }
+            return Ok(if whence == Whence::Data { offset as u64 } else { size });
+        }
+    };
+    match base.checked_add(offset) {
+        None => Err(Errno::EOVERFLOW),
+        Some(new) if new < 0 => Err(Errno::EINVAL),
+        Some(new) => Ok(new as u64),
+    }
+}

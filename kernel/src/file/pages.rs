@@ -1,0 +1,227 @@
+//! Pages by index: chunks of 64 pages, the first one at hand, the others in a hash table.
+//!
+//! A small file costs one chunk of 256 bytes; a sparse one pays for the chunks it has pages in.
+//! The road not taken: a radix tree. It is two or three dependent loads where this is one hash,
+//! and the order it keeps is needed by nothing but `SEEK_DATA`.
+
+use alloc::vec::Vec;
+use core::hash::{BuildHasherDefault, Hasher};
+
+use hashbrown::HashMap;
+use hayate_abi::{Errno, Result};
+use hayate_machine::frames::Frame;
+
+const CHUNK: u64 = 64;
+
+/// What is at an index.
+#[derive(Clone)]
+pub enum Slot {
+    /// Nothing.
+    Empty,
+    /// Being read by somebody.
+    Loading,
+    /// The page.
+    Present(Frame),
+}
+
+#[derive(Default)]
+struct Chunk {
+    /// Empty, or as long as a chunk.
+    pages: Vec<Option<Frame>>,
+    /// One bit per page that is being read.
+    loading: u64,
+}
+
+/// Multiplies: chunk numbers need no more.
+#[derive(Default)]
+pub struct IndexHasher(u64);
+
+impl Hasher for IndexHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+    #[inline]
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0.rotate_left(5) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+    #[inline]
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(u64::from(number));
+    }
+    #[inline]
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
+    }
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 32)
+    }
+}
+
+/// The pages of a plate.
+#[derive(Default)]
+pub struct Pages {
+    first: Chunk,
+    others: HashMap<u64, Chunk, BuildHasherDefault<IndexHasher>>,
+    count: usize,
+}
+
+fn place(index: u64) -> (u64, usize) {
+    (index / CHUNK, (index % CHUNK) as usize)
+}
+
+impl Pages {
+    #[inline]
+    fn chunk(&self, number: u64) -> Option<&Chunk> {
+        if number == 0 { Some(&self.first) } else { self.others.get(&number) }
+    }
+
+    /// The chunk, made if it is not there.
+    fn chunk_or_new(&mut self, number: u64) -> Result<&mut Chunk> {
+        let chunk = if number == 0 {
+            &mut self.first
+        } else {
+            self.others.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            self.others.entry(number).or_default()
+        };
+        if chunk.pages.is_empty() {
+            chunk.pages.try_reserve_exact(CHUNK as usize).map_err(|_| Errno::ENOMEM)?;
+            chunk.pages.resize(CHUNK as usize, None);
+        }
+        Ok(chunk)
+    }
+
+    /// The number of pages present.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// What is at `index`.
+    #[inline]
+    pub fn get(&self, index: u64) -> Slot {
+        let (number, at) = place(index);
+        match self.chunk(number) {
+            Some(chunk) => match chunk.pages.get(at) {
+                Some(Some(frame)) => Slot::Present(frame.clone()),
+                _ if chunk.loading & (1 << at) != 0 => Slot::Loading,
+                _ => Slot::Empty,
+            },
+            None => Slot::Empty,
+        }
+    }
+
+    /// The page at `index`, if there is one.
+    #[inline]
+    pub fn present(&self, index: u64) -> Option<&Frame> {
+        let (number, at) = place(index);
+        self.chunk(number)?.pages.get(at)?.as_ref()
+    }
+
+    /// Puts `frame` at `index`; if a page is there already, gives that back as the error of the
+    /// inner result.
+    pub fn insert_if_empty(
+        &mut self,
+        index: u64,
+        frame: Frame,
+    ) -> Result<core::result::Result<Frame, Frame>> {
+        let (number, at) = place(index);
+        let chunk = self.chunk_or_new(number)?;
+        let slot = chunk.pages.get_mut(at).ok_or(Errno::EINVAL)?;
+        if let Some(existing) = slot {
+            return Ok(Err(existing.clone()));
+        }
+        *slot = Some(frame.clone());
+        self.count += 1;
+        Ok(Ok(frame))
+    }
+
+    /// Marks an empty slot as being read.
+    pub fn mark_loading(&mut self, index: u64) -> Result<()> {
+        let (number, at) = place(index);
+        self.chunk_or_new(number)?.loading |= 1 << at;
+        Ok(())
+    }
+
+    /// Ends the reading of a slot, with the page or without.
+    pub fn finish_loading(&mut self, index: u64, frame: Option<Frame>) {
+        let (number, at) = place(index);
+        let chunk = if number == 0 { Some(&mut self.first) } else { self.others.get_mut(&number) };
+        let Some(chunk) = chunk else { return };
+        // Truncation takes the mark away: what was read is then of no use.
+        if chunk.loading & (1 << at) == 0 {
+            return;
+        }
+        chunk.loading &= !(1 << at);
+        if let (Some(slot), Some(frame)) = (chunk.pages.get_mut(at), frame)
+            && slot.is_none()
+        {
+            *slot = Some(frame);
+            self.count += 1;
+        }
+    }
+
+    /// Takes out the pages `first..=last`; the caller drops them after its lock.
+    pub fn remove_range(&mut self, first: u64, last: u64) -> Vec<Frame> {
+        let mut removed = Vec::new();
+        let low = first / CHUNK;
+        let mut clear = |number: u64, chunk: &mut Chunk| {
+            for (at, slot) in chunk.pages.iter_mut().enumerate() {
+                let index = number * CHUNK + at as u64;
+                if (first..=last).contains(&index) {
+                    chunk.loading &= !(1 << at);
+                    removed.extend(slot.take());
+                }
+            }
+        };
+        if low == 0 {
+            clear(0, &mut self.first);
+        }
+        let high = last / CHUNK;
+        if !self.others.is_empty() {
+            self.others.retain(|&number, chunk| {
+                if (low..=high).contains(&number) {
+                    clear(number, chunk);
+                    return chunk.loading != 0 || chunk.pages.iter().any(Option::is_some);
+                }
+                true
+            });
+        }
+        self.count -= removed.len();
+        removed
+    }
+
+    /// Takes out up to `most` pages that nobody else uses.
+    pub fn remove_unused(&mut self, most: usize) -> Vec<Frame> {
+        let mut removed: Vec<Frame> = Vec::new();
+        for chunk in core::iter::once(&mut self.first).chain(self.others.values_mut()) {
+            for slot in &mut chunk.pages {
+                if removed.len() < most
+                    && slot.as_ref().is_some_and(Frame::is_unique)
+                    && removed.try_reserve(1).is_ok()
+                {
+                    removed.extend(slot.take());
+                }
+            }
+        }
+        self.count -= removed.len();
+        removed
+    }
+
+    /// The first index at or after `index` with a page.
+    pub fn next_present(&self, index: u64) -> Option<u64> {
+        let (low, at) = place(index);
+        let in_chunk = |number: u64, from: usize| {
+            let pages = &self.chunk(number)?.pages;
+            let found = pages.iter().enumerate().skip(from).find(|(_, slot)| slot.is_some())?.0;
+            Some(number * CHUNK + found as u64)
+        };
+        in_chunk(low, at).or_else(|| {
+            let mut later: Vec<u64> =
+                self.others.keys().copied().filter(|&number| number > low).collect();
+            later.sort_unstable();
+            later.into_iter().find_map(|number| in_chunk(number, 0))
+        })
+    }
+}

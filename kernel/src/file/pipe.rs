@@ -1,0 +1,564 @@
+//! Pipes: a ring of pages between writers and readers (`pipe(7)`).
+//!
+//! A pipe has so many *slots*; each holds a piece of one frame. A small write goes into the room
+//! left in the last piece if it fits whole, otherwise into a new page: so a write of up to
+//! `PIPE_BUF` (4096) bytes lies in one page and is atomic, as POSIX wants. `splice` puts pages of
+//! files into slots without copying.
+//!
+//! Locks: `ring` is a sleeping lock held over the copy from or to the program. What sleepers and
+//! `poll` look at (bytes, slots in use, ends open) is also in atomics, changed under the lock.
+
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use hayate_abi::{Errno, Result};
+use hayate_machine::frames::Frame;
+use hayate_machine::sync::{Lazy, SpinLock};
+use hayate_machine::user::UserPtr;
+
+use super::anonymous;
+use super::inode::{Attributes, Change, FileKind, Inode, Metadata, Timestamp};
+use super::mount::Mount;
+use super::open_file::flags::{O_DIRECT, O_RDONLY, O_RDWR, O_WRONLY};
+use super::open_file::{FileOps, OpenFile, OpenRequest, Traits};
+use super::plate::PAGE;
+use super::poll::{Events, Registrar};
+use super::transfer::{Input, Output};
+use crate::credentials::{Capability, Credentials};
+use crate::schedule::{Mutex, MutexGuard, WaitQueue};
+
+/// Slots of a new pipe: 64 KiB.
+const DEFAULT_SLOTS: usize = 16;
+/// The most that an unprivileged program can ask for (`fs.pipe-max-size`): 1 MiB.
+const UNPRIVILEGED_SLOTS: usize = 256;
+/// The most at all.
+const MAXIMUM_SLOTS: usize = 1 << 19;
+
+const FIONREAD: u32 = 0x541b;
+
+static PIPEFS: Lazy<Arc<Mount>> = Lazy::new(|| anonymous::pseudo("pipefs", 0x5049_5045));
+
+/// A piece of data in a pipe.
+#[derive(Clone)]
+pub(super) struct Segment {
+    pub frame: Frame,
+    pub offset: usize,
+    pub length: usize,
+    /// More can be written behind it: the frame is the pipe's own.
+    pub own: bool,
+    /// A packet: read whole or cut (`O_DIRECT`).
+    pub packet: bool,
+}
+
+/// The data of a pipe.
+pub(super) struct Ring {
+    segments: VecDeque<Segment>,
+    slots: usize,
+    /// A page kept from the last read for the next write.
+    spare: Option<Frame>,
+}
+
+/// A pipe or FIFO.
+pub struct Pipe {
+    metadata: SpinLock<Metadata>,
+    ring: Mutex<Ring>,
+    bytes: AtomicUsize,
+    used: AtomicUsize,
+    slots: AtomicUsize,
+    readers: AtomicU32,
+    writers: AtomicU32,
+    /// Openings so far, which a FIFO's other side waits for to change.
+    reader_openings: AtomicU32,
+    writer_openings: AtomicU32,
+    /// Readers and openers for reading wait here.
+    readable: WaitQueue,
+    /// Writers and openers for writing wait here.
+    writable: WaitQueue,
+}
+
+impl Pipe {
+    /// A pipe with no end open.
+    pub fn new(metadata: Metadata) -> Arc<Pipe> {
+        Arc::new(Pipe {
+            metadata: SpinLock::new(metadata),
+            ring: Mutex::new(Ring { segments: VecDeque::new(), slots: DEFAULT_SLOTS, spare: None }),
+            bytes: AtomicUsize::new(0),
+            used: AtomicUsize::new(0),
+            slots: AtomicUsize::new(DEFAULT_SLOTS),
+            readers: AtomicU32::new(0),
+            writers: AtomicU32::new(0),
+            reader_openings: AtomicU32::new(0),
+            writer_openings: AtomicU32::new(0),
+            readable: WaitQueue::new(),
+            writable: WaitQueue::new(),
+        })
+    }
+
+    /// One end or, for a FIFO opened for both, both.
+    pub(super) fn end(self: &Arc<Self>, reads: bool, writes: bool) -> Arc<PipeEnd> {
+        if reads {
+            self.readers.fetch_add(1, Ordering::AcqRel);
+            self.reader_openings.fetch_add(1, Ordering::AcqRel);
+            self.writable.wake_all();
+        }
+        if writes {
+            self.writers.fetch_add(1, Ordering::AcqRel);
+            self.writer_openings.fetch_add(1, Ordering::AcqRel);
+            self.readable.wake_all();
+        }
+        Arc::new(PipeEnd { pipe: Arc::clone(self), reads, writes })
+    }
+
+    /// Sleeps until somebody has the other end open (`fifo(7)`): readers if `writers_wait`.
+    pub(super) fn wait_for_other(&self, want_readers: bool) -> Result<()> {
+        let (openings, count, queue) = if want_readers {
+            (&self.reader_openings, &self.readers, &self.writable)
+        } else {
+            (&self.writer_openings, &self.writers, &self.readable)
+        };
+        let before = openings.load(Ordering::Acquire);
+        if count.load(Ordering::Acquire) != 0 {
+            return Ok(());
+        }
+        queue
+            .wait_interruptible(None, || (openings.load(Ordering::Acquire) != before).then_some(()))
+            .map_err(|_| Errno::ERESTARTSYS)
+    }
+
+    pub(super) fn readers(&self) -> u32 {
+        self.readers.load(Ordering::Acquire)
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Ring> {
+        self.ring.lock()
+    }
+
+    fn is_full(&self) -> bool {
+        self.used.load(Ordering::Acquire) >= self.slots.load(Ordering::Acquire)
+    }
+
+    /// Tells the atomics what the ring holds now.
+    fn publish(&self, ring: &Ring, bytes: usize) {
+        self.bytes.store(bytes, Ordering::Release);
+        self.used.store(ring.segments.len(), Ordering::Release);
+    }
+
+    /// Locks the ring once it has data; `None` at the end (no writers and empty).
+    pub(super) fn lock_for_reading(
+        &self,
+        nonblocking: bool,
+    ) -> Result<Option<MutexGuard<'_, Ring>>> {
+        loop {
+            if self.bytes.load(Ordering::Acquire) != 0 {
+                let ring = self.ring.lock();
+                if !ring.segments.is_empty() {
+                    return Ok(Some(ring));
+                }
+                continue;
+            }
+            if self.writers.load(Ordering::Acquire) == 0 {
+                // Something may have come between the two looks.
+                if self.bytes.load(Ordering::Acquire) != 0 {
+                    continue;
+                }
+                return Ok(None);
+            }
+            if nonblocking {
+                return Err(Errno::EAGAIN);
+            }
+            self.readable
+                .wait_interruptible(None, || {
+                    let ready = self.bytes.load(Ordering::Acquire) != 0
+                        || self.writers.load(Ordering::Acquire) == 0;
+                    ready.then_some(())
+                })
+                .map_err(|_| Errno::ERESTARTSYS)?;
+        }
+    }
+
+    /// Locks the ring once it has a free slot; `EPIPE` without readers.
+    pub(super) fn lock_for_writing(&self, nonblocking: bool) -> Result<MutexGuard<'_, Ring>> {
+        loop {
+            if self.readers.load(Ordering::Acquire) == 0 {
+                return Err(Errno::EPIPE);
+            }
+            if !self.is_full() {
+                let ring = self.ring.lock();
+                if ring.segments.len() < ring.slots {
+                    return Ok(ring);
+                }
+                continue;
+            }
+            if nonblocking {
+                return Err(Errno::EAGAIN);
+            }
+            self.wait_writable()?;
+        }
+    }
+
+    fn wait_writable(&self) -> Result<()> {
+        self.writable
+            .wait_interruptible(None, || {
+                let ready = !self.is_full() || self.readers.load(Ordering::Acquire) == 0;
+                ready.then_some(())
+            })
+            .map(|_| ())
+            .map_err(|_| Errno::ERESTARTSYS)
+    }
+
+    /// Takes up to `most` bytes off the front as pieces of frames.
+    pub(super) fn take(&self, ring: &mut Ring, most: usize) -> Option<Segment> {
+        let front = ring.segments.front_mut()?;
+        let mut taken = front.clone();
+        taken.own = false;
+        taken.length = taken.length.min(most);
+        let count = taken.length;
+        self.consume(ring, count);
+        Some(taken)
+    }
+
+    /// Clones the `index`th piece (`tee`).
+    pub(super) fn piece(ring: &Ring, index: usize) -> Option<Segment> {
+        ring.segments.get(index).cloned()
+    }
+
+    /// Puts a piece into a free slot.
+    pub(super) fn push(&self, ring: &mut Ring, segment: Segment) -> Result<()> {
+        if ring.segments.len() >= ring.slots {
+            return Err(Errno::EAGAIN);
+        }
+        ring.segments.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        let bytes = self.bytes.load(Ordering::Relaxed) + segment.length;
+        ring.segments.push_back(segment);
+        self.publish(ring, bytes);
+        Ok(())
+    }
+
+    /// Drops `count` bytes of the first piece.
+    fn consume(&self, ring: &mut Ring, count: usize) {
+        let Some(front) = ring.segments.front_mut() else { return };
+        front.offset += count;
+        front.length -= count.min(front.length);
+        let mut bytes = self.bytes.load(Ordering::Relaxed).saturating_sub(count);
+        if front.length == 0 || front.packet {
+            bytes = bytes.saturating_sub(front.length);
+            if let Some(done) = ring.segments.pop_front()
+                && done.own
+                && ring.spare.is_none()
+                && done.frame.is_unique()
+            {
+                ring.spare = Some(done.frame);
+            }
+        }
+        self.publish(ring, bytes);
+    }
+
+    /// Wakes those who wait for data.
+    pub(super) fn wake_readers(&self) {
+        self.readable.wake_all();
+    }
+
+    /// Wakes those who wait for room.
+    pub(super) fn wake_writers(&self) {
+        self.writable.wake_all();
+    }
+
+    fn read(&self, file: &OpenFile, out: &mut Output<'_>) -> Result<usize> {
+        if out.remaining() == 0 {
+            return Ok(0);
+        }
+        let Some(mut ring) = self.lock_for_reading(file.nonblocking())? else { return Ok(0) };
+        let was_full = ring.segments.len() >= ring.slots;
+        let mut outcome = Ok(());
+        while out.remaining() != 0 {
+            let Some(front) = ring.segments.front() else { break };
+            let length = front.length.min(out.remaining());
+            let packet = front.packet;
+            match out.put_frame(&front.frame, front.offset, length) {
+                Ok(count) => {
+                    self.consume(&mut ring, count);
+                    if packet || count < length {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
+            }
+        }
+        let room = ring.segments.len() < ring.slots;
+        drop(ring);
+        if was_full && room {
+            self.writable.wake_all();
+        }
+        self.metadata.lock().accessed = Timestamp::now();
+        out.finish(outcome)
+    }
+
+    /// Writes what fits now into a locked ring.
+    fn fill(&self, ring: &mut Ring, input: &mut Input<'_>, packet: bool) -> Result<()> {
+        // A short piece goes behind the last one if it fits whole.
+        let head = input.remaining() % PAGE;
+        if head != 0
+            && !packet
+            && let Some(last) = ring.segments.back_mut()
+            && last.own
+            && !last.packet
+            && last.offset + last.length + head <= PAGE
+        {
+            let count = input.take_frame(&last.frame, last.offset + last.length, head)?;
+            last.length += count;
+            self.bytes.fetch_add(count, Ordering::AcqRel);
+            if count < head {
+                return Err(Errno::EFAULT);
+            }
+        }
+        while input.remaining() != 0 && ring.segments.len() < ring.slots {
+            let frame = match ring.spare.take() {
+                Some(frame) => frame,
+                None => super::reclaim::frame()?,
+            };
+            let length = input.remaining().min(PAGE);
+            let count = match input.take_frame(&frame, 0, length) {
+                Ok(count) => count,
+                Err(error) => {
+                    ring.spare = Some(frame);
+                    return Err(error);
+                }
+            };
+            self.push(ring, Segment { frame, offset: 0, length: count, own: true, packet })?;
+            if count < length {
+                return Err(Errno::EFAULT);
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, file: &OpenFile, input: &mut Input<'_>) -> Result<usize> {
+        if input.remaining() == 0 {
+            return Ok(0);
+        }
+        let packet = file.flags() & O_DIRECT != 0;
+        loop {
+            if self.readers.load(Ordering::Acquire) == 0 {
+                return input.finish(Err::<(), _>(Errno::EPIPE));
+            }
+            let mut ring = self.ring.lock();
+            let before = input.done();
+            let outcome = self.fill(&mut ring, input, packet);
+            drop(ring);
+            if input.done() != before {
+                self.readable.wake_all();
+                self.touch();
+            }
+            if outcome.is_err() || input.remaining() == 0 {
+                return input.finish(outcome);
+            }
+            if file.nonblocking() {
+                return input.finish(Err::<(), _>(Errno::EAGAIN));
+            }
+            if let Err(error) = self.wait_writable() {
+                return input.finish(Err::<(), _>(error));
+            }
+        }
+    }
+
+    /// Notes the time of a write.
+    pub(super) fn touch(&self) {
+        let now = Timestamp::now();
+        let mut metadata = self.metadata.lock();
+        metadata.modified = now;
+        metadata.changed = now;
+    }
+
+    /// The capacity in bytes (`F_GETPIPE_SZ`).
+    pub fn capacity(&self) -> usize {
+        self.slots.load(Ordering::Acquire) * PAGE
+    }
+
+    /// Changes the capacity (`F_SETPIPE_SZ`); gives the new one, a power of two pages.
+    pub fn set_capacity(&self, bytes: usize, credentials: &Credentials) -> Result<usize> {
+        if bytes > i32::MAX as usize {
+            return Err(Errno::EINVAL);
+        }
+        let slots = bytes.div_ceil(PAGE).max(1).next_power_of_two();
+        if slots > MAXIMUM_SLOTS {
+            return Err(Errno::EINVAL);
+        }
+        let mut ring = self.ring.lock();
+        if slots > ring.slots
+            && slots > UNPRIVILEGED_SLOTS
+            && !credentials.has(Capability::SysResource)
+        {
+            return Err(Errno::EPERM);
+        }
+        if ring.segments.len() > slots {
+            return Err(Errno::EBUSY);
+        }
+        ring.slots = slots;
+        self.slots.store(slots, Ordering::Release);
+        drop(ring);
+        self.writable.wake_all();
+        Ok(slots * PAGE)
+    }
+}
+
+impl Ring {
+    /// Whether no slot is free.
+    pub(super) fn is_full(&self) -> bool {
+        self.segments.len() >= self.slots
+    }
+
+    /// Whether there is no data.
+    pub(super) fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+}
+
+impl Inode for Pipe {
+    fn attributes(&self) -> Attributes {
+        self.metadata.lock().attributes()
+    }
+
+    fn metadata(&self) -> Result<Metadata> {
+        Ok(*self.metadata.lock())
+    }
+
+    fn set_metadata(&self, change: &Change) -> Result<()> {
+        if change.size.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        let mut metadata = self.metadata.lock();
+        metadata.mode = change.mode.unwrap_or(metadata.mode);
+        metadata.uid = change.uid.unwrap_or(metadata.uid);
+        metadata.gid = change.gid.unwrap_or(metadata.gid);
+        metadata.accessed = change.accessed.unwrap_or(metadata.accessed);
+        metadata.modified = change.modified.unwrap_or(metadata.modified);
+        metadata.changed = Timestamp::now();
+        Ok(())
+    }
+
+    /// Opening `/proc/PID/fd/N` of a pipe opens the pipe again.
+    fn open(self: Arc<Self>, request: &OpenRequest<'_>) -> Result<Arc<dyn FileOps>> {
+        super::fifo::open_pipe(&self, request, false)
+    }
+
+    fn opens_itself(&self) -> bool {
+        true
+    }
+}
+
+/// The open end or ends of a pipe.
+pub struct PipeEnd {
+    pipe: Arc<Pipe>,
+    reads: bool,
+    writes: bool,
+}
+
+impl PipeEnd {
+    /// The pipe.
+    pub fn pipe(&self) -> &Arc<Pipe> {
+        &self.pipe
+    }
+
+    /// Counts the end as closed.
+    pub(super) fn abandon(&self) {
+        let pipe = &self.pipe;
+        if self.reads {
+            pipe.readers.fetch_sub(1, Ordering::AcqRel);
+        }
+        if self.writes {
+            pipe.writers.fetch_sub(1, Ordering::AcqRel);
+        }
+        pipe.readable.wake_all();
+        pipe.writable.wake_all();
+    }
+}
+
+impl FileOps for PipeEnd {
+    fn traits(&self) -> Traits {
+        Traits::STREAM
+    }
+
+    fn read(&self, file: &OpenFile, _: u64, out: &mut Output<'_>) -> Result<usize> {
+        self.pipe.read(file, out)
+    }
+
+    fn write(&self, file: &OpenFile, _: &mut u64, input: &mut Input<'_>) -> Result<usize> {
+        self.pipe.write(file, input)
+    }
+
+    fn poll(&self, _: &OpenFile, registrar: &mut Registrar<'_>) -> Events {
+        let pipe = &self.pipe;
+        let mut events = Events::empty();
+        if self.reads {
+            registrar.register(&pipe.readable);
+            if pipe.bytes.load(Ordering::Acquire) != 0 {
+                events |= Events::READABLE;
+            }
+            // A FIFO that no writer ever opened has not hung up.
+            if pipe.writers.load(Ordering::Acquire) == 0
+                && pipe.writer_openings.load(Ordering::Acquire) != 0
+            {
+                events |= Events::HUP;
+            }
+        }
+        if self.writes {
+            registrar.register(&pipe.writable);
+            if !pipe.is_full() {
+                events |= Events::WRITABLE;
+            }
+            if pipe.readers.load(Ordering::Acquire) == 0 {
+                events |= Events::ERR;
+            }
+        }
+        events
+    }
+
+    fn ioctl(&self, _: &OpenFile, command: u32, arg: u64) -> Result<i64> {
+        match command {
+            FIONREAD => {
+                let bytes = self.pipe.bytes.load(Ordering::Acquire) as i32;
+                UserPtr::<i32>::new(arg as usize).write(&bytes)?;
+                Ok(0)
+            }
+            _ => Err(Errno::ENOTTY),
+        }
+    }
+
+    fn release(&self, _: &OpenFile) {
+        self.abandon();
+    }
+}
+
+/// `pipe2(2)`: the end to read and the end to write. `flags`: `O_NONBLOCK`, `O_DIRECT`.
+pub fn pair(flags: u32, credentials: &Credentials) -> Result<(Arc<OpenFile>, Arc<OpenFile>)> {
+    let device = PIPEFS.filesystem().device();
+    let mut metadata = Metadata::anonymous(device, FileKind::Fifo, 0o600);
+    metadata.uid = credentials.fsuid;
+    metadata.gid = credentials.fsgid;
+    let name = format!("pipe:[{}]", metadata.number);
+    let pipe = Pipe::new(metadata);
+    let place = anonymous::location(&PIPEFS, name.as_bytes(), pipe.clone());
+    let reader = OpenFile::new(pipe.end(true, false), place.clone(), flags & !O_DIRECT | O_RDONLY)?;
+    let writer = OpenFile::new(pipe.end(false, true), place, flags | O_WRONLY)?;
+    Ok((reader, writer))
+}
+
+/// Which ends an opening with these flags has.
+pub(super) fn ends(request: &OpenRequest<'_>) -> Result<(bool, bool)> {
+    match request.flags & O_RDWR.max(3) {
+        O_RDONLY => Ok((true, false)),
+        O_WRONLY => Ok((false, true)),
+        O_RDWR => Ok((true, true)),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// The pipe behind an open file, if it is one.
+pub fn of(file: &OpenFile) -> Option<&Arc<Pipe>> {
+    file.ops_as::<PipeEnd>().map(PipeEnd::pipe)
+}

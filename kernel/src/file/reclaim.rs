@@ -1,0 +1,119 @@
+//! Giving memory back: pages that can be read again and names that can be looked up again.
+
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use hayate_abi::{Errno, Result};
+use hayate_machine::frames::{self, Frame};
+use hayate_machine::sync::SpinLock;
+
+use super::plate::Plate;
+
+static PLATES: SpinLock<Vec<Weak<Plate>>> = SpinLock::new(Vec::new());
+
+/// Remembers a plate whose pages can be read again. If there is no memory to remember it, its
+/// pages just stay.
+pub(super) fn note(plate: &Arc<Plate>) {
+    let mut plates = PLATES.lock();
+    if plates.len() == plates.capacity() {
+        plates.retain(|other| other.strong_count() != 0);
+    }
+    if plates.try_reserve(1).is_ok() {
+        plates.push(Arc::downgrade(plate));
+    }
+}
+
+/// Frees up to `most` pages of cached files that nobody else uses; if there are none, first
+/// forgets names that nobody uses, with whose files their pages go. Gives how many pages (or
+/// names). Called by memory when frames run out, without any lock held.
+pub fn pages(most: usize) -> usize {
+    let freed = clean_pages(most);
+    if freed != 0 { freed } else { names() }
+}
+
+/// A frame for the content of a file; what can be read again goes before there is none
+/// (`ENOMEM`). No lock may be held.
+pub fn frame() -> Result<Frame> {
+    obtain(Frame::allocate)
+}
+
+/// The same, filled with zeroes.
+pub fn zeroed_frame() -> Result<Frame> {
+    obtain(Frame::allocate_zeroed)
+}
+
+fn obtain(allocate: fn() -> Option<Frame>) -> Result<Frame> {
+    /// Pages given up for one that is wanted.
+    const BATCH: usize = 64;
+    loop {
+        if let Some(frame) = allocate() {
+            return Ok(frame);
+        }
+        if pages(BATCH) == 0 {
+            return Err(Errno::ENOMEM);
+        }
+    }
+}
+
+/// The pages of cached files in memory (`Cached` of `/proc/meminfo`).
+pub fn cached_pages() -> u64 {
+    let plates: Vec<_> = PLATES.lock().iter().filter_map(Weak::upgrade).collect();
+    plates.iter().map(|plate| plate.resident()).sum()
+}
+
+/// The pages of files that are only in memory (`Shmem` of `/proc/meminfo`).
+pub fn memory_pages() -> u64 {
+    super::tmpfs::used_pages()
+}
+
+/// Where the last search for pages ended: the next goes on there, so that no file's pages are
+/// always the first to go.
+static HAND: AtomicUsize = AtomicUsize::new(0);
+
+fn clean_pages(most: usize) -> usize {
+    let mut freed = 0;
+    let mut at = HAND.load(Ordering::Relaxed);
+    let count = PLATES.lock().len();
+    for _ in 0..=count {
+        if freed >= most {
+            break;
+        }
+        let next = PLATES.lock().get(at).map(Weak::upgrade);
+        match next {
+            None => {
+                at = 0;
+                continue;
+            }
+            Some(None) => {}
+            Some(Some(plate)) => freed += plate.reclaim(most - freed),
+        }
+        at += 1;
+    }
+    HAND.store(at, Ordering::Relaxed);
+    freed
+}
+
+/// Frees pages of cached files while there is little more memory than the kernel's reserve. Whoever
+/// fills the cache calls it, without any lock held: stacks, page tables and the like are then found
+/// without a search of their own.
+pub fn keep_room() {
+    /// Pages given up at a time.
+    const BATCH: usize = 512;
+    let counts = frames::counts();
+    if counts.free < counts.reserve + counts.reserve / 2 + BATCH {
+        pages(BATCH);
+    }
+}
+
+/// Forgets names that nobody uses in every mounted file system; gives how many.
+pub fn names() -> usize {
+    let forgotten = super::mount::all_with_root()
+        .iter()
+        .filter(|mount| mount.filesystem().evictable())
+        .map(|mount| mount.root().prune())
+        .sum();
+    // Plates went with their files: what is remembered of them holds their memory.
+    PLATES.lock().retain(|plate| plate.strong_count() != 0);
+    forgotten
+}

@@ -1,0 +1,98 @@
+//! The contents of files, shown to the registry ([`crate::resource::registry`]): plates.
+//!
+//! They are found through the names that are cached, mount by mount. A plate with several names is
+//! shown with the first; one without a name (a file that is open and deleted, a memfd) is not
+//! shown, as nobody but its holder can find it either.
+
+use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use hayate_abi::{Errno, Result};
+
+use super::attributes::FileKind;
+use super::mount::{self, Location};
+use super::plate::{PAGE, Plate};
+use crate::resource::Kind;
+use crate::resource::registry::{self, Attributes, Entry, Serial, Source};
+
+/// Tells the registry; boot calls it once.
+pub fn register() {
+    registry::register(&Plates);
+}
+
+struct Plates;
+
+/// Shows every plate that is in memory and has a name, with its place and its file's owner.
+fn each(mut visit: impl FnMut(&Arc<Plate>, &Location, u32)) -> Result<()> {
+    let mut seen = BTreeSet::new();
+    for mount in mount::all_with_root() {
+        let mut waiting: Vec<_> = Vec::new();
+        waiting.push(mount.root().clone());
+        while let Some(dentry) = waiting.pop() {
+            let below = dentry.cached_children();
+            waiting.try_reserve(below.len()).map_err(|_| Errno::ENOMEM)?;
+            waiting.extend(below);
+            let Some(inode) = dentry.inode() else { continue };
+            let attributes = inode.attributes();
+            if attributes.kind != FileKind::Regular {
+                continue;
+            }
+            let Some(plate) = inode.plate() else { continue };
+            if plate.resident() == 0 || !seen.insert(plate.id()) {
+                continue;
+            }
+            visit(&plate, &Location { mount: mount.clone(), dentry }, attributes.uid);
+        }
+    }
+    Ok(())
+}
+
+fn find(serial: Serial) -> Result<Arc<Plate>> {
+    let mut found = None;
+    each(|plate, _, _| {
+        if Serial::of(plate.id()) == serial {
+            found = Some(plate.clone());
+        }
+    })?;
+    found.ok_or(Errno::ENOENT)
+}
+
+impl Source for Plates {
+    fn kind(&self) -> Kind {
+        Kind::Plate
+    }
+
+    fn visit(&self, show: &mut dyn FnMut(Entry)) -> Result<()> {
+        let Some(root) = mount::root() else { return Ok(()) };
+        each(|plate, place, owner| {
+            show(Entry {
+                serial: Serial::of(plate.id()),
+                name: place.display(&root),
+                owner,
+                bytes: plate.resident() * PAGE as u64,
+                kept: false,
+            });
+        })
+    }
+
+    fn describe(&self, serial: Serial, to: &mut Attributes) -> Result<()> {
+        let plate = find(serial)?;
+        to.add("size", format_args!("{}", plate.size()))?;
+        to.add("resident-pages", format_args!("{}", plate.resident()))?;
+        to.add("version", format_args!("{}", plate.version()))?;
+        to.add("memory-only", format_args!("{}", if plate.is_memory() { "yes" } else { "no" }))
+    }
+
+    fn control(&self, serial: Serial, attribute: &str, value: &str) -> Result<()> {
+        let plate = find(serial)?;
+        match (attribute, value) {
+            // What can be read again and nobody uses.
+            ("resident-pages", "0") => {
+                plate.reclaim(usize::MAX);
+                Ok(())
+            }
+            _ => Err(Errno::EINVAL),
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! Moving bytes between files and programs.
+//!
+//! [`Output`] is where a read puts bytes, [`Input`] is where a write takes them from: one user
+//! buffer, a vector of them, or a kernel buffer. File operations are written once against these.
+//! A user copy may fault and sleep: never move bytes with a spin lock held.
+//!
+//! Both count what went through. A copy that runs into bad memory stops there and says how much
+//! it moved; `EFAULT` comes out only when nothing at all was moved by that copy. So the pattern of
+//! a file operation is: move, and stop at the first short count or error; give what was
+//! [`done`](Output::done) if that is not zero, otherwise the error ([`Output::finish`]).
+
+use hayate_abi::{Errno, Result};
+use hayate_machine::frames::Frame;
+use hayate_machine::user::{self, UserBytes};
+
+/// The most that one call transfers (`MAX_RW_COUNT`).
+pub const MAXIMUM: usize = 0x7fff_f000;
+
+/// What follows the piece of memory in use.
+enum Rest<'a, K> {
+    /// Nothing: it is one user buffer.
+    User,
+    /// More user buffers; the one in use ends after so many bytes.
+    Vector(usize, &'a [UserBytes]),
+    /// It is a kernel buffer, and this is what is left of it.
+    Kernel(K),
+}
+
+/// Where a read puts bytes.
+pub struct Output<'a> {
+    /// The place of the next byte, in user memory.
+    address: usize,
+    remaining: usize,
+    done: usize,
+    rest: Rest<'a, &'a mut [u8]>,
+}
+
+/// Where a write takes bytes from.
+pub struct Input<'a> {
+    /// The place of the next byte, in user memory.
+    address: usize,
+    remaining: usize,
+    done: usize,
+    rest: Rest<'a, &'a [u8]>,
+}
+
+/// The length of a vector of pieces, at most [`MAXIMUM`].
+fn total(pieces: &[UserBytes]) -> usize {
+    pieces.iter().fold(0usize, |sum, piece| sum.saturating_add(piece.len)).min(MAXIMUM)
+}
+
+/// Runs `step` over the pieces of a vector until `length` bytes went or a step fell short.
+#[inline(never)]
+fn over_pieces(
+    address: &mut usize,
+    left: &mut usize,
+    rest: &mut &[UserBytes],
+    length: usize,
+    step: &mut dyn FnMut(usize, UserBytes) -> usize,
+) -> usize {
+    let mut moved = 0;
+    while moved < length {
+        if *left == 0 {
+            match rest.split_first() {
+                Some((first, tail)) => (*address, *left, *rest) = (first.address, first.len, tail),
+                None => break,
+            }
+            continue;
+        }
+        let piece = UserBytes::new(*address, (*left).min(length - moved));
+        let count = step(moved, piece);
+        *address = address.wrapping_add(count);
+        *left -= count;
+        moved += count;
+        if count < piece.len {
+            break;
+        }
+    }
+    moved
+}
+
+#[inline]
+fn outcome(moved: usize, length: usize) -> Result<usize> {
+    if moved == 0 && length != 0 { Err(Errno::EFAULT) } else { Ok(moved) }
+}
+
+impl<'a> Output<'a> {
+    /// One buffer of the program.
+    #[inline]
+    pub fn user(address: usize, length: usize) -> Output<'static> {
+        Output { address, remaining: length.min(MAXIMUM), done: 0, rest: Rest::User }
+    }
+
+    /// The same of a length that is known to be at most [`MAXIMUM`].
+    #[inline(always)]
+    pub fn user_within(address: usize, length: usize) -> Output<'static> {
+        Output { address, remaining: length, done: 0, rest: Rest::User }
+    }
+
+    /// Several buffers of the program, filled in order.
+    pub fn vector(pieces: &'a [UserBytes]) -> Output<'a> {
+        let rest = Rest::Vector(0, pieces);
+        Output { address: 0, remaining: total(pieces), done: 0, rest }
+    }
+
+    /// A buffer of the kernel.
+    pub fn kernel(buffer: &'a mut [u8]) -> Output<'a> {
+        let remaining = buffer.len();
+        Output { address: 0, remaining, done: 0, rest: Rest::Kernel(buffer) }
+    }
+
+    /// How many bytes there is still room for.
+    #[inline]
+    pub fn remaining(&self) -> usize {
+        self.remaining
+    }
+
+    /// How many bytes went in so far.
+    #[inline]
+    pub fn done(&self) -> usize {
+        self.done
+    }
+
+    /// What the operation gives: what went in if anything did, otherwise `result`'s error or 0.
+    pub fn finish<T>(&self, result: Result<T>) -> Result<usize> {
+        match result {
+            Err(error) if self.done == 0 => Err(error),
+            _ => Ok(self.done),
+        }
+    }
+
+    /// Runs one of three copies for at most `length` bytes.
+    #[inline]
+    fn transfer(
+        &mut self,
+        length: usize,
+        mut to_user: impl FnMut(usize, UserBytes) -> usize,
+        to_kernel: impl FnOnce(&mut [u8]) -> usize,
+    ) -> Result<usize> {
+        let length = length.min(self.remaining);
+        let moved = match &mut self.rest {
+            Rest::User => {
+                let moved = to_user(0, UserBytes::new(self.address, length));
+                self.address = self.address.wrapping_add(moved);
+                moved
+            }
+            Rest::Vector(left, rest) => {
+                over_pieces(&mut self.address, left, rest, length, &mut to_user)
+            }
+            Rest::Kernel(buffer) => {
+                let (now, later) = core::mem::take(buffer).split_at_mut(length);
+                *buffer = later;
+                to_kernel(now)
+            }
+        };
+        self.remaining -= moved;
+        self.done += moved;
+        outcome(moved, length)
+    }
+
+    /// Puts `bytes`, as many as there is room for; gives how many. Fewer than asked with room
+    /// left means bad memory; none at all is `EFAULT`.
+    #[inline]
+    pub fn put(&mut self, bytes: &[u8]) -> Result<usize> {
+        self.transfer(
+            bytes.len(),
+            |at, to| {
+                let part = bytes.get(at..at + to.len).unwrap_or_default();
+                user::copy_out_partly(to.address, part)
+            },
+            |buffer| {
+                let length = buffer.len();
+                buffer.copy_from_slice(bytes.get(..length).unwrap_or_default());
+                length
+            },
+        )
+    }
+
+    /// Puts `length` bytes of a frame from `offset` on; otherwise as [`Output::put`].
+    #[inline]
+    pub fn put_frame(&mut self, frame: &Frame, offset: usize, length: usize) -> Result<usize> {
+        self.transfer(
+            length,
+            |at, to| user::copy_frame_out(to.address, frame, offset + at, to.len),
+            |buffer| frame.read(offset, buffer),
+        )
+    }
+
+    /// Puts zero bytes wherever there is room if it is one buffer of the program that is good from
+    /// beginning to end; gives how many. `None`: [`Output::zero`] has to do the rest.
+    #[inline(always)]
+    pub fn zero_user(&mut self) -> Option<usize> {
+        if !matches!(self.rest, Rest::User) {
+            return None;
+        }
+        let length = self.remaining;
+        let moved = user::zero_partly(self.address, length);
+        if moved == length {
+            self.address = self.address.wrapping_add(length);
+            self.remaining = 0;
+            self.done += length;
+            return Some(length);
+        }
+        self.address = self.address.wrapping_add(moved);
+        self.remaining -= moved;
+        self.done += moved;
+        None
+    }
+
+    /// Puts `length` zero bytes; otherwise as [`Output::put`].
+    #[inline]
+    pub fn zero(&mut self, length: usize) -> Result<usize> {
+        self.transfer(
+            length,
+            |_, to| user::zero_partly(to.address, to.len),
+            |buffer| {
+                buffer.fill(0);
+                buffer.len()
+            },
+        )
+    }
+}
+
+impl<'a> Input<'a> {
+    /// One buffer of the program.
+    #[inline]
+    pub fn user(address: usize, length: usize) -> Input<'static> {
+        Input { address, remaining: length.min(MAXIMUM), done: 0, rest: Rest::User }
+    }
+
+    /// The same of a length that is known to be at most [`MAXIMUM`].
+    #[inline(always)]
+    pub fn user_within(address: usize, length: usize) -> Input<'static> {
+        Input { address, remaining: length, done: 0, rest: Rest::User }
+    }
+
+    /// Several buffers of the program, read in order.
+    pub fn vector(pieces: &'a [UserBytes]) -> Input<'a> {
+        let rest = Rest::Vector(0, pieces);
+        Input { address: 0, remaining: total(pieces), done: 0, rest }
+    }
+
+    /// A buffer of the kernel.
+    pub fn kernel(buffer: &'a [u8]) -> Input<'a> {
+        Input { address: 0, remaining: buffer.len(), done: 0, rest: Rest::Kernel(buffer) }
+    }
+
+    /// How many bytes are left.
+    #[inline]
+    pub fn remaining(&self) -> usize {
+        self.remaining
+    }
+
+    /// How many bytes were taken so far.
+    #[inline]
+    pub fn done(&self) -> usize {
+        self.done
+    }
+
+    /// Cuts what is left to `length` bytes (a write that may only go so far).
+    pub fn limit(&mut self, length: usize) {
+        self.remaining = self.remaining.min(length);
+    }
+
+    /// What the operation gives: what was taken if anything was, otherwise `result`'s error or 0.
+    pub fn finish<T>(&self, result: Result<T>) -> Result<usize> {
+        match result {
+            Err(error) if self.done == 0 => Err(error),
+            _ => Ok(self.done),
+        }
+    }
+
+    #[inline]
+    fn transfer(
+        &mut self,
+        length: usize,
+        mut from_user: impl FnMut(usize, UserBytes) -> usize,
+        from_kernel: impl FnOnce(&[u8]) -> usize,
+    ) -> Result<usize> {
+        let length = length.min(self.remaining);
+        let moved = match &mut self.rest {
+            Rest::User => {
+                let moved = from_user(0, UserBytes::new(self.address, length));
+                self.address = self.address.wrapping_add(moved);
+                moved
+            }
+            Rest::Vector(left, rest) => {
+                over_pieces(&mut self.address, left, rest, length, &mut from_user)
+            }
+            Rest::Kernel(buffer) => {
+                let (now, later) = buffer.split_at(length);
+                *buffer = later;
+                from_kernel(now)
+            }
+        };
+        self.remaining -= moved;
+        self.done += moved;
+        outcome(moved, length)
+    }
+
+    /// Takes bytes into `to`, as many as there are and fit; gives how many. Fewer than that means
+    /// bad memory; none at all is `EFAULT`.
+    #[inline]
+    pub fn take(&mut self, to: &mut [u8]) -> Result<usize> {
+        let length = to.len();
+        // One of the two closures runs; a cell lets both have the buffer.
+        let to = core::cell::RefCell::new(to);
+        self.transfer(
+            length,
+            |at, from| match to.borrow_mut().get_mut(at..at + from.len) {
+                Some(part) => user::copy_in_partly(part, from.address),
+                None => 0,
+            },
+            |buffer| match to.borrow_mut().get_mut(..buffer.len()) {
+                Some(part) => {
+                    part.copy_from_slice(buffer);
+                    buffer.len()
+                }
+                None => 0,
+            },
+        )
+    }
+
+    /// Takes `length` bytes into a frame at `offset`; otherwise as [`Input::take`].
+    #[inline]
+    pub fn take_frame(&mut self, frame: &Frame, offset: usize, length: usize) -> Result<usize> {
+        self.transfer(
+            length,
+            |at, from| user::copy_frame_in(frame, offset + at, from.address, from.len),
+            |buffer| frame.write(offset, buffer),
+        )
+    }
+
+    /// Lets all that is left pass unread (`/dev/null`); gives how much.
+    #[inline]
+    pub fn discard(&mut self) -> usize {
+        let count = self.remaining;
+        self.done += count;
+        self.remaining = 0;
+        count
+    }
+}

@@ -1,0 +1,164 @@
+//! Reading, writing and polling the program side of a terminal.
+
+use alloc::sync::Arc;
+
+use hayate_abi::{Errno, Result};
+use hayate_line_discipline::cc;
+use hayate_line_discipline::flags::TOSTOP;
+
+use super::job::{self, signal};
+use super::{Tty, ioctl};
+use crate::file::open_file::{FileOps, OpenFile, Traits};
+use crate::file::poll::{Events, Registrar};
+use crate::file::transfer::{Input, Output};
+use crate::schedule::Woken;
+use crate::schedule::time;
+
+/// Bytes that one round of a read or write moves between program and terminal.
+const PIECE: usize = 512;
+/// VTIME counts tenths of a second.
+const TENTH: u64 = 100_000_000;
+
+/// An open description of a terminal's program side.
+pub struct TtyFile {
+    tty: Arc<Tty>,
+}
+
+impl TtyFile {
+    /// Opens the terminal; errors as [`Tty::opened`].
+    pub fn open(tty: Arc<Tty>, privileged: bool) -> Result<Arc<Self>> {
+        tty.opened(privileged)?;
+        Ok(Arc::new(Self { tty }))
+    }
+}
+
+impl FileOps for TtyFile {
+    fn traits(&self) -> Traits {
+        Traits::STREAM
+    }
+
+    fn read(&self, file: &OpenFile, _offset: u64, out: &mut Output<'_>) -> Result<usize> {
+        job::check_background(&self.tty, signal::TTIN)?;
+        let _turn = if file.nonblocking() {
+            self.tty.reading.try_lock().ok_or(Errno::EAGAIN)?
+        } else {
+            self.tty.reading.lock_interruptible().map_err(|_| Errno::ERESTARTSYS)?
+        };
+        read_line_or_bytes(&self.tty, file.nonblocking(), out)
+    }
+
+    fn write(&self, file: &OpenFile, _offset: &mut u64, input: &mut Input<'_>) -> Result<usize> {
+        let tty = &self.tty;
+        if tty.termios().lflag & TOSTOP != 0 {
+            job::check_background(tty, signal::TTOU)?;
+        }
+        let _turn = if file.nonblocking() {
+            tty.writing.try_lock().ok_or(Errno::EAGAIN)?
+        } else {
+            tty.writing.lock_interruptible().map_err(|_| Errno::ERESTARTSYS)?
+        };
+        let mut written = 0;
+        let mut piece = [0; PIECE];
+        while input.remaining() > 0 {
+            let count = match input.take(&mut piece) {
+                Ok(count) => count,
+                Err(_) if written > 0 => break,
+                Err(error) => return Err(error),
+            };
+            let piece = &piece[..count];
+            let sent = if file.nonblocking() {
+                tty.write_now(piece).unwrap_or(Err(Errno::EAGAIN))
+            } else {
+                tty.writers
+                    .wait_interruptible(None, || tty.write_now(piece))
+                    .unwrap_or(Err(Errno::ERESTARTSYS))
+            };
+            match sent {
+                Ok(count) => written += count,
+                Err(_) if written > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(written)
+    }
+
+    fn poll(&self, _file: &OpenFile, registrar: &mut Registrar<'_>) -> Events {
+        registrar.register(&self.tty.readers);
+        registrar.register(&self.tty.writers);
+        self.tty.events()
+    }
+
+    fn ioctl(&self, file: &OpenFile, command: u32, arg: u64) -> Result<i64> {
+        ioctl::program_side(&self.tty, file, command, arg)
+    }
+
+    fn release(&self, _file: &OpenFile) {
+        self.tty.closed();
+    }
+}
+
+/// One read(2): a line in canonical mode; in raw mode what VMIN and VTIME ask for (termios(3),
+/// "Canonical and noncanonical mode").
+fn read_line_or_bytes(tty: &Tty, nonblocking: bool, out: &mut Output<'_>) -> Result<usize> {
+    let wanted = out.remaining();
+    if wanted == 0 {
+        return Ok(0);
+    }
+    let termios = tty.termios();
+    let canonical = termios.lflag & hayate_line_discipline::flags::ICANON != 0;
+    let (least, timeout) = if canonical {
+        (1, None)
+    } else {
+        let tenths = u64::from(termios.cc[cc::VTIME]);
+        (usize::from(termios.cc[cc::VMIN]), (tenths > 0).then_some(tenths * TENTH))
+    };
+    let mut piece = [0; PIECE];
+    let mut total = 0;
+    loop {
+        let room = (wanted - total).min(PIECE);
+        let into = &mut piece[..room];
+        // With data in hand, a canonical read only continues the same line, and a raw read waits
+        // no further once VMIN bytes are there.
+        let satisfied = canonical && total > 0 || !canonical && total >= least.max(1);
+        let taken = if satisfied || nonblocking || (!canonical && least == 0 && timeout.is_none()) {
+            tty.read_now(into, 1)
+        } else {
+            // VTIME with VMIN = 0 times the whole read; with VMIN > 0 the gaps between bytes.
+            let armed = timeout.filter(|_| least == 0 || total > 0 || tty.available() > 0);
+            let deadline = armed.map(|span| time::monotonic_ns().saturating_add(span));
+            match tty.readers.wait_interruptible(deadline, || tty.read_now(into, 1)) {
+                Ok(count) => Some(count),
+                Err(Woken::TimedOut) => None,
+                Err(Woken::Interrupted) if total > 0 => return Ok(total),
+                Err(Woken::Interrupted) => return Err(Errno::ERESTARTSYS),
+            }
+        };
+        let Some(count) = taken else {
+            return if total > 0 || (!nonblocking && !canonical && (least == 0 || timeout.is_some()))
+            {
+                Ok(total)
+            } else {
+                Err(Errno::EAGAIN)
+            };
+        };
+        if count == 0 {
+            return Ok(total);
+        }
+        out.put(&into[..count])?;
+        total += count;
+        let line_done = canonical && (count < room || ends_line(&termios, into[count - 1]));
+        if total == wanted || line_done {
+            return Ok(total);
+        }
+        if satisfied && count < room {
+            return Ok(total);
+        }
+    }
+}
+
+/// True for the bytes that end a line in canonical mode, so that a read whose piece ended exactly
+/// there does not go on into the next line.
+fn ends_line(termios: &hayate_line_discipline::Termios, byte: u8) -> bool {
+    let is = |index: usize| termios.cc[index] != 0 && termios.cc[index] == byte;
+    byte == b'\n' || is(cc::VEOL) || is(cc::VEOL2)
+}

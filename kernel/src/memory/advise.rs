@@ -1,0 +1,270 @@
+//! Advice and questions about pages: `madvise`, `mincore`, `msync`.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use hayate_abi::{Errno, Result};
+
+use super::map::{NoMemoryError, checked_range};
+use super::region::{Backing, Protection, RegionFlags};
+use super::space::Space;
+use super::{FaultResult, PAGE, Touch, USER_END, page_up};
+use crate::file::ahead;
+
+/// What a program advises (`madvise(2)`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// Forget other advice on reading ahead.
+    Normal,
+    /// No reading ahead.
+    Random,
+    /// Much reading ahead.
+    Sequential,
+    /// Read it in.
+    WillNeed,
+    /// Give the pages up now.
+    DontNeed,
+    /// The same, leaving locked regions to it as well (`MADV_DONTNEED_LOCKED`).
+    DontNeedLocked,
+    /// Give private pages up when memory is short; here: now.
+    Free,
+    /// Make a hole in the plate.
+    Remove,
+    /// Put the pages in as if read.
+    PopulateRead,
+    /// Put the pages in as if written.
+    PopulateWrite,
+    /// Set these flags and clear those.
+    Flags(RegionFlags, RegionFlags),
+    /// Nothing that matters without swap (`MADV_COLD`, `MADV_PAGEOUT`).
+    Nothing,
+}
+
+impl Space {
+    /// Takes advice about `length` bytes from `address`.
+    ///
+    /// # Errors
+    /// `EINVAL` (misaligned, not for this kind of region), `ENOMEM` (a hole; the rest has been
+    /// advised), `EFAULT`.
+    pub fn advise(&self, address: usize, length: usize, advice: Advice) -> Result<()> {
+        let range = checked_range(address, length)?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        match advice {
+            Advice::Nothing => self.covered(range),
+            Advice::Normal | Advice::Random | Advice::Sequential => {
+                let set = match advice {
+                    Advice::Random => RegionFlags::RANDOM,
+                    Advice::Sequential => RegionFlags::SEQUENTIAL,
+                    _ => RegionFlags::empty(),
+                };
+                self.advise_flags(range, set, RegionFlags::RANDOM | RegionFlags::SEQUENTIAL)
+            }
+            Advice::Flags(set, clear) => self.advise_flags(range, set, clear),
+            Advice::WillNeed => {
+                for (backing, first, count) in self.backings(range.clone(), |_| true)? {
+                    ahead::ask_all(&backing.plate, first, count);
+                }
+                self.covered(range)
+            }
+            Advice::DontNeed | Advice::DontNeedLocked | Advice::Free => self.give_up(range, advice),
+            Advice::Remove => self.punch(range),
+            Advice::PopulateRead => self.populate_checked(range, Touch::Read),
+            Advice::PopulateWrite => self.populate_checked(range, Touch::Write),
+        }
+    }
+
+    fn covered(&self, range: Range<usize>) -> Result<()> {
+        if self.table.lock().map.is_covered(range) { Ok(()) } else { Err(Errno::ENOMEM) }
+    }
+
+    fn advise_flags(
+        &self,
+        range: Range<usize>,
+        set: RegionFlags,
+        clear: RegionFlags,
+    ) -> Result<()> {
+        let fork = RegionFlags::WIPE_ON_FORK;
+        if set.contains(fork) {
+            let guard = self.table.lock();
+            let mut regions = guard.map.overlapping(range.clone());
+            // Only private memory without a file (madvise(2)).
+            if regions.any(|region| region.value.backing.is_some()) {
+                return Err(Errno::EINVAL);
+            }
+        }
+        let covered = self.mark(range, |flags| {
+            flags.remove(clear);
+            flags.insert(set);
+        })?;
+        if covered { Ok(()) } else { Err(Errno::ENOMEM) }
+    }
+
+    /// Gives the pages in `range` up: private content is lost, shared content stays in its plate.
+    fn give_up(&self, range: Range<usize>, advice: Advice) -> Result<()> {
+        let mut guard = self.table.lock();
+        let (inner, mut tables, mut gather) = guard.parts();
+        for region in inner.map.overlapping(range.clone()) {
+            let locked = region.value.flags.contains(RegionFlags::LOCKED);
+            if (locked && advice != Advice::DontNeedLocked)
+                || (advice == Advice::Free && region.value.backing.is_some())
+            {
+                return Err(Errno::EINVAL);
+            }
+            let part = region.start.max(range.start)..region.end.min(range.end);
+            tables.unmap(part, &mut gather).map_err(NoMemoryError::from)?;
+        }
+        if inner.map.is_covered(range) { Ok(()) } else { Err(Errno::ENOMEM) }
+    }
+
+    /// The parts of plates that lie in `range`: backing, first page, number of pages.
+    fn backings(
+        &self,
+        range: Range<usize>,
+        wanted: impl Fn(&super::Mapping) -> bool,
+    ) -> Result<Vec<(Arc<Backing>, u64, u64)>> {
+        let mut found = Vec::new();
+        let guard = self.table.lock();
+        for region in guard.map.overlapping(range.clone()) {
+            let Some(backing) = &region.value.backing else { continue };
+            if !wanted(&region.value) {
+                return Err(Errno::EINVAL);
+            }
+            let start = region.start.max(range.start);
+            let pages = (region.end.min(range.end) - start) / PAGE;
+            found.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            found.push((backing.clone(), region.value.index(region.start, start), pages as u64));
+        }
+        Ok(found)
+    }
+
+    /// Makes a hole in the plates that are mapped shared and writable in `range`.
+    fn punch(&self, range: Range<usize>) -> Result<()> {
+        {
+            let guard = self.table.lock();
+            let writable = |mapping: &super::Mapping| {
+                mapping.is_shared()
+                    && mapping.flags.contains(RegionFlags::MAY_WRITE)
+                    && !mapping.flags.contains(RegionFlags::LOCKED)
+            };
+            for region in guard.map.overlapping(range.clone()) {
+                if region.value.backing.is_none() {
+                    return Err(Errno::EINVAL);
+                }
+                if !writable(&region.value) {
+                    return Err(Errno::EACCES);
+                }
+            }
+        }
+        const PUNCH_HOLE_KEEP_SIZE: u32 = 3;
+        for (backing, first, pages) in self.backings(range.clone(), |_| true)? {
+            let (offset, length) = (first * PAGE as u64, pages * PAGE as u64);
+            match backing.open_file() {
+                Some(file) => {
+                    file.ops().allocate(file, PUNCH_HOLE_KEEP_SIZE, offset, length)?;
+                }
+                None => {
+                    let _content = backing.plate.lock_content();
+                    backing.plate.punch(offset, length);
+                }
+            }
+        }
+        self.covered(range)
+    }
+
+    fn populate_checked(&self, range: Range<usize>, touch: Touch) -> Result<()> {
+        for page in range.step_by(PAGE) {
+            match self.handle(page, touch) {
+                FaultResult::Done => {}
+                FaultResult::NotMapped => return Err(Errno::ENOMEM),
+                FaultResult::NotAllowed => return Err(Errno::EINVAL),
+                FaultResult::NoContent => return Err(Errno::EFAULT),
+                FaultResult::OutOfMemory => return Err(Errno::ENOMEM),
+            }
+            machine::cpu::interrupt_window();
+            crate::schedule::attend();
+        }
+        Ok(())
+    }
+
+    /// Calls `report` with each page of `length` bytes from `address` and whether it is in memory,
+    /// as `mincore(2)` sees it: for plates the pages of the plate, else those of the page table.
+    /// Stops when `report` fails. No lock is held during a call.
+    ///
+    /// # Errors
+    /// `EINVAL` (misaligned), `ENOMEM` (a hole), and what `report` answers.
+    pub fn residency(
+        &self,
+        address: usize,
+        length: usize,
+        mut report: impl FnMut(bool) -> Result<()>,
+    ) -> Result<()> {
+        if !address.is_multiple_of(PAGE) {
+            return Err(Errno::EINVAL);
+        }
+        let end = page_up(length).and_then(|length| address.checked_add(length));
+        let end = end.filter(|&end| end <= USER_END).ok_or(Errno::ENOMEM)?;
+        for page in (address..end).step_by(PAGE) {
+            let resident = {
+                let mut guard = self.table.lock();
+                let (inner, tables, _) = guard.parts();
+                let region = inner.map.find(page).ok_or(Errno::ENOMEM)?;
+                let in_plate = || {
+                    let backing = region.value.backing.as_ref()?;
+                    backing.plate.peek(region.value.index(region.start, page))
+                };
+                tables.page(page).is_some() || in_plate().is_some()
+            };
+            report(resident)?;
+            machine::cpu::interrupt_window();
+        }
+        Ok(())
+    }
+
+    /// Writes shared pages of `length` bytes from `address` to their files (`msync(2)`). `wait`:
+    /// `MS_SYNC`. `invalidate`: `MS_INVALIDATE`.
+    ///
+    /// # Errors
+    /// `EINVAL` (misaligned), `ENOMEM` (a hole; the rest has been written), `EBUSY` (locked pages
+    /// and `invalidate`), or what the file system answers.
+    pub fn sync(&self, address: usize, length: usize, wait: bool, invalidate: bool) -> Result<()> {
+        if !address.is_multiple_of(PAGE) {
+            return Err(Errno::EINVAL);
+        }
+        let end = page_up(length).and_then(|length| address.checked_add(length));
+        let range = address..end.filter(|&end| end <= USER_END).ok_or(Errno::ENOMEM)?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        if invalidate {
+            let guard = self.table.lock();
+            let mut regions = guard.map.overlapping(range.clone());
+            if regions.any(|region| region.value.flags.contains(RegionFlags::LOCKED)) {
+                return Err(Errno::EBUSY);
+            }
+        }
+        if wait {
+            let mut files: Vec<Arc<Backing>> = Vec::new();
+            {
+                let guard = self.table.lock();
+                for region in guard.map.overlapping(range.clone()) {
+                    if let Some(backing) = &region.value.backing
+                        && region.value.is_shared()
+                        && region.value.protection.contains(Protection::WRITE)
+                    {
+                        files.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+                        files.push(backing.clone());
+                    }
+                }
+            }
+            for backing in files {
+                if let Some(file) = backing.open_file() {
+                    file.ops().sync(file, true)?;
+                }
+            }
+        }
+        self.covered(range)
+    }
+}

@@ -1,0 +1,67 @@
+//! Texts in place: what a mapping of a converted file gets at once.
+//!
+//! The pages of such a file that lie on non-volatile memory are entered in the page table when they
+//! are mapped, without a fault, a frame or a read: a large page or a shared table for 2 MiB, an
+//! instruction or two for each page of an edge. So the first instruction of a program runs with its
+//! whole text in place, and so does a library's.
+//!
+//! Not everything is entered at once: the dynamic linker first maps a whole library for reading, to
+//! find room for it, and maps its segments over that. What is neither executed nor mapped at a fixed
+//! address waits for its faults, which find the same pages. Private copies are made by the fault path,
+//! as for any page of a file.
+
+use alloc::sync::Arc;
+use core::ops::Range;
+
+use machine::layout::LARGE_PAGE_SIZE;
+use machine::paging::{Gather, Tables};
+
+use super::PAGE;
+use super::region::{Backing, Mapping, Protection};
+
+/// Enters what is to be entered at once of `mapping`, which will be at `range`, where nothing is mapped;
+/// whether that is anything. `fixed`: its address was asked for. What there is no memory for is left to
+/// faults.
+#[inline]
+pub(super) fn enter(
+    mapping: &Mapping,
+    fixed: bool,
+    range: Range<usize>,
+    tables: &mut Tables<'_>,
+    gather: &mut Gather<'_>,
+) -> bool {
+    let Some(place) = mapping.backing.as_ref().and_then(|backing| backing.plate.place()) else {
+        return false;
+    };
+    let protection = mapping.protection;
+    let wanted = protection.contains(Protection::EXECUTE) || fixed;
+    if !wanted
+        || protection.is_empty()
+        || protection.contains(Protection::WRITE)
+        || mapping.is_shared()
+    {
+        return false;
+    }
+    let first = mapping.offset / PAGE as u64;
+    let access = protection.access();
+    for stretch in place.stretches(first, (range.len() / PAGE) as u64) {
+        let at = range.start + (stretch.page - first) as usize * PAGE;
+        let table = |page| {
+            let shared = access.execute && access.read;
+            if shared { place.text().table(stretch.text_page + page) } else { None }
+        };
+        if tables.attach(at, &stretch.extent, access, table, gather).is_err() {
+            break;
+        }
+    }
+    true
+}
+
+/// The alignment of the address at which a mapping of `backing` from `offset` on should begin: a large
+/// page for a file whose text was placed for that.
+pub(super) fn alignment(backing: Option<&Arc<Backing>>, offset: u64) -> usize {
+    let large = |backing: &Arc<Backing>| {
+        backing.plate.place().is_some_and(|place| place.is_large()) && offset == 0
+    };
+    if backing.is_some_and(large) { LARGE_PAGE_SIZE } else { PAGE }
+}

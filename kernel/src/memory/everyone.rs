@@ -1,0 +1,173 @@
+//! All spaces, for the operations that concern everybody who maps a plate.
+//!
+//! The list is in one part for each processor, each under its own spin lock, so that making and
+//! dropping spaces on different processors do not meet. A space keeps its place until it goes.
+
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use arrayvec::ArrayVec;
+use hayate_abi::{Errno, Result};
+use machine::cpu::{self, MAX_CPUS};
+use machine::layout::LARGE_PAGE_SIZE;
+use machine::paging::{Gather, Kind, Tables};
+use machine::sync::{Lazy, SpinLock};
+
+use super::PAGE;
+use super::region::Backing;
+use super::space::Space;
+use crate::file::plate::{Mapper, Plate};
+
+/// One processor's part of the list.
+struct Part {
+    spaces: Vec<Option<Weak<Space>>>,
+    /// The places that are empty; its capacity is that of `spaces`, so giving one back needs no
+    /// memory.
+    empty: Vec<u32>,
+}
+
+static PARTS: [SpinLock<Part>; MAX_CPUS] =
+    [const { SpinLock::new(Part { spaces: Vec::new(), empty: Vec::new() }) }; MAX_CPUS];
+
+/// A space's place on the list.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ListPlace {
+    part: u16,
+    index: u32,
+}
+
+/// Reserves a place on the list of this processor for a space that is about to be made.
+pub(super) fn reserve() -> Result<ListPlace> {
+    let number = cpu::id();
+    let part = &mut *PARTS[number].lock();
+    let index = match part.empty.pop() {
+        Some(index) => index,
+        None => {
+            let needed = part.spaces.len() + 1;
+            part.spaces.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            part.empty.try_reserve(needed).map_err(|_| Errno::ENOMEM)?;
+            part.spaces.push(None);
+            part.spaces.len() as u32 - 1
+        }
+    };
+    Ok(ListPlace { part: number as u16, index })
+}
+
+/// Puts a space at its place.
+pub(super) fn enter(place: ListPlace, space: &Arc<Space>) {
+    if let Some(slot) = PARTS[place.part as usize].lock().spaces.get_mut(place.index as usize) {
+        *slot = Some(Arc::downgrade(space));
+    }
+}
+
+/// Gives a place back.
+pub(super) fn leave(place: ListPlace) {
+    let part = &mut *PARTS[place.part as usize].lock();
+    if let Some(slot) = part.spaces.get_mut(place.index as usize) {
+        *slot = None;
+        part.empty.push(place.index);
+    }
+}
+
+/// Calls `visit` with every space there is. Spaces made meanwhile may be missed; no lock is held
+/// during a call.
+pub fn for_each(mut visit: impl FnMut(&Arc<Space>)) {
+    for part in &PARTS {
+        let mut index = 0;
+        loop {
+            let space = {
+                let part = part.lock();
+                match part.spaces.get(index) {
+                    None => break,
+                    Some(slot) => slot.as_ref().and_then(Weak::upgrade),
+                }
+            };
+            if let Some(space) = space {
+                visit(&space);
+            }
+            index += 1;
+        }
+    }
+}
+
+/// The one mapper that plates know: it finds the spaces itself.
+pub struct Everyone(());
+
+static EVERYONE: Lazy<Arc<Everyone>> = Lazy::new(|| Arc::new(Everyone(())));
+
+/// The mapper for [`Plate::add_mapper`].
+pub(super) fn mapper() -> Weak<dyn Mapper> {
+    let everyone: Arc<dyn Mapper> = EVERYONE.clone();
+    Arc::downgrade(&everyone)
+}
+
+impl Mapper for Everyone {
+    fn unmap(&self, plate: &Plate, first: u64, last: u64, copies: bool) {
+        for_each(|space| space.forget_plate(plate, first, last, copies));
+    }
+}
+
+impl Space {
+    /// Takes pages `first..=last` of a plate out of the page table; private copies too if `copies`.
+    fn forget_plate(&self, plate: &Plate, first: u64, last: u64, copies: bool) {
+        let mut guard = self.table.lock();
+        let (inner, mut tables, mut gather) = guard.parts();
+        for region in inner.map.iter() {
+            let Some(backing) = &region.value.backing else { continue };
+            if !is(backing, plate) {
+                continue;
+            }
+            let begin = region.value.offset / PAGE as u64;
+            let end = begin + (region.size() / PAGE) as u64;
+            let (from, to) = (first.max(begin), last.saturating_add(1).min(end));
+            if from >= to {
+                continue;
+            }
+            let at = |index: u64| region.start + (index - begin) as usize * PAGE;
+            if copies || region.value.is_shared() {
+                // Fails only if a table shared with another space cannot be copied for want of the
+                // kernel's own reserve. Then the pages stay reachable until they are unmapped, as
+                // pages of nobody.
+                let _ = tables.unmap(at(from)..at(to), &mut gather);
+            } else {
+                forget_originals(&mut tables, &mut gather, at(from)..at(to));
+            }
+        }
+    }
+}
+
+/// Takes the pages that are the plate's own out of `range`, and leaves private copies. In proportion to
+/// the pages that are there, however long the range is.
+fn forget_originals(tables: &mut Tables<'_>, gather: &mut Gather<'_>, range: Range<usize>) {
+    // What one look finds room for; a range with more holes than that is looked at again from there,
+    // a stretch at a time.
+    const RUNS: usize = 64;
+    const STRETCH: usize = 1 << 30;
+    let mut from = range.start;
+    while from < range.end {
+        let mut next = range.end.min(from.saturating_add(STRETCH));
+        let mut runs: ArrayVec<Range<usize>, RUNS> = ArrayVec::new();
+        let mut full = None;
+        tables.visit(from..next, &mut |start, page| {
+            if page.kind != Kind::File || full.is_some() {
+                return;
+            }
+            let size = if page.large { LARGE_PAGE_SIZE } else { PAGE };
+            let run = start.max(from)..start.saturating_add(size).min(range.end);
+            match runs.last_mut() {
+                Some(last) if last.end == run.start => last.end = run.end,
+                _ => full = runs.try_push(run).err().map(|run| run.element().start),
+            }
+        });
+        next = full.unwrap_or(next);
+        for run in runs {
+            let _ = tables.unmap(run, gather);
+        }
+        from = next;
+    }
+}
+
+fn is(backing: &Backing, plate: &Plate) -> bool {
+    backing.plate.id() == plate.id()
+}

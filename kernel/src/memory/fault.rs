@@ -1,0 +1,364 @@
+//! What happens at a page fault.
+//!
+//! The common cases run through [`Space::handle`] once, under the space's lock: look the region up,
+//! check the right, walk to the page's place, and
+//!
+//! * nothing there, no backing: a zeroed frame (or the page of zeroes, for reading), now and then a
+//!   large page ([`large`]);
+//! * nothing there, a page of a plate that is in memory: that page, and for reading up to
+//!   [`AROUND`] neighbours that are in memory too; for writing to a private mapping a copy;
+//! * a private page that others may have: the page itself if they have gone, else a copy;
+//! * a page that is there with the right: another processor was faster.
+//!
+//! What may sleep or fail (a page that must be read, memory that must be reclaimed) is done with
+//! the lock released, and the fault starts again from the look-up: the region may be another one
+//! by then.
+
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+
+use hayate_abi::Errno;
+use hayate_space_map::Region;
+use machine::cpu::{MAX_CPUS, PerCpu};
+use machine::frames::Frame;
+use machine::paging::{Access, Gather, Kind, Slot, Tables};
+use machine::per_cpu;
+use machine::trap::{FaultCode, FaultOutcome, PageFault};
+
+use super::layout::STACK_GUARD;
+use super::region::{Mapping, Protection, RegionFlags};
+use super::space::{Inner, Space};
+use super::{PAGE, USER_END, large, pressure};
+use crate::file::ahead;
+use crate::file::plate::Reader;
+
+/// How many pages of a file are mapped at one read fault, at most: an aligned window.
+const AROUND: usize = 16;
+
+/// What the program tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touch {
+    /// Reading.
+    Read,
+    /// Writing.
+    Write,
+    /// Fetching an instruction.
+    Execute,
+}
+
+/// What became of a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultResult {
+    /// Try again: the page is there.
+    Done,
+    /// Nothing is mapped there: SIGSEGV, `SEGV_MAPERR`.
+    NotMapped,
+    /// Something is, but the access is not allowed: SIGSEGV, `SEGV_ACCERR`.
+    NotAllowed,
+    /// The file ends before, or cannot be read: SIGBUS, `BUS_ADRERR`.
+    NoContent,
+    /// Memory has run out: the one who asked is killed.
+    OutOfMemory,
+}
+
+/// Handles a fault of this processor's program: the kernel's page-fault handler ends here.
+#[inline]
+pub fn handle_fault(address: usize, touch: Touch) -> FaultResult {
+    match super::try_current() {
+        Some(space) => space.handle(address, touch),
+        None => FaultResult::NotMapped,
+    }
+}
+
+/// What one try under the lock came to.
+enum Step {
+    Finished(FaultResult),
+    /// A page of the plate must be read first.
+    Page(alloc::sync::Arc<super::Backing>, u64, Reader),
+    /// Memory must be found first.
+    Memory,
+}
+
+impl Space {
+    /// Resolves a fault at `address`.
+    #[inline]
+    pub fn handle(&self, address: usize, touch: Touch) -> FaultResult {
+        match self.try_fault(address, touch, true) {
+            Step::Finished(result) => result,
+            step => self.handle_slowly(address, touch, step),
+        }
+    }
+
+    #[cold]
+    fn handle_slowly(&self, address: usize, touch: Touch, mut step: Step) -> FaultResult {
+        // Keeps the page that was read from being reclaimed before it is mapped.
+        let mut _held;
+        // A fault counts once, when it is done, and not as a minor one if something was read for it.
+        let mut minor = true;
+        loop {
+            match step {
+                Step::Finished(result) => return result,
+                Step::Page(backing, index, reader) => {
+                    if !backing.plate.is_memory() {
+                        if minor {
+                            self.count_major();
+                            minor = false;
+                        }
+                        // What follows is likely to be wanted as well, and soon what follows that if
+                        // what lies before was.
+                        let around = AROUND as u64;
+                        if index > 0 && backing.plate.peek(index - 1).is_some() {
+                            ahead::ask_for(reader, &backing.plate, index + around, around);
+                        }
+                        backing.plate.read_for(reader, index, around);
+                    }
+                    _held = match backing.plate.page(index) {
+                        Ok(frame) => Some(frame),
+                        Err(Errno::ENOMEM) if pressure::relieve() => None,
+                        Err(Errno::ENOMEM) => return FaultResult::OutOfMemory,
+                        Err(_) => return FaultResult::NoContent,
+                    };
+                }
+                Step::Memory => {
+                    if !pressure::relieve() {
+                        return FaultResult::OutOfMemory;
+                    }
+                }
+            }
+            step = self.try_fault(address, touch, minor);
+        }
+    }
+
+    #[inline]
+    fn try_fault(&self, address: usize, touch: Touch, minor: bool) -> Step {
+        let mut guard = self.table.lock();
+        let (inner, mut tables, mut gather) = guard.parts();
+        let Some(region) = inner.map.find(address) else {
+            if !self.grow_stack(inner, address) {
+                return Step::Finished(FaultResult::NotMapped);
+            }
+            drop(gather);
+            drop(guard);
+            return self.try_fault(address, touch, minor);
+        };
+        let needed = match touch {
+            Touch::Read => Protection::all(),
+            Touch::Write => Protection::WRITE,
+            Touch::Execute => Protection::EXECUTE,
+        };
+        if !region.value.protection.intersects(needed) {
+            return Step::Finished(FaultResult::NotAllowed);
+        }
+        let step = resolve(region, address & !(PAGE - 1), touch, &mut tables, &mut gather);
+        if minor && matches!(step, Step::Finished(FaultResult::Done)) {
+            self.count_minor();
+        }
+        step
+    }
+
+    /// Lets the stack above `address` grow down to it, if there is one and it may.
+    #[cold]
+    fn grow_stack(&self, inner: &mut Inner, address: usize) -> bool {
+        if address >= USER_END {
+            return false;
+        }
+        let page = address & !(PAGE - 1);
+        let Some(stack) = inner.map.find_from(address) else { return false };
+        if !stack.value.flags.contains(RegionFlags::GROWS_DOWN) || page < super::LOWEST {
+            return false;
+        }
+        let (start, size) = (stack.start, stack.end - page);
+        let grown = start - page;
+        // What lies below keeps its distance, unless it cannot be accessed anyway or is a stack too.
+        if let Some(below) = inner.map.find_below(page + 1)
+            && !below.value.protection.is_empty()
+            && !below.value.flags.contains(RegionFlags::GROWS_DOWN)
+            && page - below.end < STACK_GUARD
+        {
+            return false;
+        }
+        let limits = self.limits();
+        let locked = stack.value.flags.contains(RegionFlags::LOCKED);
+        if size > limits.stack
+            || inner.map.size() + grown > limits.address_space
+            || (locked && inner.locked + grown > limits.locked)
+        {
+            return false;
+        }
+        if locked {
+            inner.locked += grown;
+        }
+        inner.map.grow_down(start, page)
+    }
+}
+
+/// Puts the page in, or says what is needed for it. The access has been found to be allowed.
+#[inline]
+fn resolve(
+    region: &Region<Mapping>,
+    page: usize,
+    touch: Touch,
+    tables: &mut Tables<'_>,
+    gather: &mut Gather<'_>,
+) -> Step {
+    const DONE: Step = Step::Finished(FaultResult::Done);
+    let mapping = &region.value;
+    let access = mapping.protection.access();
+    if mapping.flags.contains(RegionFlags::LARGE)
+        && mapping.backing.is_none()
+        && large::asked(region, page, tables, gather)
+    {
+        return DONE;
+    }
+    let Some(slot) = tables.slot(page, gather) else { return Step::Memory };
+    let write = touch == Touch::Write;
+    if let Some(there) = slot.page() {
+        return present(&slot, there, mapping, page, write, tables, gather);
+    }
+    let Some(backing) = &mapping.backing else {
+        if !write {
+            slot.fill_zero(access.execute);
+            return DONE;
+        }
+        if large::is_time(&slot) && large::earned(region, page, &slot, tables, gather) {
+            return DONE;
+        }
+        let Some(frame) = Frame::allocate_zeroed() else { return Step::Memory };
+        // The place is empty: the lock is held.
+        let _ = slot.fill(frame, Kind::Private, access);
+        return DONE;
+    };
+    let index = mapping.index(region.start, page);
+    if index >= backing.plate.page_count() {
+        return Step::Finished(FaultResult::NoContent);
+    }
+    let Some(frame) = backing.plate.peek(index) else {
+        let reader = if access.execute { Reader::Text } else { Reader::Other };
+        return Step::Page(backing.clone(), index, reader);
+    };
+    if mapping.is_shared() {
+        let _ = slot.fill(frame, Kind::Shared, access);
+    } else if write {
+        let Some(copy) = Frame::allocate() else { return Step::Memory };
+        copy.copy_from(&frame);
+        let _ = slot.fill(copy, Kind::Private, access);
+    } else {
+        let access = Access { write: false, ..access };
+        let _ = slot.fill(frame, Kind::File, access);
+        if access.execute {
+            count_text(backing);
+        }
+        fill_around(&slot, region, page, index, access);
+    }
+    DONE
+}
+
+/// Faults on text since boot, by the processor that had them: of programs, of libraries.
+struct TextFaults([AtomicU64; 2]);
+
+per_cpu! {
+    static TEXT_FAULTS: PerCpu<TextFaults> = PerCpu::new(TextFaults([const { AtomicU64::new(0) }; 2]));
+}
+
+/// Counts a fault on text. What the counts are for: showing that a text in place has none.
+#[inline]
+fn count_text(backing: &super::Backing) {
+    let count = &TEXT_FAULTS.here().0[usize::from(!backing.is_program())];
+    // Only this processor writes, and it is not interrupted.
+    count.store(count.load(Relaxed) + 1, Relaxed);
+}
+
+/// Page faults since boot on the text of programs and on that of libraries, the dynamic linker being
+/// one. What had to be read and what was in memory count alike.
+pub fn text_faults() -> (u64, u64) {
+    let sum = |which: usize| {
+        let each = (0..MAX_CPUS).filter_map(|cpu| TEXT_FAULTS.of(cpu));
+        each.filter_map(|counts| counts.0.get(which)).map(|count| count.load(Relaxed)).sum()
+    };
+    (sum(0), sum(1))
+}
+
+/// Maps the pages of the plate around `page` that are in memory, inside the region, the table and
+/// an aligned window.
+fn fill_around(slot: &Slot<'_>, region: &Region<Mapping>, page: usize, index: u64, access: Access) {
+    let Some(backing) = &region.value.backing else { return };
+    let window = AROUND * PAGE;
+    let low = (page & !(window - 1)).max(region.start);
+    let high = (page & !(window - 1)).saturating_add(window).min(region.end);
+    let first = index - ((page - low) / PAGE) as u64;
+    let end = (first + ((high - low) / PAGE) as u64).min(backing.plate.page_count());
+    if region.value.flags.contains(RegionFlags::RANDOM) || end <= first {
+        return;
+    }
+    backing.plate.peek_range(first, end - first, |other, frame| {
+        if other != index
+            && let Some(place) = slot.neighbour(other as isize - index as isize)
+            && place.page().is_none()
+        {
+            let _ = place.fill(frame.clone(), Kind::File, access);
+        }
+    });
+}
+
+/// A page is there, but the program faulted on it.
+fn present(
+    slot: &Slot<'_>,
+    there: machine::paging::Page,
+    mapping: &Mapping,
+    page: usize,
+    write: bool,
+    tables: &mut Tables<'_>,
+    gather: &mut Gather<'_>,
+) -> Step {
+    const DONE: Step = Step::Finished(FaultResult::Done);
+    let access = mapping.protection.access();
+    if !write {
+        // Present and readable: another processor was faster. Held back by PROT_NONE and allowed
+        // since: give the right back.
+        slot.allow(Access { write: false, ..access });
+        return DONE;
+    }
+    if there.access.write {
+        return DONE;
+    }
+    if there.kind == Kind::Shared || slot.is_sole_owner() {
+        slot.allow(access);
+        // This processor may remember the page as read-only: without the flush it would fault once
+        // more.
+        slot.forget_here(page);
+        return DONE;
+    }
+    if there.large {
+        return match tables.split(page, gather) {
+            Err(_) => Step::Memory,
+            Ok(()) => match tables.slot(page, gather) {
+                None => Step::Memory,
+                Some(slot) => copy(&slot, page, access, gather),
+            },
+        };
+    }
+    copy(slot, page, access, gather)
+}
+
+/// Copies on write.
+fn copy(slot: &Slot<'_>, page: usize, access: Access, gather: &mut Gather<'_>) -> Step {
+    let Some(there) = slot.page() else { return Step::Memory };
+    let frame = if there.kind == Kind::Zero {
+        Frame::allocate_zeroed()
+    } else {
+        Frame::allocate().inspect(|frame| slot.copy_to(frame))
+    };
+    let Some(frame) = frame else { return Step::Memory };
+    let _ = slot.replace(page, frame, Kind::Private, access, gather);
+    Step::Finished(FaultResult::Done)
+}
+
+/// Handles a fault of one of the kernel's checked copies.
+pub fn user_copy_fault(fault: &PageFault) -> FaultOutcome {
+    let write = fault.code.contains(FaultCode::WRITE);
+    let touch = if write { Touch::Write } else { Touch::Read };
+    match handle_fault(fault.address as usize, touch) {
+        FaultResult::Done => FaultOutcome::Done,
+        _ => FaultOutcome::Failed,
+    }
+}

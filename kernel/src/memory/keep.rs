@@ -1,0 +1,553 @@
+//! Spaces kept for the next start of their program.
+//!
+//! When the last user of a space that exec made lets go of it, the space is not torn down: what the
+//! program added is unmapped, and the space, page tables and pages included, goes into a pool under
+//! the rules of [`AttachmentKey`]. The next exec that they fit takes it out, restores the pages that
+//! were written, and has nothing to map and hardly a fault to take.
+//!
+//! What is restored, and from what ([`Space::restore`], which runs when the space is taken):
+//!
+//! | page | becomes |
+//! |---|---|
+//! | of a file, never written | stays: the plate's content is that of the key |
+//! | private, of a writable part of a file | copied again from the plate; zero behind the file's end |
+//! | private, without a file (bss, stack) | zeroes |
+//! | private where the program could not write at first | goes: a breakpoint, a relocated constant |
+//! | large, shared with a child, not alone in its frame | goes |
+//!
+//! A page that was not written to since it was last restored costs a look only: the processor's
+//! dirty bit tells (see `machine::paging`). What the regions cannot write is not even looked at,
+//! unless rights were changed there ([`Altered`]).
+//!
+//! Nobody else can reach a kept space: it is kept only if its `Arc` is the last one, and taken only
+//! if it still is. (The list of [`everyone`](super::everyone) can make one for a moment, to unmap
+//! pages of a truncated file, which does no harm.) Who runs a program with more rights than the file
+//! gives everybody never leaves a space here; see `program::prepare`.
+//!
+//! What of it is kept the policy says: spaces at all with `attachment` or `space`, their private pages
+//! with `attachment` or `region`, the text's pages with `text` besides. What is not to be kept goes when
+//! the space is taken.
+//!
+//! Addresses that are drawn at random: stack, heap and the place for mappings are drawn anew for each
+//! start, as Linux does, and for a program with fixed addresses that is all there is. The places of a
+//! position-independent program and of its interpreter stay with the kept space: such a program
+//! started again may find them where they were the last time. A space is therefore used [`LIVES`]
+//! times at most while addresses are random, only by the same user and the same program, and no two
+//! that run at once ever have the same. `recycle=full-attachment` draws everything for every start.
+//!
+//! Lock order: a pool's lock is a leaf; spaces are restored and dropped outside of it. Each
+//! processor has a pool of its own; taking looks into the others only when the own one has nothing.
+//!
+//! Road not taken: forking a template space instead of restoring the used one. The first write to
+//! each page would fault and copy, which costs more than the copy alone.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::ops::Range;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use arrayvec::ArrayVec;
+use hayate_abi::{Errno, Result};
+use hayate_recycler::{AttachmentKey, Keep, Kept, Kind, Pool};
+use hayate_space_map::{Region, SpaceMap};
+use machine::cpu::{self, MAX_CPUS};
+use machine::frames::{self, Frame};
+use machine::paging::{self, Access, Fate, Found, Gather, Kind as PageKind, Tables};
+use machine::sync::SpinLock;
+
+use super::map::{NoMemoryError, Removed};
+use super::region::{Mapping, Protection, RegionFlags};
+use super::space::{Inner, Limits, Space};
+use super::{Layout, PAGE, USER_END};
+use crate::resource::watch::Watch;
+use crate::resource::{policy, pools, statistics};
+use crate::schedule::time;
+
+/// What one table of page tables covers: 1 GiB.
+const NEAR: usize = 1 << 30;
+
+/// How often a space is used while addresses are random.
+const LIVES: u32 = 256;
+
+/// Where a loaded file is.
+#[derive(Clone, Copy, Debug)]
+pub struct Loaded {
+    /// What is added to the file's addresses.
+    pub bias: usize,
+    /// The first instruction.
+    pub entry: usize,
+    /// The program headers (`AT_PHDR`).
+    pub headers: usize,
+    /// The first address behind the last segment.
+    pub end: usize,
+}
+
+/// Where a program begins: what exec needs to know besides the space.
+#[derive(Clone, Copy, Debug)]
+pub struct Start {
+    /// The first instruction: the interpreter's if there is one.
+    pub entry: usize,
+    /// The program itself.
+    pub program: Loaded,
+    /// Where the interpreter is; 0 without one.
+    pub interpreter: usize,
+}
+
+/// Parts of file pages that were zeroed when the program was loaded: the beginning of its bss, and
+/// of its interpreter's.
+pub type Cleared = ArrayVec<Range<usize>, 4>;
+
+/// What a space was when its program began.
+pub(super) struct Origin {
+    key: AttachmentKey,
+    start: Start,
+    map: SpaceMap<Mapping>,
+    cleared: Cleared,
+    /// As in [`Inner`].
+    data: usize,
+    /// How often it was used.
+    lives: u32,
+}
+
+/// Where rights were changed: a few ranges, or everywhere.
+#[derive(Default)]
+pub(super) struct Altered {
+    ranges: ArrayVec<(usize, usize), 6>,
+    everywhere: bool,
+}
+
+impl Altered {
+    /// Notes a change.
+    pub fn note(&mut self, range: &Range<usize>) {
+        self.everywhere |= self.ranges.try_push((range.start, range.end)).is_err();
+    }
+
+    /// Whether anything in a range was changed.
+    fn meets(&self, start: usize, end: usize) -> bool {
+        self.everywhere || self.ranges.iter().any(|range| range.0 < end && start < range.1)
+    }
+
+    fn clear(&mut self) {
+        self.ranges.clear();
+        self.everywhere = false;
+    }
+}
+
+impl Inner {
+    /// Notes that something other than content changes in `range`, if the program began with
+    /// something there.
+    #[inline]
+    pub(super) fn note_altered(&mut self, range: &Range<usize>) {
+        if let Some(origin) = &self.origin
+            && !origin.map.is_free(range.clone())
+        {
+            self.altered.note(range);
+        }
+    }
+}
+
+impl Inner {
+    /// Unmaps a range; with nothing else near, the page tables go too, or each start would leave
+    /// some. `None`: no memory.
+    fn cut_with_tables(
+        &mut self,
+        tables: &mut Tables<'_>,
+        gather: &mut Gather<'_>,
+        range: Range<usize>,
+    ) -> Option<Removed> {
+        let end = range.end.next_multiple_of(NEAR).min(USER_END);
+        let near = range.start & !(NEAR - 1)..end;
+        let alone =
+            |region: &Region<Mapping>| range.start <= region.start && region.end <= range.end;
+        let is_alone = self.map.overlapping(near.clone()).all(alone);
+        self.cut(tables, gather, if is_alone { near } else { range }).ok()
+    }
+}
+
+/// Whether spaces are to be kept at all.
+pub fn is_wanted() -> bool {
+    policy::keeps(Keep::ATTACHMENT) || policy::keeps(Keep::SPACE)
+}
+
+/// Whether private pages are to be kept, and those of the text.
+fn wanted_pages() -> (bool, bool) {
+    let private = policy::keeps(Keep::ATTACHMENT) || policy::keeps(Keep::REGION);
+    (private, private && policy::keeps(Keep::TEXT))
+}
+
+/// A kept space.
+struct Idle {
+    space: Arc<Space>,
+    since: u64,
+}
+
+type Part = SpinLock<Pool<AttachmentKey, Idle>>;
+
+static PARTS: [Part; MAX_CPUS] = [const { SpinLock::new(Pool::new(0)) }; MAX_CPUS];
+/// What all parts together may hold, in bytes.
+static LIMIT: AtomicUsize = AtomicUsize::new(0);
+
+/// The pools of kept spaces, for [`pools`].
+struct Attachments;
+
+/// Sets the limit (an eighth of memory) and registers the pools; boot calls it once.
+pub fn init() {
+    pools::Keeper::set_limit(&Attachments, frames::total() / 8 * PAGE);
+    pools::register(&Attachments);
+}
+
+impl Space {
+    /// Notes that the space is now what it is to be when the same program is started again.
+    /// `key` says for whom. Without memory for the note nothing happens.
+    pub fn begins_here(&self, key: AttachmentKey, start: Start, cleared: Cleared) {
+        let mut guard = self.table.lock();
+        let inner = &mut *guard;
+        // A stack at a random place does not stay there.
+        let goes = |region: &Region<Mapping>| {
+            key.randomised && region.value.flags.contains(RegionFlags::STACK)
+        };
+        let map = inner.map.try_clone(|region| (!goes(region)).then(|| region.value.clone()));
+        let Ok(map) = map else { return };
+        for region in map.iter() {
+            if let Some(backing) = &region.value.backing {
+                backing.plate.remember();
+            }
+        }
+        let data = inner.data;
+        inner.altered.clear();
+        inner.origin = Some(Box::new(Origin { key, start, map, cleared, data, lives: 0 }));
+    }
+}
+
+/// Lets go of a space: keeps it if it can be used again, else drops it. Call it without locks.
+pub fn release(space: Arc<Space>) {
+    if !is_wanted() || Arc::strong_count(&space) != 1 || space.was_supervisor() {
+        return;
+    }
+    // What goes is dropped after the space's lock.
+    let Some((key, bytes, _removed)) = space.strip() else { return };
+    let since = time::monotonic_ns();
+    let part = &PARTS[cpu::id()];
+    let kept = part.lock().keep(key, Idle { space, since }, bytes);
+    if kept.is_ok() {
+        statistics::stored(Kind::Attachment, bytes);
+        drop_excess(part);
+    }
+}
+
+fn drop_excess(part: &Part) {
+    loop {
+        // The lock is not held while the space goes.
+        let gone = part.lock().excess();
+        let Some(gone) = gone else { return };
+        statistics::dropped(Kind::Attachment, gone.bytes);
+    }
+}
+
+/// Takes a kept space that fits, restored, for a program under these limits. What is not there yet
+/// goes where `layout` says.
+pub fn take<W: Watch>(
+    key: &AttachmentKey,
+    limits: Limits,
+    layout: Layout,
+) -> Option<(Arc<Space>, Start)> {
+    let own = cpu::id();
+    let mut kept = PARTS[own].lock().take(key);
+    if kept.is_none() {
+        let others = (0..cpu::count()).filter(|&other| other != own);
+        kept = others.filter_map(|other| PARTS[other].try_lock()?.take(key)).next();
+    }
+    let Kept { value, bytes, .. } = kept?;
+    let space = value.space;
+    // Somebody looks into it, or it cannot be restored: a new one is made.
+    let start = if Arc::strong_count(&space) == 1 { space.restore::<W>(layout) } else { None };
+    let Some(start) = start else {
+        statistics::dropped(Kind::Attachment, bytes);
+        return None;
+    };
+    space.begin_again(limits);
+    statistics::reused(Kind::Attachment, bytes);
+    Some((space, start))
+}
+
+impl Space {
+    /// Maps the first stack, or makes a kept one fit, and puts its first content at `pointer`.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn place_stack(
+        &self,
+        range: Range<usize>,
+        mapping: Mapping,
+        pointer: usize,
+        content: &[u8],
+    ) -> Result<()> {
+        // What a larger stack leaves is dropped after the lock.
+        let _removed;
+        let mut guard = self.table.lock();
+        let (inner, mut tables, mut gather) = guard.parts();
+        let there = inner.map.find(range.end - 1).map_or(range.end, |stack| stack.start);
+        let more = there.saturating_sub(range.start);
+        if more > self.limits().address_space.saturating_sub(inner.map.size()) {
+            return Err(Errno::ENOMEM);
+        }
+        if there < range.start {
+            _removed = inner.cut(&mut tables, &mut gather, there..range.start)?;
+        } else if there == range.end {
+            if !inner.map.is_free(range.clone()) {
+                return Err(Errno::ENOMEM);
+            }
+            let access = mapping.protection.access();
+            inner.put(range, mapping).map_err(NoMemoryError::from)?;
+            if begin_stack(&mut tables, &mut gather, pointer, content, access) {
+                self.count_minor();
+                return Ok(());
+            }
+        } else if more != 0 && !inner.map.grow_down(there, range.start) {
+            return Err(Errno::ENOMEM);
+        }
+        drop(gather);
+        drop(guard);
+        self.fill_foreign(pointer, content)
+    }
+
+    /// Unmaps what the program added. The key and size to keep it under, and the regions that went;
+    /// `None`: it cannot be kept.
+    fn strip(&self) -> Option<(AttachmentKey, usize, Removed)> {
+        let mut guard = self.table.lock();
+        let (inner, mut tables, mut gather) = guard.parts();
+        let origin = inner.origin.take()?;
+        if origin.key.randomised && origin.lives >= LIVES {
+            return None;
+        }
+        let mut removed = Removed::new();
+        // Nearly always all that is new is the stack, at its random place.
+        if origin.key.randomised
+            && let Some(stack) = inner.map.find(inner.layout.stack_top - 1)
+        {
+            let range = stack.start..stack.end;
+            removed = inner.cut_with_tables(&mut tables, &mut gather, range)?;
+        }
+        if !is_same(&inner.map, &origin.map) {
+            let mut extra: ArrayVec<Range<usize>, 32> = ArrayVec::new();
+            find_added(&inner.map, &origin.map, &mut extra)?;
+            for range in extra {
+                let gone = inner.cut_with_tables(&mut tables, &mut gather, range)?;
+                removed.try_reserve(gone.len()).ok()?;
+                removed.extend(gone);
+            }
+            if !is_same(&inner.map, &origin.map) {
+                let fresh = origin.map.try_clone(|region| Some(region.value.clone())).ok()?;
+                let mut old = core::mem::replace(&mut inner.map, fresh);
+                removed.try_reserve(old.len()).ok()?;
+                removed.extend(old.take());
+            }
+        }
+        inner.data = origin.data;
+        inner.locked = 0;
+        inner.future = RegionFlags::empty();
+        inner.full_above = (usize::MAX, 0);
+        let key = origin.key;
+        inner.origin = Some(origin);
+        drop(gather);
+        drop(guard);
+        let resident = self.table.resident();
+        Some((key, (resident.anonymous + resident.tables + 1) * PAGE, removed))
+    }
+
+    /// Restores the pages. `None`: it cannot be done.
+    fn restore<W: Watch>(&self, layout: Layout) -> Option<Start> {
+        let (start, missing) = {
+            let mut guard = self.table.lock();
+            let (inner, mut tables, mut gather) = guard.parts();
+            inner.layout = layout;
+            let Inner { origin, altered, .. } = inner;
+            let origin = origin.as_mut()?;
+            origin.lives += 1;
+            let (private, text) = wanted_pages();
+            let wanted = (private, text);
+            for region in origin.map.iter() {
+                let mapping = &region.value;
+                let writable = mapping.protection.contains(Protection::WRITE);
+                if !writable && text && !altered.meets(region.start, region.end) {
+                    continue;
+                }
+                let access = mapping.protection.access();
+                let range = region.start..region.end;
+                let mut decide = |found: &Found| {
+                    let fate =
+                        decide(found, mapping, region.start, access, wanted, &origin.cleared);
+                    let changed = found.kind == PageKind::Private && found.written;
+                    W::restored(changed && fate != Fate::Drop, mapping.backing.is_some());
+                    fate
+                };
+                tables.restore(range, &mut gather, &mut decide).ok()?;
+            }
+            altered.clear();
+            (origin.start, uncleared(&tables, &origin.cleared))
+        };
+        // These are brought in again, as the loader did.
+        const ZEROES: [u8; PAGE] = [0; PAGE];
+        for range in missing {
+            let zeroes = ZEROES.get(..range.len()).unwrap_or(&ZEROES);
+            if self.write_foreign(range.start, zeroes) != zeroes.len() {
+                return None;
+            }
+        }
+        Some(start)
+    }
+}
+
+/// Puts the first content of a stack on its first page, where nothing is, as a fault would and the
+/// copy after it. False: that is for them to do, as there is no memory or the content is larger.
+#[inline]
+fn begin_stack(
+    tables: &mut Tables<'_>,
+    gather: &mut Gather<'_>,
+    pointer: usize,
+    content: &[u8],
+    access: Access,
+) -> bool {
+    if pointer % PAGE + content.len() > PAGE {
+        return false;
+    }
+    let Some(slot) = tables.slot(pointer & !(PAGE - 1), gather) else { return false };
+    if slot.page().is_some() {
+        return false;
+    }
+    let Some(frame) = Frame::allocate_zeroed() else { return false };
+    frame.write(pointer % PAGE, content);
+    slot.fill(frame, PageKind::Private, access).is_ok()
+}
+
+/// What becomes of one page; see the module. Its content is made right here.
+fn decide(
+    found: &Found,
+    mapping: &Mapping,
+    start: usize,
+    access: Access,
+    (private, text): (bool, bool),
+    cleared: &Cleared,
+) -> Fate {
+    match (found.kind, &mapping.backing) {
+        (PageKind::File, Some(_)) if text => Fate::Keep(access),
+        (PageKind::Zero, None) => Fate::Keep(access),
+        (PageKind::Private, _) if !private || !access.write || found.frame().references() != 1 => {
+            Fate::Drop
+        }
+        (PageKind::Private, _) if !found.written => Fate::Keep(access),
+        (PageKind::Private, None) => {
+            found.frame().zero();
+            Fate::Keep(access)
+        }
+        (PageKind::Private, Some(backing)) => {
+            let Some(pristine) = backing.plate.peek(mapping.index(start, found.address)) else {
+                return Fate::Drop;
+            };
+            found.frame().copy_from(&pristine);
+            for range in cleared {
+                if range.start & !(PAGE - 1) == found.address {
+                    found.frame().zero_range(range.start % PAGE, range.len());
+                }
+            }
+            Fate::Keep(access)
+        }
+        _ => Fate::Drop,
+    }
+}
+
+/// The zeroed parts whose page is not there: it would come as the file has it.
+fn uncleared(tables: &Tables<'_>, cleared: &Cleared) -> Cleared {
+    let is_there = |range: &&Range<usize>| {
+        tables.page(range.start).is_some_and(|page: paging::Page| page.kind == PageKind::Private)
+    };
+    cleared.iter().filter(|range| !is_there(range)).cloned().collect()
+}
+
+fn is_same(one: &SpaceMap<Mapping>, other: &SpaceMap<Mapping>) -> bool {
+    one.len() == other.len()
+        && one
+            .iter()
+            .zip(other.iter())
+            .all(|(a, b)| a.start == b.start && a.end == b.end && a.value.is_same(&b.value))
+}
+
+/// The ranges in which `now` shows something that `then` does not. `None`: too many.
+fn find_added(
+    now: &SpaceMap<Mapping>,
+    then: &SpaceMap<Mapping>,
+    added: &mut ArrayVec<Range<usize>, 32>,
+) -> Option<()> {
+    let mut add = |range: Range<usize>| {
+        if range.is_empty() {
+            return Some(());
+        }
+        if let Some(last) = added.last_mut()
+            && last.end == range.start
+        {
+            last.end = range.end;
+            return Some(());
+        }
+        added.try_push(range).ok()
+    };
+    for region in now.iter() {
+        let mut at = region.start;
+        for old in then.overlapping(region.start..region.end) {
+            let common = old.start.max(region.start);
+            if old.value.shows_same(old.start, &region.value, region.start, common) {
+                add(at..common)?;
+                at = old.end.min(region.end);
+            }
+        }
+        add(at..region.end)?;
+    }
+    Some(())
+}
+
+impl pools::Keeper for Attachments {
+    fn kind(&self) -> Kind {
+        Kind::Attachment
+    }
+
+    fn is_wanted(&self) -> bool {
+        is_wanted()
+    }
+
+    fn limit(&self) -> usize {
+        LIMIT.load(Relaxed)
+    }
+
+    fn set_limit(&self, bytes: usize) {
+        LIMIT.store(bytes, Relaxed);
+        for part in &PARTS {
+            part.lock().set_limit(bytes / cpu::count().max(1));
+            drop_excess(part);
+        }
+    }
+
+    fn oldest(&self) -> Option<u64> {
+        PARTS.iter().filter_map(|part| Some(part.lock().iter().next()?.value.since)).min()
+    }
+
+    fn drop_oldest(&self) -> Option<usize> {
+        let ages =
+            PARTS.iter().filter_map(|part| Some((part.lock().iter().next()?.value.since, part)));
+        let (_, part) = ages.min_by_key(|(since, _)| *since)?;
+        let gone = part.lock().take_oldest()?;
+        statistics::dropped(Kind::Attachment, gone.bytes);
+        Some(gone.bytes)
+    }
+
+    fn forget_plate(&self, id: u64) {
+        let refers = |key: &AttachmentKey| {
+            key.program.plate == id || key.interpreter.is_some_and(|file| file.plate == id)
+        };
+        for part in &PARTS {
+            loop {
+                let gone = part.lock().take_where(|key, _| refers(key));
+                let Some(gone) = gone else { break };
+                statistics::dropped(Kind::Attachment, gone.bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,535 @@
+//! Mapping, unmapping, changing rights, the heap: `mmap`, `munmap`, `mprotect`, `brk`.
+//!
+//! Each operation checks everything first, makes the room it needs in the map, and only then
+//! changes; on an error nothing has changed, but where Linux documents otherwise (`mprotect`).
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use hayate_abi::{Errno, Result};
+use hayate_space_map::{Content, NoMemory, Region};
+use machine::paging::{Gather, OutOfMemory, Tables};
+
+use super::attach;
+use super::layout::STACK_GUARD;
+use super::region::{Backing, Mapping, Protection, RegionFlags};
+use super::space::{Inner, Space, data_size};
+use super::{LOWEST, PAGE, Touch, USER_END, page_up, pressure};
+
+/// How the address of a [`MapRequest`] is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// There if it is free, else anywhere.
+    Hint,
+    /// There, whatever was there before (`MAP_FIXED`).
+    Fixed,
+    /// There, or `EEXIST` (`MAP_FIXED_NOREPLACE`).
+    FixedNoReplace,
+    /// Anywhere in the lowest 2 GiB (`MAP_32BIT`).
+    Low,
+}
+
+/// What to map.
+pub struct MapRequest {
+    /// Where.
+    pub address: usize,
+    /// How that is meant.
+    pub place: Place,
+    /// How many bytes; rounded up to whole pages.
+    pub length: usize,
+    /// What the program may do.
+    pub protection: Protection,
+    /// [`RegionFlags::SHARED`], `GROWS_DOWN`, `NO_RESERVE`, `LOCKED`, `STACK`, `MAY_*`.
+    pub flags: RegionFlags,
+    /// Where the pages come from; `None`: zeroes, private. Shared memory without a file has a
+    /// plate of its own ([`Backing::nameless`]).
+    pub backing: Option<Arc<Backing>>,
+    /// The offset in the backing, a multiple of a page.
+    pub offset: u64,
+    /// Put the pages in at once (`MAP_POPULATE`).
+    pub populate: bool,
+}
+
+impl MapRequest {
+    /// Private memory of zeroes, readable and writable, anywhere.
+    pub fn anonymous(length: usize) -> MapRequest {
+        MapRequest {
+            address: 0,
+            place: Place::Hint,
+            length,
+            protection: Protection::READ | Protection::WRITE,
+            flags: RegionFlags::MAY_WRITE | RegionFlags::MAY_EXECUTE,
+            backing: None,
+            offset: 0,
+            populate: false,
+        }
+    }
+}
+
+impl From<NoMemoryError> for Errno {
+    fn from(_: NoMemoryError) -> Errno {
+        Errno::ENOMEM
+    }
+}
+
+/// Memory for the map or the page table was lacking.
+pub(super) struct NoMemoryError;
+
+impl From<NoMemory> for NoMemoryError {
+    fn from(_: NoMemory) -> Self {
+        NoMemoryError
+    }
+}
+
+impl From<OutOfMemory> for NoMemoryError {
+    fn from(_: OutOfMemory) -> Self {
+        NoMemoryError
+    }
+}
+
+/// Regions that were removed: dropped when no lock is held.
+pub(super) type Removed = Vec<Region<Mapping>>;
+
+impl Inner {
+    /// Unmaps everything in `range`. What was there comes back, to be dropped without the lock.
+    pub(super) fn cut(
+        &mut self,
+        tables: &mut Tables<'_>,
+        gather: &mut Gather<'_>,
+        range: Range<usize>,
+    ) -> Result<Removed, NoMemoryError> {
+        self.map.reserve(2)?;
+        tables.prepare(range.clone(), gather)?;
+        self.note_altered(&range);
+        let removed = self.map.remove(range.clone())?;
+        if range.end > self.full_above.0 {
+            self.full_above = (usize::MAX, 0);
+        }
+        tables.unmap(range, gather)?;
+        for region in &removed {
+            self.data -= data_size(region);
+            if region.value.flags.contains(RegionFlags::LOCKED) {
+                self.locked -= region.size();
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Puts a region in where nothing is.
+    pub(super) fn put(&mut self, range: Range<usize>, mapping: Mapping) -> Result<(), NoMemory> {
+        let region = Region { start: range.start, end: range.end, value: mapping };
+        let data = data_size(&region);
+        let locked =
+            if region.value.flags.contains(RegionFlags::LOCKED) { region.size() } else { 0 };
+        self.map.insert(range, region.value)?;
+        self.data += data;
+        self.locked += locked;
+        Ok(())
+    }
+
+    /// A free place for `size` bytes, at a multiple of `align` unless it is at the hint.
+    pub(super) fn room(
+        &mut self,
+        size: usize,
+        align: usize,
+        hint: usize,
+        low: bool,
+    ) -> Result<usize> {
+        let gap = |mapping: &Mapping| {
+            if mapping.flags.contains(RegionFlags::GROWS_DOWN) { STACK_GUARD } else { 0 }
+        };
+        if low {
+            let within = 0x4000_0000..0x8000_0000;
+            return self.map.room_from_bottom(size, align, within, gap).ok_or(Errno::ENOMEM);
+        }
+        if hint != 0
+            && let Some(at) = page_up(hint).map(|at| at.max(LOWEST))
+            && at < USER_END
+            && size <= USER_END - at
+        {
+            let next = self.map.find_from(at);
+            if next.is_none_or(|next| next.start.saturating_sub(gap(&next.value)) >= at + size) {
+                return Ok(at);
+            }
+        }
+        let top = self.layout.mmap_top;
+        if align != PAGE {
+            // Not remembered: gaps above may do for others.
+            let from_top = self.map.room_from_top(size, align, LOWEST..top, gap);
+            return from_top.ok_or(Errno::ENOMEM);
+        }
+        let (full, smallest) = self.full_above;
+        let from = if size >= smallest { full.min(top) } else { top };
+        // A place that was found and then not used may lie above: the second search sees it.
+        for from in [from, top] {
+            if let Some(at) = self.map.room_from_top(size, PAGE, LOWEST..from, gap) {
+                self.full_above = (at, size);
+                return Ok(at);
+            }
+        }
+        self.map.room_from_bottom(size, PAGE, top..USER_END, gap).ok_or(Errno::ENOMEM)
+    }
+}
+
+impl Space {
+    /// Maps what `request` says; returns the address.
+    ///
+    /// # Errors
+    /// As `mmap(2)`: `EINVAL` (no length, misaligned), `ENOMEM` (no room, a limit, no memory),
+    /// `EEXIST`, `EPERM` (below the lowest address), `EAGAIN` (too much locked).
+    pub fn map(&self, request: MapRequest) -> Result<usize> {
+        if request.length == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let size = page_up(request.length).filter(|&size| size <= USER_END).ok_or(Errno::ENOMEM)?;
+        if !request.offset.is_multiple_of(PAGE as u64) {
+            return Err(Errno::EINVAL);
+        }
+        // Files end at the largest signed offset.
+        let end = request.offset.checked_add(size as u64).ok_or(Errno::EOVERFLOW)?;
+        if request.backing.is_some() && end > i64::MAX as u64 {
+            return Err(Errno::EOVERFLOW);
+        }
+        let fixed = matches!(request.place, Place::Fixed | Place::FixedNoReplace);
+        if fixed {
+            if !request.address.is_multiple_of(PAGE) {
+                return Err(Errno::EINVAL);
+            }
+            if request.address > USER_END - size {
+                return Err(Errno::ENOMEM);
+            }
+            if request.address < LOWEST {
+                return Err(Errno::EPERM);
+            }
+        }
+        let mut mapping = Mapping {
+            protection: request.protection,
+            flags: request.flags,
+            backing: request.backing,
+            offset: request.offset,
+        };
+        let limits = self.limits();
+        let data = mapping.protection.contains(Protection::WRITE)
+            && !mapping.flags.intersects(RegionFlags::SHARED | RegionFlags::GROWS_DOWN);
+        if data && !mapping.flags.contains(RegionFlags::NO_RESERVE) && is_obvious_overcommit(size) {
+            return Err(Errno::ENOMEM);
+        }
+        // Declared first: dropped after the lock.
+        let _removed;
+        let (at, locked) = {
+            let mut guard = self.table.lock();
+            let (inner, mut tables, mut gather) = guard.parts();
+            mapping.flags |= inner.future;
+            let at = if fixed {
+                request.address
+            } else {
+                let align = attach::alignment(mapping.backing.as_ref(), mapping.offset);
+                let low = request.place == Place::Low;
+                // A text placed for large pages is best where those fit; if there is no room, anywhere.
+                let aligned = if align == PAGE {
+                    None
+                } else {
+                    inner.room(size, align, request.address, low).ok()
+                };
+                match aligned {
+                    Some(at) => at,
+                    None => inner.room(size, PAGE, request.address, low)?,
+                }
+            };
+            let range = at..at + size;
+            let replaced = if fixed { inner.map.size_in(range.clone()) } else { 0 };
+            if replaced != 0 && request.place == Place::FixedNoReplace {
+                return Err(Errno::EEXIST);
+            }
+            let total = inner.map.size() - replaced;
+            if size > limits.address_space.saturating_sub(total) || inner.too_many(2) {
+                return Err(Errno::ENOMEM);
+            }
+            if data && size > limits.data.saturating_sub(inner.data) {
+                return Err(Errno::ENOMEM);
+            }
+            let locked = mapping.flags.contains(RegionFlags::LOCKED);
+            if locked && size > limits.locked.saturating_sub(inner.locked) {
+                return Err(Errno::EAGAIN);
+            }
+            inner.map.reserve(3).map_err(NoMemoryError::from)?;
+            let on_fault = mapping.flags.contains(RegionFlags::LOCK_ON_FAULT);
+            _removed = if replaced == 0 {
+                Removed::new()
+            } else {
+                inner.cut(&mut tables, &mut gather, range.clone())?
+            };
+            let entered = attach::enter(&mapping, fixed, range.clone(), &mut tables, &mut gather);
+            if let Err(error) = inner.put(range.clone(), mapping) {
+                if entered {
+                    // No table is shared here, so no memory is needed.
+                    let _ = tables.unmap(range, &mut gather);
+                }
+                return Err(NoMemoryError::from(error).into());
+            }
+            (at, locked && !on_fault)
+        };
+        if request.populate || locked {
+            self.populate(at..at + size);
+        }
+        Ok(at)
+    }
+
+    /// Unmaps everything in `length` bytes from `address`.
+    ///
+    /// # Errors
+    /// `EINVAL` (misaligned, no length, not the program's), `ENOMEM` (too many regions, no memory
+    /// for a split).
+    pub fn unmap(&self, address: usize, length: usize) -> Result<()> {
+        let range = checked_range(address, length)?;
+        if range.is_empty() {
+            return Err(Errno::EINVAL);
+        }
+        loop {
+            // Declared first: dropped after the lock.
+            let removed;
+            {
+                let mut guard = self.table.lock();
+                let (inner, mut tables, mut gather) = guard.parts();
+                if inner.map.splits(&range) == 2 && inner.too_many(1) {
+                    return Err(Errno::ENOMEM);
+                }
+                removed = inner.cut(&mut tables, &mut gather, range.clone());
+            }
+            match removed {
+                Ok(_) => return Ok(()),
+                Err(_) if pressure::relieve() => {}
+                Err(_) => return Err(Errno::ENOMEM),
+            }
+        }
+    }
+
+    /// Changes the rights in `length` bytes from `address`. `grows_down`: from the beginning of the
+    /// stack that `address` is in (`PROT_GROWSDOWN`).
+    ///
+    /// # Errors
+    /// `EINVAL` (misaligned), `ENOMEM` (a hole; what lies before it has been changed, as in Linux),
+    /// `EACCES` (writing to a file opened for reading; the same).
+    pub fn protect(
+        &self,
+        address: usize,
+        length: usize,
+        protection: Protection,
+        grows_down: bool,
+    ) -> Result<()> {
+        if !address.is_multiple_of(PAGE) {
+            return Err(Errno::EINVAL);
+        }
+        if length == 0 {
+            return Ok(());
+        }
+        let end = page_up(length).and_then(|length| address.checked_add(length));
+        let mut range = address..end.filter(|&end| end <= USER_END).ok_or(Errno::ENOMEM)?;
+        let limits = self.limits();
+        let mut guard = self.table.lock();
+        let (inner, mut tables, mut gather) = guard.parts();
+        if grows_down {
+            let stack = inner.map.find_from(range.start).ok_or(Errno::ENOMEM)?;
+            if stack.start >= range.end || !stack.value.flags.contains(RegionFlags::GROWS_DOWN) {
+                return Err(Errno::EINVAL);
+            }
+            range.start = stack.start;
+        }
+        // How far it goes, and why no further.
+        let mut result = Ok(());
+        let mut reached = range.start;
+        for region in inner.map.overlapping(range.clone()) {
+            result = if region.start > reached {
+                Err(Errno::ENOMEM)
+            } else {
+                region.value.may(protection)
+            };
+            if result.is_err() {
+                break;
+            }
+            reached = region.end.min(range.end);
+        }
+        if result.is_ok() && reached < range.end {
+            result = Err(Errno::ENOMEM);
+        }
+        let range = range.start..reached;
+        if range.is_empty() {
+            return result;
+        }
+        let cut = |region: &Region<Mapping>| Region {
+            start: region.start.max(range.start),
+            end: region.end.min(range.end),
+            value: region.value.clone(),
+        };
+        let (mut before, mut after) = (0, 0);
+        for region in inner.map.overlapping(range.clone()) {
+            let mut part = cut(region);
+            before += data_size(&part);
+            part.value.protection = protection;
+            after += data_size(&part);
+        }
+        if after > before && after - before > limits.data.saturating_sub(inner.data) {
+            return Err(Errno::ENOMEM);
+        }
+        if inner.too_many(inner.map.splits(&range)) {
+            return Err(Errno::ENOMEM);
+        }
+        inner.map.reserve(2).map_err(NoMemoryError::from)?;
+        inner.note_altered(&range);
+        tables
+            .protect(range.clone(), protection.access(), &mut gather)
+            .map_err(NoMemoryError::from)?;
+        let changed = inner.map.update(range, |mapping| mapping.protection = protection);
+        changed.map_err(NoMemoryError::from)?;
+        inner.data = inner.data + after - before;
+        result
+    }
+
+    /// Where `length` bytes are free, as `mmap` without a hint would choose: for a caller that
+    /// maps several pieces there before anybody else can map anything (exec).
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn find_room(&self, length: usize) -> Result<usize> {
+        let length = page_up(length).ok_or(Errno::ENOMEM)?;
+        let mut guard = self.table.lock();
+        let (inner, ..) = guard.parts();
+        inner.room(length, PAGE, 0, false)
+    }
+
+    /// Where the heap begins: at the end of the program, moved up as the layout says. For exec.
+    pub fn set_heap(&self, program_end: usize) {
+        let mut guard = self.table.lock();
+        let (inner, ..) = guard.parts();
+        let start =
+            page_up(program_end).unwrap_or(USER_END).saturating_add(inner.layout.heap_shift);
+        inner.heap_start = start.min(USER_END);
+        inner.heap_end = inner.heap_start;
+    }
+
+    /// Where the heap begins and ends.
+    pub fn heap(&self) -> Range<usize> {
+        let guard = self.table.lock();
+        guard.heap_start..guard.heap_end
+    }
+
+    /// Moves the end of the heap to `end` if that is possible; returns where it is then (`brk(2)`).
+    pub fn brk(&self, end: usize) -> usize {
+        let limits = self.limits();
+        let _removed;
+        let (before, populate) = {
+            let mut guard = self.table.lock();
+            let (inner, mut tables, mut gather) = guard.parts();
+            let before = inner.heap_end;
+            if end < inner.heap_start || end > USER_END - PAGE {
+                return before;
+            }
+            let old = before.next_multiple_of(PAGE);
+            let new = end.next_multiple_of(PAGE);
+            if new < old {
+                match inner.cut(&mut tables, &mut gather, new..old) {
+                    Ok(removed) => _removed = removed,
+                    Err(_) => return before,
+                }
+            }
+            let mut populate = false;
+            if new > old {
+                let size = new - old;
+                let next = inner.map.find_from(old);
+                let gap = |flags: RegionFlags| {
+                    if flags.contains(RegionFlags::GROWS_DOWN) { STACK_GUARD } else { 0 }
+                };
+                if next.is_some_and(|next| next.start < new + gap(next.value.flags))
+                    || size > limits.address_space.saturating_sub(inner.map.size())
+                    || size > limits.data.saturating_sub(inner.data)
+                    || is_obvious_overcommit(size)
+                    || inner.too_many(1)
+                {
+                    return before;
+                }
+                let flags = RegionFlags::HEAP | RegionFlags::MAY_WRITE | RegionFlags::MAY_EXECUTE;
+                let flags = flags | inner.future;
+                populate = flags.contains(RegionFlags::LOCKED);
+                if populate && size > limits.locked.saturating_sub(inner.locked) {
+                    return before;
+                }
+                let protection = Protection::READ | Protection::WRITE;
+                let heap = Mapping { protection, flags, backing: None, offset: 0 };
+                if inner.put(old..new, heap).is_err() {
+                    return before;
+                }
+            }
+            inner.heap_end = end;
+            (before, populate)
+        };
+        if populate {
+            self.populate(before.next_multiple_of(PAGE)..end.next_multiple_of(PAGE));
+        }
+        end
+    }
+
+    /// Puts the pages of `range` in as far as that works: writable private ones as if they had been
+    /// written, others as if read. What cannot be is left to the fault that will tell.
+    pub(super) fn populate(&self, range: Range<usize>) {
+        let mut at = range.start;
+        while at < range.end {
+            let (end, touch) = {
+                let guard = self.table.lock();
+                let Some(region) = guard.map.find_from(at).filter(|r| r.start < range.end) else {
+                    return;
+                };
+                at = at.max(region.start);
+                let touch = touch_for(&region.value);
+                (region.end.min(range.end), touch)
+            };
+            if let Some(touch) = touch {
+                while at < end {
+                    if self.handle(at, touch) != super::FaultResult::Done {
+                        break;
+                    }
+                    at += PAGE;
+                    machine::cpu::interrupt_window();
+                    crate::schedule::attend();
+                }
+            }
+            at = end;
+        }
+    }
+}
+
+/// How a region's pages are put in ahead: `None` if they cannot be accessed.
+pub(super) fn touch_for(mapping: &Mapping) -> Option<Touch> {
+    if mapping.protection.is_empty() {
+        None
+    } else if mapping.protection.contains(Protection::WRITE) && !mapping.is_shared() {
+        Some(Touch::Write)
+    } else {
+        Some(Touch::Read)
+    }
+}
+
+/// The pages from `address` on, `length` bytes rounded up.
+///
+/// # Errors
+/// `EINVAL` if misaligned or not the program's.
+pub(super) fn checked_range(address: usize, length: usize) -> Result<Range<usize>> {
+    let end = page_up(length).and_then(|length| address.checked_add(length));
+    match end.filter(|&end| address.is_multiple_of(PAGE) && end <= USER_END) {
+        Some(end) => Ok(address..end),
+        None => Err(Errno::EINVAL),
+    }
+}
+
+/// Linux' heuristic for overcommitting (`vm.overcommit_memory` 0): one mapping larger than all
+/// memory is refused, everything else is promised.
+pub(super) fn is_obvious_overcommit(size: usize) -> bool {
+    size / PAGE > machine::frames::total()
+}
+
+/// The part of a region's mapping from `start` on.
+pub(super) fn part(region: &Region<Mapping>, start: usize) -> Mapping {
+    let mut mapping = region.value.clone();
+    mapping.advance(start - region.start);
+    mapping
+}

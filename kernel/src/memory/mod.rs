@@ -1,0 +1,91 @@
+//! Memory of programs: spaces, regions, faults.
+//!
+//! A [`Space`] is a page table and a map of regions; a region says what is mapped in a range and
+//! what the program may do there ([`Mapping`]). Nothing is put into the page table before it is
+//! touched (or asked for): the fault path ([`fault`]) takes zeroed frames, pages of plates, copies
+//! of shared pages. Forking shares whole page-table pages and copies the map; the pages and tables
+//! are copied as they are written.
+//!
+//! | file | what it keeps |
+//! |---|---|
+//! | [`space`] | the space itself: making, forking, loading, counting |
+//! | [`region`] | what a region holds |
+//! | [`layout`] | where things are put, at random or not |
+//! | [`fault`] | what happens at a page fault |
+//! | `attach` | texts on non-volatile memory, entered when they are mapped |
+//! | [`large`] | when a program gets large pages |
+//! | [`map`], [`remap`], [`advise`], [`lock`] | mmap and its family |
+//! | [`foreign`] | reading and writing another space |
+//! | [`keep`] | spaces kept for the next start of their program |
+//! | [`everyone`] | all spaces, for truncation of mapped files |
+//! | [`pressure`] | what is done when frames run out |
+//! | [`supervisor`], [`sites`] | the mode that its programs run in, call sites turned in ring 0 |
+//! | [`show`] | what `/proc/PID/maps`, `smaps` and `statm` tell |
+//!
+//! Lock order: a space's lock (in its [`PageTable`](machine::paging::PageTable)), then a plate's
+//! lock, then the frame allocator's. A space's lock is a spin lock: nothing sleeps under it, pages
+//! are read from disk with it released and looked up again. What is unmapped may hold the last
+//! reference to an open file, whose release may sleep, so removed regions are dropped after the
+//! lock. Only one space is locked at a time.
+//!
+//! There is no global lock on the path of fork, exec, fault or exit: the list of all spaces is in
+//! one part for each processor.
+//!
+//! Road not taken: Linux' reverse maps (`i_mmap`, `anon_vma`). There is no swap, so anonymous
+//! pages never have to be found from their frames; truncating a mapped file looks through all
+//! spaces instead, which costs the rare operation and not each fork.
+
+pub mod advise;
+mod attach;
+pub mod everyone;
+pub mod fault;
+pub mod foreign;
+pub mod keep;
+mod large;
+pub mod layout;
+pub mod lock;
+pub mod map;
+pub mod pressure;
+pub mod region;
+pub mod remap;
+pub mod show;
+pub mod sites;
+pub mod space;
+pub mod supervisor;
+mod test;
+
+pub use fault::{FaultResult, Touch, handle_fault, text_faults, user_copy_fault};
+pub use foreign::FutexPlace;
+pub use layout::Layout;
+pub use map::{MapRequest, Place};
+pub use region::{Backing, Mapping, Protection, RegionFlags};
+pub use space::{Limits, Space, current, leave, try_current};
+
+use machine::sync::Lazy;
+
+/// Size of a page in bytes.
+pub const PAGE: usize = machine::layout::PAGE_SIZE;
+/// The end of the program's half.
+pub const USER_END: usize = machine::layout::USER_END;
+
+/// The lowest address that a program may map (`vm.mmap_min_addr`).
+pub const LOWEST: usize = 0x10000;
+
+/// The largest number of regions in a space (`vm.max_map_count`).
+pub const MAX_REGIONS: usize = 65530;
+
+/// `address` rounded down to a whole page.
+pub const fn page_down(address: usize) -> usize {
+    address & !(PAGE - 1)
+}
+
+/// Whether new programs get random addresses: not with `norandmaps` on the command line.
+pub fn randomizes() -> bool {
+    static RANDOMIZES: Lazy<bool> = Lazy::new(|| !machine::boot::flag("norandmaps"));
+    *RANDOMIZES
+}
+
+/// `length` rounded up to whole pages; `None` if that overflows.
+pub fn page_up(length: usize) -> Option<usize> {
+    length.checked_next_multiple_of(PAGE)
+}

@@ -1,0 +1,268 @@
+//! What a region holds: rights, flags, and where its pages come from.
+
+use alloc::sync::{Arc, Weak};
+
+use hayate_abi::{Errno, Result};
+use hayate_space_map::Content;
+use machine::paging::Access;
+
+use super::PAGE;
+use super::everyone;
+use crate::file::mount::Location;
+use crate::file::open_file::OpenFile;
+use crate::file::plate::{Mapper, Plate};
+
+bitflags::bitflags! {
+    /// What a program may do with its memory; the values of `PROT_*` in `mmap(2)`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub struct Protection: u8 {
+        /// Reading. On x86 anything that can be written or executed can be read.
+        const READ = 1;
+        /// Writing.
+        const WRITE = 2;
+        /// Executing.
+        const EXECUTE = 4;
+    }
+}
+
+impl Protection {
+    /// As the page table has it.
+    #[inline]
+    pub fn access(self) -> Access {
+        Access {
+            read: !self.is_empty(),
+            write: self.contains(Protection::WRITE),
+            execute: self.contains(Protection::EXECUTE),
+        }
+    }
+}
+
+bitflags::bitflags! {
+    /// What else is to be known about a region.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub struct RegionFlags: u16 {
+        /// Writes are seen by everybody who maps the same plate (`MAP_SHARED`).
+        const SHARED = 1;
+        /// Grows downwards when the page below it is touched: a stack (`MAP_GROWSDOWN`).
+        const GROWS_DOWN = 1 << 1;
+        /// Its pages stay in memory (`mlock`): all present, none given up.
+        const LOCKED = 1 << 2;
+        /// Not inherited at fork (`MADV_DONTFORK`).
+        const NO_FORK = 1 << 3;
+        /// Zeroes for the child of a fork (`MADV_WIPEONFORK`).
+        const WIPE_ON_FORK = 1 << 4;
+        /// Large pages wanted (`MADV_HUGEPAGE`).
+        const LARGE = 1 << 5;
+        /// Large pages not wanted (`MADV_NOHUGEPAGE`).
+        const NO_LARGE = 1 << 6;
+        /// `MAP_NORESERVE`.
+        const NO_RESERVE = 1 << 7;
+        /// The heap that `brk` moves.
+        const HEAP = 1 << 8;
+        /// The first stack.
+        const STACK = 1 << 9;
+        /// Left out of core dumps (`MADV_DONTDUMP`).
+        const NO_DUMP = 1 << 10;
+        /// `mprotect` may allow writing: not for a shared mapping of a file opened for reading.
+        const MAY_WRITE = 1 << 11;
+        /// `mprotect` may allow executing: not for files of a mount without exec.
+        const MAY_EXECUTE = 1 << 12;
+        /// Locked pages are read in when they are touched (`MLOCK_ONFAULT`).
+        const LOCK_ON_FAULT = 1 << 13;
+        /// Read ahead little or much (`MADV_RANDOM`, `MADV_SEQUENTIAL`).
+        const RANDOM = 1 << 14;
+        /// See `RANDOM`.
+        const SEQUENTIAL = 1 << 15;
+    }
+}
+
+/// Where the pages of a region come from: a plate, and what keeps it open. Made once by a mapping
+/// and shared by its parts and by the spaces that fork from it.
+pub struct Backing {
+    /// The content.
+    pub plate: Arc<Plate>,
+    /// The open file that was mapped; keeps it open.
+    file: Option<Arc<OpenFile>>,
+    /// What `/proc/PID/maps` shows if there is no file.
+    name: &'static str,
+    /// Whether it is the program that the space executes, and no library.
+    program: bool,
+    /// Whether the plate was told of a mapping that can write to it.
+    counted_writable: bool,
+    /// Whether the plate was told whom to call when it shrinks.
+    registered: bool,
+}
+
+impl Backing {
+    /// The backing for a mapping of `file`, whose content is `plate`. `writable`: the mapping is
+    /// shared and the file open for writing.
+    ///
+    /// # Errors
+    /// `EPERM` if the plate is sealed against writing; `ENOMEM`.
+    pub fn file(plate: Arc<Plate>, file: Arc<OpenFile>, writable: bool) -> Result<Arc<Backing>> {
+        Self::make(plate, Some(file), "", writable, false)
+    }
+
+    /// The backing for the program that is executed.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn program(plate: Arc<Plate>, file: Arc<OpenFile>) -> Result<Arc<Backing>> {
+        Self::make(plate, Some(file), "", false, true)
+    }
+
+    /// The backing for a plate without an open file. `name` is what `/proc/PID/maps` shows.
+    pub fn nameless(plate: Arc<Plate>, name: &'static str) -> Result<Arc<Backing>> {
+        Self::make(plate, None, name, false, false)
+    }
+
+    fn make(
+        plate: Arc<Plate>,
+        file: Option<Arc<OpenFile>>,
+        name: &'static str,
+        writable: bool,
+        program: bool,
+    ) -> Result<Arc<Backing>> {
+        if writable {
+            plate.add_writable_mapping()?;
+        }
+        let mut backing =
+            Backing { plate, file, name, program, counted_writable: writable, registered: false };
+        if !backing.plate.is_immutable() {
+            let everyone: Weak<dyn Mapper> = everyone::mapper();
+            backing.plate.add_mapper(everyone)?;
+            backing.registered = true;
+        }
+        Ok(Arc::new(backing))
+    }
+
+    /// Where the file lies, if it has a place.
+    pub fn location(&self) -> Option<&Location> {
+        self.file.as_ref().map(|file| file.location())
+    }
+
+    /// The open file.
+    pub fn open_file(&self) -> Option<&Arc<OpenFile>> {
+        self.file.as_ref()
+    }
+
+    /// Whether it is the program that the space executes, and no library.
+    #[inline]
+    pub fn is_program(&self) -> bool {
+        self.program
+    }
+
+    /// What to show if there is no file.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl Drop for Backing {
+    fn drop(&mut self) {
+        if self.counted_writable {
+            self.plate.remove_writable_mapping();
+        }
+        if self.registered {
+            let everyone: Weak<dyn Mapper> = everyone::mapper();
+            self.plate.remove_mapper(&everyone);
+        }
+    }
+}
+
+/// What a region holds.
+#[derive(Clone)]
+pub struct Mapping {
+    /// What the program may do.
+    pub protection: Protection,
+    /// See [`RegionFlags`].
+    pub flags: RegionFlags,
+    /// Where pages come from; `None`: zeroes.
+    pub backing: Option<Arc<Backing>>,
+    /// The offset in the backing at which the region begins, in bytes, a multiple of a page.
+    pub offset: u64,
+}
+
+impl Mapping {
+    /// Whether writes go to the plate itself.
+    #[inline]
+    pub fn is_shared(&self) -> bool {
+        self.flags.contains(RegionFlags::SHARED)
+    }
+
+    /// Whether it is private memory without a file, which counts against `RLIMIT_DATA` if writable.
+    pub fn is_anonymous(&self) -> bool {
+        self.backing.is_none()
+    }
+
+    /// The index of the plate's page at `address` in a region that begins at `start`.
+    #[inline]
+    pub fn index(&self, start: usize, address: usize) -> u64 {
+        (self.offset + (address - start) as u64) / PAGE as u64
+    }
+
+    /// Whether the page at `address` has the same content in both mappings, of regions that begin at
+    /// `start` and `other_start`, as long as nobody writes to it. Rights may differ.
+    pub(super) fn shows_same(
+        &self,
+        start: usize,
+        other: &Mapping,
+        other_start: usize,
+        address: usize,
+    ) -> bool {
+        !self.is_shared()
+            && !other.is_shared()
+            && match (&self.backing, &other.backing) {
+                (None, None) => true,
+                (Some(a), Some(b)) => {
+                    Arc::ptr_eq(a, b)
+                        && self.index(start, address) == other.index(other_start, address)
+                }
+                _ => false,
+            }
+    }
+
+    /// Whether both are the same in everything.
+    pub(super) fn is_same(&self, other: &Mapping) -> bool {
+        self.protection == other.protection
+            && self.flags == other.flags
+            && match (&self.backing, &other.backing) {
+                (None, None) => true,
+                (Some(a), Some(b)) => Arc::ptr_eq(a, b) && self.offset == other.offset,
+                _ => false,
+            }
+    }
+
+    /// What `mprotect` to `wanted` answers.
+    pub fn may(&self, wanted: Protection) -> Result<()> {
+        let write = wanted.contains(Protection::WRITE);
+        let execute = wanted.contains(Protection::EXECUTE);
+        if (write && !self.flags.contains(RegionFlags::MAY_WRITE))
+            || (execute && !self.flags.contains(RegionFlags::MAY_EXECUTE))
+        {
+            return Err(Errno::EACCES);
+        }
+        Ok(())
+    }
+}
+
+impl Content for Mapping {
+    fn advance(&mut self, bytes: usize) {
+        if self.backing.is_some() {
+            self.offset += bytes as u64;
+        }
+    }
+
+    fn continues(&self, bytes: usize, next: &Self) -> bool {
+        self.protection == next.protection
+            && self.flags == next.flags
+            && !self.flags.contains(RegionFlags::GROWS_DOWN)
+            && match (&self.backing, &next.backing) {
+                (None, None) => true,
+                (Some(a), Some(b)) => {
+                    Arc::ptr_eq(a, b) && self.offset + bytes as u64 == next.offset
+                }
+                _ => false,
+            }
+    }
+}

@@ -1,0 +1,133 @@
+//! Resizing and moving mappings: `mremap(2)`.
+
+use hayate_abi::{Errno, Result};
+use hayate_space_map::Content;
+
+use super::map::{NoMemoryError, Removed, checked_range, part};
+use super::region::RegionFlags;
+use super::space::{Space, data_size};
+use super::{LOWEST, USER_END, page_up};
+
+/// Where a mapping may go (`MREMAP_*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Move {
+    /// Nowhere: grow in place or fail.
+    Never,
+    /// Anywhere.
+    Anywhere,
+    /// To this address, whatever is there.
+    To(usize),
+}
+
+impl Space {
+    /// Changes the size of the mapping at `address` from `old` to `new` bytes, moving it as `place`
+    /// allows; returns its address. `keep`: the old range stays mapped, empty
+    /// (`MREMAP_DONTUNMAP`; `old` = `new`). An `old` of 0 maps shared memory a second time.
+    ///
+    /// # Errors
+    /// As `mremap(2)`: `EINVAL`, `EFAULT` (not one mapping), `ENOMEM`, `EAGAIN` (too much locked).
+    pub fn remap(
+        &self,
+        address: usize,
+        old: usize,
+        new: usize,
+        place: Move,
+        keep: bool,
+    ) -> Result<usize> {
+        let from = checked_range(address, old)?;
+        let size = page_up(new).filter(|&size| size != 0).ok_or(Errno::EINVAL)?;
+        if size > USER_END || (keep && from.len() != size) || (keep && place == Move::Never) {
+            return Err(Errno::EINVAL);
+        }
+        if let Move::To(to) = place {
+            let to = checked_range(to, size)?;
+            if to.start < from.end && from.start < to.end {
+                return Err(Errno::EINVAL);
+            }
+            if to.start < LOWEST {
+                return Err(Errno::EPERM);
+            }
+        }
+        if from.is_empty() && place == Move::Never {
+            return Err(Errno::EINVAL);
+        }
+        let limits = self.limits();
+        // Declared first: dropped after the lock.
+        let (mut _tail, mut _target, mut _source) =
+            (Removed::new(), Removed::new(), Removed::new());
+        let (at, populate) = {
+            let mut guard = self.table.lock();
+            let (inner, mut tables, mut gather) = guard.parts();
+            let region = inner.map.find(from.start).ok_or(Errno::EFAULT)?;
+            if from.is_empty() && !region.value.is_shared() {
+                return Err(Errno::EINVAL);
+            }
+            if keep && (region.value.is_shared() || region.value.backing.is_some()) {
+                return Err(Errno::EINVAL);
+            }
+            // Shrinking in place works whatever is behind.
+            if size <= from.len() && !matches!(place, Move::To(_)) && !keep {
+                if size < from.len() {
+                    _tail = inner.cut(&mut tables, &mut gather, from.start + size..from.end)?;
+                }
+                return Ok(from.start);
+            }
+            if region.end < from.end.min(from.start + size) {
+                return Err(Errno::EFAULT);
+            }
+            let (mapping, whole) = (part(region, from.start), region.end == from.end);
+            let locked = mapping.flags.contains(RegionFlags::LOCKED);
+            let added = if keep { size } else { size.saturating_sub(from.len()) };
+            let data = data_size(&hayate_space_map::Region {
+                start: 0,
+                end: added,
+                value: mapping.clone(),
+            });
+            if added > limits.address_space.saturating_sub(inner.map.size())
+                || (data != 0 && data > limits.data.saturating_sub(inner.data))
+                || inner.too_many(3)
+            {
+                return Err(Errno::ENOMEM);
+            }
+            if locked && added > limits.locked.saturating_sub(inner.locked) {
+                return Err(Errno::EAGAIN);
+            }
+            mapping.offset.checked_add(size as u64).ok_or(Errno::EINVAL)?;
+            inner.map.reserve(5).map_err(NoMemoryError::from)?;
+            let stay = from.start..from.start + size;
+            // Growing in place.
+            if !matches!(place, Move::To(_))
+                && !keep
+                && !from.is_empty()
+                && whole
+                && stay.end <= USER_END
+                && inner.map.is_free(from.end..stay.end)
+            {
+                let mut more = mapping;
+                more.advance(from.len());
+                inner.put(from.end..stay.end, more).map_err(NoMemoryError::from)?;
+                (from.start, locked.then_some(stay))
+            } else {
+                let at = match place {
+                    Move::Never => return Err(Errno::ENOMEM),
+                    Move::To(to) => {
+                        _target = inner.cut(&mut tables, &mut gather, to..to + size)?;
+                        to
+                    }
+                    Move::Anywhere => inner.room(size, super::PAGE, 0, false)?,
+                };
+                let moved = from.start..from.start + from.len().min(size);
+                tables.move_pages(moved, at, &mut gather).map_err(NoMemoryError::from)?;
+                inner.put(at..at + size, mapping).map_err(NoMemoryError::from)?;
+                if !keep && !from.is_empty() {
+                    _source = inner.cut(&mut tables, &mut gather, from)?;
+                }
+                (at, locked.then_some(at..at + size))
+            }
+        };
+        if let Some(range) = populate {
+            self.populate(range);
+        }
+        Ok(at)
+    }
+}

@@ -1,0 +1,164 @@
+//! What `/proc/PID/maps`, `smaps` and `statm` tell.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use hayate_abi::{Errno, Result};
+use machine::paging::Kind;
+
+use super::PAGE;
+use super::region::{Backing, Protection, RegionFlags};
+use super::space::Space;
+
+/// One region as `/proc` shows it.
+pub struct Shown {
+    /// The first address.
+    pub start: usize,
+    /// The first address behind.
+    pub end: usize,
+    /// What the program may do.
+    pub protection: Protection,
+    /// See [`RegionFlags`].
+    pub flags: RegionFlags,
+    /// The offset in the backing.
+    pub offset: u64,
+    /// Where pages come from.
+    pub backing: Option<Arc<Backing>>,
+    /// `[heap]`, `[stack]`, or what the backing is called if it has no file.
+    pub name: &'static str,
+    /// What is in memory, if it was asked for.
+    pub pages: ShownPages,
+}
+
+/// The pages of a region that are in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShownPages {
+    /// All.
+    pub resident: usize,
+    /// Content of the space's own.
+    pub anonymous: usize,
+    /// Pages that somebody else refers to as well (Linux: `Shared_*`).
+    pub shared: usize,
+    /// In large pages.
+    pub large: usize,
+}
+
+/// The sums of `/proc/PID/statm` and `status`, in pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Mapped.
+    pub size: usize,
+    /// In memory.
+    pub resident: usize,
+    /// Of it, pages of files and shared memory.
+    pub shared: usize,
+    /// Executable regions of files.
+    pub text: usize,
+    /// Private writable regions, and stacks.
+    pub data: usize,
+    /// Stacks.
+    pub stack: usize,
+    /// Locked.
+    pub locked: usize,
+}
+
+impl Space {
+    /// All regions in order; with `count` also what of them is in memory.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn shown(&self, count: bool) -> Result<Vec<Shown>> {
+        let mut shown: Vec<Shown> = Vec::new();
+        let mut guard = self.table.lock();
+        let (inner, tables, _) = guard.parts();
+        shown.try_reserve_exact(inner.map.len()).map_err(|_| Errno::ENOMEM)?;
+        for region in inner.map.iter() {
+            let mapping = &region.value;
+            let name = match &mapping.backing {
+                Some(backing) => backing.name(),
+                None if mapping.flags.contains(RegionFlags::HEAP) => "[heap]",
+                None if mapping.flags.contains(RegionFlags::STACK) => "[stack]",
+                None => "",
+            };
+            let mut pages = ShownPages::default();
+            if count {
+                tables.visit(region.start..region.end, &mut |_, page| {
+                    let size = if page.large { 512 } else { 1 };
+                    if page.kind == Kind::Zero {
+                        return;
+                    }
+                    pages.resident += size;
+                    pages.anonymous += if page.kind == Kind::Private { size } else { 0 };
+                    pages.large += if page.large { size } else { 0 };
+                    if machine::paging::is_shared(&page) {
+                        pages.shared += size;
+                    }
+                });
+            }
+            shown.push(Shown {
+                start: region.start,
+                end: region.end,
+                protection: mapping.protection,
+                flags: mapping.flags,
+                offset: if mapping.backing.is_some() { mapping.offset } else { 0 },
+                backing: mapping.backing.clone(),
+                name,
+                pages,
+            });
+        }
+        Ok(shown)
+    }
+
+    /// The pages that are its own, as (copied from files, zeroed).
+    pub fn own_pages(&self) -> (u64, u64) {
+        let mut guard = self.table.lock();
+        let (inner, tables, _) = guard.parts();
+        let (mut copied, mut zeroed) = (0, 0);
+        for region in inner.map.iter() {
+            let sum = if region.value.backing.is_some() { &mut copied } else { &mut zeroed };
+            tables.visit(region.start..region.end, &mut |_, page| {
+                if page.kind == Kind::Private {
+                    *sum += if page.large { 512 } else { 1 };
+                }
+            });
+        }
+        (copied, zeroed)
+    }
+
+    /// The page at an address, and whether what lies there comes from a file. For those who watch.
+    pub fn seen(&self, address: usize) -> (Option<machine::paging::Page>, bool) {
+        let mut guard = self.table.lock();
+        let (inner, tables, _) = guard.parts();
+        let region = inner.map.find(address);
+        let file = region.is_some_and(|region| region.value.backing.is_some());
+        (region.and_then(|_| tables.page(address)), file)
+    }
+
+    /// The sums.
+    pub fn totals(&self) -> Totals {
+        let resident = self.resident();
+        let guard = self.table.lock();
+        let mut totals = Totals {
+            size: guard.map.size() / PAGE,
+            resident: resident.pages(),
+            shared: resident.file + resident.shared,
+            locked: guard.locked / PAGE,
+            ..Totals::default()
+        };
+        for region in guard.map.iter() {
+            let pages = region.size() / PAGE;
+            let mapping = &region.value;
+            let write = mapping.protection.contains(Protection::WRITE);
+            if mapping.flags.contains(RegionFlags::GROWS_DOWN) {
+                totals.stack += pages;
+            }
+            if write && !mapping.is_shared() {
+                totals.data += pages;
+            } else if mapping.protection.contains(Protection::EXECUTE) && mapping.backing.is_some()
+            {
+                totals.text += pages;
+            }
+        }
+        totals
+    }
+}

@@ -1,0 +1,443 @@
+//! Call sites of programs in supervisor mode, turned into jumps to the gate.
+//!
+//! The first time a `syscall` is executed in ring 0, its site is looked at
+//! ([`hayate_call_sites`]) and turned where that is right; where it is not, it is remembered and goes
+//! on by trap. What is written is the space's alone: a page of text is copied first, as a write by
+//! a debugger would, so nobody else who maps it sees anything. Trampolines lie in areas of this
+//! space, within reach of the sites they serve. A fork inherits all of it with the pages.
+//!
+//! **Two threads at one site.** The space's lock decides who turns it. While the space is loaded on
+//! another processor, nothing is written into a page that is executed: the change is made in a
+//! copy, which takes the page's place, and the flush that follows is complete before the lock is
+//! let go.
+//!
+//! **Back in user mode.** Nothing is undone at once: the switch costs the same however many sites
+//! there are. A trampoline entered in user mode faults at its `cli`; then its site gets its own
+//! bytes back ([`Space::leave_trampoline`]) and the call is made by the trampoline's own `syscall`. Turned again, a site uses the same trampoline. Areas stay until the space goes, for
+//! a handler's frame may lead into one at any time.
+//!
+//! What is remembered can be stale: a library may be unmapped and another mapped in its place. So
+//! before anything is written the bytes that should be there are compared.
+
+use alloc::vec::Vec;
+
+use hayate_call_sites::{self as call_sites, Form, Left};
+use machine::frames::Frame;
+use machine::paging::{Access, Gather, Kind, Tables};
+use machine::trap;
+
+use super::map::touch_for;
+use super::region::{Mapping, Protection, RegionFlags};
+use super::space::{Inner, Space};
+use super::{LOWEST, PAGE, USER_END, page_down};
+
+/// Bytes of an area of trampolines: whatever the site's address, it has a place where the jump's
+/// third byte comes out right (256 bytes in each 64 KiB).
+const AREA: usize = 128 << 10;
+/// Distance of trampolines.
+const STEP: usize = call_sites::TRAMPOLINE;
+const _: () = assert!(trap::BEHIND as usize == call_sites::AGAIN + call_sites::SYSCALL);
+/// How far from a site its area may begin: well within a jump's reach.
+const REACH: usize = 0x6000_0000;
+/// The most sites that are remembered, turned or left.
+const MOST: usize = 4096;
+
+/// The instructions by which a trampoline turns interrupts off and on.
+const CLI: u8 = 0xfa;
+const STI: u8 = 0xfb;
+
+/// A site that was turned once.
+#[derive(Clone, Copy)]
+struct Site {
+    /// The `syscall`.
+    at: usize,
+    form: Form,
+    jump_at: usize,
+    jump: [u8; call_sites::JUMP],
+    /// What the jump took the place of.
+    original: [u8; call_sites::JUMP],
+    trampoline: usize,
+    /// The third byte's address, and where it leads.
+    breakpoint: Option<(usize, usize)>,
+    /// Whether the jump is in place.
+    active: bool,
+}
+
+#[derive(Clone)]
+struct Area {
+    start: usize,
+    used: [u64; AREA / STEP / 64],
+}
+
+/// What is known about the call sites of a space.
+#[derive(Default)]
+pub(super) struct Sites {
+    turned: Vec<Site>,
+    left: Vec<(usize, Left)>,
+    areas: Vec<Area>,
+}
+
+/// Numbers for `/proc/PID/mode`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SiteCounts {
+    /// Sites that are jumps now.
+    pub turned: usize,
+    /// Sites that were, and have their own bytes back.
+    pub restored: usize,
+    /// Sites left as they are, by [`Left::ALL`].
+    pub left: [usize; Left::ALL.len()],
+}
+
+impl Sites {
+    /// A copy for a fork. `None`: out of memory.
+    pub fn try_clone(&self) -> Option<Sites> {
+        fn copy<T: Clone>(from: &[T]) -> Option<Vec<T>> {
+            let mut to = Vec::new();
+            to.try_reserve_exact(from.len()).ok()?;
+            to.extend(from.iter().cloned());
+            Some(to)
+        }
+        Some(Sites {
+            turned: copy(&self.turned)?,
+            left: copy(&self.left)?,
+            areas: copy(&self.areas)?,
+        })
+    }
+
+    fn leave(&mut self, site: usize, why: Left) {
+        if self.left.len() < MOST && self.left.try_reserve(1).is_ok() {
+            let place = self.left.partition_point(|&(at, _)| at < site);
+            self.left.insert(place, (site, why));
+        }
+    }
+
+    fn is_left(&self, site: usize) -> bool {
+        self.left.binary_search_by_key(&site, |&(at, _)| at).is_ok()
+    }
+
+    fn area_around(&self, address: usize) -> Option<&Area> {
+        self.areas.iter().find(|area| (area.start..area.start + AREA).contains(&address))
+    }
+
+    /// Takes a free place for a trampoline.
+    fn take_place(&mut self, form: &Form, site: usize) -> Option<usize> {
+        self.areas.iter_mut().find_map(|area| area.take(form, site))
+    }
+
+    fn free_place(&mut self, place: usize) {
+        if let Some(area) =
+            self.areas.iter_mut().find(|a| (a.start..a.start + AREA).contains(&place))
+        {
+            let index = (place - area.start) / STEP;
+            if let Some(word) = area.used.get_mut(index / 64) {
+                *word &= !(1 << (index % 64));
+            }
+        }
+    }
+}
+
+impl Area {
+    fn take(&mut self, form: &Form, site: usize) -> Option<usize> {
+        let end = self.start + AREA;
+        let mut at = self.start;
+        loop {
+            let fit = call_sites::first_fit(form, site as u64, at as u64) as usize;
+            at = fit.checked_next_multiple_of(STEP)?;
+            if at + STEP > end {
+                return None;
+            }
+            let index = (at - self.start) / STEP;
+            let word = self.used.get_mut(index / 64)?;
+            if *word >> (index % 64) & 1 == 0 && call_sites::fits(form, site as u64, at as u64) {
+                *word |= 1 << (index % 64);
+                return Some(at);
+            }
+            at += STEP;
+        }
+    }
+}
+
+/// Reads up to `to.len()` bytes of mapped pages; how many it were.
+fn read(tables: &Tables<'_>, address: usize, to: &mut [u8]) -> usize {
+    let mut done = 0;
+    while done < to.len() {
+        let Some(at) = address.checked_add(done).filter(|&at| at < USER_END) else { break };
+        let Some((frame, page)) = tables.frame(at) else { break };
+        if !page.access.read {
+            break;
+        }
+        let part = (PAGE - at % PAGE).min(to.len() - done);
+        done += frame.read(at % PAGE, &mut to[done..done + part]);
+    }
+    done
+}
+
+fn holds(tables: &Tables<'_>, address: usize, bytes: &[u8]) -> bool {
+    let mut there = [0; call_sites::JUMP];
+    let length = bytes.len().min(there.len());
+    read(tables, address, &mut there[..length]) == length && there[..length] == bytes[..length]
+}
+
+/// Writes code into one page of the space. In place only if `quiet`: nobody executes there.
+fn write(
+    tables: &mut Tables<'_>,
+    gather: &mut Gather<'_>,
+    address: usize,
+    bytes: &[u8],
+    quiet: bool,
+) -> Option<()> {
+    let access = Access { read: true, write: false, execute: true };
+    tables.split(address, gather).ok()?;
+    let slot = tables.slot(address, gather)?;
+    let Some(page) = slot.page() else {
+        let frame = Frame::allocate_zeroed()?;
+        frame.write(address % PAGE, bytes);
+        return slot.fill(frame, Kind::Private, access).ok();
+    };
+    if quiet && page.kind == Kind::Private && slot.is_sole_owner() {
+        let (frame, _) = tables.frame(address)?;
+        frame.write(address % PAGE, bytes);
+        return Some(());
+    }
+    let frame = Frame::allocate()?;
+    slot.copy_to(&frame);
+    frame.write(address % PAGE, bytes);
+    slot.replace(address, frame, Kind::Private, page.access, gather).ok()
+}
+
+impl Inner {
+    /// Makes room for trampolines near a site.
+    fn make_area(&mut self, site: usize) -> Option<()> {
+        self.sites.areas.try_reserve(1).ok()?;
+        if self.too_many(1) || self.map.reserve(1).is_err() {
+            return None;
+        }
+        let gap = |_: &Mapping| 0;
+        let low = site.saturating_sub(REACH).max(LOWEST)..page_down(site);
+        let high = page_down(site)..site.saturating_add(REACH).min(USER_END);
+        let start = self
+            .map
+            .room_from_top(AREA, PAGE, low, gap)
+            .or_else(|| self.map.room_from_bottom(AREA, PAGE, high, gap))?;
+        let mapping = Mapping {
+            protection: Protection::READ | Protection::EXECUTE,
+            flags: RegionFlags::MAY_EXECUTE | RegionFlags::NO_LARGE,
+            backing: None,
+            offset: 0,
+        };
+        self.put(start..start + AREA, mapping).ok()?;
+        self.sites.areas.push(Area { start, used: [0; AREA / STEP / 64] });
+        Some(())
+    }
+
+    fn examine(&self, tables: &Tables<'_>, site: usize, number: u64) -> Result<Form, Left> {
+        let region = self.map.find(site).ok_or(Left::Edge)?;
+        if region.value.is_shared() || touch_for(&region.value).is_none() {
+            return Err(Left::Shared);
+        }
+        let page = page_down(site);
+        let mut before = [0; call_sites::BEFORE];
+        let count = before.len().min(site - page);
+        let before = &mut before[..count];
+        let behind_at = site + call_sites::SYSCALL;
+        if read(tables, site - count, before) != count || page_down(behind_at) != page {
+            return Err(Left::Edge);
+        }
+        let mut behind = [0; call_sites::BEHIND];
+        let count = read(tables, behind_at, &mut behind);
+        let site = call_sites::Site {
+            address: site as u64,
+            before,
+            behind: &behind[..count],
+            same_page: page + PAGE - behind_at,
+            number,
+        };
+        call_sites::examine(&site, &|address, to| read(tables, address as usize, to))
+    }
+
+    fn turn(
+        &mut self,
+        tables: &mut Tables<'_>,
+        gather: &mut Gather<'_>,
+        (site, number): (usize, u64),
+        quiet: bool,
+    ) -> Result<(), Left> {
+        let form = self.examine(tables, site, number)?;
+        if self.sites.turned.len() >= MOST || self.sites.turned.try_reserve(1).is_err() {
+            return Err(Left::TooMany);
+        }
+        let place = match self.sites.take_place(&form, site) {
+            Some(place) => place,
+            None => {
+                self.make_area(site).ok_or(Left::NoRoom)?;
+                self.sites.take_place(&form, site).ok_or(Left::NoRoom)?
+            }
+        };
+        let placed = self.place(tables, gather, (site, form, place), quiet);
+        if placed.is_none() {
+            self.sites.free_place(place);
+        }
+        placed.ok_or(Left::NoRoom)
+    }
+
+    fn place(
+        &mut self,
+        tables: &mut Tables<'_>,
+        gather: &mut Gather<'_>,
+        (site, form, place): (usize, Form, usize),
+        quiet: bool,
+    ) -> Option<()> {
+        let turned = call_sites::turn(&form, site as u64, place as u64, |number| {
+            trap::gate_address(number.map(|number| number as usize))
+        })?;
+        let jump_at = turned.jump_at as usize;
+        let mut original = [0; call_sites::JUMP];
+        if read(tables, jump_at, &mut original) != original.len() {
+            return None;
+        }
+        let trampoline = turned.trampoline.get(..turned.length)?;
+        // Nobody executes at a place that was free; but its page may be another space's, too.
+        write(tables, gather, place, trampoline, true)?;
+        write(tables, gather, jump_at, &turned.jump, quiet)?;
+        self.sites.turned.push(Site {
+            at: site,
+            form,
+            jump_at,
+            jump: turned.jump,
+            original,
+            trampoline: place,
+            breakpoint: turned.breakpoint.map(|(at, to)| (at as usize, to as usize)),
+            active: true,
+        });
+        Some(())
+    }
+}
+
+impl Space {
+    /// Whether this processor is the only one that has it loaded.
+    fn is_quiet(&self) -> bool {
+        self.table.active() & !(1 << machine::cpu::id()) == 0
+    }
+
+    /// A `syscall` at `site` was executed in ring 0, with this number: turns the site if that is
+    /// right. Says whether it is to be tried again next time.
+    pub fn reached(&self, site: usize, number: u64) -> bool {
+        let mut guard = self.table.lock();
+        let quiet = self.is_quiet();
+        let (inner, mut tables, mut gather) = guard.parts();
+        if !tables.is_supervisor() {
+            return true;
+        }
+        if inner.sites.is_left(site) || inner.sites.area_around(site).is_some() {
+            return false;
+        }
+        if let Some(index) = inner.sites.turned.iter().position(|known| known.at == site) {
+            let known = inner.sites.turned[index];
+            if known.active && holds(&tables, known.jump_at, &known.jump) {
+                // Somebody jumped between the `mov` and the `syscall`.
+                return matches!(known.form, Form::After { .. });
+            }
+            if holds(&tables, known.jump_at, &known.original) {
+                let done = write(&mut tables, &mut gather, known.jump_at, &known.jump, quiet);
+                if done.is_some() {
+                    inner.sites.turned[index].active = true;
+                }
+                return true;
+            }
+            // Something else is mapped there now.
+            inner.sites.turned.swap_remove(index);
+            inner.sites.free_place(known.trampoline);
+        }
+        match inner.turn(&mut tables, &mut gather, (site, number), quiet) {
+            Ok(()) => true,
+            Err(why) => {
+                inner.sites.leave(site, why);
+                false
+            }
+        }
+    }
+
+    /// A program was interrupted at `rip`, with interrupts off, and will go on with interrupts on,
+    /// perhaps in the other mode: where? If it had just passed a trampoline's `cli`, it is there again;
+    /// if it was about to execute its `sti`, behind that.
+    pub fn around_gate(&self, rip: usize) -> usize {
+        let mut guard = self.table.lock();
+        let (inner, tables, _) = guard.parts();
+        if inner.sites.area_around(rip).is_none() {
+            return rip;
+        }
+        let before = rip.wrapping_sub(1);
+        if holds(&tables, rip, &[STI]) {
+            rip + 1
+        } else if holds(&tables, before, &[CLI]) {
+            before
+        } else {
+            rip
+        }
+    }
+
+    /// A program faulted at `rip`. If that is where a trampoline turns interrupts off, in user mode,
+    /// its site gets its own bytes back, and the answer is yes: go on with the trampoline's own
+    /// `syscall`.
+    pub fn leave_trampoline(&self, rip: usize) -> bool {
+        let mut guard = self.table.lock();
+        let quiet = self.is_quiet();
+        let (inner, mut tables, mut gather) = guard.parts();
+        if inner.sites.area_around(rip).is_none() || !holds(&tables, rip, &[CLI]) {
+            return false;
+        }
+        let place = rip - rip % STEP;
+        if !tables.is_supervisor()
+            && let Some(index) = inner.sites.turned.iter().position(|s| s.trampoline == place)
+        {
+            let known = inner.sites.turned[index];
+            if known.active && holds(&tables, known.jump_at, &known.jump) {
+                let done = write(&mut tables, &mut gather, known.jump_at, &known.original, quiet);
+                inner.sites.turned[index].active = done.is_none();
+            }
+        }
+        true
+    }
+
+    /// Where a program goes on in *another* space that makes a call from a trampoline of this one:
+    /// behind the site's `syscall`. Here a moved instruction stands for what is there.
+    pub fn outside_of_trampoline(&self, rip: usize) -> usize {
+        let mut guard = self.table.lock();
+        let (inner, ..) = guard.parts();
+        if inner.sites.area_around(rip).is_none() {
+            return rip;
+        }
+        let place = rip - rip % STEP;
+        let known = inner.sites.turned.iter().find(|site| site.trampoline == place);
+        known.map_or(rip, |site| site.at + call_sites::SYSCALL)
+    }
+
+    /// Where a program goes on that met a breakpoint at `address`, if that is the third byte of a
+    /// turned site's jump.
+    pub fn pass_breakpoint(&self, address: usize) -> Option<usize> {
+        let mut guard = self.table.lock();
+        let (inner, tables, _) = guard.parts();
+        let found = |site: &&Site| site.breakpoint.is_some_and(|(at, _)| at == address);
+        let known = inner.sites.turned.iter().find(found)?;
+        if holds(&tables, known.jump_at, &known.jump) {
+            known.breakpoint.map(|(_, to)| to)
+        } else {
+            // It was given its bytes back in between.
+            holds(&tables, known.jump_at, &known.original).then_some(address)
+        }
+    }
+
+    /// How many sites were turned, and how many left.
+    pub fn site_counts(&self) -> SiteCounts {
+        let mut counts = SiteCounts::default();
+        let guard = self.table.lock();
+        counts.turned = guard.sites.turned.iter().filter(|site| site.active).count();
+        counts.restored = guard.sites.turned.len() - counts.turned;
+        for (_, why) in &guard.sites.left {
+            for (count, reason) in counts.left.iter_mut().zip(Left::ALL) {
+                *count += usize::from(reason == *why);
+            }
+        }
+        counts
+    }
+}

@@ -1,0 +1,360 @@
+//! The space itself: making, forking, loading, counting.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+
+use hayate_abi::{Errno, Result};
+use hayate_space_map::SpaceMap;
+use machine::cpu::{Here, Local, PerCpu};
+use machine::paging::{self, PageTable, Resident};
+use machine::per_cpu;
+
+use super::everyone::{self, ListPlace};
+use super::keep::{Altered, Origin};
+use super::layout::Layout;
+use super::region::{Mapping, RegionFlags};
+use super::sites::Sites;
+use super::{MAX_REGIONS, pressure};
+
+/// What the space's lock protects besides the page table.
+pub(super) struct Inner {
+    pub map: SpaceMap<Mapping>,
+    pub layout: Layout,
+    /// Where the heap begins and ends (`brk`).
+    pub heap_start: usize,
+    pub heap_end: usize,
+    /// Bytes in regions with `LOCKED`.
+    pub locked: usize,
+    /// Bytes in private writable regions (`RLIMIT_DATA`).
+    pub data: usize,
+    /// Flags that new regions get (`mlockall(MCL_FUTURE)`).
+    pub future: RegionFlags,
+    /// Between the first address and the top, no gap holds as many bytes as the second: where the
+    /// search for room from the top down may begin.
+    pub full_above: (usize, usize),
+    /// What the space was when its program began, if it may be kept for the same program.
+    pub origin: Option<Box<Origin>>,
+    /// Where rights were changed since then.
+    pub altered: Altered,
+    /// Call sites that were looked at in supervisor mode.
+    pub sites: Sites,
+}
+
+/// How much a process may map, in bytes: copies of its resource limits, kept where they are checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// `RLIMIT_AS`.
+    pub address_space: usize,
+    /// `RLIMIT_DATA`.
+    pub data: usize,
+    /// `RLIMIT_STACK`.
+    pub stack: usize,
+    /// `RLIMIT_MEMLOCK`; `usize::MAX` too for those who may lock anything (`CAP_IPC_LOCK`).
+    pub locked: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let none = usize::MAX;
+        Limits { address_space: none, data: none, stack: 8 << 20, locked: 8 << 20 }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct AtomicLimits {
+    address_space: AtomicUsize,
+    data: AtomicUsize,
+    stack: AtomicUsize,
+    locked: AtomicUsize,
+}
+
+/// The memory of a program: a page table and a map of regions. Made by exec, copied by fork, shared
+/// by threads and by the child of a vfork; gone with its last `Arc`.
+pub struct Space {
+    pub(super) table: PageTable<Inner>,
+    place: ListPlace,
+    /// A number that no other space ever has.
+    serial: u64,
+    limits: AtomicLimits,
+    /// Faults resolved from memory, and with reading from a device.
+    minor: AtomicU64,
+    major: AtomicU64,
+    /// The most pages that were mapped at once, as far as anybody looked.
+    peak: AtomicUsize,
+    /// The commands of `membarrier(2)` that the process has registered for.
+    barriers: AtomicU32,
+}
+
+per_cpu! {
+    static CURRENT: Local<Space> = Local::new();
+    static SERIALS: PerCpu<AtomicU64> = PerCpu::new(AtomicU64::new(0));
+}
+
+/// The next serial: each processor counts for itself, so that no line of the cache is fought for.
+fn next_serial() -> u64 {
+    let counter = SERIALS.here();
+    let count = counter.load(Relaxed);
+    counter.store(count + 1, Relaxed);
+    count * machine::cpu::count() as u64 + machine::cpu::id() as u64 + 1
+}
+
+/// The space that this processor works in.
+///
+/// # Panics
+/// In a context that has none (a kernel thread).
+#[inline]
+pub fn current() -> Here<Space> {
+    CURRENT.here()
+}
+
+/// The space that this processor works in, if there is one.
+#[inline]
+pub fn try_current() -> Option<Here<Space>> {
+    CURRENT.get()
+}
+
+/// Leaves the current space, before its last reference is dropped: this processor then has the
+/// kernel's half only.
+pub fn leave() {
+    CURRENT.clear();
+    paging::deactivate();
+}
+
+impl Space {
+    /// An empty space.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn new(layout: Layout, limits: Limits) -> Result<Arc<Space>> {
+        pressure::leave_room()?;
+        let space = Self::build(layout)?;
+        space.set_limits(limits);
+        Ok(space)
+    }
+
+    fn build(layout: Layout) -> Result<Arc<Space>> {
+        let table = loop {
+            if let Some(table) = PageTable::new(Inner::empty(layout)) {
+                break table;
+            }
+            if !pressure::relieve() {
+                return Err(Errno::ENOMEM);
+            }
+        };
+        let place = everyone::reserve()?;
+        let space = Arc::new(Space {
+            table,
+            place,
+            serial: next_serial(),
+            limits: AtomicLimits::default(),
+            minor: AtomicU64::new(0),
+            major: AtomicU64::new(0),
+            peak: AtomicUsize::new(0),
+            barriers: AtomicU32::new(0),
+        });
+        everyone::enter(place, &space);
+        Ok(space)
+    }
+
+    /// Makes this the space that this processor works in. Cheap if it is already loaded. The
+    /// caller keeps an `Arc` to it until another space is activated or [`leave`] is called.
+    #[inline]
+    pub fn activate(&self) {
+        CURRENT.lend(self);
+        self.table.activate();
+    }
+
+    /// A copy for the child of a fork: the same pages, private ones copied when either side writes.
+    /// Takes as long as the map is, whatever the size of the memory.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn fork(&self) -> Result<Arc<Space>> {
+        let mut wiped = alloc::vec::Vec::new();
+        let child = Self::build(self.layout())?;
+        child.set_limits(self.limits());
+        let forked = {
+            let mut guard = self.table.lock();
+            let (inner, mut tables, mut gather) = guard.parts();
+            let mut lacking = false;
+            let map = inner.map.try_clone(|region| {
+                let flags = region.value.flags;
+                if flags.intersects(RegionFlags::NO_FORK | RegionFlags::WIPE_ON_FORK) {
+                    lacking |= wiped.try_reserve(1).is_err();
+                    if !lacking {
+                        wiped.push(region.start..region.end);
+                    }
+                    if flags.contains(RegionFlags::NO_FORK) {
+                        return None;
+                    }
+                }
+                let mut value = region.value.clone();
+                // Locks are not inherited (mlock(2)).
+                value.flags.remove(RegionFlags::LOCKED | RegionFlags::LOCK_ON_FAULT);
+                Some(value)
+            });
+            match map {
+                Ok(map) if !lacking => {
+                    tables.share_with(&child.table, &mut gather);
+                    Ok(Inner {
+                        map,
+                        layout: inner.layout,
+                        heap_start: inner.heap_start,
+                        heap_end: inner.heap_end,
+                        locked: 0,
+                        data: inner.data,
+                        future: RegionFlags::empty(),
+                        full_above: inner.full_above,
+                        origin: None,
+                        altered: Altered::default(),
+                        sites: inner.sites.try_clone().ok_or(Errno::ENOMEM)?,
+                    })
+                }
+                _ => Err(Errno::ENOMEM),
+            }
+        }?;
+        {
+            let mut guard = child.table.lock();
+            let (inner, mut tables, mut gather) = guard.parts();
+            *inner = forked;
+            for range in wiped {
+                tables.unmap(range.clone(), &mut gather).map_err(|_| Errno::ENOMEM)?;
+                if inner.map.is_free(range.clone()) {
+                    // A region left behind: its bytes no longer count, and its place is free.
+                    inner.full_above = (usize::MAX, 0);
+                    inner.data = inner.map.iter().map(data_size).sum();
+                }
+            }
+        }
+        Ok(child)
+    }
+
+    /// A number that no other space ever has.
+    pub fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    /// Where things are put.
+    pub fn layout(&self) -> Layout {
+        self.table.lock().layout
+    }
+
+    /// The limits in force.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            address_space: self.limits.address_space.load(Relaxed),
+            data: self.limits.data.load(Relaxed),
+            stack: self.limits.stack.load(Relaxed),
+            locked: self.limits.locked.load(Relaxed),
+        }
+    }
+
+    /// Changes the limits (`setrlimit`, exec). What is mapped stays.
+    pub fn set_limits(&self, limits: Limits) {
+        self.limits.address_space.store(limits.address_space, Relaxed);
+        self.limits.data.store(limits.data, Relaxed);
+        self.limits.stack.store(limits.stack, Relaxed);
+        self.limits.locked.store(limits.locked, Relaxed);
+    }
+
+    /// What is in the page table.
+    pub fn resident(&self) -> Resident {
+        let resident = self.table.resident();
+        self.peak.fetch_max(resident.pages(), Relaxed);
+        resident
+    }
+
+    /// The most pages that were mapped at once, as far as anybody looked.
+    pub fn peak_resident(&self) -> usize {
+        self.resident();
+        self.peak.load(Relaxed)
+    }
+
+    /// Bytes in all regions.
+    pub fn size(&self) -> usize {
+        self.table.lock().map.size()
+    }
+
+    /// Faults resolved from memory, and those that read from a device.
+    pub fn faults(&self) -> (u64, u64) {
+        (self.minor.load(Relaxed), self.major.load(Relaxed))
+    }
+
+    /// Counts a fault. Under the space's lock: a load and a store.
+    #[inline]
+    pub(super) fn count_minor(&self) {
+        self.minor.store(self.minor.load(Relaxed) + 1, Relaxed);
+    }
+
+    pub(super) fn count_major(&self) {
+        self.major.fetch_add(1, Relaxed);
+    }
+
+    /// Begins a new life with other limits: nothing is counted yet. For a kept space.
+    pub(super) fn begin_again(&self, limits: Limits) {
+        self.set_limits(limits);
+        self.minor.store(0, Relaxed);
+        self.major.store(0, Relaxed);
+        self.peak.store(0, Relaxed);
+        self.barriers.store(0, Relaxed);
+    }
+
+    /// Registers for commands of `membarrier(2)`, one bit each.
+    pub fn register_barrier(&self, commands: u32) {
+        self.barriers.fetch_or(commands, Relaxed);
+    }
+
+    /// Whether the process has registered for a command of `membarrier(2)`.
+    pub fn may_use_barrier(&self, command: u32) -> bool {
+        self.barriers.load(Relaxed) & command != 0
+    }
+
+    /// The processors that have it loaded (for `membarrier`).
+    pub fn active(&self) -> u64 {
+        self.table.active()
+    }
+}
+
+impl Drop for Space {
+    fn drop(&mut self) {
+        if try_current().is_some_and(|current| core::ptr::eq(&*current, self)) {
+            leave();
+        }
+        everyone::leave(self.place);
+    }
+}
+
+/// How many bytes of a region count against `RLIMIT_DATA`: private and writable (Linux:
+/// `is_data_mapping`, without stacks).
+pub(super) fn data_size(region: &hayate_space_map::Region<Mapping>) -> usize {
+    use super::region::Protection;
+    let mapping = &region.value;
+    let data = mapping.protection.contains(Protection::WRITE)
+        && !mapping.flags.intersects(RegionFlags::SHARED | RegionFlags::GROWS_DOWN);
+    if data { region.size() } else { 0 }
+}
+
+impl Inner {
+    fn empty(layout: Layout) -> Inner {
+        Inner {
+            map: SpaceMap::new(),
+            layout,
+            heap_start: 0,
+            heap_end: 0,
+            locked: 0,
+            data: 0,
+            future: RegionFlags::empty(),
+            full_above: (usize::MAX, 0),
+            origin: None,
+            altered: Altered::default(),
+            sites: Sites::default(),
+        }
+    }
+
+    /// Whether `more` regions are too many.
+    pub(super) fn too_many(&self, more: usize) -> bool {
+        self.map.len() + more > MAX_REGIONS
+    }
+}

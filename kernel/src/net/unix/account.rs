@@ -1,0 +1,101 @@
+//! What an endpoint has sent and nobody has received yet, against SO_SNDBUF.
+//!
+//! As on Linux (`sock_alloc_send_pskb`, `sk_wmem_alloc`) a message counts against the socket that sent
+//! it, with its bytes and a fixed share for what is kept about it, until it leaves the receiver's
+//! queue as a whole. A sender may begin a message while less than its limit is in flight, so one
+//! message may exceed it. Small messages therefore cost what they cost the kernel: a socket with the
+//! default limit holds some 277 messages of one byte.
+//!
+//! A [`Charge`] is part of a message and needs no lock when it goes.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+/// net.core.wmem_default, and the limit that SO_SNDBUF may be set to (wmem_max).
+pub const SEND_DEFAULT: usize = 212_992;
+/// net.core.rmem_default and rmem_max.
+pub const RECEIVE_DEFAULT: usize = 212_992;
+/// SOCK_MIN_SNDBUF of Linux 6.1 on x86-64.
+const SEND_LEAST: usize = 4608;
+/// SOCK_MIN_RCVBUF.
+const RECEIVE_LEAST: usize = 2304;
+/// What a message costs besides its bytes: the least that Linux charges (`SKB_TRUESIZE(0)` with the
+/// rounding of its allocator).
+const OVERHEAD: usize = 768;
+
+/// Both buffer sizes, and what is in flight.
+pub struct Account {
+    in_flight: AtomicUsize,
+    send: AtomicUsize,
+    receive: AtomicUsize,
+}
+
+/// A message's share; given back when dropped.
+pub struct Charge {
+    account: Arc<Account>,
+    size: usize,
+}
+
+impl Account {
+    /// Nothing in flight, default sizes.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self {
+            in_flight: AtomicUsize::new(0),
+            send: AtomicUsize::new(SEND_DEFAULT),
+            receive: AtomicUsize::new(RECEIVE_DEFAULT),
+        })
+    }
+
+    /// SO_SNDBUF, as getsockopt(2) gives it: twice what was asked for.
+    pub fn send_size(&self) -> usize {
+        self.send.load(Ordering::Relaxed)
+    }
+
+    /// SO_RCVBUF. A Unix-domain socket obeys its sender's limit, not this one (socket(7)).
+    pub fn receive_size(&self) -> usize {
+        self.receive.load(Ordering::Relaxed)
+    }
+
+    /// Sets SO_SNDBUF; a value beyond the limits is cut (socket(7)).
+    pub fn set_send_size(&self, asked: u32) {
+        self.send.store(doubled(asked, SEND_DEFAULT, SEND_LEAST), Ordering::Relaxed);
+    }
+
+    /// Sets SO_RCVBUF.
+    pub fn set_receive_size(&self, asked: u32) {
+        self.receive.store(doubled(asked, RECEIVE_DEFAULT, RECEIVE_LEAST), Ordering::Relaxed);
+    }
+
+    /// Whether another message may be sent now.
+    pub fn has_room(&self) -> bool {
+        self.in_flight.load(Ordering::Relaxed) < self.send_size()
+    }
+
+    /// Whether so much is free that a sender should be woken, and a poll say writable
+    /// (`unix_writable`).
+    pub fn is_writable(&self) -> bool {
+        self.in_flight.load(Ordering::Relaxed) * 4 <= self.send_size()
+    }
+
+    /// Counts a message of `length` bytes; `None` when there is no room.
+    pub fn charge(self: &Arc<Self>, length: usize) -> Option<Charge> {
+        let size = length.saturating_add(OVERHEAD);
+        self.in_flight
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sum| {
+                (sum < self.send_size()).then(|| sum.saturating_add(size))
+            })
+            .ok()?;
+        Some(Charge { account: Arc::clone(self), size })
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.account.in_flight.fetch_sub(self.size, Ordering::Relaxed);
+    }
+}
+
+/// Half of every buffer is taken to be overhead, so twice of what was asked for is granted.
+fn doubled(asked: u32, most: usize, least: usize) -> usize {
+    ((asked as usize).min(most) * 2).max(least)
+}

@@ -1,0 +1,581 @@
+//! One end of a Unix-domain connection, or an unconnected socket.
+
+use alloc::collections::VecDeque;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+
+use hayate_abi::socket::Ucred;
+use hayate_abi::{Errno, Result};
+use hayate_machine::sync::SpinLock;
+
+use super::account::Account;
+use super::address::{self, Name};
+use super::message::Message;
+use crate::file::inode::Inode;
+use crate::file::poll::Events;
+use crate::schedule::WaitQueue;
+
+/// Datagrams from others than its peer that may wait in one queue: net.unix.max_dgram_qlen.
+pub const QUEUE_DATAGRAMS: usize = 10;
+/// SOMAXCONN.
+pub const MOST_BACKLOG: usize = 4096;
+
+/// The kinds of Unix-domain socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// SOCK_STREAM.
+    Stream,
+    /// SOCK_DGRAM.
+    Datagram,
+    /// SOCK_SEQPACKET.
+    Packet,
+}
+
+impl Kind {
+    /// True for the kinds that listen and accept.
+    pub fn connects(self) -> bool {
+        self != Kind::Datagram
+    }
+}
+
+/// What an endpoint is doing.
+enum Role {
+    Idle,
+    /// listen(2) was called: connections that wait to be accepted.
+    Listening {
+        backlog: usize,
+        waiting: VecDeque<Arc<Endpoint>>,
+    },
+    /// connect(2), accept(2) or socketpair(2).
+    Connected {
+        peer: Weak<Endpoint>,
+    },
+}
+
+struct Inner {
+    role: Role,
+    queue: VecDeque<Message>,
+    queued: usize,
+    name: Option<Name>,
+    node: Option<Arc<dyn Inode>>,
+    /// Nothing more is received, sent (shutdown(2)).
+    no_receive: bool,
+    no_send: bool,
+    /// It is being closed.
+    closed: bool,
+    /// An error for the next call: ECONNRESET.
+    error: Option<Errno>,
+    /// Who made the peer, or listens there: SO_PEERCRED.
+    peer_credentials: Option<Ucred>,
+    /// Endpoints that found the queue of datagrams, or the backlog, full.
+    blocked: Vec<Weak<Endpoint>>,
+}
+
+/// One end.
+pub struct Endpoint {
+    /// Its kind.
+    pub kind: Kind,
+    /// Who made it.
+    pub owner: Ucred,
+    /// What it has in flight, and its buffer sizes.
+    pub account: Arc<Account>,
+    inner: SpinLock<Inner>,
+    /// Something was received, or the peer is gone.
+    pub readers: WaitQueue,
+    /// There may be room at the peer.
+    pub writers: WaitQueue,
+}
+
+impl Inner {
+    /// Remembers an endpoint that has to wait; once, however often it tries. ENOBUFS when there is
+    /// no memory to remember it.
+    fn block(&mut self, waiting: &Arc<Endpoint>) -> Result<()> {
+        let known = |held: &Weak<Endpoint>| core::ptr::eq(held.as_ptr(), Arc::as_ptr(waiting));
+        if !self.blocked.iter().any(known) {
+            self.blocked.try_reserve(1).map_err(|_| Errno::ENOBUFS)?;
+            self.blocked.push(Arc::downgrade(waiting));
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Whether `sender` has to wait for others: only as many datagrams wait here, unless this
+    /// endpoint takes them from nobody else (`unix_recvq_full` in `unix_dgram_sendmsg`).
+    fn has_many_datagrams(&self, kind: Kind, sender: &Arc<Endpoint>) -> bool {
+        let peer = match &self.role {
+            Role::Connected { peer } => peer.as_ptr(),
+            _ => core::ptr::null(),
+        };
+        kind == Kind::Datagram
+            && self.queue.len() > QUEUE_DATAGRAMS
+            && !core::ptr::eq(peer, Arc::as_ptr(sender))
+    }
+}
+
+/// How an attempt that cannot be made now is to go on.
+pub enum Attempt<T> {
+    /// It was made.
+    Done(T),
+    /// Wait, then try again.
+    Wait,
+}
+
+impl Endpoint {
+    /// An unconnected endpoint.
+    pub fn new(kind: Kind, owner: Ucred) -> Arc<Self> {
+        Arc::new(Self {
+            kind,
+            owner,
+            account: Account::new(),
+            inner: SpinLock::new(Inner {
+                role: Role::Idle,
+                queue: VecDeque::new(),
+                queued: 0,
+                name: None,
+                node: None,
+                no_receive: false,
+                no_send: false,
+                closed: false,
+                error: None,
+                peer_credentials: None,
+                blocked: Vec::new(),
+            }),
+            readers: WaitQueue::new(),
+            writers: WaitQueue::new(),
+        })
+    }
+
+    /// Two endpoints connected to each other: socketpair(2).
+    pub fn pair(kind: Kind, owner: Ucred) -> (Arc<Self>, Arc<Self>) {
+        let (one, other) = (Self::new(kind, owner), Self::new(kind, owner));
+        one.join(&other, owner);
+        other.join(&one, owner);
+        (one, other)
+    }
+
+    fn join(&self, peer: &Arc<Endpoint>, credentials: Ucred) {
+        let mut inner = self.inner.lock();
+        inner.role = Role::Connected { peer: Arc::downgrade(peer) };
+        inner.peer_credentials = Some(credentials);
+    }
+
+    // ---- names ------------------------------------------------------------------------------
+
+    /// Its name.
+    pub fn name(&self) -> Option<Name> {
+        self.inner.lock().name.clone()
+    }
+
+    /// Takes a name; EINVAL when it has one.
+    pub fn set_name(&self, name: Name, node: Option<Arc<dyn Inode>>) -> Result<()> {
+        let mut inner = self.inner.lock();
+        if inner.name.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        inner.name = Some(name);
+        inner.node = node;
+        Ok(())
+    }
+
+    // ---- connecting -------------------------------------------------------------------------
+
+    /// listen(2). EINVAL for a socket that has no name or is connected.
+    pub fn listen(&self, backlog: usize, who: Ucred) -> Result<()> {
+        if !self.kind.connects() {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let mut inner = self.inner.lock();
+        if inner.name.is_none() {
+            return Err(Errno::EINVAL);
+        }
+        let most = backlog.min(MOST_BACKLOG);
+        match &mut inner.role {
+            Role::Connected { .. } => return Err(Errno::EINVAL),
+            Role::Listening { backlog, .. } => *backlog = most,
+            role @ Role::Idle => {
+                *role = Role::Listening { backlog: most, waiting: VecDeque::new() };
+                inner.peer_credentials = Some(who);
+            }
+        }
+        let blocked = core::mem::take(&mut inner.blocked);
+        drop(inner);
+        wake(blocked);
+        Ok(())
+    }
+
+    /// Connects a stream or packet socket to a listening one: makes the other end, puts it into
+    /// the backlog, and gives [`Attempt::Wait`] when that is full.
+    pub fn connect(self: &Arc<Self>, listener: &Arc<Endpoint>, who: Ucred) -> Result<Attempt<()>> {
+        if listener.kind != self.kind {
+            return Err(Errno::EPROTOTYPE);
+        }
+        match self.inner.lock().role {
+            Role::Idle => {}
+            Role::Connected { .. } => return Err(Errno::EISCONN),
+            Role::Listening { .. } => return Err(Errno::EINVAL),
+        }
+        {
+            let mut inner = listener.inner.lock();
+            let listening = inner.peer_credentials.unwrap_or(listener.owner);
+            let name = inner.name.clone();
+            let closed = inner.closed || inner.no_receive;
+            let Role::Listening { backlog, waiting } = &mut inner.role else {
+                return Err(Errno::ECONNREFUSED);
+            };
+            if closed {
+                return Err(Errno::ECONNREFUSED);
+            }
+            if waiting.len() > *backlog {
+                inner.block(self)?;
+                return Ok(Attempt::Wait);
+            }
+            waiting.try_reserve(1).map_err(|_| Errno::ENOBUFS)?;
+            // Made only now that nothing can fail any more: an endpoint that is dropped hangs up on
+            // its peer. Complete before the other end can be accepted. These are the only two locks taken
+            // below another endpoint's: `other` is unknown to anybody, and an idle endpoint is
+            // nobody's peer.
+            let other = Endpoint::new(self.kind, listener.owner);
+            other.join(self, who);
+            other.inner.lock().name = name;
+            {
+                let mut own = self.inner.lock();
+                own.role = Role::Connected { peer: Arc::downgrade(&other) };
+                own.peer_credentials = Some(listening);
+            }
+            waiting.push_back(other);
+        }
+        listener.readers.wake_all();
+        self.writers.wake_all();
+        Ok(Attempt::Done(()))
+    }
+
+    /// accept(2). EINVAL when the socket does not listen.
+    pub fn accept(&self) -> Result<Attempt<Arc<Endpoint>>> {
+        let mut inner = self.inner.lock();
+        let no_receive = inner.no_receive;
+        let Role::Listening { waiting, .. } = &mut inner.role else { return Err(Errno::EINVAL) };
+        let Some(endpoint) = waiting.pop_front() else {
+            return if no_receive { Err(Errno::EINVAL) } else { Ok(Attempt::Wait) };
+        };
+        let blocked = core::mem::take(&mut inner.blocked);
+        drop(inner);
+        wake(blocked);
+        Ok(Attempt::Done(endpoint))
+    }
+
+    /// Sets the default destination of a datagram socket, or takes it away.
+    pub fn set_destination(&self, peer: Option<&Arc<Endpoint>>) -> Result<()> {
+        if peer.is_some_and(|peer| peer.kind != Kind::Datagram) {
+            return Err(Errno::EPROTOTYPE);
+        }
+        let mut inner = self.inner.lock();
+        inner.role = match peer {
+            Some(peer) => Role::Connected { peer: Arc::downgrade(peer) },
+            None => Role::Idle,
+        };
+        inner.peer_credentials = peer.map(|peer| peer.owner);
+        Ok(())
+    }
+
+    /// The peer: ENOTCONN without one, and `None` when it was there and is gone.
+    pub fn peer(&self) -> Result<Option<Arc<Endpoint>>> {
+        // The lock is given back before the peer's is taken: two ends that ask for each other at the
+        // same time would wait for one another for ever.
+        let peer = match &self.inner.lock().role {
+            Role::Connected { peer } => peer.clone(),
+            _ => return Err(Errno::ENOTCONN),
+        };
+        Ok(peer.upgrade().filter(|peer| !peer.is_closed()))
+    }
+
+    /// SO_PEERCRED.
+    pub fn peer_credentials(&self) -> Option<Ucred> {
+        let inner = self.inner.lock();
+        inner.peer_credentials
+    }
+
+    /// SO_ACCEPTCONN.
+    pub fn listens(&self) -> bool {
+        matches!(self.inner.lock().role, Role::Listening { .. })
+    }
+
+    fn is_closed(&self) -> bool {
+        self.inner.lock().closed
+    }
+
+    // ---- sending ----------------------------------------------------------------------------
+
+    /// Whether this end may send at all: EPIPE after shutdown, or its pending error.
+    pub fn check_send(&self) -> Result<()> {
+        let mut inner = self.inner.lock();
+        if let Some(error) = inner.error.take() {
+            return Err(error);
+        }
+        if inner.no_send { Err(Errno::EPIPE) } else { Ok(()) }
+    }
+
+    /// Puts a message into this endpoint's queue on behalf of `sender`. A message that does not
+    /// fit stays in `message`, and the sender is woken when that may have changed.
+    ///
+    /// EPIPE (stream, packet) or ECONNREFUSED (datagram) when nothing is received here any more;
+    /// EPERM from a datagram socket that is connected to somebody else.
+    pub fn deliver(
+        &self,
+        sender: &Arc<Endpoint>,
+        message: &mut Option<Message>,
+    ) -> Result<Attempt<()>> {
+        let mut inner = self.inner.lock();
+        if inner.closed || inner.no_receive {
+            let gone = inner.closed && self.kind == Kind::Datagram;
+            return Err(if gone { Errno::ECONNREFUSED } else { Errno::EPIPE });
+        }
+        if let (Kind::Datagram, Role::Connected { peer }) = (self.kind, &inner.role)
+            && !core::ptr::eq(peer.as_ptr(), Arc::as_ptr(sender))
+        {
+            // A datagram socket that is connected takes only what its peer sends.
+            return Err(Errno::EPERM);
+        }
+        let Some(length) = message.as_ref().map(|message| message.bytes.len()) else {
+            return Ok(Attempt::Done(()));
+        };
+        if inner.has_many_datagrams(self.kind, sender) {
+            inner.block(sender)?;
+            return Ok(Attempt::Wait);
+        }
+        if inner.queue.try_reserve(1).is_err() {
+            return Err(Errno::ENOBUFS);
+        }
+        // The sender is woken when what it has in flight arrives, wherever that is.
+        let Some(charge) = sender.account.charge(length) else { return Ok(Attempt::Wait) };
+        if let Some(mut message) = message.take() {
+            message.charge = Some(charge);
+            inner.queued += length;
+            inner.queue.push_back(message);
+        }
+        drop(inner);
+        self.readers.wake_all();
+        Ok(Attempt::Done(()))
+    }
+
+    /// Whether a message from `sender` would have to wait; leaves word to be woken if so.
+    fn is_full_for(&self, sender: &Arc<Endpoint>) -> bool {
+        let mut inner = self.inner.lock();
+        let full = inner.has_many_datagrams(self.kind, sender);
+        if full {
+            // Without memory the poller is not told; it will ask again.
+            let _ = inner.block(sender);
+        }
+        full
+    }
+
+    // ---- receiving --------------------------------------------------------------------------
+
+    /// Looks at the queue under its lock: `look` gets it with the number of queued bytes to be
+    /// adjusted. [`Attempt::Wait`] when it is empty and more may come; `Ok(Done(None))` at the end
+    /// of a connection.
+    pub fn receive<T>(
+        &self,
+        look: impl FnOnce(&mut VecDeque<Message>) -> T,
+    ) -> Result<Attempt<Option<T>>> {
+        let gone = match self.peer() {
+            Ok(peer) => peer.is_none(),
+            Err(error) if self.kind == Kind::Packet => return Err(error),
+            Err(_) if self.kind == Kind::Stream => return Err(Errno::EINVAL),
+            Err(_) => false,
+        };
+        let peer_silent = match self.peer() {
+            Ok(Some(peer)) => self.kind.connects() && peer.inner.lock().no_send,
+            _ => false,
+        };
+        let mut inner = self.inner.lock();
+        if inner.queue.is_empty() {
+            if let Some(error) = inner.error.take() {
+                return Err(error);
+            }
+            let ended = inner.no_receive || (self.kind.connects() && (gone || peer_silent));
+            return if ended { Ok(Attempt::Done(None)) } else { Ok(Attempt::Wait) };
+        }
+        let count = inner.queue.len();
+        let origin = inner.queue.front().map(|message| message.origin.clone());
+        let result = look(&mut inner.queue);
+        inner.queued = inner.queue.iter().map(|message| message.rest().len()).sum();
+        let blocked = if inner.queue.len() <= QUEUE_DATAGRAMS {
+            core::mem::take(&mut inner.blocked)
+        } else {
+            Vec::new()
+        };
+        let taken = inner.queue.len() < count;
+        drop(inner);
+        if taken && let Some(origin) = origin.and_then(|origin| origin.upgrade()) {
+            origin.arrived();
+        }
+        wake(blocked);
+        Ok(Attempt::Done(Some(result)))
+    }
+
+    /// FIONREAD: bytes of a stream, or the length of the first datagram.
+    pub fn unread(&self) -> usize {
+        let inner = self.inner.lock();
+        match self.kind {
+            Kind::Stream => inner.queued,
+            _ => inner.queue.front().map_or(0, |message| message.bytes.len()),
+        }
+    }
+
+    // ---- ending -----------------------------------------------------------------------------
+
+    /// shutdown(2).
+    pub fn shut_down(&self, receiving: bool, sending: bool) {
+        let peer = self.peer().ok().flatten();
+        {
+            let mut inner = self.inner.lock();
+            inner.no_receive |= receiving;
+            inner.no_send |= sending;
+        }
+        if self.kind.connects()
+            && let Some(peer) = &peer
+        {
+            let mut inner = peer.inner.lock();
+            inner.no_receive |= sending;
+            inner.no_send |= receiving;
+        }
+        self.wake();
+        if let Some(peer) = peer {
+            peer.wake();
+        }
+    }
+
+    /// The socket is closed: unread messages are dropped, the peer sees the end (ECONNRESET when
+    /// something was left unread), connections that were not accepted are refused.
+    pub fn close(&self) {
+        let peer = self.peer().ok().flatten();
+        let (queue, waiting, blocked, name, node) = {
+            let mut inner = self.inner.lock();
+            inner.closed = true;
+            let waiting = match core::mem::replace(&mut inner.role, Role::Idle) {
+                Role::Listening { waiting, .. } => waiting,
+                _ => VecDeque::new(),
+            };
+            inner.queued = 0;
+            (
+                core::mem::take(&mut inner.queue),
+                waiting,
+                core::mem::take(&mut inner.blocked),
+                inner.name.take(),
+                inner.node.take(),
+            )
+        };
+        if let Some(name) = &name {
+            // An accepted endpoint has the listener's name, but does not own it.
+            if node.is_some() || matches!(name, Name::Abstract(_)) && address::owns(name, self) {
+                address::release(name, node);
+            }
+        }
+        if let Some(peer) = peer {
+            if self.kind.connects() {
+                let mut inner = peer.inner.lock();
+                inner.no_send = true;
+                if !queue.is_empty() {
+                    inner.error = Some(Errno::ECONNRESET);
+                }
+            }
+            peer.wake();
+        }
+        for endpoint in waiting {
+            endpoint.refuse();
+        }
+        wake(blocked);
+        for message in queue {
+            let origin = message.origin.clone();
+            drop(message);
+            if let Some(origin) = origin.upgrade() {
+                origin.arrived();
+            }
+        }
+    }
+
+    /// A connection that was waiting to be accepted when the listener went.
+    fn refuse(&self) {
+        if let Ok(Some(peer)) = self.peer() {
+            peer.inner.lock().error = Some(Errno::ECONNRESET);
+            self.inner.lock().closed = true;
+            peer.wake();
+        }
+        self.close();
+    }
+
+    /// SO_ERROR: the pending error, taken away.
+    pub fn take_error(&self) -> Option<Errno> {
+        self.inner.lock().error.take()
+    }
+
+    /// Something that it sent is no longer in flight.
+    fn arrived(&self) {
+        if self.account.is_writable() {
+            self.writers.wake_all();
+        }
+    }
+
+    fn wake(&self) {
+        self.readers.wake_all();
+        self.writers.wake_all();
+    }
+
+    /// What a poll finds.
+    pub fn events(self: &Arc<Self>) -> Events {
+        let peer = self.peer();
+        let peer_silent = match &peer {
+            Ok(Some(peer)) => self.kind.connects() && peer.inner.lock().no_send,
+            Ok(None) => self.kind.connects(),
+            Err(_) => false,
+        };
+        let full = match &peer {
+            Ok(Some(peer)) => peer.is_full_for(self),
+            _ => false,
+        };
+        let gone = self.kind.connects() && matches!(peer, Ok(None));
+        let mut events = Events::empty();
+        let inner = self.inner.lock();
+        if let Role::Listening { waiting, .. } = &inner.role {
+            return if waiting.is_empty() { events } else { Events::READABLE };
+        }
+        if !inner.queue.is_empty() || inner.no_receive || peer_silent {
+            events |= Events::READABLE;
+        }
+        if inner.no_receive || peer_silent {
+            events |= Events::RDHUP;
+        }
+        if inner.error.is_some() {
+            events |= Events::ERR;
+        }
+        if gone || (inner.no_receive && inner.no_send) {
+            events |= Events::HUP;
+        }
+        if self.kind.connects() && peer.is_err() {
+            // unix_poll: an unconnected stream socket is hung up and writable.
+            events |= Events::HUP;
+        }
+        if !full && self.account.is_writable() {
+            events |= Events::WRITABLE;
+        }
+        events
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        // An endpoint that was never accepted, or whose socket could not be made.
+        if !self.is_closed() {
+            self.close();
+        }
+    }
+}
+
+fn wake(endpoints: Vec<Weak<Endpoint>>) {
+    for endpoint in endpoints {
+        if let Some(endpoint) = endpoint.upgrade() {
+            endpoint.writers.wake_all();
+        }
+    }
+}

@@ -1,0 +1,465 @@
+//! The open file of a Unix-domain socket: sending, receiving, polling.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use hayate_abi::raw::ioctl::FIONREAD;
+use hayate_abi::socket::Ucred;
+use hayate_abi::{Errno, Result};
+use hayate_machine::sync::{Lazy, Once};
+use hayate_machine::user::UserPtr;
+
+use super::address::Name;
+use super::endpoint::{Attempt, Endpoint, Kind};
+use super::message::{Descriptors, Message};
+use crate::file::anonymous::{self, AnonymousInode};
+use crate::file::inode::{FileKind, Inode};
+use crate::file::mount::Mount;
+use crate::file::open_file::{FileOps, OpenFile, Traits};
+use crate::file::poll::{Events, Registrar};
+use crate::file::transfer::{Input, Output};
+use crate::schedule::{Woken, time};
+
+/// A stream is cut into messages of at most this size.
+const STREAM_PIECE: usize = 32 * 1024;
+
+/// Flags of send(2) and recv(2) (`include/linux/socket.h`).
+pub mod flags {
+    #![allow(missing_docs)]
+    pub const OOB: u32 = 0x1;
+    pub const PEEK: u32 = 0x2;
+    pub const CTRUNC: u32 = 0x8;
+    pub const TRUNC: u32 = 0x20;
+    pub const DONTWAIT: u32 = 0x40;
+    pub const EOR: u32 = 0x80;
+    pub const WAITALL: u32 = 0x100;
+    pub const NOSIGNAL: u32 = 0x4000;
+    pub const CMSG_CLOEXEC: u32 = 0x4000_0000;
+}
+
+static IDENTITY: Once<fn() -> Ucred> = Once::new();
+
+/// Tells how to learn who is calling; `process` registers it at boot.
+pub fn register_identity(identity: fn() -> Ucred) {
+    IDENTITY.call_once(|| identity);
+}
+
+fn caller() -> Ucred {
+    IDENTITY.get().map_or(Ucred { pid: 0, uid: 0, gid: 0 }, |identity| identity())
+}
+
+static SOCKFS: Lazy<Arc<Mount>> = Lazy::new(|| anonymous::pseudo("sockfs", 0x534f_434b));
+
+/// The open file of a socket, shown as `socket:[NUMBER]`.
+pub fn open(socket: Arc<Socket>, flags: u32) -> Result<Arc<OpenFile>> {
+    let inode = AnonymousInode::new(SOCKFS.filesystem().device(), FileKind::Socket, 0o777);
+    let shown = alloc::format!("socket:[{}]", inode.metadata()?.number);
+    OpenFile::new(socket, anonymous::location(&SOCKFS, shown.as_bytes(), inode), flags)
+}
+
+/// An open Unix-domain socket.
+pub struct Socket {
+    endpoint: Arc<Endpoint>,
+    /// SO_PASSCRED.
+    pass_credentials: AtomicBool,
+    /// Options that a Unix-domain socket keeps and does not act on; see [`Remembered`].
+    remembered: AtomicU32,
+    /// SO_RCVTIMEO and SO_SNDTIMEO in nanoseconds; 0: none.
+    receive_timeout: AtomicU64,
+    send_timeout: AtomicU64,
+}
+
+/// Options that only matter to families with a network below them, which every socket remembers
+/// (socket(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remembered {
+    /// SO_REUSEADDR.
+    ReuseAddress = 1,
+    /// SO_KEEPALIVE.
+    KeepAlive = 2,
+    /// SO_BROADCAST.
+    Broadcast = 4,
+}
+
+/// What a send carries beside its bytes.
+pub struct Outgoing {
+    /// Where to, when sendto(2) or sendmsg(2) named a destination.
+    pub to: Option<Arc<Endpoint>>,
+    /// Descriptors to pass.
+    pub descriptors: Vec<Arc<OpenFile>>,
+    /// Who sends, when SCM_CREDENTIALS said so.
+    pub sender: Ucred,
+    /// MSG_DONTWAIT or O_NONBLOCK.
+    pub nonblocking: bool,
+}
+
+/// What a receive found beside the bytes.
+#[derive(Default)]
+pub struct Incoming {
+    /// Bytes put into the program's memory.
+    pub count: usize,
+    /// The message's full length, for MSG_TRUNC.
+    pub full: usize,
+    /// The datagram was longer than the room for it.
+    pub truncated: bool,
+    /// Descriptors that came with it.
+    pub descriptors: Vec<Arc<OpenFile>>,
+    /// Who sent it.
+    pub sender: Option<Ucred>,
+    /// The sender's name; `Some(None)` for an unnamed sender of a datagram.
+    pub from: Option<Option<Name>>,
+}
+
+impl Socket {
+    /// A socket of its own for this endpoint.
+    pub fn new(endpoint: Arc<Endpoint>) -> Arc<Self> {
+        Arc::new(Self {
+            endpoint,
+            pass_credentials: AtomicBool::new(false),
+            remembered: AtomicU32::new(0),
+            receive_timeout: AtomicU64::new(0),
+            send_timeout: AtomicU64::new(0),
+        })
+    }
+
+    /// Its endpoint.
+    pub fn endpoint(&self) -> &Arc<Endpoint> {
+        &self.endpoint
+    }
+
+    /// SO_PASSCRED.
+    pub fn passes_credentials(&self) -> bool {
+        self.pass_credentials.load(Ordering::Relaxed)
+    }
+
+    /// Sets SO_PASSCRED.
+    pub fn set_pass_credentials(&self, on: bool) {
+        self.pass_credentials.store(on, Ordering::Relaxed);
+    }
+
+    /// An option that was set.
+    pub fn remembers(&self, option: Remembered) -> bool {
+        self.remembered.load(Ordering::Relaxed) & option as u32 != 0
+    }
+
+    /// Sets one.
+    pub fn remember(&self, option: Remembered, on: bool) {
+        if on {
+            self.remembered.fetch_or(option as u32, Ordering::Relaxed);
+        } else {
+            self.remembered.fetch_and(!(option as u32), Ordering::Relaxed);
+        }
+    }
+
+    /// SO_RCVTIMEO (receiving) or SO_SNDTIMEO in nanoseconds, 0 for none.
+    pub fn timeout(&self, receiving: bool) -> &AtomicU64 {
+        if receiving { &self.receive_timeout } else { &self.send_timeout }
+    }
+
+    fn deadline(&self, receiving: bool) -> Option<u64> {
+        let span = self.timeout(receiving).load(Ordering::Relaxed);
+        (span != 0).then(|| time::monotonic_ns().saturating_add(span))
+    }
+
+    /// Waits until `attempt` is made. EAGAIN when that would block and must not, or the socket's
+    /// timeout ran out; ERESTARTSYS after a signal (with a timeout EINTR, socket(7)).
+    pub fn until<T>(
+        &self,
+        receiving: bool,
+        nonblocking: bool,
+        mut attempt: impl FnMut() -> Result<Attempt<T>>,
+    ) -> Result<T> {
+        if let Attempt::Done(value) = attempt()? {
+            return Ok(value);
+        }
+        if nonblocking {
+            return Err(Errno::EAGAIN);
+        }
+        let deadline = self.deadline(receiving);
+        let queue = if receiving { &self.endpoint.readers } else { &self.endpoint.writers };
+        let made = queue.wait_interruptible(deadline, || match attempt() {
+            Ok(Attempt::Wait) => None,
+            Ok(Attempt::Done(value)) => Some(Ok(value)),
+            Err(error) => Some(Err(error)),
+        });
+        match made {
+            Ok(result) => result,
+            Err(Woken::TimedOut) => Err(Errno::EAGAIN),
+            Err(Woken::Interrupted) if deadline.is_some() => Err(Errno::EINTR),
+            Err(Woken::Interrupted) => Err(Errno::ERESTARTSYS),
+        }
+    }
+
+    /// send(2) and its relatives: returns the number of bytes sent. EPIPE leaves SIGPIPE to the
+    /// caller.
+    pub fn send(&self, input: &mut Input<'_>, outgoing: Outgoing) -> Result<usize> {
+        self.endpoint.check_send()?;
+        let to = match outgoing.to {
+            Some(_) if self.endpoint.kind.connects() => {
+                return Err(match self.endpoint.peer() {
+                    Ok(_) => Errno::EISCONN,
+                    Err(_) => Errno::EOPNOTSUPP,
+                });
+            }
+            Some(to) if to.kind != Kind::Datagram => return Err(Errno::EPROTOTYPE),
+            Some(to) => to,
+            None => match self.endpoint.peer()? {
+                Some(peer) => peer,
+                None if self.endpoint.kind == Kind::Datagram => return Err(Errno::ECONNREFUSED),
+                None => return Err(Errno::EPIPE),
+            },
+        };
+        let total = input.remaining();
+        let stream = self.endpoint.kind == Kind::Stream;
+        let buffer = self.endpoint.account.send_size();
+        if !stream && total > buffer - 32 {
+            return Err(Errno::EMSGSIZE);
+        }
+        if stream && total == 0 {
+            return Ok(0);
+        }
+        let mut descriptors = Descriptors::send(outgoing.descriptors)?;
+        let mut sent = 0;
+        loop {
+            // Half the buffer at most: a small one shall not wait for the whole of itself.
+            let piece = STREAM_PIECE.min(buffer / 2 - 64);
+            let length = if stream { (total - sent).min(piece) } else { total };
+            let mut bytes = Vec::new();
+            bytes.try_reserve_exact(length).map_err(|_| Errno::ENOBUFS)?;
+            bytes.resize(length, 0);
+            let got = match fill(input, &mut bytes) {
+                Ok(()) => length,
+                Err(_) if sent > 0 => return Ok(sent),
+                Err(error) => return Err(error),
+            };
+            let mut message = Some(Message {
+                bytes,
+                taken: 0,
+                descriptors: core::mem::take(&mut descriptors),
+                sender: outgoing.sender,
+                from: self.endpoint.name(),
+                origin: Arc::downgrade(&self.endpoint),
+                charge: None,
+            });
+            let attempt = || to.deliver(&self.endpoint, &mut message);
+            match self.until(false, outgoing.nonblocking, attempt) {
+                Ok(()) => sent += got,
+                Err(_) if sent > 0 => return Ok(sent),
+                Err(error) => return Err(error),
+            }
+            if sent >= total {
+                return Ok(sent);
+            }
+        }
+    }
+
+    /// recv(2) and its relatives.
+    pub fn receive(&self, out: &mut Output<'_>, how: u32, nonblocking: bool) -> Result<Incoming> {
+        if how & flags::OOB != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        match self.endpoint.kind {
+            Kind::Stream => self.receive_stream(out, how, nonblocking),
+            _ => self.receive_message(out, how, nonblocking),
+        }
+    }
+
+    /// One datagram or packet; what does not fit is lost (MSG_TRUNC).
+    fn receive_message(
+        &self,
+        out: &mut Output<'_>,
+        how: u32,
+        nonblocking: bool,
+    ) -> Result<Incoming> {
+        let peek = how & flags::PEEK != 0;
+        let room = out.remaining();
+        let look = || {
+            self.endpoint.receive(|queue| {
+                if peek {
+                    let message = queue.front()?;
+                    let bytes = message.bytes[..message.bytes.len().min(room)].to_vec();
+                    let files = message.descriptors.peek();
+                    Some((bytes, message.bytes.len(), files, message.sender, message.from.clone()))
+                } else {
+                    let mut message = queue.pop_front()?;
+                    let files = message.descriptors.take();
+                    let full = message.bytes.len();
+                    let bytes = core::mem::take(&mut message.bytes);
+                    Some((bytes, full, files, message.sender, message.from.take()))
+                }
+            })
+        };
+        let Some(Some((bytes, full, descriptors, sender, from))) =
+            self.until(true, nonblocking, look)?
+        else {
+            return Ok(Incoming::default());
+        };
+        let count = full.min(room);
+        let bytes = bytes.get(..count).unwrap_or(&bytes);
+        if out.put(bytes)? < bytes.len() {
+            return Err(Errno::EFAULT);
+        }
+        Ok(Incoming {
+            count,
+            full,
+            truncated: full > count,
+            descriptors,
+            sender: Some(sender),
+            from: (self.endpoint.kind == Kind::Datagram).then_some(from),
+        })
+    }
+
+    /// Bytes of a stream: across messages, but never beyond one that carried descriptors, nor,
+    /// where the receiver asked for credentials, into one of another sender.
+    fn receive_stream(
+        &self,
+        out: &mut Output<'_>,
+        how: u32,
+        nonblocking: bool,
+    ) -> Result<Incoming> {
+        let peek = how & flags::PEEK != 0;
+        let mut incoming = Incoming::default();
+        let mut peeked = 0;
+        while out.remaining() > 0 {
+            let room = out.remaining().min(STREAM_PIECE);
+            let strict = self.passes_credentials();
+            let before = incoming.sender;
+            let look = || {
+                self.endpoint.receive(|queue| {
+                    take_piece(queue, room, peek.then_some(peeked), |who| {
+                        strict && before.is_some_and(|before| before != who)
+                    })
+                })
+            };
+            let satisfied = incoming.count > 0 && how & flags::WAITALL == 0;
+            let piece = match self.until(true, nonblocking || satisfied || peeked > 0, look) {
+                Ok(piece) => piece,
+                Err(_) if incoming.count > 0 => break,
+                Err(error) => return Err(error),
+            };
+            let Some(Some(piece)) = piece else { break };
+            let put = match out.put(&piece.bytes) {
+                Ok(put) => put,
+                Err(_) if incoming.count > 0 => break,
+                Err(error) => return Err(error),
+            };
+            incoming.count += put;
+            peeked += if peek { put } else { 0 };
+            incoming.sender = Some(piece.sender);
+            let carried = !piece.descriptors.is_empty();
+            incoming.descriptors.extend(piece.descriptors);
+            if carried || put < piece.bytes.len() {
+                break;
+            }
+        }
+        incoming.full = incoming.count;
+        Ok(incoming)
+    }
+}
+
+/// A piece taken from a stream's queue.
+struct Piece {
+    bytes: Vec<u8>,
+    descriptors: Vec<Arc<OpenFile>>,
+    sender: Ucred,
+}
+
+/// Takes (or, after skipping `peek` bytes, looks at) up to `room` bytes of the first message.
+fn take_piece(
+    queue: &mut alloc::collections::VecDeque<Message>,
+    room: usize,
+    peek: Option<usize>,
+    refuse: impl FnOnce(Ucred) -> bool,
+) -> Option<Piece> {
+    if let Some(mut skip) = peek {
+        for message in queue.iter() {
+            let rest = message.rest();
+            if skip < rest.len() {
+                if refuse(message.sender) {
+                    return None;
+                }
+                let bytes = rest[skip..].iter().copied().take(room).collect();
+                let descriptors = if skip == 0 { message.descriptors.peek() } else { Vec::new() };
+                return Some(Piece { bytes, descriptors, sender: message.sender });
+            }
+            skip -= rest.len();
+        }
+        return None;
+    }
+    let message = queue.front_mut()?;
+    if refuse(message.sender) {
+        return None;
+    }
+    let sender = message.sender;
+    let descriptors = message.descriptors.take();
+    let count = message.rest().len().min(room);
+    if count == message.bytes.len() {
+        let message = queue.pop_front()?;
+        return Some(Piece { bytes: message.bytes, descriptors, sender });
+    }
+    let bytes = message.rest()[..count].to_vec();
+    message.taken += count;
+    if message.rest().is_empty() {
+        queue.pop_front();
+    }
+    Some(Piece { bytes, descriptors, sender })
+}
+
+/// Reads exactly `bytes.len()` bytes from the sending program.
+fn fill(input: &mut Input<'_>, bytes: &mut [u8]) -> Result<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        let count = input.take(&mut bytes[done..])?;
+        if count == 0 {
+            return Err(Errno::EFAULT);
+        }
+        done += count;
+    }
+    Ok(())
+}
+
+impl FileOps for Socket {
+    fn traits(&self) -> Traits {
+        Traits::STREAM
+    }
+
+    fn read(&self, file: &OpenFile, _offset: u64, out: &mut Output<'_>) -> Result<usize> {
+        if out.remaining() == 0 && self.endpoint.kind == Kind::Stream {
+            return Ok(0);
+        }
+        Ok(self.receive(out, 0, file.nonblocking())?.count)
+    }
+
+    fn write(&self, file: &OpenFile, _offset: &mut u64, input: &mut Input<'_>) -> Result<usize> {
+        let outgoing = Outgoing {
+            to: None,
+            descriptors: Vec::new(),
+            sender: caller(),
+            nonblocking: file.nonblocking(),
+        };
+        self.send(input, outgoing)
+    }
+
+    fn poll(&self, _file: &OpenFile, registrar: &mut Registrar<'_>) -> Events {
+        registrar.register(&self.endpoint.readers);
+        registrar.register(&self.endpoint.writers);
+        self.endpoint.events()
+    }
+
+    fn ioctl(&self, _file: &OpenFile, command: u32, arg: u64) -> Result<i64> {
+        if command != FIONREAD {
+            return Err(Errno::ENOTTY);
+        }
+        if self.endpoint.listens() {
+            return Err(Errno::EINVAL);
+        }
+        let unread = self.endpoint.unread().min(i32::MAX as usize) as i32;
+        UserPtr::<i32>::new(arg as usize).write(&unread)?;
+        Ok(0)
+    }
+
+    fn release(&self, _file: &OpenFile) {
+        self.endpoint.close();
+    }
+}

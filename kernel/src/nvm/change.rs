@@ -1,0 +1,101 @@
+//! Changes of what is stored, by request of a privileged program.
+
+use hayate_abi::{Errno, Result};
+use hayate_nvm_store::{Identity, PAGE, Region, Store};
+use hayate_off2f::Digest;
+
+use super::{Bank, banks, errno, memory::Memory};
+
+/// Runs `change` on each store until one does not answer `next`.
+fn first_of<T>(
+    next: Errno,
+    mut change: impl FnMut(&'static Bank, &mut Store<Memory>) -> Result<T>,
+) -> Result<T> {
+    let mut last = Errno::ENOMEDIUM;
+    for bank in banks() {
+        if let Some(store) = bank.store.lock().as_mut() {
+            match change(bank, store) {
+                Err(error) if error == next => last = error,
+                done => return done,
+            }
+        }
+    }
+    Err(last)
+}
+
+/// Stores `pages` pages, which `read` gives by their index, as a text; gives its identity. A text that
+/// is stored already is not stored again. `phase`: at which page of a large page it is to begin, if
+/// that matters (`hayate_nvm_store::Text::ANYWHERE`).
+///
+/// * `EINVAL`: there are no pages.
+/// * `ENOSPC`: no store has room.
+/// * `ENOMEDIUM`: there is no store.
+pub fn put(
+    pages: u32,
+    phase: u32,
+    name: &[u8],
+    mut read: impl FnMut(u64, &mut [u8; PAGE as usize]) -> Result<()>,
+) -> Result<Identity> {
+    if pages == 0 {
+        return Err(Errno::EINVAL);
+    }
+    first_of(Errno::ENOSPC, |_, store| {
+        let grant = store.reserve(pages, phase).map_err(errno)?;
+        let mut digest = Digest::new();
+        let mut bytes = [0; PAGE as usize];
+        for index in 0..u64::from(pages) {
+            read(index, &mut bytes)?;
+            let at = (grant.first + index) * PAGE;
+            store.region_mut().write(at, &bytes).map_err(errno)?;
+            digest.update(&bytes);
+        }
+        let identity = digest.finish();
+        match store.publish(grant, identity, name).map_err(errno) {
+            Ok(_) | Err(Errno::EEXIST) => Ok(identity),
+            Err(error) => Err(error),
+        }
+    })
+}
+
+/// Removes a text. `ENOENT`: there is none; `EBUSY`: somebody uses it.
+pub fn remove(identity: &Identity) -> Result<()> {
+    first_of(Errno::ENOENT, |bank, store| {
+        if bank.users(identity) != 0 {
+            return Err(Errno::EBUSY);
+        }
+        store.remove(identity).map_err(errno)
+    })
+}
+
+/// Reads a text and compares it with its identity. `ENOENT`; `EBADMSG`: it is another.
+pub fn verify(identity: &Identity) -> Result<()> {
+    first_of(Errno::ENOENT, |_, store| {
+        let text = *store.find(identity).ok_or(Errno::ENOENT)?;
+        store.verify(&text).map_err(errno)
+    })
+}
+
+/// Joins free room by moving texts that nobody uses; gives how many were moved.
+pub fn compact() -> Result<usize> {
+    let mut moved = 0;
+    for bank in banks() {
+        if let Some(store) = bank.store.lock().as_mut() {
+            moved += store.compact(|text| bank.users(&text.identity) == 0).map_err(errno)?;
+        }
+    }
+    Ok(moved)
+}
+
+/// Makes a store on each area that has none.
+pub fn format() -> Result<()> {
+    if banks().is_empty() {
+        return Err(Errno::ENOMEDIUM);
+    }
+    for bank in banks() {
+        let mut store = bank.store.lock();
+        if store.is_none() {
+            *store = Some(Bank::format(bank.area).ok_or(Errno::EIO)?);
+        }
+    }
+    Ok(())
+}

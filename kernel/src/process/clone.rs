@@ -1,0 +1,349 @@
+//! New threads and processes (`fork(2)`, `vfork(2)`, `clone(2)`, `clone3(2)`).
+//!
+//! A newcomer is composed of a space, a program and a position ([`super::transform`]), then a record,
+//! a thread and an execution are made of it.
+//!
+//! Everything that can fail is made before anything is visible; from the moment a number leads to
+//! the newcomer nothing fails any more but the meeting with a signal, which is undone by taking
+//! the newcomer out of the three places that know it. No lock is held over a step that allocates.
+
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+
+use hayate_abi::process::*;
+use hayate_abi::signal::SignalStack;
+use hayate_abi::{Errno, Result};
+use hayate_machine::cpu;
+use hayate_machine::trap::UserRegs;
+use hayate_machine::user::UserPtr;
+
+use super::pidfd;
+use super::pids::{self, Number};
+use super::record::{Inheritance, Process, notice};
+use super::signal::is_signal;
+use super::thread::{Parts, Thread, ThreadName};
+use super::transform::{Executed, Newcomer, Position, Transform};
+use super::{current, family};
+use crate::credentials::Capability;
+use crate::memory::Space;
+use crate::schedule::{self, Execution, Woken};
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Request {
+    /// `CLONE_*`.
+    pub flags: u64,
+    /// The signal that tells the parent of the end; 0 for none.
+    pub exit_signal: u32,
+    /// The newcomer's stack pointer; 0 to go on with the caller's.
+    pub stack: u64,
+    /// Where the number is written in the caller's memory (`CLONE_PARENT_SETTID`).
+    pub parent_tid: usize,
+    /// Where the number is written and erased in the newcomer's memory.
+    pub child_tid: usize,
+    /// Where a descriptor of the newcomer is written (`CLONE_PIDFD`).
+    pub pidfd: usize,
+    /// The newcomer's thread pointer (`CLONE_SETTLS`).
+    pub tls: u64,
+}
+
+const NAMESPACES: u64 = CLONE_NEWNS
+    | CLONE_NEWCGROUP
+    | CLONE_NEWUTS
+    | CLONE_NEWIPC
+    | CLONE_NEWUSER
+    | CLONE_NEWPID
+    | CLONE_NEWNET
+    | CLONE_NEWTIME;
+
+impl Request {
+    fn has(&self, flag: u64) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// `EINVAL` for combinations that make no sense, and for what is not there: namespaces
+    /// and control groups.
+    fn check(&self) -> Result<()> {
+        let requires = |flag, needed| !self.has(flag) || self.has(needed);
+        let bad = !requires(CLONE_THREAD, CLONE_SIGHAND)
+            || !requires(CLONE_SIGHAND, CLONE_VM)
+            || (self.has(CLONE_CLEAR_SIGHAND) && self.has(CLONE_SIGHAND))
+            || self.has(NAMESPACES | CLONE_INTO_CGROUP)
+            || (self.has(CLONE_PIDFD) && self.has(CLONE_THREAD | CLONE_DETACHED))
+            || (self.exit_signal != 0 && !is_signal(self.exit_signal));
+        if bad { Err(Errno::EINVAL) } else { Ok(()) }
+    }
+}
+
+/// Starts a thread or a process that goes on like the current thread; gives its number.
+pub fn start(regs: &UserRegs, request: &Request) -> Result<u32> {
+    request.check()?;
+    let parent = current();
+    if !request.has(CLONE_THREAD) && parent.has_signals() {
+        return Err(Errno::ERESTARTNOINTR);
+    }
+    check_limit(&parent)?;
+    crate::memory::pressure::leave_room()?;
+    let number = Number::draw()?;
+    let id = number.get();
+    let position = position_after(regs, request)?;
+    let mut newcomer = Newcomer::default();
+    newcomer.change_space(space_for(&parent, request)?);
+    newcomer.change_program(Executed::by(&parent));
+    newcomer.change_position(&position);
+    let (process, program_name) = if request.has(CLONE_THREAD) {
+        (parent.process.clone(), newcomer.program.name)
+    } else {
+        new_process(&parent, request, id, newcomer.program)?
+    };
+    let thread =
+        new_thread(&parent, request, id, process, program_name, newcomer.space, &position)?;
+    let execution = Execution::new_user(thread.clone(), &position.regs)?;
+    inherit_schedule(&execution);
+    if request.has(CLONE_PARENT_SETTID) {
+        // As in Linux a bad address is the caller's problem, not a failure of the call.
+        let _ = UserPtr::<u32>::new(request.parent_tid).write(&id);
+    }
+    let descriptor = match request.has(CLONE_PIDFD) {
+        true => Some(hold(&parent, &thread.process, request)?),
+        false => None,
+    };
+    thread.set_execution(Some(execution.clone()));
+
+    if let Err(error) = introduce(&parent, &thread, number, request) {
+        thread.set_execution(None);
+        if let Some(descriptor) = descriptor {
+            // It was there a moment ago; if another thread closed it, so much the better.
+            let _ = parent.files().close(descriptor);
+        }
+        return Err(error);
+    }
+    if thread.start_tid() != 0 || thread.process.notice() != 0 {
+        execution.interrupt();
+    }
+    if request.has(CLONE_VFORK) {
+        schedule::start_here(&execution);
+        drop(execution);
+        wait_for_space(&thread);
+    } else {
+        schedule::start(&execution);
+    }
+    Ok(id)
+}
+
+/// The space of a newcomer: the parent's, or a copy.
+#[inline(always)]
+fn space_for(parent: &Thread, request: &Request) -> Result<Arc<Space>> {
+    let space = parent.space().ok_or(Errno::ESRCH)?;
+    if request.has(CLONE_VM) { Ok(space) } else { space.fork() }
+}
+
+/// Gives the caller a descriptor of the newcomer.
+fn hold(parent: &Thread, process: &Arc<Process>, request: &Request) -> Result<i32> {
+    let descriptor = parent.install(pidfd::open(process, 0)?, true)?;
+    UserPtr::new(request.pidfd).write(&descriptor).inspect_err(|_| {
+        let _ = parent.files().close(descriptor);
+    })?;
+    Ok(descriptor)
+}
+
+/// `EAGAIN` if the user has as many threads as its limit allows and no privilege to exceed it.
+fn check_limit(parent: &Thread) -> Result<()> {
+    let limit = parent.process.limit(RLIMIT_NPROC);
+    // As long as all threads together are fewer nobody needs to be counted.
+    if (pids::count() as u64) < limit {
+        return Ok(());
+    }
+    let credentials = parent.credentials();
+    if credentials.uid == 0
+        || credentials.has(Capability::SysResource)
+        || credentials.has(Capability::SysAdmin)
+    {
+        return Ok(());
+    }
+    let mut count = 0;
+    for process in pids::processes()? {
+        process.for_each_thread(|thread| {
+            count += u64::from(thread.credentials().uid == credentials.uid);
+        });
+    }
+    if count >= limit { Err(Errno::EAGAIN) } else { Ok(()) }
+}
+
+fn new_process(
+    parent: &Thread,
+    request: &Request,
+    id: u32,
+    program: Executed,
+) -> Result<(Arc<Process>, ThreadName)> {
+    let from = &parent.process;
+    let sibling = request.has(CLONE_PARENT);
+    if sibling && from.id() == 1 {
+        return Err(Errno::EINVAL);
+    }
+    let actions = from.actions();
+    let actions = if request.has(CLONE_SIGHAND) {
+        actions
+    } else if request.has(CLONE_CLEAR_SIGHAND) {
+        Arc::new(actions.cleared())
+    } else {
+        Arc::new(actions.fork())
+    };
+    let process = Arc::new(Process::new(
+        id,
+        Inheritance {
+            parent: if sibling { from.parent() } else { Some(from.clone()) },
+            group: from.group(),
+            session: from.session(),
+            actions,
+            limits: from.limits(),
+            executable: program.executable,
+            vectors: program.vectors,
+            dumpable: from.dumpable.load(Ordering::Relaxed),
+            oom_score_adjust: from.oom_score_adjust.load(Ordering::Relaxed),
+            exit_signal: if sibling {
+                from.exit_signal.load(Ordering::Relaxed)
+            } else {
+                request.exit_signal
+            },
+            keeps_mode: from.keeps_mode.load(Ordering::Relaxed),
+        },
+    ));
+    Ok((process, program.name))
+}
+
+fn new_thread(
+    parent: &Thread,
+    request: &Request,
+    id: u32,
+    process: Arc<Process>,
+    name: ThreadName,
+    space: Option<Arc<Space>>,
+    position: &Position,
+) -> Result<Arc<Thread>> {
+    let files = parent.files();
+    let directories = parent.directories()?;
+    let shares_space = request.has(CLONE_VM);
+    let thread = Thread::new(Parts {
+        id,
+        process,
+        name,
+        credentials: parent.credentials(),
+        files: if request.has(CLONE_FILES) { files } else { Arc::new(files.fork()?) },
+        directories: if request.has(CLONE_FS) { directories } else { Arc::new(directories.fork()) },
+        space,
+        fpu: parent.fpu.fork().ok_or(Errno::ENOMEM)?,
+        fs_base: position.fs_base,
+        gs_base: position.gs_base,
+        blocked: parent.blocked(),
+        signal_stack: if shares_space && !request.has(CLONE_VFORK) {
+            SignalStack::default()
+        } else {
+            *parent.signal_stack.lock()
+        },
+        borrows: request.has(CLONE_VFORK),
+        no_new_privileges: parent.no_new_privileges.load(Ordering::Relaxed),
+        personality: parent.personality.load(Ordering::Relaxed),
+        timer_slack: parent.timer_slack.load(Ordering::Relaxed),
+    });
+    if request.has(CLONE_CHILD_CLEARTID) {
+        thread.clear_tid.store(request.child_tid, Ordering::Relaxed);
+    }
+    if request.has(CLONE_CHILD_SETTID) {
+        thread.set_start_tid(request.child_tid);
+    }
+    Ok(thread)
+}
+
+/// Where the newcomer goes on: where the caller does, with 0 as the result.
+#[inline(always)]
+fn position_after(regs: &UserRegs, request: &Request) -> Result<Position> {
+    if request.has(CLONE_SETTLS) && request.tls >= cpu::USER_END {
+        return Err(Errno::EPERM);
+    }
+    let mut position = Position {
+        regs: *regs,
+        fs_base: if request.has(CLONE_SETTLS) { request.tls } else { cpu::user_fs_base() },
+        gs_base: cpu::user_gs_base(),
+    };
+    position.regs.rax = 0;
+    position.regs.orig_rax = u64::MAX;
+    if request.stack != 0 {
+        position.regs.rsp = request.stack;
+    }
+    Ok(position)
+}
+
+fn inherit_schedule(execution: &Execution) {
+    let parent = schedule::current();
+    if parent.nice() != 0 {
+        execution.set_nice(parent.nice());
+    }
+    let policy = parent.policy();
+    if policy != schedule::Policy::Other {
+        execution.set_policy(policy);
+    }
+    if parent.affinity() != u64::MAX {
+        // It was a set with a processor that is there when the parent got it.
+        let _ = execution.set_affinity(parent.affinity());
+    }
+}
+
+/// Makes the newcomer known: to its process, its parent and the table of numbers.
+fn introduce(
+    parent: &Thread,
+    thread: &Arc<Thread>,
+    number: Number,
+    request: &Request,
+) -> Result<()> {
+    let process = &thread.process;
+    if request.has(CLONE_THREAD) {
+        let mut threads = process.threads.lock();
+        threads.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        threads.push(thread.clone());
+        drop(threads);
+        number.to_thread(thread);
+        return Ok(());
+    }
+    process.threads.lock().push(thread.clone());
+    if let Err(error) = family::adopt(process) {
+        process.threads.lock().clear();
+        return Err(error);
+    }
+    number.to_process(process);
+    // A signal to the whole group may have passed before the child was there. It has reached the
+    // parent by now or will reach the child (see `send::to_group`).
+    let told = parent.process.queue.mask() & !parent.blocked() != 0
+        || parent.process.notice() & notice::EXIT != 0;
+    if told {
+        family::disown(process);
+        let gone = core::mem::take(&mut *process.threads.lock());
+        pids::release(process.id());
+        drop(gone);
+        process.parent.lock().take();
+        return Err(Errno::ERESTARTNOINTR);
+    }
+    Ok(())
+}
+
+/// The parent of a vfork waits until the child has its own space or has ended; only its own end
+/// is not waited out.
+fn wait_for_space(child: &Thread) {
+    let parent = current();
+    let execution = schedule::current();
+    let mut interrupted = false;
+    loop {
+        let given_back = || (!child.borrows.load(Ordering::SeqCst)).then_some(());
+        match child.given_back.wait_interruptible(None, given_back) {
+            Ok(()) => break,
+            Err(Woken::Interrupted) if parent.process.is_exiting() => break,
+            Err(Woken::Interrupted | Woken::TimedOut) => {
+                interrupted = true;
+                execution.clear_interrupt();
+            }
+        }
+    }
+    if interrupted {
+        execution.interrupt();
+    }
+}

@@ -1,0 +1,183 @@
+//! Executing a program (`execve(2)`): from the prepared program to the running one.
+//!
+//! [`execute`] has the program prepared beside the old one ([`crate::program::prepare`]), then ends
+//! the other threads, and from [`commit`] on nothing fails any more: that is the point of no
+//! return. Behind it the process changes its space, its program and its position
+//! ([`super::transform`]), and gives up what belonged to the old ones.
+
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+
+use hayate_abi::process::{RLIMIT_AS, RLIMIT_DATA, RLIMIT_MEMLOCK, RLIMIT_STACK};
+use hayate_abi::signal::{SIGCHLD, SignalStack};
+use hayate_abi::{Errno, Result};
+use hayate_machine::trap::UserRegs;
+
+use super::limits::Limits;
+use super::record::{Process, Vectors, notice};
+use super::thread::{Restart, Thread, name_of};
+use super::transform::{Executed, Position, Running, Transform};
+use super::{futex, mode, pids, timer};
+use crate::credentials::{Capability, Credentials};
+use crate::memory;
+use crate::program::Prepared;
+use crate::schedule::{self, Woken};
+
+/// Puts a prepared program in place of the one the current thread executes. On success `regs` are
+/// those of its first instruction.
+///
+/// Fails only before the point of no return: `EAGAIN` if another thread executes a program at the
+/// same time, `EINTR`-like if the process is ending.
+pub fn execute(thread: &Thread, regs: &mut UserRegs, prepared: Prepared) -> Result<()> {
+    outlive_others(thread)?;
+    commit(thread, regs, prepared);
+    Ok(())
+}
+
+/// Ends all other threads of the process and takes over its number (`de_thread`).
+fn outlive_others(thread: &Thread) -> Result<()> {
+    let process = &thread.process;
+    if process.thread_count() == 1 {
+        return Ok(());
+    }
+    let me = schedule::current();
+    {
+        let mut control = process.control.lock();
+        if control.exit.is_some() || control.survivor.is_some() {
+            // Somebody else ends this thread; it will see so on its way out.
+            return Err(Errno::EAGAIN);
+        }
+        control.survivor = Some(me.id());
+        process.raise_notice(notice::EXEC);
+        process.interrupt_all();
+    }
+    let alone = wait_until_alone(process);
+    process.control.lock().survivor = None;
+    process.clear_notice(notice::EXEC);
+    alone?;
+    if thread.id() != process.id() {
+        let own = thread.id();
+        thread.become_first();
+        pids::release(own);
+    }
+    Ok(())
+}
+
+fn wait_until_alone(process: &Process) -> Result<()> {
+    let me = schedule::current();
+    let mut interrupted = false;
+    let result = loop {
+        let alone = || (process.thread_count() == 1).then_some(());
+        match process.child_events.wait_interruptible(None, alone) {
+            Ok(()) => break Ok(()),
+            Err(Woken::Interrupted) if process.is_exiting() => break Err(Errno::EAGAIN),
+            Err(Woken::Interrupted | Woken::TimedOut) => {
+                interrupted = true;
+                me.clear_interrupt();
+            }
+        }
+    };
+    if interrupted {
+        me.interrupt();
+    }
+    result
+}
+
+/// The point of no return.
+fn commit(thread: &Thread, regs: &mut UserRegs, prepared: Prepared) {
+    let process = &thread.process;
+    let Prepared { space, entry, stack, executable, credentials, secure, set_id, name } = prepared;
+    let mut running = Running { thread, regs };
+
+    leave_space_for_good(thread);
+    mode::begin_program(process, &space, set_id);
+    let old = running.change_space(space);
+    if let Some(old) = old {
+        memory::keep::release(old);
+    }
+    leave_program_for_good(thread);
+
+    let changed = {
+        let old = thread.credentials();
+        old.euid != credentials.euid || old.egid != credentials.egid
+    };
+    if secure || changed {
+        thread.parent_death_signal.store(0, Ordering::Relaxed);
+    }
+    process.dumpable.store(u32::from(!(secure || changed)), Ordering::Relaxed);
+    thread.set_credentials(Arc::new(credentials));
+    running.change_program(Executed {
+        executable: Some(executable),
+        vectors: vectors(&stack),
+        name: name_of(&name),
+    });
+    process.exit_signal.store(SIGCHLD, Ordering::Relaxed);
+    running.change_position(&Position::start(entry as u64, stack.pointer as u64));
+}
+
+/// Pays what is owed to others in the space, while it is there.
+pub fn leave_space_for_good(thread: &Thread) {
+    futex::release_robust_list(thread);
+    let shared = thread.space().is_some_and(|space| Arc::strong_count(&space) > 2);
+    if shared {
+        futex::clear_tid(thread);
+    }
+    thread.clear_tid.store(0, Ordering::Relaxed);
+}
+
+/// Gives up what a new program does not inherit: handlers, timers, descriptors that exec closes,
+/// the state of the floating-point unit (`execve(2)`).
+pub fn leave_program_for_good(thread: &Thread) {
+    let process = &thread.process;
+    own_files(thread);
+    process.set_actions(Arc::new(process.actions().for_program()));
+    *thread.signal_stack.lock() = SignalStack::default();
+    *thread.restart.lock() = Restart::Nothing;
+    timer::release_posix(process);
+    process.executed.store(true, Ordering::Relaxed);
+    thread.fpu.reset();
+}
+
+/// What a space may hold under these resource limits.
+pub fn space_limits(limits: &Limits, credentials: &Credentials) -> memory::Limits {
+    let soft = |resource| limits.soft(resource).min(usize::MAX as u64) as usize;
+    memory::Limits {
+        address_space: soft(RLIMIT_AS),
+        data: soft(RLIMIT_DATA),
+        stack: soft(RLIMIT_STACK),
+        locked: if credentials.has(Capability::IpcLock) {
+            usize::MAX
+        } else {
+            soft(RLIMIT_MEMLOCK)
+        },
+    }
+}
+
+/// Where the strings of a new stack lie.
+pub fn vectors(stack: &crate::program::stack::Stack) -> Vectors {
+    Vectors {
+        arguments: stack.arguments,
+        arguments_end: stack.environment,
+        environment: stack.environment,
+        environment_end: stack.environment_end,
+        auxiliary: stack.auxiliary,
+        auxiliary_end: stack.auxiliary_end,
+    }
+}
+
+/// The program gets a descriptor table of its own, without what exec closes.
+fn own_files(thread: &Thread) {
+    let files = thread.files();
+    // One reference is the thread's, one is ours.
+    if Arc::strong_count(&files) > 2 {
+        // Without memory for a copy the program goes on with the shared table: it is no worse
+        // off than before.
+        if let Ok(copy) = files.fork() {
+            let copy = Arc::new(copy);
+            thread.set_files(Some(copy.clone()));
+            copy.exec();
+            return;
+        }
+    }
+    files.exec();
+}

@@ -1,0 +1,144 @@
+//! The end of a thread, and of a process with its last thread (`_exit(2)`).
+//!
+//! The order matters to others: memory is given back before the parent is told, so that whoever
+//! waits for the end finds it freed; the number is free only after the parent has waited.
+
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+
+use super::record::{Process, notice};
+use super::signal::stop;
+use super::thread::Thread;
+use super::{current, family, futex, pids, session, timer, wait};
+use crate::{memory, schedule};
+
+/// Ends the current thread; its process too if it is the last.
+///
+/// * `status` - the wait status the process gets if the thread is its last and nothing else
+///   decided it.
+pub fn end_thread(status: i32) -> ! {
+    leave(status);
+    schedule::exit_current()
+}
+
+/// Ends every thread of the current process, the current one at once.
+pub fn end_process(status: i32) -> ! {
+    let process = current().process.clone();
+    process.begin_exit(status);
+    drop(process);
+    end_thread(status)
+}
+
+/// The first step of the end of the current thread, ahead of the rest: for those who watch it.
+pub fn release_space() {
+    release_memory(&current());
+}
+
+/// Ends the current thread if its process wants that of it.
+pub fn end_if_told(thread: &Thread) {
+    let process = &thread.process;
+    let raised = process.notice();
+    if raised & (notice::EXIT | notice::ZOMBIE) != 0 {
+        let status = process.control.lock().exit.unwrap_or(0);
+        end_thread(status);
+    }
+    if raised & notice::EXEC != 0 {
+        let me = schedule::current().id();
+        if process.control.lock().survivor.is_some_and(|survivor| survivor != me) {
+            end_thread(0);
+        }
+    }
+}
+
+/// Everything of [`end_thread`] but the last step, so that what it holds is dropped before that.
+fn leave(status: i32) {
+    let thread = current();
+    let process = &thread.process;
+    release_memory(&thread);
+    thread.set_files(None);
+    thread.set_directories(None);
+
+    {
+        // In one step for who adds up what the threads consumed (`Process::usage`).
+        let mut ended = process.ended_usage.lock();
+        ended.add(&thread.usage());
+        // The execution owns the thread: without this they would keep each other.
+        thread.set_execution(None);
+    }
+    let last = {
+        let mut threads = process.threads.lock();
+        if threads.len() == 1 {
+            true
+        } else {
+            let index = threads.iter().position(|entry| core::ptr::eq(&**entry, &*thread));
+            let gone = index.map(|index| threads.remove(index));
+            drop(threads);
+            drop(gone);
+            false
+        }
+    };
+    if last {
+        end_of_process(process, status);
+    } else {
+        if thread.id() != process.id() {
+            pids::release(thread.id());
+        }
+        stop::tell_if_complete(process);
+        process.child_events.wake_all();
+    }
+}
+
+/// Gives back the space: tells those who wait for words in it, then lets go of it.
+///
+/// Compiled into [`leave`], though watched starts call it by themselves.
+#[inline(always)]
+fn release_memory(thread: &Thread) {
+    let Some(space) = thread.space() else { return };
+    futex::release_robust_list(thread);
+    // Nobody can see the word if nobody else has the space (`mm_release`): one reference is the
+    // thread's, one is ours.
+    if Arc::strong_count(&space) > 2 {
+        futex::clear_tid(thread);
+    }
+    {
+        let mut sum = thread.process.ended_usage.lock();
+        sum.peak_resident = sum.peak_resident.max(space.peak_resident() as u64 * 4096);
+        if Arc::strong_count(&space) == 2 {
+            let (minor, major) = space.faults();
+            sum.minor_faults += minor;
+            sum.major_faults += major;
+        }
+    }
+    let old = thread.change_space(None);
+    // Before the space is taken apart: the parent of a vfork need not wait for that.
+    thread.give_back();
+    drop(space);
+    if let Some(old) = old {
+        memory::keep::release(old);
+    }
+}
+
+fn end_of_process(process: &Arc<Process>, status: i32) {
+    let status = {
+        let mut control = process.control.lock();
+        let status = *control.exit.get_or_insert(status);
+        control.stop.cancel();
+        status
+    };
+    process.raise_notice(notice::EXIT);
+    process.exit_status.store(status, Ordering::Relaxed);
+    if process.id() == 1 {
+        super::first_process_ended(status);
+    }
+    timer::release_all(process);
+    process.set_executable(None);
+    session::leader_ends(process);
+    let stranded = session::own_end_strands(process);
+    family::hand_over_children(process);
+    if stranded {
+        session::hang_up_if_stopped(process.group());
+    }
+    if let Some(parent) = family::end(process) {
+        wait::release(&parent, process);
+    }
+}

@@ -1,0 +1,74 @@
+//! Spaces and programs held by descriptors: what a process transforms itself with
+//! (`syscall/own.rs`).
+//!
+//! A descriptor is a reference like any other: what it names lives as long as somebody holds it,
+//! whoever works in it. It can be passed on as any descriptor (fork, `SCM_RIGHTS`); who holds a
+//! space may work in it, which is no more than the giver could have shown by itself.
+
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use hayate_abi::{Errno, Result};
+
+use crate::file::anonymous;
+use crate::file::open_file::flags::O_RDWR;
+use crate::file::open_file::{FileOps, OpenFile, Traits};
+use crate::memory::Space;
+use crate::program::Program;
+
+/// A space held by a descriptor.
+struct HeldSpace(Arc<Space>);
+
+/// A program held by a descriptor.
+pub struct HeldProgram {
+    /// The program.
+    pub program: Arc<Program>,
+    /// How it was named.
+    pub path: Vec<u8>,
+}
+
+/// Opens a descriptor for a space.
+pub fn hold_space(space: Arc<Space>) -> Result<Arc<OpenFile>> {
+    anonymous::open("[hayate-space]", Arc::new(HeldSpace(space)), O_RDWR)
+}
+
+/// Opens a descriptor for a program that was named `path`.
+pub fn hold_program(program: Program, path: Vec<u8>) -> Result<Arc<OpenFile>> {
+    let held = HeldProgram { program: Arc::new(program), path };
+    anonymous::open("[hayate-program]", Arc::new(held), O_RDWR)
+}
+
+/// The space behind an open file. `EBADF` if it holds none.
+pub fn space(file: &OpenFile) -> Result<Arc<Space>> {
+    file.ops_as::<HeldSpace>().map(|held| held.0.clone()).ok_or(Errno::EBADF)
+}
+
+/// The program behind an open file. `EBADF` if it holds none.
+pub fn program(file: &OpenFile) -> Result<&HeldProgram> {
+    file.ops_as::<HeldProgram>().ok_or(Errno::EBADF)
+}
+
+impl FileOps for HeldSpace {
+    fn traits(&self) -> Traits {
+        Traits::STREAM
+    }
+
+    fn describe(&self, _: &OpenFile) -> Option<Vec<u8>> {
+        let pages = self.0.resident().pages();
+        Some(format!("Space-size:\t{}\nSpace-pages:\t{pages}\n", self.0.size()).into_bytes())
+    }
+}
+
+impl FileOps for HeldProgram {
+    fn traits(&self) -> Traits {
+        Traits::STREAM
+    }
+
+    fn describe(&self, _: &OpenFile) -> Option<Vec<u8>> {
+        let mut text = b"Program:\t".to_vec();
+        text.extend_from_slice(&self.program.name);
+        text.push(b'\n');
+        Some(text)
+    }
+}

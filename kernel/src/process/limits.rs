@@ -1,0 +1,50 @@
+//! Resource limits (`getrlimit(2)`).
+//!
+//! A set of limits is immutable and shared: fork takes a reference, a change puts a changed copy
+//! in place.
+
+use hayate_abi::process::*;
+
+/// The limits of a process.
+#[derive(Clone, Debug)]
+pub struct Limits([Rlimit; RLIM_NLIMITS]);
+
+impl Limits {
+    /// What pid 1 starts with (`INIT_RLIMITS`, include/asm-generic/resource.h).
+    pub fn initial() -> Limits {
+        let unlimited = Rlimit { rlim_cur: RLIM_INFINITY, rlim_max: RLIM_INFINITY };
+        let mut limits = [unlimited; RLIM_NLIMITS];
+        let threads = u64::from(super::PID_MAX) / 2;
+        limits[RLIMIT_STACK].rlim_cur = 8 << 20;
+        limits[RLIMIT_CORE].rlim_cur = 0;
+        limits[RLIMIT_NPROC] = Rlimit { rlim_cur: threads, rlim_max: threads };
+        limits[RLIMIT_NOFILE] = Rlimit { rlim_cur: 1024, rlim_max: 4096 };
+        limits[RLIMIT_MEMLOCK] = Rlimit { rlim_cur: 8 << 20, rlim_max: 8 << 20 };
+        limits[RLIMIT_SIGPENDING] = Rlimit { rlim_cur: threads, rlim_max: threads };
+        limits[RLIMIT_MSGQUEUE] = Rlimit { rlim_cur: 819_200, rlim_max: 819_200 };
+        limits[RLIMIT_NICE] = Rlimit::default();
+        limits[RLIMIT_RTPRIO] = Rlimit::default();
+        Limits(limits)
+    }
+
+    /// One limit; `None` for a number that names none.
+    pub fn get(&self, resource: usize) -> Option<Rlimit> {
+        self.0.get(resource).copied()
+    }
+
+    /// The soft limit in force; unlimited for a number that names none.
+    pub fn soft(&self, resource: usize) -> u64 {
+        self.0.get(resource).map_or(RLIM_INFINITY, |limit| limit.rlim_cur)
+    }
+
+    /// Replaces one limit; false for a number that names none.
+    pub fn set(&mut self, resource: usize, limit: Rlimit) -> bool {
+        match self.0.get_mut(resource) {
+            Some(slot) => {
+                *slot = limit;
+                true
+            }
+            None => false,
+        }
+    }
+}

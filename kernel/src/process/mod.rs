@@ -1,0 +1,234 @@
+//! Processes and threads.
+//!
+//! A [`Process`] is a record that its threads share; a [`Thread`] hangs on an execution and holds
+//! counted references to what it works with: space, descriptors, directories, credentials. None of
+//! these belongs to the process. That is on purpose: fork, exec and exit only arrange parts that
+//! live on their own (see `clone.rs`, `exec.rs`, `exit.rs`), so parts can be made ahead and kept
+//! after.
+//!
+//! | file | what it keeps |
+//! |---|---|
+//! | [`record`] | the process |
+//! | [`thread`] | the thread |
+//! | [`pids`], [`pidfd`] | numbers and who bears them, processes held by descriptors |
+//! | [`family`], [`wait`] | parents and children, waiting |
+//! | [`session`] | sessions, groups, job control |
+//! | [`transform`], [`held`] | program, position and space of a process, exchanged |
+//! | [`clone`], [`exec`], [`exit`] | beginning, change, end, arranged of these |
+//! | [`signal`] | signals |
+//! | [`fault`] | what instructions do wrong |
+//! | [`futex`], [`timer`], [`cpu_time`] | waiting for words and for time |
+//! | [`mode`] | user or supervisor mode |
+//! | [`limits`], [`usage`], [`identity`] | limits, consumption, names |
+//! | [`starts`] | where one start went, if it is to be explained |
+//! | [`resources`] | the parts of processes as the registry shows them |
+//!
+//! Lock order: a child's `parent`, the parent's `children`, `control`, `ended_usage`, `threads`, then
+//! leaves (queues, actions, the slots of a thread, shards of the number table). No lock of this
+//! module is held during a sleep, and none is global on the way of a start or an end.
+
+pub mod clone;
+pub mod cpu_time;
+pub mod exec;
+pub mod exit;
+pub mod family;
+pub mod fault;
+pub mod futex;
+pub mod held;
+pub mod identity;
+pub mod limits;
+pub mod mode;
+pub mod pidfd;
+pub mod pids;
+pub mod record;
+pub mod resources;
+pub mod session;
+pub mod signal;
+pub mod starts;
+pub mod thread;
+pub mod timer;
+pub mod transform;
+pub mod usage;
+mod victim;
+pub mod wait;
+
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+
+use hayate_abi::signal::SignalStack;
+use hayate_abi::{Errno, Result};
+use hayate_machine::fpu::FpuState;
+use hayate_machine::sync::Once;
+use hayate_machine::trap::{self, UserRegs};
+use hayate_machine::{info, power};
+
+pub use pids::{PID_MAX, processes};
+pub use record::Process;
+pub use thread::{Restart, Thread, current, try_current};
+
+use transform::{Executed, Newcomer, Position, Transform};
+
+use crate::credentials::{Capability, Credentials};
+use crate::file::context::FsContext;
+use crate::file::descriptor::FdTable;
+use crate::file::path::{Resolver, WalkFlags};
+use crate::program::{self, Strings};
+use crate::resource::watch::Unwatched;
+use crate::schedule::{self, Execution};
+
+static INIT: Once<Arc<Process>> = Once::new();
+
+/// Prepares the module; boot calls it once.
+pub fn init() {
+    session::init();
+    resources::register();
+}
+
+/// The first process.
+///
+/// # Panics
+/// Before it was started: there are no others then that could ask.
+pub fn init_process() -> Arc<Process> {
+    match INIT.get() {
+        Some(process) => process.clone(),
+        None => panic!("the first process was asked for before it was started"),
+    }
+}
+
+/// Looks at what the current execution was interrupted for: the processes' part of the attention
+/// handler.
+pub fn attend(regs: &mut UserRegs) {
+    if trap::attention::get() & trap::MEMORY != 0 {
+        trap::attention::clear(trap::MEMORY);
+        fault::out_of_reserve();
+    }
+    if trap::attention::get() & trap::INTERRUPTED == 0 {
+        return;
+    }
+    if thread::try_current().is_some() {
+        signal::deliver::attend(regs);
+    } else {
+        trap::attention::clear(trap::INTERRUPTED);
+    }
+}
+
+/// Starts the first process with the program at `path` and these strings. To be called from an
+/// execution that may sleep.
+///
+/// Errors as `execve(2)`.
+pub fn start_first(
+    path: &[u8],
+    arguments: Strings,
+    environment: Strings,
+    directories: Arc<FsContext>,
+    files: Arc<FdTable>,
+) -> Result<()> {
+    let number = pids::Number::draw()?;
+    let credentials = Credentials::root();
+    let limits = Arc::new(limits::Limits::initial());
+    let location = Resolver { context: &directories, credentials: &credentials, start: None }
+        .resolve(path, WalkFlags::empty())?;
+    let prepared = program::prepare::<Unwatched>(program::Request {
+        location,
+        path,
+        path_vanishes: false,
+        arguments,
+        environment,
+        context: &directories,
+        credentials: &credentials,
+        no_new_privileges: false,
+        limits: exec::space_limits(&limits, &credentials),
+        randomise: crate::memory::randomizes(),
+    })?;
+    let position = Position::start(prepared.entry as u64, prepared.stack.pointer as u64);
+    let mut newcomer = Newcomer::default();
+    newcomer.change_space(prepared.space);
+    newcomer.change_program(Executed {
+        executable: Some(prepared.executable),
+        vectors: exec::vectors(&prepared.stack),
+        name: thread::name_of(&prepared.name),
+    });
+    newcomer.change_position(&position);
+    let Newcomer { space, program, .. } = newcomer;
+    let process = Arc::new(Process::new(
+        number.get(),
+        record::Inheritance {
+            parent: None,
+            group: 0,
+            session: session::Session::first(),
+            actions: Arc::new(signal::ActionTable::new()),
+            limits,
+            executable: program.executable,
+            vectors: program.vectors,
+            dumpable: 1,
+            oom_score_adjust: 0,
+            exit_signal: 0,
+            keeps_mode: false,
+        },
+    ));
+    let thread = Thread::new(thread::Parts {
+        id: number.get(),
+        process: process.clone(),
+        name: program.name,
+        credentials: Arc::new(prepared.credentials),
+        files,
+        directories,
+        space,
+        fpu: FpuState::new_init().ok_or(Errno::ENOMEM)?,
+        fs_base: position.fs_base,
+        gs_base: position.gs_base,
+        blocked: 0,
+        signal_stack: SignalStack::default(),
+        borrows: false,
+        no_new_privileges: false,
+        personality: 0,
+        timer_slack: 50_000,
+    });
+    let execution = Execution::new_user(thread.clone(), &position.regs)?;
+    thread.set_execution(Some(execution.clone()));
+    process.threads.lock().push(thread);
+    INIT.call_once(|| process.clone());
+    number.to_process(&process);
+    info!("first-instruction {}", schedule::time::monotonic_ns());
+    schedule::start(&execution);
+    Ok(())
+}
+
+/// The space of a process that the caller may look into and change (`process_vm_readv(2)`):
+/// its own, and that of processes of the same user that have not gained privilege.
+///
+/// `ESRCH` if there is none, `EPERM` if it may not (`__ptrace_may_access`).
+pub fn foreign_space(pid: i32) -> Result<Arc<crate::memory::Space>> {
+    let caller = current();
+    let number = u32::try_from(pid).map_err(|_| Errno::ESRCH)?;
+    let target = pids::thread(number).ok_or(Errno::ESRCH)?;
+    if !Arc::ptr_eq(&target.process, &caller.process) {
+        let (own, other) = (caller.credentials(), target.credentials());
+        let same = [other.uid, other.euid, other.suid].iter().all(|&id| id == own.uid)
+            && [other.gid, other.egid, other.sgid].iter().all(|&id| id == own.gid)
+            && target.process.dumpable.load(Ordering::Relaxed) == 1
+            && own.permitted.contains(other.permitted);
+        if !same {
+            own.require(Capability::SysPtrace)?;
+        }
+    }
+    target.space().ok_or(Errno::ESRCH)
+}
+
+/// How many processes and threads were started since boot (`/proc/stat`).
+pub fn started() -> u64 {
+    pids::started()
+}
+
+/// The first process has ended: nothing can go on.
+fn first_process_ended(status: i32) {
+    match status & 0x7f {
+        0 => info!("the first process ended with status {}", status >> 8),
+        signal => info!(
+            "the first process was ended by {}",
+            hayate_abi::signal::name(signal as u32).unwrap_or("a signal")
+        ),
+    }
+    crate::file::settle_output();
+    power::off()
+}

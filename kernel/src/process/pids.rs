@@ -1,0 +1,212 @@
+//! The table of identifiers: process and thread numbers to what bears them.
+//!
+//! Processes and threads draw from one sequence, and the number of a process is that of its
+//! first thread. The table is cut into shards by the low bits of the number, each a short list
+//! under a lock of its own, so starts on different processors do not meet. Lock order: a shard is
+//! a leaf; nothing is locked or dropped under it.
+//!
+//! Process groups and sessions have no objects here: who belongs to one is found by walking the
+//! table, which only `kill(-pgrp)`, job control and procfs do, instead of keeping member lists
+//! that every fork and exit would have to touch. A number that is still in use as a group or
+//! session must not be handed out, though; the sequence only comes back to a number after
+//! wrapping around, so the numbers in use as groups are collected at each wrap and skipped until
+//! the next.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use hayate_abi::{Errno, Result};
+use hayate_machine::sync::SpinLock;
+
+use super::{Process, Thread};
+
+/// One past the largest number (`/proc/sys/kernel/pid_max`; Linux' default below 33 CPUs).
+pub const PID_MAX: u32 = 32768;
+/// Where the sequence starts again after a wrap (`RESERVED_PIDS`).
+const RESERVED: u32 = 300;
+const SHARDS: usize = 256;
+
+/// Who bears a number.
+enum Bearer {
+    /// The number was drawn for somebody still being made.
+    Nobody,
+    /// A process; its first thread has the same number.
+    Process(Arc<Process>),
+    /// A thread that is not the first of its process.
+    Thread(Arc<Thread>),
+}
+
+type Shard = SpinLock<Vec<(u32, Bearer)>>;
+
+static SHARD: [Shard; SHARDS] = [const { SpinLock::new(Vec::new()) }; SHARDS];
+static NEXT: AtomicU32 = AtomicU32::new(1);
+/// Threads in the whole system.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+/// How often the sequence has wrapped.
+static WRAPS: AtomicU32 = AtomicU32::new(0);
+/// Numbers to be skipped because they name a group or a session; sorted.
+static GROUPS: SpinLock<Vec<u32>> = SpinLock::new(Vec::new());
+
+fn shard(number: u32) -> &'static Shard {
+    &SHARD[number as usize % SHARDS]
+}
+
+/// A number drawn and not yet borne; dropped, it is free again.
+pub struct Number(u32);
+
+impl Number {
+    /// Draws the next free number. `EAGAIN` if all are taken, `ENOMEM` without memory.
+    pub fn draw() -> Result<Number> {
+        for _ in 0..PID_MAX {
+            let number = next()?;
+            let mut entries = shard(number).lock();
+            if entries.iter().any(|(taken, _)| *taken == number) {
+                continue;
+            }
+            entries.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            entries.push((number, Bearer::Nobody));
+            COUNT.fetch_add(1, Ordering::Relaxed);
+            return Ok(Number(number));
+        }
+        Err(Errno::EAGAIN)
+    }
+
+    /// The number.
+    pub fn get(&self) -> u32 {
+        self.0
+    }
+
+    /// Gives the number to a process: from now on it can be found.
+    pub fn to_process(self, process: &Arc<Process>) {
+        self.give(Bearer::Process(process.clone()));
+    }
+
+    /// Gives the number to a thread: from now on it can be found.
+    pub fn to_thread(self, thread: &Arc<Thread>) {
+        self.give(Bearer::Thread(thread.clone()));
+    }
+
+    fn give(self, bearer: Bearer) {
+        let mut entries = shard(self.0).lock();
+        if let Some(entry) = entries.iter_mut().find(|(number, _)| *number == self.0) {
+            entry.1 = bearer;
+        }
+        drop(entries);
+        core::mem::forget(self);
+    }
+}
+
+impl Drop for Number {
+    fn drop(&mut self) {
+        release(self.0);
+    }
+}
+
+/// The next number of the sequence that names no group.
+fn next() -> Result<u32> {
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        if number >= PID_MAX {
+            wrap()?;
+            continue;
+        }
+        if WRAPS.load(Ordering::Relaxed) == 0 || GROUPS.lock().binary_search(&number).is_err() {
+            return Ok(number);
+        }
+    }
+}
+
+fn wrap() -> Result<()> {
+    let mut groups: Vec<u32> = Vec::new();
+    for process in processes()? {
+        groups.try_reserve(2).map_err(|_| Errno::ENOMEM)?;
+        groups.push(process.group());
+        groups.push(process.session_id());
+    }
+    groups.sort_unstable();
+    groups.dedup();
+    let old = core::mem::replace(&mut *GROUPS.lock(), groups);
+    drop(old);
+    // Whoever of several comes first starts the sequence again; the others find it small.
+    let restarted = NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
+        (next >= PID_MAX).then_some(RESERVED)
+    });
+    if restarted.is_ok() {
+        WRAPS.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Frees a number.
+pub fn release(number: u32) {
+    let mut entries = shard(number).lock();
+    let bearer = entries
+        .iter()
+        .position(|(taken, _)| *taken == number)
+        .map(|index| entries.swap_remove(index));
+    drop(entries);
+    if bearer.is_some() {
+        COUNT.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The process with this number.
+pub fn process(number: u32) -> Option<Arc<Process>> {
+    let entries = shard(number).lock();
+    match entries.iter().find(|(taken, _)| *taken == number) {
+        Some((_, Bearer::Process(process))) => Some(process.clone()),
+        _ => None,
+    }
+}
+
+/// The thread with this number, among them the first of each process.
+pub fn thread(number: u32) -> Option<Arc<Thread>> {
+    let entries = shard(number).lock();
+    let process = match entries.iter().find(|(taken, _)| *taken == number) {
+        Some((_, Bearer::Process(process))) => process.clone(),
+        Some((_, Bearer::Thread(thread))) => return Some(thread.clone()),
+        _ => return None,
+    };
+    drop(entries);
+    process.thread(number)
+}
+
+/// How many threads there are, zombies included.
+pub fn count() -> usize {
+    COUNT.load(Ordering::Relaxed)
+}
+
+/// How many numbers were drawn since boot.
+pub fn started() -> u64 {
+    let wraps = u64::from(WRAPS.load(Ordering::Relaxed));
+    u64::from(last()) + wraps * u64::from(PID_MAX - RESERVED)
+}
+
+/// The last number drawn (`/proc/loadavg`).
+pub fn last() -> u32 {
+    NEXT.load(Ordering::Relaxed).saturating_sub(1).clamp(1, PID_MAX)
+}
+
+/// All processes, in the order of their numbers. `ENOMEM` without memory for the list.
+pub fn processes() -> Result<Vec<Arc<Process>>> {
+    let mut all = Vec::new();
+    for shard in &SHARD {
+        let mut found = 0;
+        loop {
+            all.try_reserve(found).map_err(|_| Errno::ENOMEM)?;
+            let entries = shard.lock();
+            let bearers = entries.iter().filter_map(|(_, bearer)| match bearer {
+                Bearer::Process(process) => Some(process),
+                _ => None,
+            });
+            found = bearers.clone().count();
+            if all.capacity() - all.len() >= found {
+                all.extend(bearers.cloned());
+                break;
+            }
+        }
+    }
+    all.sort_unstable_by_key(|process: &Arc<Process>| process.id());
+    Ok(all)
+}

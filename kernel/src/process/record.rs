@@ -1,0 +1,417 @@
+//! The record of a process: what its threads share besides memory and files.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+
+use hayate_abi::process::{RLIM_INFINITY, RLIMIT_CPU};
+use hayate_abi::signal::{Siginfo, SignalSet};
+use hayate_machine::sync::SpinLock;
+use smallvec::SmallVec;
+
+use super::family::Children;
+use super::limits::Limits;
+use super::session::Session;
+use super::signal::stop::Stop;
+use super::signal::{ActionTable, Queue};
+use super::thread::Thread;
+use super::timer::Timers;
+use super::usage::Usage;
+use crate::program::Executable;
+use crate::schedule::WaitQueue;
+
+/// Bits of [`Process::notice`]: what every thread looks at before it goes back to user mode.
+pub mod notice {
+    /// The process ends; every thread ends itself.
+    pub const EXIT: u32 = 1;
+    /// The process is being stopped; every thread stops itself.
+    pub const STOP: u32 = 2;
+    /// A thread executes a new program; every other thread ends itself.
+    pub const EXEC: u32 = 4;
+    /// The last thread is gone; what is left waits to be waited for.
+    pub const ZOMBIE: u32 = 8;
+    /// Nobody may wait for it: its parent does not care, and it is about to be taken away.
+    pub const VANISHING: u32 = 16;
+}
+
+/// How far a process is on its way from one state to another; under one lock because the steps
+/// depend on each other.
+#[derive(Default)]
+pub struct Control {
+    /// The wait status that the process ends with, once that is decided.
+    pub exit: Option<i32>,
+    /// Stopping and continuing.
+    pub stop: Stop,
+    /// The thread that executes a new program and outlives the others.
+    pub survivor: Option<u64>,
+}
+
+/// Where the arguments and the environment of the program lie, for `/proc/PID/cmdline`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Vectors {
+    /// First byte of the arguments.
+    pub arguments: usize,
+    /// First byte after the arguments.
+    pub arguments_end: usize,
+    /// First byte of the environment.
+    pub environment: usize,
+    /// First byte after the environment.
+    pub environment_end: usize,
+    /// First byte of the auxiliary vector.
+    pub auxiliary: usize,
+    /// First byte after the auxiliary vector.
+    pub auxiliary_end: usize,
+}
+
+/// A process: a number, a place in the family, and threads.
+pub struct Process {
+    id: u32,
+    serial: u64,
+    pub(super) parent: SpinLock<Option<Arc<Process>>>,
+    pub(super) parent_id: AtomicU32,
+    pub(super) children: SpinLock<Children>,
+    /// Woken when a child ends, stops or continues, and when a thread of this process ends.
+    pub child_events: WaitQueue,
+    pub(super) threads: SpinLock<SmallVec<[Arc<Thread>; 1]>>,
+    group: AtomicU32,
+    session: SpinLock<Arc<Session>>,
+    /// The process has given up its session's terminal (TIOCNOTTY).
+    pub(super) without_terminal: AtomicBool,
+    notice: AtomicU32,
+    pub(super) control: SpinLock<Control>,
+    /// What `wait` tells about the ended process.
+    pub(super) exit_status: AtomicI32,
+    /// The signal that tells the parent of the end; 0 for none.
+    pub(super) exit_signal: AtomicU32,
+    /// Signals to the process.
+    pub queue: Queue,
+    /// Woken when a signal is queued for the process or a thread of it (signalfd, sigtimedwait).
+    pub signal_events: WaitQueue,
+    actions: SpinLock<Arc<ActionTable>>,
+    limits: SpinLock<Arc<Limits>>,
+    /// What ended threads consumed.
+    pub(super) ended_usage: SpinLock<Usage>,
+    /// What waited-for children consumed.
+    pub(super) children_usage: SpinLock<Usage>,
+    pub(super) timers: SpinLock<Option<Box<Timers>>>,
+    /// Whether a limit or a timer depends on the processor time of the process.
+    pub(super) cpu_time_watched: AtomicBool,
+    executable: SpinLock<Option<Arc<Executable>>>,
+    vectors: SpinLock<Vectors>,
+    started: u64,
+    /// Orphans below this process become its children (`PR_SET_CHILD_SUBREAPER`).
+    pub subreaper: AtomicBool,
+    /// Whether the process may be looked into by its equals (`PR_SET_DUMPABLE`).
+    pub dumpable: AtomicU32,
+    /// `/proc/PID/oom_score_adj`.
+    pub oom_score_adjust: AtomicI32,
+    /// Whether the process has executed a program since it was forked (`setpgid(2)` asks).
+    pub executed: AtomicBool,
+    /// Programs that it executes start in supervisor mode (see [`super::mode`]).
+    pub keeps_mode: AtomicBool,
+    /// How often its mode was switched.
+    pub mode_switches: AtomicU64,
+}
+
+static NEXT_SERIAL: AtomicU64 = AtomicU64::new(1);
+
+/// What a new process takes over.
+pub struct Inheritance {
+    /// The parent; `None` for the first process.
+    pub parent: Option<Arc<Process>>,
+    /// Process group.
+    pub group: u32,
+    /// Session.
+    pub session: Arc<Session>,
+    /// Signal actions.
+    pub actions: Arc<ActionTable>,
+    /// Resource limits.
+    pub limits: Arc<Limits>,
+    /// The program file.
+    pub executable: Option<Arc<Executable>>,
+    /// Where its arguments lie.
+    pub vectors: Vectors,
+    /// `PR_SET_DUMPABLE`.
+    pub dumpable: u32,
+    /// `/proc/PID/oom_score_adj`.
+    pub oom_score_adjust: i32,
+    /// The signal that tells the parent of the end.
+    pub exit_signal: u32,
+    /// Whether programs that it executes start in supervisor mode.
+    pub keeps_mode: bool,
+}
+
+impl Process {
+    /// A process without threads.
+    pub fn new(id: u32, from: Inheritance) -> Process {
+        let parent_id = from.parent.as_ref().map_or(0, |parent| parent.id);
+        let cpu_limited = from.limits.soft(RLIMIT_CPU) != RLIM_INFINITY;
+        Process {
+            id,
+            serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
+            parent: SpinLock::new(from.parent),
+            parent_id: AtomicU32::new(parent_id),
+            children: SpinLock::new(Children::none()),
+            child_events: WaitQueue::new(),
+            threads: SpinLock::new(SmallVec::new()),
+            group: AtomicU32::new(from.group),
+            session: SpinLock::new(from.session),
+            without_terminal: AtomicBool::new(false),
+            notice: AtomicU32::new(0),
+            control: SpinLock::new(Control::default()),
+            exit_status: AtomicI32::new(0),
+            exit_signal: AtomicU32::new(from.exit_signal),
+            queue: Queue::new(),
+            signal_events: WaitQueue::new(),
+            actions: SpinLock::new(from.actions),
+            limits: SpinLock::new(from.limits),
+            ended_usage: SpinLock::new(Usage::default()),
+            children_usage: SpinLock::new(Usage::default()),
+            timers: SpinLock::new(None),
+            cpu_time_watched: AtomicBool::new(cpu_limited),
+            executable: SpinLock::new(from.executable),
+            vectors: SpinLock::new(from.vectors),
+            started: crate::schedule::time::monotonic_ns(),
+            subreaper: AtomicBool::new(false),
+            dumpable: AtomicU32::new(from.dumpable),
+            oom_score_adjust: AtomicI32::new(from.oom_score_adjust),
+            executed: AtomicBool::new(false),
+            keeps_mode: AtomicBool::new(from.keeps_mode),
+            mode_switches: AtomicU64::new(0),
+        }
+    }
+
+    /// Its number.
+    #[inline]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// A number that no other process ever has.
+    pub fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    /// The number of its parent; 0 for the first process.
+    #[inline]
+    pub fn parent_id(&self) -> u32 {
+        self.parent_id.load(Ordering::Relaxed)
+    }
+
+    /// Its parent; `None` for the first process.
+    pub fn parent(&self) -> Option<Arc<Process>> {
+        self.parent.lock().clone()
+    }
+
+    /// Its process group.
+    #[inline]
+    pub fn group(&self) -> u32 {
+        self.group.load(Ordering::Relaxed)
+    }
+
+    /// Puts it into a process group.
+    pub fn set_group(&self, group: u32) {
+        self.group.store(group, Ordering::Relaxed);
+    }
+
+    /// Its session.
+    pub fn session(&self) -> Arc<Session> {
+        self.session.lock().clone()
+    }
+
+    /// The number of its session.
+    pub fn session_id(&self) -> u32 {
+        self.session.lock().id()
+    }
+
+    /// Puts it into a session.
+    pub fn set_session(&self, session: Arc<Session>) {
+        let old = core::mem::replace(&mut *self.session.lock(), session);
+        drop(old);
+    }
+
+    /// When it was started, on the monotonic clock in nanoseconds.
+    pub fn started(&self) -> u64 {
+        self.started
+    }
+
+    /// The bits of [`notice`].
+    #[inline]
+    pub fn notice(&self) -> u32 {
+        self.notice.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn raise_notice(&self, bits: u32) {
+        self.notice.fetch_or(bits, Ordering::SeqCst);
+    }
+
+    pub(super) fn clear_notice(&self, bits: u32) {
+        self.notice.fetch_and(!bits, Ordering::SeqCst);
+    }
+
+    /// Whether its end is decided.
+    #[inline]
+    pub fn is_exiting(&self) -> bool {
+        self.notice() & (notice::EXIT | notice::ZOMBIE) != 0
+    }
+
+    /// Whether it has ended and waits to be waited for.
+    #[inline]
+    pub fn is_zombie(&self) -> bool {
+        self.notice() & notice::ZOMBIE != 0
+    }
+
+    /// Whether it has been waited for: it is gone, only references to it remain.
+    pub fn is_reaped(&self) -> bool {
+        self.is_zombie() && self.thread_count() == 0
+    }
+
+    /// Whether it has ended and may be waited for.
+    pub fn is_waitable(&self) -> bool {
+        self.notice() & (notice::ZOMBIE | notice::VANISHING) == notice::ZOMBIE
+    }
+
+    /// What it does about signals.
+    pub fn actions(&self) -> Arc<ActionTable> {
+        self.actions.lock().clone()
+    }
+
+    /// Replaces what it does about signals.
+    pub fn set_actions(&self, actions: Arc<ActionTable>) {
+        let old = core::mem::replace(&mut *self.actions.lock(), actions);
+        drop(old);
+    }
+
+    /// Its resource limits.
+    pub fn limits(&self) -> Arc<Limits> {
+        self.limits.lock().clone()
+    }
+
+    /// One soft limit (`RLIMIT_*`).
+    pub fn limit(&self, resource: usize) -> u64 {
+        self.limits.lock().soft(resource)
+    }
+
+    /// Changes its resource limits in one step.
+    pub fn change_limits<T>(&self, change: impl FnOnce(&mut Limits) -> T) -> T {
+        change(Arc::make_mut(&mut self.limits.lock()))
+    }
+
+    /// Whether its processor time is to be looked at on each tick.
+    #[inline]
+    pub fn watches_cpu_time(&self) -> bool {
+        self.cpu_time_watched.load(Ordering::Relaxed)
+    }
+
+    /// Has its processor time looked at on each tick from now on.
+    pub fn watch_cpu_time(&self) {
+        self.cpu_time_watched.store(true, Ordering::Relaxed);
+    }
+
+    /// The program it executes.
+    pub fn executable(&self) -> Option<Arc<Executable>> {
+        self.executable.lock().clone()
+    }
+
+    /// Sets the program it executes; the old one is closed.
+    pub fn set_executable(&self, file: Option<Arc<Executable>>) {
+        let old = core::mem::replace(&mut *self.executable.lock(), file);
+        drop(old);
+    }
+
+    /// Where its arguments and environment lie.
+    pub fn vectors(&self) -> Vectors {
+        *self.vectors.lock()
+    }
+
+    /// Sets where its arguments and environment lie.
+    pub fn set_vectors(&self, vectors: Vectors) {
+        *self.vectors.lock() = vectors;
+    }
+
+    /// Calls a function for each thread, under the lock of the list: it must not sleep.
+    pub fn for_each_thread(&self, mut visit: impl FnMut(&Arc<Thread>)) {
+        self.threads.lock().iter().for_each(&mut visit);
+    }
+
+    /// Its threads. (Up to 64 fit without the heap.)
+    pub fn threads(&self) -> SmallVec<[Arc<Thread>; 4]> {
+        self.threads.lock().iter().cloned().collect()
+    }
+
+    /// How many threads live.
+    pub fn thread_count(&self) -> usize {
+        self.threads.lock().len()
+    }
+
+    /// The thread with this number.
+    pub fn thread(&self, number: u32) -> Option<Arc<Thread>> {
+        self.threads.lock().iter().find(|thread| thread.id() == number).cloned()
+    }
+
+    /// The first of its threads that still lives: the one with the process's number unless that
+    /// has ended.
+    pub fn first_thread(&self) -> Option<Arc<Thread>> {
+        self.threads.lock().first().cloned()
+    }
+
+    /// The signals that every thread blocks.
+    pub fn blocked_by_all(&self) -> SignalSet {
+        self.threads.lock().iter().fold(u64::MAX, |all, thread| all & thread.blocked())
+    }
+
+    /// Interrupts one thread that takes a signal of `signals`; the first that does, as a thread
+    /// that runs would not be found sooner than by asking all.
+    pub(super) fn interrupt_one(&self, signals: SignalSet) {
+        let threads = self.threads.lock();
+        if let Some(thread) = threads.iter().find(|thread| thread.blocked() & signals != signals) {
+            thread.interrupt();
+        }
+    }
+
+    /// Interrupts every thread.
+    pub(super) fn interrupt_all(&self) {
+        self.for_each_thread(|thread| thread.interrupt());
+    }
+
+    /// Ends the process: decides its wait status, unless that is decided, and makes every thread
+    /// end itself. The caller goes on until it passes the way back to user mode.
+    ///
+    /// * `status` - as `wait(2)` tells it: the exit status in bits 8 to 15, or a signal.
+    pub fn begin_exit(&self, status: i32) {
+        let mut control = self.control.lock();
+        control.exit.get_or_insert(status);
+        control.stop.cancel();
+        self.clear_notice(notice::STOP);
+        self.raise_notice(notice::EXIT);
+        self.interrupt_all();
+        drop(control);
+        super::signal::stop::wake(self);
+    }
+
+    /// Takes a pending signal of `wanted` sent to the process.
+    pub fn take_signal(&self, wanted: SignalSet) -> Option<Siginfo> {
+        self.queue.take(wanted)
+    }
+
+    /// What its threads consumed, those that live and those that ended.
+    pub fn usage(&self) -> Usage {
+        // Held meanwhile: a thread that ends now counts once, here or there.
+        let ended = self.ended_usage.lock();
+        let mut sum = *ended;
+        self.for_each_thread(|thread| sum.add(&thread.usage()));
+        drop(ended);
+        if let Some(space) = self.first_thread().and_then(|thread| thread.space()) {
+            let (minor, major) = space.faults();
+            sum.minor_faults += minor;
+            sum.major_faults += major;
+            sum.peak_resident = sum.peak_resident.max(space.peak_resident() as u64 * 4096);
+        }
+        sum
+    }
+
+    /// What its waited-for children consumed.
+    pub fn children_usage(&self) -> Usage {
+        *self.children_usage.lock()
+    }
+}

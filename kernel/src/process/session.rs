@@ -1,0 +1,211 @@
+//! Sessions and process groups, and what a terminal asks about them (`setsid(2)`,
+//! `credentials(7)`).
+
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+
+use hayate_abi::signal::*;
+use hayate_abi::{Errno, Result};
+use hayate_machine::sync::{Lazy, SpinLock};
+
+use super::record::Process;
+use super::signal::send;
+use super::{current, pids};
+use crate::credentials::Capability;
+use crate::file::tty::Tty;
+use crate::file::tty::job::{self, Caller, JobControl};
+
+/// A session: the processes of one login.
+pub struct Session {
+    id: u32,
+    terminal: SpinLock<Option<Arc<Tty>>>,
+}
+
+static FIRST: Lazy<Arc<Session>> = Lazy::new(|| Arc::new(Session::new(0)));
+
+impl Session {
+    /// A session without a controlling terminal, named after its leader.
+    pub const fn new(id: u32) -> Session {
+        Session { id, terminal: SpinLock::new(None) }
+    }
+
+    /// The session of the first process until it makes one (number 0, as in Linux).
+    pub fn first() -> Arc<Session> {
+        FIRST.clone()
+    }
+
+    /// Its number: that of its leader.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Its controlling terminal.
+    pub fn terminal(&self) -> Option<Arc<Tty>> {
+        self.terminal.lock().clone()
+    }
+
+    fn set_terminal(&self, terminal: Option<Arc<Tty>>) {
+        let old = core::mem::replace(&mut *self.terminal.lock(), terminal);
+        drop(old);
+    }
+}
+
+/// Makes a process the leader of a new session and a new group. `EPERM` if it leads a group.
+pub fn start_session(process: &Process) -> Result<u32> {
+    let id = process.id();
+    if process.group() == id || first_of_group(id)?.is_some() {
+        return Err(Errno::EPERM);
+    }
+    process.set_session(Arc::new(Session::new(id)));
+    process.without_terminal.store(false, Ordering::Relaxed);
+    process.set_group(id);
+    Ok(id)
+}
+
+/// Any process of a group; `ENOMEM` without memory to look.
+pub fn first_of_group(group: u32) -> Result<Option<Arc<Process>>> {
+    // A group is mostly asked about while the process it is named after lives.
+    if let Some(leader) = pids::process(group)
+        && leader.group() == group
+    {
+        return Ok(Some(leader));
+    }
+    Ok(pids::processes()?.into_iter().find(|process| process.group() == group))
+}
+
+/// Whether nobody could continue a stopped group: no member's parent is in another group of the
+/// same session (POSIX, "orphaned process group"). `except` is taken as gone.
+pub fn is_orphaned(group: u32, except: Option<&Process>) -> bool {
+    let Ok(processes) = pids::processes() else { return false };
+    !processes.iter().any(|process| {
+        process.group() == group
+            && !process.is_zombie()
+            && except.is_none_or(|gone| !core::ptr::eq(&**process, gone))
+            && process.parent().is_some_and(|parent| {
+                parent.id() != 1
+                    && except.is_none_or(|gone| !core::ptr::eq(&*parent, gone))
+                    && parent.group() != group
+                    && parent.session_id() == process.session_id()
+            })
+    })
+}
+
+/// Whether the end of `parent` orphans the group of its child `child`.
+pub fn would_strand(child: &Process, parent: &Process) -> bool {
+    child.group() != parent.group()
+        && child.session_id() == parent.session_id()
+        && is_orphaned(child.group(), Some(parent))
+}
+
+/// Whether the end of `process` orphans its own group: its parent, in another group of the
+/// session, was the last link.
+pub fn own_end_strands(process: &Process) -> bool {
+    process.parent().is_some_and(|parent| {
+        parent.group() != process.group()
+            && parent.session_id() == process.session_id()
+            && is_orphaned(process.group(), Some(process))
+    })
+}
+
+/// Sends SIGHUP and SIGCONT to a newly orphaned group if a member is stopped
+/// (`kill_orphaned_pgrp`).
+pub fn hang_up_if_stopped(group: u32) {
+    let Ok(processes) = pids::processes() else { return };
+    let stopped = processes.iter().any(|process| process.group() == group && process.is_stopped());
+    if stopped {
+        let _ = send::to_group(group, Siginfo::new(SIGHUP, SI_KERNEL), |_| true);
+        let _ = send::to_group(group, Siginfo::new(SIGCONT, SI_KERNEL), |_| true);
+    }
+}
+
+/// The leader of a session ends: its terminal is hung up and free again.
+pub fn leader_ends(process: &Process) {
+    let session = process.session();
+    if session.id() != process.id() {
+        return;
+    }
+    let Some(terminal) = session.terminal() else { return };
+    session.set_terminal(None);
+    terminal.session_ended(session.id());
+}
+
+/// What the terminal asks of processes.
+struct Control;
+
+static CONTROL: Control = Control;
+
+/// Offers job control to the terminals.
+pub fn init() {
+    job::register(&CONTROL);
+}
+
+fn session_by_id(id: u32) -> Option<Arc<Session>> {
+    let session = |process: &Arc<Process>| {
+        let session = process.session();
+        (session.id() == id).then_some(session)
+    };
+    pids::process(id)
+        .as_ref()
+        .and_then(session)
+        .or_else(|| pids::processes().ok()?.iter().find_map(session))
+}
+
+impl JobControl for Control {
+    fn caller(&self) -> Caller {
+        let thread = current();
+        let process = &thread.process;
+        let session = process.session_id();
+        Caller {
+            session,
+            group: process.group(),
+            leads_session: session == process.id(),
+            privileged: thread.credentials().has(Capability::SysAdmin),
+        }
+    }
+
+    fn controlling_terminal(&self) -> Option<Arc<Tty>> {
+        let thread = current();
+        if thread.process.without_terminal.load(Ordering::Relaxed) {
+            return None;
+        }
+        thread.process.session().terminal()
+    }
+
+    fn set_controlling_terminal(&self, session: u32, terminal: Option<Arc<Tty>>) {
+        if let Some(session) = session_by_id(session) {
+            session.set_terminal(terminal);
+        }
+    }
+
+    fn forget_controlling_terminal(&self) {
+        current().process.without_terminal.store(true, Ordering::Relaxed);
+    }
+
+    fn group_exists(&self, group: u32) -> bool {
+        matches!(first_of_group(group), Ok(Some(_)))
+    }
+
+    fn group_in_session(&self, group: u32, session: u32) -> bool {
+        matches!(first_of_group(group), Ok(Some(member)) if member.session_id() == session)
+    }
+
+    fn signal_group(&self, group: u32, signal: u32) {
+        let _ = send::to_group(group, Siginfo::new(signal, SI_KERNEL), |_| true);
+    }
+
+    fn signal_session_leader(&self, session: u32, signal: u32) {
+        if let Some(leader) = pids::process(session) {
+            let _ = send::to_process(&leader, Siginfo::new(signal, SI_KERNEL));
+        }
+    }
+
+    fn blocks_or_ignores(&self, signal: u32) -> bool {
+        let thread = current();
+        thread.blocked() & bit(signal) != 0
+            || thread.process.actions().ignored_and_caught().0 & bit(signal) != 0
+    }
+
+    fn group_is_orphaned(&self, group: u32) -> bool {
+        is_orphaned(group, None)
+    }
+}

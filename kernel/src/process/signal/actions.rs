@@ -1,0 +1,185 @@
+//! What a process does about each signal (`sigaction(2)`).
+//!
+//! The 64 actions are an immutable, shared record: fork takes a reference instead of copying two
+//! kilobytes, and a change puts a changed copy in place unless nobody else has it. What a program
+//! executed from here starts with is kept with the record: a shell or server that catches signals and
+//! ignores others has it made once, not for every command.
+
+use alloc::sync::Arc;
+
+use hayate_abi::signal::*;
+use hayate_machine::sync::{Lazy, Once, SpinLock};
+
+use super::{IGNORED_BY_DEFAULT, UNBLOCKABLE};
+
+/// The actions for all signals.
+pub struct Actions {
+    entries: [Sigaction; NSIG as usize],
+    /// Signals that a handler of the program takes.
+    pub caught: SignalSet,
+    /// Signals set to `SIG_IGN`.
+    pub ignored: SignalSet,
+    /// What is left of this record for a program, once somebody wanted it.
+    for_program: Once<Arc<Actions>>,
+}
+
+impl Clone for Actions {
+    /// A copy to be changed: what was kept of the original does not fit it.
+    fn clone(&self) -> Actions {
+        let Actions { entries, caught, ignored, for_program: _ } = self;
+        Actions { entries: *entries, caught: *caught, ignored: *ignored, for_program: Once::new() }
+    }
+}
+
+/// What becomes of a signal.
+#[derive(Clone, Copy)]
+pub enum Disposition {
+    /// What the signal does by itself.
+    Default,
+    /// Nothing.
+    Ignore,
+    /// A handler of the program.
+    Handler(Sigaction),
+}
+
+static DEFAULT: Lazy<Arc<Actions>> = Lazy::new(|| {
+    Arc::new(Actions {
+        entries: [Sigaction::default(); NSIG as usize],
+        caught: 0,
+        ignored: 0,
+        for_program: Once::new(),
+    })
+});
+
+impl Actions {
+    /// The action of a signal.
+    pub fn get(&self, signal: u32) -> Sigaction {
+        self.entries.get(signal.wrapping_sub(1) as usize).copied().unwrap_or_default()
+    }
+
+    /// The same without handlers.
+    fn without_handlers(&self) -> Arc<Actions> {
+        let mut left = DEFAULT.clone();
+        if self.ignored != 0 {
+            let actions = Arc::make_mut(&mut left);
+            for signal in (1..=NSIG).filter(|&signal| self.ignored & bit(signal) != 0) {
+                actions.set(signal, Sigaction { sa_handler: SIG_IGN, ..Default::default() });
+            }
+        }
+        left
+    }
+
+    fn set(&mut self, signal: u32, action: Sigaction) {
+        if let Some(entry) = self.entries.get_mut(signal.wrapping_sub(1) as usize) {
+            *entry = action;
+        }
+        self.caught &= !bit(signal);
+        self.ignored &= !bit(signal);
+        self.for_program = Once::new();
+        match action.sa_handler {
+            SIG_DFL => {}
+            SIG_IGN => self.ignored |= bit(signal),
+            _ => self.caught |= bit(signal),
+        }
+    }
+}
+
+/// The actions in force, shared by the threads of a process and by `clone(CLONE_SIGHAND)`.
+pub struct ActionTable(SpinLock<Arc<Actions>>);
+
+impl ActionTable {
+    /// The default for every signal.
+    pub fn new() -> ActionTable {
+        ActionTable(SpinLock::new(DEFAULT.clone()))
+    }
+
+    /// A table of its own with the same actions.
+    pub fn fork(&self) -> ActionTable {
+        ActionTable(SpinLock::new(self.snapshot()))
+    }
+
+    /// The table a new program starts with: handlers are gone, `SIG_IGN` stays.
+    pub fn for_program(&self) -> ActionTable {
+        let mut now = self.snapshot();
+        if now.caught != 0 {
+            now = now.for_program.call_once(|| now.without_handlers()).clone();
+        }
+        ActionTable(SpinLock::new(now))
+    }
+
+    /// Everything back to the default (`CLONE_CLEAR_SIGHAND`): handlers go, `SIG_IGN` stays.
+    pub fn cleared(&self) -> ActionTable {
+        self.for_program()
+    }
+
+    /// All actions as they stand now.
+    pub fn snapshot(&self) -> Arc<Actions> {
+        self.0.lock().clone()
+    }
+
+    /// The action of one signal.
+    pub fn get(&self, signal: u32) -> Sigaction {
+        self.0.lock().get(signal)
+    }
+
+    /// Replaces the action of one signal; gives the old one.
+    pub fn replace(&self, signal: u32, mut action: Sigaction) -> Sigaction {
+        action.sa_mask &= !UNBLOCKABLE;
+        let mut shared = self.0.lock();
+        let old = shared.get(signal);
+        Arc::make_mut(&mut shared).set(signal, action);
+        old
+    }
+
+    /// Signals set to `SIG_IGN`, and those a handler takes.
+    pub fn ignored_and_caught(&self) -> (SignalSet, SignalSet) {
+        let actions = self.0.lock();
+        (actions.ignored, actions.caught)
+    }
+
+    /// Whether a signal is ignored, be it by `SIG_IGN` or by default.
+    pub fn ignores(&self, signal: u32) -> bool {
+        let actions = self.0.lock();
+        let by_default = IGNORED_BY_DEFAULT & !actions.caught;
+        (actions.ignored | by_default) & bit(signal) != 0
+    }
+
+    /// Whether ended children vanish without being waited for: `SIGCHLD` is set to `SIG_IGN`, or
+    /// has `SA_NOCLDWAIT`. The second value: whether `SIGCHLD` is sent about stops
+    /// (`SA_NOCLDSTOP` is not set).
+    pub fn about_children(&self) -> (bool, bool) {
+        let action = self.get(SIGCHLD);
+        let reaps_itself = action.sa_handler == SIG_IGN || action.sa_flags & SA_NOCLDWAIT != 0;
+        (reaps_itself, action.sa_flags & SA_NOCLDSTOP == 0)
+    }
+
+    /// Decides what becomes of a signal that is being delivered; a handler with `SA_RESETHAND`
+    /// is used up.
+    pub fn dispose(&self, signal: u32) -> Disposition {
+        let mut shared = self.0.lock();
+        let action = shared.get(signal);
+        match action.sa_handler {
+            SIG_DFL => Disposition::Default,
+            SIG_IGN => Disposition::Ignore,
+            _ => {
+                if action.sa_flags & SA_RESETHAND != 0 {
+                    let spent = Sigaction { sa_handler: SIG_DFL, ..action };
+                    Arc::make_mut(&mut shared).set(signal, spent);
+                }
+                Disposition::Handler(action)
+            }
+        }
+    }
+
+    /// Makes sure that a signal ends the process: it was raised by an instruction and is
+    /// blocked or ignored.
+    pub fn reset(&self, signal: u32) {
+        Arc::make_mut(&mut self.0.lock()).set(signal, Sigaction::default());
+    }
+}
+
+impl Default for ActionTable {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,143 @@
+//! Sending signals (`kill(2)`, `kernel/signal.c` of Linux 6.1).
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use hayate_abi::process::RLIMIT_SIGPENDING;
+use hayate_abi::signal::*;
+use hayate_abi::{Errno, Result};
+
+use super::super::{Process, Thread, pids};
+use super::{IGNORED_BY_DEFAULT, STOPS, is_signal, stop};
+
+/// Sends a signal to a process: one of its threads takes it.
+///
+/// `EAGAIN` if a realtime signal finds the queue full. A signal to a process that has ended, or
+/// that ignores it, is a success.
+pub fn to_process(process: &Arc<Process>, info: Siginfo) -> Result<()> {
+    post(process, None, info)
+}
+
+/// Sends a signal to one thread.
+pub fn to_thread(thread: &Thread, info: Siginfo) -> Result<()> {
+    post(&thread.process, Some(thread), info)
+}
+
+/// Sends a signal that an instruction of the current thread raised: if it is blocked or ignored,
+/// the process ends by it (`force_sig_info`).
+pub fn force(thread: &Thread, info: Siginfo) {
+    let signal = info.si_signo as u32;
+    let process = &thread.process;
+    let actions = process.actions();
+    let (ignored, _) = actions.ignored_and_caught();
+    if thread.blocked() & bit(signal) != 0 || ignored & bit(signal) != 0 {
+        actions.reset(signal);
+        thread.set_blocked_quietly(thread.blocked() & !bit(signal));
+    }
+    if process.id() == 1 && actions.get(signal).sa_handler == SIG_DFL {
+        // pid 1 is spared signals it does not handle, but an instruction that cannot be
+        // executed would only be executed again.
+        process.begin_exit(signal as i32);
+        return;
+    }
+    let _ = thread.queue.push(info, u64::MAX);
+    thread.interrupt();
+}
+
+/// Ends a process at once, without a way for it to object (`SIGKILL`).
+pub fn kill(process: &Process) {
+    process.begin_exit(SIGKILL as i32);
+}
+
+fn post(process: &Arc<Process>, thread: Option<&Thread>, info: Siginfo) -> Result<()> {
+    let signal = info.si_signo as u32;
+    if !is_signal(signal) {
+        return Err(Errno::EINVAL);
+    }
+    if process.is_exiting() {
+        return Ok(());
+    }
+    if STOPS & bit(signal) != 0 {
+        discard_everywhere(process, bit(SIGCONT));
+    } else if signal == SIGCONT {
+        discard_everywhere(process, STOPS);
+        stop::continue_process(process);
+    }
+    if is_ignored(process, thread, signal) {
+        return Ok(());
+    }
+    if signal == SIGKILL {
+        kill(process);
+        return Ok(());
+    }
+    let limit = process.limits().soft(RLIMIT_SIGPENDING);
+    match thread {
+        Some(thread) => {
+            thread.queue.push(info, limit)?;
+            if thread.blocked() & bit(signal) == 0 {
+                thread.interrupt();
+            }
+        }
+        None => {
+            process.queue.push(info, limit)?;
+            process.interrupt_one(bit(signal));
+        }
+    }
+    process.signal_events.wake_all();
+    Ok(())
+}
+
+fn discard_everywhere(process: &Process, signals: SignalSet) {
+    process.queue.discard(signals);
+    process.for_each_thread(|thread| thread.queue.discard(signals));
+}
+
+/// Whether a signal would do nothing, so that it need not be queued (`sig_ignored`). A blocked
+/// signal is never ignored: the action may change before it is unblocked.
+fn is_ignored(process: &Process, thread: Option<&Thread>, signal: u32) -> bool {
+    let blocked = match thread {
+        Some(thread) => thread.blocked(),
+        None => process.blocked_by_all(),
+    };
+    if blocked & bit(signal) != 0 {
+        return false;
+    }
+    let (ignored, caught) = process.actions().ignored_and_caught();
+    if process.id() == 1 && caught & bit(signal) == 0 {
+        // The first process only gets what it has a handler for (SIGNAL_UNKILLABLE).
+        return true;
+    }
+    (ignored | IGNORED_BY_DEFAULT & !caught) & bit(signal) != 0
+}
+
+/// Sends a signal to every process of a group for which `may` holds; gives how many there were
+/// and how many got it.
+///
+/// A member that forks while we walk could leave a child that was not there yet: the walk is
+/// repeated until it meets nobody new, and a parent that has got the signal does not complete a
+/// fork before it has taken it.
+pub fn to_group(
+    group: u32,
+    info: Siginfo,
+    mut may: impl FnMut(&Process) -> bool,
+) -> Result<(usize, usize)> {
+    let mut met: Vec<u64> = Vec::new();
+    let mut reached = 0;
+    loop {
+        let before = met.len();
+        for process in pids::processes()? {
+            if process.group() != group {
+                continue;
+            }
+            let Err(place) = met.binary_search(&process.serial()) else { continue };
+            met.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            met.insert(place, process.serial());
+            if may(&process) && to_process(&process, info).is_ok() {
+                reached += 1;
+            }
+        }
+        if met.len() == before {
+            return Ok((before, reached));
+        }
+    }
+}

@@ -1,0 +1,452 @@
+//! Where one start went: what `trace=starts` on the command line makes the kernel do, and
+//! `/proc/hayate/starts` shows.
+//!
+//! A process says that it wants to know of the starts it makes ([`watch`]). From its next call that
+//! makes a process until it has waited for it, each event of the new process is a *mark*: the time
+//! since the mark before goes to one part of an [`Account`]. The events are the process's system calls,
+//! page faults and attention (interrupts, signals), the steps of exec and exit ([`Watched`]), and
+//! a breakpoint on the program's entry, where the dynamic linker has done its work. What a mark itself
+//! takes is not counted, but for the few instructions from where the clock was read last.
+//!
+//! One start is watched at a time, that of the process's first thread; what its children and threads do
+//! is time of others. The breakpoint belongs to the processor, so this is meant for one processor; with
+//! more, a program that moves to another before its entry is never seen to get there.
+//!
+//! A kernel without `trace=starts` has none of this on any way: boot registers other handlers.
+//!
+//! Lock order: [`STATE`] is taken first of all, with nothing held; below it are the locks of a space
+//! and of the table of processes. Nothing under it touches a program's memory.
+
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use hayate_abi::{Errno, Result};
+use hayate_machine::cpu;
+use hayate_machine::paging::{Kind as PageKind, Page};
+use hayate_machine::sync::SpinLock;
+use hayate_machine::trap::{FaultOutcome, PageFault, UserRegs};
+use hayate_start_account::{Account, Fault, Moment, Runner, Stage, Start};
+
+use super::thread::{Thread, try_current};
+use super::{fault, pids};
+use crate::resource::watch::{Pages, Part, Watch};
+use crate::resource::{Counts, Kind, statistics};
+use crate::schedule::{self, Execution, time};
+
+/// How many finished starts are kept to be read.
+const KEPT: usize = 16;
+
+/// The process whose starts are watched; 0: none.
+static PARENT: AtomicU32 = AtomicU32::new(0);
+/// The process whose start is watched; 0: none yet.
+static CHILD: AtomicU32 = AtomicU32::new(0);
+static STATE: SpinLock<State> = SpinLock::new(State { going_on: None, finished: VecDeque::new() });
+
+/// Pages of a kept space: copied, zeroed, left. Counted without a mark, as restoring them is short.
+static RESTORED: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+
+struct State {
+    going_on: Option<Course>,
+    finished: VecDeque<Start>,
+}
+
+/// A start that is going on.
+struct Course {
+    account: Account,
+    stage: Stage,
+    parent: Arc<Execution>,
+    /// Known from its first mark on.
+    child: Option<Arc<Execution>>,
+    program: String,
+    executed: u64,
+    /// Where the program begins, if a dynamic linker comes before it.
+    entry: Option<usize>,
+    linked: bool,
+    /// As they were when it began.
+    started: u64,
+    records: Counts,
+    spaces: Counts,
+    before: (u64, u64),
+    filled: (u64, u64),
+}
+
+/// Whether boot is to register the handlers that watch.
+pub fn is_wanted() -> bool {
+    hayate_machine::boot::option("trace") == Some("starts")
+}
+
+/// The starts that the current process makes from now on are to be watched, and nobody else's. What was
+/// watched before is forgotten.
+///
+/// # Errors
+/// `EOPNOTSUPP` without `trace=starts`.
+pub fn watch() -> Result<()> {
+    if !is_wanted() {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let mut state = STATE.lock();
+    let old = (state.going_on.take(), core::mem::take(&mut state.finished));
+    CHILD.store(0, Relaxed);
+    PARENT.store(super::current().process.id(), Relaxed);
+    drop(state);
+    drop(old);
+    Ok(())
+}
+
+/// What is known of finished starts, as text.
+///
+/// # Errors
+/// `EOPNOTSUPP` without `trace=starts`; `ENOMEM`.
+pub fn show(out: &mut impl FnMut(&Start) -> Result<()>) -> Result<()> {
+    if !is_wanted() {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let mut number = 0;
+    loop {
+        let start = STATE.lock().finished.get(number).cloned();
+        let Some(start) = start else { return Ok(()) };
+        out(&start)?;
+        number += 1;
+    }
+}
+
+/// What a thread is to a watched start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It makes the start.
+    Parent,
+    /// It is started.
+    Child,
+    /// Nothing.
+    Other,
+}
+
+/// What the current thread is to a watched start.
+pub fn role() -> Role {
+    let parent = PARENT.load(Relaxed);
+    if parent == 0 {
+        return Role::Other;
+    }
+    let Some(thread) = try_current() else { return Role::Other };
+    let id = thread.id();
+    if id == parent {
+        Role::Parent
+    } else if id == CHILD.load(Relaxed) || is_first_mark(&thread, parent) {
+        Role::Child
+    } else {
+        Role::Other
+    }
+}
+
+/// Whether this is the new process, of which nothing was heard so far; then it is known from now on.
+fn is_first_mark(thread: &Thread, parent: u32) -> bool {
+    let id = thread.id();
+    if CHILD.load(Relaxed) != 0 || id != thread.process.id() || thread.process.parent_id() != parent
+    {
+        return false;
+    }
+    let mut state = STATE.lock();
+    let Some(course) = &mut state.going_on else { return false };
+    course.child = thread.execution();
+    CHILD.store(id, Relaxed);
+    true
+}
+
+impl Course {
+    fn moment(&self) -> Moment {
+        let now = time::monotonic_ns();
+        Moment {
+            now,
+            child: self.child.as_ref().map_or(0, |child| child.run_time_at(now)),
+            parent: self.parent.run_time_at(now),
+            idle: schedule::idle_ns(cpu::id()),
+        }
+    }
+
+    /// The new process begins a stage of its own.
+    fn goes_on(&mut self, stage: Stage) {
+        self.stage = stage;
+        self.account.enter(stage.own());
+    }
+}
+
+/// Gives the time so far to whom it belongs, and changes what is to be changed; `None` if no start
+/// is going on.
+fn mark<T>(runner: Runner, change: impl FnOnce(&mut Course) -> T) -> Option<T> {
+    let mut state = STATE.lock();
+    let course = state.going_on.as_mut()?;
+    let moment = course.moment();
+    course.account.pass(moment);
+    let result = change(course);
+    course.account.skip(time::monotonic_ns(), runner);
+    Some(result)
+}
+
+/// The parent is about to make a process.
+pub fn begins() {
+    if CHILD.load(Relaxed) != 0 {
+        return;
+    }
+    let parent = schedule::current_arc();
+    for count in &RESTORED {
+        count.store(0, Relaxed);
+    }
+    let mut course = Course {
+        account: Account::begin(Moment::default()),
+        stage: Stage::Before,
+        parent,
+        child: None,
+        program: String::new(),
+        executed: 0,
+        entry: None,
+        linked: false,
+        started: pids::started(),
+        records: statistics::counts(Kind::Program),
+        spaces: statistics::counts(Kind::Attachment),
+        before: (0, 0),
+        filled: (0, 0),
+    };
+    let mut state = STATE.lock();
+    course.account = Account::begin(course.moment());
+    let old = state.going_on.replace(course);
+    drop(state);
+    drop(old);
+}
+
+/// The parent's call came back: with the number of a process, or without one.
+pub fn made(result: i64) {
+    if result > 0 {
+        mark(Runner::Parent, |course| course.account.parent_enters(Part::Wait));
+    } else if CHILD.load(Relaxed) == 0 {
+        let old = STATE.lock().going_on.take();
+        drop(old);
+    }
+}
+
+/// The parent's wait came back: if the process is gone, the start has come to its end.
+pub fn waited() {
+    let child = CHILD.load(Relaxed);
+    if child == 0 || pids::process(child).is_some() {
+        return;
+    }
+    // What the last mark did not see is the end of the process.
+    mark(Runner::Parent, |_| ());
+    cpu::set_breakpoint(None);
+    let mut state = STATE.lock();
+    CHILD.store(0, Relaxed);
+    let Some(course) = state.going_on.take() else { return };
+    let oldest = if state.finished.len() >= KEPT { state.finished.pop_front() } else { None };
+    let (records, spaces) =
+        (statistics::counts(Kind::Program), statistics::counts(Kind::Attachment));
+    let [copied, zeroed, left] = RESTORED.each_ref().map(|count| count.load(Relaxed));
+    let start = Start {
+        program: course.program,
+        pid: child,
+        executed: course.executed,
+        linked: course.linked,
+        hertz: time::tsc_hz(),
+        // The process itself does not count.
+        started: pids::started().saturating_sub(course.started).saturating_sub(1),
+        account: course.account,
+        records: (
+            records.reused.saturating_sub(course.records.reused),
+            records.made.saturating_sub(course.records.made),
+        ),
+        spaces: (
+            spaces.reused.saturating_sub(course.spaces.reused),
+            spaces.made.saturating_sub(course.spaces.made),
+        ),
+        kept: spaces.stored.saturating_sub(course.spaces.stored),
+        restored: (copied, zeroed, left),
+        filled: course.filled,
+    };
+    // Without memory for it there is one line less to read.
+    if state.finished.try_reserve(1).is_ok() {
+        state.finished.push_back(start);
+    }
+    drop(state);
+    drop((oldest, course.child, course.parent));
+}
+
+/// A system call of the new process, by what it means to the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// It executes a program.
+    Exec,
+    /// It ends.
+    Exit,
+    /// Anything else.
+    Other,
+}
+
+/// The new process makes a system call. Gives what [`returns`] wants.
+pub fn calls(call: Call) -> Stage {
+    let stage = mark(Runner::Child, |course| {
+        let stage = course.stage;
+        match call {
+            Call::Exec => {
+                course.stage = Stage::Exec;
+                course.account.enter(Part::Arguments);
+            }
+            Call::Exit => {
+                cpu::set_breakpoint(None);
+                course.goes_on(Stage::Exit);
+            }
+            Call::Other => {
+                course.account.enter(stage.calls());
+            }
+        }
+        stage
+    });
+    stage.unwrap_or(Stage::Others)
+}
+
+/// The call comes back; it was made in stage `before`.
+pub fn returns(call: Call, before: Stage, failed: bool) {
+    mark(Runner::Child, |course| {
+        if call == Call::Exec && !failed {
+            course.executed += 1;
+            cpu::set_breakpoint(course.entry);
+            course.goes_on(if course.entry.is_some() { Stage::Link } else { Stage::Program });
+        } else {
+            course.stage = before;
+            course.account.back(before.own());
+        }
+    });
+}
+
+/// Serves a page fault like [`fault::page_fault`].
+pub fn page_fault(at: &PageFault, regs: Option<&mut UserRegs>) -> FaultOutcome {
+    if role() != Role::Child {
+        return fault::page_fault(at, regs);
+    }
+    let address = at.address as usize;
+    let begun = mark(Runner::Child, |course| {
+        let seen = Seen::now(address);
+        let from = course.account.enter(Part::faults(course.stage));
+        (from, course.account.time(course.account.part()), seen)
+    });
+    let outcome = fault::page_fault(at, regs);
+    if let Some((from, earlier, before)) = begun {
+        mark(Runner::Child, |course| {
+            let spent = course.account.time(course.account.part()).saturating_sub(earlier);
+            course.account.fault(before.becomes(&Seen::now(address)), spent);
+            course.account.back(from);
+        });
+    }
+    outcome
+}
+
+/// What is at an address.
+struct Seen {
+    page: Option<Page>,
+    file: bool,
+    /// Faults so far for which something was read.
+    read: u64,
+}
+
+impl Seen {
+    fn now(address: usize) -> Seen {
+        match crate::memory::try_current() {
+            Some(space) => {
+                let (page, file) = space.seen(address);
+                Seen { page, file, read: space.faults().1 }
+            }
+            None => Seen { page: None, file: false, read: 0 },
+        }
+    }
+
+    /// What a fault came to that found this and left `then`.
+    fn becomes(&self, then: &Seen) -> Fault {
+        let Some(page) = &then.page else { return Fault::Other };
+        if then.read != self.read {
+            return Fault::Read;
+        }
+        match &self.page {
+            None => match page.kind {
+                PageKind::Private if then.file => Fault::FileCopied,
+                PageKind::Private => Fault::Zeroed,
+                PageKind::Zero => Fault::ZeroMapped,
+                _ => Fault::Mapped,
+            },
+            Some(old) if old.frame == page.frame => Fault::Allowed,
+            Some(old) if old.kind == PageKind::Zero => Fault::Zeroed,
+            Some(_) => Fault::Copied,
+        }
+    }
+}
+
+/// Serves an exception like [`fault::exception`]; the breakpoint is ours.
+pub fn exception(vector: u8, error: u64, regs: &mut UserRegs) {
+    if vector != 1 || !cpu::has_breakpoint(regs.rip as usize) {
+        return fault::exception(vector, error, regs);
+    }
+    let arrived = role() == Role::Child
+        && mark(Runner::Child, |course| {
+            let is_entry = course.stage == Stage::Link;
+            if is_entry {
+                course.linked = true;
+                course.goes_on(Stage::Program);
+            }
+            is_entry
+        }) == Some(true);
+    if arrived {
+        cpu::set_breakpoint(None);
+    } else {
+        // Another program that has something at the same address.
+        regs.rflags |= cpu::PASS;
+    }
+}
+
+/// Does what an attention handler does, for the account of interrupts and signals.
+pub fn attend(attend: impl FnOnce()) {
+    if role() != Role::Child {
+        return attend();
+    }
+    let before = mark(Runner::Child, |course| course.account.enter(Part::Interrupts));
+    attend();
+    if let Some(before) = before {
+        mark(Runner::Child, |course| course.account.back(before));
+    }
+}
+
+/// Marks the steps of exec and exit.
+pub struct Watched;
+
+impl Watch for Watched {
+    fn enter(part: Part) {
+        mark(Runner::Child, |course| course.account.enter(part));
+    }
+
+    fn attached(path: &[u8], entry: usize, linked: bool) {
+        mark(Runner::Child, |course| {
+            if course.program.is_empty() {
+                course.program = String::from_utf8_lossy(path).into_owned();
+            }
+            course.entry = linked.then_some(entry);
+        });
+    }
+
+    #[inline]
+    fn restored(written: bool, file: bool) {
+        let which = if !written { 2 } else { usize::from(!file) };
+        if let Some(count) = RESTORED.get(which) {
+            count.store(count.load(Relaxed) + 1, Relaxed);
+        }
+    }
+
+    fn pages(when: Pages, count: impl FnOnce() -> (u64, u64)) {
+        mark(Runner::Child, |course| {
+            let (copied, zeroed) = count();
+            match when {
+                Pages::Before => course.before = (copied, zeroed),
+                Pages::After => {
+                    course.filled.0 += copied.saturating_sub(course.before.0);
+                    course.filled.1 += zeroed.saturating_sub(course.before.1);
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,600 @@
+//! A thread: what runs, and what it alone has.
+//!
+//! Files, directories, space and credentials hang off each thread as counted references, as in
+//! Linux: `clone(2)` decides which of them a new thread shares. Only the thread itself replaces
+//! them; others may look, so each stands behind a spin lock held for the length of a clone.
+
+use alloc::sync::{Arc, Weak};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+
+use hayate_abi::process::RLIMIT_NOFILE;
+use hayate_abi::signal::{SI_TIMER, SI_USER, Siginfo, SignalSet, SignalStack};
+use hayate_abi::socket::Ucred;
+use hayate_abi::{Errno, Result};
+use hayate_machine::cpu;
+use hayate_machine::fpu::FpuState;
+use hayate_machine::sync::{Owned, SpinLock};
+
+use smallvec::SmallVec;
+
+use super::cpu_time;
+use super::record::Process;
+use super::signal::{Queue, UNBLOCKABLE, send};
+use super::timer;
+use super::usage::Usage;
+use crate::credentials::Credentials;
+use crate::file::context::FsContext;
+use crate::file::descriptor::FdTable;
+use crate::file::open_file::OpenFile;
+use crate::memory::{self, Space};
+use crate::schedule::{self, Agent, Execution, WaitQueue};
+
+hayate_machine::per_cpu! {
+    static CURRENT: cpu::Local<Thread> = cpu::Local::new();
+}
+
+hayate_machine::word_call!(
+    /// The number of the current process.
+    current_process_id, current_process_id_gate, CURRENT, Thread, process_id
+);
+hayate_machine::word_call!(
+    /// The number of the current thread.
+    current_thread_id, current_thread_id_gate, CURRENT, Thread, id
+);
+
+/// The thread this processor works for.
+///
+/// # Panics
+/// In a context that has none: a kernel execution. System-call handlers always have one.
+#[inline(always)]
+pub fn current() -> cpu::Here<Thread> {
+    CURRENT.here()
+}
+
+/// The thread this processor works for, if any.
+#[inline(always)]
+pub fn try_current() -> Option<cpu::Here<Thread>> {
+    CURRENT.get()
+}
+
+/// The name of a thread (`comm`), at most 15 bytes.
+pub type ThreadName = [u8; 16];
+
+/// A name as a thread has it: up to the first NUL, and at most 15 bytes of it.
+pub fn name_of(text: &[u8]) -> ThreadName {
+    let mut bytes = ThreadName::default();
+    let text = text.get(..15).unwrap_or(text);
+    let length = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
+    if let Some((to, from)) = bytes.get_mut(..length).zip(text.get(..length)) {
+        to.copy_from_slice(from);
+    }
+    bytes
+}
+
+/// A thread of a process.
+pub struct Thread {
+    this: Weak<Thread>,
+    id: AtomicU32,
+    /// The number of its process, here for `getpid(2)`.
+    process_id: AtomicU32,
+    /// The process it belongs to.
+    pub process: Arc<Process>,
+    execution: SpinLock<Option<Arc<Execution>>>,
+    name: SpinLock<ThreadName>,
+    credentials: SpinLock<Arc<Credentials>>,
+    files: Owned<Option<Arc<FdTable>>>,
+    directories: SpinLock<Option<Arc<FsContext>>>,
+    space: SpinLock<Option<Arc<Space>>>,
+    /// The registers of the floating-point unit while the thread is off its processor.
+    pub fpu: FpuState,
+    fs_base: AtomicU64,
+    gs_base: AtomicU64,
+    /// Signals to this thread.
+    pub queue: Queue,
+    blocked: AtomicU64,
+    /// The mask to go back to when the call that replaced it ends; valid if `mask_is_saved`.
+    saved_mask: AtomicU64,
+    mask_is_saved: AtomicBool,
+    pub(super) signal_stack: SpinLock<SignalStack>,
+    /// Where the thread's number is written before its first instruction; 0 for nowhere.
+    start_tid: AtomicUsize,
+    /// Zeroed and woken at the end (`CLONE_CHILD_CLEARTID`).
+    pub clear_tid: AtomicUsize,
+    /// The list of robust futexes.
+    pub robust_list: AtomicUsize,
+    /// The last exception of the program, for a signal frame.
+    trap: SpinLock<Trap>,
+    /// How an interrupted sleep goes on (`restart_syscall(2)`).
+    pub(super) restart: SpinLock<Restart>,
+    /// The space belongs to a parent that waits until it is given back (`vfork(2)`).
+    pub(super) borrows: AtomicBool,
+    pub(super) given_back: WaitQueue,
+    /// The signal this thread gets when its parent ends (`PR_SET_PDEATHSIG`).
+    pub parent_death_signal: AtomicU32,
+    /// No program executed from here gains privilege (`PR_SET_NO_NEW_PRIVS`).
+    pub no_new_privileges: AtomicBool,
+    /// `personality(2)`.
+    pub personality: AtomicU32,
+    /// How late timers of this thread may be, in nanoseconds (`PR_SET_TIMERSLACK`).
+    pub timer_slack: AtomicU64,
+    started: u64,
+}
+
+/// An exception that a program caused, as a signal frame shows it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Trap {
+    /// The vector.
+    pub number: u64,
+    /// The error code.
+    pub error: u64,
+    /// The address of a page fault.
+    pub address: u64,
+}
+
+/// A sleep to go on with after a signal that ran no handler.
+#[derive(Clone, Copy, Default)]
+pub enum Restart {
+    /// Nothing to go on with: `restart_syscall` gives `EINTR`.
+    #[default]
+    Nothing,
+    /// A sleep until `deadline` on the monotonic clock; what remains goes to `remaining`.
+    Sleep {
+        /// End of the sleep.
+        deadline: u64,
+        /// Where the rest is written if it is interrupted again, or 0.
+        remaining: usize,
+    },
+    /// A wait for a futex.
+    Futex {
+        /// The futex.
+        address: usize,
+        /// What it held.
+        value: u32,
+        /// Whether no other space shares it.
+        private: bool,
+        /// End of the wait.
+        deadline: u64,
+        /// Which wakes count.
+        bits: u32,
+    },
+    /// A `poll(2)`.
+    Poll {
+        /// The descriptors' structures.
+        fds: usize,
+        /// How many.
+        count: u32,
+        /// End of the wait.
+        deadline: u64,
+    },
+}
+
+/// What a new thread starts with.
+pub struct Parts {
+    /// Its number.
+    pub id: u32,
+    /// The process it belongs to.
+    pub process: Arc<Process>,
+    /// Its name.
+    pub name: ThreadName,
+    /// Whom it acts as.
+    pub credentials: Arc<Credentials>,
+    /// Its descriptors.
+    pub files: Arc<FdTable>,
+    /// Its place in the tree.
+    pub directories: Arc<FsContext>,
+    /// Its memory; `None` only before the first program.
+    pub space: Option<Arc<Space>>,
+    /// Its floating-point state.
+    pub fpu: FpuState,
+    /// Its thread pointer.
+    pub fs_base: u64,
+    /// Its other segment base.
+    pub gs_base: u64,
+    /// The signals it blocks.
+    pub blocked: SignalSet,
+    /// Its alternate signal stack.
+    pub signal_stack: SignalStack,
+    /// Whether it borrows its space (`vfork(2)`).
+    pub borrows: bool,
+    /// `PR_SET_NO_NEW_PRIVS`.
+    pub no_new_privileges: bool,
+    /// `personality(2)`.
+    pub personality: u32,
+    /// `PR_SET_TIMERSLACK`.
+    pub timer_slack: u64,
+}
+
+impl Thread {
+    /// A thread that is not yet in its process's list and has no execution.
+    pub fn new(parts: Parts) -> Arc<Thread> {
+        Arc::new_cyclic(|this| Thread {
+            this: this.clone(),
+            id: AtomicU32::new(parts.id),
+            process_id: AtomicU32::new(parts.process.id()),
+            process: parts.process,
+            execution: SpinLock::new(None),
+            name: SpinLock::new(parts.name),
+            credentials: SpinLock::new(parts.credentials),
+            files: Owned::new(Some(parts.files)),
+            directories: SpinLock::new(Some(parts.directories)),
+            space: SpinLock::new(parts.space),
+            fpu: parts.fpu,
+            fs_base: AtomicU64::new(parts.fs_base),
+            gs_base: AtomicU64::new(parts.gs_base),
+            queue: Queue::new(),
+            blocked: AtomicU64::new(parts.blocked),
+            saved_mask: AtomicU64::new(0),
+            mask_is_saved: AtomicBool::new(false),
+            signal_stack: SpinLock::new(parts.signal_stack),
+            start_tid: AtomicUsize::new(0),
+            clear_tid: AtomicUsize::new(0),
+            robust_list: AtomicUsize::new(0),
+            trap: SpinLock::new(Trap::default()),
+            restart: SpinLock::new(Restart::Nothing),
+            borrows: AtomicBool::new(parts.borrows),
+            given_back: WaitQueue::new(),
+            parent_death_signal: AtomicU32::new(0),
+            no_new_privileges: AtomicBool::new(parts.no_new_privileges),
+            personality: AtomicU32::new(parts.personality),
+            timer_slack: AtomicU64::new(parts.timer_slack),
+            started: schedule::time::monotonic_ns(),
+        })
+    }
+
+    /// Its number; the first thread has that of the process.
+    #[inline]
+    pub fn id(&self) -> u32 {
+        self.id.load(Ordering::Relaxed)
+    }
+
+    /// Takes over the number of the process: the thread executed a program and is its only one.
+    pub(super) fn become_first(&self) {
+        self.id.store(self.process.id(), Ordering::Relaxed);
+    }
+
+    /// A counted reference to itself.
+    pub fn arc(&self) -> Option<Arc<Thread>> {
+        self.this.upgrade()
+    }
+
+    /// Where its number is to be written before its first instruction (`CLONE_CHILD_SETTID`).
+    pub(super) fn start_tid(&self) -> usize {
+        self.start_tid.load(Ordering::Relaxed)
+    }
+
+    /// See [`Thread::start_tid`].
+    pub(super) fn set_start_tid(&self, address: usize) {
+        self.start_tid.store(address, Ordering::Relaxed);
+    }
+
+    /// The process it belongs to.
+    #[inline]
+    pub fn process(&self) -> &Arc<Process> {
+        &self.process
+    }
+
+    /// Who it is to a peer: process and effective ids (`SO_PEERCRED`).
+    pub fn identity(&self) -> Ucred {
+        let credentials = self.credentials();
+        Ucred { pid: self.process.id() as i32, uid: credentials.euid, gid: credentials.egid }
+    }
+
+    /// Sends itself a signal for what it just did.
+    pub fn signal_self(&self, signal: u32) {
+        let pid = self.process.id();
+        let uid = self.credentials().uid;
+        // A full queue loses only the information, not a standard signal.
+        let _ = send::to_thread(self, Siginfo::from_sender(signal, SI_USER, pid, uid));
+    }
+
+    /// Its right to a processor; `None` before it starts and after it ended.
+    pub fn execution(&self) -> Option<Arc<Execution>> {
+        self.execution.lock().clone()
+    }
+
+    pub(super) fn set_execution(&self, execution: Option<Arc<Execution>>) {
+        let old = core::mem::replace(&mut *self.execution.lock(), execution);
+        drop(old);
+    }
+
+    /// Makes it look at signals and notices soon, wherever it is.
+    pub fn interrupt(&self) {
+        if let Some(execution) = self.execution.lock().as_ref() {
+            execution.interrupt();
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> ThreadName {
+        *self.name.lock()
+    }
+
+    /// Its name without the NULs behind it.
+    pub fn shown_name(&self) -> SmallVec<[u8; 16]> {
+        self.name().into_iter().take_while(|&byte| byte != 0).collect()
+    }
+
+    /// Sets its name; what exceeds 15 bytes is cut off.
+    pub fn set_name(&self, name: &[u8]) {
+        self.take_name(name_of(name));
+    }
+
+    /// Sets its name to one that [`name_of`] made.
+    pub(super) fn take_name(&self, name: ThreadName) {
+        *self.name.lock() = name;
+    }
+
+    /// Whom it acts as.
+    #[inline]
+    pub fn credentials(&self) -> Arc<Credentials> {
+        self.credentials.lock().clone()
+    }
+
+    /// Changes whom it acts as.
+    pub fn set_credentials(&self, credentials: Arc<Credentials>) {
+        let old = core::mem::replace(&mut *self.credentials.lock(), credentials);
+        drop(old);
+    }
+
+    /// Its descriptors. A thread that is ending has an empty table of its own.
+    #[inline]
+    pub fn files(&self) -> Arc<FdTable> {
+        match self.files.lock().as_ref() {
+            Some(files) => files.clone(),
+            None => Arc::new(FdTable::new()),
+        }
+    }
+
+    /// The open file behind a descriptor, at the price of one reference: the table's own is not
+    /// counted.
+    #[inline(always)]
+    pub fn file(&self, fd: i32) -> Result<Arc<OpenFile>> {
+        match self.files.lock().as_ref() {
+            Some(files) => files.get(fd),
+            None => Err(Errno::EBADF),
+        }
+    }
+
+    /// The open file behind a descriptor, not counted: nobody else has the table and takes the file out
+    /// of it (`fdget`, Linux' fs/file.c). `None`: somebody may, or [`Thread::file`] tells why.
+    ///
+    /// For the current thread, in a call that does not change its table. Others get at the table
+    /// only by [`Thread::try_files`], and look.
+    #[inline(always)]
+    pub fn lent_file(&self, fd: i32) -> Option<&OpenFile> {
+        let files = self.files.own().as_ref().filter(|files| Arc::strong_count(files) == 1)?;
+        // After what those did who had it before.
+        fence(Ordering::Acquire);
+        files.lend(fd)
+    }
+
+    /// Its descriptors, unless it is ending; for those who look, and change nothing.
+    pub fn try_files(&self) -> Option<Arc<FdTable>> {
+        self.files.lock().clone()
+    }
+
+    /// Puts an open file at the lowest free descriptor. `EMFILE`, `ENOMEM`.
+    pub fn install(&self, file: Arc<OpenFile>, close_on_exec: bool) -> Result<i32> {
+        let limit = self.process.limit(RLIMIT_NOFILE);
+        self.files().install(file, 0, limit, close_on_exec)
+    }
+
+    /// Gives it a descriptor table of its own (`unshare(CLONE_FILES)`). For the current thread.
+    pub fn unshare_files(&self) -> Result<()> {
+        let files = self.files();
+        // One reference is the thread's, one is ours.
+        if Arc::strong_count(&files) > 2 {
+            self.set_files(Some(Arc::new(files.fork()?)));
+        }
+        Ok(())
+    }
+
+    /// Gives it root, working directory and umask of its own. For the current thread.
+    pub fn unshare_directories(&self) -> Result<()> {
+        let directories = self.directories()?;
+        if Arc::strong_count(&directories) > 2 {
+            self.set_directories(Some(Arc::new(directories.fork())));
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_files(&self, files: Option<Arc<FdTable>>) {
+        let old = core::mem::replace(&mut *self.files.lock(), files);
+        drop(old);
+    }
+
+    /// Its root, working directory and umask. `ESRCH` for another thread that is ending.
+    #[inline]
+    pub fn directories(&self) -> Result<Arc<FsContext>> {
+        self.directories.lock().clone().ok_or(Errno::ESRCH)
+    }
+
+    pub(super) fn set_directories(&self, directories: Option<Arc<FsContext>>) {
+        let old = core::mem::replace(&mut *self.directories.lock(), directories);
+        drop(old);
+    }
+
+    /// Its memory; `None` once it has ended.
+    pub fn space(&self) -> Option<Arc<Space>> {
+        self.space.lock().clone()
+    }
+
+    /// Puts another space in place and works in it; gives the old one, which the caller drops
+    /// when nothing needs it any more. For the current thread.
+    pub(super) fn change_space(&self, space: Option<Arc<Space>>) -> Option<Arc<Space>> {
+        match &space {
+            Some(space) => space.activate(),
+            None => memory::leave(),
+        }
+        core::mem::replace(&mut *self.space.lock(), space)
+    }
+
+    /// Gives a borrowed space back: the parent goes on.
+    pub(super) fn give_back(&self) {
+        if self.borrows.swap(false, Ordering::SeqCst) {
+            self.given_back.wake_all();
+        }
+    }
+
+    /// The thread pointer (FS base). For the current thread.
+    pub fn set_fs_base(&self, base: u64) -> Result<()> {
+        if !cpu::set_user_fs_base(base) {
+            return Err(Errno::EPERM);
+        }
+        self.fs_base.store(base, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The other segment base (GS base). For the current thread.
+    pub fn set_gs_base(&self, base: u64) -> Result<()> {
+        if !cpu::set_user_gs_base(base) {
+            return Err(Errno::EPERM);
+        }
+        self.gs_base.store(base, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The signals it blocks.
+    #[inline]
+    pub fn blocked(&self) -> SignalSet {
+        self.blocked.load(Ordering::SeqCst)
+    }
+
+    /// Sets the signals it blocks; what waited and is no longer blocked is taken before the
+    /// thread returns to user mode. For the current thread.
+    pub fn set_blocked(&self, mask: SignalSet) {
+        let mask = mask & !UNBLOCKABLE;
+        let old = self.blocked.swap(mask, Ordering::SeqCst);
+        if self.has_signals() {
+            schedule::current().interrupt();
+        }
+        // A signal to the process that only this thread took must find another thread.
+        let newly = mask & !old & self.process.queue.mask();
+        if newly != 0 {
+            self.process.interrupt_one(newly);
+        }
+    }
+
+    pub(super) fn set_blocked_quietly(&self, mask: SignalSet) {
+        self.blocked.store(mask & !UNBLOCKABLE, Ordering::SeqCst);
+    }
+
+    /// The signals that wait for it, blocked ones included.
+    pub fn pending(&self) -> SignalSet {
+        self.queue.mask() | self.process.queue.mask()
+    }
+
+    /// Whether a signal waits that it does not block, or the process wants its attention.
+    #[inline]
+    pub fn has_signals(&self) -> bool {
+        self.pending() & !self.blocked() != 0 || self.process.notice() != 0
+    }
+
+    /// Takes a pending signal of `wanted`, its own first.
+    pub fn take_signal(&self, wanted: SignalSet) -> Option<Siginfo> {
+        let mut info = self.queue.take(wanted).or_else(|| self.process.take_signal(wanted))?;
+        if info.si_code == SI_TIMER {
+            timer::taken(&self.process, &mut info);
+        }
+        Some(info)
+    }
+
+    /// Replaces the mask for the length of one call (`ppoll(2)`, `sigsuspend(2)`). The call ends
+    /// with [`Thread::restore_mask`].
+    pub fn replace_mask(&self, mask: SignalSet) {
+        self.saved_mask.store(self.blocked(), Ordering::Relaxed);
+        self.mask_is_saved.store(true, Ordering::Relaxed);
+        self.set_blocked(mask);
+    }
+
+    /// Ends [`Thread::replace_mask`]. If the call was interrupted by a signal the old mask comes
+    /// back only after that signal was taken, so that its handler runs under the mask the caller
+    /// asked for.
+    pub fn restore_mask<T>(&self, result: &Result<T>) {
+        let interrupted =
+            matches!(result, Err(error) if error.is_restart() || *error == Errno::EINTR);
+        if !interrupted {
+            self.settle_mask();
+        }
+    }
+
+    /// The mask to go back to, if one waits; it is forgotten.
+    pub(super) fn take_saved_mask(&self) -> Option<SignalSet> {
+        self.mask_is_saved
+            .swap(false, Ordering::Relaxed)
+            .then(|| self.saved_mask.load(Ordering::Relaxed))
+    }
+
+    /// Goes back to the mask that waits, if one does.
+    pub(super) fn settle_mask(&self) {
+        if let Some(mask) = self.take_saved_mask() {
+            self.set_blocked(mask);
+        }
+    }
+
+    /// Says how the interrupted call goes on, and gives the error that makes it do so.
+    pub fn restart_with(&self, restart: Restart) -> Errno {
+        *self.restart.lock() = restart;
+        Errno::ERESTART_RESTARTBLOCK
+    }
+
+    /// The last exception it caused.
+    pub fn trap(&self) -> Trap {
+        *self.trap.lock()
+    }
+
+    /// Notes an exception it caused.
+    pub fn set_trap(&self, trap: Trap) {
+        *self.trap.lock() = trap;
+    }
+
+    /// Its alternate signal stack.
+    pub fn signal_stack(&self) -> SignalStack {
+        *self.signal_stack.lock()
+    }
+
+    /// How its interrupted call goes on; it is forgotten.
+    pub fn take_restart(&self) -> Restart {
+        core::mem::take(&mut *self.restart.lock())
+    }
+
+    /// When it was started, on the monotonic clock in nanoseconds.
+    pub fn started(&self) -> u64 {
+        self.started
+    }
+
+    /// What it consumed.
+    pub fn usage(&self) -> Usage {
+        let Some(execution) = self.execution() else { return Usage::default() };
+        let (user_ns, system_ns) = execution.user_system_time();
+        let (voluntary_switches, involuntary_switches) = execution.switches();
+        Usage { user_ns, system_ns, voluntary_switches, involuntary_switches, ..Usage::default() }
+    }
+}
+
+impl Agent for Thread {
+    fn enter(&self) {
+        CURRENT.lend(self);
+        if let Some(space) = self.space.lock().as_ref() {
+            space.activate();
+        }
+        // A base that was once accepted is accepted again.
+        let _ = cpu::set_user_fs_base(self.fs_base.load(Ordering::Relaxed));
+        let _ = cpu::set_user_gs_base(self.gs_base.load(Ordering::Relaxed));
+        self.fpu.restore();
+    }
+
+    fn leave(&self) {
+        // With FSGSBASE a program changes the bases itself.
+        self.fs_base.store(cpu::user_fs_base(), Ordering::Relaxed);
+        self.gs_base.store(cpu::user_gs_base(), Ordering::Relaxed);
+        self.fpu.save();
+        CURRENT.clear();
+    }
+
+    fn tick(&self) {
+        if self.process.watches_cpu_time() {
+            cpu_time::check(&self.process);
+        }
+    }
+}

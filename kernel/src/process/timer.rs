@@ -1,0 +1,397 @@
+//! Interval timers and POSIX timers (`setitimer(2)`, `timer_create(2)`).
+//!
+//! A process that uses timers has a [`Timers`] record behind one lock; the others carry an empty
+//! slot. Timers that run on a clock are timers of the scheduler; those on processor
+//! time are looked at on each tick (`cpu_time.rs`). A timer expires on whatever processor it
+//! was armed on, with interrupts off, and does nothing there but queue a signal and count.
+
+use alloc::boxed::Box;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use hayate_abi::signal::*;
+use hayate_abi::{Errno, Result};
+
+use super::record::Process;
+use super::signal::send;
+use super::thread::Thread;
+use super::{current, pids};
+use crate::schedule::time;
+use crate::schedule::{Timer, TimerTarget};
+
+/// The most timers of a process.
+const TIMERS_MAX: usize = 1024;
+
+/// The timers of a process.
+#[derive(Default)]
+pub struct Timers {
+    real: Option<Arc<Interval>>,
+    posix: Vec<Option<Arc<Posix>>>,
+    /// `ITIMER_VIRTUAL` and `ITIMER_PROF`.
+    pub(super) cpu: [CpuInterval; 2],
+}
+
+/// A timer on processor time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CpuInterval {
+    /// The processor time at which it expires; 0 when disarmed.
+    pub due: u64,
+    /// Period; 0 to fire once.
+    pub interval: u64,
+}
+
+/// When a timer fires next, and then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Setting {
+    /// Time to the next expiry in nanoseconds; 0 when disarmed.
+    pub value: u64,
+    /// Period in nanoseconds; 0 to fire once.
+    pub interval: u64,
+}
+
+/// `ITIMER_REAL`.
+struct Interval {
+    process: Weak<Process>,
+    timer: Arc<Timer>,
+    /// The expiry that comes next, or was last.
+    due: AtomicU64,
+    interval: AtomicU64,
+}
+
+impl TimerTarget for Interval {
+    fn expire(&self, now: u64) -> Option<u64> {
+        let process = self.process.upgrade()?;
+        let _ = send::to_process(&process, Siginfo::new(SIGALRM, SI_KERNEL));
+        let last = self.due.load(Ordering::Relaxed);
+        let following = next(last, self.interval.load(Ordering::Relaxed), now);
+        self.due.store(following.unwrap_or(last), Ordering::Relaxed);
+        following
+    }
+}
+
+/// The next expiry of a periodic timer after `now`.
+pub(super) fn next(last: u64, interval: u64, now: u64) -> Option<u64> {
+    if interval == 0 {
+        return None;
+    }
+    let missed = now.saturating_sub(last) / interval;
+    Some(last.saturating_add(interval.saturating_mul(missed + 1)).max(now + 1))
+}
+
+pub(super) fn with_timers<T>(process: &Process, action: impl FnOnce(&mut Timers) -> T) -> T {
+    let mut slot = process.timers.lock();
+    action(slot.get_or_insert_with(Box::default))
+}
+
+fn interval_timer(process: &Arc<Process>) -> Arc<Interval> {
+    with_timers(process, |timers| {
+        timers
+            .real
+            .get_or_insert_with(|| {
+                Arc::new_cyclic(|this: &Weak<Interval>| Interval {
+                    process: Arc::downgrade(process),
+                    timer: Timer::new(this.clone()),
+                    due: AtomicU64::new(0),
+                    interval: AtomicU64::new(0),
+                })
+            })
+            .clone()
+    })
+}
+
+/// What is left of `ITIMER_REAL`.
+pub fn real(process: &Process) -> Setting {
+    let interval = process.timers.lock().as_ref().and_then(|timers| timers.real.clone());
+    interval.map_or(Setting::default(), |interval| Setting {
+        value: remaining(&interval.timer),
+        interval: interval.interval.load(Ordering::Relaxed),
+    })
+}
+
+/// Sets `ITIMER_REAL`; gives what was left.
+pub fn set_real(process: &Arc<Process>, new: Setting) -> Setting {
+    let old = real(process);
+    let interval = interval_timer(process);
+    interval.timer.cancel();
+    interval.interval.store(new.interval, Ordering::Relaxed);
+    if new.value != 0 {
+        let due = time::monotonic_ns().saturating_add(new.value);
+        interval.due.store(due, Ordering::Relaxed);
+        interval.timer.arm(due);
+    }
+    old
+}
+
+fn remaining(timer: &Timer) -> u64 {
+    let now = time::monotonic_ns();
+    // A timer that is due counts as the shortest time: zero would mean disarmed.
+    timer.deadline().map_or(0, |deadline| deadline.saturating_sub(now).max(1))
+}
+
+/// What happens when a POSIX timer expires.
+#[derive(Clone, Copy, Debug)]
+pub enum Notify {
+    /// Nothing (`SIGEV_NONE`).
+    Nothing,
+    /// A signal to the process.
+    Process(u32),
+    /// A signal to the thread with this number.
+    Thread(u32, u32),
+}
+
+/// A timer of `timer_create(2)`.
+struct Posix {
+    id: i32,
+    process: Weak<Process>,
+    clock: Clock,
+    notify: Notify,
+    value: u64,
+    timer: Arc<Timer>,
+    /// The expiry that comes next, or was last.
+    due: AtomicU64,
+    interval: AtomicU64,
+    /// Expiries since the signal that waits was queued, beyond the one it tells of.
+    overrun: AtomicU64,
+    /// The same for the signal that was taken last (`timer_getoverrun(2)`).
+    told: AtomicU64,
+}
+
+/// The clocks a timer can run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// The time of day.
+    Realtime,
+    /// Time since boot.
+    Monotonic,
+    /// Processor time of the process.
+    Process,
+    /// Processor time of the thread with this number.
+    Thread(u32),
+}
+
+impl Clock {
+    fn now(self, process: &Process) -> u64 {
+        match self {
+            Clock::Realtime => time::realtime_ns(),
+            Clock::Monotonic => time::monotonic_ns(),
+            Clock::Process => process.usage().cpu_ns(),
+            Clock::Thread(id) => process.thread(id).map_or(0, |thread| thread.usage().cpu_ns()),
+        }
+    }
+
+    /// Whether only running makes it advance.
+    fn is_cpu_time(self) -> bool {
+        matches!(self, Clock::Process | Clock::Thread(_))
+    }
+}
+
+impl TimerTarget for Posix {
+    fn expire(&self, now: u64) -> Option<u64> {
+        let process = self.process.upgrade()?;
+        let last = self.due.load(Ordering::Relaxed);
+        let interval = self.interval.load(Ordering::Relaxed);
+        let following = next(last, interval, now);
+        let missed = now.saturating_sub(last).checked_div(interval).unwrap_or(0);
+        self.due.store(following.unwrap_or(last), Ordering::Relaxed);
+        self.signal(&process, missed);
+        following
+    }
+}
+
+impl Posix {
+    /// Looks whether a timer on processor time is due (`due` is 0 for a disarmed one).
+    fn check_cpu_time(&self, process: &Arc<Process>) {
+        let due = self.due.load(Ordering::Relaxed);
+        let now = self.clock.now(process);
+        if due == 0 || now < due {
+            return;
+        }
+        let interval = self.interval.load(Ordering::Relaxed);
+        let missed = (now - due).checked_div(interval).unwrap_or(0);
+        self.due.store(next(due, interval, now).unwrap_or(0), Ordering::Relaxed);
+        self.signal(process, missed);
+    }
+
+    /// Queues the signal, or counts an overrun if the last one still waits.
+    fn signal(&self, process: &Arc<Process>, missed: u64) {
+        let (signal, thread) = match self.notify {
+            Notify::Nothing => return,
+            Notify::Process(signal) => (signal, None),
+            Notify::Thread(signal, id) => match pids::thread(id) {
+                Some(thread) if Arc::ptr_eq(&thread.process, process) => (signal, Some(thread)),
+                _ => return,
+            },
+        };
+        let queue = match &thread {
+            Some(thread) => &thread.queue,
+            None => &process.queue,
+        };
+        if queue.mask() & bit(signal) != 0 && queue.has_timer(self.id) {
+            self.overrun.fetch_add(missed + 1, Ordering::Relaxed);
+            return;
+        }
+        self.overrun.store(missed, Ordering::Relaxed);
+        let overrun = missed.min(i32::MAX as u64) as i32;
+        let info = Siginfo::from_timer(signal, self.id, overrun, self.value);
+        let _ = match &thread {
+            Some(thread) => send::to_thread(thread, info),
+            None => send::to_process(process, info),
+        };
+    }
+}
+
+/// Makes a POSIX timer; gives its number. `EAGAIN` if there are too many.
+pub fn create(process: &Arc<Process>, clock: Clock, notify: Option<(Notify, u64)>) -> Result<i32> {
+    with_timers(process, |timers| {
+        let free = timers.posix.iter().position(Option::is_none);
+        let index = match free {
+            Some(index) => index,
+            None => {
+                if timers.posix.len() >= TIMERS_MAX {
+                    return Err(Errno::EAGAIN);
+                }
+                timers.posix.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+                timers.posix.push(None);
+                timers.posix.len() - 1
+            }
+        };
+        let id = index as i32;
+        let (notify, value) = notify.unwrap_or((Notify::Process(SIGALRM), index as u64));
+        let timer = Arc::new_cyclic(|this: &Weak<Posix>| Posix {
+            id,
+            process: Arc::downgrade(process),
+            clock,
+            notify,
+            value,
+            timer: Timer::new(this.clone()),
+            due: AtomicU64::new(0),
+            interval: AtomicU64::new(0),
+            overrun: AtomicU64::new(0),
+            told: AtomicU64::new(0),
+        });
+        if let Some(slot) = timers.posix.get_mut(index) {
+            *slot = Some(timer);
+        }
+        Ok(id)
+    })
+}
+
+fn find(process: &Process, id: i32) -> Result<Arc<Posix>> {
+    let slot = process.timers.lock();
+    let timers = slot.as_ref().ok_or(Errno::EINVAL)?;
+    let index = usize::try_from(id).map_err(|_| Errno::EINVAL)?;
+    timers.posix.get(index).cloned().flatten().ok_or(Errno::EINVAL)
+}
+
+/// Arms a timer; gives what was left. `absolute`: the value is a time of its clock.
+pub fn set(process: &Arc<Process>, id: i32, new: Setting, absolute: bool) -> Result<Setting> {
+    let posix = find(process, id)?;
+    let old = get(process, id)?;
+    posix.timer.cancel();
+    posix.interval.store(new.interval, Ordering::Relaxed);
+    posix.overrun.store(0, Ordering::Relaxed);
+    posix.due.store(0, Ordering::Relaxed);
+    if new.value == 0 {
+        return Ok(old);
+    }
+    let clock_now = posix.clock.now(process);
+    if posix.clock.is_cpu_time() {
+        let due = if absolute { new.value } else { clock_now.saturating_add(new.value) };
+        posix.due.store(due.max(1), Ordering::Relaxed);
+        process.watch_cpu_time();
+        posix.check_cpu_time(process);
+    } else {
+        let wait = if absolute { new.value.saturating_sub(clock_now) } else { new.value };
+        let due = time::monotonic_ns().saturating_add(wait);
+        posix.due.store(due, Ordering::Relaxed);
+        posix.timer.arm(due);
+    }
+    Ok(old)
+}
+
+/// What is left of a timer.
+pub fn get(process: &Process, id: i32) -> Result<Setting> {
+    let posix = find(process, id)?;
+    let value = if posix.clock.is_cpu_time() {
+        match posix.due.load(Ordering::Relaxed) {
+            0 => 0,
+            due => due.saturating_sub(posix.clock.now(process)).max(1),
+        }
+    } else {
+        remaining(&posix.timer)
+    };
+    Ok(Setting { value, interval: posix.interval.load(Ordering::Relaxed) })
+}
+
+/// How often a timer expired beyond the last signal.
+pub fn overrun(process: &Process, id: i32) -> Result<i32> {
+    let posix = find(process, id)?;
+    Ok(posix.told.load(Ordering::Relaxed).min(i32::MAX as u64) as i32)
+}
+
+/// The signal of a timer is being taken: from now on expiries count towards the next.
+pub fn taken(process: &Process, info: &mut Siginfo) {
+    let Ok(posix) = find(process, info.fields[0] as u32 as i32) else { return };
+    let overrun = posix.overrun.swap(0, Ordering::Relaxed).min(i32::MAX as u64);
+    posix.told.store(overrun, Ordering::Relaxed);
+    info.fields[0] = info.fields[0] & 0xffff_ffff | overrun << 32;
+}
+
+/// Looks at the timers on processor time; gives those that need looking at again.
+pub(super) fn check_cpu_time(process: &Arc<Process>) -> bool {
+    let mut any = false;
+    let mut index = 0;
+    loop {
+        // One at a time: a signal is sent without the lock.
+        let posix = match process.timers.lock().as_ref().map(|timers| timers.posix.get(index)) {
+            Some(Some(slot)) => slot.clone(),
+            _ => return any,
+        };
+        index += 1;
+        if let Some(posix) = posix.filter(|posix| posix.clock.is_cpu_time()) {
+            posix.check_cpu_time(process);
+            any |= posix.due.load(Ordering::Relaxed) != 0;
+        }
+    }
+}
+
+/// Deletes a timer.
+pub fn delete(process: &Process, id: i32) -> Result<()> {
+    let posix = find(process, id)?;
+    posix.timer.cancel();
+    let mut slot = process.timers.lock();
+    let entry = slot.as_mut().and_then(|timers| timers.posix.get_mut(id as usize));
+    let gone = entry.and_then(Option::take);
+    drop(slot);
+    drop(gone);
+    Ok(())
+}
+
+/// Deletes the POSIX timers: the process executes another program.
+pub fn release_posix(process: &Process) {
+    let gone = match process.timers.lock().as_mut() {
+        Some(timers) => core::mem::take(&mut timers.posix),
+        None => return,
+    };
+    gone.iter().flatten().for_each(|posix| {
+        posix.timer.cancel();
+    });
+}
+
+/// Deletes all timers: the process ends.
+pub fn release_all(process: &Process) {
+    let gone = process.timers.lock().take();
+    let Some(gone) = gone else { return };
+    if let Some(real) = &gone.real {
+        real.timer.cancel();
+    }
+    gone.posix.iter().flatten().for_each(|posix| {
+        posix.timer.cancel();
+    });
+}
+
+/// The thread that a timer may be told to signal: one of the caller's process.
+pub fn own_thread(id: i32) -> Option<Arc<Thread>> {
+    current().process.thread(u32::try_from(id).ok()?)
+}

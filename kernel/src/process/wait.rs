@@ -1,0 +1,179 @@
+//! Waiting for children (`wait4(2)`, `waitid(2)`).
+
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+
+use hayate_abi::process::*;
+use hayate_abi::signal::*;
+use hayate_abi::{Errno, Result};
+
+use super::record::Process;
+use super::signal::stop::Change;
+use super::usage::Usage;
+use super::{family, pids};
+use crate::schedule::Woken;
+
+/// Which children are waited for.
+#[derive(Clone, Copy, Debug)]
+pub enum Which {
+    /// Any.
+    Any,
+    /// The one with this number.
+    Process(u32),
+    /// Those of a process group.
+    Group(u32),
+}
+
+/// What was found out about a child.
+pub struct Report {
+    /// Its number.
+    pub pid: u32,
+    /// Its real user.
+    pub uid: u32,
+    /// The status in the form of `wait4`.
+    pub status: i32,
+    /// The code (`CLD_*`) in the form of `waitid`.
+    pub code: i32,
+    /// The value to the code: an exit status or a signal.
+    pub value: i32,
+    /// What it and its own children consumed.
+    pub usage: Usage,
+}
+
+impl Which {
+    fn matches(self, child: &Process) -> bool {
+        match self {
+            Which::Any => true,
+            Which::Process(id) => child.id() == id,
+            Which::Group(group) => child.group() == group,
+        }
+    }
+}
+
+/// Whether `__WCLONE` and `__WALL` allow this child: one that ends without SIGCHLD is a "clone".
+fn kind_matches(child: &Process, options: u32) -> bool {
+    options & __WALL != 0
+        || (options & __WCLONE != 0) == (child.exit_signal.load(Ordering::Relaxed) != SIGCHLD)
+}
+
+/// Waits for a child to change its state.
+///
+/// * `options` - of `WEXITED`, `WSTOPPED`, `WCONTINUED`, `WNOHANG`, `WNOWAIT`, `__W*`.
+///
+/// `None` with `WNOHANG` if there are children but none has changed. `ECHILD` without any child
+/// to wait for; `ERESTARTSYS` if a signal comes first.
+pub fn wait(parent: &Arc<Process>, which: Which, options: u32) -> Result<Option<Report>> {
+    // The common case first, without touching the queue.
+    if let Some(result) = look(parent, which, options) {
+        return result;
+    }
+    let found = parent.child_events.wait_interruptible(None, || look(parent, which, options));
+    match found {
+        Ok(result) => result,
+        Err(Woken::Interrupted | Woken::TimedOut) => Err(Errno::ERESTARTSYS),
+    }
+}
+
+/// Looks once. `None`: nothing yet, sleep.
+fn look(parent: &Arc<Process>, which: Which, options: u32) -> Option<Result<Option<Report>>> {
+    let keep = options & WNOWAIT != 0;
+    let mut any = false;
+    let mut children = parent.children.lock();
+    let mut ended = None;
+    for child in children.iter() {
+        if !which.matches(child) || !kind_matches(child, options) {
+            continue;
+        }
+        any = true;
+        if options & WEXITED != 0 && child.is_waitable() {
+            ended = Some(child.clone());
+            break;
+        }
+        let stops = options & WSTOPPED != 0;
+        let continues = options & WCONTINUED != 0;
+        if (stops || continues)
+            && let Some(change) = child.untold_change(stops, continues, keep)
+        {
+            let report = report_change(child, change);
+            drop(children);
+            return Some(Ok(Some(report)));
+        }
+    }
+    let Some(child) = ended else {
+        drop(children);
+        return if !any {
+            Some(Err(Errno::ECHILD))
+        } else if options & WNOHANG != 0 {
+            Some(Ok(None))
+        } else {
+            None
+        };
+    };
+    if keep {
+        drop(children);
+        return Some(Ok(Some(report_end(&child))));
+    }
+    let taken = children.remove(&child);
+    drop(children);
+    drop(taken);
+    let report = report_end(&child);
+    parent.children_usage.lock().add(&report.usage);
+    bury(child);
+    Some(Ok(Some(report)))
+}
+
+fn report_end(child: &Process) -> Report {
+    let status = child.exit_status.load(Ordering::Relaxed);
+    let (code, value) = match status & 0x7f {
+        0 => (CLD_EXITED, status >> 8 & 0xff),
+        killer => (CLD_KILLED, killer),
+    };
+    let mut usage = child.children_usage();
+    usage.add(&child.ended_usage.lock());
+    Report { pid: child.id(), uid: real_user(child), status, code, value, usage }
+}
+
+fn report_change(child: &Process, change: Change) -> Report {
+    let (status, code, value) = match change {
+        Change::Stopped(signal) => ((signal as i32) << 8 | 0x7f, CLD_STOPPED, signal as i32),
+        Change::Continued => (0xffff, CLD_CONTINUED, SIGCONT as i32),
+    };
+    let usage = child.usage();
+    Report { pid: child.id(), uid: real_user(child), status, code, value, usage }
+}
+
+fn real_user(child: &Process) -> u32 {
+    child.first_thread().map_or(0, |thread| thread.credentials().uid)
+}
+
+/// Takes an ended child away that nobody will wait for.
+pub fn release(parent: &Process, child: &Arc<Process>) {
+    let taken = parent.children.lock().remove(child);
+    if let Some(child) = taken {
+        bury(child);
+        // Whoever waited for it now learns that there is nobody (ECHILD).
+        parent.child_events.wake_all();
+    }
+}
+
+/// Forgets an ended process: its number is free, its record goes.
+fn bury(child: Arc<Process>) {
+    let id = child.id();
+    // The last thread is still in the list, for those who ask about the zombie.
+    let threads = core::mem::take(&mut *child.threads.lock());
+    let parent = child.parent.lock().take();
+    pids::release(id);
+    drop(threads);
+    drop(parent);
+}
+
+/// Whether a process has a child that `wait` could be told about, without waiting.
+pub fn find_child(parent: &Process, id: u32) -> bool {
+    parent.children.lock().iter().any(|child| child.id() == id)
+}
+
+/// The process behind a number if it is a child. `ECHILD` otherwise.
+pub fn child(parent: &Process, id: u32) -> Result<Arc<Process>> {
+    let child = family::find(id).map_err(|_| Errno::ECHILD)?;
+    if find_child(parent, id) { Ok(child) } else { Err(Errno::ECHILD) }
+}

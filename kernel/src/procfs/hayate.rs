@@ -1,0 +1,235 @@
+//! `/proc/hayate`: the resources that processes are made of, what is kept of them, and the policy.
+//!
+//! * `resources/KIND/SERIAL` (or `KIND/NAME`, where a name will do): the attributes of one, a line
+//!   each; written, a line `ATTRIBUTE VALUE` changes one;
+//! * `pools`: what became of each kind, in numbers; written, a line says what to drop or how much
+//!   to keep;
+//! * `policy`: what is kept;
+//! * `nvm`, `text_faults`: texts on non-volatile memory ([`nvm`]);
+//! * `starts`: with `trace=starts`, where starts went ([`process::starts`]); written, `watch` asks for those
+//!   of the writer;
+//! * `frames`, `objects`: how memory is used, exactly when nothing else runs ([`frames`]).
+
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::str;
+
+use hayate_abi::{Errno, Result};
+
+use super::system::line;
+use super::tree::{self, Item, Listing, Node, Subject, What};
+use super::{frames, nvm};
+use crate::credentials::Capability;
+use crate::file::inode::{DirectorySink, FileKind, Inode};
+use crate::process::{self, resources::may_see};
+use crate::resource::registry::{self, Serial};
+use crate::resource::{Kind, Policy, policy, pools};
+
+/// Below `/proc/hayate`.
+pub static ITEMS: &[Item<()>] = &[
+    Item { name: "frames", what: What::Text(frames::frames) },
+    Item { name: "nvm", what: What::Setting(nvm::show, |(), text| nvm::command(text)) },
+    Item { name: "objects", what: What::Text(frames::objects) },
+    Item { name: "policy", what: What::Setting(show_policy, set_policy) },
+    Item { name: "pools", what: What::Setting(show_pools, change_pools) },
+    Item { name: "resources", what: What::Directory(KINDS) },
+    Item { name: "starts", what: What::Setting(show_starts, watch_starts) },
+    Item { name: "text_faults", what: What::Text(nvm::text_faults) },
+];
+
+/// A directory for each kind.
+static KINDS: &[Item<()>] = &[
+    Item { name: "attachment", what: What::Listing(&OfKind(Kind::Attachment)) },
+    Item { name: "execution", what: What::Listing(&OfKind(Kind::Execution)) },
+    Item { name: "plate", what: What::Listing(&OfKind(Kind::Plate)) },
+    Item { name: "process", what: What::Listing(&OfKind(Kind::Process)) },
+    Item { name: "program", what: What::Listing(&OfKind(Kind::Program)) },
+    Item { name: "region", what: What::Listing(&OfKind(Kind::Region)) },
+    Item { name: "space", what: What::Listing(&OfKind(Kind::Space)) },
+    Item { name: "work-area", what: What::Listing(&OfKind(Kind::WorkArea)) },
+];
+
+/// What a file of a resource is about: only how to find it, so that a file that is kept open keeps
+/// nothing.
+#[derive(Clone)]
+struct Resource {
+    kind: Kind,
+    serial: Serial,
+    owner: u32,
+}
+
+impl Subject for Resource {
+    fn owner(&self) -> (u32, u32) {
+        (self.owner, 0)
+    }
+
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn seed(&self) -> u64 {
+        (self.kind.index() as u64) << 56 ^ self.serial.number ^ self.serial.part.unwrap_or(0) << 20
+    }
+}
+
+/// All resources of a kind.
+struct OfKind(Kind);
+
+impl OfKind {
+    /// Everybody may look at those.
+    const OPEN: What<Resource> = What::Setting(show, change);
+}
+
+static OPEN: What<Resource> = OfKind::OPEN;
+/// The owner's and root's.
+static PRIVATE: What<Resource> = What::Private(show);
+
+impl Listing<()> for OfKind {
+    fn lookup(&self, _: &(), device: u64, name: &[u8]) -> Result<Arc<dyn Inode>> {
+        let kind = self.0;
+        let entry = match Serial::parse(name) {
+            Some(serial) => registry::find(kind, serial),
+            None => registry::find_by_name(kind, name),
+        }?;
+        if !may_see(kind, entry.owner) {
+            return Err(Errno::ENOENT);
+        }
+        let what = match kind {
+            Kind::Space | Kind::Region | Kind::Attachment => &PRIVATE,
+            _ => &OPEN,
+        };
+        let subject = Resource { kind, serial: entry.serial, owner: entry.owner };
+        Ok(Node::entry(subject, what, device, 0, b"resource"))
+    }
+
+    fn list(&self, _: &(), position: &mut u64, sink: &mut dyn DirectorySink) -> Result<()> {
+        let mut all = Vec::new();
+        let mut lacking = false;
+        registry::visit(self.0, &mut |entry| {
+            if may_see(self.0, entry.owner) {
+                lacking |= all.try_reserve(1).is_err();
+                if !lacking {
+                    all.push(entry.serial);
+                }
+            }
+        })?;
+        if lacking {
+            return Err(Errno::ENOMEM);
+        }
+        all.sort_unstable();
+        // Positions count from 2 on: a picture taken anew may have moved, as with any directory
+        // that changes while it is read.
+        let start = usize::try_from(position.saturating_sub(2)).unwrap_or(usize::MAX);
+        for (index, serial) in all.iter().enumerate().skip(start) {
+            let name = format!("{serial}");
+            let number = tree::mix(self.0.index() as u64, name.as_bytes()) | 1;
+            let next = index as u64 + 3;
+            if !sink.entry(number, FileKind::Regular, name.as_bytes(), next) {
+                return Ok(());
+            }
+            *position = next;
+        }
+        Ok(())
+    }
+}
+
+fn show(resource: &Resource, out: &mut Vec<u8>) -> Result<()> {
+    let attributes = registry::describe(resource.kind, resource.serial)?;
+    attributes.iter().try_for_each(|(name, value)| line(out, format_args!("{name}: {value}")))
+}
+
+/// A line `ATTRIBUTE VALUE`.
+fn change(resource: &Resource, text: &[u8]) -> Result<()> {
+    let text = str::from_utf8(text).map_err(|_| Errno::EINVAL)?;
+    let (attribute, value) = text.trim().split_once(' ').ok_or(Errno::EINVAL)?;
+    let caller = process::current().credentials();
+    let right = match resource.kind {
+        // As setpriority(2) for a better place than the others'.
+        Kind::Execution if value.trim().starts_with('-') => Some(Capability::SysNice),
+        Kind::Plate => Some(Capability::SysAdmin),
+        _ => None,
+    };
+    if let Some(right) = right {
+        caller.require(right)?;
+    }
+    registry::control(resource.kind, resource.serial, attribute, value.trim())
+}
+
+fn show_policy(_: &(), out: &mut Vec<u8>) -> Result<()> {
+    line(out, format_args!("{}", policy::get()))
+}
+
+fn set_policy(_: &(), text: &[u8]) -> Result<()> {
+    process::current().credentials().require(Capability::SysAdmin)?;
+    let text = str::from_utf8(text).map_err(|_| Errno::EINVAL)?;
+    policy::set(Policy::parse(text).map_err(|_| Errno::EINVAL)?);
+    Ok(())
+}
+
+fn show_pools(_: &(), out: &mut Vec<u8>) -> Result<()> {
+    line(out, format_args!("kind made reused stored dropped kept bytes limit"))?;
+    for kind in Kind::ALL {
+        let counts = pools::counts(kind);
+        // Nothing is kept of a kind that has no pool.
+        let limit = pools::limit(kind).unwrap_or(0);
+        line(
+            out,
+            format_args!(
+                "{} {} {} {} {} {} {} {limit}",
+                kind,
+                counts.made,
+                counts.reused,
+                counts.stored,
+                counts.dropped,
+                counts.kept,
+                counts.bytes
+            ),
+        )?;
+    }
+    Ok(())
+}
+
+/// Paths and times of whoever was watched are root's to see.
+fn show_starts(_: &(), out: &mut Vec<u8>) -> Result<()> {
+    process::current().credentials().require(Capability::SysAdmin)?;
+    process::starts::show(&mut |start| {
+        let text = format!("{start}");
+        out.try_reserve(text.len()).map_err(|_| Errno::ENOMEM)?;
+        out.extend_from_slice(text.as_bytes());
+        Ok(())
+    })
+}
+
+/// `watch`. The file's mode lets root open it for writing, who may hand the descriptor on.
+fn watch_starts(_: &(), text: &[u8]) -> Result<()> {
+    match text.trim_ascii() {
+        b"watch" => process::starts::watch(),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// `drop`, `drop KIND` or `limit KIND BYTES`.
+fn change_pools(_: &(), text: &[u8]) -> Result<()> {
+    process::current().credentials().require(Capability::SysAdmin)?;
+    let text = str::from_utf8(text).map_err(|_| Errno::EINVAL)?;
+    let kind = |name: &str| Kind::from_name(name).ok_or(Errno::EINVAL);
+    let mut words = text.split_whitespace();
+    let wanted = (words.next(), words.next(), words.next(), words.next());
+    match wanted {
+        (Some("drop"), None, None, None) => drop_kept(None),
+        (Some("drop"), Some(name), None, None) => drop_kept(Some(kind(name)?)),
+        (Some("limit"), Some(name), Some(bytes), None) => {
+            let bytes = bytes.parse().map_err(|_| Errno::EINVAL)?;
+            if !pools::set_limit(kind(name)?, bytes) {
+                return Err(Errno::EINVAL);
+            }
+        }
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(())
+}
+
+fn drop_kept(kind: Option<Kind>) {
+    pools::drop_all(kind);
+}

@@ -1,0 +1,74 @@
+//! procfs: what the kernel knows about itself and its processes, as files (proc(5)).
+//!
+//! # Design
+//!
+//! The tree is data: arrays of [`tree::Item`]s whose leaves are functions that write text. One
+//! generic inode, [`tree::Node`], serves the whole of it; `T` is what a subtree is about, nothing
+//! for the system's own files ([`system`], [`settings`]), a process or thread for `/proc/PID`
+//! ([`process`]). Nothing is cached: an entry is made when it is looked up and holds only weakly
+//! to the process it is about, so that a program that keeps `/proc/PID` open keeps no process.
+//!
+//! A text is made when a reader stands at its beginning, and stays as it was for the reads that
+//! follow, so that a file read in pieces is one consistent picture.
+//!
+//! Numbers that Hayate has no counterpart for are left out where programs allow it, and 0 where
+//! the format needs a place (`/proc/PID/stat`); none is made up.
+
+mod descriptors;
+mod frames;
+mod hayate;
+mod nvm;
+pub mod process;
+pub mod processes;
+mod settings;
+mod system;
+mod tree;
+
+use alloc::sync::Arc;
+
+use hayate_abi::Result;
+
+use crate::file::filesystem::{
+    Caching, FileSystem, FileSystemType, MountRequest, Usage, anonymous_device, register_type,
+};
+use crate::file::inode::Inode;
+
+/// `PROC_SUPER_MAGIC`.
+const MAGIC: u64 = 0x9fa0;
+
+/// Registers the type with mount(2).
+pub fn register() {
+    static TYPE: FileSystemType = FileSystemType { name: "proc", needs_device: false, mount };
+    register_type(&TYPE);
+}
+
+/// A mounted procfs.
+struct ProcFs {
+    device: u64,
+}
+
+fn mount(_: &MountRequest<'_>) -> Result<Arc<dyn FileSystem>> {
+    Ok(Arc::new(ProcFs { device: anonymous_device() }))
+}
+
+impl FileSystem for ProcFs {
+    fn type_name(&self) -> &'static str {
+        "proc"
+    }
+
+    fn device(&self) -> u64 {
+        self.device
+    }
+
+    fn root(&self) -> Arc<dyn Inode> {
+        processes::root(self.device)
+    }
+
+    fn usage(&self) -> Usage {
+        Usage { magic: MAGIC, block_size: 4096, name_length: 255, ..Usage::default() }
+    }
+
+    fn caching(&self) -> Caching {
+        Caching::Never
+    }
+}

@@ -1,0 +1,183 @@
+//! `/proc/sys`: settings of the kernel, most of them only to be read (sysctl(5)).
+
+use alloc::vec::Vec;
+use core::fmt::Write as _;
+use core::str;
+
+use hayate_abi::{Errno, Result};
+
+use super::system::{line, line_of};
+use super::tree::{Item, What};
+use crate::file::reclaim;
+use crate::process::identity;
+use crate::resource::pools;
+use crate::schedule::{MOST_NS, SHARE_NS};
+
+/// Below `/proc/sys`.
+pub static ITEMS: &[Item<()>] = &[
+    Item { name: "fs", what: What::Directory(FS) },
+    Item { name: "kernel", what: What::Directory(KERNEL) },
+    Item { name: "net", what: What::Directory(NET) },
+    Item { name: "vm", what: What::Directory(VM) },
+];
+
+/// A constant that only can be read.
+macro_rules! constant {
+    ($name:literal, $value:expr) => {
+        Item { name: $name, what: What::Text(|(), out| line(out, format_args!("{}", $value))) }
+    };
+}
+
+static FS: &[Item<()>] = &[
+    constant!("file-max", i64::MAX),
+    constant!("nr_open", crate::file::descriptor::MAXIMUM),
+    constant!("pipe-max-size", 1 << 20),
+    constant!("pipe-user-pages-soft", 16384),
+    constant!("overflowuid", 65534),
+    constant!("overflowgid", 65534),
+];
+
+static KERNEL: &[Item<()>] = &[
+    constant!("cap_last_cap", crate::credentials::LAST_CAPABILITY),
+    constant!("core_pattern", "core"),
+    Item {
+        name: "domainname",
+        what: What::Setting(
+            |(), out| line_of(out, identity::domain().as_bytes()),
+            |(), text| set_name(text, identity::set_domain),
+        ),
+    },
+    Item {
+        name: "hostname",
+        what: What::Setting(
+            |(), out| line_of(out, identity::host().as_bytes()),
+            |(), text| set_name(text, identity::set_host),
+        ),
+    },
+    constant!("ngroups_max", 65536),
+    constant!("osrelease", identity::RELEASE),
+    constant!("ostype", identity::SYSNAME),
+    constant!("overflowgid", 65534),
+    constant!("overflowuid", 65534),
+    constant!("panic", 0),
+    constant!("pid_max", crate::process::pids::PID_MAX),
+    constant!("printk", "4\t4\t1\t7"),
+    Item { name: "pty", what: What::Directory(PTY) },
+    Item { name: "random", what: What::Directory(RANDOM) },
+    Item {
+        name: "randomize_va_space",
+        what: What::Text(|(), out| {
+            line(out, format_args!("{}", if crate::memory::randomizes() { 2 } else { 0 }))
+        }),
+    },
+    constant!("sched_rt_period_us", (MOST_NS + SHARE_NS) / 1000),
+    constant!("sched_rt_runtime_us", MOST_NS / 1000),
+    constant!("threads-max", crate::process::pids::PID_MAX),
+    constant!("version", identity::VERSION),
+];
+
+static PTY: &[Item<()>] = &[
+    constant!("max", crate::file::tty::pty::MOST),
+    Item {
+        name: "nr",
+        what: What::Text(|(), out| line(out, format_args!("{}", crate::file::tty::pty::count()))),
+    },
+];
+
+static RANDOM: &[Item<()>] = &[
+    Item {
+        name: "boot_id",
+        what: What::Text(|(), out| {
+            static ID: hayate_machine::sync::Once<[u8; 16]> = hayate_machine::sync::Once::new();
+            uuid(out, *ID.call_once(random_bytes))
+        }),
+    },
+    constant!("entropy_avail", 256),
+    constant!("poolsize", 256),
+    Item { name: "uuid", what: What::Text(|(), out| uuid(out, random_bytes())) },
+];
+
+static NET: &[Item<()>] = &[
+    Item { name: "core", what: What::Directory(NET_CORE) },
+    Item { name: "unix", what: What::Directory(NET_UNIX) },
+];
+
+static NET_CORE: &[Item<()>] = &[
+    constant!("rmem_default", crate::net::unix::account::RECEIVE_DEFAULT),
+    constant!("rmem_max", crate::net::unix::account::RECEIVE_DEFAULT),
+    constant!("somaxconn", crate::net::unix::endpoint::MOST_BACKLOG),
+    constant!("wmem_default", crate::net::unix::account::SEND_DEFAULT),
+    constant!("wmem_max", crate::net::unix::account::SEND_DEFAULT),
+];
+
+static NET_UNIX: &[Item<()>] =
+    &[constant!("max_dgram_qlen", crate::net::unix::endpoint::QUEUE_DATAGRAMS)];
+
+static VM: &[Item<()>] = &[
+    Item { name: "drop_caches", what: What::Setting(|(), _| Ok(()), drop_caches) },
+    constant!("max_map_count", crate::memory::MAX_REGIONS),
+    constant!("mmap_min_addr", crate::memory::LOWEST),
+    constant!("overcommit_memory", 0),
+    constant!("overcommit_ratio", 50),
+    constant!("swappiness", 0),
+];
+
+/// What was written up to its first newline, as text; EINVAL when it is none.
+fn first_line(text: &[u8]) -> &[u8] {
+    text.split(|&byte| byte == b'\n' || byte == 0).next().unwrap_or_default()
+}
+
+/// Changes a name of the system; EINVAL when it is too long.
+fn set_name(text: &[u8], set: fn(&[u8])) -> Result<()> {
+    let name = first_line(text);
+    if name.len() > 64 {
+        return Err(Errno::EINVAL);
+    }
+    set(name);
+    Ok(())
+}
+
+fn random_bytes() -> [u8; 16] {
+    let mut bytes = [0; 16];
+    crate::random::fill(&mut bytes);
+    bytes
+}
+
+/// A random UUID (RFC 9562, version 4).
+fn uuid(out: &mut Vec<u8>, mut bytes: [u8; 16]) -> Result<()> {
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let mut text = alloc::string::String::new();
+    for (index, byte) in bytes.iter().enumerate() {
+        if matches!(index, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        write!(text, "{byte:02x}").map_err(|_| Errno::ENOMEM)?;
+    }
+    line(out, format_args!("{text}"))
+}
+
+/// Gives up what can be read again: pages of files (1), names (2), or both (3), and what is kept of
+/// ended processes and by the heap for each processor (proc_sys_vm(5)).
+fn drop_caches(_: &(), text: &[u8]) -> Result<()> {
+    let what = number(text)?;
+    if !(1..=3).contains(&what) {
+        return Err(Errno::EINVAL);
+    }
+    // What is kept holds pages and names.
+    pools::drop_all(None);
+    if what & 2 != 0 {
+        reclaim::names();
+    }
+    if what & 1 != 0 {
+        reclaim::pages(usize::MAX);
+    }
+    crate::schedule::on_each_cpu(hayate_machine::heap::trim);
+    Ok(())
+}
+
+/// A decimal number that was written; EINVAL when it is none.
+pub fn number(text: &[u8]) -> Result<i64> {
+    let text = str::from_utf8(first_line(text)).map_err(|_| Errno::EINVAL)?;
+    text.trim().parse().map_err(|_| Errno::EINVAL)
+}

@@ -1,0 +1,286 @@
+//! The generic tree: items, the inode that serves them, and the open text.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use hayate_abi::{Errno, Result};
+
+use crate::file::inode::{Attributes, Change, DirectorySink, FileKind, Inode, Jump, Metadata};
+use crate::file::mount::Location;
+use crate::file::open_file::{FileOps, MapSource, OpenFile, OpenRequest, Traits};
+use crate::file::poll::{Events, Registrar};
+use crate::file::transfer::{Input, Output};
+use crate::schedule::Mutex;
+
+/// The longest text that a file takes when it is written.
+const LONGEST_WRITE: usize = 4096;
+
+/// What a subtree is about.
+pub trait Subject: Clone + Send + Sync + 'static {
+    /// Owner of its files.
+    fn owner(&self) -> (u32, u32);
+    /// ESRCH or ENOENT when it is gone.
+    fn check(&self) -> Result<()>;
+    /// Mixed into inode numbers, so that they differ between subjects and stay the same for one.
+    fn seed(&self) -> u64;
+}
+
+/// The system itself.
+impl Subject for () {
+    fn owner(&self) -> (u32, u32) {
+        (0, 0)
+    }
+
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn seed(&self) -> u64 {
+        0
+    }
+}
+
+/// A name and what it stands for.
+pub struct Item<T: 'static> {
+    /// The name in its directory.
+    pub name: &'static str,
+    /// What it is.
+    pub what: What<T>,
+}
+
+/// Writes a text.
+pub type Write<T> = fn(&T, &mut Vec<u8>) -> Result<()>;
+
+/// What an item is.
+pub enum What<T: 'static> {
+    /// A text that everybody may read.
+    Text(Write<T>),
+    /// A text for the owner alone.
+    Private(Write<T>),
+    /// A text that the owner may write as well: it is given what was written.
+    Setting(Write<T>, fn(&T, &[u8]) -> Result<()>),
+    /// A symbolic link with its text.
+    Link(fn(&T) -> Result<Vec<u8>>),
+    /// A link that leads to a place without being a path, with the text it shows.
+    Magic(fn(&T) -> Result<Location>, fn(&T) -> Result<Vec<u8>>),
+    /// A directory of items.
+    Directory(&'static [Item<T>]),
+    /// A directory whose entries come and go.
+    Listing(&'static dyn Listing<T>),
+}
+
+/// A directory whose entries come and go.
+pub trait Listing<T>: Sync {
+    /// Finds an entry; ENOENT.
+    fn lookup(&self, subject: &T, device: u64, name: &[u8]) -> Result<Arc<dyn Inode>>;
+    /// Enumerates as [`Inode::read_dir`].
+    fn list(&self, subject: &T, position: &mut u64, sink: &mut dyn DirectorySink) -> Result<()>;
+    /// Permission bits.
+    fn mode(&self) -> u16 {
+        0o555
+    }
+}
+
+impl<T> What<T> {
+    fn kind(&self) -> FileKind {
+        match self {
+            What::Text(_) | What::Private(_) | What::Setting(..) => FileKind::Regular,
+            What::Link(_) | What::Magic(..) => FileKind::Symlink,
+            What::Directory(_) | What::Listing(_) => FileKind::Directory,
+        }
+    }
+
+    fn mode(&self) -> u16 {
+        match self {
+            What::Text(_) => 0o444,
+            What::Private(_) => 0o400,
+            What::Setting(..) => 0o644,
+            What::Link(_) | What::Magic(..) => 0o777,
+            What::Directory(_) => 0o555,
+            What::Listing(listing) => listing.mode(),
+        }
+    }
+}
+
+/// The inode of any item.
+pub struct Node<T: Subject> {
+    subject: T,
+    what: &'static What<T>,
+    number: u64,
+    device: u64,
+}
+
+/// FNV-1a: inode numbers that stay the same from one look-up to the next.
+pub fn mix(seed: u64, name: &[u8]) -> u64 {
+    name.iter().fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    }) >> 8
+}
+
+impl<T: Subject> Node<T> {
+    /// The inode of `what`, named `name` in a directory numbered `parent`.
+    pub fn entry(
+        subject: T,
+        what: &'static What<T>,
+        device: u64,
+        parent: u64,
+        name: &[u8],
+    ) -> Arc<dyn Inode> {
+        let number = mix(parent ^ subject.seed(), name) | 1;
+        Arc::new(Self { subject, what, number, device })
+    }
+
+    fn child(&self, item: &'static Item<T>) -> Arc<dyn Inode> {
+        Node::entry(
+            self.subject.clone(),
+            &item.what,
+            self.device,
+            self.number,
+            item.name.as_bytes(),
+        )
+    }
+}
+
+/// Finds a fixed entry.
+pub fn find<T>(items: &'static [Item<T>], name: &[u8]) -> Option<&'static Item<T>> {
+    items.iter().find(|item| item.name.as_bytes() == name)
+}
+
+/// Enumerates fixed entries as [`Inode::read_dir`], from position `base` on; true when the sink
+/// took all that were left.
+pub fn list<T>(
+    items: &'static [Item<T>],
+    base: u64,
+    position: &mut u64,
+    sink: &mut dyn DirectorySink,
+) -> bool {
+    while let Some(item) = items.get((*position - base) as usize) {
+        let number = mix(*position, item.name.as_bytes()) | 1;
+        if !sink.entry(number, item.what.kind(), item.name.as_bytes(), *position + 1) {
+            return false;
+        }
+        *position += 1;
+    }
+    true
+}
+
+impl<T: Subject> Inode for Node<T> {
+    fn attributes(&self) -> Attributes {
+        let (uid, gid) = self.subject.owner();
+        Attributes { kind: self.what.kind(), mode: self.what.mode(), uid, gid }
+    }
+
+    fn metadata(&self) -> Result<Metadata> {
+        self.subject.check()?;
+        let (uid, gid) = self.subject.owner();
+        let kind = self.what.kind();
+        Ok(Metadata {
+            number: self.number,
+            links: if kind == FileKind::Directory { 2 } else { 1 },
+            uid,
+            gid,
+            block_size: 1024,
+            ..Metadata::anonymous(self.device, kind, self.what.mode())
+        })
+    }
+
+    fn set_metadata(&self, change: &Change) -> Result<()> {
+        // Opening with O_TRUNC, as a shell's redirection does, changes nothing; the rest is fixed.
+        let only_size = Change { size: change.size, ..Change::default() };
+        let fixed = change.mode.is_some() || change.uid.is_some() || change.gid.is_some();
+        if fixed || only_size.size.is_none() { Err(Errno::EPERM) } else { Ok(()) }
+    }
+
+    fn lookup(&self, name: &[u8]) -> Result<Arc<dyn Inode>> {
+        self.subject.check()?;
+        match self.what {
+            What::Directory(items) => {
+                find(items, name).map(|item| self.child(item)).ok_or(Errno::ENOENT)
+            }
+            What::Listing(listing) => listing.lookup(&self.subject, self.device, name),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+
+    fn read_dir(&self, position: &mut u64, sink: &mut dyn DirectorySink) -> Result<()> {
+        self.subject.check()?;
+        match self.what {
+            What::Directory(items) => {
+                list(items, 2, position, sink);
+                Ok(())
+            }
+            What::Listing(listing) => listing.list(&self.subject, position, sink),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+
+    fn read_link(&self) -> Result<Vec<u8>> {
+        match self.what {
+            What::Link(text) | What::Magic(_, text) => text(&self.subject),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    fn follow(&self) -> Result<Jump> {
+        match self.what {
+            What::Magic(place, _) => place(&self.subject).map(Jump::Location),
+            _ => Ok(Jump::Text),
+        }
+    }
+
+    fn open(self: Arc<Self>, _: &OpenRequest) -> Result<Arc<dyn FileOps>> {
+        self.subject.check()?;
+        Ok(Arc::new(OpenText { node: self, text: Mutex::new(None) }))
+    }
+}
+
+/// An open text.
+struct OpenText<T: Subject> {
+    node: Arc<Node<T>>,
+    text: Mutex<Option<Vec<u8>>>,
+}
+
+impl<T: Subject> FileOps for OpenText<T> {
+    fn traits(&self) -> Traits {
+        Traits::REGULAR | Traits::POLLABLE
+    }
+
+    fn read(&self, _: &OpenFile, offset: u64, out: &mut Output<'_>) -> Result<usize> {
+        let (What::Text(write) | What::Private(write) | What::Setting(write, _)) = self.node.what
+        else {
+            return Err(Errno::EINVAL);
+        };
+        let mut text = self.text.lock();
+        if offset == 0 || text.is_none() {
+            let mut fresh = Vec::new();
+            write(&self.node.subject, &mut fresh)?;
+            *text = Some(fresh);
+        }
+        let text = text.as_deref().unwrap_or_default();
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(text.len());
+        let rest = &text[start..];
+        out.put(&rest[..rest.len().min(out.remaining())])
+    }
+
+    fn write(&self, _: &OpenFile, _: &mut u64, input: &mut Input<'_>) -> Result<usize> {
+        let What::Setting(_, store) = self.node.what else { return Err(Errno::EACCES) };
+        let length = input.remaining();
+        if length > LONGEST_WRITE {
+            return Err(Errno::EINVAL);
+        }
+        let mut text = Vec::new();
+        text.try_reserve_exact(length).map_err(|_| Errno::ENOMEM)?;
+        text.resize(length, 0);
+        let count = input.take(&mut text)?;
+        store(&self.node.subject, &text[..count])?;
+        Ok(count)
+    }
+
+    fn poll(&self, _: &OpenFile, _: &mut Registrar<'_>) -> Events {
+        Events::ALWAYS
+    }
+
+    fn map(&self, _: &OpenFile) -> Result<MapSource> {
+        Err(Errno::ENODEV)
+    }
+}

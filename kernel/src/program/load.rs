@@ -1,0 +1,215 @@
+//! Putting a planned program into a space.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use hayate_abi::{Errno, Result};
+use hayate_program_image::{HEAD, Image, Plan, Position, Segment, flags};
+
+use super::executable::Executable;
+pub use crate::memory::keep::Loaded;
+use crate::memory::{
+    Backing, MapRequest, Place, Protection, RegionFlags, Space, page_down, page_up,
+};
+
+/// Reads and plans an ELF file. `ENOEXEC` for anything else.
+pub fn plan(executable: &Executable, head: &[u8]) -> Result<Plan> {
+    let Image::Elf(header) = Image::recognise(head)? else { return Err(Errno::ENOEXEC) };
+    let table = header.table();
+    let length = (table.end - table.start) as usize;
+    // The table nearly always follows the file header, in the head.
+    if let Some(bytes) = head.get(table.start as usize..table.end as usize) {
+        return Plan::new(&header, bytes);
+    }
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(length).map_err(|_| Errno::ENOMEM)?;
+    bytes.resize(length, 0);
+    if executable.read(table.start, &mut bytes)? < length {
+        return Err(Errno::ENOEXEC);
+    }
+    Plan::new(&header, &bytes)
+}
+
+/// The bytes by which a file is recognised, and how many there are. A kilobyte holds the program
+/// headers of nearly every file too.
+pub fn head(executable: &Executable) -> Result<([u8; 4 * HEAD], usize)> {
+    let mut bytes = [0; 4 * HEAD];
+    let length = executable.read(0, &mut bytes)?;
+    Ok((bytes, length))
+}
+
+/// The path of the interpreter that a plan names. `ENOEXEC` if it has no end.
+pub fn interpreter_path(executable: &Executable, plan: &Plan) -> Result<Option<Vec<u8>>> {
+    let Some(range) = plan.interpreter.clone() else { return Ok(None) };
+    let length = (range.end - range.start) as usize;
+    let mut path = Vec::new();
+    path.try_reserve_exact(length).map_err(|_| Errno::ENOMEM)?;
+    path.resize(length, 0);
+    if executable.read(range.start, &mut path)? < length || path.pop() != Some(0) {
+        return Err(Errno::ENOEXEC);
+    }
+    if let Some(end) = path.iter().position(|&byte| byte == 0) {
+        path.truncate(end);
+    }
+    Ok(Some(path))
+}
+
+fn protection(segment: &Segment) -> Protection {
+    let mut protection = Protection::empty();
+    protection.set(Protection::READ, segment.flags & flags::R != 0);
+    protection.set(Protection::WRITE, segment.flags & flags::W != 0);
+    protection.set(Protection::EXECUTE, segment.flags & flags::X != 0);
+    protection
+}
+
+/// What a loaded file is to the process. Faults on the text of the two are counted apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The program.
+    Program,
+    /// What the program names to load it.
+    Interpreter,
+}
+
+/// Maps all segments of a file.
+///
+/// * `at` - where a position-independent file goes; `None` lets the space choose.
+///
+/// `ENOMEM` if it does not fit, `EPERM` if it wants the lowest addresses.
+///
+/// What had to be zeroed in pages of the file is added to `cleared`.
+pub fn load(
+    space: &Space,
+    executable: &Executable,
+    plan: &Plan,
+    at: Option<usize>,
+    role: Role,
+    cleared: &mut Vec<Range<usize>>,
+) -> Result<Loaded> {
+    let bias = match (plan.position, at) {
+        (Position::Fixed, _) => 0,
+        (Position::Independent, Some(base)) => {
+            let alignment = alignment(executable, plan);
+            (base & !(alignment - 1)).wrapping_sub(plan.span.start as usize)
+        }
+        (Position::Independent, None) => choose(space, plan, alignment(executable, plan))?,
+    };
+    let (plate, file) = (executable.plate().clone(), executable.file().clone());
+    let backing = match role {
+        Role::Program => Backing::program(plate, file)?,
+        Role::Interpreter => Backing::file(plate, file, false)?,
+    };
+    for segment in &plan.segments {
+        map(space, &backing, segment, bias, cleared)?;
+    }
+    let place = |address: u64| (address as usize).wrapping_add(bias);
+    Ok(Loaded {
+        bias,
+        entry: place(plan.entry),
+        headers: if plan.headers == 0 { 0 } else { place(plan.headers) },
+        end: place(plan.end()),
+    })
+}
+
+/// Maps all segments of a file into a space that is in use. Position-independent files go where
+/// libraries go, others where they must.
+///
+/// * `replace` - what lies in the span of the file is replaced.
+///
+/// As [`load`], and `EEXIST` if something lies there and is not to be replaced. Nothing of the
+/// file is left behind by an error.
+pub fn add(space: &Space, executable: &Executable, plan: &Plan, replace: bool) -> Result<Loaded> {
+    let bias = match plan.position {
+        Position::Fixed => 0,
+        Position::Independent => choose(space, plan, alignment(executable, plan))?,
+    };
+    let start = (plan.span.start as usize).wrapping_add(bias);
+    let length = (plan.span.end - plan.span.start) as usize;
+    // The whole span at once, so that nobody who shares the space gets in between.
+    space.map(MapRequest {
+        address: start,
+        place: if replace { Place::Fixed } else { Place::FixedNoReplace },
+        protection: Protection::empty(),
+        ..MapRequest::anonymous(length)
+    })?;
+    let role = Role::Program;
+    load(space, executable, plan, Some(start), role, &mut Vec::new()).inspect_err(|_| {
+        // It was mapped a moment ago: only memory for the cut may lack, then it stays unreadable.
+        let _ = space.unmap(start, length);
+    })
+}
+
+/// The alignment of a position-independent file: its own, or a large page if its text was placed for
+/// those.
+fn alignment(executable: &Executable, plan: &Plan) -> usize {
+    let own = plan.alignment as usize;
+    let large = executable.plate().place().is_some_and(|place| place.is_large());
+    if large { own.max(machine::layout::LARGE_PAGE_SIZE) } else { own }
+}
+
+/// Finds room for the whole span of a file; gives the bias.
+fn choose(space: &Space, plan: &Plan, alignment: usize) -> Result<usize> {
+    let span = (plan.span.end - plan.span.start) as usize;
+    let slack = alignment - 4096;
+    let length = span.checked_add(slack).ok_or(Errno::ENOMEM)?;
+    let room = space.find_room(length)?;
+    let base = (room + slack) & !(alignment - 1);
+    Ok(base.wrapping_sub(plan.span.start as usize))
+}
+
+fn map(
+    space: &Space,
+    backing: &Arc<Backing>,
+    segment: &Segment,
+    bias: usize,
+    cleared: &mut Vec<Range<usize>>,
+) -> Result<()> {
+    let place = |address: u64| (address as usize).wrapping_add(bias);
+    let protection = protection(segment);
+    let start = page_down(place(segment.address));
+    let file_end = place(segment.file_end());
+    let end = page_up(place(segment.end())).ok_or(Errno::ENOMEM)?;
+    let file_pages_end =
+        if segment.file_size > 0 { page_up(file_end).ok_or(Errno::ENOMEM)? } else { start };
+    let request = |address, length| MapRequest {
+        address,
+        place: Place::Fixed,
+        protection,
+        ..MapRequest::anonymous(length)
+    };
+    if file_pages_end > start {
+        space.map(MapRequest {
+            backing: Some(backing.clone()),
+            offset: segment.file_offset - segment.file_offset % 4096,
+            ..request(start, file_pages_end - start)
+        })?;
+    }
+    if end > file_pages_end {
+        space.map(request(file_pages_end, end - file_pages_end))?;
+    }
+    // What follows the file's last byte in its page is of the file, and must be zero. Where the
+    // program could not write Linux does not clear it either (`padzero`).
+    if segment.memory_size > segment.file_size
+        && file_end < file_pages_end
+        && protection.contains(Protection::WRITE)
+    {
+        clear(space, file_end, file_pages_end - file_end)?;
+        cleared.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        cleared.push(file_end..file_pages_end);
+    }
+    Ok(())
+}
+
+/// Zeroes part of a page of the space.
+fn clear(space: &Space, address: usize, length: usize) -> Result<()> {
+    const ZEROES: [u8; 4096] = [0; 4096];
+    let zeroes = ZEROES.get(..length).unwrap_or(&ZEROES);
+    // A file that ends before its segment does has no such page: the program is broken.
+    space.fill_foreign(address, zeroes)
+}
+
+/// The flags of a first stack.
+pub fn stack_flags() -> RegionFlags {
+    RegionFlags::STACK | RegionFlags::GROWS_DOWN | RegionFlags::MAY_WRITE | RegionFlags::MAY_EXECUTE
+}

@@ -1,0 +1,373 @@
+//! Programs: from a file to a space that is ready to run.
+//!
+//! [`prepare`] does everything that can fail without touching the process that asked: it follows
+//! `#!`, plans the file and its interpreter, and builds a new space beside the old one. What it
+//! gives back is put in place by `process::exec`, where nothing can fail any more; that is the
+//! point of no return, and it lies between the two modules.
+//!
+//! What is known of an executable is kept ([`record`]), and so is the space of a program that ended
+//! ([`crate::memory::keep`]): a program that ran before, unchanged, is neither parsed nor mapped.
+//!
+//! It does so in three steps that others use alone: [`find`] a program, [`Program::attach`] it to a
+//! space, build its first stack.
+
+pub mod executable;
+pub mod load;
+pub mod record;
+pub mod stack;
+pub mod strings;
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use hayate_abi::{Errno, Result};
+use hayate_program_image::{HEAD, Image, Plan};
+use hayate_recycler::AttachmentKey;
+use smallvec::SmallVec;
+
+pub use executable::Executable;
+use record::Record;
+pub use strings::Strings;
+
+use crate::credentials::Credentials;
+use crate::file::context::FsContext;
+use crate::file::mount::Location;
+use crate::file::path::{Resolver, WalkFlags};
+use crate::memory::keep::{self, Cleared, Start};
+use crate::memory::{Layout, Limits, Space};
+use crate::resource::watch::{Pages, Part, Watch};
+use crate::resource::{Kind, statistics};
+
+/// How many interpreters of interpreters are followed (`BINPRM_MAX_RECURSION` and one).
+const DEPTH: usize = 5;
+
+/// What is to be executed.
+pub struct Request<'a> {
+    /// The file.
+    pub location: Location,
+    /// How it was named; a script's interpreter gets this, and `AT_EXECFN`.
+    pub path: &'a [u8],
+    /// The path leads nowhere once descriptors marked so are closed: a script could not be read
+    /// by its interpreter.
+    pub path_vanishes: bool,
+    /// The argument strings.
+    pub arguments: Strings,
+    /// The environment strings.
+    pub environment: Strings,
+    /// Whose view of the tree interpreters are searched in.
+    pub context: &'a FsContext,
+    /// Who executes.
+    pub credentials: &'a Credentials,
+    /// Files do not give privilege (`PR_SET_NO_NEW_PRIVS`).
+    pub no_new_privileges: bool,
+    /// What the new space may hold.
+    pub limits: Limits,
+    /// Whether addresses are random.
+    pub randomise: bool,
+}
+
+/// A program ready to run.
+pub struct Prepared {
+    /// Its memory.
+    pub space: Arc<Space>,
+    /// The first instruction executed: the interpreter's if there is one.
+    pub entry: usize,
+    /// The stack and where the strings lie.
+    pub stack: stack::Stack,
+    /// The file, for `/proc/PID/exe`.
+    pub executable: Arc<Executable>,
+    /// Whom the program acts as.
+    pub credentials: Credentials,
+    /// Whether it gained privilege.
+    pub secure: bool,
+    /// Whether it has set-user-id or set-group-id bits that count, gained or not.
+    pub set_id: bool,
+    /// The last part of its path: the name of the thread.
+    pub name: Name,
+}
+
+/// The last part of a program's path. Most fit without the heap.
+pub type Name = SmallVec<[u8; 32]>;
+
+/// A program: a file that was found, read and understood, with its interpreter if it has one.
+pub struct Program {
+    /// The file.
+    pub executable: Arc<Executable>,
+    /// What is known of it.
+    pub record: Arc<Record>,
+    /// The interpreter that it names (the dynamic linker).
+    pub interpreter: Option<(Executable, Arc<Record>)>,
+    /// What stands in place of the first argument, if it was found through `#!`.
+    pub arguments: Strings,
+    /// The last part of its path: the name of the thread.
+    pub name: Name,
+}
+
+/// Where a program was put in a space.
+pub struct Attached {
+    /// The first instruction executed: the interpreter's if there is one.
+    pub entry: usize,
+    /// The program itself.
+    pub program: load::Loaded,
+    /// Where the interpreter is; 0 without one.
+    pub interpreter: usize,
+    /// What had to be zeroed in pages of the files, if the space is to be kept.
+    cleared: Option<Cleared>,
+    /// The space was kept, and all is in place.
+    kept: bool,
+}
+
+impl From<load::Loaded> for Attached {
+    /// A program without an interpreter, so far.
+    fn from(program: load::Loaded) -> Attached {
+        Attached { entry: program.entry, program, interpreter: 0, cleared: None, kept: false }
+    }
+}
+
+/// Finds a program: follows `#!`, plans the file and its interpreter.
+///
+/// Errors as [`prepare`].
+#[inline(always)]
+pub fn find<W: Watch>(
+    location: Location,
+    shown: &[u8],
+    path_vanishes: bool,
+    context: &FsContext,
+    credentials: &Credentials,
+) -> Result<Program> {
+    W::enter(Part::LookUp);
+    let mut executable = Executable::open(location, context, credentials)?;
+    let mut path: Option<Vec<u8>> = None;
+    let mut arguments = Strings::new();
+    let mut depth = 0;
+    let record = loop {
+        W::enter(Part::Parse);
+        if let Some(record) = record::find(&executable) {
+            break record;
+        }
+        W::enter(Part::Read);
+        let (bytes, length) = load::head(&executable)?;
+        W::enter(Part::Parse);
+        let bytes = bytes.get(..length).unwrap_or(&bytes);
+        let script = match Image::recognise(bytes.get(..HEAD).unwrap_or(bytes))? {
+            Image::Elf(_) => break record::make(&executable, bytes)?,
+            Image::Script(script) => script,
+        };
+        if path_vanishes {
+            return Err(Errno::ENOENT);
+        }
+        depth += 1;
+        if depth > DEPTH {
+            return Err(Errno::ELOOP);
+        }
+        let own = path.as_deref().unwrap_or(shown);
+        match script.argument {
+            Some(argument) => arguments.replace_first(&[script.interpreter, argument, own])?,
+            None => arguments.replace_first(&[script.interpreter, own])?,
+        }
+        W::enter(Part::LookUp);
+        let next = open_path(script.interpreter, context, credentials)?;
+        path = Some(copy(script.interpreter)?);
+        executable = next;
+    };
+    let interpreter = match &record.interpreter {
+        Some(path) => {
+            W::enter(Part::LookUp);
+            let file = open_path(path, context, credentials)?;
+            W::enter(Part::Parse);
+            let record = record::of_interpreter(&file)?;
+            Some((file, record))
+        }
+        None => None,
+    };
+    let name = path.as_deref().unwrap_or(shown);
+    let last = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
+    let mut name = Name::new();
+    name.try_reserve(last.len()).map_err(|_| Errno::ENOMEM)?;
+    name.extend_from_slice(last);
+    Ok(Program { executable: Arc::new(executable), record, interpreter, arguments, name })
+}
+
+impl Program {
+    /// Puts the program and its interpreter into an empty space, with the heap behind it.
+    #[inline]
+    pub fn attach(&self, space: &Space) -> Result<Attached> {
+        let layout = space.layout();
+        let plan = self.plan();
+        let mut cleared = Vec::new();
+        // A program that is its own interpreter (ld.so called by name, static-pie) goes where
+        // libraries go, to leave its place free.
+        let base = self.interpreter.as_ref().map(|_| layout.program_base);
+        let program =
+            load::load(space, &self.executable, plan, base, load::Role::Program, &mut cleared)?;
+        let (entry, interpreter) = match &self.interpreter {
+            Some((file, record)) => {
+                let loaded = load::load(
+                    space,
+                    file,
+                    &record.plan,
+                    None,
+                    load::Role::Interpreter,
+                    &mut cleared,
+                )?;
+                (loaded.entry, loaded.bias)
+            }
+            None => (program.entry, 0),
+        };
+        self.set_heap(space, program.end);
+        let cleared = Cleared::try_from(cleared.as_slice()).ok();
+        Ok(Attached { entry, program, interpreter, cleared, kept: false })
+    }
+
+    /// The heap follows the program; a program among the libraries has its heap where it would
+    /// have been itself (`load_elf_binary`, CONFIG_ARCH_HAS_ELF_RANDOMIZE).
+    fn set_heap(&self, space: &Space, end: usize) {
+        let among_libraries = self.interpreter.is_none()
+            && self.plan().position == hayate_program_image::Position::Independent;
+        space.set_heap(if among_libraries { space.layout().program_base } else { end });
+    }
+
+    /// What to map of it.
+    pub fn plan(&self) -> &Plan {
+        &self.record.plan
+    }
+
+    /// Whom a kept space must have belonged to, to be this program's in `limits`.
+    fn key(&self, user: &Credentials, limits: &Limits, randomised: bool) -> AttachmentKey {
+        AttachmentKey {
+            program: self.executable.content(),
+            interpreter: self.interpreter.as_ref().map(|(file, _)| file.content()),
+            user: [user.uid, user.euid, user.gid, user.egid],
+            limits: [limits.address_space, limits.data, limits.stack, limits.locked],
+            randomised,
+        }
+    }
+
+    /// Builds the first stack for a program that [`attach`](Self::attach) has put there.
+    pub fn build_stack(
+        &self,
+        space: &Space,
+        attached: &Attached,
+        strings: (&Strings, &Strings),
+        path: &[u8],
+        credentials: &Credentials,
+        secure: bool,
+    ) -> Result<stack::Stack> {
+        let plan = self.plan();
+        let facts = stack::Facts {
+            headers: attached.program.headers,
+            header_count: plan.header_count,
+            interpreter: attached.interpreter,
+            entry: attached.program.entry,
+            credentials,
+            secure,
+            executable_stack: plan.executable_stack,
+            kept: attached.kept,
+        };
+        stack::build(space, strings.0, strings.1, path, &facts)
+    }
+
+    /// The arguments it gets for those that were asked for: with an interpreter of `#!` before
+    /// them, and never none.
+    pub fn complete(&self, arguments: &mut Strings) -> Result<()> {
+        if !self.arguments.is_empty() {
+            arguments.replace_first_by(&self.arguments)?;
+        }
+        if arguments.is_empty() {
+            // Programs rely on a name; an empty vector was used to attack set-user-id ones.
+            arguments.push(b"")?;
+        }
+        Ok(())
+    }
+}
+
+/// Prepares the execution of a program; nobody notices if it fails.
+///
+/// Errors as `execve(2)`: `EACCES`, `ENOEXEC`, `ENOENT`, `ELOOP`, `ETXTBSY`, `ENOMEM`, `EINVAL`,
+/// `ELIBBAD`, `E2BIG`, `EIO`.
+pub fn prepare<W: Watch>(request: Request<'_>) -> Result<Prepared> {
+    let Request { context, credentials, mut arguments, .. } = request;
+    let program =
+        find::<W>(request.location, request.path, request.path_vanishes, context, credentials)?;
+    W::enter(Part::Arguments);
+    program.complete(&mut arguments)?;
+
+    let privileged = !request.no_new_privileges;
+    let (new, secure) = credentials.for_program(
+        program.executable.set_user.filter(|_| privileged),
+        program.executable.set_group.filter(|_| privileged),
+    );
+
+    W::enter(Part::Space);
+    // Privilege gained is never left behind.
+    let set_id = program.executable.is_set_id();
+    let plain = !secure && !set_id && keep::is_wanted();
+    let key = plain.then(|| program.key(&new, &request.limits, request.randomise));
+    let layout = layout(&request.limits, request.randomise);
+    let kept = key.as_ref().and_then(|key| keep::take::<W>(key, request.limits, layout));
+    let is_new = kept.is_none();
+    let (space, attached) = match kept {
+        Some((space, start)) => {
+            program.set_heap(&space, start.program.end);
+            let Start { entry, program, interpreter } = start;
+            W::pages(Pages::Before, || space.own_pages());
+            (space, Attached { entry, program, interpreter, cleared: None, kept: true })
+        }
+        None => {
+            let space = Space::new(layout, request.limits)?;
+            W::pages(Pages::Before, || space.own_pages());
+            W::enter(Part::Attach);
+            let attached = program.attach(&space)?;
+            (space, attached)
+        }
+    };
+    W::attached(request.path, attached.program.entry, attached.interpreter != 0);
+    W::enter(Part::Stack);
+    let strings = (&arguments, &request.environment);
+    let stack = program.build_stack(&space, &attached, strings, request.path, &new, secure)?;
+    if is_new
+        && let Some(key) = key
+        && let Some(cleared) = attached.cleared
+    {
+        statistics::made(Kind::Attachment);
+        W::enter(Part::Attach);
+        let Attached { entry, program, interpreter, .. } = attached;
+        space.begins_here(key, Start { entry, program, interpreter }, cleared);
+    }
+    W::pages(Pages::After, || space.own_pages());
+    Ok(Prepared {
+        space,
+        entry: attached.entry,
+        stack,
+        executable: program.executable,
+        credentials: new,
+        secure,
+        set_id,
+        name: program.name,
+    })
+}
+
+/// An empty space for a program.
+pub fn new_space(limits: Limits, randomise: bool) -> Result<Arc<Space>> {
+    Space::new(layout(&limits, randomise), limits)
+}
+
+/// Where things are put in a space.
+fn layout(limits: &Limits, randomise: bool) -> Layout {
+    let mut random = crate::random::quick_word;
+    let random: Option<&mut dyn FnMut() -> u64> = if randomise { Some(&mut random) } else { None };
+    Layout::new(limits.stack, random)
+}
+
+fn copy(text: &[u8]) -> Result<Vec<u8>> {
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(text.len()).map_err(|_| Errno::ENOMEM)?;
+    copy.extend_from_slice(text);
+    Ok(copy)
+}
+
+fn open_path(path: &[u8], context: &FsContext, credentials: &Credentials) -> Result<Executable> {
+    let resolver = Resolver { context, credentials, start: None };
+    let location = resolver.resolve(path, WalkFlags::empty())?;
+    Executable::open(location, context, credentials)
+}

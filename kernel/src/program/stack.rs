@@ -1,0 +1,160 @@
+//! The stack a program finds: arguments, environment, auxiliary vector (System V ABI for x86-64,
+//! 3.4.1; `create_elf_tables` of Linux).
+
+use alloc::vec::Vec;
+
+use hayate_abi::{Errno, Result, raw::auxvec::*};
+use smallvec::SmallVec;
+use zerocopy::IntoBytes;
+
+use super::load;
+use super::strings::Strings;
+use crate::credentials::Credentials;
+use crate::memory::{MapRequest, Mapping, PAGE, Place, Protection, Space, page_down};
+use crate::random;
+
+/// What is mapped below the initial content at once (`setup_arg_pages`): touched soon anyway.
+pub const ROOM: usize = 32 * PAGE;
+const PLATFORM: &[u8] = b"x86_64\0";
+const AT_MINSIGSTKSZ: u32 = 51;
+
+/// What the auxiliary vector tells about the program.
+pub struct Facts<'a> {
+    /// The program headers, and how many.
+    pub headers: usize,
+    /// See `headers`.
+    pub header_count: u16,
+    /// Where the interpreter is; 0 without one.
+    pub interpreter: usize,
+    /// The program's own first instruction.
+    pub entry: usize,
+    /// Who executes it.
+    pub credentials: &'a Credentials,
+    /// The program gained privilege: libraries must not trust the environment.
+    pub secure: bool,
+    /// Whether the stack must be executable.
+    pub executable_stack: bool,
+    /// The space was kept: it may have a stack already.
+    pub kept: bool,
+}
+
+/// Where things ended up.
+pub struct Stack {
+    /// The initial stack pointer.
+    pub pointer: usize,
+    /// First byte of the arguments.
+    pub arguments: usize,
+    /// First byte of the environment.
+    pub environment: usize,
+    /// First byte after the environment.
+    pub environment_end: usize,
+    /// First byte of the auxiliary vector.
+    pub auxiliary: usize,
+    /// First byte after the auxiliary vector.
+    pub auxiliary_end: usize,
+}
+
+/// Makes the stack of a new program in its space. `ENOMEM` if the content does not fit.
+pub fn build(
+    space: &Space,
+    arguments: &Strings,
+    environment: &Strings,
+    path: &[u8],
+    facts: &Facts<'_>,
+) -> Result<Stack> {
+    let top = space.layout().stack_top;
+    let no_room = || Errno::ENOMEM;
+
+    // From the top: a null word, the path, the environment, the arguments, the platform's name,
+    // sixteen random bytes.
+    let path_at = top.checked_sub(8 + path.len() + 1).ok_or_else(no_room)?;
+    let environment_at = path_at.checked_sub(environment.as_bytes().len()).ok_or_else(no_room)?;
+    let arguments_at =
+        environment_at.checked_sub(arguments.as_bytes().len()).ok_or_else(no_room)?;
+    let platform_at = arguments_at.checked_sub(PLATFORM.len()).ok_or_else(no_room)?;
+    let random_at = platform_at.checked_sub(16).ok_or_else(no_room)? & !15;
+
+    let auxiliary = auxiliary(facts, path_at, platform_at, random_at);
+    let vector_words = 1 + arguments.len() + 1 + environment.len() + 1;
+    let words = vector_words + auxiliary.len() * 2;
+    let pointer = random_at.checked_sub(words * 8).ok_or_else(no_room)? & !15;
+
+    let total = top - pointer;
+    let mut content: Vec<u8> = Vec::new();
+    content.try_reserve_exact(total).map_err(|_| Errno::ENOMEM)?;
+    let mut head: SmallVec<[usize; 48]> = SmallVec::new();
+    head.try_reserve(vector_words).map_err(|_| Errno::ENOMEM)?;
+    head.push(arguments.len());
+    for (strings, at) in [(arguments, arguments_at), (environment, environment_at)] {
+        let mut address = at;
+        strings.for_each_length(|length| {
+            head.push(address);
+            address += length;
+        });
+        head.push(0);
+    }
+    content.extend_from_slice(head.as_slice().as_bytes());
+    content.extend_from_slice(auxiliary.as_bytes());
+    content.resize(random_at - pointer, 0);
+    content.extend_from_slice([random::quick_word(), random::quick_word()].as_bytes());
+    content.resize(platform_at - pointer, 0);
+    content.extend_from_slice(PLATFORM);
+    content.extend_from_slice(arguments.as_bytes());
+    content.extend_from_slice(environment.as_bytes());
+    content.extend_from_slice(path);
+    content.resize(total, 0);
+
+    let start = page_down(pointer).checked_sub(ROOM).ok_or_else(no_room)?;
+    let mut protection = Protection::READ | Protection::WRITE;
+    protection.set(Protection::EXECUTE, facts.executable_stack);
+    let flags = load::stack_flags();
+    if facts.kept {
+        let mapping = Mapping { protection, flags, backing: None, offset: 0 };
+        space.place_stack(start..top, mapping, pointer, &content)?;
+    } else {
+        space.map(MapRequest {
+            address: start,
+            place: Place::FixedNoReplace,
+            protection,
+            flags,
+            ..MapRequest::anonymous(top - start)
+        })?;
+        space.fill_foreign(pointer, &content)?;
+    }
+    Ok(Stack {
+        pointer,
+        arguments: arguments_at,
+        environment: environment_at,
+        environment_end: path_at,
+        auxiliary: pointer + vector_words * 8,
+        auxiliary_end: pointer + words * 8,
+    })
+}
+
+/// The auxiliary vector: kinds and their values.
+fn auxiliary(facts: &Facts<'_>, path: usize, platform: usize, random: usize) -> [[usize; 2]; 20] {
+    let cpu = hayate_machine::cpu::features();
+    let credentials = facts.credentials;
+    [
+        [AT_MINSIGSTKSZ as usize, 1024 + hayate_machine::fpu::FpuState::signal_size()],
+        [AT_HWCAP as usize, cpu.hwcap as usize],
+        [AT_PAGESZ as usize, PAGE],
+        [AT_CLKTCK as usize, hayate_abi::time::CLOCK_TICKS_PER_SEC as usize],
+        [AT_PHDR as usize, facts.headers],
+        [AT_PHENT as usize, hayate_program_image::Plan::HEADER_SIZE as usize],
+        [AT_PHNUM as usize, usize::from(facts.header_count)],
+        [AT_BASE as usize, facts.interpreter],
+        [AT_FLAGS as usize, 0],
+        [AT_ENTRY as usize, facts.entry],
+        [AT_UID as usize, credentials.uid as usize],
+        [AT_EUID as usize, credentials.euid as usize],
+        [AT_GID as usize, credentials.gid as usize],
+        [AT_EGID as usize, credentials.egid as usize],
+        [AT_SECURE as usize, usize::from(facts.secure)],
+        [AT_RANDOM as usize, random],
+        [AT_HWCAP2 as usize, cpu.hwcap2 as usize],
+        [AT_EXECFN as usize, path],
+        [AT_PLATFORM as usize, platform],
+        [AT_NULL as usize, 0],
+    ]
+}

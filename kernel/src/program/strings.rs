@@ -1,0 +1,176 @@
+//! The argument and environment strings of a program, on their way from one space to the next.
+
+use alloc::vec::Vec;
+
+use hayate_abi::{Errno, Result};
+use hayate_machine::user::{self, UserPtr};
+
+/// The longest single string, its NUL included (`MAX_ARG_STRLEN`).
+const STRING_MAX: usize = 128 << 10;
+/// Bytes that are always allowed, whatever the stack limit says (`ARG_MAX`).
+const ALWAYS: u64 = 128 << 10;
+/// Bytes that are never exceeded: three quarters of the default stack (`_STK_LIM / 4 * 3`).
+const NEVER: u64 = 6 << 20;
+
+/// How many bytes all strings and their pointers may have (`execve(2)`, "Limits on size").
+pub fn budget(stack_limit: u64) -> usize {
+    (stack_limit / 4).clamp(ALWAYS, NEVER) as usize
+}
+
+/// Strings one behind the other, each ended by a NUL.
+#[derive(Default)]
+pub struct Strings {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+impl Strings {
+    /// No strings.
+    pub fn new() -> Strings {
+        Strings::default()
+    }
+
+    /// Adds a string. `ENOMEM` without memory.
+    pub fn push(&mut self, text: &[u8]) -> Result<()> {
+        self.bytes.try_reserve(text.len() + 1).map_err(|_| Errno::ENOMEM)?;
+        self.bytes.extend_from_slice(text);
+        self.bytes.push(0);
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Reads a vector of pointers to strings that ends with a null pointer, as `execve(2)` takes
+    /// it; a null vector has no strings.
+    ///
+    /// * `budget` - what may still be used, in bytes; the strings and pointers are taken off.
+    ///
+    /// `EFAULT` for a bad pointer, `E2BIG` beyond the budget.
+    pub fn read(vector: usize, budget: &mut usize) -> Result<Strings> {
+        let mut strings = Strings::new();
+        if vector == 0 {
+            return Ok(strings);
+        }
+        loop {
+            let pointer: u64 = UserPtr::<u64>::new(vector).at(strings.count).read()?;
+            if pointer == 0 {
+                return Ok(strings);
+            }
+            if strings.count == 0 {
+                // Room for most at once.
+                strings.bytes.try_reserve(512).map_err(|_| Errno::ENOMEM)?;
+            }
+            strings.read_one(pointer as usize, budget)?;
+        }
+    }
+
+    fn read_one(&mut self, address: usize, budget: &mut usize) -> Result<()> {
+        let start = self.bytes.len();
+        let mut chunk = 128;
+        loop {
+            let at = self.bytes.len();
+            self.bytes.try_reserve(chunk).map_err(|_| Errno::ENOMEM)?;
+            self.bytes.resize(at + chunk, 0);
+            let to = self.bytes.get_mut(at..).unwrap_or(&mut []);
+            let from = address.checked_add(at - start).ok_or(Errno::EFAULT)?;
+            match user::read_cstr(to, from) {
+                Ok(length) => {
+                    self.bytes.truncate(at + length + 1);
+                    break;
+                }
+                // The buffer is full and no NUL came.
+                Err(Errno::ENAMETOOLONG) => {}
+                Err(error) => return Err(error),
+            }
+            if self.bytes.len() - start >= STRING_MAX {
+                return Err(Errno::E2BIG);
+            }
+            chunk = (chunk * 4).min(4096);
+        }
+        self.count += 1;
+        let used = self.bytes.len() - start;
+        if used > STRING_MAX {
+            return Err(Errno::E2BIG);
+        }
+        *budget = budget.checked_sub(used + size_of::<u64>()).ok_or(Errno::E2BIG)?;
+        Ok(())
+    }
+
+    /// Replaces the first string (which need not be there) by others, as `#!` does.
+    pub fn replace_first(&mut self, by: &[&[u8]]) -> Result<()> {
+        let mut new = Strings::new();
+        for text in by {
+            new.push(text)?;
+        }
+        self.replace_first_with(new)
+    }
+
+    /// The same, by strings that are there already.
+    pub fn replace_first_by(&mut self, by: &Strings) -> Result<()> {
+        let mut new = Strings::new();
+        new.bytes.try_reserve(by.bytes.len()).map_err(|_| Errno::ENOMEM)?;
+        new.bytes.extend_from_slice(&by.bytes);
+        new.count = by.count;
+        self.replace_first_with(new)
+    }
+
+    fn replace_first_with(&mut self, mut new: Strings) -> Result<()> {
+        let rest = self.iter().next().map_or(0, |first| first.len() + 1);
+        let rest = self.bytes.get(rest..).unwrap_or(&[]);
+        new.bytes.try_reserve(rest.len()).map_err(|_| Errno::ENOMEM)?;
+        new.bytes.extend_from_slice(rest);
+        new.count += self.count.saturating_sub(1);
+        *self = new;
+        Ok(())
+    }
+
+    /// How many strings there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// All strings with their NULs.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Calls a function with the length of each string, its NUL included, in order.
+    #[inline]
+    pub fn for_each_length(&self, mut visit: impl FnMut(usize)) {
+        let mut rest = self.bytes.as_slice();
+        for _ in 0..self.count {
+            let Some(length) = nul(rest) else { return };
+            visit(length + 1);
+            rest = rest.get(length + 1..).unwrap_or(&[]);
+        }
+    }
+
+    /// The strings without their NULs.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = self.bytes.as_slice();
+        core::iter::from_fn(move || {
+            let (text, behind) = rest.split_at_checked(nul(rest)?)?;
+            rest = behind.get(1..)?;
+            Some(text)
+        })
+    }
+}
+
+/// Where the first NUL is: eight bytes at a time, as this is on the way of each start.
+fn nul(bytes: &[u8]) -> Option<usize> {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        // The lowest byte whose top bit is set here is the first that is zero.
+        let zeroes = word.wrapping_sub(ONES) & !word & ONES << 7;
+        if zeroes != 0 {
+            return Some(index * 8 + zeroes.trailing_zeros() as usize / 8);
+        }
+    }
+    Some(words.len() * 8 + rest.iter().position(|&byte| byte == 0)?)
+}

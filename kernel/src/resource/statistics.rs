@@ -1,0 +1,105 @@
+//! How many resources of each kind were made, reused, stored and dropped.
+//!
+//! Each processor counts for itself with plain loads and stores; [`counts`] adds them up. A sum
+//! taken while others count is close, not exact.
+
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+
+use hayate_recycler::{Counts, Kind};
+use machine::cpu::{MAX_CPUS, PerCpu};
+use machine::per_cpu;
+
+/// One processor's counts of one kind.
+struct Own {
+    made: AtomicU64,
+    reused: AtomicU64,
+    stored: AtomicU64,
+    dropped: AtomicU64,
+    /// What is kept, and its bytes: sums over all processors only, as one stores what another
+    /// takes out.
+    kept: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Own {
+    const fn new() -> Own {
+        Own {
+            made: AtomicU64::new(0),
+            reused: AtomicU64::new(0),
+            stored: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            kept: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        }
+    }
+}
+
+per_cpu! {
+    static OWN: PerCpu<[Own; Kind::COUNT]> = PerCpu::new([const { Own::new() }; Kind::COUNT]);
+}
+
+/// Adds to a counter that only this processor writes.
+#[inline]
+fn add(counter: &AtomicU64, more: u64) {
+    counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
+}
+
+/// One was made new.
+#[inline]
+pub fn made(kind: Kind) {
+    add(&OWN.here()[kind.index()].made, 1);
+}
+
+/// One was put into a pool; it takes `bytes`.
+#[inline]
+pub fn stored(kind: Kind, bytes: usize) {
+    let own = &OWN.here()[kind.index()];
+    add(&own.stored, 1);
+    add(&own.kept, 1);
+    add(&own.bytes, bytes as u64);
+}
+
+/// One that was stored with `bytes` was taken out to be used.
+#[inline]
+pub fn reused(kind: Kind, bytes: usize) {
+    let own = &OWN.here()[kind.index()];
+    add(&own.reused, 1);
+    add(&own.kept, 1u64.wrapping_neg());
+    add(&own.bytes, (bytes as u64).wrapping_neg());
+}
+
+/// One that stays in its pool was used once more (a program record, which many share).
+#[inline]
+pub fn shared(kind: Kind) {
+    add(&OWN.here()[kind.index()].reused, 1);
+}
+
+/// One that was stored with `bytes` was given up.
+#[inline]
+pub fn dropped(kind: Kind, bytes: usize) {
+    let own = &OWN.here()[kind.index()];
+    add(&own.dropped, 1);
+    add(&own.kept, 1u64.wrapping_neg());
+    add(&own.bytes, (bytes as u64).wrapping_neg());
+}
+
+/// The counts of a kind, of all processors.
+pub fn counts(kind: Kind) -> Counts {
+    let mut sum = Counts::default();
+    for all in (0..MAX_CPUS).filter_map(|cpu| OWN.of(cpu)) {
+        let own = &all[kind.index()];
+        sum += Counts {
+            made: own.made.load(Relaxed),
+            reused: own.reused.load(Relaxed),
+            stored: own.stored.load(Relaxed),
+            dropped: own.dropped.load(Relaxed),
+            kept: own.kept.load(Relaxed),
+            bytes: own.bytes.load(Relaxed),
+        };
+    }
+    // Read while others count a sum may be off by a few, below zero even.
+    let floor = |count: u64| (count as i64).max(0) as u64;
+    (sum.kept, sum.bytes) = (floor(sum.kept), floor(sum.bytes));
+    sum
+}

@@ -1,0 +1,351 @@
+//! An execution: what can be put on a processor.
+//!
+//! State machine (`state`):
+//! ```text
+//!            switch in             prepare to sleep            switched away
+//! RUNNABLE ------------> RUNNING ------------------> PREPARED ---------------> PARKED
+//!    ^                      ^                           | wake                   | wake
+//!    |                      +------- (never left) --- WOKEN                      |
+//!    +---------------------- (after leaving) ----------+-------------------------+
+//! ```
+//! A waker that finds PREPARED only marks WOKEN: the sleeper notices it before or right after it
+//! leaves its CPU, so nobody ever spins until another CPU has finished a switch.
+
+use alloc::boxed::Box;
+use alloc::sync::{Arc, Weak};
+use core::sync::atomic::{AtomicBool, AtomicI8, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use hayate_abi::{Errno, Result};
+use hayate_machine::context::Context;
+use hayate_machine::cpu;
+use hayate_machine::smp;
+use hayate_machine::stack::KernelStack;
+use hayate_machine::sync::{Once, SpinLock};
+use hayate_machine::time;
+use hayate_machine::trap::{self, UserRegs, attention};
+use intrusive_collections::LinkedListAtomicLink;
+
+use super::run_queue;
+use super::timer::Timer;
+use super::weight;
+
+pub(super) const RUNNABLE: u8 = 0;
+pub(super) const RUNNING: u8 = 1;
+pub(super) const PREPARED: u8 = 2;
+pub(super) const WOKEN: u8 = 3;
+pub(super) const PARKED: u8 = 4;
+pub(super) const DEAD: u8 = 5;
+const NEW: u8 = 6;
+
+/// What an execution works for: a user thread brings its space, FPU state and current slots.
+pub trait Agent: Send + Sync {
+    /// The execution is about to run here: load page table, FS and GS base, FPU, current slots.
+    /// Called with interrupts off; must not sleep.
+    fn enter(&self);
+    /// The execution is about to stop running here: save what the registers hold.
+    fn leave(&self);
+    /// A tick found the execution running and has accounted its time. As `enter`.
+    fn tick(&self) {}
+}
+
+/// How an execution competes (sched(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// SCHED_OTHER.
+    Other,
+    /// SCHED_BATCH: like Other, but never preempts on waking.
+    Batch,
+    /// SCHED_IDLE: after everything else.
+    Idle,
+    /// SCHED_FIFO with priority 1 to 99.
+    Fifo(u8),
+    /// SCHED_RR with priority 1 to 99.
+    RoundRobin(u8),
+}
+
+/// An execution; see the module.
+pub struct Execution {
+    id: u64,
+    this: Weak<Execution>,
+    pub(super) context: Context,
+    pub(super) agent: Option<Arc<dyn Agent>>,
+    work: SpinLock<Option<Box<dyn FnOnce() + Send>>>,
+    pub(super) state: AtomicU8,
+    /// The CPU it runs on, or ran on last.
+    pub(super) cpu: AtomicU32,
+    affinity: AtomicU64,
+    /// Policy in bits 8.., priority in bits 0..8.
+    policy: AtomicU32,
+    /// What the virtual time is added to for the rank (see `run_queue`).
+    pub(super) rank_base: AtomicU64,
+    /// The flow of control a CPU was started with.
+    pub(super) idle: bool,
+    nice: AtomicI8,
+    pub(super) weight: AtomicU32,
+    pub(super) virtual_time: AtomicU64,
+    /// Nanoseconds on a processor, up to `since`.
+    pub(super) run_time: AtomicU64,
+    /// When it came to its CPU or was last accounted.
+    pub(super) since: AtomicU64,
+    pub(super) user_ticks: AtomicU64,
+    pub(super) system_ticks: AtomicU64,
+    pub(super) voluntary: AtomicU64,
+    pub(super) involuntary: AtomicU64,
+    interrupted: AtomicBool,
+    pub(super) interruptible: AtomicBool,
+    /// Attention bits that belong to it while it is off its CPU.
+    pub(super) kept_attention: AtomicU64,
+    pub(super) wait_link: LinkedListAtomicLink,
+    pub(super) alarm: Once<Arc<Timer>>,
+}
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// Where the contexts of kernel executions begin.
+extern "C" fn kernel_main(_: usize) -> ! {
+    let work = run_queue::current().work.lock().take();
+    if let Some(work) = work {
+        work();
+    }
+    run_queue::exit_current()
+}
+
+impl Execution {
+    fn with_context(
+        context: Context,
+        agent: Option<Arc<dyn Agent>>,
+        work: Option<Box<dyn FnOnce() + Send>>,
+        idle: bool,
+    ) -> Arc<Execution> {
+        Arc::new_cyclic(|this| Execution {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            this: this.clone(),
+            context,
+            agent,
+            work: SpinLock::new(work),
+            state: AtomicU8::new(NEW),
+            cpu: AtomicU32::new(cpu::id() as u32),
+            affinity: AtomicU64::new(u64::MAX),
+            policy: AtomicU32::new(0),
+            rank_base: AtomicU64::new(run_queue::rank_base(Policy::Other)),
+            idle,
+            nice: AtomicI8::new(0),
+            weight: AtomicU32::new(weight::UNIT),
+            virtual_time: AtomicU64::new(0),
+            run_time: AtomicU64::new(0),
+            since: AtomicU64::new(0),
+            user_ticks: AtomicU64::new(0),
+            system_ticks: AtomicU64::new(0),
+            voluntary: AtomicU64::new(0),
+            involuntary: AtomicU64::new(0),
+            interrupted: AtomicBool::new(false),
+            interruptible: AtomicBool::new(false),
+            kept_attention: AtomicU64::new(0),
+            wait_link: LinkedListAtomicLink::new(),
+            alarm: Once::new(),
+        })
+    }
+
+    /// An execution that goes to user mode with `regs` when it is [started](super::start).
+    /// ENOMEM if there is no memory for its stack.
+    pub fn new_user(agent: Arc<dyn Agent>, regs: &UserRegs) -> Result<Arc<Execution>> {
+        let stack = KernelStack::new().ok_or(Errno::ENOMEM)?;
+        let context = Context::for_user(stack, regs, run_queue::arrived);
+        Ok(Execution::with_context(context, Some(agent), None, false))
+    }
+
+    /// An execution that runs `work` in the kernel and ends. ENOMEM as for `new_user`.
+    pub fn new_kernel(_name: &str, work: impl FnOnce() + Send + 'static) -> Result<Arc<Execution>> {
+        let stack = KernelStack::new().ok_or(Errno::ENOMEM)?;
+        let context = Context::for_kernel(stack, kernel_main, 0, run_queue::arrived);
+        Ok(Execution::with_context(context, None, Some(Box::new(work)), false))
+    }
+
+    /// The flow of control a CPU was started with.
+    pub(super) fn new_idle() -> Arc<Execution> {
+        let idle = Execution::with_context(Context::running(), None, None, true);
+        idle.state.store(RUNNING, Ordering::Relaxed);
+        idle
+    }
+
+    /// Its number, unique for ever.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// A counted reference to it.
+    pub fn arc(&self) -> Arc<Execution> {
+        self.this.upgrade().expect("an execution in use is owned")
+    }
+
+    /// Runs for a user thread (not a kernel or idle execution).
+    pub fn is_user(&self) -> bool {
+        self.agent.is_some()
+    }
+
+    /// Makes it runnable if it sleeps; whoever slept checks again what it waited for.
+    pub fn wake(&self) {
+        let mut seen = self.state.load(Ordering::SeqCst);
+        loop {
+            let next = match seen {
+                PREPARED => WOKEN,
+                PARKED => RUNNABLE,
+                _ => return,
+            };
+            match self.state.compare_exchange(seen, next, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(PARKED) => return run_queue::enqueue_woken(self.arc()),
+                Ok(_) => return,
+                Err(other) => seen = other,
+            }
+        }
+    }
+
+    pub(super) fn first_start(&self) -> bool {
+        self.state.compare_exchange(NEW, RUNNABLE, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    /// Sets the interrupted flag: an interruptible sleep ends, and an execution in user mode takes
+    /// notice (its attention handler is called) soon, on whatever CPU it is.
+    pub fn interrupt(&self) {
+        self.interrupted.store(true, Ordering::SeqCst);
+        match self.state.load(Ordering::SeqCst) {
+            RUNNING => {
+                let target = self.cpu.load(Ordering::SeqCst) as usize;
+                if target == cpu::id() {
+                    if run_queue::current().id == self.id {
+                        attention::raise(trap::INTERRUPTED);
+                    }
+                } else {
+                    smp::reschedule(target);
+                }
+            }
+            PREPARED | PARKED if self.interruptible.load(Ordering::SeqCst) => self.wake(),
+            _ => {}
+        }
+    }
+
+    /// Whether the interrupted flag is set.
+    #[inline]
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::SeqCst)
+    }
+
+    /// Clears the interrupted flag; the signal code does so before it looks for signals.
+    pub fn clear_interrupt(&self) {
+        self.interrupted.store(false, Ordering::SeqCst);
+        if run_queue::current().id == self.id {
+            attention::clear(trap::INTERRUPTED);
+        }
+    }
+
+    /// The CPUs it may run on.
+    pub fn affinity(&self) -> u64 {
+        self.affinity.load(Ordering::Relaxed)
+    }
+
+    /// Restricts it to the CPUs of `mask`. EINVAL if none of them is online.
+    pub fn set_affinity(&self, mask: u64) -> Result<()> {
+        if mask & cpu::online_mask() == 0 {
+            return Err(Errno::EINVAL);
+        }
+        self.affinity.store(mask, Ordering::SeqCst);
+        let on = self.cpu.load(Ordering::SeqCst) as usize;
+        if mask >> on & 1 == 0 && self.state.load(Ordering::SeqCst) == RUNNING {
+            if on == cpu::id() && run_queue::current().id == self.id {
+                // Leaves at once: the caller of sched_setaffinity returns on an allowed CPU.
+                super::yield_now();
+            } else {
+                smp::reschedule(on);
+            }
+        }
+        Ok(())
+    }
+
+    /// The CPU it runs on, or ran on last.
+    pub fn cpu(&self) -> usize {
+        self.cpu.load(Ordering::Relaxed) as usize
+    }
+
+    /// Its nice value.
+    pub fn nice(&self) -> i8 {
+        self.nice.load(Ordering::Relaxed)
+    }
+
+    /// Sets its nice value, cut to -20..=19.
+    pub fn set_nice(&self, nice: i8) {
+        let nice = nice.clamp(-20, 19);
+        self.nice.store(nice, Ordering::Relaxed);
+        self.weight.store(weight::weight(nice), Ordering::Relaxed);
+    }
+
+    /// Its policy.
+    pub fn policy(&self) -> Policy {
+        let packed = self.policy.load(Ordering::Relaxed);
+        let priority = packed as u8;
+        match packed >> 8 {
+            1 => Policy::Fifo(priority),
+            2 => Policy::RoundRobin(priority),
+            3 => Policy::Batch,
+            5 => Policy::Idle,
+            _ => Policy::Other,
+        }
+    }
+
+    /// Sets its policy; it counts from the next time it is queued.
+    pub fn set_policy(&self, policy: Policy) {
+        if matches!(policy, Policy::Fifo(_) | Policy::RoundRobin(_)) {
+            super::real_time::note();
+        }
+        let packed = match policy {
+            Policy::Other => 0,
+            Policy::Fifo(priority) => 1 << 8 | u32::from(priority.clamp(1, 99)),
+            Policy::RoundRobin(priority) => 2 << 8 | u32::from(priority.clamp(1, 99)),
+            Policy::Batch => 3 << 8,
+            Policy::Idle => 5 << 8,
+        };
+        self.policy.store(packed, Ordering::Relaxed);
+        self.rank_base.store(run_queue::rank_base(policy), Ordering::Relaxed);
+    }
+
+    /// Nanoseconds it has had on a processor.
+    pub fn run_time(&self) -> u64 {
+        self.run_time_at(time::monotonic_ns())
+    }
+
+    /// The same, by a clock that was read a moment ago.
+    pub fn run_time_at(&self, now: u64) -> u64 {
+        let counted = self.run_time.load(Ordering::Relaxed);
+        if self.state.load(Ordering::Relaxed) == RUNNING {
+            counted + now.saturating_sub(self.since.load(Ordering::Relaxed))
+        } else {
+            counted
+        }
+    }
+
+    /// The same, divided into (user, system) in the proportion in which ticks found it there.
+    pub fn user_system_time(&self) -> (u64, u64) {
+        let total = self.run_time();
+        let user = self.user_ticks.load(Ordering::Relaxed);
+        let system = self.system_ticks.load(Ordering::Relaxed);
+        if user + system == 0 {
+            return (total, 0);
+        }
+        let part = (u128::from(total) * u128::from(user) / u128::from(user + system)) as u64;
+        (part, total - part)
+    }
+
+    /// How often it gave up its CPU: (voluntarily, preempted).
+    pub fn switches(&self) -> (u64, u64) {
+        (self.voluntary.load(Ordering::Relaxed), self.involuntary.load(Ordering::Relaxed))
+    }
+
+    /// Whether it runs or waits for a CPU (state R in /proc).
+    pub fn is_runnable(&self) -> bool {
+        matches!(self.state.load(Ordering::Relaxed), RUNNING | RUNNABLE | WOKEN)
+    }
+
+    /// Whether it sleeps interruptibly (state S in /proc; else D).
+    pub fn is_interruptible(&self) -> bool {
+        self.interruptible.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,81 @@
+//! Executions (the right to a processor), run queues, sleeping and waking, timers.
+//!
+//! The kernel is not preempted: an execution gives up its CPU only where it sleeps, yields, or
+//! returns to user mode with [`RESCHEDULE`](hayate_machine::trap::RESCHEDULE) wanted. Each CPU has
+//! a run queue ordered by virtual run time (real-time policies before all); an idle CPU steals.
+//!
+//! Lock order: [`Mutex`]/[`RwMutex`] (may sleep) before any spin lock; a [`WaitQueue`]'s lock, then
+//! a [`Timer`]'s, then a timer queue's or a run queue's. A run queue's lock is innermost, and no two
+//! run queues are locked at once.
+//!
+//! The road not taken: a global queue (its lock is on every wake-up), and EEVDF's deadlines (a
+//! plain virtual time with a small bonus for sleepers gives the same order for our few threads).
+
+mod execution;
+mod idle;
+mod lock;
+mod real_time;
+mod run_queue;
+mod statistics;
+mod steal;
+mod test;
+mod timer;
+mod user_test;
+mod wait;
+mod weight;
+pub mod work_area;
+
+pub use execution::{Agent, Execution, Policy};
+pub use idle::run_idle;
+pub use lock::{Mutex, MutexGuard, RwMutex, RwMutexReadGuard, RwMutexWriteGuard};
+pub use real_time::{MOST_NS, SHARE_NS};
+pub use run_queue::{SLICE_NS, attend, current, current_arc, exit_current, init, tick, yield_now};
+pub use statistics::{
+    CpuTimes, count_blocked, count_runnable, cpu_times, idle_ns, load_average, switches,
+};
+pub use timer::{Timer, TimerTarget};
+pub use wait::{Listener, WaitQueue, Woken, sleep_until};
+
+pub use hayate_machine::time;
+
+use alloc::sync::Arc;
+
+/// Makes `execution` runnable for the first time, on an idle CPU if there is one.
+pub fn start(execution: &Arc<Execution>) {
+    run_queue::start(execution, false);
+}
+
+/// Like [`start`], but on this CPU: for a vfork child, whose parent is about to sleep.
+pub fn start_here(execution: &Arc<Execution>) {
+    run_queue::start(execution, true);
+}
+
+/// Makes and starts an execution that runs `work` in the kernel and ends. ENOMEM if there is no
+/// memory for its stack.
+pub fn start_kernel(name: &str, work: impl FnOnce() + Send + 'static) -> hayate_abi::Result<()> {
+    start(&Execution::new_kernel(name, work)?);
+    Ok(())
+}
+
+/// Does `work` on every processor in turn, by going there: for what belongs to a processor alone and
+/// is seldom needed. The caller sleeps on the way and must hold no spin lock. An affinity set by
+/// somebody else meanwhile is lost.
+pub fn on_each_cpu(mut work: impl FnMut()) {
+    /// Somebody else may keep it away from a processor; then that one is left out.
+    const PATIENCE: usize = 1000;
+    let me = current_arc();
+    let before = me.affinity();
+    for cpu in 0..hayate_machine::cpu::count() {
+        if me.set_affinity(1 << cpu).is_err() {
+            continue;
+        }
+        let mut patience = PATIENCE;
+        while hayate_machine::cpu::id() != cpu && patience > 0 {
+            yield_now();
+            patience -= 1;
+        }
+        work();
+    }
+    // The mask was in force before, so a processor of it is online.
+    let _ = me.set_affinity(before);
+}

@@ -1,0 +1,94 @@
+//! What the scheduler counts: switches, times, load averages.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use hayate_machine::cpu;
+use hayate_machine::time;
+
+use super::run_queue::QUEUE;
+
+/// The load average, times 2048, over 1, 5 and 15 minutes.
+static LOAD: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+static LOAD_DUE: AtomicU64 = AtomicU64::new(0);
+
+/// How many executions run or wait for a CPU.
+pub fn count_runnable() -> usize {
+    (0..cpu::count())
+        .filter_map(|other| QUEUE.of(other))
+        .map(|queue| {
+            let running = usize::from(queue.rank.load(Ordering::Relaxed) != u64::MAX);
+            running + queue.length.load(Ordering::Relaxed)
+        })
+        .sum()
+}
+
+/// How many executions wait for a device (`procs_blocked` of proc(5)).
+pub fn count_blocked() -> usize {
+    super::wait::BLOCKED.load(Ordering::Relaxed)
+}
+
+/// How many switches there have been on all CPUs.
+pub fn switches() -> u64 {
+    (0..cpu::count())
+        .filter_map(|other| QUEUE.of(other))
+        .map(|queue| queue.switches.load(Ordering::Relaxed))
+        .sum()
+}
+
+/// What a CPU's time went to, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CpuTimes {
+    /// In programs.
+    pub user_ns: u64,
+    /// In the kernel.
+    pub system_ns: u64,
+    /// Waiting.
+    pub idle_ns: u64,
+}
+
+/// The times of CPU `cpu` since boot; what was not idle is divided in the proportion in which ticks
+/// found user code.
+pub fn cpu_times(cpu: usize) -> CpuTimes {
+    let Some(queue) = QUEUE.of(cpu) else { return CpuTimes::default() };
+    let idle_ns = queue.idle_ns.load(Ordering::Relaxed);
+    let busy = time::monotonic_ns().saturating_sub(idle_ns);
+    let user = queue.user_ticks.load(Ordering::Relaxed);
+    let ticks = (user + queue.system_ticks.load(Ordering::Relaxed)).max(1);
+    let user_ns = (u128::from(busy) * u128::from(user) / u128::from(ticks)) as u64;
+    CpuTimes { user_ns, system_ns: busy - user_ns, idle_ns }
+}
+
+/// Nanoseconds CPU `cpu` has been idle.
+pub fn idle_ns(cpu: usize) -> u64 {
+    QUEUE.of(cpu).map_or(0, |queue| queue.idle_ns.load(Ordering::Relaxed))
+}
+
+/// Moves the load averages along every five seconds (Linux kernel/sched/loadavg.c).
+pub(super) fn update_load(now: u64) {
+    const PERIOD: u64 = 5_000_000_000;
+    const DECAY: [u64; 3] = [1884, 2014, 2037];
+    let due = LOAD_DUE.load(Ordering::Relaxed);
+    if now < due
+        || LOAD_DUE
+            .compare_exchange(due, now + PERIOD, Ordering::Relaxed, Ordering::Relaxed)
+            .is_err()
+    {
+        return;
+    }
+    let active = count_runnable() as u64 * 2048;
+    // Nobody ran in the periods that passed without a tick.
+    let missed = if due == 0 { 0 } else { (now - due) / PERIOD };
+    for (load, decay) in LOAD.iter().zip(DECAY) {
+        let mut value = load.load(Ordering::Relaxed);
+        for _ in 0..missed.min(1000) {
+            value = value * decay / 2048;
+        }
+        value = (value * decay + active * (2048 - decay)) / 2048;
+        load.store(value, Ordering::Relaxed);
+    }
+}
+
+/// The load averages over 1, 5 and 15 minutes, times 2048.
+pub fn load_average() -> [u64; 3] {
+    [0, 1, 2].map(|i| LOAD[i].load(Ordering::Relaxed))
+}

@@ -1,0 +1,187 @@
+//! Kernel timers: one tree per CPU, ordered by deadline.
+//!
+//! A timer is armed on the CPU that arms it and expires there, from the timer interrupt, with no
+//! lock held. Lock order: the timer's own lock, then its CPU's tree.
+//!
+//! A program may ask for a period shorter than the interrupt takes. One interrupt runs what was due
+//! when it began and nothing that became due meanwhile, and where periods are that short, the CPU
+//! is left alone for [`RESPITE`] times as long as the interrupt took: timers cost at most a
+//! fraction of it, and count what they missed. (Linux starts such a timer again only when its
+//! signal or count is taken; with one queue for all kinds this bounds them all.)
+
+use alloc::sync::{Arc, Weak};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use hayate_machine::cpu::{self, PerCpu};
+use hayate_machine::per_cpu;
+use hayate_machine::sync::SpinLock;
+use hayate_machine::time;
+use intrusive_collections::{KeyAdapter, RBTree};
+
+#[allow(unsafe_code)]
+mod adapter {
+    use super::{Arc, Timer};
+    use intrusive_collections::{RBTreeAtomicLink, intrusive_adapter};
+    intrusive_adapter!(pub TimerAdapter = Arc<Timer>: Timer { link => RBTreeAtomicLink });
+}
+use adapter::TimerAdapter;
+use intrusive_collections::RBTreeAtomicLink;
+
+/// What happens when a timer expires.
+pub trait TimerTarget: Send + Sync {
+    /// Called at `now` (monotonic ns) on the CPU that armed the timer, with interrupts off and no
+    /// lock held; must not sleep. Returns the next deadline of a periodic timer.
+    fn expire(&self, now: u64) -> Option<u64>;
+}
+
+/// A timer; not armed when new.
+pub struct Timer {
+    link: RBTreeAtomicLink,
+    number: u64,
+    /// Only changed while not linked.
+    deadline: AtomicU64,
+    /// The CPU whose tree it is in, under the timer's lock.
+    place: SpinLock<usize>,
+    target: Weak<dyn TimerTarget>,
+}
+
+impl<'a> KeyAdapter<'a> for TimerAdapter {
+    type Key = (u64, u64);
+    fn get_key(&self, timer: &'a Timer) -> (u64, u64) {
+        (timer.deadline.load(Ordering::Relaxed), timer.number)
+    }
+}
+
+struct Queue {
+    tree: SpinLock<RBTree<TimerAdapter>>,
+    /// The first deadline in the tree.
+    first: AtomicU64,
+    /// Nothing expires before: timers have taken too much of this CPU.
+    quiet: AtomicU64,
+}
+
+/// For how many times as long as it took an interrupt is followed by none, if timers were due again
+/// at its end.
+const RESPITE: u64 = 15;
+
+per_cpu! {
+    static QUEUE: PerCpu<Queue> = PerCpu::new(Queue {
+        tree: SpinLock::new(RBTree::new(TimerAdapter::NEW)),
+        first: AtomicU64::new(u64::MAX),
+        quiet: AtomicU64::new(0),
+    });
+}
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+impl Queue {
+    fn note_first(&self, tree: &RBTree<TimerAdapter>) {
+        let first = tree.front().get().map_or(u64::MAX, |t| t.deadline.load(Ordering::Relaxed));
+        self.first.store(first, Ordering::Relaxed);
+    }
+}
+
+impl Timer {
+    /// A timer that calls `target` when it expires, as long as the target lives.
+    pub fn new(target: Weak<dyn TimerTarget>) -> Arc<Timer> {
+        Arc::new(Timer {
+            link: RBTreeAtomicLink::new(),
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            deadline: AtomicU64::new(u64::MAX),
+            place: SpinLock::new(0),
+            target,
+        })
+    }
+
+    /// Arms it for `deadline` (monotonic ns), replacing an earlier deadline.
+    pub fn arm(self: &Arc<Self>, deadline: u64) {
+        if self.put(deadline) {
+            time::set_timer_before(first_deadline());
+        }
+    }
+
+    /// Puts it into this CPU's tree. Whether it is the first there.
+    fn put(self: &Arc<Self>, deadline: u64) -> bool {
+        let mut place = self.place.lock();
+        self.unlink(*place);
+        *place = cpu::id();
+        self.deadline.store(deadline, Ordering::Relaxed);
+        let queue = QUEUE.here();
+        let mut tree = queue.tree.lock();
+        tree.insert(self.clone());
+        let first = deadline < queue.first.load(Ordering::Relaxed);
+        if first {
+            queue.first.store(deadline, Ordering::Relaxed);
+        }
+        first
+    }
+
+    /// Disarms it; true if it was armed. Its target may still be running on another CPU.
+    pub fn cancel(&self) -> bool {
+        let place = self.place.lock();
+        self.unlink(*place)
+    }
+
+    /// The deadline, if it is armed.
+    pub fn deadline(&self) -> Option<u64> {
+        let place = self.place.lock();
+        let queue = QUEUE.of(*place)?;
+        let _tree = queue.tree.lock();
+        self.link.is_linked().then(|| self.deadline.load(Ordering::Relaxed))
+    }
+
+    fn unlink(&self, place: usize) -> bool {
+        let Some(queue) = QUEUE.of(place) else { return false };
+        let mut tree = queue.tree.lock();
+        // Asked under the tree's lock only: while a tree is balanced a link of it may look, for a
+        // moment, as if it were free (a red root is 0).
+        if !self.link.is_linked() {
+            return false;
+        }
+        let key = (self.deadline.load(Ordering::Relaxed), self.number);
+        let mut cursor = tree.find_mut(&key);
+        let found = cursor.remove().is_some();
+        queue.note_first(&tree);
+        found
+    }
+}
+
+/// When timers of this CPU want to be looked at (`u64::MAX`: never).
+#[inline]
+pub(super) fn first_deadline() -> u64 {
+    let queue = QUEUE.here();
+    queue.first.load(Ordering::Relaxed).max(queue.quiet.load(Ordering::Relaxed))
+}
+
+/// Runs what has expired on this CPU. The caller sets the interrupt for what comes next.
+pub(super) fn run_expired() {
+    let queue = QUEUE.here();
+    let began = time::monotonic_ns();
+    if first_deadline() > began {
+        return;
+    }
+    let mut now = began;
+    let mut periodic = false;
+    loop {
+        let expired = {
+            let mut tree = queue.tree.lock();
+            let mut cursor = tree.front_mut();
+            let due = cursor.get().is_some_and(|t| t.deadline.load(Ordering::Relaxed) <= began);
+            let expired = if due { cursor.remove() } else { None };
+            queue.note_first(&tree);
+            expired
+        };
+        let Some(timer) = expired else { break };
+        if let Some(target) = timer.target.upgrade()
+            && let Some(next) = target.expire(now)
+        {
+            timer.put(next.max(now + 1));
+            periodic = true;
+        }
+        now = time::monotonic_ns();
+    }
+    // Due again already: periods are shorter than this took.
+    let storm = periodic && queue.first.load(Ordering::Relaxed) <= now;
+    let quiet = if storm { now + RESPITE * (now - began) } else { 0 };
+    queue.quiet.store(quiet, Ordering::Relaxed);
+}

@@ -1,0 +1,277 @@
+//! Wait queues: sleep until a condition holds.
+//!
+//! The protocol that loses no wake-up: the sleeper marks itself PREPARED, enters the queue, and only
+//! *then* checks the condition; the waker makes the condition true *before* it looks at the
+//! queue (with a full barrier between). A woken sleeper checks again and may sleep again, so
+//! spurious wake-ups are harmless.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering, fence};
+
+use hayate_machine::sync::SpinLock;
+use hayate_machine::time;
+use hayate_machine::trap::{self, attention};
+use intrusive_collections::LinkedList;
+
+use super::execution::{Execution, PREPARED, RUNNING};
+use super::run_queue::{self, current};
+use super::timer::Timer;
+
+#[allow(unsafe_code)]
+mod adapter {
+    use super::{Arc, Execution};
+    use intrusive_collections::{LinkedListAtomicLink, intrusive_adapter};
+    intrusive_adapter!(pub WaitAdapter = Arc<Execution>: Execution { wait_link => LinkedListAtomicLink });
+}
+use adapter::WaitAdapter;
+
+/// Executions that wait for a device.
+pub(super) static BLOCKED: AtomicUsize = AtomicUsize::new(0);
+
+/// Why an interruptible wait ended without its condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Woken {
+    /// The execution was interrupted (a signal).
+    Interrupted,
+    /// The deadline passed.
+    TimedOut,
+}
+
+/// Somebody who is told that a queue was woken: poll, epoll.
+pub trait Listener: Send + Sync {
+    /// `events` (POLLIN etc., or all ones if the waker did not say) may be true now. Called with the
+    /// queue's lock held: must not sleep nor touch the queue it came from.
+    fn notify(&self, events: u32);
+}
+
+struct Inner {
+    waiters: LinkedList<WaitAdapter>,
+    listeners: Vec<Arc<dyn Listener>>,
+}
+
+/// Executions waiting for a condition, and listeners to be told of it.
+pub struct WaitQueue {
+    /// Waiters and listeners: so that waking an empty queue takes no lock.
+    count: AtomicUsize,
+    inner: SpinLock<Inner>,
+}
+
+impl Default for WaitQueue {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl WaitQueue {
+    /// An empty queue.
+    pub const fn new() -> WaitQueue {
+        WaitQueue {
+            count: AtomicUsize::new(0),
+            inner: SpinLock::new(Inner {
+                waiters: LinkedList::new(WaitAdapter::NEW),
+                listeners: Vec::new(),
+            }),
+        }
+    }
+
+    /// Sleeps, not interruptibly, until `condition` gives a value. No spin lock may be held; the
+    /// condition may take spin locks but not sleep.
+    pub fn wait<T>(&self, condition: impl FnMut() -> Option<T>) -> T {
+        match self.wait_until(None, false, condition) {
+            Ok(value) => value,
+            Err(_) => panic!("a wait without end has ended"),
+        }
+    }
+
+    /// As [`wait`](Self::wait), for what a device has to do: counted in
+    /// [`count_blocked`](super::count_blocked) meanwhile.
+    pub fn wait_for_device<T>(&self, mut condition: impl FnMut() -> Option<T>) -> T {
+        if let Some(value) = condition() {
+            return value;
+        }
+        BLOCKED.fetch_add(1, Ordering::Relaxed);
+        let value = self.wait(condition);
+        BLOCKED.fetch_sub(1, Ordering::Relaxed);
+        value
+    }
+
+    /// Sleeps until `condition` gives a value, the execution is interrupted, or the monotonic clock
+    /// reaches `deadline` (ns).
+    pub fn wait_interruptible<T>(
+        &self,
+        deadline: Option<u64>,
+        condition: impl FnMut() -> Option<T>,
+    ) -> Result<T, Woken> {
+        self.wait_until(deadline, true, condition)
+    }
+
+    fn wait_until<T>(
+        &self,
+        deadline: Option<u64>,
+        interruptible: bool,
+        mut condition: impl FnMut() -> Option<T>,
+    ) -> Result<T, Woken> {
+        if let Some(value) = condition() {
+            return Ok(value);
+        }
+        let me = current();
+        let mut alarm = None;
+        let result = loop {
+            // PREPARED first: whoever takes this execution out of the queue from here on leaves it
+            // WOKEN, so that it does not park without being in the queue.
+            me.interruptible.store(interruptible, Ordering::Relaxed);
+            me.state.store(PREPARED, Ordering::SeqCst);
+            self.enter(&me);
+            if let Some(value) = condition() {
+                me.state.store(RUNNING, Ordering::SeqCst);
+                break Ok(value);
+            }
+            if interruptible && me.is_interrupted() {
+                me.state.store(RUNNING, Ordering::SeqCst);
+                break Err(Woken::Interrupted);
+            }
+            if let Some(deadline) = deadline {
+                if time::monotonic_ns() >= deadline {
+                    me.state.store(RUNNING, Ordering::SeqCst);
+                    break Err(Woken::TimedOut);
+                }
+                if alarm.is_none() {
+                    alarm = Some(arm_alarm(&me, deadline));
+                }
+            }
+            run_queue::park();
+        };
+        me.interruptible.store(false, Ordering::Relaxed);
+        self.remove(&me);
+        // An interrupt that came while it was PREPARED or WOKEN found nothing to interrupt.
+        if me.is_interrupted() {
+            attention::raise(trap::INTERRUPTED);
+        }
+        if let Some(alarm) = alarm {
+            alarm.cancel();
+        }
+        // A wake-up that was meant for one waiter and reached this one, which no longer wants it
+        // (interrupted, timed out), is not lost: the condition was checked after it.
+        result
+    }
+
+    fn enter(&self, me: &Execution) {
+        if !me.wait_link.is_linked() {
+            let arc = me.arc();
+            let mut inner = self.inner.lock();
+            inner.waiters.push_back(arc);
+            self.count.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn remove(&self, me: &Execution) {
+        // Whoever pops a waiter unlinks it under the lock: unlinked stays unlinked.
+        if !me.wait_link.is_linked() {
+            return;
+        }
+        let mut inner = self.inner.lock();
+        let mut cursor = inner.waiters.front_mut();
+        while let Some(waiter) = cursor.get() {
+            if waiter.id() == me.id() {
+                cursor.remove();
+                self.count.fetch_sub(1, Ordering::SeqCst);
+                return;
+            }
+            cursor.move_next();
+        }
+    }
+
+    /// Whether anybody waits or listens. With a full barrier before it.
+    #[inline]
+    pub fn is_wanted(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.count.load(Ordering::Relaxed) != 0
+    }
+
+    /// Wakes the longest waiting execution and tells all listeners.
+    #[inline]
+    pub fn wake_one(&self) {
+        if self.is_wanted() {
+            self.wake_some(1, u32::MAX);
+        }
+    }
+
+    /// Wakes up to `most` executions, tells all listeners, and returns how many were woken.
+    pub fn wake_many(&self, most: usize) -> usize {
+        if self.is_wanted() { self.wake_some(most, u32::MAX) } else { 0 }
+    }
+
+    /// Wakes all waiting executions and tells all listeners.
+    #[inline]
+    pub fn wake_all(&self) {
+        if self.is_wanted() {
+            self.wake_some(usize::MAX, u32::MAX);
+        }
+    }
+
+    /// Wakes all waiting executions and tells the listeners that `events` may be true.
+    #[inline]
+    pub fn wake_events(&self, events: u32) {
+        if self.is_wanted() {
+            self.wake_some(usize::MAX, events);
+        }
+    }
+
+    fn wake_some(&self, most: usize, events: u32) -> usize {
+        let mut inner = self.inner.lock();
+        for listener in &inner.listeners {
+            listener.notify(events);
+        }
+        let mut woken = 0;
+        while woken < most
+            && let Some(waiter) = inner.waiters.pop_front()
+        {
+            self.count.fetch_sub(1, Ordering::SeqCst);
+            woken += 1;
+            waiter.wake();
+        }
+        woken
+    }
+
+    /// Tells `listener` whenever the queue is woken, until [`unlisten`](Self::unlisten).
+    pub fn listen(&self, listener: Arc<dyn Listener>) {
+        let mut inner = self.inner.lock();
+        inner.listeners.push(listener);
+        self.count.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Forgets one registration of `listener`.
+    pub fn unlisten(&self, listener: &Arc<dyn Listener>) {
+        let mut inner = self.inner.lock();
+        if let Some(at) = inner.listeners.iter().position(|known| Arc::ptr_eq(known, listener)) {
+            inner.listeners.swap_remove(at);
+            self.count.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+impl super::TimerTarget for Execution {
+    fn expire(&self, _now: u64) -> Option<u64> {
+        self.wake();
+        None
+    }
+}
+
+fn arm_alarm(me: &Execution, deadline: u64) -> &Arc<Timer> {
+    let alarm = me.alarm.call_once(|| {
+        let target: Arc<dyn super::TimerTarget> = me.arc();
+        Timer::new(Arc::downgrade(&target))
+    });
+    alarm.arm(deadline);
+    alarm
+}
+
+/// Sleeps until the monotonic clock reaches `deadline` (ns); if `interruptible`, a signal ends it.
+pub fn sleep_until(deadline: u64, interruptible: bool) -> Result<(), Woken> {
+    let queue = WaitQueue::new();
+    match queue.wait_until(Some(deadline), interruptible, || None::<()>) {
+        Err(Woken::Interrupted) => Err(Woken::Interrupted),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,334 @@
+//! Credentials (`credentials(7)`, `setuid(2)` and its kin, `capget(2)`).
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use hayate_abi::process::{CapabilityData, CapabilityHeader};
+use hayate_abi::{Errno, Result};
+use hayate_machine::user::UserPtr;
+
+use crate::credentials::{Capability, CapabilitySet, Credentials, Id, KEEP};
+use crate::process::{self, pids};
+
+/// The most supplementary groups.
+const GROUPS_MAX: usize = 65536;
+
+fn own() -> Arc<Credentials> {
+    process::current().credentials()
+}
+
+/// Changes the caller's credentials.
+fn change(edit: impl FnOnce(&mut Credentials) -> Result<()>) -> Result<()> {
+    let thread = process::current();
+    let old = thread.credentials();
+    let mut new = Credentials::clone(&old);
+    edit(&mut new)?;
+    if new.euid != old.euid || new.egid != old.egid {
+        // What the process did with its old rights is not for its new equals to see.
+        thread.process.dumpable.store(0, core::sync::atomic::Ordering::Relaxed);
+    }
+    thread.set_credentials(Arc::new(new));
+    Ok(())
+}
+
+/// `getuid(2)`
+pub fn getuid() -> Id {
+    own().uid
+}
+
+/// `getgid(2)`
+pub fn getgid() -> Id {
+    own().gid
+}
+
+/// `geteuid(2)`
+pub fn geteuid() -> Id {
+    own().euid
+}
+
+/// `getegid(2)`
+pub fn getegid() -> Id {
+    own().egid
+}
+
+/// `setuid(2)`
+pub fn setuid(user: Id) -> Result<()> {
+    if user == KEEP {
+        return Err(Errno::EINVAL);
+    }
+    change(|new| {
+        let old = new.clone();
+        if old.has(Capability::Setuid) {
+            new.uid = user;
+            new.suid = user;
+        } else if user != old.uid && user != old.suid {
+            return Err(Errno::EPERM);
+        }
+        new.euid = user;
+        new.fsuid = user;
+        new.fix_capabilities_after_setuid(&old);
+        Ok(())
+    })
+}
+
+/// `setgid(2)`
+pub fn setgid(group: Id) -> Result<()> {
+    if group == KEEP {
+        return Err(Errno::EINVAL);
+    }
+    change(|new| {
+        if new.has(Capability::Setgid) {
+            new.gid = group;
+            new.sgid = group;
+        } else if group != new.gid && group != new.sgid {
+            return Err(Errno::EPERM);
+        }
+        new.egid = group;
+        new.fsgid = group;
+        Ok(())
+    })
+}
+
+/// `setreuid(2)`
+pub fn setreuid(real: Id, effective: Id) -> Result<()> {
+    change(|new| {
+        let old = new.clone();
+        let privileged = old.has(Capability::Setuid);
+        if real != KEEP {
+            if !privileged && real != old.uid && real != old.euid {
+                return Err(Errno::EPERM);
+            }
+            new.uid = real;
+        }
+        if effective != KEEP {
+            let known = [old.uid, old.euid, old.suid].contains(&effective);
+            if !privileged && !known {
+                return Err(Errno::EPERM);
+            }
+            new.euid = effective;
+        }
+        if real != KEEP || (effective != KEEP && effective != old.uid) {
+            new.suid = new.euid;
+        }
+        new.fsuid = new.euid;
+        new.fix_capabilities_after_setuid(&old);
+        Ok(())
+    })
+}
+
+/// `setregid(2)`
+pub fn setregid(real: Id, effective: Id) -> Result<()> {
+    change(|new| {
+        let old = new.clone();
+        let privileged = old.has(Capability::Setgid);
+        if real != KEEP {
+            if !privileged && real != old.gid && real != old.egid {
+                return Err(Errno::EPERM);
+            }
+            new.gid = real;
+        }
+        if effective != KEEP {
+            let known = [old.gid, old.egid, old.sgid].contains(&effective);
+            if !privileged && !known {
+                return Err(Errno::EPERM);
+            }
+            new.egid = effective;
+        }
+        if real != KEEP || (effective != KEEP && effective != old.gid) {
+            new.sgid = new.egid;
+        }
+        new.fsgid = new.egid;
+        Ok(())
+    })
+}
+
+/// `setresuid(2)`
+pub fn setresuid(real: Id, effective: Id, saved: Id) -> Result<()> {
+    change(|new| {
+        let old = new.clone();
+        let known = [old.uid, old.euid, old.suid, KEEP];
+        if !old.has(Capability::Setuid)
+            && [real, effective, saved].iter().any(|id| !known.contains(id))
+        {
+            return Err(Errno::EPERM);
+        }
+        let pick = |id, kept| if id == KEEP { kept } else { id };
+        new.uid = pick(real, old.uid);
+        new.euid = pick(effective, old.euid);
+        new.suid = pick(saved, old.suid);
+        new.fsuid = new.euid;
+        new.fix_capabilities_after_setuid(&old);
+        Ok(())
+    })
+}
+
+/// `setresgid(2)`
+pub fn setresgid(real: Id, effective: Id, saved: Id) -> Result<()> {
+    change(|new| {
+        let old = new.clone();
+        let known = [old.gid, old.egid, old.sgid, KEEP];
+        if !old.has(Capability::Setgid)
+            && [real, effective, saved].iter().any(|id| !known.contains(id))
+        {
+            return Err(Errno::EPERM);
+        }
+        let pick = |id, kept| if id == KEEP { kept } else { id };
+        new.gid = pick(real, old.gid);
+        new.egid = pick(effective, old.egid);
+        new.sgid = pick(saved, old.sgid);
+        new.fsgid = new.egid;
+        Ok(())
+    })
+}
+
+fn write_three(to: [usize; 3], ids: [Id; 3]) -> Result<()> {
+    to.into_iter().zip(ids).try_for_each(|(to, id)| UserPtr::new(to).write(&id))
+}
+
+/// `getresuid(2)`
+pub fn getresuid(real: usize, effective: usize, saved: usize) -> Result<()> {
+    let own = own();
+    write_three([real, effective, saved], [own.uid, own.euid, own.suid])
+}
+
+/// `getresgid(2)`
+pub fn getresgid(real: usize, effective: usize, saved: usize) -> Result<()> {
+    let own = own();
+    write_three([real, effective, saved], [own.gid, own.egid, own.sgid])
+}
+
+/// `setfsuid(2)`: gives the old id, whether or not it changed.
+pub fn setfsuid(user: Id) -> Id {
+    let old = own();
+    let known = [old.uid, old.euid, old.suid, old.fsuid].contains(&user);
+    if user != KEEP && (known || old.has(Capability::Setuid)) {
+        let _ = change(|new| {
+            new.set_fsuid(user);
+            Ok(())
+        });
+    }
+    old.fsuid
+}
+
+/// `setfsgid(2)`
+pub fn setfsgid(group: Id) -> Id {
+    let old = own();
+    let known = [old.gid, old.egid, old.sgid, old.fsgid].contains(&group);
+    if group != KEEP && (known || old.has(Capability::Setgid)) {
+        let _ = change(|new| {
+            new.fsgid = group;
+            Ok(())
+        });
+    }
+    old.fsgid
+}
+
+/// `getgroups(2)`
+pub fn getgroups(count: i32, groups: usize) -> Result<usize> {
+    let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
+    let own = own();
+    let found = own.groups.len();
+    if count != 0 {
+        if count < found {
+            return Err(Errno::EINVAL);
+        }
+        UserPtr::new(groups).write_slice(&own.groups[..])?;
+    }
+    Ok(found)
+}
+
+/// `setgroups(2)`
+pub fn setgroups(count: i32, groups: usize) -> Result<()> {
+    own().require(Capability::Setgid)?;
+    let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
+    if count > GROUPS_MAX {
+        return Err(Errno::EINVAL);
+    }
+    let mut list: Vec<Id> = Vec::new();
+    list.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
+    list.resize(count, 0);
+    UserPtr::new(groups).read_slice(&mut list)?;
+    list.sort_unstable();
+    change(|new| {
+        new.groups = Arc::new(list);
+        Ok(())
+    })
+}
+
+const VERSION_1: u32 = 0x1998_0330;
+const VERSION_2: u32 = 0x2007_1026;
+const VERSION_3: u32 = 0x2008_0522;
+
+/// How many 32-bit slices a version has. An unknown one is answered with the known one and
+/// `EINVAL`, by which programs find out.
+fn slices(address: usize) -> Result<(CapabilityHeader, usize)> {
+    let header: CapabilityHeader = UserPtr::new(address).read()?;
+    match header.version {
+        VERSION_1 => Ok((header, 1)),
+        VERSION_2 | VERSION_3 => Ok((header, 2)),
+        _ => {
+            UserPtr::new(address).write(&CapabilityHeader { version: VERSION_3, ..header })?;
+            Err(Errno::EINVAL)
+        }
+    }
+}
+
+/// `capget(2)`
+pub fn capget(header: usize, data: usize) -> Result<()> {
+    let (asked, count) = match slices(header) {
+        // Asking for the version only is no error.
+        Err(Errno::EINVAL) if data == 0 => return Ok(()),
+        other => other?,
+    };
+    if asked.pid < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let found = match asked.pid {
+        0 => own(),
+        pid => pids::thread(pid.unsigned_abs()).ok_or(Errno::ESRCH)?.credentials(),
+    };
+    let slice = |shift: u32| CapabilityData {
+        effective: (found.effective.0 >> shift) as u32,
+        permitted: (found.permitted.0 >> shift) as u32,
+        inheritable: (found.inheritable.0 >> shift) as u32,
+    };
+    let both = [slice(0), slice(32)];
+    if data == 0 {
+        return Ok(());
+    }
+    UserPtr::new(data).write_slice(both.get(..count).unwrap_or(&both))
+}
+
+/// `capset(2)`
+pub fn capset(header: usize, data: usize) -> Result<()> {
+    let (asked, count) = slices(header)?;
+    if asked.pid != 0 && asked.pid as u32 != process::current().id() {
+        return Err(Errno::EPERM);
+    }
+    let mut both = [CapabilityData::default(); 2];
+    let given = both.get_mut(..count).ok_or(Errno::EINVAL)?;
+    UserPtr::new(data).read_slice(given)?;
+    let join = |low: u32, high: u32| {
+        CapabilitySet((u64::from(low) | u64::from(high) << 32) & CapabilitySet::ALL.0)
+    };
+    let effective = join(both[0].effective, both[1].effective);
+    let permitted = join(both[0].permitted, both[1].permitted);
+    let inheritable = join(both[0].inheritable, both[1].inheritable);
+    change(|new| {
+        let raisable = CapabilitySet(new.inheritable.0 | new.permitted.0);
+        let bounded = CapabilitySet(new.inheritable.0 | new.bounding.0);
+        let free = new.has(Capability::Setpcap);
+        if (!free && !raisable.contains(inheritable))
+            || !bounded.contains(inheritable)
+            || !new.permitted.contains(permitted)
+            || !permitted.contains(effective)
+        {
+            return Err(Errno::EPERM);
+        }
+        new.effective = effective;
+        new.permitted = permitted;
+        new.inheritable = inheritable;
+        new.ambient.0 &= permitted.0 & inheritable.0;
+        Ok(())
+    })
+}

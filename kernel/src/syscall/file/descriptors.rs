@@ -1,0 +1,402 @@
+//! Opening, closing, duplicating descriptors; `fcntl`, `flock`, `ioctl`, pipes, memfds.
+
+use alloc::sync::Arc;
+
+use hayate_abi::file::{AT_FDCWD, Flock, OpenHow};
+use hayate_abi::{Errno, Result};
+use hayate_machine::user::{self, UserPtr};
+
+use super::{View, credentials, descriptor_limit, files, install, open_file, path, string};
+use crate::file::inode::FileKind;
+use crate::file::open_file::OpenFile;
+use crate::file::open_file::flags::*;
+use crate::file::path::WalkFlags;
+use crate::file::{locks, memfd, open, pipe};
+use crate::process;
+
+/// The flags that `openat2` knows; the older calls ignore others.
+const VALID: u64 = (O_ACCMODE
+    | O_CREAT
+    | O_EXCL
+    | O_NOCTTY
+    | O_TRUNC
+    | O_APPEND
+    | O_NONBLOCK
+    | O_SYNC
+    | FASYNC
+    | O_DIRECT
+    | O_LARGEFILE
+    | O_DIRECTORY
+    | O_NOFOLLOW
+    | O_NOATIME
+    | O_CLOEXEC
+    | O_PATH
+    | O_TMPFILE) as u64;
+
+fn open_at(fd: i32, path: &[u8], flags: u32, mode: u32, walk: WalkFlags) -> Result<i32> {
+    let table = files();
+    let reserved = table.reserve(0, descriptor_limit(), flags & O_CLOEXEC != 0)?;
+    let view = View::current()?;
+    let resolver = view.resolver(fd, path)?;
+    let mode = mode as u16 & 0o7777 & !view.context().umask();
+    let file = open::open(&resolver, path, flags, mode, walk)?;
+    Ok(reserved.install(file))
+}
+
+/// `open(2)`
+pub fn open(path_address: usize, flags: u32, mode: u32) -> Result<i32> {
+    openat(AT_FDCWD, path_address, flags, mode)
+}
+
+/// `openat(2)`
+pub fn openat(fd: i32, path_address: usize, flags: u32, mode: u32) -> Result<i32> {
+    open_at(fd, &path(path_address)?, flags & VALID as u32, mode, WalkFlags::empty())
+}
+
+/// `creat(2)`
+pub fn creat(path_address: usize, mode: u32) -> Result<i32> {
+    openat(AT_FDCWD, path_address, O_CREAT | O_WRONLY | O_TRUNC, mode)
+}
+
+/// `openat2(2)`
+pub fn openat2(fd: i32, path_address: usize, how: usize, size: usize) -> Result<i32> {
+    const SIZE: usize = size_of::<OpenHow>();
+    if size < SIZE {
+        return Err(Errno::EINVAL);
+    }
+    if size > 4096 {
+        return Err(Errno::E2BIG);
+    }
+    let wanted = UserPtr::<OpenHow>::new(how).read()?;
+    // A newer caller's further fields must be zero.
+    let mut rest = alloc::vec![0; size - SIZE];
+    user::copy_in(&mut rest, how.wrapping_add(SIZE))?;
+    if rest.iter().any(|&byte| byte != 0) {
+        return Err(Errno::E2BIG);
+    }
+    const RESOLVE_CACHED: u64 = 0x20;
+    if wanted.flags & !VALID != 0 || wanted.resolve & !(0x1f | RESOLVE_CACHED) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if wanted.resolve & RESOLVE_CACHED != 0 {
+        // "The operation could not be completed from caches": allowed at any time.
+        return Err(Errno::EAGAIN);
+    }
+    let flags = wanted.flags as u32;
+    let makes = flags & O_CREAT != 0 || flags & O_TMPFILE == O_TMPFILE;
+    if wanted.mode & !0o7777 != 0 || wanted.mode != 0 && !makes {
+        return Err(Errno::EINVAL);
+    }
+    if flags & O_PATH != 0 && flags & !(O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let walk = WalkFlags::from_bits_truncate(wanted.resolve as u32);
+    if walk.contains(WalkFlags::BENEATH | WalkFlags::IN_ROOT) {
+        return Err(Errno::EINVAL);
+    }
+    open_at(fd, &path(path_address)?, flags, wanted.mode as u32, walk)
+}
+
+/// `close(2)`
+pub fn close(fd: i32) -> Result<()> {
+    files().close(fd)
+}
+
+/// `close_range(2)`
+pub fn close_range(first: u32, last: u32, flags: u32) -> Result<()> {
+    const UNSHARE: u32 = 2;
+    const CLOEXEC: u32 = 4;
+    if flags & !(UNSHARE | CLOEXEC) != 0 || first > last {
+        return Err(Errno::EINVAL);
+    }
+    if flags & UNSHARE != 0 {
+        process::current().unshare_files()?;
+    }
+    files().close_range(first, last, flags & CLOEXEC != 0);
+    Ok(())
+}
+
+/// `dup(2)`
+pub fn dup(fd: i32) -> Result<i32> {
+    let table = files();
+    let file = table.get(fd)?;
+    table.install(file, 0, descriptor_limit(), false)
+}
+
+/// `dup2(2)`
+pub fn dup2(fd: i32, to: i32) -> Result<i32> {
+    let table = files();
+    let file = table.get(fd)?;
+    if fd == to {
+        return Ok(to);
+    }
+    duplicate(file, to, false)
+}
+
+fn duplicate(file: Arc<OpenFile>, to: i32, close_on_exec: bool) -> Result<i32> {
+    let table = files();
+    if let Some(old) = table.replace(to, file, descriptor_limit(), close_on_exec)? {
+        table.closed(old);
+    }
+    Ok(to)
+}
+
+/// `dup3(2)`
+pub fn dup3(fd: i32, to: i32, flags: u32) -> Result<i32> {
+    if flags & !O_CLOEXEC != 0 || fd == to {
+        return Err(Errno::EINVAL);
+    }
+    let file = files().get(fd)?;
+    duplicate(file, to, flags & O_CLOEXEC != 0)
+}
+
+/// `fcntl(2)` commands.
+mod command {
+    pub const F_DUPFD: i32 = 0;
+    pub const F_GETFD: i32 = 1;
+    pub const F_SETFD: i32 = 2;
+    pub const F_GETFL: i32 = 3;
+    pub const F_SETFL: i32 = 4;
+    pub const F_GETLK: i32 = 5;
+    pub const F_SETLK: i32 = 6;
+    pub const F_SETLKW: i32 = 7;
+    pub const F_SETOWN: i32 = 8;
+    pub const F_GETOWN: i32 = 9;
+    pub const F_SETSIG: i32 = 10;
+    pub const F_GETSIG: i32 = 11;
+    pub const F_SETOWN_EX: i32 = 15;
+    pub const F_GETOWN_EX: i32 = 16;
+    pub const F_OFD_GETLK: i32 = 36;
+    pub const F_OFD_SETLK: i32 = 37;
+    pub const F_OFD_SETLKW: i32 = 38;
+    pub const F_DUPFD_CLOEXEC: i32 = 1030;
+    pub const F_SETPIPE_SZ: i32 = 1031;
+    pub const F_GETPIPE_SZ: i32 = 1032;
+    pub const F_ADD_SEALS: i32 = 1033;
+    pub const F_GET_SEALS: i32 = 1034;
+}
+
+/// `struct f_owner_ex`.
+#[derive(
+    Clone,
+    Copy,
+    zerocopy::FromBytes,
+    zerocopy::IntoBytes,
+    zerocopy::Immutable,
+    zerocopy::KnownLayout,
+)]
+#[repr(C)]
+struct OwnerEx {
+    kind: i32,
+    pid: i32,
+}
+
+/// `fcntl(2)`
+pub fn fcntl(fd: i32, command: i32, argument: usize) -> Result<i64> {
+    use command::*;
+    const FD_CLOEXEC: i64 = 1;
+    let table = files();
+    let file = table.get(fd)?;
+    // A mere place can be duplicated and asked for its flags, nothing else.
+    let on_place = matches!(command, F_DUPFD | F_DUPFD_CLOEXEC | F_GETFD | F_SETFD | F_GETFL);
+    if file.path_only() && !on_place {
+        return Err(Errno::EBADF);
+    }
+    match command {
+        F_DUPFD | F_DUPFD_CLOEXEC => {
+            let from = argument as i32;
+            let limit = descriptor_limit();
+            let from = usize::try_from(from).map_err(|_| Errno::EINVAL)?;
+            if from as u64 >= limit {
+                return Err(Errno::EINVAL);
+            }
+            table.install(file, from, limit, command == F_DUPFD_CLOEXEC).map(i64::from)
+        }
+        F_GETFD => Ok(if table.close_on_exec(fd)? { FD_CLOEXEC } else { 0 }),
+        F_SETFD => {
+            table.set_close_on_exec(fd, argument as i64 & FD_CLOEXEC != 0)?;
+            Ok(0)
+        }
+        F_GETFL => Ok(i64::from(file.flags())),
+        F_SETFL => {
+            let new = argument as u32;
+            if new & O_NOATIME & !file.flags() != 0 {
+                let owner = file.inode().attributes().uid;
+                if !credentials().owns(owner) {
+                    return Err(Errno::EPERM);
+                }
+            }
+            file.set_flags(new)?;
+            Ok(0)
+        }
+        F_GETLK | F_OFD_GETLK => {
+            let pointer = UserPtr::<Flock>::new(argument);
+            let mut lock = pointer.read()?;
+            let owner = lock_owner(&table, &file, command == F_OFD_GETLK, &lock)?;
+            locks::query(&file, owner, &mut lock)?;
+            pointer.write(&lock)?;
+            Ok(0)
+        }
+        F_SETLK | F_SETLKW | F_OFD_SETLK | F_OFD_SETLKW => {
+            let lock = UserPtr::<Flock>::new(argument).read()?;
+            let description = matches!(command, F_OFD_SETLK | F_OFD_SETLKW);
+            let owner = lock_owner(&table, &file, description, &lock)?;
+            let wait = matches!(command, F_SETLKW | F_OFD_SETLKW);
+            let pid = if description { -1 } else { process::current().process().id() as i32 };
+            locks::set(&file, owner, pid, &lock, wait)?;
+            if !description {
+                table.note_record_locks();
+            }
+            Ok(0)
+        }
+        F_SETOWN => {
+            let owner = argument as i32;
+            if owner == i32::MIN {
+                return Err(Errno::EINVAL);
+            }
+            file.set_owner(owner);
+            Ok(0)
+        }
+        F_GETOWN => Ok(i64::from(file.owner().0)),
+        F_SETSIG => {
+            let signal = argument as i32;
+            if !(0..=64).contains(&signal) {
+                return Err(Errno::EINVAL);
+            }
+            file.set_owner_signal(signal);
+            Ok(0)
+        }
+        F_GETSIG => Ok(i64::from(file.owner().1)),
+        F_SETOWN_EX => {
+            const F_OWNER_PGRP: i32 = 2;
+            let owner = UserPtr::<OwnerEx>::new(argument).read()?;
+            match owner.kind {
+                0 | 1 => file.set_owner(owner.pid),
+                F_OWNER_PGRP => file.set_owner(-owner.pid),
+                _ => return Err(Errno::EINVAL),
+            }
+            Ok(0)
+        }
+        F_GETOWN_EX => {
+            let (owner, _) = file.owner();
+            let kind = if owner < 0 { 2 } else { 1 };
+            UserPtr::new(argument).write(&OwnerEx { kind, pid: owner.abs() })?;
+            Ok(0)
+        }
+        F_SETPIPE_SZ => {
+            let pipe = pipe::of(&file).ok_or(Errno::EBADF)?;
+            // The argument is an int; a negative one is too large.
+            let bytes = usize::try_from(argument as i32).map_err(|_| Errno::EINVAL)?;
+            pipe.set_capacity(bytes, &credentials()).map(|size| size as i64)
+        }
+        F_GETPIPE_SZ => Ok(pipe::of(&file).ok_or(Errno::EBADF)?.capacity() as i64),
+        F_ADD_SEALS => {
+            if !file.writable() {
+                return Err(Errno::EPERM);
+            }
+            memfd::add_seals(&file, argument as u32)?;
+            Ok(0)
+        }
+        F_GET_SEALS => memfd::seals(&file).map(i64::from),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn lock_owner(
+    table: &Arc<crate::file::descriptor::FdTable>,
+    file: &Arc<OpenFile>,
+    description: bool,
+    lock: &Flock,
+) -> Result<locks::Owner> {
+    if description {
+        if lock.l_pid != 0 {
+            return Err(Errno::EINVAL);
+        }
+        return Ok(locks::Owner::of_description(file));
+    }
+    Ok(locks::Owner::of_table(table))
+}
+
+/// `flock(2)`
+pub fn flock(fd: i32, operation: i32) -> Result<()> {
+    let file = open_file(fd)?;
+    locks::flock(&file, operation)
+}
+
+/// `ioctl(2)`: what works on any file here, the rest by the file.
+pub fn ioctl(fd: i32, command: u32, argument: usize) -> Result<i64> {
+    const FIONCLEX: u32 = 0x5450;
+    const FIOCLEX: u32 = 0x5451;
+    const FIONBIO: u32 = 0x5421;
+    const FIOASYNC: u32 = 0x5452;
+    const FIOQSIZE: u32 = 0x5460;
+    const FIGETBSZ: u32 = 2;
+    const FIONREAD: u32 = 0x541b;
+    let table = files();
+    let file = table.get_open(fd)?;
+    match command {
+        FIOCLEX | FIONCLEX => {
+            table.set_close_on_exec(fd, command == FIOCLEX)?;
+            Ok(0)
+        }
+        FIONBIO | FIOASYNC => {
+            let on = UserPtr::<i32>::new(argument).read()? != 0;
+            let bit = if command == FIONBIO { O_NONBLOCK } else { FASYNC };
+            let flags = if on { file.flags() | bit } else { file.flags() & !bit };
+            file.set_flags(flags)?;
+            Ok(0)
+        }
+        FIOQSIZE => {
+            let metadata = file.metadata()?;
+            if !matches!(metadata.kind, FileKind::Regular | FileKind::Directory) {
+                return Err(Errno::ENOTTY);
+            }
+            UserPtr::<i64>::new(argument).write(&(metadata.size as i64))?;
+            Ok(0)
+        }
+        FIGETBSZ => {
+            UserPtr::<i32>::new(argument).write(&(file.metadata()?.block_size as i32))?;
+            Ok(0)
+        }
+        FIONREAD if file.inode().attributes().kind == FileKind::Regular => {
+            let left = file.metadata()?.size as i64 - *file.lock_position() as i64;
+            UserPtr::<i32>::new(argument).write(&(left as i32))?;
+            Ok(0)
+        }
+        _ => file.ops().ioctl(&file, command, argument as u64),
+    }
+}
+
+/// `pipe(2)`
+pub fn pipe(fds: usize) -> Result<()> {
+    pipe2(fds, 0)
+}
+
+/// `pipe2(2)`
+pub fn pipe2(fds: usize, flags: u32) -> Result<()> {
+    if flags & !(O_CLOEXEC | O_NONBLOCK | O_DIRECT) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let (reader, writer) = pipe::pair(flags & (O_NONBLOCK | O_DIRECT), &credentials())?;
+    let table = files();
+    let close_on_exec = flags & O_CLOEXEC != 0;
+    let limit = descriptor_limit();
+    let first = table.reserve(0, limit, close_on_exec)?;
+    let second = table.reserve(0, limit, close_on_exec)?;
+    UserPtr::<[i32; 2]>::new(fds).write(&[first.number(), second.number()])?;
+    first.install(reader);
+    second.install(writer);
+    Ok(())
+}
+
+/// `memfd_create(2)`
+pub fn memfd_create(name: usize, flags: u32) -> Result<i32> {
+    /// The longest name, with its zero.
+    const NAME_MAX: usize = 250;
+    let name = string(name, NAME_MAX).map_err(|error| match error {
+        Errno::ENAMETOOLONG => Errno::EINVAL,
+        other => other,
+    })?;
+    let (file, close_on_exec) = memfd::create(&name, flags, &credentials())?;
+    install(file, close_on_exec)
+}

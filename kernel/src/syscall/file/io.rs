@@ -1,0 +1,426 @@
+//! Reading, writing, positions.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use hayate_abi::file::Iovec;
+use hayate_abi::signal::{SIGPIPE, SIGXFSZ};
+use hayate_abi::{Errno, Result};
+use hayate_machine::user::{UserBytes, UserPtr, in_user_half};
+
+use super::{open_file, raise};
+use crate::credentials::Capability;
+use crate::file::ahead;
+use crate::file::inode::{Change, FileKind, Inode};
+use crate::file::notify::{self, Mask};
+use crate::file::open_file::{OpenFile, Traits, Whence, flags::O_APPEND, flags::O_NONBLOCK};
+use crate::file::transfer::{Input, MAXIMUM, Output};
+use crate::memory::USER_END;
+use crate::process;
+
+/// The most pieces of a vector (`UIO_MAXIOV`).
+pub const PIECES_MAX: usize = 1024;
+
+const RWF_HIPRI: u32 = 1;
+const RWF_DSYNC: u32 = 2;
+const RWF_SYNC: u32 = 4;
+const RWF_NOWAIT: u32 = 8;
+const RWF_APPEND: u32 = 16;
+
+/// Where in the file a call works.
+#[derive(Clone, Copy)]
+pub enum Place {
+    /// At the position, which moves.
+    Position,
+    /// At an offset of the call's own.
+    At(u64),
+}
+
+fn offset(raw: i64) -> Result<Place> {
+    u64::try_from(raw).map(Place::At).map_err(|_| Errno::EINVAL)
+}
+
+/// Reads and reports it.
+#[inline(always)]
+fn read_file(file: &OpenFile, place: Place, out: &mut Output<'_>) -> Result<usize> {
+    let count = match place {
+        Place::Position => file.read(out)?,
+        Place::At(offset) => file.read_at(offset, out)?,
+    };
+    if count != 0 {
+        notify::file(file, Mask::ACCESS);
+    }
+    Ok(count)
+}
+
+/// Writes and reports it; raises SIGPIPE and SIGXFSZ where they are due.
+#[inline(always)]
+pub fn write_file(file: &OpenFile, place: Place, input: &mut Input<'_>) -> Result<usize> {
+    // A stream is past it at once.
+    let outcome = if file.traits().contains(Traits::POSITIONED) {
+        write_positioned(file, place, input)
+    } else {
+        write_there(file, place, input)
+    };
+    match outcome {
+        Ok(0) => {}
+        Ok(_) => notify::file(file, Mask::MODIFY),
+        Err(Errno::EPIPE) => raise(SIGPIPE),
+        Err(_) => {}
+    }
+    outcome
+}
+
+#[inline(always)]
+fn write_there(file: &OpenFile, place: Place, input: &mut Input<'_>) -> Result<usize> {
+    match place {
+        Place::Position => file.write(input),
+        Place::At(offset) => file.write_at(offset, input),
+    }
+}
+
+/// A call of its own, so that a stream need not save the registers that this wants.
+#[inline(never)]
+fn write_positioned(file: &OpenFile, place: Place, input: &mut Input<'_>) -> Result<usize> {
+    if file.traits().contains(Traits::REGULAR) {
+        limit_size(file, place, input)?;
+        if input.remaining() != 0 {
+            remove_privileges(file.inode())?;
+        }
+    }
+    write_there(file, place, input)
+}
+
+/// `RLIMIT_FSIZE`: cuts a write that would pass the limit, or refuses it with SIGXFSZ
+/// (`generic_write_check_limits`, mm/filemap.c).
+#[cold]
+fn check_limit(limit: u64, at: u64, input: &mut Input<'_>) -> Result<()> {
+    if at >= limit {
+        raise(SIGXFSZ);
+        return Err(Errno::EFBIG);
+    }
+    input.limit(usize::try_from(limit - at).unwrap_or(usize::MAX));
+    Ok(())
+}
+
+fn limit_size(file: &OpenFile, place: Place, input: &mut Input<'_>) -> Result<()> {
+    let limit = super::size_limit();
+    if limit == u64::MAX || file.inode().attributes().kind != FileKind::Regular {
+        return Ok(());
+    }
+    let at = match place {
+        _ if file.appends() => file.metadata()?.size,
+        Place::At(offset) => offset,
+        Place::Position => *file.lock_position(),
+    };
+    check_limit(limit, at, input)
+}
+
+/// A write by somebody without privilege takes the set-id bits of a program away, lest it change
+/// what others run as its owner (`file_remove_privs`, fs/inode.c).
+pub fn remove_privileges(inode: &Arc<dyn Inode>) -> Result<()> {
+    let attributes = inode.attributes();
+    if attributes.mode & 0o6000 == 0 || attributes.kind != FileKind::Regular {
+        return Ok(());
+    }
+    let mut mode = attributes.mode & !0o4000;
+    if attributes.mode & 0o2010 == 0o2010 {
+        mode &= !0o2000;
+    }
+    if mode == attributes.mode || super::credentials().has(Capability::Fsetid) {
+        return Ok(());
+    }
+    inode.set_metadata(&Change { mode: Some(mode), ..Change::default() })
+}
+
+/// `read(2)`
+pub fn read(fd: i32, buffer: usize, count: usize) -> Result<usize> {
+    match process::current().lent_file(fd) {
+        Some(file) => read_open(file, buffer, count),
+        None => read_counted(fd, buffer, count),
+    }
+}
+
+/// Of a table that other threads have, too: the file stays, whoever closes the descriptor.
+#[inline(never)]
+fn read_counted(fd: i32, buffer: usize, count: usize) -> Result<usize> {
+    let file = process::current().file(fd)?;
+    read_open(&file, buffer, count)
+}
+
+#[inline(always)]
+fn read_open(file: &OpenFile, buffer: usize, count: usize) -> Result<usize> {
+    // One of `O_PATH` is neither readable nor writable.
+    if !file.readable() {
+        return Err(Errno::EBADF);
+    }
+    let length = length(buffer, count)?;
+    read_file(file, Place::Position, &mut Output::user_within(buffer, length))
+}
+
+/// `write(2)`
+pub fn write(fd: i32, buffer: usize, count: usize) -> Result<usize> {
+    match process::current().lent_file(fd) {
+        Some(file) => write_open(file, buffer, count),
+        None => write_counted(fd, buffer, count),
+    }
+}
+
+/// As [`read_counted`].
+#[inline(never)]
+fn write_counted(fd: i32, buffer: usize, count: usize) -> Result<usize> {
+    let file = process::current().file(fd)?;
+    write_open(&file, buffer, count)
+}
+
+#[inline(always)]
+fn write_open(file: &OpenFile, buffer: usize, count: usize) -> Result<usize> {
+    if !file.writable() {
+        return Err(Errno::EBADF);
+    }
+    let length = length(buffer, count)?;
+    write_file(file, Place::Position, &mut Input::user_within(buffer, length))
+}
+
+/// `pread(2)`
+pub fn pread64(fd: i32, buffer: usize, count: usize, at: i64) -> Result<usize> {
+    let place = offset(at)?;
+    let file = open_file(fd)?;
+    check_buffer(buffer, count)?;
+    read_file(&file, place, &mut Output::user(buffer, count))
+}
+
+/// `pwrite(2)`
+pub fn pwrite64(fd: i32, buffer: usize, count: usize, at: i64) -> Result<usize> {
+    let place = offset(at)?;
+    let file = open_file(fd)?;
+    check_buffer(buffer, count)?;
+    write_file(&file, place, &mut Input::user(buffer, count))
+}
+
+/// A buffer outside the program's half is refused before anything happens (`access_ok`).
+#[inline]
+fn check_buffer(buffer: usize, count: usize) -> Result<()> {
+    if (count as isize) < 0 {
+        return Err(Errno::EINVAL);
+    }
+    if in_user_half(buffer, count) { Ok(()) } else { Err(Errno::EFAULT) }
+}
+
+/// The length of a buffer that was checked as by [`check_buffer`], at most [`MAXIMUM`].
+#[inline(always)]
+fn length(buffer: usize, count: usize) -> Result<usize> {
+    if count <= MAXIMUM && buffer <= USER_END - count {
+        return Ok(count);
+    }
+    long_or_wrong(buffer, count)
+}
+
+#[cold]
+fn long_or_wrong(buffer: usize, count: usize) -> Result<usize> {
+    check_buffer(buffer, count).map(|()| count.min(MAXIMUM))
+}
+
+/// Copies a vector of pieces and checks it (`import_iovec`).
+pub fn vector(address: usize, count: usize) -> Result<Vec<UserBytes>> {
+    if count > PIECES_MAX {
+        return Err(Errno::EINVAL);
+    }
+    let mut pieces = Vec::new();
+    pieces.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
+    let mut total = 0i64;
+    for index in 0..count {
+        let piece = UserPtr::<Iovec>::new(address).at(index).read()?;
+        let length = i64::try_from(piece.iov_len).map_err(|_| Errno::EINVAL)?;
+        total = total.checked_add(length).ok_or(Errno::EINVAL)?;
+        let bytes = UserBytes::new(piece.iov_base as usize, piece.iov_len as usize);
+        if !in_user_half(bytes.address, bytes.len) {
+            return Err(Errno::EFAULT);
+        }
+        pieces.push(bytes);
+    }
+    Ok(pieces)
+}
+
+/// `readv(2)`
+pub fn readv(fd: i32, address: usize, count: usize) -> Result<usize> {
+    let file = open_file(fd)?;
+    let pieces = vector(address, count)?;
+    read_file(&file, Place::Position, &mut Output::vector(&pieces))
+}
+
+/// `writev(2)`
+pub fn writev(fd: i32, address: usize, count: usize) -> Result<usize> {
+    let file = open_file(fd)?;
+    let pieces = vector(address, count)?;
+    write_file(&file, Place::Position, &mut Input::vector(&pieces))
+}
+
+/// `preadv(2)`. On x86-64 the low word is the whole offset.
+pub fn preadv(fd: i32, address: usize, count: usize, at: i64, _high: usize) -> Result<usize> {
+    let place = offset(at)?;
+    let file = open_file(fd)?;
+    let pieces = vector(address, count)?;
+    read_file(&file, place, &mut Output::vector(&pieces))
+}
+
+/// `pwritev(2)`
+pub fn pwritev(fd: i32, address: usize, count: usize, at: i64, _high: usize) -> Result<usize> {
+    let place = offset(at)?;
+    let file = open_file(fd)?;
+    let pieces = vector(address, count)?;
+    write_file(&file, place, &mut Input::vector(&pieces))
+}
+
+fn place_or_position(at: i64) -> Result<Place> {
+    if at == -1 { Ok(Place::Position) } else { offset(at) }
+}
+
+/// `preadv2(2)`
+pub fn preadv2(
+    fd: i32,
+    address: usize,
+    count: usize,
+    at: i64,
+    _high: usize,
+    flags: u32,
+) -> Result<usize> {
+    let place = place_or_position(at)?;
+    let file = open_file(fd)?;
+    if flags & !(RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND) != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if flags & RWF_NOWAIT != 0 && !file.traits().contains(Traits::REGULAR) && !file.nonblocking() {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let pieces = vector(address, count)?;
+    read_file(&file, place, &mut Output::vector(&pieces))
+}
+
+/// `pwritev2(2)`
+pub fn pwritev2(
+    fd: i32,
+    address: usize,
+    count: usize,
+    at: i64,
+    _high: usize,
+    flags: u32,
+) -> Result<usize> {
+    let place = place_or_position(at)?;
+    let file = open_file(fd)?;
+    if flags & !(RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND) != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if flags & RWF_NOWAIT != 0 && file.flags() & O_NONBLOCK == 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let pieces = vector(address, count)?;
+    let mut input = Input::vector(&pieces);
+    let written = if flags & RWF_APPEND != 0 && file.flags() & O_APPEND == 0 {
+        // At the end without O_APPEND on the file: the end is looked up for this call.
+        let end = file.metadata()?.size;
+        write_file(&file, Place::At(end), &mut input)?
+    } else {
+        write_file(&file, place, &mut input)?
+    };
+    if flags & (RWF_SYNC | RWF_DSYNC) != 0 {
+        file.ops().sync(&file, flags & RWF_SYNC == 0)?;
+    }
+    Ok(written)
+}
+
+/// `lseek(2)`
+pub fn lseek(fd: i32, offset: i64, whence: i32) -> Result<u64> {
+    let file = open_file(fd)?;
+    let whence = match whence {
+        0 => Whence::Set,
+        1 => Whence::Current,
+        2 => Whence::End,
+        3 => Whence::Data,
+        4 => Whence::Hole,
+        _ => return Err(Errno::EINVAL),
+    };
+    file.seek(offset, whence)
+}
+
+/// `fsync(2)`
+pub fn fsync(fd: i32) -> Result<()> {
+    sync_file(fd, false)
+}
+
+/// `fdatasync(2)`
+pub fn fdatasync(fd: i32) -> Result<()> {
+    sync_file(fd, true)
+}
+
+fn sync_file(fd: i32, data_only: bool) -> Result<()> {
+    let file = open_file(fd)?;
+    match file.inode().attributes().kind {
+        FileKind::Regular | FileKind::Directory | FileKind::BlockDevice => {
+            file.ops().sync(&file, data_only)
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// `sync_file_range(2)`
+pub fn sync_file_range(fd: i32, offset: i64, count: i64, flags: u32) -> Result<()> {
+    let file = open_file(fd)?;
+    if flags & !7 != 0 || offset < 0 || count < 0 || offset.checked_add(count).is_none() {
+        return Err(Errno::EINVAL);
+    }
+    match file.inode().attributes().kind {
+        FileKind::Regular | FileKind::Directory | FileKind::BlockDevice => {
+            file.ops().sync(&file, true)
+        }
+        FileKind::Symlink => Err(Errno::EINVAL),
+        _ => Err(Errno::ESPIPE),
+    }
+}
+
+/// `sync(2)`
+pub fn sync() -> Result<()> {
+    for mount in crate::file::mount::all_with_root() {
+        // `sync` reports nothing: each call on a file does.
+        let _ = mount.filesystem().sync();
+    }
+    Ok(())
+}
+
+/// `syncfs(2)`
+pub fn syncfs(fd: i32) -> Result<()> {
+    open_file(fd)?.location().mount.filesystem().sync()
+}
+
+/// `readahead(2)`
+pub fn readahead(fd: i32, offset: i64, count: usize) -> Result<()> {
+    let file = open_file(fd)?;
+    if !file.readable() {
+        return Err(Errno::EBADF);
+    }
+    let plate = file.inode().plate().ok_or(Errno::EINVAL)?;
+    let offset = u64::try_from(offset).map_err(|_| Errno::EINVAL)?;
+    ahead::ask_all(&plate, offset / 4096, (count as u64).div_ceil(4096).min(512));
+    Ok(())
+}
+
+/// `posix_fadvise(2)`: advice about sequential use changes nothing here; pages that will be
+/// needed are read.
+pub fn fadvise64(fd: i32, offset: i64, length: usize, advice: i32) -> Result<()> {
+    let file = open_file(fd)?;
+    if file.inode().attributes().kind == FileKind::Fifo {
+        return Err(Errno::ESPIPE);
+    }
+    if !(0..=5).contains(&advice) || (length as i64) < 0 {
+        return Err(Errno::EINVAL);
+    }
+    const POSIX_FADV_WILLNEED: i32 = 3;
+    if advice == POSIX_FADV_WILLNEED
+        && let Some(plate) = file.inode().plate()
+        && let Ok(offset) = u64::try_from(offset)
+    {
+        let pages = if length == 0 { 512 } else { (length as u64).div_ceil(4096).min(512) };
+        ahead::ask_all(&plate, offset / 4096, pages);
+    }
+    Ok(())
+}

@@ -1,0 +1,499 @@
+//! Metadata: `stat` and its kin, `access`, permissions, owners, times, sizes.
+
+use alloc::sync::Arc;
+
+use hayate_abi::file::{AT_FDCWD, Stat, Statfs, Statx, StatxTimestamp};
+use hayate_abi::signal::SIGXFSZ;
+use hayate_abi::time::{Timespec, Timeval};
+use hayate_abi::{Errno, Result};
+use hayate_machine::user::UserPtr;
+
+use super::{View, at, credentials, locate, open_file, path, raise};
+use crate::credentials::{Capability, Credentials, access as wants};
+use crate::file::directory::check_writable;
+use crate::file::inode::{Change, FileKind, Metadata, Timestamp};
+use crate::file::mount::{Location, flags as mount_flags};
+use crate::file::notify::{self, Mask};
+use crate::file::path::{WalkFlags, permitted};
+
+fn encode(metadata: &Metadata) -> Stat {
+    Stat {
+        st_dev: metadata.device,
+        st_ino: metadata.number,
+        st_nlink: u64::from(metadata.links),
+        st_mode: metadata.full_mode(),
+        st_uid: metadata.uid,
+        st_gid: metadata.gid,
+        hole: 0,
+        st_rdev: metadata.represents.encode(),
+        st_size: metadata.size as i64,
+        st_blksize: i64::from(metadata.block_size),
+        st_blocks: metadata.blocks as i64,
+        st_atime: metadata.accessed.seconds,
+        st_atime_nsec: i64::from(metadata.accessed.nanoseconds),
+        st_mtime: metadata.modified.seconds,
+        st_mtime_nsec: i64::from(metadata.modified.nanoseconds),
+        st_ctime: metadata.changed.seconds,
+        st_ctime_nsec: i64::from(metadata.changed.nanoseconds),
+        reserved: [0; 3],
+    }
+}
+
+/// `stat(2)`
+pub fn stat(path_address: usize, buffer: usize) -> Result<()> {
+    newfstatat(AT_FDCWD, path_address, buffer, 0)
+}
+
+/// `lstat(2)`
+pub fn lstat(path_address: usize, buffer: usize) -> Result<()> {
+    newfstatat(AT_FDCWD, path_address, buffer, at::SYMLINK_NOFOLLOW)
+}
+
+/// `fstat(2)`
+pub fn fstat(fd: i32, buffer: usize) -> Result<()> {
+    let metadata = super::files().get(fd)?.metadata()?;
+    UserPtr::new(buffer).write(&encode(&metadata))
+}
+
+/// `fstatat(2)`
+pub fn newfstatat(fd: i32, path_address: usize, buffer: usize, flags: u32) -> Result<()> {
+    if flags & !(at::SYMLINK_NOFOLLOW | at::NO_AUTOMOUNT | at::EMPTY_PATH) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let metadata = locate(&View::current()?, fd, path_address, flags)?.metadata()?;
+    UserPtr::new(buffer).write(&encode(&metadata))
+}
+
+fn statx_time(time: Timestamp) -> StatxTimestamp {
+    StatxTimestamp { tv_sec: time.seconds, tv_nsec: time.nanoseconds, reserved: 0 }
+}
+
+/// `statx(2)`
+pub fn statx(fd: i32, path_address: usize, flags: u32, mask: u32, buffer: usize) -> Result<()> {
+    const RESERVED: u32 = 0x8000_0000;
+    const BASIC_AND_BIRTH: u32 = 0xfff;
+    const MOUNT_ID: u32 = 0x1000;
+    const ATTRIBUTE_MOUNT_ROOT: u64 = 0x2000;
+    let known = at::SYMLINK_NOFOLLOW | at::NO_AUTOMOUNT | at::EMPTY_PATH | at::STATX_SYNC_TYPE;
+    if flags & !known != 0
+        || flags & at::STATX_SYNC_TYPE == at::STATX_SYNC_TYPE
+        || mask & RESERVED != 0
+    {
+        return Err(Errno::EINVAL);
+    }
+    let place = locate(&View::current()?, fd, path_address, flags)?;
+    let metadata = place.metadata()?;
+    let device = crate::file::inode::DeviceNumber::decode(metadata.device);
+    let is_root = Arc::ptr_eq(&place.dentry, place.mount.root());
+    let answer = Statx {
+        stx_mask: BASIC_AND_BIRTH | MOUNT_ID,
+        stx_blksize: metadata.block_size,
+        stx_attributes: if is_root { ATTRIBUTE_MOUNT_ROOT } else { 0 },
+        stx_nlink: metadata.links,
+        stx_uid: metadata.uid,
+        stx_gid: metadata.gid,
+        stx_mode: metadata.full_mode() as u16,
+        stx_ino: metadata.number,
+        stx_size: metadata.size,
+        stx_blocks: metadata.blocks,
+        stx_attributes_mask: ATTRIBUTE_MOUNT_ROOT,
+        stx_atime: statx_time(metadata.accessed),
+        stx_btime: statx_time(metadata.created),
+        stx_ctime: statx_time(metadata.changed),
+        stx_mtime: statx_time(metadata.modified),
+        stx_rdev_major: metadata.represents.major,
+        stx_rdev_minor: metadata.represents.minor,
+        stx_dev_major: device.major,
+        stx_dev_minor: device.minor,
+        stx_mnt_id: u64::from(place.mount.id()),
+        ..Statx::default()
+    };
+    UserPtr::new(buffer).write(&answer)
+}
+
+fn encode_usage(place: &Location) -> Statfs {
+    const ST_VALID: i64 = 0x20;
+    let usage = place.mount.filesystem().usage();
+    let kept = place.mount.flags();
+    let mut flags = ST_VALID | (kept & 0xf) as i64;
+    if place.mount.read_only() {
+        flags |= 1;
+    }
+    for (bit, shown) in [
+        (mount_flags::MS_NOATIME, 0x400),
+        (mount_flags::MS_NODIRATIME, 0x800),
+        (mount_flags::MS_RELATIME, 0x1000),
+        (mount_flags::MS_NOSYMFOLLOW, 0x2000),
+    ] {
+        if kept & bit != 0 {
+            flags |= shown;
+        }
+    }
+    Statfs {
+        f_type: usage.magic as i64,
+        f_bsize: usage.block_size as i64,
+        f_blocks: usage.blocks,
+        f_bfree: usage.free,
+        f_bavail: usage.available,
+        f_files: usage.files,
+        f_ffree: usage.files_free,
+        f_fsid: [usage.id as i32, (usage.id >> 32) as i32],
+        f_namelen: usage.name_length as i64,
+        f_frsize: usage.block_size as i64,
+        f_flags: flags,
+        f_spare: [0; 4],
+    }
+}
+
+/// `statfs(2)`
+pub fn statfs(path_address: usize, buffer: usize) -> Result<()> {
+    let place = locate(&View::current()?, AT_FDCWD, path_address, 0)?;
+    UserPtr::new(buffer).write(&encode_usage(&place))
+}
+
+/// `fstatfs(2)`
+pub fn fstatfs(fd: i32, buffer: usize) -> Result<()> {
+    let file = super::files().get(fd)?;
+    UserPtr::new(buffer).write(&encode_usage(file.location()))
+}
+
+/// `access(2)`
+pub fn access(path_address: usize, mode: i32) -> Result<()> {
+    faccessat2(AT_FDCWD, path_address, mode, 0)
+}
+
+/// `faccessat(2)` as the kernel has it: without flags.
+pub fn faccessat(fd: i32, path_address: usize, mode: i32) -> Result<()> {
+    faccessat2(fd, path_address, mode, 0)
+}
+
+/// `faccessat2(2)`
+pub fn faccessat2(fd: i32, path_address: usize, mode: i32, flags: u32) -> Result<()> {
+    let mode = mode as u32;
+    if mode & !7 != 0 || flags & !(at::EACCESS | at::SYMLINK_NOFOLLOW | at::EMPTY_PATH) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let view = if flags & at::EACCESS != 0 { View::current()? } else { View::with_real_ids()? };
+    let place = locate(&view, fd, path_address, flags)?;
+    let attributes = place.inode()?.attributes();
+    if mode & wants::EXECUTE != 0
+        && attributes.kind == FileKind::Regular
+        && place.mount.flags() & mount_flags::MS_NOEXEC != 0
+    {
+        return Err(Errno::EACCES);
+    }
+    permitted(view.credentials(), &attributes, mode)?;
+    let device = matches!(
+        attributes.kind,
+        FileKind::CharDevice | FileKind::BlockDevice | FileKind::Fifo | FileKind::Socket
+    );
+    if mode & wants::WRITE != 0 && !device {
+        check_writable(&place)?;
+    }
+    Ok(())
+}
+
+fn change_mode(credentials: &Credentials, place: &Location, mode: u32) -> Result<()> {
+    check_writable(place)?;
+    let inode = place.inode()?;
+    let attributes = inode.attributes();
+    if !credentials.owns(attributes.uid) {
+        return Err(Errno::EPERM);
+    }
+    if attributes.kind == FileKind::Symlink {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let mut mode = mode as u16 & 0o7777;
+    if !credentials.in_group(attributes.gid) && !credentials.has(Capability::Fsetid) {
+        mode &= !0o2000;
+    }
+    inode.set_metadata(&Change { mode: Some(mode), ..Change::default() })?;
+    notify::place(place, Mask::ATTRIB);
+    Ok(())
+}
+
+/// `chmod(2)`
+pub fn chmod(path_address: usize, mode: u32) -> Result<()> {
+    fchmodat(AT_FDCWD, path_address, mode)
+}
+
+/// `fchmod(2)`
+pub fn fchmod(fd: i32, mode: u32) -> Result<()> {
+    change_mode(&credentials(), open_file(fd)?.location(), mode)
+}
+
+/// `fchmodat(2)` as the kernel has it: without flags.
+pub fn fchmodat(fd: i32, path_address: usize, mode: u32) -> Result<()> {
+    let view = View::current()?;
+    let place = locate(&view, fd, path_address, 0)?;
+    change_mode(view.credentials(), &place, mode)
+}
+
+/// Changes owner and group, `u32::MAX` meaning "leave" (`chown_common`, fs/open.c and
+/// `setattr_prepare`, fs/attr.c).
+fn change_owner(credentials: &Credentials, place: &Location, user: u32, group: u32) -> Result<()> {
+    check_writable(place)?;
+    let inode = place.inode()?;
+    let attributes = inode.attributes();
+    let privileged = credentials.has(Capability::Chown);
+    let uid = (user != u32::MAX).then_some(user);
+    let gid = (group != u32::MAX).then_some(group);
+    let owns = credentials.fsuid == attributes.uid;
+    if uid.is_some_and(|uid| !(owns && uid == attributes.uid)) && !privileged {
+        return Err(Errno::EPERM);
+    }
+    if gid.is_some_and(|gid| !(owns && (gid == attributes.gid || credentials.in_group(gid))))
+        && !privileged
+    {
+        return Err(Errno::EPERM);
+    }
+    let mut mode = None;
+    if attributes.kind != FileKind::Directory {
+        let mut cleared = attributes.mode & !0o4000;
+        if attributes.mode & 0o2010 == 0o2010 {
+            cleared &= !0o2000;
+        }
+        mode = (cleared != attributes.mode).then_some(cleared);
+    }
+    inode.set_metadata(&Change { mode, uid, gid, ..Change::default() })?;
+    notify::place(place, Mask::ATTRIB);
+    Ok(())
+}
+
+/// `chown(2)`
+pub fn chown(path_address: usize, user: u32, group: u32) -> Result<()> {
+    fchownat(AT_FDCWD, path_address, user, group, 0)
+}
+
+/// `lchown(2)`
+pub fn lchown(path_address: usize, user: u32, group: u32) -> Result<()> {
+    fchownat(AT_FDCWD, path_address, user, group, at::SYMLINK_NOFOLLOW)
+}
+
+/// `fchown(2)`
+pub fn fchown(fd: i32, user: u32, group: u32) -> Result<()> {
+    change_owner(&credentials(), open_file(fd)?.location(), user, group)
+}
+
+/// `fchownat(2)`
+pub fn fchownat(fd: i32, path_address: usize, user: u32, group: u32, flags: u32) -> Result<()> {
+    if flags & !(at::SYMLINK_NOFOLLOW | at::EMPTY_PATH) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let view = View::current()?;
+    let place = locate(&view, fd, path_address, flags)?;
+    change_owner(view.credentials(), &place, user, group)
+}
+
+/// Truncates or extends; the caller has checked that writing is allowed.
+fn change_size(place: &Location, length: i64) -> Result<()> {
+    let size = u64::try_from(length).map_err(|_| Errno::EINVAL)?;
+    let inode = place.inode()?;
+    if size > super::size_limit() && size > inode.metadata()?.size {
+        raise(SIGXFSZ);
+        return Err(Errno::EFBIG);
+    }
+    super::io::remove_privileges(&inode)?;
+    inode.set_metadata(&Change { size: Some(size), ..Change::default() })?;
+    notify::place(place, Mask::MODIFY);
+    Ok(())
+}
+
+/// `truncate(2)`
+pub fn truncate(path_address: usize, length: i64) -> Result<()> {
+    if length < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let view = View::current()?;
+    let place = locate(&view, AT_FDCWD, path_address, 0)?;
+    let inode = place.inode()?;
+    let attributes = inode.attributes();
+    match attributes.kind {
+        FileKind::Regular => {}
+        FileKind::Directory => return Err(Errno::EISDIR),
+        _ => return Err(Errno::EINVAL),
+    }
+    check_writable(&place)?;
+    permitted(view.credentials(), &attributes, wants::WRITE)?;
+    let _access = match inode.plate() {
+        Some(plate) => Some(plate.open_for_writing()?),
+        None => None,
+    };
+    change_size(&place, length)
+}
+
+/// `ftruncate(2)`
+pub fn ftruncate(fd: i32, length: i64) -> Result<()> {
+    if length < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let file = open_file(fd)?;
+    if file.inode().attributes().kind != FileKind::Regular || !file.writable() {
+        return Err(Errno::EINVAL);
+    }
+    change_size(file.location(), length)
+}
+
+/// `fallocate(2)`
+pub fn fallocate(fd: i32, mode: i32, offset: i64, length: i64) -> Result<()> {
+    if offset < 0 || length <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    let file = open_file(fd)?;
+    if !file.writable() {
+        return Err(Errno::EBADF);
+    }
+    match file.inode().attributes().kind {
+        FileKind::Regular | FileKind::BlockDevice => {}
+        FileKind::Fifo => return Err(Errno::ESPIPE),
+        FileKind::Directory => return Err(Errno::EISDIR),
+        _ => return Err(Errno::ENODEV),
+    }
+    if offset.checked_add(length).is_none() {
+        return Err(Errno::EFBIG);
+    }
+    file.ops().allocate(&file, mode as u32, offset as u64, length as u64)?;
+    notify::file(&file, Mask::MODIFY);
+    Ok(())
+}
+
+/// What a program wants a time to become.
+#[derive(Clone, Copy)]
+enum NewTime {
+    Now,
+    Keep,
+    Set(Timestamp),
+}
+
+impl NewTime {
+    fn from_timespec(time: Timespec) -> Result<NewTime> {
+        const UTIME_NOW: i64 = 0x3fff_ffff;
+        const UTIME_OMIT: i64 = 0x3fff_fffe;
+        match time.tv_nsec {
+            UTIME_NOW => Ok(NewTime::Now),
+            UTIME_OMIT => Ok(NewTime::Keep),
+            nanoseconds @ 0..1_000_000_000 => Ok(NewTime::Set(Timestamp {
+                seconds: time.tv_sec,
+                nanoseconds: nanoseconds as u32,
+            })),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    fn resolve(self, now: Timestamp) -> Option<Timestamp> {
+        match self {
+            NewTime::Now => Some(now),
+            NewTime::Keep => None,
+            NewTime::Set(time) => Some(time),
+        }
+    }
+}
+
+/// Sets times (`vfs_utimes`, fs/utimes.c): "now" for both needs write access or ownership, anything
+/// else ownership.
+fn change_times(
+    credentials: &Credentials,
+    place: &Location,
+    accessed: NewTime,
+    modified: NewTime,
+) -> Result<()> {
+    if matches!((accessed, modified), (NewTime::Keep, NewTime::Keep)) {
+        return Ok(());
+    }
+    check_writable(place)?;
+    let inode = place.inode()?;
+    let attributes = inode.attributes();
+    if !credentials.owns(attributes.uid) {
+        if matches!((accessed, modified), (NewTime::Now, NewTime::Now)) {
+            permitted(credentials, &attributes, wants::WRITE)?;
+        } else {
+            return Err(Errno::EPERM);
+        }
+    }
+    let now = Timestamp::now();
+    let change = Change {
+        accessed: accessed.resolve(now),
+        modified: modified.resolve(now),
+        ..Change::default()
+    };
+    inode.set_metadata(&change)?;
+    notify::place(place, Mask::ATTRIB);
+    Ok(())
+}
+
+fn set_times(
+    fd: i32,
+    path_address: usize,
+    flags: u32,
+    accessed: NewTime,
+    modified: NewTime,
+) -> Result<()> {
+    let view = View::current()?;
+    let place = locate(&view, fd, path_address, flags)?;
+    change_times(view.credentials(), &place, accessed, modified)
+}
+
+/// `utimensat(2)`; with no path it is `futimens`.
+pub fn utimensat(fd: i32, path_address: usize, times: usize, flags: u32) -> Result<()> {
+    if flags & !(at::SYMLINK_NOFOLLOW | at::EMPTY_PATH) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let (accessed, modified) = if times == 0 {
+        (NewTime::Now, NewTime::Now)
+    } else {
+        let pointer = UserPtr::<Timespec>::new(times);
+        (NewTime::from_timespec(pointer.read()?)?, NewTime::from_timespec(pointer.at(1).read()?)?)
+    };
+    if path_address == 0 {
+        if flags != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if fd == AT_FDCWD {
+            return Err(Errno::EFAULT);
+        }
+        return change_times(&credentials(), open_file(fd)?.location(), accessed, modified);
+    }
+    set_times(fd, path_address, flags, accessed, modified)
+}
+
+/// `utimes(2)`
+pub fn utimes(path_address: usize, times: usize) -> Result<()> {
+    futimesat(AT_FDCWD, path_address, times)
+}
+
+/// `futimesat(2)`
+pub fn futimesat(fd: i32, path_address: usize, times: usize) -> Result<()> {
+    let (accessed, modified) = if times == 0 {
+        (NewTime::Now, NewTime::Now)
+    } else {
+        let pointer = UserPtr::<Timeval>::new(times);
+        (from_timeval(pointer.read()?)?, from_timeval(pointer.at(1).read()?)?)
+    };
+    set_times(fd, path_address, 0, accessed, modified)
+}
+
+fn from_timeval(time: Timeval) -> Result<NewTime> {
+    if !(0..1_000_000).contains(&time.tv_usec) {
+        return Err(Errno::EINVAL);
+    }
+    let nanoseconds = time.tv_usec as u32 * 1000;
+    Ok(NewTime::Set(Timestamp { seconds: time.tv_sec, nanoseconds }))
+}
+
+/// `utime(2)`
+pub fn utime(path_address: usize, times: usize) -> Result<()> {
+    let (accessed, modified) = if times == 0 {
+        (NewTime::Now, NewTime::Now)
+    } else {
+        let [accessed, modified] = UserPtr::<[i64; 2]>::new(times).read()?;
+        let at = |seconds| NewTime::Set(Timestamp { seconds, nanoseconds: 0 });
+        (at(accessed), at(modified))
+    };
+    set_times(AT_FDCWD, path_address, 0, accessed, modified)
+}
+
+/// The place of a path for the calls of other families.
+pub fn place_of(path_address: usize, follow: bool) -> Result<Location> {
+    let flags = if follow { WalkFlags::empty() } else { WalkFlags::NOFOLLOW };
+    View::current()?.resolve(AT_FDCWD, &path(path_address)?, flags)
+}

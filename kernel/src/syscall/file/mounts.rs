@@ -1,0 +1,98 @@
+//! Mounts and roots: `mount`, `umount2`, `pivot_root`, `chroot`.
+
+use alloc::vec::Vec;
+
+use hayate_abi::file::AT_FDCWD;
+use hayate_abi::{Errno, Result};
+use hayate_machine::user;
+
+use super::{View, path, string};
+use crate::credentials::{Capability, access};
+use crate::file::mounting;
+use crate::file::path::{PATH_MAX, WalkFlags, permitted};
+use crate::process;
+
+/// Copies the data of `mount(2)`: up to a page, as much as is readable.
+fn options(address: usize) -> Result<Vec<u8>> {
+    if address == 0 {
+        return Ok(Vec::new());
+    }
+    let mut data = Vec::new();
+    data.try_reserve_exact(4096).map_err(|_| Errno::ENOMEM)?;
+    data.resize(4096, 0);
+    let got = user::copy_in_partly(&mut data, address);
+    if got == 0 {
+        return Err(Errno::EFAULT);
+    }
+    let end = data.iter().take(got).position(|&byte| byte == 0).unwrap_or(got);
+    data.truncate(end);
+    Ok(data)
+}
+
+fn word(address: usize) -> Result<Vec<u8>> {
+    if address == 0 { Ok(Vec::new()) } else { string(address, PATH_MAX) }
+}
+
+/// `mount(2)`
+pub fn mount(source: usize, target: usize, kind: usize, flags: usize, data: usize) -> Result<()> {
+    let kind = word(kind)?;
+    let source = word(source)?;
+    let data = options(data)?;
+    let target = path(target)?;
+    let view = View::current()?;
+    let resolver = view.resolver(AT_FDCWD, &target)?;
+    let place = resolver.resolve(&target, WalkFlags::empty())?;
+    view.credentials().require(Capability::SysAdmin)?;
+    mounting::mount(&resolver, &source, place, &kind, flags as u64, &data)
+}
+
+/// `umount2(2)`
+pub fn umount2(target: usize, flags: u32) -> Result<()> {
+    const MNT_FORCE: u32 = 1;
+    const MNT_DETACH: u32 = 2;
+    const MNT_EXPIRE: u32 = 4;
+    const UMOUNT_NOFOLLOW: u32 = 8;
+    if flags & !(MNT_FORCE | MNT_DETACH | MNT_EXPIRE | UMOUNT_NOFOLLOW) != 0
+        || flags & MNT_EXPIRE != 0 && flags & (MNT_FORCE | MNT_DETACH) != 0
+    {
+        return Err(Errno::EINVAL);
+    }
+    let view = View::current()?;
+    view.credentials().require(Capability::SysAdmin)?;
+    let walk = if flags & UMOUNT_NOFOLLOW != 0 { WalkFlags::NOFOLLOW } else { WalkFlags::empty() };
+    let place = view.resolve(AT_FDCWD, &path(target)?, walk)?;
+    if flags & MNT_EXPIRE != 0 {
+        // A mount is never marked as expired before: the first call says so.
+        return Err(Errno::EAGAIN);
+    }
+    mounting::unmount(place, flags & MNT_DETACH != 0)
+}
+
+/// `chroot(2)`
+pub fn chroot(path_address: usize) -> Result<()> {
+    let (view, path) = (View::current()?, path(path_address)?);
+    let place = view.resolve(AT_FDCWD, &path, WalkFlags::DIRECTORY)?;
+    permitted(view.credentials(), &place.inode()?.attributes(), access::EXECUTE)?;
+    view.credentials().require(Capability::SysChroot)?;
+    view.context().set_root(place);
+    Ok(())
+}
+
+/// `pivot_root(2)`
+pub fn pivot_root(new_root: usize, put_old: usize) -> Result<()> {
+    let view = View::current()?;
+    view.credentials().require(Capability::SysAdmin)?;
+    let new_root = view.resolve(AT_FDCWD, &path(new_root)?, WalkFlags::DIRECTORY)?;
+    let put_old = view.resolve(AT_FDCWD, &path(put_old)?, WalkFlags::DIRECTORY)?;
+    let old_root = view.context().root();
+    mounting::pivot(&old_root, &new_root, &put_old)?;
+    // Every process that stood at the old root now stands at the new one.
+    for process in process::pids::processes()? {
+        for thread in process.threads() {
+            if let Ok(context) = thread.directories() {
+                context.move_from(&old_root, &new_root);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! `sendfile`, `copy_file_range`, `splice`, `tee`, `vmsplice`.
+
+use alloc::sync::Arc;
+
+use hayate_abi::signal::SIGPIPE;
+use hayate_abi::{Errno, Result};
+use hayate_machine::user::UserPtr;
+
+use super::io::{self, Place, vector};
+use super::{open_file, raise};
+use crate::file::inode::FileKind;
+use crate::file::open_file::{OpenFile, Traits};
+use crate::file::pipe;
+use crate::file::splice::{self, Side};
+use crate::file::transfer::{Input, MAXIMUM, Output};
+
+const SPLICE_F_NONBLOCK: u32 = 2;
+const SPLICE_FLAGS: u32 = 0xf;
+
+/// Reads an offset of the program, if it gave one.
+fn read_offset(address: usize) -> Result<Option<u64>> {
+    if address == 0 {
+        return Ok(None);
+    }
+    let offset = UserPtr::<i64>::new(address).read()?;
+    u64::try_from(offset).map(Some).map_err(|_| Errno::EINVAL)
+}
+
+/// Gives an offset back to the program.
+fn write_offset(address: usize, offset: Option<u64>) -> Result<()> {
+    match offset {
+        Some(offset) => UserPtr::<i64>::new(address).write(&(offset as i64)),
+        None => Ok(()),
+    }
+}
+
+fn side(offset: &mut Option<u64>) -> Side<'_> {
+    match offset {
+        Some(offset) => Side::At(offset),
+        None => Side::Position,
+    }
+}
+
+/// Raises SIGPIPE for the error that comes with it.
+fn report(outcome: Result<usize>) -> Result<usize> {
+    if outcome == Err(Errno::EPIPE) {
+        raise(SIGPIPE);
+    }
+    outcome
+}
+
+/// `sendfile(2)`
+pub fn sendfile(out: i32, input: i32, offset: usize, count: usize) -> Result<usize> {
+    let (from, to) = (open_file(input)?, open_file(out)?);
+    let mut at = read_offset(offset)?;
+    if !from.readable() || !to.writable() {
+        return Err(Errno::EBADF);
+    }
+    if at.is_some() && !from.traits().contains(Traits::ADDRESSABLE) {
+        return Err(Errno::ESPIPE);
+    }
+    if !from.traits().contains(Traits::REGULAR) || to.appends() {
+        return Err(Errno::EINVAL);
+    }
+    if from.inode().attributes().kind == FileKind::Directory {
+        return Err(Errno::EINVAL);
+    }
+    let outcome = splice::copy(&from, side(&mut at), &to, Side::Position, count.min(MAXIMUM));
+    write_offset(offset, at)?;
+    report(outcome)
+}
+
+/// `copy_file_range(2)`
+pub fn copy_file_range(
+    input: i32,
+    input_offset: usize,
+    out: i32,
+    out_offset: usize,
+    count: usize,
+    flags: u32,
+) -> Result<usize> {
+    let (from, to) = (open_file(input)?, open_file(out)?);
+    let (mut from_at, mut to_at) = (read_offset(input_offset)?, read_offset(out_offset)?);
+    if flags != 0 {
+        return Err(Errno::EINVAL);
+    }
+    for file in [&from, &to] {
+        match file.inode().attributes().kind {
+            FileKind::Regular => {}
+            FileKind::Directory => return Err(Errno::EISDIR),
+            _ => return Err(Errno::EINVAL),
+        }
+    }
+    if !from.readable() || !to.writable() || to.appends() {
+        return Err(Errno::EBADF);
+    }
+    let start = |file: &OpenFile, at: Option<u64>| at.unwrap_or_else(|| *file.lock_position());
+    let (from_start, to_start) = (start(&from, from_at), start(&to, to_at));
+    let count = count.min(MAXIMUM);
+    let length = count as u64;
+    if from_start.checked_add(length).is_none() || to_start.checked_add(length).is_none() {
+        return Err(Errno::EOVERFLOW);
+    }
+    let overlaps = from_start < to_start + length && to_start < from_start + length;
+    if Arc::ptr_eq(from.inode(), to.inode()) && overlaps && count != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let outcome = splice::copy(&from, side(&mut from_at), &to, side(&mut to_at), count);
+    write_offset(input_offset, from_at)?;
+    write_offset(out_offset, to_at)?;
+    outcome
+}
+
+/// `splice(2)`
+pub fn splice(
+    input: i32,
+    input_offset: usize,
+    out: i32,
+    out_offset: usize,
+    count: usize,
+    flags: u32,
+) -> Result<usize> {
+    if flags & !SPLICE_FLAGS != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if count == 0 {
+        return Ok(0);
+    }
+    let (from, to) = (open_file(input)?, open_file(out)?);
+    if !from.readable() || !to.writable() {
+        return Err(Errno::EBADF);
+    }
+    let count = count.min(MAXIMUM);
+    let asked = flags & SPLICE_F_NONBLOCK != 0;
+    let (from_pipe, to_pipe) = (pipe::of(&from), pipe::of(&to));
+    if from_pipe.is_some() && input_offset != 0 || to_pipe.is_some() && out_offset != 0 {
+        return Err(Errno::ESPIPE);
+    }
+    let addressable = |file: &OpenFile| file.traits().contains(Traits::ADDRESSABLE);
+    let outcome = match (from_pipe, to_pipe) {
+        (Some(source), Some(target)) => {
+            let nonblocking = asked || from.nonblocking() || to.nonblocking();
+            splice::between_pipes(source, target, count, nonblocking, false)
+        }
+        (Some(source), None) => {
+            let mut at = read_offset(out_offset)?;
+            if at.is_some() && !addressable(&to) {
+                return Err(Errno::EINVAL);
+            }
+            if to.appends() {
+                return Err(Errno::EINVAL);
+            }
+            let nonblocking = asked || from.nonblocking();
+            let outcome = splice::out_of_pipe(source, &to, side(&mut at), count, nonblocking);
+            write_offset(out_offset, at)?;
+            outcome
+        }
+        (None, Some(target)) => {
+            let mut at = read_offset(input_offset)?;
+            if at.is_some() && !addressable(&from) {
+                return Err(Errno::EINVAL);
+            }
+            let nonblocking = asked || to.nonblocking();
+            let outcome = splice::into_pipe(&from, side(&mut at), target, count, nonblocking);
+            write_offset(input_offset, at)?;
+            outcome
+        }
+        (None, None) => Err(Errno::EINVAL),
+    };
+    report(outcome)
+}
+
+/// `tee(2)`
+pub fn tee(input: i32, out: i32, count: usize, flags: u32) -> Result<usize> {
+    if flags & !SPLICE_FLAGS != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if count == 0 {
+        return Ok(0);
+    }
+    let (from, to) = (open_file(input)?, open_file(out)?);
+    if !from.readable() || !to.writable() {
+        return Err(Errno::EBADF);
+    }
+    let (source, target) =
+        (pipe::of(&from).ok_or(Errno::EINVAL)?, pipe::of(&to).ok_or(Errno::EINVAL)?);
+    let nonblocking = flags & SPLICE_F_NONBLOCK != 0 || from.nonblocking() || to.nonblocking();
+    report(splice::between_pipes(source, target, count, nonblocking, true))
+}
+
+/// `vmsplice(2)`: the program's pages are copied, which is all that it may rely on.
+pub fn vmsplice(fd: i32, address: usize, count: usize, flags: u32) -> Result<usize> {
+    if flags & !SPLICE_FLAGS != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let file = open_file(fd)?;
+    pipe::of(&file).ok_or(Errno::EBADF)?;
+    let pieces = vector(address, count)?;
+    if file.writable() {
+        io::write_file(&file, Place::Position, &mut Input::vector(&pieces))
+    } else {
+        file.read(&mut Output::vector(&pieces))
+    }
+}

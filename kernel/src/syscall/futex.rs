@@ -1,0 +1,151 @@
+//! Futexes and the per-thread areas of the C library (`futex(2)`, `set_robust_list(2)`).
+
+use core::sync::atomic::Ordering;
+
+use hayate_abi::time::Timespec;
+use hayate_abi::{Errno, Result};
+use hayate_machine::user::UserPtr;
+
+use crate::process::{self, Restart, futex, pids};
+use crate::schedule::time;
+
+const FUTEX_WAIT: i32 = 0;
+const FUTEX_WAKE: i32 = 1;
+const FUTEX_REQUEUE: i32 = 3;
+const FUTEX_CMP_REQUEUE: i32 = 4;
+const FUTEX_WAKE_OP: i32 = 5;
+const FUTEX_WAIT_BITSET: i32 = 9;
+const FUTEX_WAKE_BITSET: i32 = 10;
+const FUTEX_PRIVATE_FLAG: i32 = 128;
+const FUTEX_CLOCK_REALTIME: i32 = 256;
+const ALL: u32 = u32::MAX;
+
+/// A number of waiters; negative ones count as none or all, as Linux' `int` comparisons have it.
+fn count(value: usize) -> Result<usize> {
+    usize::try_from(value as i32).map_err(|_| Errno::EINVAL)
+}
+
+/// `futex(2)`
+pub fn futex(
+    address: usize,
+    operation: i32,
+    value: u32,
+    timeout: usize,
+    second: usize,
+    third: u32,
+) -> Result<usize> {
+    let private = operation & FUTEX_PRIVATE_FLAG != 0;
+    let realtime = operation & FUTEX_CLOCK_REALTIME != 0;
+    let command = operation & !(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME);
+    if realtime && command != FUTEX_WAIT_BITSET && command != FUTEX_WAIT {
+        return Err(Errno::ENOSYS);
+    }
+    match command {
+        FUTEX_WAIT => {
+            let deadline = deadline(timeout, false, realtime)?;
+            wait(address, private, value, deadline, ALL)
+        }
+        FUTEX_WAIT_BITSET => {
+            if third == 0 {
+                return Err(Errno::EINVAL);
+            }
+            let deadline = deadline(timeout, true, realtime)?;
+            wait(address, private, value, deadline, third)
+        }
+        // A negative number wakes one, as in Linux, where the first waiter is counted first.
+        FUTEX_WAKE => futex::wake(address, private, (value as i32).max(1) as usize, ALL),
+        FUTEX_WAKE_BITSET => {
+            if third == 0 {
+                return Err(Errno::EINVAL);
+            }
+            futex::wake(address, private, (value as i32).max(1) as usize, third)
+        }
+        FUTEX_REQUEUE => {
+            let (wakes, moves) = (count(value as usize)?, count(timeout)?);
+            futex::requeue(address, second, private, wakes, moves, None)
+                .map(|(woken, moved)| woken + moved)
+        }
+        FUTEX_CMP_REQUEUE => {
+            let (wakes, moves) = (count(value as usize)?, count(timeout)?);
+            futex::requeue(address, second, private, wakes, moves, Some(third))
+                .map(|(woken, moved)| woken + moved)
+        }
+        FUTEX_WAKE_OP => {
+            futex::wake_op(address, second, private, value as usize, timeout as u32 as usize, third)
+        }
+        _ => Err(Errno::ENOSYS),
+    }
+}
+
+/// The end of a wait on the monotonic clock.
+fn deadline(timeout: usize, absolute: bool, realtime: bool) -> Result<Option<u64>> {
+    if timeout == 0 {
+        return Ok(None);
+    }
+    let given = UserPtr::<Timespec>::new(timeout).read()?.to_nanos()?;
+    let now = time::monotonic_ns();
+    Ok(Some(match (absolute, realtime) {
+        (false, _) => now.saturating_add(given),
+        (true, false) => given,
+        (true, true) => now.saturating_add(given.saturating_sub(time::realtime_ns())),
+    }))
+}
+
+fn wait(
+    address: usize,
+    private: bool,
+    value: u32,
+    deadline: Option<u64>,
+    bits: u32,
+) -> Result<usize> {
+    match futex::wait(address, private, value, deadline, bits) {
+        Ok(()) => Ok(0),
+        Err(Errno::ERESTARTSYS) => match deadline {
+            // A relative time must not start anew: what goes on has the same end.
+            Some(deadline) => Err(process::current().restart_with(Restart::Futex {
+                address,
+                value,
+                private,
+                deadline,
+                bits,
+            })),
+            None => Err(Errno::ERESTARTSYS),
+        },
+        Err(error) => Err(error),
+    }
+}
+
+/// Goes on with an interrupted wait.
+pub fn wait_again(
+    address: usize,
+    value: u32,
+    private: bool,
+    deadline: u64,
+    bits: u32,
+) -> Result<()> {
+    wait(address, private, value, Some(deadline), bits).map(|_| ())
+}
+
+/// `set_robust_list(2)`
+pub fn set_robust_list(head: usize, size: usize) -> Result<()> {
+    if size != size_of::<hayate_abi::process::RobustListHead>() {
+        return Err(Errno::EINVAL);
+    }
+    process::current().robust_list.store(head, Ordering::Relaxed);
+    Ok(())
+}
+
+/// `get_robust_list(2)`
+pub fn get_robust_list(pid: i32, head: usize, size: usize) -> Result<()> {
+    let found = if pid == 0 {
+        process::current().robust_list.load(Ordering::Relaxed)
+    } else {
+        let number = u32::try_from(pid).map_err(|_| Errno::ESRCH)?;
+        let thread = pids::thread(number).ok_or(Errno::ESRCH)?;
+        // It may only be asked by those who could look into the memory it points to.
+        process::foreign_space(pid)?;
+        thread.robust_list.load(Ordering::Relaxed)
+    };
+    UserPtr::new(size).write(&size_of::<hayate_abi::process::RobustListHead>())?;
+    UserPtr::new(head).write(&found)
+}

@@ -1,0 +1,193 @@
+//! The Linux system-call interface: the table, the dispatcher, one file per family.
+//!
+//! [`table.rs`](../table.rs) declares every call; this module makes two arrays of it. The
+//! first holds a function per number that takes the arguments out of the registers, calls the
+//! handler and gives back what goes into `rax`; the dispatcher is one bounds check and one
+//! indirect call around it; Hayate's own calls ([`own`]) have a short array of their own behind that
+//! check, so Linux' calls pay nothing for them. The second holds names and argument kinds and is only read by the
+//! trace. `trace=syscalls` on the command line registers another dispatcher at boot, so a
+//! kernel that does not trace does not even test whether it should.
+//!
+//! Handlers decode and encode Linux; what they do stands in the modules below.
+
+pub mod arch;
+pub mod argument;
+mod control;
+mod credentials;
+mod file;
+mod futex;
+mod memory;
+mod mode;
+mod own;
+mod pidfd;
+mod prctl;
+mod process;
+mod sched;
+mod signal;
+mod socket;
+mod starts;
+pub mod supervisor;
+mod system;
+mod time;
+mod timer;
+pub mod trace;
+
+use argument::{Argument, Returned};
+use hayate_abi::Errno;
+use hayate_machine::trap::UserRegs;
+
+/// Executes one call and returns the value for `rax`.
+type Handler = extern "C" fn(&mut UserRegs) -> i64;
+
+/// One past the largest number of Linux' in the table.
+const NUMBERS: usize = 451;
+/// The first number of Hayate's own calls (`own.rs`), far from those that Linux may give out.
+const OWN: usize = 1000;
+/// How many numbers Hayate's own calls may have.
+const OWN_NUMBERS: usize = 30;
+
+/// A row as the trace needs it.
+pub struct Row {
+    /// The name of the call.
+    pub name: &'static str,
+    /// Its arguments: name, and how to show one.
+    pub arguments: &'static [(&'static str, Show)],
+}
+
+/// Shows one argument.
+pub type Show = fn(u64, &mut dyn core::fmt::Write) -> core::fmt::Result;
+
+extern "C" fn not_implemented(_: &mut UserRegs) -> i64 {
+    Errno::ENOSYS.to_return()
+}
+
+macro_rules! handler {
+    ([none $($note:literal)?] $kinds:tt) => {
+        not_implemented
+    };
+    ([complete registers $($path:ident)::+] $kinds:tt) => {
+        handler!(@registers ($($path)::+) $kinds)
+    };
+    ([partial registers $($path:ident)::+ $note:literal] $kinds:tt) => {
+        handler!(@registers ($($path)::+) $kinds)
+    };
+    ([complete $($path:ident)::+] $kinds:tt) => {
+        handler!(@plain ($($path)::+) $kinds)
+    };
+    ([partial $($path:ident)::+ $note:literal] $kinds:tt) => {
+        handler!(@plain ($($path)::+) $kinds)
+    };
+    (@plain ($path:path) ($($kind:ident)*)) => {{
+        #[allow(unused, reason = "some calls have no arguments")]
+        extern "C" fn call(regs: &mut UserRegs) -> i64 {
+            let mut registers = regs.arguments().into_iter();
+            $path($(argument::$kind::decode(registers.next().unwrap_or(0))),*).to_register()
+        }
+        call
+    }};
+    (@registers ($path:path) ($($kind:ident)*)) => {{
+        #[allow(unused, reason = "some calls have no arguments")]
+        extern "C" fn call(regs: &mut UserRegs) -> i64 {
+            let mut registers = regs.arguments().into_iter();
+            $path(regs, $(argument::$kind::decode(registers.next().unwrap_or(0))),*).to_register()
+        }
+        call
+    }};
+}
+
+/// Whether a handler needs nothing of the caller's registers but its arguments, and so none of the
+/// rest of the frame: the gate then leaves it out.
+macro_rules! is_plain {
+    ([complete registers $($path:ident)::+]) => {
+        false
+    };
+    ([partial registers $($path:ident)::+ $note:literal]) => {
+        false
+    };
+    ($support:tt) => {
+        true
+    };
+}
+
+macro_rules! syscalls {
+    ($($family:literal {
+        $($number:literal $name:ident ($($argument:ident : $kind:ident),*) $support:tt;)*
+    })*) => {
+        static HANDLERS: [Handler; NUMBERS] = {
+            let mut handlers: [Handler; NUMBERS] = [not_implemented; NUMBERS];
+            $($(if let Some(slot) = slot(&mut handlers, $number, 0) {
+                *slot = handler!($support ($($kind)*));
+            })*)*
+            handlers
+        };
+
+        static OWN_HANDLERS: [Handler; OWN_NUMBERS] = {
+            let mut handlers: [Handler; OWN_NUMBERS] = [not_implemented; OWN_NUMBERS];
+            $($(if let Some(slot) = slot(&mut handlers, $number, OWN) {
+                *slot = handler!($support ($($kind)*));
+            })*)*
+            handlers
+        };
+
+        static PLAIN: [bool; NUMBERS] = {
+            let mut plain = [false; NUMBERS];
+            $($(if let Some(slot) = slot(&mut plain, $number, 0) {
+                *slot = is_plain!($support);
+            })*)*
+            plain
+        };
+
+        static ROWS: &[(usize, Row)] = &[$($(($number, Row {
+            name: stringify!($name),
+            arguments: &[$((stringify!($argument), argument::$kind::show as Show)),*],
+        }),)*)*];
+
+        // Every row has its place in one of the two.
+        $($(const _: () = assert!(
+            $number < NUMBERS || ($number >= OWN && $number < OWN + OWN_NUMBERS)
+        );)*)*
+    };
+}
+
+include!("table.rs");
+
+/// The place of a number in a part of the table that begins at `first`.
+const fn slot<T>(part: &mut [T], number: usize, first: usize) -> Option<&mut T> {
+    if number >= first && number - first < part.len() {
+        Some(&mut part[number - first])
+    } else {
+        None
+    }
+}
+
+/// The row of a number, if there is such a call. For those who have time: the trace.
+pub fn row(number: u64) -> Option<&'static Row> {
+    ROWS.iter().find(|(own, _)| *own as u64 == number).map(|(_, row)| row)
+}
+
+/// Serves one system call: number in `orig_rax`, result to `rax`.
+pub fn dispatch(regs: &mut UserRegs) {
+    let result = match HANDLERS.get(regs.orig_rax as usize) {
+        Some(handler) => handler(regs),
+        None => dispatch_own(regs),
+    };
+    regs.rax = result as u64;
+}
+
+/// Serves a call that is not one of Linux'.
+#[cold]
+fn dispatch_own(regs: &mut UserRegs) -> i64 {
+    supervisor::leave_trampoline(regs);
+    let handler = (regs.orig_rax as usize).checked_sub(OWN).and_then(|at| OWN_HANDLERS.get(at));
+    handler.map_or(Errno::ENOSYS.to_return(), |handler| handler(regs))
+}
+
+/// The dispatcher to register with the machine: a tracing one if the command line says
+/// `trace=syscalls` or `trace=starts`.
+pub fn dispatcher() -> fn(&mut UserRegs) {
+    match hayate_machine::boot::option("trace") {
+        Some("syscalls") => trace::dispatch,
+        Some("starts") => starts::dispatch,
+        _ => dispatch,
+    }
+}

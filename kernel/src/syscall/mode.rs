@@ -1,0 +1,31 @@
+//! Hayate's calls that switch the running mode (numbers 1010 to 1019; docs/dmsm.md).
+
+use hayate_abi::{Errno, Result};
+
+use crate::process::{self, mode, pids};
+
+/// `switch_supervisor`: programs that are executed later keep the mode.
+const KEEP: u32 = 1;
+
+fn switch(pid: i32, supervisor: bool, keep: bool) -> Result<()> {
+    let process = match pid {
+        0 => process::current().process.clone(),
+        pid => pids::process(u32::try_from(pid).map_err(|_| Errno::ESRCH)?).ok_or(Errno::ESRCH)?,
+    };
+    mode::switch(&process, supervisor, keep)
+}
+
+/// `switch_supervisor(pid, flags)`: the process, the caller for 0, goes on in supervisor mode.
+///
+/// `EINVAL` for unknown flags; `EOPNOTSUPP`, `EPERM`, `ESRCH` as [`mode::switch`].
+pub fn switch_supervisor(pid: i32, flags: u32) -> Result<()> {
+    if flags & !KEEP != 0 {
+        return Err(Errno::EINVAL);
+    }
+    switch(pid, true, flags & KEEP != 0)
+}
+
+/// `switch_user(pid)`: the process, the caller for 0, goes on in user mode.
+pub fn switch_user(pid: i32) -> Result<()> {
+    switch(pid, false, false)
+}

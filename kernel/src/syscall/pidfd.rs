@@ -1,0 +1,45 @@
+//! Processes held by descriptors (`pidfd_open(2)`, `pidfd_send_signal(2)`).
+
+use hayate_abi::signal::{SI_USER, Siginfo};
+use hayate_abi::{Errno, Result};
+
+use super::file::open_file;
+use super::signal;
+use crate::file::open_file::flags::O_NONBLOCK;
+use crate::process::{self, pidfd, pids};
+
+/// `pidfd_open(2)`
+pub fn pidfd_open(pid: i32, flags: u32) -> Result<i32> {
+    if flags & !O_NONBLOCK != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let number = u32::try_from(pid).ok().filter(|&pid| pid > 0).ok_or(Errno::EINVAL)?;
+    let target = match pids::process(number) {
+        Some(process) => process,
+        // A thread that is not the first of its process has no descriptor.
+        None if pids::thread(number).is_some() => return Err(Errno::EINVAL),
+        None => return Err(Errno::ESRCH),
+    };
+    process::current().install(pidfd::open(&target, flags)?, true)
+}
+
+/// `pidfd_send_signal(2)`
+pub fn pidfd_send_signal(fd: i32, number: i32, info: usize, flags: u32) -> Result<()> {
+    if flags != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let file = open_file(fd)?;
+    let target = pidfd::process(&file)?;
+    let caller = process::current();
+    let info = match info {
+        0 => {
+            let uid = caller.credentials().uid;
+            Siginfo::from_sender(number as u32, SI_USER, caller.process.id(), uid)
+        }
+        address => {
+            let itself = alloc::sync::Arc::ptr_eq(&target, &caller.process);
+            signal::read_info(number, address, itself)?
+        }
+    };
+    signal::send_to(&caller, &target, info)
+}

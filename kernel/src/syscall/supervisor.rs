@@ -1,0 +1,132 @@
+//! System calls of programs in ring 0: by `syscall`, and by the gate.
+//!
+//! Both serve the rows of the one table. Turning a site ([`crate::memory::sites`]) costs as much as a
+//! function call saves in a hundred or two, and most programs reach most of their sites a few times. So each
+//! processor counts how often it met a site by `syscall`, for the last of them, and a site is turned at
+//! the [`OFTEN`]th time: whatever a program does, it loses at most about as much by that as it would
+//! by turning too early or never. `gate=first` on the command line turns sites the first time, which
+//! tests of turning want. Sites that are left as they are stay known there, so that they cost a
+//! comparison and not a look into the space.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use hayate_machine::boot;
+use hayate_machine::cpu::PerCpu;
+use hayate_machine::trap::{self, Gate, UserRegs};
+
+use super::{HANDLERS, PLAIN};
+use crate::memory;
+use crate::process::thread;
+
+/// How many sites are remembered on each processor.
+const REMEMBERED: usize = 64;
+/// A site is turned when it is reached the so many-th time.
+const OFTEN: u32 = 100;
+/// More often than any site is: it is left as it is.
+const LEFT: u32 = u32::MAX;
+
+static TURN_AT: AtomicU32 = AtomicU32::new(OFTEN);
+
+/// A site that was reached by `syscall`, the last of those that have their place here.
+struct Reached {
+    /// The stay in supervisor mode in which it was.
+    stay: AtomicU64,
+    site: AtomicUsize,
+    /// How often this one and those before it were reached in this stay, so that sites that share a
+    /// place are turned all the same; [`LEFT`]: this one is not to be looked at again soon.
+    times: AtomicU32,
+}
+
+hayate_machine::per_cpu! {
+    static REACHED: PerCpu<[Reached; REMEMBERED]> = PerCpu::new(
+        [const {
+            Reached { stay: AtomicU64::new(0), site: AtomicUsize::new(0), times: AtomicU32::new(0) }
+        }; REMEMBERED],
+    );
+}
+
+impl Reached {
+    /// Whether the site is to be looked at now.
+    #[inline]
+    fn again(&self, stay: u64, site: usize) -> bool {
+        let often = TURN_AT.load(Ordering::Relaxed);
+        let mut times = self.times.load(Ordering::Relaxed);
+        if self.stay.load(Ordering::Relaxed) != stay {
+            self.stay.store(stay, Ordering::Relaxed);
+            self.site.store(site, Ordering::Relaxed);
+            times = 0;
+        } else if self.site.load(Ordering::Relaxed) != site {
+            self.site.store(site, Ordering::Relaxed);
+            times = times.min(often);
+        } else if times == LEFT {
+            return false;
+        }
+        self.times.store(times + 1, Ordering::Relaxed);
+        times + 1 >= often
+    }
+
+    fn leave(&self) {
+        self.times.store(LEFT, Ordering::Relaxed);
+    }
+}
+
+/// Prepares the ways in; boot calls it once.
+///
+/// `trace=syscalls`, `trace=starts` and `gate=off` on the command line: every call goes the full way,
+/// and in the last case by trap.
+/// `gate=first`: a site is turned the first time it is reached.
+pub fn init() {
+    // Whose dispatcher is another one, that one must see every call.
+    let traced = matches!(boot::option("trace"), Some("syscalls" | "starts"));
+    if !traced {
+        for (number, handler) in HANDLERS.iter().enumerate() {
+            trap::set_call(number, *handler);
+        }
+    }
+    if boot::option("gate") == Some("off") {
+        trap::set_supervisor_handler(trap::serve_syscall);
+        return;
+    }
+    if boot::option("gate") == Some("first") {
+        TURN_AT.store(1, Ordering::Relaxed);
+    }
+    trap::set_supervisor_handler(by_trap);
+    if traced {
+        return;
+    }
+    for (number, plain) in PLAIN.iter().enumerate() {
+        if *plain {
+            trap::set_gate(number, Gate::Direct);
+        }
+    }
+    trap::set_gate(GETPID, Gate::Own(thread::current_process_id_gate));
+    trap::set_gate(GETTID, Gate::Own(thread::current_thread_id_gate));
+}
+
+const GETPID: usize = 39;
+const GETTID: usize = 186;
+
+/// Serves one system call that a program in ring 0 made by `syscall`.
+fn by_trap(regs: &mut UserRegs) {
+    let site = (regs.rip as usize).wrapping_sub(hayate_call_sites::SYSCALL);
+    if let Some(space) = memory::try_current()
+        && let Some(known) = REACHED.here().get(site / 2 % REMEMBERED)
+        && known.again(space.stay(), site)
+        && !space.reached(site, regs.orig_rax)
+    {
+        known.leave();
+    }
+    trap::serve_syscall(regs);
+}
+
+/// Prepares a call after which the program may be in another space, where this one's trampolines are
+/// not: it goes on behind the site itself.
+pub fn leave_trampoline(regs: &mut UserRegs) {
+    // Not whether it is in supervisor mode now: the mode may have changed since the trampoline was
+    // entered, and in user mode a trampoline's own `syscall` makes the call.
+    if let Some(space) = memory::try_current()
+        && space.was_supervisor()
+    {
+        regs.rip = space.outside_of_trampoline(regs.rip as usize) as u64;
+    }
+}

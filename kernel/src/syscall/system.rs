@@ -1,0 +1,119 @@
+//! The system as a whole: names, memory, randomness, the end (`uname(2)`, `sysinfo(2)`,
+//! `getrandom(2)`, `reboot(2)`).
+
+use hayate_abi::process::Sysinfo;
+use hayate_abi::{Errno, Result};
+use hayate_machine::user::{self, UserPtr};
+use hayate_machine::{frames, info, power};
+
+use crate::credentials::Capability;
+use crate::process::{self, identity, pids};
+use crate::random;
+use crate::schedule::{self, time};
+
+/// `uname(2)`
+pub fn uname(buffer: usize) -> Result<()> {
+    UserPtr::new(buffer).write(&identity::utsname())
+}
+
+/// `sysinfo(2)`
+pub fn sysinfo(buffer: usize) -> Result<()> {
+    const PAGE: u64 = 4096;
+    let counts = frames::counts();
+    UserPtr::new(buffer).write(&Sysinfo {
+        // A begun second counts, as in Linux.
+        uptime: time::monotonic_ns().div_ceil(1_000_000_000) as i64,
+        loads: schedule::load_average().map(|load| load << 5),
+        totalram: counts.total as u64 * PAGE,
+        freeram: counts.free as u64 * PAGE,
+        procs: pids::count().min(usize::from(u16::MAX)) as u16,
+        mem_unit: 1,
+        ..Sysinfo::default()
+    })
+}
+
+/// `getrandom(2)`
+pub fn getrandom(buffer: usize, count: usize, flags: u32) -> Result<usize> {
+    const GRND_NONBLOCK: u32 = 1;
+    const GRND_RANDOM: u32 = 2;
+    const GRND_INSECURE: u32 = 4;
+    if flags & !(GRND_NONBLOCK | GRND_RANDOM | GRND_INSECURE) != 0
+        || flags & (GRND_RANDOM | GRND_INSECURE) == GRND_RANDOM | GRND_INSECURE
+    {
+        return Err(Errno::EINVAL);
+    }
+    let count = count.min(i32::MAX as usize);
+    let mut done = 0;
+    let mut piece = [0; 256];
+    while done < count {
+        let length = (count - done).min(piece.len());
+        let Some(part) = piece.get_mut(..length) else { break };
+        random::fill(part);
+        let copied = user::copy_out_partly(buffer.wrapping_add(done), part);
+        done += copied;
+        if copied < length {
+            return if done == 0 { Err(Errno::EFAULT) } else { Ok(done) };
+        }
+        if done < count && schedule::current().is_interrupted() {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+fn read_name(name: usize, length: i32, buffer: &mut [u8; 64]) -> Result<usize> {
+    process::current().credentials().require(Capability::SysAdmin)?;
+    let length = usize::try_from(length).map_err(|_| Errno::EINVAL)?;
+    let to = buffer.get_mut(..length).ok_or(Errno::EINVAL)?;
+    user::copy_in(to, name)?;
+    Ok(length)
+}
+
+/// `sethostname(2)`
+pub fn sethostname(name: usize, length: i32) -> Result<()> {
+    let mut buffer = [0; 64];
+    let length = read_name(name, length, &mut buffer)?;
+    identity::set_host(buffer.get(..length).unwrap_or(&buffer));
+    Ok(())
+}
+
+/// `setdomainname(2)`
+pub fn setdomainname(name: usize, length: i32) -> Result<()> {
+    let mut buffer = [0; 64];
+    let length = read_name(name, length, &mut buffer)?;
+    identity::set_domain(buffer.get(..length).unwrap_or(&buffer));
+    Ok(())
+}
+
+/// `reboot(2)`
+pub fn reboot(magic: u32, second: u32, command: u32, _argument: usize) -> Result<()> {
+    const MAGIC: u32 = 0xfee1_dead;
+    const SECOND: [u32; 4] = [672_274_793, 85_072_278, 369_367_448, 537_993_216];
+    const RESTART: u32 = 0x0123_4567;
+    const RESTART2: u32 = 0xa1b2_c3d4;
+    const HALT: u32 = 0xcdef_0123;
+    const POWER_OFF: u32 = 0x4321_fedc;
+    const CAD_ON: u32 = 0x89ab_cdef;
+    const CAD_OFF: u32 = 0;
+    process::current().credentials().require(Capability::SysBoot)?;
+    if magic != MAGIC || !SECOND.contains(&second) {
+        return Err(Errno::EINVAL);
+    }
+    match command {
+        RESTART | RESTART2 => {
+            let _ = super::file::io::sync();
+            info!("restarting");
+            crate::file::settle_output();
+            power::reset()
+        }
+        HALT | POWER_OFF => {
+            let _ = super::file::io::sync();
+            info!("powering off");
+            crate::file::settle_output();
+            power::off()
+        }
+        // There is no keyboard whose Ctrl-Alt-Del could be switched.
+        CAD_ON | CAD_OFF => Ok(()),
+        _ => Err(Errno::EINVAL),
+    }
+}

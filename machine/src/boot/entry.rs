@@ -1,0 +1,147 @@
+//! The first instructions: from PVH's 32-bit protected mode to Rust in the higher half.
+//!
+//! The boot tables map the first 4 GiB three times with 2 MiB pages: at 0 (to be able to turn
+//! paging on; other CPUs come through it too), in the direct map, and the first GiB at
+//! `KERNEL_BASE`. `super::tables` builds the real ones.
+
+use core::arch::global_asm;
+
+use super::KERNEL_BASE;
+
+/// Bytes of the stack the first CPU boots on; it becomes its idle loop's.
+pub(super) const BOOT_STACK: usize = 64 * 1024;
+
+global_asm!(
+    r#"
+.pushsection .note.pvh, "a", @note
+.balign 4
+    .long 4, 4, 18
+    .asciz "Xen"
+    .long hayate_pvh_start
+.popsection
+
+.pushsection .bss.boot, "aw", @nobits
+.balign 4096
+.globl hayate_boot_pml4
+hayate_boot_pml4: .skip 4096
+boot_pdpt_low: .skip 4096
+boot_pdpt_high: .skip 4096
+boot_pd: .skip 4 * 4096
+hayate_boot_stack: .skip {stack}
+.globl hayate_boot_stack_top
+hayate_boot_stack_top:
+.popsection
+
+.pushsection .data.boot, "aw", @progbits
+.balign 8
+.globl hayate_first_tsc
+hayate_first_tsc: .quad 0
+.globl hayate_start_info
+hayate_start_info: .quad 0
+.popsection
+
+.pushsection .boot, "awx", @progbits
+.code32
+.globl hayate_pvh_start
+hayate_pvh_start:
+    cli
+    cld
+    rdtsc
+    mov dword ptr [hayate_first_tsc - {base}], eax
+    mov dword ptr [hayate_first_tsc - {base} + 4], edx
+    mov dword ptr [hayate_start_info - {base}], ebx
+
+    // Four page directories of 2 MiB pages.
+    mov edi, offset boot_pd - {base}
+    mov eax, 0x83
+    mov ecx, 2048
+2:  mov [edi], eax
+    mov dword ptr [edi + 4], 0
+    add edi, 8
+    add eax, 0x200000
+    dec ecx
+    jnz 2b
+    mov edi, offset boot_pdpt_low - {base}
+    mov eax, offset boot_pd - {base} + 3
+    mov ecx, 4
+3:  mov [edi], eax
+    add edi, 8
+    add eax, 4096
+    dec ecx
+    jnz 3b
+    mov eax, offset boot_pd - {base} + 3
+    mov dword ptr [boot_pdpt_high - {base} + 510 * 8], eax
+    mov eax, offset boot_pdpt_low - {base} + 3
+    mov dword ptr [hayate_boot_pml4 - {base}], eax
+    mov dword ptr [hayate_boot_pml4 - {base} + 273 * 8], eax
+    mov eax, offset boot_pdpt_high - {base} + 3
+    mov dword ptr [hayate_boot_pml4 - {base} + 511 * 8], eax
+
+    mov eax, cr4
+    or eax, 0x20            // PAE
+    mov cr4, eax
+    mov eax, offset hayate_boot_pml4 - {base}
+    mov cr3, eax
+    mov ecx, 0xc0000080     // EFER
+    rdmsr
+    or eax, 0x900           // LME, NXE
+    wrmsr
+    mov eax, cr0
+    or eax, 0x80010001      // PG, WP, PE
+    mov cr0, eax
+    lgdt [boot_gdt_pointer]
+    // ljmp 8:4f
+    .byte 0xea
+    .long 4f
+    .word 8
+.code64
+4:  mov eax, 16
+    mov ds, eax
+    mov es, eax
+    mov ss, eax
+    movabs rax, offset hayate_high_start
+    jmp rax
+.balign 8
+boot_gdt:
+    .quad 0
+    .quad 0x00af9b000000ffff
+    .quad 0x00cf93000000ffff
+boot_gdt_pointer:
+    .word 23
+    .long boot_gdt
+.popsection
+
+.text
+hayate_high_start:
+    movabs rsp, offset hayate_boot_stack_top
+    xor ebp, ebp
+    call {start}
+    ud2
+"#,
+    base = const KERNEL_BASE,
+    stack = const BOOT_STACK,
+    start = sym super::start,
+);
+
+unsafe extern "C" {
+    static hayate_boot_pml4: u8;
+    static hayate_first_tsc: u64;
+    static hayate_start_info: u64;
+}
+
+/// The TSC at the kernel's first instruction.
+pub(crate) fn first_tsc() -> u64 {
+    // SAFETY: written before Rust ran, never again.
+    unsafe { hayate_first_tsc }
+}
+
+/// The physical address of the loader's `hvm_start_info`.
+pub(super) fn start_info() -> u64 {
+    // SAFETY: as for `first_tsc`.
+    unsafe { hayate_start_info }
+}
+
+/// The physical address of the boot page tables' root, below 4 GiB.
+pub(crate) fn boot_root() -> u64 {
+    &raw const hayate_boot_pml4 as u64 - KERNEL_BASE
+}

@@ -1,0 +1,182 @@
+//! The boot protocol (PVH) and what it tells: memory, command line, modules.
+//!
+//! Nothing the loader says is believed unchecked: `hvm_start_info` has been seen with garbage after
+//! a warm reset, so counts are limited, ranges are cut to sane ones, and a module that overlaps
+//! the kernel is dropped.
+
+mod cmdline;
+mod entry;
+mod start_info;
+mod tables;
+
+pub use cmdline::{flag, init_arguments, option, options};
+pub(crate) use entry::{boot_root, first_tsc};
+pub(crate) use start_info::firmware_bytes;
+pub use tables::kernel_root;
+pub(crate) use tables::{activate as activate_kernel_tables, early_frame, share_kernel_half};
+
+use arrayvec::ArrayVec;
+
+use crate::sync::SpinLock;
+
+use crate::{cpu, serial, trap};
+
+/// Start of the map of all physical memory.
+pub const DIRECT_MAP: u64 = 0xffff_8880_0000_0000;
+/// Where the kernel image is linked: `KERNEL_BASE + physical address`.
+pub const KERNEL_BASE: u64 = 0xffff_ffff_8000_0000;
+/// Start of the area for kernel stacks and other pages mapped one by one.
+pub const VMAP: u64 = 0xffff_c900_0000_0000;
+
+/// What a range of physical memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryKind {
+    /// Free RAM.
+    Usable,
+    /// RAM in use from boot: the kernel image, modules, page tables made at boot.
+    Kernel,
+    /// RAM with ACPI tables, reclaimable in theory.
+    Acpi,
+    /// Non-volatile memory.
+    Persistent,
+    /// Anything else: never touched.
+    Reserved,
+}
+
+/// A range of physical memory, page-aligned, `start < end`. Ranges are sorted and disjoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryRange {
+    /// First byte.
+    pub start: u64,
+    /// One past the last byte.
+    pub end: u64,
+    /// What it is.
+    pub kind: MemoryKind,
+}
+
+/// What is known about the machine at boot.
+#[derive(Debug)]
+pub struct BootInfo {
+    /// The memory map; RAM of every kind is in the direct map.
+    pub memory: ArrayVec<MemoryRange, 128>,
+    /// The kernel's command line.
+    pub command_line: &'static str,
+    /// What [`take_modules`] gives out.
+    pub(crate) modules: SpinLock<ArrayVec<&'static [u8], 8>>,
+    /// Physical address of the ACPI root pointer, if known.
+    pub rsdp: Option<u64>,
+}
+
+static INFO: crate::sync::Once<BootInfo> = crate::sync::Once::new();
+
+/// What is known about the machine.
+///
+/// # Panics
+/// Before the boot code has gathered it.
+pub fn info() -> &'static BootInfo {
+    INFO.get().expect("boot information is not gathered yet")
+}
+
+/// Names the kernel's main function, `fn() -> !`, which the machine calls on the first CPU when
+/// memory is mapped and traps are set up: with interrupts off, without a heap.
+#[macro_export]
+macro_rules! entry {
+    ($main:path) => {
+        #[allow(unsafe_code)]
+        const _: () = {
+            // SAFETY: the machine calls this symbol and no other object defines it.
+            #[unsafe(no_mangle)]
+            extern "C" fn hayate_main() -> ! {
+                let main: fn() -> ! = $main;
+                main()
+            }
+        };
+    };
+}
+
+unsafe extern "C" {
+    fn hayate_main() -> !;
+}
+
+#[repr(C, align(64))]
+struct FirstArea(core::cell::UnsafeCell<[u8; FIRST_AREA]>);
+const FIRST_AREA: usize = 48 * 1024;
+// SAFETY: handed to the first CPU as its per-CPU area, once.
+unsafe impl Sync for FirstArea {}
+static FIRST: FirstArea = FirstArea(core::cell::UnsafeCell::new([0; FIRST_AREA]));
+
+/// The first Rust code, on the boot stack and the boot tables.
+extern "C" fn start() -> ! {
+    if cpu::area_size() > FIRST_AREA {
+        cpu::stop();
+    }
+    // SAFETY: the area is large enough, static, and used here only.
+    unsafe { cpu::set_gs_base(cpu::prepare_area(FIRST.0.get().cast(), 0)) };
+    cpu::set_online(0);
+    serial::init();
+    trap::init_idt();
+    cpu::init_features();
+    if !cpu::features().smap {
+        // SAFETY: the boot tables map the text writable, and no other CPU runs.
+        unsafe {
+            trap::patch_out_clac();
+            crate::user::patch_out_smap();
+        }
+    }
+    cpu::init_descriptors();
+    let Some((info, early)) = start_info::read(entry::start_info(), tables::early_size) else {
+        panic!(
+            "the loader gave no usable PVH start info: boot with QEMU's -kernel or another PVH loader"
+        );
+    };
+    tables::set_early(early.0, early.1);
+    let info = INFO.call_once(|| info);
+    if let Some(level) = option("loglevel").and_then(|text| text.parse().ok()) {
+        crate::log::set_level(level);
+    }
+    crate::acpi::info();
+    crate::nvm::find(info);
+    tables::build(info);
+    crate::apic::init();
+    crate::time::init();
+    trap::init_syscalls();
+    crate::fpu::init();
+    // SAFETY: `entry!` defines it.
+    unsafe { hayate_main() }
+}
+
+/// A file that the boot loader put into memory: an initial RAM file system. Its memory goes to the
+/// frame allocator when it is dropped.
+#[derive(Debug)]
+pub struct Module {
+    /// Nobody else has these bytes: they were taken out of [`BootInfo`]. For ever only until the drop.
+    bytes: &'static [u8],
+}
+
+impl core::ops::Deref for Module {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.bytes
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        let start = self.bytes.as_ptr() as u64 - DIRECT_MAP;
+        let end = start + self.bytes.len() as u64;
+        // Whole pages only, and none of the first MiB, where the other processors start.
+        let (first, last) = (start.max(1 << 20).div_ceil(4096), end / 4096);
+        if first < last {
+            // SAFETY: the bytes were this module's alone and are gone with it; the loader put them
+            // into RAM, which the frame table covers.
+            unsafe { crate::frames::adopt(first as u32, (last - first) as u32) };
+        }
+    }
+}
+
+/// The files that the boot loader put into memory, one after the other: to the first caller, after
+/// [`crate::frames::init`]. None to later ones.
+pub fn take_modules() -> ArrayVec<Module, 8> {
+    core::mem::take(&mut *info().modules.lock()).into_iter().map(|bytes| Module { bytes }).collect()
+}

@@ -1,0 +1,183 @@
+//! Reads `hvm_start_info` (xen/include/public/arch-x86/hvm/start_info.h), through the boot tables'
+//! map of the first 4 GiB.
+
+use arrayvec::ArrayVec;
+
+use crate::sync::SpinLock;
+
+use super::{BootInfo, DIRECT_MAP, KERNEL_BASE, MemoryKind, MemoryRange};
+
+const MAGIC: u32 = 0x336e_c578;
+const BOOT_LIMIT: u64 = 1 << 32;
+
+/// Bytes of physical memory below 4 GiB; only while the boot tables are in use.
+pub(crate) fn firmware_bytes(address: u64, length: usize) -> Option<&'static [u8]> {
+    let end = address.checked_add(length as u64)?;
+    if address == 0 || end > BOOT_LIMIT {
+        return None;
+    }
+    // SAFETY: the boot tables map the first 4 GiB at DIRECT_MAP. What lies there may be anything,
+    // and bytes have no invalid values.
+    Some(unsafe { core::slice::from_raw_parts((DIRECT_MAP + address) as *const u8, length) })
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    bytes
+        .get(at..at + 8)
+        .map_or(0, |b| u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]))
+}
+
+fn half(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+}
+
+/// A list of disjoint, sorted ranges; later entries win where they overlap.
+struct Map(ArrayVec<MemoryRange, 128>);
+
+impl Map {
+    /// Gives `start..end` the kind `kind`, cutting what was there.
+    fn set(&mut self, start: u64, end: u64, kind: MemoryKind) {
+        if start >= end {
+            return;
+        }
+        let mut after: ArrayVec<MemoryRange, 128> = ArrayVec::new();
+        for old in &self.0 {
+            for (s, e) in [(old.start, old.end.min(start)), (old.start.max(end), old.end)] {
+                if s < e {
+                    let _ = after.try_push(MemoryRange { start: s, end: e, kind: old.kind });
+                }
+            }
+        }
+        let _ = after.try_push(MemoryRange { start, end, kind });
+        after.sort_unstable_by_key(|range| range.start);
+        self.0 = after;
+    }
+
+    /// Takes `start..end` of usable memory out for the kernel.
+    fn take(&mut self, start: u64, end: u64) {
+        let (start, end) = (start & !0xfff, (end + 0xfff) & !0xfff);
+        let usable: ArrayVec<MemoryRange, 128> =
+            self.0.iter().filter(|r| r.kind == MemoryKind::Usable).copied().collect();
+        for range in usable {
+            self.set(start.max(range.start), end.min(range.end), MemoryKind::Kernel);
+        }
+    }
+}
+
+unsafe extern "C" {
+    static __image_start: u8;
+    static __image_end: u8;
+}
+
+/// Physical addresses of the kernel image.
+pub(super) fn image() -> (u64, u64) {
+    (&raw const __image_start as u64 - KERNEL_BASE, &raw const __image_end as u64 - KERNEL_BASE)
+}
+
+/// Reads what the loader says. `early`: bytes to set aside for page tables and the like; returns
+/// where they are.
+pub(super) fn read(address: u64, early: impl Fn(u64) -> u64) -> Option<(BootInfo, (u64, u64))> {
+    let header = firmware_bytes(address, 56)?;
+    if half(header, 0) != MAGIC {
+        return None;
+    }
+    let version = half(header, 4);
+    let (image_start, image_end) = image();
+    let mut map = Map(ArrayVec::new());
+    if version >= 1 {
+        let count = (half(header, 48) as usize).min(128);
+        let table = firmware_bytes(word(header, 40), count * 24)?;
+        // RAM shrinks to whole pages, everything else grows to them and wins over RAM.
+        for pass in [true, false] {
+            for entry in table.chunks_exact(24) {
+                let (start, size) = (word(entry, 0), word(entry, 8));
+                let Some(end) = start.checked_add(size).filter(|end| *end <= 1 << 46) else {
+                    continue;
+                };
+                let kind = match half(entry, 16) {
+                    1 => MemoryKind::Usable,
+                    3 => MemoryKind::Acpi,
+                    7 => MemoryKind::Persistent,
+                    _ => MemoryKind::Reserved,
+                };
+                if pass && kind == MemoryKind::Usable {
+                    map.set((start + 0xfff) & !0xfff, end & !0xfff, kind);
+                } else if !pass && kind != MemoryKind::Usable {
+                    map.set(start & !0xfff, (end + 0xfff) & !0xfff, kind);
+                }
+            }
+        }
+    }
+    let ram: u64 =
+        map.0.iter().filter(|r| r.kind == MemoryKind::Usable).map(|r| r.end - r.start).sum();
+    // The first MiB: the start of other CPUs, and whatever firmware still keeps there.
+    map.take(0, 1 << 20);
+    map.take(image_start, image_end);
+
+    let mut modules: ArrayVec<&'static [u8], 8> = ArrayVec::new();
+    let count = half(header, 12);
+    if count <= 8
+        && let Some(list) = firmware_bytes(word(header, 16), count as usize * 32)
+    {
+        for entry in list.chunks_exact(32) {
+            let (start, size) = (word(entry, 0), word(entry, 8));
+            let inside = |r: &MemoryRange| {
+                start >= r.start && start + size <= r.end && r.kind != MemoryKind::Reserved
+            };
+            let sane = size != 0 && start.checked_add(size).is_some_and(|end| end <= BOOT_LIMIT);
+            if sane && map.0.iter().any(inside) {
+                map.take(start, start + size);
+                if let Some(bytes) = firmware_bytes(start, size as usize) {
+                    modules.push(bytes);
+                }
+            }
+        }
+    }
+    let command_line = command_line(word(header, 24));
+    let rsdp = Some(word(header, 32)).filter(|address| *address != 0);
+
+    if let Some(Some(size)) = super::cmdline::find(command_line, "pseudo_nvm") {
+        let free = |range: &MemoryRange| range.kind == MemoryKind::Usable;
+        let usable = map.0.iter().copied().filter(free).map(|range| range.start..range.end);
+        if let Some(place) = crate::nvm::place_pseudo(size, usable) {
+            map.set(place.start, place.end, MemoryKind::Persistent);
+        }
+    }
+
+    let size = early(ram);
+    let place = map
+        .0
+        .iter()
+        .find(|r| {
+            r.kind == MemoryKind::Usable && r.end - r.start >= size && r.start + size <= BOOT_LIMIT
+        })
+        .map(|r| (r.start, r.start + size))?;
+    map.take(place.0, place.1);
+    Some((BootInfo { memory: map.0, command_line, modules: SpinLock::new(modules), rsdp }, place))
+}
+
+/// Copies the command line out of the loader's memory, which is handed out later.
+fn command_line(address: u64) -> &'static str {
+    use core::cell::UnsafeCell;
+    struct Line(UnsafeCell<[u8; 4096]>);
+    // SAFETY: written once, here, by the only CPU.
+    unsafe impl Sync for Line {}
+    static LINE: Line = Line(UnsafeCell::new([0; 4096]));
+
+    let mut length = 0;
+    while length < 4095
+        && let Some(&[byte]) = firmware_bytes(address.wrapping_add(length as u64), 1)
+        && byte != 0
+        && address != 0
+    {
+        // SAFETY: within the buffer; nobody reads it yet.
+        unsafe { (*LINE.0.get())[length] = byte };
+        length += 1;
+    }
+    // SAFETY: no more writes from here on.
+    let bytes = unsafe { &(&*LINE.0.get())[..length] };
+    match core::str::from_utf8(bytes) {
+        Ok(text) => text.trim(),
+        Err(error) => core::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or("").trim(),
+    }
+}

@@ -1,0 +1,166 @@
+//! The kernel's page tables: the direct map (2 MiB and 1 GiB pages, not executable), the image
+//! page by page (text read-only and executable, constants read-only, data not executable), and
+//! empty tables under the top-level entries of the areas that are filled later.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use x86_64::registers::control::Cr3;
+
+use super::{BootInfo, DIRECT_MAP, KERNEL_BASE, MemoryKind, VMAP};
+use crate::cpu::features;
+use crate::mmio::DEVICES;
+
+const PRESENT: u64 = 1;
+const WRITE: u64 = 2;
+const LARGE: u64 = 1 << 7;
+const GLOBAL: u64 = 1 << 8;
+const NO_EXECUTE: u64 = 1 << 63;
+const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
+
+const MIB2: u64 = 2 << 20;
+const GIB: u64 = 1 << 30;
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
+static END: AtomicU64 = AtomicU64::new(0);
+static ROOT: AtomicU64 = AtomicU64::new(0);
+
+/// Sets the physical range early frames come from.
+pub(super) fn set_early(start: u64, end: u64) {
+    NEXT.store(start, Ordering::Relaxed);
+    END.store(end, Ordering::Relaxed);
+}
+
+/// Bytes to set aside at boot on a machine with `ram` bytes.
+pub(super) fn early_size(ram: u64) -> u64 {
+    let tables = if features().gigabyte_pages { 16 } else { ram / GIB + 16 };
+    let (start, end) = super::start_info::image();
+    (tables + (end - start) / MIB2 + 112) * 4096
+}
+
+/// A zeroed frame from the memory set aside at boot (physical address). None if it is used up.
+pub(crate) fn early_frame() -> Option<u64> {
+    let frame = NEXT.fetch_add(4096, Ordering::Relaxed);
+    if frame >= END.load(Ordering::Relaxed) {
+        return None;
+    }
+    // SAFETY: RAM set aside for this, in the direct map (the boot tables' or the final one).
+    unsafe { ((DIRECT_MAP + frame) as *mut u8).write_bytes(0, 4096) };
+    Some(frame)
+}
+
+/// The physical address of the kernel's own top-level table; its upper half is every space's.
+pub fn kernel_root() -> u64 {
+    ROOT.load(Ordering::Relaxed)
+}
+
+fn frame() -> u64 {
+    early_frame().expect("the memory set aside for page tables is used up")
+}
+
+/// The table below entry `index` of `table`, made if missing.
+fn below(table: u64, index: u64) -> u64 {
+    let slot = (DIRECT_MAP + table + index * 8) as *mut u64;
+    // SAFETY: a table made here, in the direct map; only this CPU runs.
+    unsafe {
+        if slot.read() & PRESENT == 0 {
+            slot.write(frame() | PRESENT | WRITE);
+        }
+        slot.read() & ADDRESS
+    }
+}
+
+fn set(table: u64, index: u64, value: u64) {
+    // SAFETY: as for `below`.
+    unsafe { ((DIRECT_MAP + table + index * 8) as *mut u64).write(value) };
+}
+
+fn index(address: u64, level: u32) -> u64 {
+    address >> (12 + 9 * (level - 1)) & 511
+}
+
+/// Maps physical `start..end` (rounded out to 2 MiB) into the direct map.
+fn map_direct(root: u64, start: u64, end: u64) {
+    let flags = PRESENT | WRITE | LARGE | GLOBAL | NO_EXECUTE;
+    let (mut at, end) = (start & !(MIB2 - 1), (end + MIB2 - 1) & !(MIB2 - 1));
+    while at < end {
+        let address = DIRECT_MAP + at;
+        let pdpt = below(root, index(address, 4));
+        if features().gigabyte_pages && at & (GIB - 1) == 0 && end - at >= GIB {
+            set(pdpt, index(address, 3), at | flags);
+            at += GIB;
+        } else {
+            let directory = below(pdpt, index(address, 3));
+            set(directory, index(address, 2), at | flags);
+            at += MIB2;
+        }
+    }
+}
+
+unsafe extern "C" {
+    static __text_start: u8;
+    static __text_end: u8;
+    static __rodata_start: u8;
+    static __rodata_end: u8;
+    static __data_start: u8;
+    static __image_end: u8;
+}
+
+fn map_image(root: u64, start: *const u8, end: *const u8, flags: u64) {
+    for page in (start as u64 & !0xfff..end as u64).step_by(4096) {
+        let directory = below(below(root, index(page, 4)), index(page, 3));
+        let table = below(directory, index(page, 2));
+        set(table, index(page, 1), (page - KERNEL_BASE) | PRESENT | GLOBAL | flags);
+    }
+}
+
+/// Builds the tables and changes to them.
+pub(super) fn build(info: &BootInfo) {
+    let root = frame();
+    let mut last = (0, 0);
+    for range in &info.memory {
+        if matches!(range.kind, MemoryKind::Reserved) {
+            continue;
+        }
+        // Neighbours are mapped as one, so that large pages span kinds of RAM.
+        if range.start == last.1 {
+            last.1 = range.end;
+        } else {
+            map_direct(root, last.0, last.1);
+            last = (range.start, range.end);
+        }
+    }
+    map_direct(root, last.0, last.1);
+    for area in crate::nvm::areas() {
+        map_direct(root, area.address(), area.address() + area.size());
+    }
+    map_image(root, &raw const __text_start, &raw const __text_end, 0);
+    map_image(root, &raw const __rodata_start, &raw const __rodata_end, NO_EXECUTE);
+    map_image(root, &raw const __data_start, &raw const __image_end, WRITE | NO_EXECUTE);
+    // Top-level entries are copied into every space's table: all there will ever be exist now.
+    for area in [VMAP, DEVICES] {
+        below(root, index(area, 4));
+    }
+    ROOT.store(root, Ordering::Relaxed);
+    activate();
+}
+
+/// Loads the kernel's own tables on this CPU.
+pub(crate) fn activate() {
+    let root = kernel_root();
+    let frame =
+        x86_64::structures::paging::PhysFrame::containing_address(x86_64::PhysAddr::new(root));
+    // SAFETY: the tables map all the kernel's code, data, stacks and the direct map.
+    unsafe { Cr3::write(frame, x86_64::registers::control::Cr3Flags::empty()) };
+}
+
+/// Copies the upper half of the kernel's root to the boot tables' root, through which other CPUs
+/// come: their stacks are mapped there.
+pub(crate) fn share_kernel_half() {
+    for at in 256..512 {
+        // SAFETY: both are whole tables in the direct map; nobody uses the boot tables now.
+        unsafe {
+            let entry = ((DIRECT_MAP + kernel_root() + at * 8) as *const u64).read();
+            ((DIRECT_MAP + super::boot_root() + at * 8) as *mut u64).write(entry);
+        }
+    }
+}

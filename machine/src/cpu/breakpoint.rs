@@ -1,0 +1,28 @@
+//! One breakpoint on an instruction of programs (Intel SDM vol. 3, 17.2), for those who want to know
+//! when a program gets somewhere without changing it.
+//!
+//! It belongs to the processor, whichever program runs there: who is told of it looks whom it meant.
+
+use x86_64::registers::debug::{DebugAddressRegister, Dr0, Dr7};
+
+/// Bit 10 is always set.
+const NONE: u64 = 1 << 10;
+/// Breakpoint 0 is on, whatever task runs; condition and length 0: an instruction.
+const FIRST: u64 = 1 << 1;
+/// The flag by which the instruction at a breakpoint is let pass once (RF).
+pub const PASS: u64 = 1 << 16;
+
+/// Sets this processor's breakpoint, or takes it away.
+pub fn set_breakpoint(address: Option<usize>) {
+    // First off, so that no address is half set.
+    Dr7::write_raw(NONE);
+    if let Some(address) = address {
+        Dr0::write(address as u64);
+        Dr7::write_raw(NONE | FIRST);
+    }
+}
+
+/// Whether this processor's breakpoint is on and stands at `address`.
+pub fn has_breakpoint(address: usize) -> bool {
+    Dr7::read_raw() & FIRST != 0 && Dr0::read() == address as u64
+}

@@ -1,0 +1,309 @@
+//! Per-CPU data.
+//!
+//! Every per-CPU static is linked into the section `.percpu`, which is only a template: at boot each
+//! CPU gets a copy, and its GS base is set to `copy - template`, so `gs:[&STATIC]` is this CPU's
+//! instance in one instruction, with the link-time address of the static.
+//!
+//! The kernel runs with interrupts off and is never preempted, so "this CPU" can only change across
+//! a sleep. A [`PerCpu`] reference held across one stays valid memory (of another CPU): its content
+//! must be `Sync`, and per-CPU atomics or locks are merely uncontended.
+
+use core::arch::asm;
+use core::cell::UnsafeCell;
+use core::marker::PhantomData;
+use core::ops::Deref;
+use core::ptr;
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use super::MAX_CPUS;
+
+/// Declares per-CPU statics: `per_cpu! { static COUNT: PerCpu<AtomicU64> = PerCpu::new(AtomicU64::new(0)); }`.
+/// [`Local`] and [`PerCpu`] statics must be declared with it.
+#[macro_export]
+macro_rules! per_cpu {
+    ($($(#[$meta:meta])* $vis:vis static $name:ident: $type:ty = $init:expr;)*) => {$(
+        $(#[$meta])*
+        #[allow(unsafe_code)]
+        // SAFETY: the linker script gathers the section as the template of the per-CPU areas.
+        #[unsafe(link_section = ".percpu")]
+        $vis static $name: $type = $init;
+    )*};
+}
+
+/// The GS base of every CPU that has been set up (0: not yet).
+static GS_BASES: [AtomicUsize; MAX_CPUS] = [const { AtomicUsize::new(0) }; MAX_CPUS];
+
+per_cpu! {
+    /// This CPU's own GS base, to compute addresses of per-CPU instances.
+    static GS_BASE: PerCpu<AtomicUsize> = PerCpu::new(AtomicUsize::new(0));
+    /// This CPU's number.
+    static NUMBER: PerCpu<AtomicUsize> = PerCpu::new(AtomicUsize::new(0));
+}
+
+/// Loads the word at `gs:[address]`.
+#[inline(always)]
+fn gs_load(address: usize) -> usize {
+    let value;
+    // SAFETY: callers pass the address of a word in `.percpu`; GS is set up before any of them runs.
+    unsafe {
+        asm!("mov {0}, gs:[{1}]", out(reg) value, in(reg) address, options(nostack, preserves_flags, pure, readonly));
+    }
+    value
+}
+
+/// Stores a word at `gs:[address]`.
+#[inline(always)]
+fn gs_store(address: usize, value: usize) {
+    // SAFETY: as for `gs_load`.
+    unsafe {
+        asm!("mov gs:[{1}], {0}", in(reg) value, in(reg) address, options(nostack, preserves_flags));
+    }
+}
+
+/// A value of which every CPU has its own instance. Declare with [`per_cpu!`](crate::per_cpu).
+#[repr(transparent)]
+pub struct PerCpu<T>(UnsafeCell<T>);
+
+// SAFETY: only `&T` is handed out by safe methods, and T is Sync.
+unsafe impl<T: Sync> Sync for PerCpu<T> {}
+
+impl<T> PerCpu<T> {
+    /// The initial value of every CPU's instance.
+    pub const fn new(value: T) -> Self {
+        PerCpu(UnsafeCell::new(value))
+    }
+
+    /// The address of this CPU's instance, for the machine's own use.
+    #[inline(always)]
+    pub fn pointer(&'static self) -> *mut T {
+        let base = gs_load(&raw const GS_BASE as usize);
+        base.wrapping_add(self as *const Self as usize) as *mut T
+    }
+
+    /// This CPU's instance.
+    #[inline(always)]
+    pub fn here(&'static self) -> &'static T
+    where
+        T: Sync,
+    {
+        // SAFETY: the area was copied from an initialised template and is never freed.
+        unsafe { &*self.pointer() }
+    }
+
+    /// CPU `cpu`'s instance, or None if there is no such CPU.
+    #[inline]
+    pub fn of(&'static self, cpu: usize) -> Option<&'static T>
+    where
+        T: Sync,
+    {
+        let base = GS_BASES.get(cpu)?.load(Ordering::Acquire);
+        // SAFETY: a non-zero base belongs to an initialised area that is never freed.
+        (base != 0)
+            .then(|| unsafe { &*(base.wrapping_add(self as *const Self as usize) as *const T) })
+    }
+}
+
+/// A per-CPU slot that names the `T` this CPU is working for (the current execution, the current
+/// thread). Declare with [`per_cpu!`](crate::per_cpu).
+///
+/// What is lent must stay alive until the slot is changed, and slots are changed only by the
+/// scheduler's switch (through `Agent::enter`): an execution owns its agent for as long as it has a
+/// stack, so a [`Here`], which cannot leave the stack it was taken on, never dangles.
+#[repr(transparent)]
+pub struct Local<T: 'static> {
+    pointer: UnsafeCell<*const T>,
+}
+
+// SAFETY: the slot is only read and written by its own CPU.
+unsafe impl<T: Sync + Send> Sync for Local<T> {}
+
+impl<T> Default for Local<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Local<T> {
+    /// An empty slot.
+    pub const fn new() -> Self {
+        Local { pointer: UnsafeCell::new(ptr::null()) }
+    }
+
+    /// The object in this CPU's slot.
+    ///
+    /// # Panics
+    /// If the slot is empty: the caller runs in a context (idle, kernel thread) that has none.
+    #[inline(always)]
+    pub fn here(&'static self) -> Here<T> {
+        match self.get() {
+            Some(here) => here,
+            None => empty_slot(),
+        }
+    }
+
+    /// The object in this CPU's slot, if there is one.
+    #[inline(always)]
+    pub fn get(&'static self) -> Option<Here<T>> {
+        let pointer = gs_load(self as *const Self as usize) as *const T;
+        (!pointer.is_null()).then_some(Here { pointer, _not_send: PhantomData })
+    }
+
+    /// Names `object` in this CPU's slot; see the type for how long it must live.
+    #[inline(always)]
+    pub fn lend(&'static self, object: &T) {
+        gs_store(self as *const Self as usize, object as *const T as usize);
+    }
+
+    /// Empties this CPU's slot.
+    #[inline(always)]
+    pub fn clear(&'static self) {
+        gs_store(self as *const Self as usize, 0);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn empty_slot() -> ! {
+    panic!("no current object on this CPU")
+}
+
+/// A borrow of a current object; costs one load, counts nothing, cannot leave this stack.
+pub struct Here<T: 'static> {
+    pointer: *const T,
+    _not_send: PhantomData<*const ()>,
+}
+
+impl<T> Deref for Here<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: see `Local`: what is lent outlives the stack this value lives on.
+        unsafe { &*self.pointer }
+    }
+}
+
+impl<T> Clone for Here<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Here<T> {}
+
+/// A per-CPU machine word, read and written in one instruction each. Declare with `per_cpu!`.
+#[repr(transparent)]
+pub struct Word(AtomicU64);
+
+impl Word {
+    /// The initial value on every CPU.
+    pub const fn new(value: u64) -> Self {
+        Word(AtomicU64::new(value))
+    }
+
+    /// This CPU's value.
+    #[inline(always)]
+    pub fn get(&'static self) -> u64 {
+        gs_load_volatile(self as *const Self as usize) as u64
+    }
+
+    /// Sets this CPU's value.
+    #[inline(always)]
+    pub fn set(&'static self, value: u64) {
+        gs_store(self as *const Self as usize, value as usize);
+    }
+}
+
+/// Half a [`Word`]: two of them can be compared with zero at once.
+#[repr(transparent)]
+pub(crate) struct Half(AtomicU32);
+
+impl Half {
+    /// The initial value on every CPU.
+    pub const fn new(value: u32) -> Self {
+        Half(AtomicU32::new(value))
+    }
+
+    /// This CPU's value.
+    #[inline(always)]
+    pub fn get(&'static self) -> u32 {
+        let value;
+        // SAFETY: as for `gs_load_volatile`.
+        unsafe {
+            asm!("mov {0:e}, gs:[{1}]", out(reg) value, in(reg) self as *const Self,
+                 options(nostack, preserves_flags));
+        }
+        value
+    }
+
+    /// Sets this CPU's value.
+    #[inline(always)]
+    pub fn set(&'static self, value: u32) {
+        // SAFETY: as for `gs_store`.
+        unsafe {
+            asm!("mov gs:[{1}], {0:e}", in(reg) value, in(reg) self as *const Self,
+                 options(nostack, preserves_flags));
+        }
+    }
+}
+
+/// Like `gs_load`, but never merged or moved: the word changes under interrupts.
+#[inline(always)]
+fn gs_load_volatile(address: usize) -> usize {
+    let value;
+    // SAFETY: as for `gs_load`.
+    unsafe {
+        asm!("mov {0}, gs:[{1}]", out(reg) value, in(reg) address, options(nostack, preserves_flags));
+    }
+    value
+}
+
+/// This CPU's number, from 0.
+#[inline(always)]
+pub fn id() -> usize {
+    gs_load(&raw const NUMBER as usize)
+}
+
+/// This CPU's GS base.
+pub(super) fn gs_base() -> usize {
+    gs_load(&raw const GS_BASE as usize)
+}
+
+unsafe extern "C" {
+    static __percpu_start: u8;
+    static __percpu_end: u8;
+}
+
+/// Bytes of one CPU's area.
+pub(crate) fn area_size() -> usize {
+    &raw const __percpu_end as usize - &raw const __percpu_start as usize
+}
+
+/// Copies the template to `area` (at least [`area_size`] bytes, 64-byte aligned) for CPU `cpu`,
+/// publishes it to [`PerCpu::of`], and returns the GS base that makes it current.
+///
+/// # Safety
+/// `area` must be writable, unused and never freed.
+pub(crate) unsafe fn prepare_area(area: *mut u8, cpu: usize) -> usize {
+    let template = &raw const __percpu_start;
+    let base = (area as usize).wrapping_sub(template as usize);
+    // SAFETY: the caller vouches for the area; the template is only ever read.
+    unsafe {
+        ptr::copy_nonoverlapping(template, area, area_size());
+        let at = |address: usize| base.wrapping_add(address) as *mut usize;
+        at(&raw const GS_BASE as usize).write(base);
+        at(&raw const NUMBER as usize).write(cpu);
+    }
+    GS_BASES[cpu].store(base, Ordering::Release);
+    base
+}
+
+/// Makes `base` this CPU's GS base.
+///
+/// # Safety
+/// It comes from [`prepare_area`], and no other CPU uses it.
+pub(crate) unsafe fn set_gs_base(base: usize) {
+    const GS_BASE: u32 = 0xc000_0101;
+    // SAFETY: every 64-bit CPU has the register; the caller vouches for the value.
+    unsafe { super::write_msr(GS_BASE, base as u64) };
+}

@@ -1,0 +1,137 @@
+//! The processor: its number, features, per-CPU data, and when it takes interrupts.
+//!
+//! **Interrupts are off in the kernel.** They are taken in user mode, in the idle loop
+//! ([`wait_for_interrupt`]) and in [`interrupt_window`]s, which long loops open while they hold no
+//! spin lock.
+
+mod breakpoint;
+mod descriptors;
+mod features;
+mod identity;
+mod local;
+
+pub use breakpoint::{PASS, has_breakpoint, set_breakpoint};
+pub(crate) use descriptors::{DEBUG_IST, DOUBLE_FAULT_IST, FATAL_IST, SUPERVISOR_IST};
+pub use descriptors::{KERNEL_CS, KERNEL_DS, USER_CS, USER_DS};
+pub use features::{Features, Flush, features};
+pub use identity::{Identity, flags, identity};
+pub(crate) use local::Half;
+pub use local::{Here, Local, PerCpu, Word, id};
+pub(crate) use local::{area_size, prepare_area, set_gs_base};
+
+use core::arch::asm;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use x86_64::registers::model_specific::{FsBase, KernelGsBase, Msr};
+
+/// The most CPUs the kernel can use: masks of CPUs are a `u64`.
+pub const MAX_CPUS: usize = 64;
+
+static ONLINE: AtomicUsize = AtomicUsize::new(0);
+
+/// How many CPUs run the kernel now; they are numbered from 0.
+#[inline]
+pub fn count() -> usize {
+    ONLINE.load(Ordering::Relaxed)
+}
+
+/// Takes CPU `cpu` into the count; CPUs come up one after the other.
+pub(crate) fn set_online(cpu: usize) {
+    ONLINE.fetch_max(cpu + 1, Ordering::Release);
+}
+
+/// The mask of all CPUs that run the kernel.
+pub fn online_mask() -> u64 {
+    u64::MAX >> (MAX_CPUS - count().clamp(1, MAX_CPUS))
+}
+
+/// Takes the interrupts that are pending. For long loops in the kernel; no spin lock may be held.
+#[inline]
+pub fn interrupt_window() {
+    // SAFETY: interrupt handlers keep every register; the caller holds no lock that they take.
+    // `sti` delays interrupts by one instruction, hence the `nop`.
+    unsafe { asm!("sti", "nop", "cli", options(nostack)) };
+}
+
+/// Halts until an interrupt has been taken. Returns with interrupts off again.
+#[inline]
+pub fn wait_for_interrupt() {
+    // SAFETY: as for `interrupt_window`; `sti; hlt` cannot lose an interrupt between the two.
+    unsafe { asm!("sti", "hlt", "cli", options(nostack)) };
+}
+
+/// Stops this CPU for ever.
+pub fn stop() -> ! {
+    loop {
+        // SAFETY: with interrupts off, `hlt` waits for ever (or for an NMI).
+        unsafe { asm!("cli", "hlt", options(nomem, nostack)) };
+    }
+}
+
+/// The FS base of the program this CPU works for.
+#[inline]
+pub fn user_fs_base() -> u64 {
+    if features().fsgsbase {
+        let base: u64;
+        // SAFETY: CR4.FSGSBASE is on where the CPU has it; reading has no effect.
+        unsafe { asm!("rdfsbase {}", out(reg) base, options(nomem, nostack, preserves_flags)) };
+        base
+    } else {
+        FsBase::read().as_u64()
+    }
+}
+
+/// Sets the program's FS base. A non-canonical address is refused (false).
+#[inline]
+pub fn set_user_fs_base(base: u64) -> bool {
+    if base >= USER_END {
+        return false;
+    }
+    if features().fsgsbase {
+        // SAFETY: the kernel itself does not use FS; the address is canonical.
+        unsafe { asm!("wrfsbase {}", in(reg) base, options(nomem, nostack, preserves_flags)) };
+    } else {
+        FsBase::write(x86_64::VirtAddr::new(base));
+    }
+    true
+}
+
+/// The GS base of the program this CPU works for (the kernel's own is swapped in).
+#[inline]
+pub fn user_gs_base() -> u64 {
+    KernelGsBase::read().as_u64()
+}
+
+/// Sets the program's GS base. A non-canonical address is refused (false).
+#[inline]
+pub fn set_user_gs_base(base: u64) -> bool {
+    if base >= USER_END {
+        return false;
+    }
+    KernelGsBase::write(x86_64::VirtAddr::new(base));
+    true
+}
+
+/// The first address that is not a user address: the last page of the lower half is never mapped.
+pub const USER_END: u64 = 0x0000_7fff_ffff_f000;
+
+/// Reads a model-specific register.
+///
+/// # Safety
+/// The register must exist on this CPU, else it raises a general protection fault.
+pub(crate) unsafe fn read_msr(register: u32) -> u64 {
+    // SAFETY: the caller vouches for the register.
+    unsafe { Msr::new(register).read() }
+}
+
+/// Writes a model-specific register.
+///
+/// # Safety
+/// The register must exist and the value must keep the kernel's assumptions true.
+pub(crate) unsafe fn write_msr(register: u32, value: u64) {
+    // SAFETY: the caller vouches for register and value.
+    unsafe { Msr::new(register).write(value) };
+}
+
+pub(crate) use descriptors::{init as init_descriptors, set_kernel_stack};
+pub(crate) use features::init as init_features;

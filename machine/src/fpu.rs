@@ -1,0 +1,269 @@
+//! The floating-point and vector registers of a program (XSAVE area).
+//!
+//! The kernel itself is compiled without them, so they stay loaded while a thread is in the kernel
+//! and are saved only when another program's thread comes to run. Each CPU remembers whose state
+//! its registers hold: a thread that comes back to the same CPU undisturbed loads nothing.
+//!
+//! A signal frame carries the area in the layout of Linux (arch/x86/kernel/fpu/signal.c): the
+//! legacy FXSAVE image with `struct _fpx_sw_bytes` in its last 48 bytes, the XSAVE header and
+//! components, and the word FP_XSTATE_MAGIC2 behind.
+
+use alloc::alloc::{Layout, alloc, dealloc};
+use core::arch::asm;
+use core::cell::UnsafeCell;
+use core::ptr::NonNull;
+
+use crate::cpu::{self, MAX_CPUS, Word, features};
+use crate::per_cpu;
+
+const LEGACY: usize = 512;
+const MAGIC1: u32 = 0x4650_5853;
+const MAGIC2: u32 = 0x4650_5845;
+/// Where `_fpx_sw_bytes` begins in the legacy image.
+const SOFTWARE: usize = 464;
+const MXCSR_DEFAULT: u32 = 0x1f80;
+const MXCSR_MASK: u32 = 0xffff;
+
+per_cpu! {
+    /// The identity of the state this CPU's registers hold (0: nobody's).
+    static LOADED: Word = Word::new(0);
+    /// How many identities this CPU has given out.
+    static GIVEN: Word = Word::new(0);
+}
+
+/// One thread's FPU state.
+///
+/// Methods that use the registers ([`save`](Self::save), [`restore`](Self::restore)) are called by
+/// the thread itself or by the switch to and from it; a state is never used by two CPUs at once,
+/// because a thread runs on one.
+pub struct FpuState {
+    area: NonNull<u8>,
+    /// Changes whenever the area is written by other means than `save`.
+    identity: UnsafeCell<u64>,
+}
+
+// SAFETY: see the type: used by one CPU at a time.
+unsafe impl Send for FpuState {}
+// SAFETY: as for Send.
+unsafe impl Sync for FpuState {}
+
+fn layout() -> Layout {
+    let size = features().xsave_size.clamp(LEGACY + 64, 1 << 16);
+    // SAFETY: 64 is a power of two, and the size is far from overflowing.
+    unsafe { Layout::from_size_align_unchecked(size, 64) }
+}
+
+fn fresh_identity() -> u64 {
+    GIVEN.set(GIVEN.get() + 1);
+    GIVEN.get() * MAX_CPUS as u64 + cpu::id() as u64
+}
+
+impl FpuState {
+    /// The state of a new program: everything initial. None if memory is out.
+    pub fn new_init() -> Option<FpuState> {
+        let state = FpuState::allocate()?;
+        state.write_initial();
+        Some(state)
+    }
+
+    /// An area whose content is still to be written.
+    fn allocate() -> Option<FpuState> {
+        // SAFETY: the layout has a size.
+        let area = NonNull::new(unsafe { alloc(layout()) })?;
+        Some(FpuState { area, identity: UnsafeCell::new(fresh_identity()) })
+    }
+
+    /// A copy of the *current* thread's state, for its child. None if memory is out.
+    pub fn fork(&self) -> Option<FpuState> {
+        let child = FpuState::allocate()?;
+        if LOADED.get() == self.identity() && child.take_registers() {
+            return Some(child);
+        }
+        self.save();
+        // SAFETY: two areas of the same size; the source was just saved.
+        unsafe {
+            core::ptr::copy_nonoverlapping(
+                self.area.as_ptr(),
+                child.area.as_ptr(),
+                layout().size(),
+            );
+        }
+        Some(child)
+    }
+
+    /// Saves the registers that this CPU holds into a new area, whatever was in it before. False if
+    /// that would leave some of it as it was: then nothing is written.
+    #[inline]
+    fn take_registers(&self) -> bool {
+        /// With x87, SSE and AVX there is no gap between what XSAVE writes but the end of the legacy
+        /// part, and the header, of which it writes eight bytes.
+        const CONTIGUOUS: usize = LEGACY + 64 + 256;
+        const UNWRITTEN: usize = 416;
+        if !features().xsave || features().xcr0 != 7 || features().xsave_size != CONTIGUOUS {
+            return false;
+        }
+        let area = self.area.as_ptr();
+        // SAFETY: inside the area, which has the size for the enabled components and is 64-byte
+        // aligned; XSAVE, unlike XSAVEOPT, writes every one of them (SDM vol. 1, 13.7).
+        unsafe {
+            area.add(UNWRITTEN).cast::<[u64; (LEGACY + 64 - UNWRITTEN) / 8]>().write([0; 20]);
+            asm!("xsave64 [{}]", in(reg) area, in("eax") u32::MAX, in("edx") u32::MAX, options(nostack));
+        }
+        true
+    }
+
+    fn write_initial(&self) {
+        let area = self.area.as_ptr();
+        // SAFETY: offsets within the area: FCW, MXCSR, and the XSAVE header, which says "initial".
+        unsafe {
+            area.write_bytes(0, layout().size());
+            area.cast::<u16>().write(0x037f);
+            area.add(24).cast::<u32>().write(MXCSR_DEFAULT);
+        }
+    }
+
+    /// Resets the current thread's state, for exec.
+    pub fn reset(&self) {
+        self.write_initial();
+        self.changed();
+        self.restore();
+    }
+
+    fn changed(&self) {
+        // SAFETY: one user at a time, see the type.
+        unsafe { *self.identity.get() = fresh_identity() };
+    }
+
+    fn identity(&self) -> u64 {
+        // SAFETY: one user at a time, see the type.
+        unsafe { *self.identity.get() }
+    }
+
+    /// Saves the registers, which hold this state now, into the area.
+    #[inline]
+    pub fn save(&self) {
+        if LOADED.get() != self.identity() {
+            return;
+        }
+        let area = self.area.as_ptr();
+        // SAFETY: the area has the size for the enabled components and is 64-byte aligned.
+        unsafe {
+            if features().xsaveopt {
+                asm!("xsaveopt64 [{}]", in(reg) area, in("eax") u32::MAX, in("edx") u32::MAX, options(nostack));
+            } else if features().xsave {
+                asm!("xsave64 [{}]", in(reg) area, in("eax") u32::MAX, in("edx") u32::MAX, options(nostack));
+            } else {
+                asm!("fxsave64 [{}]", in(reg) area, options(nostack));
+            }
+        }
+        // It may be changed on another CPU from here on: only the area counts there, and this CPU's
+        // registers are stale as soon as the identity is renewed.
+    }
+
+    /// Loads the registers from the area unless they still hold it.
+    #[inline]
+    pub fn restore(&self) {
+        if LOADED.get() == self.identity() {
+            return;
+        }
+        // A new identity each time: registers left behind on another CPU become nobody's.
+        self.changed();
+        LOADED.set(self.identity());
+        let area = self.area.as_ptr();
+        // SAFETY: the area was made by `save`, by `write_initial` or checked by
+        // `from_signal_bytes`, so that loading it cannot fault.
+        unsafe {
+            if features().xsave {
+                asm!("xrstor64 [{}]", in(reg) area, in("eax") u32::MAX, in("edx") u32::MAX, options(nostack));
+            } else {
+                asm!("fxrstor64 [{}]", in(reg) area, options(nostack));
+            }
+        }
+    }
+
+    /// Bytes of the state in a signal frame; to be placed at a 64-byte aligned address.
+    pub fn signal_size() -> usize {
+        if features().xsave { features().xsave_size + 4 } else { LEGACY }
+    }
+
+    /// Writes the *current* thread's state as it goes into a signal frame. `out` has
+    /// [`signal_size`](Self::signal_size) bytes; shorter is refused (false).
+    pub fn to_signal_bytes(&self, out: &mut [u8]) -> bool {
+        let size = FpuState::signal_size();
+        if out.len() < size {
+            return false;
+        }
+        self.save();
+        let image = if features().xsave { size - 4 } else { LEGACY };
+        // SAFETY: the area has at least `image` bytes and nobody writes it now.
+        let area = unsafe { core::slice::from_raw_parts(self.area.as_ptr(), image) };
+        out[..image].copy_from_slice(area);
+        out[SOFTWARE..LEGACY].fill(0);
+        if features().xsave {
+            out[SOFTWARE..SOFTWARE + 4].copy_from_slice(&MAGIC1.to_le_bytes());
+            out[SOFTWARE + 4..SOFTWARE + 8].copy_from_slice(&(size as u32).to_le_bytes());
+            out[SOFTWARE + 8..SOFTWARE + 16].copy_from_slice(&features().xcr0.to_le_bytes());
+            out[SOFTWARE + 16..SOFTWARE + 20].copy_from_slice(&(image as u32).to_le_bytes());
+            // Linux forces the legacy components to be "in use" in the frame.
+            out[LEGACY] |= 3;
+            out[image..size].copy_from_slice(&MAGIC2.to_le_bytes());
+        }
+        true
+    }
+
+    /// Loads the *current* thread's state from a signal frame: a full XSAVE image if the magic
+    /// numbers are there, else the legacy part alone. `bytes` is what could be read, at least 512
+    /// bytes. False if it is not a valid state; the thread keeps the one it had.
+    pub fn from_signal_bytes(&self, bytes: &[u8]) -> bool {
+        if bytes.len() < LEGACY {
+            return false;
+        }
+        let word = |at: usize| {
+            bytes.get(at..at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+        };
+        if word(24) & !MXCSR_MASK != 0 {
+            return false;
+        }
+        let image = features().xsave_size;
+        let full = features().xsave
+            && word(SOFTWARE) == MAGIC1
+            && word(SOFTWARE + 16) as usize == image
+            && bytes.len() >= image + 4
+            && word(image) == MAGIC2;
+        let used = u64::from(word(LEGACY)) | u64::from(word(LEGACY + 4)) << 32;
+        // The rest of the header must be zero: compacted images and reserved bits fault.
+        if full
+            && (used & !features().xcr0 != 0
+                || bytes[LEGACY + 8..LEGACY + 64].iter().any(|b| *b != 0))
+        {
+            return false;
+        }
+        let area = self.area.as_ptr();
+        self.write_initial();
+        let length = if full { image } else { LEGACY };
+        // SAFETY: both have `length` bytes.
+        unsafe {
+            core::ptr::copy_nonoverlapping(bytes.as_ptr(), area, length);
+            if full {
+                area.add(LEGACY).cast::<u64>().write(used);
+            } else if features().xsave {
+                area.add(LEGACY).cast::<u64>().write(3);
+            }
+        }
+        self.changed();
+        self.restore();
+        true
+    }
+}
+
+impl Drop for FpuState {
+    fn drop(&mut self) {
+        // SAFETY: made by `new_init` with the same layout.
+        unsafe { dealloc(self.area.as_ptr(), layout()) };
+    }
+}
+
+/// Forgets whose state the registers hold, so that the next restore loads: for a CPU that starts.
+pub(crate) fn init() {
+    LOADED.set(0);
+}

@@ -1,0 +1,217 @@
+//! The content of frames: zeroing, copying, bytes in and out, through the direct map.
+//!
+//! A program may write to a frame on another processor while the kernel copies it. So nothing
+//! here makes a Rust reference to a frame's bytes; the copies are single instructions in
+//! assembly, for which torn data is merely torn data.
+//!
+//! How whole frames are cleared and copied: with the processor's widest plain moves (32 bytes where
+//! it has AVX, else `rep stosq` and `rep movsq`), or with `rep stosb` and `rep movsb` where it says
+//! that those are fast and is not an emulator, for which they are the slowest of all. The vector
+//! register used belongs to the program that runs; it is saved and restored around. QEMU's
+//! instruction counter counts every repetition of a string instruction as one instruction: clearing
+//! a frame is 150 instructions with AVX and 512 with `rep stosq`.
+
+use super::Frame;
+use crate::cpu::features;
+use crate::layout::{DIRECT_MAP, PAGE_SHIFT, PAGE_SIZE};
+use core::arch::asm;
+use core::mem::MaybeUninit;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU8, AtomicU32};
+
+/// Where a physical address appears in the direct map.
+#[inline]
+pub fn direct(physical: u64) -> *mut u8 {
+    (DIRECT_MAP + physical as usize) as *mut u8
+}
+
+#[inline]
+fn bytes(number: u32) -> *mut u8 {
+    direct(u64::from(number) << PAGE_SHIFT)
+}
+
+/// How whole frames are cleared and copied.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Way {
+    /// `rep stosq`, `rep movsq`.
+    Words,
+    /// Moves of 32 bytes.
+    Wide,
+    /// `rep stosb`, `rep movsb`.
+    Bytes,
+}
+
+static WAY: AtomicU8 = AtomicU8::new(Way::Words as u8);
+
+/// Chooses the way, once the processor's features are known and AVX is enabled.
+pub(super) fn choose() {
+    let cpu = features();
+    let emulated = cpu.hypervisor && {
+        let leaf = core::arch::x86_64::__cpuid(0x4000_0000);
+        // "TCGTCGTCGTCG"
+        (leaf.ebx, leaf.ecx, leaf.edx) == (0x5447_4354, 0x4354_4743, 0x4743_5447)
+    };
+    const AVX: u64 = 4;
+    let way = if cpu.erms && !emulated {
+        Way::Bytes
+    } else if cpu.xcr0 & AVX != 0 && cpu.xsave {
+        Way::Wide
+    } else {
+        Way::Words
+    };
+    WAY.store(way as u8, Relaxed);
+}
+
+#[inline]
+pub(crate) fn zero(number: u32) {
+    // SAFETY: frame numbers are those of memory, which the direct map holds whole; nobody has a
+    // Rust reference to a frame's content.
+    unsafe { zero_pages(bytes(number), 1) };
+}
+
+/// Fills `pages` pages with zeroes.
+///
+/// # Safety
+/// They must be writable memory, page-aligned, to which there is no Rust reference.
+#[inline]
+pub(super) unsafe fn zero_pages(to: *mut u8, pages: usize) {
+    if WAY.load(Relaxed) == Way::Wide as u8 {
+        let mut kept = MaybeUninit::<[u64; 4]>::uninit();
+        // SAFETY: the caller's promise; the register that the program may be using is put back.
+        unsafe {
+            asm!("vmovdqu [{kept}], ymm0", "vpxor xmm0, xmm0, xmm0",
+                 "2:",
+                 ".irp at, 0, 32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448, 480",
+                 "vmovdqa [{to} + \\at], ymm0",
+                 ".endr",
+                 "add {to}, 512", "dec {count:e}", "jnz 2b",
+                 "vmovdqu ymm0, [{kept}]",
+                 kept = in(reg) kept.as_mut_ptr(), to = inout(reg) to => _,
+                 count = inout(reg) pages * (PAGE_SIZE / 512) => _, options(nostack));
+        }
+        return;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { zero_by_strings(to, pages * PAGE_SIZE) };
+}
+
+/// # Safety
+/// As for [`zero_pages`].
+#[cold]
+unsafe fn zero_by_strings(to: *mut u8, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if WAY.load(Relaxed) == Way::Bytes as u8 {
+            asm!("rep stosb", inout("rdi") to => _, inout("rcx") len => _, in("al") 0u8,
+                 options(nostack, preserves_flags));
+        } else {
+            asm!("rep stosq", inout("rdi") to => _, inout("rcx") len / 8 => _,
+                 in("rax") 0u64, options(nostack, preserves_flags));
+        }
+    }
+}
+
+/// Copies a frame's whole content to another one, by their numbers.
+pub(crate) fn copy_numbered(to: u32, from: u32) {
+    copy_frame(bytes(to), bytes(from));
+}
+
+#[inline]
+fn copy_frame(to: *mut u8, from: *const u8) {
+    if WAY.load(Relaxed) == Way::Wide as u8 {
+        let mut kept = MaybeUninit::<[u64; 4]>::uninit();
+        // SAFETY: two whole frames of memory; see `zero`.
+        unsafe {
+            asm!("vmovdqu [{kept}], ymm0",
+                 "2:",
+                 ".irp at, 0, 32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448, 480",
+                 "vmovdqa ymm0, [{from} + \\at]",
+                 "vmovdqa [{to} + \\at], ymm0",
+                 ".endr",
+                 "add {to}, 512", "add {from}, 512", "dec {count:e}", "jnz 2b",
+                 "vmovdqu ymm0, [{kept}]",
+                 kept = in(reg) kept.as_mut_ptr(), to = inout(reg) to => _,
+                 from = inout(reg) from => _, count = inout(reg) PAGE_SIZE / 512 => _,
+                 options(nostack));
+        }
+        return;
+    }
+    // SAFETY: two whole frames of memory; see `zero`.
+    unsafe {
+        if WAY.load(Relaxed) == Way::Bytes as u8 {
+            asm!("rep movsb", inout("rdi") to => _, inout("rsi") from => _,
+                 inout("rcx") PAGE_SIZE => _, options(nostack, preserves_flags));
+        } else {
+            asm!("rep movsq", inout("rdi") to => _, inout("rsi") from => _,
+                 inout("rcx") PAGE_SIZE / 8 => _, options(nostack, preserves_flags));
+        }
+    }
+}
+
+#[inline]
+fn copy(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: the callers below give ranges inside one frame, or inside a slice they hold.
+    unsafe {
+        asm!("rep movsq", "mov rcx, {rest}", "rep movsb", rest = in(reg) len & 7,
+             inout("rdi") to => _, inout("rsi") from => _, inout("rcx") len / 8 => _,
+             options(nostack, preserves_flags));
+    }
+}
+
+impl Frame {
+    /// Fills the frame with zeroes.
+    #[inline]
+    pub fn zero(&self) {
+        zero(self.number());
+    }
+
+    /// Fills `len` bytes from `offset` with zeroes; what lies outside the frame is left out.
+    pub fn zero_range(&self, offset: usize, len: usize) {
+        let offset = offset.min(PAGE_SIZE);
+        let len = len.min(PAGE_SIZE - offset);
+        // SAFETY: the range was cut to the frame; see `zero`.
+        unsafe {
+            asm!("rep stosb", inout("rdi") bytes(self.number()).add(offset) => _,
+                 inout("rcx") len => _, in("al") 0u8, options(nostack, preserves_flags));
+        }
+    }
+
+    /// The aligned word at `offset`, read at once; `None` if it is not aligned or not inside.
+    pub fn load_u32(&self, offset: usize) -> Option<u32> {
+        let inside = offset.is_multiple_of(4) && offset <= PAGE_SIZE - 4;
+        let word = inside.then(|| bytes(self.number()).wrapping_add(offset).cast::<AtomicU32>())?;
+        // SAFETY: in the frame, aligned, and read atomically: programs may be writing to it.
+        Some(unsafe { &*word }.load(core::sync::atomic::Ordering::SeqCst))
+    }
+
+    /// Copies another frame's whole content to this one.
+    #[inline]
+    pub fn copy_from(&self, from: &Frame) {
+        copy_frame(bytes(self.number()), bytes(from.number()));
+    }
+
+    /// Copies bytes out of the frame, from `offset`; returns how many: fewer than `to.len()` only
+    /// at the frame's end.
+    pub fn read(&self, offset: usize, to: &mut [u8]) -> usize {
+        let offset = offset.min(PAGE_SIZE);
+        let len = to.len().min(PAGE_SIZE - offset);
+        copy(to.as_mut_ptr(), bytes(self.number()).wrapping_add(offset), len);
+        len
+    }
+
+    /// Copies bytes into the frame, to `offset`; returns how many: fewer than `from.len()` only at
+    /// the frame's end.
+    pub fn write(&self, offset: usize, from: &[u8]) -> usize {
+        let offset = offset.min(PAGE_SIZE);
+        let len = from.len().min(PAGE_SIZE - offset);
+        copy(bytes(self.number()).wrapping_add(offset), from.as_ptr(), len);
+        len
+    }
+
+    /// The frame's bytes in the direct map, for the machine's own copies.
+    #[inline]
+    pub(crate) fn pointer(&self) -> *mut u8 {
+        bytes(self.number())
+    }
+}

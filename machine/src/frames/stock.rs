@@ -1,0 +1,338 @@
+//! The allocator: each processor's stacks before the buddy, and the counts.
+
+use super::info::{self, InTable};
+use super::{Block, FrameInfo, content, direct};
+use crate::boot::{BootInfo, MemoryKind};
+use crate::cpu::{MAX_CPUS, PerCpu};
+use crate::layout::{DIRECT_MAP_SIZE, PAGE_SHIFT, PAGE_SIZE};
+use crate::per_cpu;
+use crate::sync::SpinLock;
+use core::cell::UnsafeCell;
+use core::ops::Range;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
+use hayate_frames::{Buddy, Stack};
+
+/// How many frames a processor keeps of each sort, and half of it is what it takes at a time.
+const STACK: usize = 128;
+/// How many zeroed frames each processor keeps.
+const ZEROED: usize = 64;
+
+/// One processor's private frames.
+struct Own {
+    free: UnsafeCell<Stack<STACK>>,
+    zeroed: UnsafeCell<Stack<ZEROED>>,
+}
+
+// SAFETY: an instance is touched only by its own processor, with interrupts off, by functions that
+// call nothing which could come back here while they hold the reference. The exception is
+// `counts`, which reads one word, and says so.
+unsafe impl Sync for Own {}
+
+per_cpu! {
+    static OWN: PerCpu<Own> = PerCpu::new(Own {
+        free: UnsafeCell::new(Stack::new()),
+        zeroed: UnsafeCell::new(Stack::new()),
+    });
+}
+
+static BUDDY: SpinLock<Option<Buddy<InTable>>> = SpinLock::new(None);
+static TOTAL: AtomicU32 = AtomicU32::new(0);
+static RESERVE: AtomicU32 = AtomicU32::new(0);
+/// What the buddy had free when its lock was last given up: to be read without the lock.
+static LEFT: AtomicU32 = AtomicU32::new(0);
+
+/// For whom a frame is taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    /// For a program: stop at the reserve.
+    Program,
+    /// For the kernel: to the last frame.
+    Kernel,
+}
+
+/// How much memory there is, in frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Managed by the allocator since boot.
+    pub total: usize,
+    /// Not in use, stocks of the processors included.
+    pub free: usize,
+    /// Kept for the kernel: the part of `free` that programs cannot get.
+    pub reserve: usize,
+}
+
+/// How much memory there is. Other processors may be taking frames meanwhile.
+pub fn counts() -> Counts {
+    let mut free = BUDDY.lock().as_ref().map_or(0, |buddy| buddy.free_frames()) as usize;
+    for own in (0..MAX_CPUS).filter_map(|cpu| OWN.of(cpu)) {
+        // SAFETY: reads one word of another processor's stack, which may be changing: the value is
+        // old or new, which is all that is promised.
+        free += unsafe { (*own.free.get()).len() + (*own.zeroed.get()).len() };
+    }
+    Counts { total: TOTAL.load(Relaxed) as usize, free, reserve: RESERVE.load(Relaxed) as usize }
+}
+
+/// How many frames the allocator manages.
+pub fn total() -> usize {
+    TOTAL.load(Relaxed) as usize
+}
+
+/// Whether the kernel has begun to use up its reserve: programs cannot have any more memory, and
+/// what the kernel allocates in their name is about to run out, too. Who causes it must go.
+pub fn is_low() -> bool {
+    LEFT.load(Relaxed) < RESERVE.load(Relaxed) / 2
+}
+
+/// Whether there is too little left to begin something new with, a process say: what there is, those
+/// that run will need.
+#[inline]
+pub fn is_scarce() -> bool {
+    /// More than 4 MiB are not kept for that.
+    const MOST: u32 = 1024;
+    let reserve = RESERVE.load(Relaxed);
+    LEFT.load(Relaxed) < reserve + reserve.min(MOST)
+}
+
+/// Whether there is so much memory that some may be spent on speed: more than a quarter is free.
+pub fn is_plentiful() -> bool {
+    LEFT.load(Relaxed) > TOTAL.load(Relaxed) / 4
+}
+
+/// Takes a frame for the kernel itself, content undefined, with no reference counted; give it back
+/// with [`Block::from_raw`] (count 1).
+#[inline]
+pub fn allocate_kernel() -> Option<u32> {
+    take(Need::Kernel)
+}
+
+#[inline]
+pub(super) fn take(need: Need) -> Option<u32> {
+    // SAFETY: see `Own`: this processor's own stack, and `pop` calls nothing.
+    let free = unsafe { &mut *OWN.here().free.get() };
+    match free.pop() {
+        Some(frame) => Some(frame),
+        // Where there is nothing for this purpose, frames that were zeroed ahead are as good.
+        None => refill(need).or_else(take_zeroed),
+    }
+}
+
+#[cold]
+fn refill(need: Need) -> Option<u32> {
+    let mut buddy = BUDDY.lock();
+    let buddy = buddy.as_mut()?;
+    let Some(most) = buddy.free_frames().checked_sub(RESERVE.load(Relaxed)).filter(|&n| n > 0)
+    else {
+        // Out of the reserve the kernel takes what it needs now and no more: what lies on the
+        // stack, programs get as well.
+        let frame = if need == Need::Kernel { buddy.allocate(0) } else { None };
+        LEFT.store(buddy.free_frames(), Relaxed);
+        return frame;
+    };
+    // SAFETY: see `Own`; the buddy touches only its table.
+    let free = unsafe { &mut *OWN.here().free.get() };
+    free.refill(|slots| {
+        let most = slots.len().min(most as usize);
+        buddy.allocate_many(&mut slots[..most])
+    });
+    LEFT.store(buddy.free_frames(), Relaxed);
+    free.pop()
+}
+
+#[inline]
+pub(super) fn take_zeroed() -> Option<u32> {
+    // SAFETY: see `Own`: this processor's own stack, and `pop` calls nothing.
+    unsafe { (*OWN.here().zeroed.get()).pop() }
+}
+
+#[inline]
+pub(super) fn give(frame: u32) {
+    // SAFETY: see `Own`: this processor's own stack, and `push` calls nothing.
+    let free = unsafe { &mut *OWN.here().free.get() };
+    if !free.push(frame) {
+        spill(frame);
+    }
+}
+
+/// Gives back `count` frames in a row: at least `worth` of them at once, fewer one by one.
+#[inline]
+pub(crate) fn give_run(first: u32, count: u32, worth: u32) {
+    if count >= worth {
+        give_range(first, count);
+    } else {
+        (first..first + count).for_each(give);
+    }
+}
+
+/// Gives back a frame that is all zeroes: it goes to the stock of such if there is room.
+#[inline]
+pub(crate) fn give_zeroed(frame: u32) {
+    super::info(frame).refs.store(0, Relaxed);
+    // SAFETY: see `Own`: this processor's own stack, and `push` calls nothing.
+    if !unsafe { &mut *OWN.here().zeroed.get() }.push(frame) {
+        give(frame);
+    }
+}
+
+#[cold]
+fn spill(frame: u32) {
+    let mut buddy = BUDDY.lock();
+    let Some(buddy) = buddy.as_mut() else { return };
+    buddy.free(frame, 0);
+    // SAFETY: see `Own`; the buddy touches only its table.
+    let free = unsafe { &mut *OWN.here().free.get() };
+    free.spill(false, |frame| buddy.free(frame, 0));
+    LEFT.store(buddy.free_frames(), Relaxed);
+}
+
+pub(super) fn take_range(count: u32) -> Option<u32> {
+    if count == 1 {
+        return take(Need::Program);
+    }
+    let mut buddy = BUDDY.lock();
+    let buddy = buddy.as_mut()?;
+    if buddy.free_frames().checked_sub(RESERVE.load(Relaxed))? < count {
+        return None;
+    }
+    if let Some(first) = buddy.allocate_range(count) {
+        LEFT.store(buddy.free_frames(), Relaxed);
+        return Some(first);
+    }
+    // A neighbour that is missing may lie on this processor's stack.
+    // SAFETY: see `Own`; the buddy touches only its table.
+    let free = unsafe { &mut *OWN.here().free.get() };
+    free.spill(true, |frame| buddy.free(frame, 0));
+    let first = buddy.allocate_range(count);
+    LEFT.store(buddy.free_frames(), Relaxed);
+    first
+}
+
+pub(super) fn give_range(first: u32, count: u32) {
+    if count == 1 {
+        return give(first);
+    }
+    if let Some(buddy) = BUDDY.lock().as_mut() {
+        buddy.free_range(first, count);
+        LEFT.store(buddy.free_frames(), Relaxed);
+    }
+}
+
+/// Zeroes one frame ahead if this processor's stock of them is not full; whether it did. For the
+/// idle loop: call it again and again while there is nothing to do.
+pub fn prepare() -> bool {
+    // SAFETY: see `Own`: this processor's own stack; only its length is read.
+    if unsafe { (*OWN.here().zeroed.get()).len() } >= ZEROED {
+        return false;
+    }
+    // Not by `take`, which would take one from the stock when there are no others.
+    // SAFETY: see `Own`: this processor's own stack, and `pop` calls nothing.
+    let free = unsafe { (*OWN.here().free.get()).pop() };
+    let Some(frame) = free.or_else(|| refill(Need::Program)) else { return false };
+    content::zero(frame);
+    // SAFETY: see `Own`: this processor's own stack, and `push` calls nothing.
+    if !unsafe { (*OWN.here().zeroed.get()).push(frame) } {
+        give(frame);
+    }
+    true
+}
+
+/// Sets the frame table and the allocator up: everything usable in the memory map becomes free.
+/// Called once, on the first processor, when all of it is in the direct map.
+///
+/// # Panics
+/// If no usable range has room for the frame table (16 bytes for each frame of 4 KiB).
+pub fn init(boot: &BootInfo) {
+    // Frame numbers are 32 bits and the direct map ends: memory beyond is left alone.
+    let limit = (DIRECT_MAP_SIZE as u64).min(u64::from(u32::MAX) << PAGE_SHIFT);
+    let usable = || {
+        let ranges = boot.memory.iter().filter(|range| range.kind == MemoryKind::Usable);
+        // Frame 0 is nobody's: number 0 means "none".
+        ranges.map(move |range| range.start.max(PAGE_SIZE as u64)..range.end.min(limit))
+    };
+    // The table covers memory in use since boot as well: page tables among it have infos.
+    let ram = boot.memory.iter().filter(|range| range.kind != MemoryKind::Reserved);
+    let ram = ram.map(|range| range.end.min(limit)).max().unwrap_or(0) >> PAGE_SHIFT;
+    // And non-volatile memory, far above it perhaps: see `gap`.
+    let areas = || crate::nvm::areas().iter().filter(|area| area.address() >> PAGE_SHIFT >= ram);
+    let top = areas().map(|area| (area.address() + area.size()) >> PAGE_SHIFT).max();
+    let bottom = areas().map(|area| area.address() >> PAGE_SHIFT).min();
+    let end = top.unwrap_or(ram).max(ram);
+    let size = (end * size_of::<FrameInfo>() as u64).next_multiple_of(PAGE_SIZE as u64);
+    let table = usable()
+        .find(|range| range.end.saturating_sub(range.start) >= size)
+        .map(|range| range.end - size..range.end)
+        .expect("no room for the frame table: give the machine more memory");
+    content::choose();
+    // SAFETY: usable memory that nothing was allocated from yet, page-aligned, in the direct map.
+    unsafe { info::place(direct(table.start).cast(), end as u32) };
+
+    crate::nvm::hold_frames();
+
+    let gap = gap(&table, ram, bottom.unwrap_or(ram));
+    let mut buddy = Buddy::new(InTable, end as u32);
+    for range in usable() {
+        let inside = gap.start.max(range.start)..gap.end.min(range.end);
+        let outside = subtract(range, &table);
+        for part in outside.chain(Some(inside).filter(|part| part.start < part.end)) {
+            let first = part.start.next_multiple_of(PAGE_SIZE as u64) >> PAGE_SHIFT;
+            buddy.free_range(first as u32, ((part.end >> PAGE_SHIFT).saturating_sub(first)) as u32);
+        }
+    }
+    let total = buddy.free_frames();
+    TOTAL.store(total, Relaxed);
+    LEFT.store(total, Relaxed);
+    // 1/64 of memory, between 1 MiB and 32 MiB.
+    RESERVE.store((total / 64).clamp(256, 8192), Relaxed);
+    *BUDDY.lock() = Some(buddy);
+}
+
+/// The part of the frame table that describes no memory, in bytes: the infos of frames between the last
+/// memory, `ram`, and the first non-volatile memory above it, `bottom` (frame numbers). Nobody looks at
+/// them, so the pages that they would be in are memory like any other.
+fn gap(table: &Range<u64>, ram: u64, bottom: u64) -> Range<u64> {
+    let (info, page) = (size_of::<FrameInfo>() as u64, PAGE_SIZE as u64);
+    // The allocator looks at the other half of each block that is given back, so up to the end of
+    // the largest block that memory may end in.
+    let first = ram.next_multiple_of(1 << hayate_frames::ORDERS);
+    let start = (table.start + first * info).next_multiple_of(page);
+    start..((table.start + bottom * info) / page * page).max(start)
+}
+
+/// Takes over memory that was in use since boot: `count` frames from `first`.
+///
+/// # Safety
+/// The frames must be RAM below the end of the frame table that the allocator never had and nobody
+/// uses any more.
+pub(crate) unsafe fn adopt(first: u32, count: u32) {
+    if let Some(buddy) = BUDDY.lock().as_mut() {
+        buddy.free_range(first, count);
+        TOTAL.fetch_add(count, Relaxed);
+        LEFT.store(buddy.free_frames(), Relaxed);
+    }
+}
+
+/// `range` without `hole`: at most two parts.
+fn subtract(range: Range<u64>, hole: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let before = range.start..range.end.min(hole.start);
+    let after = range.start.max(hole.end)..range.end;
+    [before, after].into_iter().filter(|part| part.start < part.end)
+}
+
+impl Block {
+    /// Like [`Block::allocate`], but may use the kernel's reserve.
+    pub fn allocate_kernel(count: u32) -> Option<Block> {
+        if count == 1 {
+            // SAFETY: just taken.
+            return unsafe { Block::from_raw(take(Need::Kernel)?, 1) };
+        }
+        let first = {
+            let mut buddy = BUDDY.lock();
+            let buddy = buddy.as_mut()?;
+            let first = buddy.allocate_range(count)?;
+            LEFT.store(buddy.free_frames(), Relaxed);
+            first
+        };
+        // SAFETY: just taken.
+        unsafe { Block::from_raw(first, count) }
+    }
+}

@@ -1,0 +1,459 @@
+//! The kernel's heap: size classes, slabs of frames, free lists for each processor.
+//!
+//! An allocation takes some fifteen instructions: the size gives the class, this processor's free
+//! list of the class gives the object. Empty or overfull lists go to the class's depot, 16 objects at
+//! a time, under the depot's lock. The depot keeps its objects by slab: a slab whose objects have
+//! all come back returns to the frame allocator at once, so a burst leaves no holes behind.
+//!
+//! A slab is one frame, so that memory in pieces serves as well as memory in one; what is known about
+//! it is kept in the frame table ([`Slab`]), and an object's slab is found by its address. What is
+//! larger than [`LARGEST`] gets frames of its own, returned by the size that the deallocation names.
+//!
+//! Frames of its own are in a row if there is such a row, else they come from anywhere
+//! ([`crate::scattered`]).
+//!
+//! A large allocation fails at the frame allocator's reserve ([`crate::frames`]), so a program
+//! cannot exhaust the kernel through tables and buffers sized by it. Small objects may use the
+//! reserve; once half of it is gone, the execution that asked is marked ([`trap::MEMORY`]), and the
+//! kernel ends its process before it returns to user mode.
+//!
+//! Lock order: a depot's lock comes before the frame allocator's.
+//!
+//! Road not taken: the `talc` crate. One lock and boundary tags cost several times as much on the
+//! path of every fork and open.
+
+use crate::cpu::{MAX_CPUS, PerCpu};
+use crate::frames::{self, Block, direct, info};
+use crate::layout::{DIRECT_MAP, PAGE_SHIFT, PAGE_SIZE};
+use crate::per_cpu;
+use crate::scattered;
+use crate::sync::SpinLock;
+use crate::trap;
+use core::alloc::{GlobalAlloc, Layout};
+use core::cell::UnsafeCell;
+use core::ptr::null_mut;
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// The sizes of objects. All are multiples of 16.
+const SIZES: [usize; 14] = [16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1360, 2048];
+/// Larger allocations get frames of their own.
+const LARGEST: usize = 2048;
+/// How many objects a processor's list may hold before the depot gets half of them. Large objects
+/// are kept in smaller numbers.
+const fn most(class: usize) -> u32 {
+    if SIZES[class] <= 256 { 64 } else { 16 }
+}
+
+/// Class by (size + 15) / 16.
+static CLASS: [u8; LARGEST / 16 + 1] = {
+    let mut table = [0u8; LARGEST / 16 + 1];
+    let (mut units, mut class) = (0, 0);
+    while units < table.len() {
+        if units * 16 > SIZES[class] {
+            class += 1;
+        }
+        table[units] = class as u8;
+        units += 1;
+    }
+    table
+};
+
+/// A free object: the address of the next one.
+type Object = *mut *mut u8;
+
+/// A slab by its frame's number; 0: none. The frame's info holds, under the depot's lock: in `tag` the
+/// place of the first free object (in units of 16 bytes, plus 1; 0: none) and, above 16 bits, how many
+/// objects are out (allocated, or on some processor's list); in `data` the neighbours on the depot's
+/// list.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Slab(u32);
+
+impl Slab {
+    const NONE: Slab = Slab(0);
+
+    /// The slab of an object.
+    fn of(object: *mut u8) -> Slab {
+        Slab(((object as usize - DIRECT_MAP) >> PAGE_SHIFT) as u32)
+    }
+
+    fn free(self) -> *mut u8 {
+        match info(self.0).tag.load(Relaxed) & 0xffff {
+            0 => null_mut(),
+            place => direct((u64::from(self.0) << PAGE_SHIFT) + u64::from(place - 1) * 16),
+        }
+    }
+
+    fn out(self) -> u32 {
+        info(self.0).tag.load(Relaxed) >> 16
+    }
+
+    fn set(self, free: *mut u8, out: u32) {
+        let place = if free.is_null() { 0 } else { free as usize % PAGE_SIZE / 16 + 1 };
+        info(self.0).tag.store(place as u32 | out << 16, Relaxed);
+    }
+
+    fn neighbours(self) -> (Slab, Slab) {
+        let data = info(self.0).data.load(Relaxed);
+        (Slab(data as u32), Slab((data >> 32) as u32))
+    }
+
+    fn set_neighbours(self, next: Slab, prev: Slab) {
+        if self != Slab::NONE {
+            info(self.0).data.store(u64::from(next.0) | u64::from(prev.0) << 32, Relaxed);
+        }
+    }
+}
+
+/// One class: its slabs that have free objects, and how many objects are out of all of them.
+struct Depot {
+    partial: Slab,
+    out: usize,
+}
+
+static DEPOTS: [SpinLock<Depot>; SIZES.len()] =
+    [const { SpinLock::new(Depot { partial: Slab::NONE, out: 0 }) }; SIZES.len()];
+
+/// One processor's free objects of one class.
+#[derive(Clone, Copy)]
+struct List {
+    first: *mut u8,
+    count: u32,
+}
+
+struct Lists([UnsafeCell<List>; SIZES.len()]);
+
+// SAFETY: an instance is touched only by its own processor, with interrupts off. The exception is
+// `objects`, which reads one word, and says so.
+unsafe impl Sync for Lists {}
+
+per_cpu! {
+    static LISTS: PerCpu<Lists> =
+        PerCpu::new(Lists([const { UnsafeCell::new(List { first: null_mut(), count: 0 }) }; SIZES.len()]));
+}
+
+/// Bytes in slabs and in large allocations.
+static SLABS: AtomicUsize = AtomicUsize::new(0);
+static LARGE: AtomicUsize = AtomicUsize::new(0);
+
+/// How many bytes of memory the heap holds: in slabs, and in large allocations.
+pub fn counts() -> (usize, usize) {
+    (SLABS.load(Relaxed), LARGE.load(Relaxed))
+}
+
+/// The sizes of objects, and how many of each are in use: no slab's empty places, nothing that a
+/// processor keeps at hand. Exact when nothing else runs.
+pub fn objects() -> impl Iterator<Item = (usize, usize)> {
+    let kept = |class: usize| -> usize {
+        // SAFETY: reads one word of another processor's list, which may be changing: the value is old
+        // or new, which is all that is promised.
+        let count = |lists: &Lists| unsafe { (*lists.0[class].get()).count } as usize;
+        (0..MAX_CPUS).filter_map(|cpu| LISTS.of(cpu)).map(count).sum()
+    };
+    DEPOTS.iter().enumerate().map(move |(class, depot)| {
+        let out = depot.lock().out;
+        (SIZES[class], out.saturating_sub(kept(class)))
+    })
+}
+
+/// The kernel's allocator; registered here for every binary that links the machine.
+struct Heap;
+
+#[global_allocator]
+static HEAP: Heap = Heap;
+
+/// The class for a layout; `None`: frames of its own.
+#[inline]
+fn class(layout: &Layout) -> Option<usize> {
+    let size = if layout.align() <= 16 {
+        layout.size()
+    } else {
+        // The objects of a power-of-two class are aligned to their size.
+        layout.size().max(layout.align()).next_power_of_two()
+    };
+    // A layout's size is far from overflowing.
+    CLASS.get(size.wrapping_add(15) / 16).map(|&class| class as usize)
+}
+
+// SAFETY: objects of a class are at least as large as the layout and aligned to it (see `class` and
+// `Depot::grow`); an object is on exactly one list or out.
+unsafe impl GlobalAlloc for Heap {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let Some(class) = class(&layout) else { return allocate_large(&layout) };
+        let list = LISTS.here().0[class].get();
+        // SAFETY: this processor's own list; free objects are ours to read.
+        unsafe {
+            let first = (*list).first;
+            if !first.is_null() {
+                (*list).first = *first.cast::<*mut u8>();
+                (*list).count -= 1;
+                return first;
+            }
+        }
+        refill(class)
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, object: *mut u8, layout: Layout) {
+        let Some(class) = class(&layout) else {
+            // SAFETY: it came from `allocate_large` with the same layout.
+            return unsafe { free_large(object, &layout) };
+        };
+        let list = LISTS.here().0[class].get();
+        // SAFETY: this processor's own list; the object is ours now.
+        unsafe {
+            object.cast::<*mut u8>().write((*list).first);
+            (*list).first = object;
+            (*list).count += 1;
+            if (*list).count > most(class) {
+                spill(class);
+            }
+        }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise about the layout.
+        let memory = unsafe { self.alloc(layout) };
+        if !memory.is_null() {
+            // SAFETY: just allocated, of this size.
+            unsafe { memory.write_bytes(0, layout.size()) };
+        }
+        memory
+    }
+
+    unsafe fn realloc(&self, object: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        let Ok(wanted) = Layout::from_size_align(size, layout.align()) else { return null_mut() };
+        match (class(&layout), class(&wanted)) {
+            (Some(old), Some(new)) if old == new => return object,
+            (None, None) if large_frames(&layout) == large_frames(&wanted) => return object,
+            _ => {}
+        }
+        // SAFETY: two different objects, each at least as large as what is copied.
+        unsafe {
+            let new = self.alloc(wanted);
+            if !new.is_null() {
+                core::ptr::copy_nonoverlapping(object, new, layout.size().min(size));
+                self.dealloc(object, layout);
+            }
+            new
+        }
+    }
+}
+
+/// Takes objects from the depot to this processor's list, and one of them for the caller.
+#[cold]
+fn refill(class: usize) -> *mut u8 {
+    let list = LISTS.here().0[class].get();
+    let mut depot = DEPOTS[class].lock();
+    for _ in 0..most(class) / 4 {
+        let Some(object) = depot.take(class) else { break };
+        // SAFETY: this processor's own list; the object is ours now.
+        unsafe {
+            object.cast::<*mut u8>().write((*list).first);
+            (*list).first = object;
+            (*list).count += 1;
+        }
+    }
+    // SAFETY: as above.
+    unsafe {
+        let first = (*list).first;
+        if !first.is_null() {
+            (*list).first = *first.cast::<*mut u8>();
+            (*list).count -= 1;
+        }
+        first
+    }
+}
+
+/// Gives half of this processor's list to the depot.
+#[cold]
+fn spill(class: usize) {
+    let list = LISTS.here().0[class].get();
+    let mut depot = DEPOTS[class].lock();
+    for _ in 0..most(class) / 2 {
+        // SAFETY: this processor's own list; each object leaves it before the depot gets it.
+        unsafe {
+            let first = (*list).first;
+            if first.is_null() {
+                break;
+            }
+            (*list).first = *first.cast::<*mut u8>();
+            (*list).count -= 1;
+            depot.put(first);
+        }
+    }
+}
+
+/// Gives all free objects of this processor back to their slabs, so that empty slabs become frames
+/// again: under memory pressure, and before free memory is compared.
+pub fn trim() {
+    for (class, depot) in DEPOTS.iter().enumerate() {
+        // SAFETY: this processor's own list.
+        while !unsafe { (*LISTS.here().0[class].get()).first }.is_null() {
+            spill(class);
+        }
+        depot.lock().drop_whole();
+    }
+}
+
+impl Depot {
+    /// Takes one object; makes a slab if there is none to be had.
+    fn take(&mut self, class: usize) -> Option<*mut u8> {
+        if self.partial == Slab::NONE {
+            self.partial = grow(class)?;
+        }
+        let slab = self.partial;
+        let object = slab.free();
+        // SAFETY: slabs on the list have a free object, which is ours under the lock and holds the
+        // address of the next.
+        let next = unsafe { *(object as Object) };
+        slab.set(next, slab.out() + 1);
+        self.out += 1;
+        if next.is_null() {
+            self.unlink(slab);
+        }
+        Some(object)
+    }
+
+    /// Puts an object back into its slab, and gives a slab that is whole back.
+    ///
+    /// # Safety
+    /// The object is of this depot's class, and the caller's.
+    unsafe fn put(&mut self, object: *mut u8) {
+        let slab = Slab::of(object);
+        let free = slab.free();
+        // SAFETY: the object is ours, and large enough for an address.
+        unsafe { object.cast::<*mut u8>().write(free) };
+        slab.set(object, slab.out() - 1);
+        self.out -= 1;
+        if free.is_null() {
+            self.link(slab);
+        }
+        // One whole slab stays, so that a class in use does not go back and forth.
+        let only = self.partial == slab && slab.neighbours().0 == Slab::NONE;
+        if slab.out() == 0 && !only {
+            self.give_back(slab);
+        }
+    }
+
+    /// Gives back the whole slab that stayed.
+    fn drop_whole(&mut self) {
+        let slab = self.partial;
+        if slab != Slab::NONE && slab.out() == 0 {
+            self.give_back(slab);
+        }
+    }
+
+    /// Makes a slab that is whole a frame again.
+    fn give_back(&mut self, slab: Slab) {
+        self.unlink(slab);
+        slab.set(null_mut(), 0);
+        SLABS.fetch_sub(PAGE_SIZE, Relaxed);
+        // SAFETY: all objects are back, so nobody uses the frame; it was given away by `grow`.
+        drop(unsafe { Block::from_raw(slab.0, 1) });
+    }
+
+    fn link(&mut self, slab: Slab) {
+        slab.set_neighbours(self.partial, Slab::NONE);
+        if self.partial != Slab::NONE {
+            let (next, _) = self.partial.neighbours();
+            self.partial.set_neighbours(next, slab);
+        }
+        self.partial = slab;
+    }
+
+    fn unlink(&mut self, slab: Slab) {
+        let (next, prev) = slab.neighbours();
+        if next != Slab::NONE {
+            let (after, _) = next.neighbours();
+            next.set_neighbours(after, prev);
+        }
+        if prev == Slab::NONE {
+            self.partial = next;
+        } else {
+            let (_, before) = prev.neighbours();
+            prev.set_neighbours(next, before);
+        }
+    }
+}
+
+/// Makes a slab with all its objects free.
+fn grow(class: usize) -> Option<Slab> {
+    let number = frames::allocate_kernel()?;
+    SLABS.fetch_add(PAGE_SIZE, Relaxed);
+    mark_if_low();
+    let base = direct(u64::from(number) << PAGE_SHIFT);
+    let size = SIZES[class];
+    let mut free = null_mut();
+    for index in (0..PAGE_SIZE / size).rev() {
+        // SAFETY: the frame is ours, and the object lies inside it.
+        unsafe {
+            let at = base.add(index * size);
+            at.cast::<*mut u8>().write(free);
+            free = at;
+        }
+    }
+    let slab = Slab(number);
+    slab.set(free, 0);
+    slab.set_neighbours(Slab::NONE, Slab::NONE);
+    Some(slab)
+}
+
+/// Marks the execution that asks if it uses up the reserve.
+fn mark_if_low() {
+    if crate::frames::is_low() {
+        trap::attention::raise(trap::MEMORY);
+    }
+}
+
+fn large_frames(layout: &Layout) -> usize {
+    layout.size().div_ceil(PAGE_SIZE)
+}
+
+#[cold]
+fn allocate_large(layout: &Layout) -> *mut u8 {
+    // A block is aligned to the power of two that holds it, so the alignment holds if it is no
+    // larger than that; larger alignments are taken as size.
+    let size = layout.size().max(layout.align());
+    let pages = size.div_ceil(PAGE_SIZE);
+    let Ok(frames) = u32::try_from(pages) else { return null_mut() };
+    // One frame is a small object that happens to fill it.
+    let block = if frames == 1 { Block::allocate_kernel(1) } else { Block::allocate(frames) };
+    let memory = match block {
+        Some(block) => {
+            let memory = block.pointer();
+            let _ = block.into_raw();
+            memory
+        }
+        // Scattered frames are aligned to a page and no further.
+        None if frames > 1 && layout.align() <= PAGE_SIZE => {
+            scattered::allocate(pages).unwrap_or(null_mut())
+        }
+        None => null_mut(),
+    };
+    if memory.is_null() {
+        return memory;
+    }
+    if frames == 1 {
+        mark_if_low();
+    }
+    LARGE.fetch_add(pages * PAGE_SIZE, Relaxed);
+    memory
+}
+
+/// # Safety
+/// From [`allocate_large`] with the same layout.
+#[cold]
+unsafe fn free_large(memory: *mut u8, layout: &Layout) {
+    let pages = layout.size().max(layout.align()).div_ceil(PAGE_SIZE);
+    LARGE.fetch_sub(pages * PAGE_SIZE, Relaxed);
+    if scattered::holds(memory as usize) {
+        // SAFETY: the caller's promise.
+        return unsafe { scattered::free(memory, pages) };
+    }
+    let first = (memory as usize - DIRECT_MAP) >> PAGE_SHIFT;
+    // SAFETY: the block was given away by `into_raw`.
+    drop(unsafe { Block::from_raw(first as u32, pages as u32) });
+    const { assert!(LARGEST == SIZES[SIZES.len() - 1]) };
+}

@@ -1,0 +1,32 @@
+//! Where things lie in the virtual address space (4-level paging, 48 bits).
+//!
+//! | from | to | what |
+//! |---|---|---|
+//! | `0` | [`USER_END`] | the program's half |
+//! | [`DIRECT_MAP`] | + 64 TiB | all physical memory, writable, never executable |
+//! | [`VMAP`] | + 32 TiB | kernel stacks and device registers, each behind a guard page |
+//! | [`KERNEL`] | end | the kernel's image, linked here |
+//!
+//! The places are those of Linux (`Documentation/x86/x86_64/mm.rst`), so that an address in a
+//! dump can be recognised.
+
+/// Size of a page and of a frame.
+pub const PAGE_SIZE: usize = 4096;
+/// `log2` of [`PAGE_SIZE`].
+pub const PAGE_SHIFT: u32 = 12;
+/// Size of a large page: one entry of the second level.
+pub const LARGE_PAGE_SIZE: usize = 2 << 20;
+/// The first address above the program's half. The last page below the hole of non-canonical
+/// addresses is left out, as in Linux: a `syscall` in its last bytes would return to a
+/// non-canonical address.
+pub const USER_END: usize = 0x0000_7fff_ffff_f000;
+/// Where physical address 0 appears.
+pub const DIRECT_MAP: usize = 0xffff_8880_0000_0000;
+/// How much physical memory the direct map can hold.
+pub const DIRECT_MAP_SIZE: usize = 64 << 40;
+/// Kernel stacks and device registers.
+pub const VMAP: usize = 0xffff_c900_0000_0000;
+/// The end of [`VMAP`].
+pub const VMAP_END: usize = 0xffff_e900_0000_0000;
+/// Where the kernel's image is linked; physical address 0 of the image's window.
+pub const KERNEL: usize = 0xffff_ffff_8000_0000;

@@ -1,0 +1,40 @@
+//! Every unsafe line of Hayate: the machine below the kernel.
+//!
+//! The kernel proper (`kernel/`) is `deny(unsafe_code)`; whatever needs the hardware, raw memory or
+//! assembly lives here behind safe functions. The kernel runs with interrupts off (see [`cpu`]),
+//! never nests interrupts on a lock holder, and registers the functions the machine calls up to
+//! once, at boot ([`trap::Handlers`]).
+#![no_std]
+
+extern crate alloc;
+
+pub mod acpi;
+pub mod apic;
+pub mod boot;
+pub mod context;
+pub mod cpu;
+pub mod fpu;
+pub mod frames;
+pub mod fw_cfg;
+pub mod heap;
+mod interrupt;
+pub mod ioapic;
+pub mod layout;
+pub mod log;
+pub mod mmio;
+pub mod nvm;
+pub mod paging;
+mod panic;
+pub mod pci;
+pub mod power;
+pub mod random;
+mod scattered;
+pub mod serial;
+pub mod shared;
+pub mod smp;
+pub mod stack;
+pub mod sync;
+pub mod time;
+pub mod trap;
+pub mod user;
+pub mod virtio;

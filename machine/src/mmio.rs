@@ -1,0 +1,216 @@
+//! Device memory and other pages of the kernel half that are mapped one by one.
+//!
+//! Device registers appear at [`DEVICES`] + physical address, uncached, mapped on demand and for
+//! ever; mapping a range twice is harmless. Kernel stacks are mapped in the area at
+//! [`VMAP`](crate::boot::VMAP), and large memory of the heap ([`crate::scattered`]). The top-level
+//! entries of both areas exist from boot on, so every page table made later shares them.
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::boot::DIRECT_MAP;
+use crate::frames::Frame;
+use crate::layout::PAGE_SIZE;
+use crate::sync::SpinLock;
+
+/// Where physical address 0 of the device view would be.
+pub const DEVICES: u64 = 0xffff_d000_0000_0000;
+
+const PRESENT: u64 = 1;
+const WRITE: u64 = 2;
+const WRITE_THROUGH: u64 = 1 << 3;
+const NO_CACHE: u64 = 1 << 4;
+const LARGE: u64 = 1 << 7;
+const GLOBAL: u64 = 1 << 8;
+const NO_EXECUTE: u64 = 1 << 63;
+const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
+
+static LOCK: SpinLock<()> = SpinLock::new(());
+
+/// Frames that came from the allocator and stay.
+static KEPT: AtomicUsize = AtomicUsize::new(0);
+
+/// A zeroed frame: from the memory set aside at boot, then from the allocator.
+fn frame() -> Option<u64> {
+    crate::boot::early_frame().or_else(|| {
+        let new = Frame::allocate_zeroed()?;
+        KEPT.fetch_add(1, Ordering::Relaxed);
+        Some(u64::from(new.into_number()) << 12)
+    })
+}
+
+/// How many frames of the allocator's are kernel stacks, in use and kept, and the tables that map
+/// memory of the kernel page by page, which stay.
+pub fn kept_frames() -> usize {
+    KEPT.load(Ordering::Relaxed)
+}
+
+/// The page-table entry for `address` at level 1, with the tables above it made as needed.
+/// None if memory is out or a large page is in the way.
+fn entry(address: u64) -> Option<*mut u64> {
+    let mut table = crate::boot::kernel_root();
+    for level in (1..4).rev() {
+        let index = address >> (12 + 9 * level) & 511;
+        let slot = (DIRECT_MAP + table + index * 8) as *mut u64;
+        // SAFETY: a page table of the kernel half, in the direct map; changes are under LOCK.
+        let value = unsafe { slot.read_volatile() };
+        if value & PRESENT == 0 {
+            let new = frame()?;
+            // SAFETY: as above; the new table is zeroed and nobody's.
+            unsafe { slot.write_volatile(new | PRESENT | WRITE) };
+            table = new;
+        } else if value & LARGE != 0 {
+            return None;
+        } else {
+            table = value & ADDRESS;
+        }
+    }
+    Some((DIRECT_MAP + table + (address >> 12 & 511) * 8) as *mut u64)
+}
+
+/// Maps `length` bytes of device memory at physical address `start` and returns where they are.
+/// The mapping is uncached and stays for ever. None if memory is out or the range is absurd.
+pub fn map(start: u64, length: usize) -> Option<NonNull<u8>> {
+    let end = start.checked_add(length as u64)?;
+    if end > 1 << 46 {
+        return None;
+    }
+    let _one = LOCK.lock();
+    for page in (start & !0xfff..end).step_by(4096) {
+        let slot = entry(DEVICES + page)?;
+        let value = page | PRESENT | WRITE | WRITE_THROUGH | NO_CACHE | GLOBAL | NO_EXECUTE;
+        // SAFETY: the entry is for this device page only; writing it again changes nothing.
+        unsafe { slot.write_volatile(value) };
+    }
+    NonNull::new((DEVICES + start) as *mut u8)
+}
+
+/// Maps fresh frames at `bottom..bottom + length` for a kernel stack, content undefined. False if
+/// memory is out; what is mapped by then is for [`unmap_stack`].
+///
+/// # Safety
+/// The addresses are the caller's alone, nothing is mapped there, and no processor remembers that
+/// anything was.
+pub(crate) unsafe fn map_stack(bottom: u64, length: usize) -> bool {
+    (bottom..bottom + length as u64).step_by(PAGE_SIZE).all(|page| {
+        let Some(frame) = Frame::allocate() else { return false };
+        // SAFETY: the caller's promise.
+        if unsafe { swap_kernel_page(page as usize, kernel_page(frame.address())) }.is_none() {
+            return false;
+        }
+        frame.into_number();
+        KEPT.fetch_add(1, Ordering::Relaxed);
+        true
+    })
+}
+
+/// Unmaps what [`map_stack`] mapped and gives its frames back. Processors may remember them still.
+///
+/// # Safety
+/// Nobody uses the stack any more.
+pub(crate) unsafe fn unmap_stack(bottom: u64, length: usize) {
+    for page in (bottom..bottom + length as u64).step_by(PAGE_SIZE) {
+        // SAFETY: the caller's promise.
+        let old = unsafe { swap_kernel_page(page as usize, 0) };
+        if let Some(number) = old.and_then(frame_of) {
+            // SAFETY: the reference that the entry held.
+            drop(unsafe { Frame::from_number(number) });
+            KEPT.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The entry that maps a frame's memory for the kernel.
+pub(crate) fn kernel_page(physical: u64) -> u64 {
+    physical | PRESENT | WRITE | GLOBAL | NO_EXECUTE | 1 << 5 | 1 << 6
+}
+
+/// The number of the frame that an entry maps.
+pub(crate) fn frame_of(entry: u64) -> Option<u32> {
+    (entry & PRESENT != 0).then_some(((entry & ADDRESS) >> 12) as u32)
+}
+
+/// Puts another entry in the place of the one for the page at `address`, and returns that. `None`: no
+/// memory for the tables above it; nothing has changed.
+///
+/// # Safety
+/// The page is the caller's, between [`VMAP`](crate::layout::VMAP) and [`VMAP_END`](crate::layout::VMAP_END).
+/// If it was mapped, nobody uses it any more, and it is mapped anew only when no processor remembers it.
+pub(crate) unsafe fn swap_kernel_page(address: usize, new: u64) -> Option<u64> {
+    let _one = LOCK.lock();
+    let slot = entry(address as u64)?;
+    // SAFETY: a page table of the kernel half, in the direct map; changes are under LOCK.
+    unsafe {
+        let old = slot.read_volatile();
+        slot.write_volatile(new);
+        Some(old)
+    }
+}
+
+macro_rules! access {
+    ($read:ident, $write:ident, $type:ty, $bits:literal) => {
+        #[doc = concat!("Reads the ", $bits, "-bit register at `offset`; all ones outside.")]
+        #[inline]
+        pub fn $read(&self, offset: usize) -> $type {
+            match self.place::<$type>(offset) {
+                // SAFETY: `place` checked that the access is inside the mapping and aligned.
+                Some(place) => unsafe { place.as_ptr().read_volatile() },
+                None => <$type>::MAX,
+            }
+        }
+
+        #[doc = concat!("Writes the ", $bits, "-bit register at `offset`; nothing happens outside.")]
+        #[inline]
+        pub fn $write(&self, offset: usize, value: $type) {
+            if let Some(place) = self.place::<$type>(offset) {
+                // SAFETY: `place` checked that the access is inside the mapping and aligned.
+                unsafe { place.as_ptr().write_volatile(value) }
+            }
+        }
+    };
+}
+
+/// A block of device registers with bounds-checked, volatile access. Outside of it an access does
+/// what it does in hardware: reads give all ones, writes nothing; so a device that claims less than
+/// its driver expects is no danger to memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Registers {
+    base: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: device registers can be used from any CPU; each access is one volatile instruction.
+unsafe impl Send for Registers {}
+// SAFETY: as for Send.
+unsafe impl Sync for Registers {}
+
+impl Registers {
+    /// The registers at physical address `start`. None as for [`map`].
+    pub fn map(start: u64, length: usize) -> Option<Registers> {
+        map(start, length).map(|base| Registers { base, length })
+    }
+
+    /// The part of `size` bytes from `offset`; `None` when it is not all inside.
+    pub fn part(&self, offset: usize, size: usize) -> Option<Registers> {
+        if offset.checked_add(size)? > self.length {
+            return None;
+        }
+        // SAFETY: the offset is inside the mapping, as was just checked.
+        Some(Registers { base: unsafe { self.base.add(offset) }, length: size })
+    }
+
+    /// Where a register lies; `None` outside the block or off its alignment.
+    #[inline]
+    fn place<T>(&self, offset: usize) -> Option<NonNull<T>> {
+        if offset.checked_add(size_of::<T>())? > self.length {
+            return None;
+        }
+        // SAFETY: the offset is inside the mapping, as was just checked.
+        let place = unsafe { self.base.add(offset) }.cast::<T>();
+        place.is_aligned().then_some(place)
+    }
+
+    access!(read8, write8, u8, "8");
+    access!(read16, write16, u16, "16");
+    access!(read, write, u32, "32");
+}

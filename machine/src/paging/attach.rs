@@ -1,0 +1,148 @@
+//! Texts in place: non-volatile memory in page tables, without counting and without faults.
+//!
+//! [`Tables::attach`] enters a row of such frames at once: a large page where both addresses allow
+//! it, a table built once and shared by everybody ([`Prebuilt`]) where a row covers all that a table
+//! maps and the addresses do not fit, single entries at the edges. The cost is one entry for 2 MiB, and
+//! two or three instructions for each page of an edge; a fault would cost hundreds.
+//!
+//! The entries are read-only pages of kind [`Kind::File`] that hold no reference
+//! ([`Entry::UNCOUNTED`]): the frames' own is never given up ([`crate::nvm`]). So a large page of a
+//! text costs as little to copy at a fork as a small one. Copy on write works as for any page of a
+//! file; a large page is split for it.
+//!
+//! Who attaches must see to it that the text stays what it is while regions refer to it; entries of a
+//! region that is gone do not outlive it.
+
+use super::entry::{Access, Entry, Kind};
+use super::gather::Gather;
+use super::share;
+use super::table::{ENTRIES, Table, index, shift};
+use super::{OutOfMemory, Tables};
+use crate::frames::info;
+use crate::layout::{LARGE_PAGE_SIZE, PAGE_SHIFT, PAGE_SIZE, USER_END};
+use crate::nvm::Extent;
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering::Relaxed;
+
+fn entry(frame: u32, access: Access) -> Entry {
+    let page = Entry::page(frame, Kind::File, Access { write: false, ..access });
+    Entry(page.0 | Entry::UNCOUNTED)
+}
+
+/// A table over 512 pages of a text in a row, built once, to be shared by any number of spaces.
+#[derive(Debug)]
+pub struct Prebuilt {
+    table: u32,
+}
+
+impl Prebuilt {
+    /// Builds the table for the first 512 pages of `text`. `None`: they are fewer, or no memory.
+    pub fn new(text: &Extent, access: Access) -> Option<Prebuilt> {
+        if (text.count() as usize) < ENTRIES {
+            return None;
+        }
+        let table = Table::allocate()?;
+        table.fill_row(0, ENTRIES, entry(text.first(), access));
+        Some(Prebuilt { table: table.0 })
+    }
+}
+
+impl Drop for Prebuilt {
+    fn drop(&mut self) {
+        // SAFETY: the reference that this holds; it is in no table, and those that are hold their own.
+        unsafe { share::release_table(self.table, 0, None) };
+    }
+}
+
+impl Tables<'_> {
+    /// Enters the pages of `text` from `address` on, where nothing is mapped; what is mapped already
+    /// stays. `prebuilt` gives the shared table for the 512 pages from an index on, if there is one;
+    /// else they are entered one by one.
+    pub fn attach(
+        &mut self,
+        address: usize,
+        text: &Extent,
+        access: Access,
+        mut prebuilt: impl FnMut(u32) -> Option<Arc<Prebuilt>>,
+        gather: &mut Gather<'_>,
+    ) -> Result<(), OutOfMemory> {
+        let (mut at, end) = (address, address + text.count() as usize * PAGE_SIZE);
+        if end > USER_END {
+            return Ok(());
+        }
+        while at < end {
+            let next = ((at | (LARGE_PAGE_SIZE - 1)) + 1).min(end);
+            let page = ((at - address) / PAGE_SIZE) as u32;
+            let frame = text.first() + page;
+            if next - at == LARGE_PAGE_SIZE {
+                self.attach_whole(at, frame, access, || prebuilt(page), gather)?;
+            } else {
+                self.attach_part(at..next, frame, access, gather)?;
+            }
+            at = next;
+        }
+        Ok(())
+    }
+
+    /// All that one entry of the second level maps.
+    fn attach_whole(
+        &mut self,
+        at: usize,
+        frame: u32,
+        access: Access,
+        prebuilt: impl FnOnce() -> Option<Arc<Prebuilt>>,
+        gather: &mut Gather<'_>,
+    ) -> Result<(), OutOfMemory> {
+        let aligned = (frame as usize).is_multiple_of(ENTRIES);
+        let shared = if aligned { None } else { prebuilt() };
+        if (aligned || shared.is_some())
+            && let Some(slot) = self.large_slot(at, gather)
+        {
+            let (table, place) = (slot.table(), index(at, 1));
+            match shared {
+                None => table.fill(place, Entry(entry(frame, access).0 | Entry::LARGE)),
+                Some(shared) => {
+                    info(shared.table).refs.fetch_add(1, Relaxed);
+                    let way = Entry::table(shared.table).0 & !Entry::WRITE;
+                    table.fill(place, Entry(way | Entry::SHARED_TABLE));
+                    self.usage.add_tables(1);
+                }
+            }
+            self.usage.add(Kind::File, ENTRIES as u64);
+            return Ok(());
+        }
+        self.attach_part(at..at + LARGE_PAGE_SIZE, frame, access, gather)
+    }
+
+    /// Single entries in one table.
+    fn attach_part(
+        &mut self,
+        range: core::ops::Range<usize>,
+        frame: u32,
+        access: Access,
+        gather: &mut Gather<'_>,
+    ) -> Result<(), OutOfMemory> {
+        let slot = self.slot(range.start, gather).ok_or(OutOfMemory)?;
+        if slot.is_large() {
+            return Ok(());
+        }
+        let table = slot.table();
+        let (first, pages) = (index(range.start, 0), (range.end - range.start) / PAGE_SIZE);
+        let row = u64::MAX << (first / 8) & u64::MAX >> (63 - (first + pages - 1) / 8);
+        let others = table.groups() & row != 0;
+        if !others || (first..first + pages).all(|at| table.load(at).is_none()) {
+            table.fill_row(first, pages, entry(frame, access));
+            self.usage.add(Kind::File, pages as u64);
+            return Ok(());
+        }
+        for (at, frame) in (first..first + pages).zip(frame..) {
+            if table.load(at).is_none() {
+                table.fill(at, entry(frame, access));
+                self.usage.add(Kind::File, 1);
+            }
+        }
+        Ok(())
+    }
+}
+
+const _: () = assert!(1 << shift(1) == LARGE_PAGE_SIZE && 1 << PAGE_SHIFT == PAGE_SIZE);

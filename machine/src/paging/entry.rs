@@ -1,0 +1,187 @@
+//! One entry of a page table: the hardware's bits and ours (SDM vol. 3, 4.5).
+
+use crate::frames::Frame;
+use crate::layout::PAGE_SHIFT;
+
+/// What a program may do with a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Access {
+    /// Any access at all. Without it the other two mean nothing.
+    pub read: bool,
+    /// Writing, without a fault.
+    pub write: bool,
+    /// Fetching instructions.
+    pub execute: bool,
+}
+
+impl Access {
+    /// No access.
+    pub const NONE: Access = Access { read: false, write: false, execute: false };
+    /// Reading.
+    pub const READ: Access = Access { read: true, write: false, execute: false };
+    /// Reading and writing.
+    pub const WRITE: Access = Access { read: true, write: true, execute: false };
+}
+
+/// What kind of page it is. It decides in which count of the space the page appears, and what
+/// becomes of it when a table is split between two spaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The space's own memory: copied on write once another space refers to it.
+    Private,
+    /// A page of a file, seen by a private mapping: never writable in place.
+    File,
+    /// A page of a shared mapping: writable in every space that maps it.
+    Shared,
+    /// The page of zeroes, which belongs to nobody.
+    Zero,
+}
+
+/// One entry.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Entry(pub u64);
+
+impl Entry {
+    pub const PRESENT: u64 = 1 << 0;
+    pub const WRITE: u64 = 1 << 1;
+    pub const USER: u64 = 1 << 2;
+    pub const ACCESSED: u64 = 1 << 5;
+    pub const DIRTY: u64 = 1 << 6;
+    pub const LARGE: u64 = 1 << 7;
+    /// Ours, in a leaf: the page is there but must not be accessed at all (`PROT_NONE`); the
+    /// present bit is clear. (A supervisor page would not do: the kernel's own copies on behalf of
+    /// the program would reach it.)
+    pub const HELD: u64 = 1 << 9;
+    /// Ours, in the entry of a table: another space may refer to the same table; see
+    /// [`super::share`].
+    pub const SHARED_TABLE: u64 = 1 << 9;
+    /// Ours, in the entry of a table of pages: a large page was broken up to make it, so it is not
+    /// to be collapsed again.
+    pub const BROKEN: u64 = 1 << 10;
+    /// Ours, two bits in a leaf: the [`Kind`].
+    const KIND_SHIFT: u32 = 10;
+    const KIND: u64 = 3 << Self::KIND_SHIFT;
+    /// Ours, in a leaf: the entry is no counted reference. Only for frames that can never be freed,
+    /// those of non-volatile memory; see [`super::attach`].
+    pub const UNCOUNTED: u64 = 1 << 52;
+    pub const NO_EXECUTE: u64 = 1 << 63;
+    /// The physical address. (Bits 53 to 62 are left alone: protection keys.)
+    pub const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
+
+    pub const NONE: Entry = Entry(0);
+
+    /// The entry for a table that belongs to one space.
+    #[inline]
+    pub fn table(number: u32) -> Entry {
+        Entry(
+            u64::from(number) << PAGE_SHIFT
+                | Self::PRESENT
+                | Self::WRITE
+                | Self::USER
+                | Self::ACCESSED,
+        )
+    }
+
+    /// The entry for another table in the place of this one: the same side of the privilege.
+    #[inline]
+    pub fn with_table(self, number: u32) -> Entry {
+        Entry(Self::table(number).0 & !Self::USER | self.0 & Self::USER)
+    }
+
+    /// The entry for a page. Accessed and dirty are set at once: the processor need not come back
+    /// to set them. Dirty is taken off by [`unwritten`](Self::unwritten) alone.
+    #[inline]
+    pub fn page(number: u32, kind: Kind, access: Access) -> Entry {
+        let bits = u64::from(number) << PAGE_SHIFT
+            | Self::USER
+            | Self::ACCESSED
+            | Self::DIRTY
+            | (kind as u64) << Self::KIND_SHIFT;
+        Entry(bits).with(access)
+    }
+
+    /// The same page with another access. Dirty afterwards: another processor may be writing to the
+    /// page and setting the bit at this moment, and it must not get lost.
+    #[inline]
+    pub fn with(self, access: Access) -> Entry {
+        let bits =
+            self.0 & !(Self::PRESENT | Self::HELD | Self::WRITE | Self::NO_EXECUTE) | Self::DIRTY;
+        let there = if access.read { Self::PRESENT } else { Self::HELD };
+        let write = if access.write { Self::WRITE } else { 0 };
+        let no_execute = if access.execute { 0 } else { Self::NO_EXECUTE };
+        Entry(bits | there | write | no_execute)
+    }
+
+    /// The same page, not written to: the processor says so by setting the dirty bit. Only for
+    /// tables that no processor has loaded, or will have forgotten before it uses the page.
+    #[inline]
+    pub fn unwritten(self) -> Entry {
+        Entry(self.0 & !Self::DIRTY)
+    }
+
+    #[inline]
+    pub fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    #[inline]
+    pub fn has(self, bits: u64) -> bool {
+        self.0 & bits == bits
+    }
+
+    /// The frame's number.
+    #[inline]
+    pub fn number(self) -> u32 {
+        ((self.0 & Self::ADDRESS) >> PAGE_SHIFT) as u32
+    }
+
+    #[inline]
+    pub fn kind(self) -> Kind {
+        match (self.0 & Self::KIND) >> Self::KIND_SHIFT {
+            0 => Kind::Private,
+            1 => Kind::File,
+            2 => Kind::Shared,
+            _ => Kind::Zero,
+        }
+    }
+
+    #[inline]
+    pub fn access(self) -> Access {
+        Access {
+            read: self.has(Self::PRESENT),
+            write: self.has(Self::WRITE),
+            execute: !self.has(Self::NO_EXECUTE),
+        }
+    }
+
+    /// Whether the entry counts as a reference to its frame.
+    #[inline]
+    pub fn is_counted(self) -> bool {
+        self.kind() != Kind::Zero && !self.has(Self::UNCOUNTED)
+    }
+}
+
+/// A page as the caller of a walk sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// The number of the page's frame.
+    pub frame: u32,
+    /// What kind of page it is.
+    pub kind: Kind,
+    /// What the page table lets the program do with it now; copy on write takes `write` away from
+    /// pages that the program may write to.
+    pub access: Access,
+    /// Whether it is part of a large page.
+    pub large: bool,
+}
+
+impl Page {
+    pub(super) fn of(entry: Entry, large: bool) -> Page {
+        Page { frame: entry.number(), kind: entry.kind(), access: entry.access(), large }
+    }
+
+    /// Whether this entry refers to `frame`.
+    pub fn is(&self, frame: &Frame) -> bool {
+        self.frame == frame.number()
+    }
+}

@@ -1,0 +1,154 @@
+//! What a change of a page table leaves behind: stale TLB entries, and frames and tables that may
+//! be given up only when no processor can reach them any more.
+//!
+//! Order matters: the entry is changed first; then every processor that has the space loaded
+//! drops its TLB entries; only then what it led to is given up. A [`Gather`] keeps that order for
+//! a whole operation at the price of one shootdown. It reads the mask of processors *after* the
+//! entries were changed: a processor that loads the space later sees the new entries
+//! ([`PageTable::activate`](super::PageTable::activate) has the matching fence).
+
+use super::large;
+use super::share;
+use super::usage::Usage;
+use crate::cpu;
+use crate::frames::Frame;
+use crate::layout::PAGE_SIZE;
+use crate::smp::{self, Flush};
+use arrayvec::ArrayVec;
+use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::fence;
+
+/// How much waits for one shootdown.
+const BATCH: usize = 120;
+
+/// What waits for the flush.
+enum Waiting {
+    Page(Frame),
+    /// A large page, by its first frame.
+    Large(u32),
+    /// A table with everything below it: its number and level.
+    Table(u32, u8),
+    /// The same, but a copy of it stays mapped: the counts stay as they are.
+    Original(u32, u8),
+}
+
+/// Collects what one operation leaves behind. Dropping it does what is left to do.
+pub struct Gather<'a> {
+    pub(super) usage: &'a Usage,
+    start: usize,
+    end: usize,
+    waiting: ArrayVec<Waiting, BATCH>,
+}
+
+impl<'a> Gather<'a> {
+    #[inline]
+    pub(super) fn new(usage: &'a Usage) -> Self {
+        Gather { usage, start: usize::MAX, end: 0, waiting: ArrayVec::new_const() }
+    }
+
+    /// The pages from `start` to `end` may be in TLBs with more rights than they have now.
+    #[inline]
+    pub(super) fn stale(&mut self, start: usize, end: usize) {
+        self.start = self.start.min(start);
+        self.end = self.end.max(end);
+    }
+
+    /// `frame` was mapped in the stale range; give it up after the flush.
+    #[inline]
+    pub(super) fn give(&mut self, frame: Frame) {
+        self.wait(Waiting::Page(frame));
+    }
+
+    /// A large page was mapped in the stale range; give its entry's part in it up after the flush.
+    #[inline]
+    pub(super) fn give_large(&mut self, first: u32) {
+        self.wait(Waiting::Large(first));
+    }
+
+    /// A table was reachable in the stale range; give it up, with what it holds, after the flush.
+    #[inline]
+    pub(super) fn give_table(&mut self, number: u32, level: u8) {
+        self.wait(Waiting::Table(number, level));
+    }
+
+    /// Like [`give_table`](Self::give_table) for a table that a copy has replaced.
+    #[inline]
+    pub(super) fn give_original(&mut self, number: u32, level: u8) {
+        self.wait(Waiting::Original(number, level));
+    }
+
+    #[inline]
+    fn wait(&mut self, what: Waiting) {
+        if self.waiting.is_full() {
+            self.flush();
+        }
+        self.waiting.push(what);
+    }
+
+    /// Flushes the TLBs and gives up what waited. May be called with spin locks held.
+    #[inline]
+    pub fn flush(&mut self) {
+        if self.start < self.end {
+            self.shoot();
+        }
+        if !self.waiting.is_empty() {
+            self.give_up();
+        }
+    }
+
+    fn shoot(&mut self) {
+        // The entries are written before the mask is read.
+        fence(SeqCst);
+        let cpus = self.usage.active.load(SeqCst);
+        let own = 1u64 << cpu::id();
+        if cpus & own != 0 {
+            flush_here(self.start, self.end);
+        }
+        if cpus & !own != 0 {
+            let range = Flush::Range { start: self.start as u64, end: self.end as u64 };
+            smp::shootdown(cpus & !own, range);
+        }
+        (self.start, self.end) = (usize::MAX, 0);
+    }
+
+    fn give_up(&mut self) {
+        for what in self.waiting.drain(..) {
+            match what {
+                Waiting::Page(frame) => drop(frame),
+                // SAFETY: its entry was cleared and flushed; the entry's part came here.
+                Waiting::Large(first) => unsafe { large::release(first) },
+                // SAFETY: its entry was cleared and flushed; the entry's reference came here.
+                Waiting::Table(number, level) => unsafe {
+                    share::release_table(number, level, Some(self.usage));
+                },
+                // SAFETY: as above.
+                Waiting::Original(number, level) => unsafe {
+                    share::release_table(number, level, None);
+                },
+            }
+        }
+    }
+}
+
+impl Drop for Gather<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+/// Drops this processor's TLB entries for a range of the program's half.
+fn flush_here(start: usize, end: usize) {
+    if (end - start) / PAGE_SIZE > 32 {
+        // SAFETY: reloading CR3 with its own value drops the entries that are not global.
+        unsafe {
+            core::arch::asm!("mov {0}, cr3", "mov cr3, {0}", out(reg) _,
+                             options(nostack, preserves_flags));
+        }
+        return;
+    }
+    for page in (start..end).step_by(PAGE_SIZE) {
+        // SAFETY: dropping TLB entries is always allowed.
+        unsafe { core::arch::asm!("invlpg [{}]", in(reg) page, options(nostack, preserves_flags)) };
+    }
+}

@@ -1,0 +1,78 @@
+//! The kernel's half: its root, the page of zeroes, pages mapped one by one.
+//!
+//! Every space has the same kernel half: the entries of its root above the middle are copies of the
+//! kernel's. They never change after [`init`], which makes the tables below them ahead (for the area
+//! of stacks and device registers), so no space ever has to learn of a new one.
+
+use super::entry::Entry;
+use super::table::{ENTRIES, Table, index};
+use crate::frames::Frame;
+use crate::layout::{PAGE_SHIFT, VMAP};
+use crate::sync::Once;
+use arrayvec::ArrayVec;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+
+/// The frame of zeroes; its entries hold no references.
+pub(super) static ZERO: AtomicU32 = AtomicU32::new(0);
+
+/// The kernel's own root.
+static ROOT: AtomicU32 = AtomicU32::new(0);
+
+/// The entries that every root shares: a handful, constant after [`init`].
+static HALF: Once<ArrayVec<(usize, u64), 32>> = Once::new();
+
+/// How many entries of the root the area of stacks and devices may use: 512 GiB each.
+const VMAP_ROOTS: usize = 1;
+
+/// Takes the page table that is loaded as the kernel's root, and makes the page of zeroes. Called
+/// once, on the first processor, when frames can be allocated.
+///
+/// # Panics
+/// If there is no memory at boot.
+pub fn init() {
+    let loaded: u64;
+    // SAFETY: reading CR3 has no effect.
+    unsafe {
+        core::arch::asm!("mov {}, cr3", out(reg) loaded, options(nomem, nostack, preserves_flags));
+    }
+    let root = Table((loaded >> PAGE_SHIFT) as u32);
+    ROOT.store(root.0, Relaxed);
+    for at in (0..VMAP_ROOTS).map(|n| index(VMAP, 3) + n) {
+        if root.load(at).is_none() {
+            let table = Table::allocate().expect("no memory for the kernel's page tables");
+            root.store(at, kernel_table(table));
+        }
+    }
+    HALF.call_once(|| {
+        let entries = (ENTRIES / 2..ENTRIES).map(|at| (at, root.load(at)));
+        entries.filter(|(_, entry)| !entry.is_none()).map(|(at, entry)| (at, entry.0)).collect()
+    });
+    let zero = Frame::allocate_zeroed().expect("no memory for the page of zeroes");
+    ZERO.store(zero.into_number(), Release);
+}
+
+fn kernel_table(table: Table) -> Entry {
+    Entry(u64::from(table.0) << PAGE_SHIFT | Entry::PRESENT | Entry::WRITE | Entry::ACCESSED)
+}
+
+/// The number of the kernel's root.
+pub(super) fn root() -> u32 {
+    ROOT.load(Relaxed)
+}
+
+/// Copies the kernel's half to a new root.
+#[inline]
+pub(super) fn copy_half(to: Table) {
+    for &(at, entry) in HALF.get().into_iter().flatten() {
+        to.store(at, Entry(entry));
+    }
+}
+
+/// Clears the kernel's half of a root that is going away.
+#[inline]
+pub(super) fn remove_half(root: Table) {
+    for &(at, _) in HALF.get().into_iter().flatten() {
+        root.store(at, Entry::NONE);
+    }
+}

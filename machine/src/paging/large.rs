@@ -1,0 +1,222 @@
+//! Large pages: 2 MiB by one entry of a table of the second level.
+//!
+//! A large page is counted once for each *entry* that maps it, in the `tag` of its first frame's
+//! info; all such entries together hold one reference to each of its 512 frames. So sharing one at
+//! fork is one addition, and breaking up one that nobody shares hands its references to the small
+//! entries without touching a count. Only when one of several is broken up do the frames get a
+//! reference each.
+//!
+//! Small pages become a large one by [`Tables::collapse`]: their entry is taken away and flushed
+//! first, so that nobody can write while they are copied; a processor that wants one meanwhile
+//! faults and waits for the space's lock.
+//!
+//! Road not taken: one count for all that refer to any part (Linux' compound pages): whoever unmaps
+//! a small part must then ask who the head is, on the path of each page.
+
+use super::entry::{Access, Entry, Kind};
+use super::gather::Gather;
+use super::share;
+use super::slot::Slot;
+use super::table::{ENTRIES, Table, index, shift};
+use super::{OutOfMemory, Tables};
+use crate::frames::{Block, Frame, copy_numbered, info, zero_numbered};
+use crate::layout::{LARGE_PAGE_SIZE, PAGE_SHIFT, USER_END};
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+/// Number of small pages in a large one.
+pub(super) const FRAMES: u32 = 512;
+
+/// How many large pages there are.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// How many large pages programs have, each counted once however many share it.
+pub fn count() -> usize {
+    COUNT.load(Relaxed)
+}
+
+/// The first entry maps it.
+pub(super) fn begin(first: u32) {
+    info(first).tag.store(1, Relaxed);
+    COUNT.fetch_add(1, Relaxed);
+}
+
+/// Another entry maps it. Whoever calls holds an entry that does.
+#[inline]
+pub(super) fn add(first: u32) {
+    info(first).tag.fetch_add(1, Relaxed);
+}
+
+/// How many entries map it.
+#[inline]
+pub(super) fn entries(first: u32) -> u32 {
+    info(first).tag.load(Acquire)
+}
+
+/// Gives up one entry's part, and with the last one the frames.
+///
+/// # Safety
+/// The entry must be gone, from the TLBs as well.
+pub(super) unsafe fn release(first: u32) {
+    if info(first).tag.fetch_sub(1, AcqRel) == 1 {
+        COUNT.fetch_sub(1, Relaxed);
+        let mut run = share::Run::default();
+        for number in first..first + FRAMES {
+            // SAFETY: the reference that the large entries held together.
+            run.give(unsafe { Frame::from_number(number) });
+        }
+    }
+}
+
+/// Makes one entry's part in a large page one reference to each of its frames.
+fn break_up(first: u32) {
+    let tag = &info(first).tag;
+    if tag.load(Acquire) == 1 {
+        // Nobody else has it, and only who has it can give it to others.
+        tag.store(0, Relaxed);
+        COUNT.fetch_sub(1, Relaxed);
+        return;
+    }
+    for number in first..first + FRAMES {
+        info(number).refs.fetch_add(1, Relaxed);
+    }
+    if tag.fetch_sub(1, AcqRel) == 1 {
+        // The others have left meanwhile: what they held together is left over. Not the last
+        // reference: ours was just added.
+        COUNT.fetch_sub(1, Relaxed);
+        for number in first..first + FRAMES {
+            info(number).refs.fetch_sub(1, AcqRel);
+        }
+    }
+}
+
+/// Breaks the large page at entry `at` of `parent` (a table of level 1, this space's own) into small
+/// ones.
+#[cold]
+pub(super) fn split(
+    parent: Table,
+    at: usize,
+    address: usize,
+    gather: &mut Gather<'_>,
+) -> Option<Table> {
+    let large = parent.load(at);
+    let table = Table::allocate()?;
+    gather.usage.add_tables(1);
+    if large.is_counted() {
+        break_up(large.number());
+    }
+    let small = Entry(large.0 & !Entry::LARGE & !Entry::ADDRESS);
+    for (index, number) in (large.number()..large.number() + FRAMES).enumerate() {
+        table.fill(index, Entry(small.0 | u64::from(number) << PAGE_SHIFT));
+    }
+    parent.store(at, Entry(Entry::table(table.0).0 | Entry::BROKEN));
+    let start = address & !((1 << shift(1)) - 1);
+    gather.stale(start, start + (1 << shift(1)));
+    Some(table)
+}
+
+impl<'a> Tables<'a> {
+    /// The place for a large page at `address`, if it can hold one: nothing is mapped in its
+    /// 2 MiB yet. `None` also when out of memory.
+    pub fn large_slot(&mut self, address: usize, gather: &mut Gather<'_>) -> Option<Slot<'a>> {
+        if address >= USER_END {
+            return None;
+        }
+        let mut table = self.root;
+        for level in [3, 2] {
+            let at = index(address, level);
+            let entry = table.load(at);
+            table = if entry.is_none() {
+                let below = Table::allocate()?;
+                self.usage.add_tables(1);
+                table.fill(at, self.table_entry(below, level));
+                below
+            } else if entry.has(Entry::SHARED_TABLE) {
+                share::own(table, at, level, address, gather)?
+            } else {
+                Table(entry.number())
+            };
+        }
+        let at = index(address, 1);
+        let entry = table.load(at);
+        if !entry.is_none() {
+            // A table left empty by earlier unmapping makes room.
+            let below = Table(entry.number());
+            if entry.has(Entry::LARGE) || below.groups() != 0 {
+                return None;
+            }
+            table.clear(at);
+            let start = address & !(LARGE_PAGE_SIZE - 1);
+            gather.stale(start, start + LARGE_PAGE_SIZE);
+            gather.give_table(below.0, 0);
+        }
+        Some(Slot::new(table, at, true, self.usage))
+    }
+
+    /// Breaks the large page around `address`, if there is one, into small ones.
+    pub fn split(&mut self, address: usize, gather: &mut Gather<'_>) -> Result<(), OutOfMemory> {
+        let slot = self.slot(address, gather).ok_or(OutOfMemory)?;
+        if slot.is_large() {
+            split(slot.table(), index(address, 1), address, gather).ok_or(OutOfMemory)?;
+        }
+        Ok(())
+    }
+    /// Puts one large page in the place of the small ones around `address`, with their content and
+    /// zeroes where nothing is mapped; whether it did. Not if one of them is shared, of a file, held
+    /// back or not executable like `access`; not where a large page was broken up before; and not
+    /// without 2 MiB of free memory in a row.
+    #[cold]
+    pub fn collapse(&mut self, address: usize, access: Access, gather: &mut Gather<'_>) -> bool {
+        if address >= USER_END {
+            return false;
+        }
+        let mut parent = self.root;
+        for level in [3, 2] {
+            let entry = parent.load(index(address, level));
+            if entry.is_none() || entry.has(Entry::SHARED_TABLE) {
+                return false;
+            }
+            parent = Table(entry.number());
+        }
+        let at = index(address, 1);
+        let entry = parent.load(at);
+        let never = [Entry::LARGE, Entry::BROKEN, Entry::SHARED_TABLE];
+        if entry.is_none() || never.iter().any(|&bit| entry.has(bit)) {
+            return false;
+        }
+        let table = Table(entry.number());
+        let mut fit = true;
+        table.occupied(0, ENTRIES - 1, |_, entry| {
+            let alone = match entry.kind() {
+                // Nobody can add a reference while the space is locked.
+                Kind::Private => info(entry.number()).refs.load(Acquire) == 1,
+                Kind::Zero => true,
+                Kind::File | Kind::Shared => false,
+            };
+            let may = entry.access();
+            fit &= alone && may.read && may.execute == access.execute;
+        });
+        if !fit {
+            return false;
+        }
+        let Some(block) = Block::allocate(FRAMES) else { return false };
+        parent.clear(at);
+        let start = address & !(LARGE_PAGE_SIZE - 1);
+        gather.stale(start, start + LARGE_PAGE_SIZE);
+        gather.flush();
+        for (index, to) in block.frames().enumerate() {
+            let entry = table.load(index);
+            if entry.is_none() || entry.kind() == Kind::Zero {
+                zero_numbered(to);
+            } else {
+                copy_numbered(to, entry.number());
+            }
+        }
+        if Slot::new(parent, at, true, self.usage).fill_large(block, access).is_err() {
+            parent.fill(at, entry);
+            return false;
+        }
+        gather.give_table(table.0, 0);
+        true
+    }
+}

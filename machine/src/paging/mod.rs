@@ -1,0 +1,572 @@
+//! Page tables of programs: four levels, frames counted, tables shareable between spaces.
+//!
+//! A [`PageTable`] is a root, its lock and whatever the lock protects besides (the kernel puts the
+//! map of regions there). Everything that changes entries goes through [`Tables`], which the lock's
+//! guard lends, so two changes never race; what may only be given up after a TLB flush goes into a
+//! [`Gather`], which cannot outlive the guard.
+//!
+//! Invariants:
+//! * an entry of a page holds one reference to its frame (the page of zeroes none; for large pages
+//!   see [`large`]), so a frame that is mapped cannot be freed; entries of non-volatile memory made
+//!   by [`attach`] hold none, because it cannot be freed at all;
+//! * a frame leaves the table only through a gather, that is, after every processor that may have
+//!   it in a TLB has dropped it;
+//! * tables are shared between spaces only as [`share`] describes: forking takes as many steps as
+//!   the root has entries, whatever the size of the space, and the first change below a shared table
+//!   copies that table.
+//!
+//! A table that is loaded on a processor ([`PageTable::activate`]) stays loaded there, even while
+//! the processor runs a kernel thread, until another is; dropping the table sends such processors
+//! to the kernel's own root first.
+//!
+//! Lock order: a page table's lock comes before those of the frame allocator and the plates; two
+//! page tables are never locked at once, except a new one by its only owner (fork).
+//!
+//! Road not taken: the `x86_64` crate's mapper. It knows neither occupancy nor counts nor sharing,
+//! and walks each page from the root.
+
+mod attach;
+mod entry;
+mod gather;
+pub mod kernel;
+mod large;
+mod restore;
+mod share;
+mod slot;
+mod supervisor;
+mod table;
+mod usage;
+
+use crate::cpu::{self, PerCpu};
+use crate::frames::{Frame, info};
+use crate::layout::{PAGE_SIZE, USER_END};
+use crate::per_cpu;
+use crate::smp::{self, Flush};
+use crate::sync::{SpinGuard, SpinLock};
+use crate::trap;
+pub use attach::Prebuilt;
+use core::cell::Cell;
+use core::ops::{Deref, DerefMut, Range};
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use entry::Entry;
+pub use entry::{Access, Kind, Page};
+pub use gather::Gather;
+pub use large::count as large_pages;
+pub use restore::{Fate, Found};
+pub use slot::Slot;
+pub(crate) use supervisor::follow_mode;
+use table::{ENTRIES, Table, index, shift};
+pub use usage::Resident;
+pub(crate) use usage::Usage;
+
+/// Out of memory for page tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfMemory;
+
+/// A page table with its lock and what the lock protects besides.
+pub struct PageTable<T> {
+    root: Table,
+    usage: Usage,
+    inner: SpinLock<T>,
+}
+
+/// The usage of the table that is loaded on this processor; null: the kernel's own.
+pub(crate) struct Loaded(Cell<*const Usage>);
+
+// SAFETY: an instance is touched only by its own processor.
+unsafe impl Sync for Loaded {}
+
+per_cpu! {
+    // SAFETY: the name is the gate's stubs'; no other symbol has it.
+    #[unsafe(export_name = "hayate_loaded")]
+    pub(crate) static LOADED: PerCpu<Loaded> = PerCpu::new(Loaded(Cell::new(core::ptr::null())));
+}
+
+impl<T> PageTable<T> {
+    /// An empty table: the kernel's half and nothing else. `None`: out of memory.
+    pub fn new(inner: T) -> Option<Self> {
+        let root = Table::allocate()?;
+        kernel::copy_half(root);
+        Some(PageTable { root, usage: Usage::default(), inner: SpinLock::new(inner) })
+    }
+
+    /// Locks it.
+    #[inline]
+    pub fn lock(&self) -> Guard<'_, T> {
+        Guard { table: self, inner: self.inner.lock() }
+    }
+
+    /// What is mapped. Read without the lock: it may be changing.
+    pub fn resident(&self) -> Resident {
+        self.usage.resident()
+    }
+
+    /// The processors that have it loaded now.
+    pub fn active(&self) -> u64 {
+        self.usage.active.load(SeqCst)
+    }
+
+    /// Loads it on this processor; nothing happens if it is already.
+    #[inline]
+    pub fn activate(&self) {
+        let loaded = &LOADED.here().0;
+        if loaded.get() == &raw const self.usage {
+            return;
+        }
+        let own = 1 << cpu::id();
+        // The bit first, then the table: who changes an entry after this point will find the bit,
+        // and who changed one before it is seen by the walks that follow (SeqCst is a full fence).
+        self.usage.active.fetch_or(own, SeqCst);
+        let before = loaded.replace(&self.usage);
+        // SAFETY: a root with the kernel's half; dropping the table unloads it first.
+        unsafe { load(self.root.0) };
+        // SAFETY: a table that is loaded somewhere lives: its drop waits for us to leave.
+        trap::set_mode(unsafe { before.as_ref() }, self.usage.is_supervisor());
+        forget(before, own);
+    }
+
+    /// The physical address of the root, for a processor that is to load it by itself.
+    pub fn root_address(&self) -> u64 {
+        u64::from(self.root.0) << crate::layout::PAGE_SHIFT
+    }
+}
+
+/// Loads the kernel's own root: this processor has no space any more.
+pub fn deactivate() {
+    let before = LOADED.here().0.replace(core::ptr::null());
+    if !before.is_null() {
+        // SAFETY: the kernel's root.
+        unsafe { load(kernel::root()) };
+        // SAFETY: as in `activate`.
+        trap::set_mode(unsafe { before.as_ref() }, false);
+        forget(before, 1 << cpu::id());
+    }
+}
+
+fn forget(before: *const Usage, own: u64) {
+    if !before.is_null() {
+        // SAFETY: a table that is loaded somewhere lives: its drop waits for us to leave.
+        unsafe { &*before }.active.fetch_and(!own, SeqCst);
+    }
+}
+
+/// What a processor does when it is asked to leave a table that is about to go (called by the
+/// shootdown's handler).
+pub(crate) fn leave(root: u64) {
+    let loaded: u64;
+    // SAFETY: reading CR3 has no effect.
+    unsafe {
+        core::arch::asm!("mov {}, cr3", out(reg) loaded, options(nomem, nostack, preserves_flags));
+    }
+    if loaded & Entry::ADDRESS == root {
+        deactivate();
+    }
+}
+
+/// # Safety
+/// The frame must be a root table with the kernel's half.
+#[inline]
+unsafe fn load(root: u32) {
+    let address = u64::from(root) << crate::layout::PAGE_SHIFT;
+    // SAFETY: the caller's promise.
+    unsafe {
+        core::arch::asm!("mov cr3, {}", in(reg) address, options(nostack, preserves_flags));
+    }
+}
+
+impl<T> Drop for PageTable<T> {
+    fn drop(&mut self) {
+        if LOADED.here().0.get() == &raw const self.usage {
+            deactivate();
+        }
+        let others = self.usage.active.load(SeqCst);
+        if others != 0 {
+            smp::shootdown(others, Flush::Leave { root: self.root_address() });
+        }
+        kernel::remove_half(self.root);
+        self.root.empty(|entry| {
+            // SAFETY: no processor has the table loaded any more, and it is being dropped.
+            unsafe { share::release_table(entry.number(), 2, None) };
+        });
+        self.root.give_back();
+    }
+}
+
+/// The locked table.
+pub struct Guard<'a, T> {
+    table: &'a PageTable<T>,
+    inner: SpinGuard<'a, T>,
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
+
+impl<T> Guard<'_, T> {
+    /// What the lock protects, and the tables, and a gather for what they will leave behind.
+    #[inline]
+    pub fn parts(&mut self) -> (&mut T, Tables<'_>, Gather<'_>) {
+        let tables = Tables { root: self.table.root, usage: &self.table.usage };
+        (&mut self.inner, tables, Gather::new(&self.table.usage))
+    }
+}
+
+/// The entries of a locked page table.
+pub struct Tables<'a> {
+    root: Table,
+    usage: &'a Usage,
+}
+
+impl<'a> Tables<'a> {
+    /// The place of the page at `address` (of the program's half), ready for a change: tables that
+    /// lack are made, shared ones become this space's own. `None`: out of memory, or not a
+    /// program's address.
+    #[inline]
+    pub fn slot(&mut self, address: usize, gather: &mut Gather<'_>) -> Option<Slot<'a>> {
+        if address >= USER_END {
+            return None;
+        }
+        let mut table = self.root;
+        let mut level = 3;
+        while level > 0 {
+            let at = index(address, level);
+            let entry = table.load(at);
+            const WAY: u64 = Entry::PRESENT | Entry::SHARED_TABLE | Entry::LARGE;
+            if entry.0 & WAY == Entry::PRESENT {
+                table = Table(entry.number());
+            } else if entry.is_none() {
+                let below = Table::allocate()?;
+                self.usage.add_tables(1);
+                table.fill(at, self.table_entry(below, level));
+                table = below;
+            } else if level == 1 && entry.has(Entry::LARGE) {
+                return Some(Slot::new(table, at, true, self.usage));
+            } else {
+                table = share::own(table, at, level, address, gather)?;
+            }
+            level -= 1;
+        }
+        Some(Slot::new(table, index(address, 0), false, self.usage))
+    }
+
+    /// The page at `address`, if there is one. Changes nothing.
+    pub fn page(&self, address: usize) -> Option<Page> {
+        let mut table = self.root;
+        for level in (1..=3).rev() {
+            let entry = table.load(index(address, level));
+            if entry.is_none() {
+                return None;
+            }
+            if entry.has(Entry::LARGE) {
+                let mut page = Page::of(entry, true);
+                page.frame += (address >> shift(0)) as u32 & (ENTRIES as u32 - 1);
+                return Some(page);
+            }
+            table = Table(entry.number());
+        }
+        let entry = table.load(index(address, 0));
+        (!entry.is_none()).then(|| Page::of(entry, false))
+    }
+
+    /// A reference to the frame of the page at `address`, and the page.
+    pub fn frame(&self, address: usize) -> Option<(Frame, Page)> {
+        let page = self.page(address)?;
+        // SAFETY: the entry holds a reference, or is the page of zeroes, which is for ever; the
+        // table is locked.
+        Some((unsafe { Frame::another(page.frame) }, page))
+    }
+
+    /// Calls `visit` with the address of every page mapped in `range`, in order; a large page comes
+    /// once, with the address it begins at.
+    pub fn visit(&self, range: Range<usize>, visit: &mut dyn FnMut(usize, Page)) {
+        if range.start < range.end && range.end <= USER_END {
+            visit_below(self.root, 3, 0, &range, visit);
+        }
+    }
+
+    /// Makes the tables that `range` cuts through this space's own, and splits the large pages at
+    /// its edges. After that [`unmap`](Self::unmap) of the range needs no memory.
+    pub fn prepare(
+        &mut self,
+        range: Range<usize>,
+        gather: &mut Gather<'_>,
+    ) -> Result<(), OutOfMemory> {
+        for edge in [range.start, range.end] {
+            let mut table = self.root;
+            let mut level = 3;
+            // An edge that is also one of an entry cuts through nothing below it.
+            while level > 0 && edge < USER_END && edge & ((1 << shift(level)) - 1) != 0 {
+                let at = index(edge, level);
+                let entry = table.load(at);
+                table = if entry.is_none() {
+                    break;
+                } else if level == 1 && entry.has(Entry::LARGE) {
+                    large::split(table, at, edge, gather).ok_or(OutOfMemory)?
+                } else if entry.has(Entry::SHARED_TABLE) {
+                    share::own(table, at, level, edge, gather).ok_or(OutOfMemory)?
+                } else {
+                    Table(entry.number())
+                };
+                level -= 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Unmaps everything in `range` (page-aligned). On `Err` nothing is unmapped: a table or large
+    /// page that had to be split could not be.
+    pub fn unmap(
+        &mut self,
+        range: Range<usize>,
+        gather: &mut Gather<'_>,
+    ) -> Result<(), OutOfMemory> {
+        if range.start >= range.end || range.end > USER_END {
+            return Ok(());
+        }
+        self.prepare(range.clone(), gather)?;
+        self.change(self.root, 3, 0, &range, &mut Change::Unmap, gather)
+    }
+
+    /// Takes rights away from all pages in `range` that have more than `most`; pages get new rights
+    /// by their next fault. Taking `read` away leaves the pages where they are, unreachable; giving
+    /// it back makes them reachable again, not writable.
+    pub fn protect(
+        &mut self,
+        range: Range<usize>,
+        most: Access,
+        gather: &mut Gather<'_>,
+    ) -> Result<(), OutOfMemory> {
+        if range.start >= range.end || range.end > USER_END {
+            return Ok(());
+        }
+        self.change(self.root, 3, 0, &range, &mut Change::Protect(most), gather)
+    }
+
+    fn change(
+        &mut self,
+        table: Table,
+        level: u8,
+        base: usize,
+        range: &Range<usize>,
+        change: &mut Change,
+        gather: &mut Gather<'_>,
+    ) -> Result<(), OutOfMemory> {
+        let size = 1usize << shift(level);
+        let first = range.start.saturating_sub(base) >> shift(level);
+        let last = ((range.end - 1 - base) >> shift(level)).min(ENTRIES - 1);
+        let mut result = Ok(());
+        table.occupied(first, last, |at, entry| {
+            if result.is_err() {
+                return;
+            }
+            let start = base + at * size;
+            let whole = range.start <= start && start + size <= range.end;
+            if level == 0 || (whole && entry.has(Entry::LARGE) && level == 1) {
+                match change {
+                    Change::Unmap => {
+                        table.clear(at);
+                        self.displace(entry, start, level == 1, gather);
+                    }
+                    Change::Protect(most) => {
+                        let now = entry.access();
+                        let then = Access {
+                            read: most.read,
+                            write: now.write && most.write && most.read,
+                            execute: most.execute,
+                        };
+                        if now != then {
+                            table.store(at, entry.with(then));
+                            // Rights that only grow need no flush: a stale entry faults, and the
+                            // fault drops it.
+                            if (now.read && !then.read)
+                                || (now.write && !then.write)
+                                || (now.execute && !then.execute)
+                            {
+                                gather.stale(start, start + size);
+                            }
+                        }
+                    }
+                }
+                return;
+            }
+            if whole && matches!(change, Change::Unmap) {
+                table.clear(at);
+                gather.stale(start, start + size);
+                gather.give_table(entry.number(), level - 1);
+                return;
+            }
+            let address = start.max(range.start);
+            let below = if entry.has(Entry::LARGE) && level == 1 {
+                large::split(table, at, address, gather)
+            } else if entry.has(Entry::SHARED_TABLE) {
+                share::own(table, at, level, address, gather)
+            } else {
+                Some(Table(entry.number()))
+            };
+            result = match below {
+                None => Err(OutOfMemory),
+                Some(below) => self.change(below, level - 1, start, range, change, gather),
+            };
+        });
+        if matches!(change, Change::Unmap) {
+            table.settle(first, last);
+        }
+        result
+    }
+
+    /// Hands what an entry held to the gather, and counts it off.
+    fn displace(&self, entry: Entry, start: usize, large: bool, gather: &mut Gather<'_>) {
+        let pages = if large { ENTRIES } else { 1 };
+        self.usage.remove(entry.kind(), pages as u64);
+        if entry.has(Entry::PRESENT) {
+            gather.stale(start, start + pages * PAGE_SIZE);
+        }
+        if !entry.is_counted() {
+            return;
+        }
+        if large {
+            gather.give_large(entry.number());
+        } else {
+            // SAFETY: the reference that the entry held.
+            gather.give(unsafe { Frame::from_number(entry.number()) });
+        }
+    }
+
+    /// Moves the pages in `range` to `to` (`mremap(2)`), where nothing is mapped. On `Err` nothing
+    /// has moved.
+    pub fn move_pages(
+        &mut self,
+        range: Range<usize>,
+        to: usize,
+        gather: &mut Gather<'_>,
+    ) -> Result<(), OutOfMemory> {
+        // First everything that needs memory: own tables and small pages on both sides.
+        let mut from = self.next_page(range.start, range.end);
+        while from < range.end {
+            self.split(from, gather)?;
+            let target = to + (from - range.start);
+            self.slot(target, gather).ok_or(OutOfMemory)?;
+            from = self.next_page(from + PAGE_SIZE, range.end);
+        }
+        let mut from = self.next_page(range.start, range.end);
+        while from < range.end {
+            let target = self.slot(to + (from - range.start), gather).ok_or(OutOfMemory)?;
+            let source = self.slot(from, gather).ok_or(OutOfMemory)?;
+            source.move_to(&target, from, gather);
+            from = self.next_page(from + PAGE_SIZE, range.end);
+        }
+        Ok(())
+    }
+
+    /// Whether a write to `address` would go through: the page is writable and no table on the way
+    /// to it is shared.
+    pub fn is_writable(&self, address: usize) -> bool {
+        let mut table = self.root;
+        for level in (0..=3).rev() {
+            let entry = table.load(index(address, level));
+            if !entry.has(Entry::PRESENT | Entry::WRITE) {
+                return false;
+            }
+            if level == 0 || entry.has(Entry::LARGE) {
+                return true;
+            }
+            table = Table(entry.number());
+        }
+        false
+    }
+
+    /// Notes that the kernel writes to the page at `address` past the processor, which would
+    /// otherwise note it itself. (The page [`is_writable`](Self::is_writable).)
+    pub fn note_written(&self, address: usize) {
+        let mut table = self.root;
+        for level in (0..=3).rev() {
+            let at = index(address, level);
+            let entry = table.load(at);
+            if level == 0 || entry.has(Entry::LARGE) || !entry.has(Entry::PRESENT) {
+                if entry.has(Entry::PRESENT) && !entry.has(Entry::DIRTY) {
+                    table.store(at, Entry(entry.0 | Entry::DIRTY));
+                }
+                return;
+            }
+            table = Table(entry.number());
+        }
+    }
+
+    /// The first mapped page at or after `from`, or `end`.
+    fn next_page(&self, from: usize, end: usize) -> usize {
+        let mut at = from;
+        while at < end {
+            let mut table = self.root;
+            let mut level = 3;
+            loop {
+                let entry = table.load(index(at, level));
+                if entry.is_none() {
+                    at = (at | ((1 << shift(level)) - 1)).saturating_add(1);
+                    break;
+                }
+                if level == 0 || entry.has(Entry::LARGE) {
+                    return at;
+                }
+                table = Table(entry.number());
+                level -= 1;
+            }
+        }
+        end
+    }
+
+    /// Shares everything that is mapped here with the empty table of `child` (fork): both see the
+    /// same pages, private ones are copied on write. A constant number of steps; the gather flushes
+    /// this space's TLBs.
+    pub fn share_with<T>(&mut self, child: &PageTable<T>, gather: &mut Gather<'_>) {
+        share::share_root(self.root, child.root, gather);
+        child.usage.copy_counts(self.usage);
+    }
+}
+
+enum Change {
+    Unmap,
+    Protect(Access),
+}
+
+fn visit_below(
+    table: Table,
+    level: u8,
+    base: usize,
+    range: &Range<usize>,
+    visit: &mut dyn FnMut(usize, Page),
+) {
+    let first = range.start.saturating_sub(base) >> shift(level);
+    let last = ((range.end - 1 - base) >> shift(level)).min(ENTRIES - 1);
+    table.occupied(first, last, |at, entry| {
+        let start = base + (at << shift(level));
+        if level == 0 {
+            visit(start, Page::of(entry, false));
+        } else if entry.has(Entry::LARGE) && level == 1 {
+            visit(start, Page::of(entry, true));
+        } else {
+            visit_below(Table(entry.number()), level - 1, start, range, visit);
+        }
+    });
+}
+
+/// The frame of zeroes that reading untouched memory shows.
+pub fn zero_frame() -> u32 {
+    kernel::ZERO.load(Relaxed)
+}
+
+/// Whether somebody else refers to a mapped page as well.
+pub fn is_shared(page: &Page) -> bool {
+    info(page.frame).refs.load(core::sync::atomic::Ordering::Acquire) > 1
+        || (page.large && large::entries(page.frame & !(large::FRAMES - 1)) > 1)
+}

@@ -1,0 +1,209 @@
+//! Tables shared between spaces: constant-time fork, splitting, giving up.
+//!
+//! The reference count of a table's frame says how many entries lead to it. While it is more
+//! than one, the table is immutable (but for the one change below), and every entry that leads to
+//! it is read-only and carries [`Entry::SHARED_TABLE`]. Whoever wants to change anything below such
+//! an entry calls [`own`] first, which makes the table this space's own:
+//!
+//! * if the others have gone (count 1), by setting the entry writable again;
+//! * else by a copy, which adds a reference for each thing the table leads to, and makes private
+//!   pages and lower tables read-only *in both*: the last one who keeps the original must find them
+//!   protected. That write to a table that others may be reading is harmless: their entries
+//!   that lead here are read-only already, and two who copy at once write the same.
+//!
+//! The copy's author drops its reference after that (Release), and an owner takes a table back only
+//! after seeing the count fall (Acquire).
+
+use super::entry::{Entry, Kind};
+use super::gather::Gather;
+use super::large;
+use super::table::{ENTRIES, Table, index};
+use super::usage::Usage;
+use crate::frames::{Frame, give_run, info};
+use crate::layout::PAGE_SIZE;
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+
+/// Adds the references that a copy of `entry` in a table of `level` stands for.
+fn count_up(entry: Entry, level: u8) {
+    if level == 0 {
+        if entry.is_counted() {
+            info(entry.number()).refs.fetch_add(1, Relaxed);
+        }
+    } else if entry.has(Entry::LARGE) {
+        if entry.is_counted() {
+            large::add(entry.number());
+        }
+    } else {
+        info(entry.number()).refs.fetch_add(1, Relaxed);
+    }
+}
+
+/// What an entry becomes when two tables hold it.
+#[inline]
+fn protected(entry: Entry, level: u8) -> Entry {
+    if level == 0 || entry.has(Entry::LARGE) {
+        // Dirty, for the reason that `Entry::with` has.
+        let dirty = entry.0 & !Entry::WRITE | Entry::DIRTY;
+        if entry.kind() == Kind::Private { Entry(dirty) } else { entry }
+    } else {
+        Entry(entry.0 & !Entry::WRITE | Entry::SHARED_TABLE)
+    }
+}
+
+/// Copies all entries of `from` (a table of `level`) to the empty table `to`, protecting both.
+fn copy_table(from: Table, to: Table, level: u8) {
+    if level == 0 {
+        // The table that there are most of: pages only.
+        from.copy_to(to, |entry| {
+            if entry.is_counted() {
+                info(entry.number()).refs.fetch_add(1, Relaxed);
+            }
+            protected(entry, 0)
+        });
+    } else {
+        from.copy_to(to, |entry| {
+            count_up(entry, level);
+            protected(entry, level)
+        });
+    }
+}
+
+/// Makes the table below entry `at` of `parent` (a table of `level`) this space's own, by taking it
+/// back or copying it; `address` is one below the entry. `None`: out of memory.
+#[cold]
+pub(super) fn own(
+    parent: Table,
+    at: usize,
+    level: u8,
+    address: usize,
+    gather: &mut Gather<'_>,
+) -> Option<Table> {
+    let entry = parent.load(at);
+    let table = Table(entry.number());
+    if table.references() == 1 {
+        parent.store(at, entry.with_table(table.0));
+        return Some(table);
+    }
+    let copy = Table::allocate()?;
+    copy_table(table, copy, level - 1);
+    parent.store(at, entry.with_table(copy.0));
+    // The pages are where they were, with the rights they had; but a processor may remember the
+    // old table itself, whose other owners may change it. One page's flush drops that, too (SDM
+    // vol. 3, 4.10.4.1: INVLPG drops all paging-structure caches of the address space).
+    let page = address & !(PAGE_SIZE - 1);
+    gather.stale(page, page + PAGE_SIZE);
+    gather.give_original(table.0, level - 1);
+    Some(copy)
+}
+
+/// Counts what lies below a table as gone, without changing it.
+fn discount(table: Table, level: u8, usage: &Usage) {
+    table.occupied(0, ENTRIES - 1, |_, entry| {
+        if level == 0 {
+            usage.remove(entry.kind(), 1);
+        } else if entry.has(Entry::LARGE) {
+            usage.remove(entry.kind(), u64::from(large::FRAMES));
+        } else {
+            discount(Table(entry.number()), level - 1, usage);
+        }
+    });
+    usage.add_tables(u64::MAX);
+}
+
+/// Gives up one entry's reference to a table of `level`, and with the last reference everything
+/// below. What goes is taken off the counts in `usage`, if there are any.
+///
+/// # Safety
+/// The entry that held the reference must be gone, from the TLBs as well.
+pub(super) unsafe fn release_table(number: u32, level: u8, mut usage: Option<&Usage>) {
+    let table = Table(number);
+    if table.references() > 1 {
+        // Others hold it (and keep it as it is while we look): take our counts off first.
+        if let Some(usage) = usage.take() {
+            discount(table, level, usage);
+        }
+        if info(number).refs.fetch_sub(1, AcqRel) > 1 {
+            return;
+        }
+        // They left meanwhile: it is ours to clear away after all.
+        info(number).refs.store(1, Relaxed);
+    }
+    let mut run = Run::default();
+    table.empty(|entry| {
+        if level == 0 {
+            if let Some(usage) = usage {
+                usage.remove(entry.kind(), 1);
+            }
+            if entry.is_counted() {
+                // SAFETY: the entry's own reference, and the entry is gone.
+                run.give(unsafe { Frame::from_number(entry.number()) });
+            }
+        } else if entry.has(Entry::LARGE) {
+            if let Some(usage) = usage {
+                usage.remove(entry.kind(), u64::from(large::FRAMES));
+            }
+            if entry.is_counted() {
+                // SAFETY: as above.
+                unsafe { large::release(entry.number()) };
+            }
+        } else {
+            // SAFETY: as above; a table below has its own count.
+            unsafe { release_table(entry.number(), level - 1, usage) };
+        }
+    });
+    if let Some(usage) = usage {
+        usage.add_tables(u64::MAX);
+    }
+    table.give_back();
+}
+
+/// Frames in a row that are given up together: programs touch neighbouring pages one after the
+/// other, and the allocator hands out neighbouring frames, so a table is full of such rows.
+#[derive(Default)]
+pub(super) struct Run {
+    first: u32,
+    count: u32,
+}
+
+impl Run {
+    /// Shorter rows go to the processor's own stack, for the next fault.
+    const WORTH: u32 = 16;
+
+    #[inline]
+    pub fn give(&mut self, frame: Frame) {
+        // Others refer to it: only the count changes.
+        let Some(number) = frame.into_last() else { return };
+        if number != self.first + self.count {
+            self.end();
+            self.first = number;
+        }
+        self.count += 1;
+    }
+
+    fn end(&mut self) {
+        give_run(self.first, core::mem::take(&mut self.count), Self::WORTH);
+    }
+}
+
+impl Drop for Run {
+    #[inline]
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Shares everything of the program's half between `from` and the empty root `to`: as many steps
+/// as there are entries in the root. Stale is the whole half.
+pub(super) fn share_root(from: Table, to: Table, gather: &mut Gather<'_>) {
+    const LEVEL: u8 = 3;
+    from.occupied(0, ENTRIES / 2 - 1, |at, entry| {
+        let entry_now = protected(entry, LEVEL);
+        count_up(entry_now, LEVEL);
+        if entry_now != entry {
+            from.store(at, entry_now);
+        }
+        to.fill(at, entry_now);
+    });
+    gather.stale(0, crate::layout::USER_END);
+    debug_assert!(index(crate::layout::USER_END, LEVEL) < ENTRIES / 2);
+}

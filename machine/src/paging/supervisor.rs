@@ -1,0 +1,91 @@
+//! The program's half as supervisor memory.
+//!
+//! The processor lets ring 3 reach a page only if the user bit is set at *every* level of the walk,
+//! and takes a page for the supervisor's, whom SMEP and SMAP leave alone there, if it is clear at
+//! *any* level (Intel SDM vol. 3, 4.6.1). So clearing it in the entries of the root, of which a
+//! program has two or three, moves the whole half over: no page and no lower table is touched, and
+//! tables that are shared with spaces in the other mode stay shared.
+//!
+//! The mode is a property of the space. It is changed under the table's lock: first the flag, then
+//! the entries, then every processor that has the table loaded is told
+//! ([`Flush::Mode`]) and has dropped its TLB and prepared its
+//! traps for the new mode before this returns. A processor that loads the table later has set its
+//! bit in the mask of the active before it reads the flag, so it either sees the new one or is told.
+//!
+//! A fork copies the entries as they are, and the flag with the counts.
+
+use super::entry::Entry;
+use super::table::{ENTRIES, Table};
+use super::{Gather, LOADED, PageTable, Tables, Usage};
+use crate::smp::{self, Flush};
+use crate::trap;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::fence;
+
+impl<T> PageTable<T> {
+    /// Whether the program's half is the supervisor's.
+    #[inline]
+    pub fn is_supervisor(&self) -> bool {
+        self.usage.is_supervisor()
+    }
+
+    /// Whether it ever was.
+    #[inline]
+    pub fn was_supervisor(&self) -> bool {
+        self.usage.was_supervisor()
+    }
+
+    /// A number that no other stay of a space in supervisor mode has.
+    #[inline]
+    pub fn stay(&self) -> u64 {
+        self.usage.stay()
+    }
+
+    /// How many system calls came in supervisor mode: through the gate, and by `syscall`.
+    pub fn supervisor_calls(&self) -> (u64, u64) {
+        let active = self.usage.active.load(SeqCst);
+        let here = (0..u64::BITS as usize).filter(|cpu| active >> cpu & 1 != 0);
+        let calls = here.map(trap::gated_on).sum::<u64>() + self.usage.calls.load(Relaxed);
+        (calls, self.usage.traps.load(Relaxed))
+    }
+}
+
+impl Tables<'_> {
+    /// The entry for a table of its own in a table of `level`: in the root the mode decides.
+    #[inline]
+    pub(super) fn table_entry(&self, table: Table, level: u8) -> Entry {
+        let entry = Entry::table(table.0);
+        if level == 3 && self.usage.is_supervisor() { Entry(entry.0 & !Entry::USER) } else { entry }
+    }
+
+    /// Whether the program's half is the supervisor's.
+    #[inline]
+    pub fn is_supervisor(&self) -> bool {
+        self.usage.is_supervisor()
+    }
+
+    /// Makes the program's half the supervisor's, or the user's again. When it returns no processor
+    /// executes an instruction of the program in the old mode any more.
+    pub fn set_supervisor(&mut self, supervisor: bool, gather: &mut Gather<'_>) {
+        if self.usage.is_supervisor() == supervisor {
+            return;
+        }
+        // What was changed before is flushed with it.
+        gather.flush();
+        self.usage.set_supervisor(supervisor);
+        self.root.occupied(0, ENTRIES / 2 - 1, |at, entry| {
+            let user = if supervisor { 0 } else { Entry::USER };
+            self.root.store(at, Entry(entry.0 & !Entry::USER | user));
+        });
+        fence(SeqCst);
+        smp::shootdown(self.usage.active.load(SeqCst), Flush::Mode);
+    }
+}
+
+/// Prepares this processor for the mode of the space that is loaded on it.
+pub(crate) fn follow_mode() {
+    let loaded = LOADED.here().0.get();
+    // SAFETY: a table that is loaded here lives: its drop waits for this processor to leave.
+    let loaded = unsafe { loaded.as_ref() };
+    trap::set_mode(loaded, loaded.is_some_and(Usage::is_supervisor));
+}

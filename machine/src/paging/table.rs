@@ -1,0 +1,202 @@
+//! One page of a page table, as raw memory.
+
+use super::entry::Entry;
+use crate::frames::{Frame, direct, give_zeroed, info};
+use crate::layout::PAGE_SHIFT;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Entries of a table.
+pub(super) const ENTRIES: usize = 512;
+
+/// A table's frame number. Copies of it are only held while the table cannot go away.
+///
+/// Which of the 64 groups of eight entries are occupied is kept in the frame's info, so that
+/// nobody ever has to look through 512 entries for the few that are there: a group's bit is set
+/// before an entry in it, and cleared when the last entry of the group is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Table(pub u32);
+
+impl Table {
+    /// A new, empty table; `None`: out of memory.
+    #[inline]
+    pub fn allocate() -> Option<Table> {
+        let frame = Frame::allocate_zeroed()?;
+        let table = Table(frame.into_number());
+        info(table.0).data.store(0, Relaxed);
+        Some(table)
+    }
+
+    #[inline]
+    fn slot(self, index: usize) -> &'static AtomicU64 {
+        let base = direct(u64::from(self.0) << PAGE_SHIFT).cast::<AtomicU64>();
+        // SAFETY: the frame is in use as a table, in the direct map; the index is cut to it.
+        unsafe { &*base.add(index % ENTRIES) }
+    }
+
+    #[inline]
+    pub fn load(self, index: usize) -> Entry {
+        Entry(self.slot(index).load(Relaxed))
+    }
+
+    /// Writes an entry without touching the occupancy.
+    #[inline]
+    pub fn store(self, index: usize, entry: Entry) {
+        self.slot(index).store(entry.0, Relaxed);
+    }
+
+    /// Writes an entry where there was none.
+    #[inline]
+    pub fn fill(self, index: usize, entry: Entry) {
+        let groups = &info(self.0).data;
+        groups.store(groups.load(Relaxed) | 1 << (index / 8 % 64), Relaxed);
+        self.store(index, entry);
+    }
+
+    /// Writes `count` entries in a row where there were none, from index `first` on: `entry`, and the
+    /// same for each frame that follows.
+    #[inline]
+    pub fn fill_row(self, first: usize, count: usize, entry: Entry) {
+        let mut entry = entry;
+        for index in first..first + count {
+            self.store(index, entry);
+            entry.0 += 1 << PAGE_SHIFT;
+        }
+        if count > 0 {
+            let (low, high) = (first / 8 % 64, (first + count - 1) / 8 % 64);
+            let groups = &info(self.0).data;
+            let row = u64::MAX << low & u64::MAX >> (63 - high);
+            groups.store(groups.load(Relaxed) | row, Relaxed);
+        }
+    }
+
+    /// Clears an entry; call [`settle`](Self::settle) for its group afterwards.
+    #[inline]
+    pub fn clear(self, index: usize) {
+        self.store(index, Entry::NONE);
+    }
+
+    /// Which groups of eight are occupied.
+    #[inline]
+    pub fn groups(self) -> u64 {
+        info(self.0).data.load(Relaxed)
+    }
+
+    /// Clears the bits of the groups `first..=last` (of entry indexes) that have become empty.
+    pub fn settle(self, first: usize, last: usize) {
+        let groups = self.groups();
+        let mut left = groups & between(first, last);
+        let mut gone = 0;
+        while left != 0 {
+            let group = left.trailing_zeros() as usize;
+            let bit = left & left.wrapping_neg();
+            left ^= bit;
+            if self.group(group).iter().all(|entry| entry.load(Relaxed) == 0) {
+                gone |= bit;
+            }
+        }
+        if gone != 0 {
+            info(self.0).data.store(groups & !gone, Relaxed);
+        }
+    }
+
+    /// The entries of one group.
+    #[inline]
+    fn group(self, group: usize) -> &'static [AtomicU64; 8] {
+        let base = direct(u64::from(self.0) << PAGE_SHIFT).cast::<[AtomicU64; 8]>();
+        // SAFETY: the frame is in use as a table, in the direct map; the index is cut to it.
+        unsafe { &*base.add(group % 64) }
+    }
+
+    /// Calls `visit` with every occupied entry between two indexes (inclusive).
+    #[inline]
+    pub fn occupied(self, first: usize, last: usize, mut visit: impl FnMut(usize, Entry)) {
+        let mut groups = self.groups() & between(first, last);
+        while groups != 0 {
+            let group = groups.trailing_zeros() as usize * 8;
+            groups &= groups - 1;
+            // Most who ask want a single entry: its neighbours are not even read.
+            let mut index = group.max(first);
+            let end = (group + 7).min(last);
+            while index <= end {
+                let entry = self.load(index);
+                if !entry.is_none() {
+                    visit(index, entry);
+                }
+                index += 1;
+            }
+        }
+    }
+
+    /// Takes every entry out, for `visit` to give up what it stands for; the table is all zeroes
+    /// afterwards.
+    #[inline]
+    pub fn empty(self, mut visit: impl FnMut(Entry)) {
+        let mut groups = self.groups();
+        info(self.0).data.store(0, Relaxed);
+        while groups != 0 {
+            let group = self.group(groups.trailing_zeros() as usize);
+            groups &= groups - 1;
+            for slot in group {
+                let entry = Entry(slot.load(Relaxed));
+                if !entry.is_none() {
+                    slot.store(0, Relaxed);
+                    visit(entry);
+                }
+            }
+        }
+    }
+
+    /// Copies every entry to the empty table `to`, as `change` makes it; the original becomes the
+    /// same.
+    #[inline]
+    pub fn copy_to(self, to: Table, mut change: impl FnMut(Entry) -> Entry) {
+        let mut groups = self.groups();
+        info(to.0).data.store(groups, Relaxed);
+        while groups != 0 {
+            let group = groups.trailing_zeros() as usize;
+            groups &= groups - 1;
+            for (from, to) in self.group(group).iter().zip(to.group(group)) {
+                let entry = Entry(from.load(Relaxed));
+                if !entry.is_none() {
+                    let changed = change(entry);
+                    if changed != entry {
+                        from.store(changed.0, Relaxed);
+                    }
+                    to.store(changed.0, Relaxed);
+                }
+            }
+        }
+    }
+
+    /// Gives up the last reference to a table that is all zeroes.
+    #[inline]
+    pub fn give_back(self) {
+        give_zeroed(self.0);
+    }
+
+    /// How many spaces refer to this table.
+    #[inline]
+    pub fn references(self) -> u32 {
+        info(self.0).refs.load(core::sync::atomic::Ordering::Acquire)
+    }
+}
+
+/// The bits of the groups that the entries `first..=last` are in.
+#[inline]
+fn between(first: usize, last: usize) -> u64 {
+    u64::MAX << (first / 8 % 64) & u64::MAX >> (63 - last / 8 % 64)
+}
+
+/// How many address bits one entry covers at a level: 0 is a page of 4 KiB, 1 of 2 MiB, 2 of
+/// 1 GiB, 3 of 512 GiB.
+#[inline]
+pub(super) const fn shift(level: u8) -> u32 {
+    PAGE_SHIFT + 9 * level as u32
+}
+
+/// The index of an address in the tables of a level.
+#[inline]
+pub(super) const fn index(address: usize, level: u8) -> usize {
+    address >> shift(level) & (ENTRIES - 1)
+}

@@ -1,0 +1,115 @@
+//! What is counted about a page table, and who has it loaded.
+
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU64};
+
+use super::entry::Kind;
+
+/// The counts of one page table. They are written under the table's lock and read by anybody.
+#[derive(Default)]
+pub(crate) struct Usage {
+    /// The processors that have the table loaded, one bit each.
+    pub active: AtomicU64,
+    /// The program's half is the supervisor's: the user bit is clear in the root's entries.
+    supervisor: AtomicBool,
+    /// It was at some time: pages of text may have been changed for it.
+    was_supervisor: AtomicBool,
+    /// A number of its own since it last was made the supervisor's.
+    stay: AtomicU64,
+    /// System calls that came through the gate, but for those that each processor which has the
+    /// table loaded has yet to add (`trap::gated_on`).
+    pub calls: AtomicU64,
+    /// Those by `syscall` executed in ring 0. Counted by the entry stub without a locked
+    /// instruction: two processors at once may lose one.
+    pub traps: AtomicU64,
+    pages: [AtomicU64; 4],
+    tables: AtomicU64,
+}
+
+/// How much is mapped, in pages of 4 KiB.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resident {
+    /// Private pages with content of their own.
+    pub anonymous: usize,
+    /// Pages of files seen by private mappings.
+    pub file: usize,
+    /// Pages of shared mappings.
+    pub shared: usize,
+    /// Page tables.
+    pub tables: usize,
+}
+
+impl Resident {
+    /// All pages, tables not included.
+    pub fn pages(&self) -> usize {
+        self.anonymous + self.file + self.shared
+    }
+}
+
+impl Usage {
+    /// Counts `pages` more (or, wrapping, fewer) pages of a kind. Under the table's lock: a load
+    /// and a store, no locked instruction.
+    #[inline]
+    pub fn add(&self, kind: Kind, pages: u64) {
+        let count = &self.pages[kind as usize];
+        count.store(count.load(Relaxed).wrapping_add(pages), Relaxed);
+    }
+
+    #[inline]
+    pub fn remove(&self, kind: Kind, pages: u64) {
+        self.add(kind, pages.wrapping_neg());
+    }
+
+    #[inline]
+    pub fn add_tables(&self, tables: u64) {
+        self.tables.store(self.tables.load(Relaxed).wrapping_add(tables), Relaxed);
+    }
+
+    /// Whether the program's half is the supervisor's.
+    #[inline]
+    pub fn is_supervisor(&self) -> bool {
+        self.supervisor.load(SeqCst)
+    }
+
+    /// Whether it ever was.
+    #[inline]
+    pub fn was_supervisor(&self) -> bool {
+        self.was_supervisor.load(Relaxed)
+    }
+
+    /// Which stay in supervisor mode this is.
+    #[inline]
+    pub fn stay(&self) -> u64 {
+        self.stay.load(Relaxed)
+    }
+
+    pub fn set_supervisor(&self, supervisor: bool) {
+        static STAYS: AtomicU64 = AtomicU64::new(1);
+        if supervisor {
+            self.stay.store(STAYS.fetch_add(1, Relaxed), Relaxed);
+        }
+        self.supervisor.store(supervisor, SeqCst);
+        self.was_supervisor.store(true, Relaxed);
+    }
+
+    /// Takes over the counts of a table whose content this one shares now, and its mode.
+    pub fn copy_counts(&self, from: &Usage) {
+        if from.was_supervisor() {
+            self.set_supervisor(from.is_supervisor());
+        }
+        for (to, from) in self.pages.iter().zip(&from.pages) {
+            to.store(from.load(Relaxed), Relaxed);
+        }
+        self.tables.store(from.tables.load(Relaxed), Relaxed);
+    }
+
+    pub fn resident(&self) -> Resident {
+        let pages = |kind: Kind| (self.pages[kind as usize].load(Relaxed) as i64).max(0) as usize;
+        Resident {
+            anonymous: pages(Kind::Private),
+            file: pages(Kind::File),
+            shared: pages(Kind::Shared),
+            tables: (self.tables.load(Relaxed) as i64).max(0) as usize,
+        }
+    }
+}

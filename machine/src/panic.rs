@@ -1,0 +1,54 @@
+//! Panic: message, stack, the other CPUs stopped, the end of QEMU with status 255.
+
+use core::panic::PanicInfo;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use crate::{cpu, log, power, smp};
+
+static PANICKING: AtomicBool = AtomicBool::new(false);
+
+/// The value for the exit device.
+const EXIT: u8 = 0x7f;
+
+#[panic_handler]
+fn panic(info: &PanicInfo) -> ! {
+    if PANICKING.swap(true, Ordering::SeqCst) {
+        // A second panic, here or on another CPU: the first one tells the story.
+        cpu::stop();
+    }
+    smp::stop_others();
+    log::write_kept_at_the_end();
+    match info.location() {
+        Some(at) => {
+            log::raw(format_args!("panic: {} ({}:{})\n", info.message(), at.file(), at.line()))
+        }
+        None => log::raw(format_args!("panic: {}\n", info.message())),
+    }
+    let frame: u64;
+    // SAFETY: copies a register.
+    unsafe { core::arch::asm!("mov {}, rbp", out(reg) frame, options(nomem, nostack)) };
+    backtrace(frame);
+    power::exit_device(EXIT);
+    cpu::stop()
+}
+
+/// Prints the return addresses along the chain of frame pointers that starts at `frame`.
+pub(crate) fn backtrace(mut frame: u64) {
+    for number in 0..64 {
+        // Frames lie in kernel memory and go up; anything else is the end (or damage).
+        if frame < 0xffff_8000_0000_0000 || frame & 7 != 0 || frame > u64::MAX - 16 {
+            break;
+        }
+        // SAFETY: a frame pointer of kernel code in kernel memory; the worst a wrong one can do
+        // is another fault, whose panic is cut short above.
+        let (next, back) = unsafe { (*(frame as *const u64), *((frame + 8) as *const u64)) };
+        if back == 0 {
+            break;
+        }
+        log::raw(format_args!("  #{number} {back:#018x}\n"));
+        if next <= frame {
+            break;
+        }
+        frame = next;
+    }
+}

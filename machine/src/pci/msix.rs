@@ -1,0 +1,53 @@
+//! MSI-X: interrupts as memory writes, one message for each entry of a table in the function.
+
+use pci_types::capability::{MsixCapability, PciCapability};
+
+use super::{Enabled, Ports};
+use crate::mmio::Registers;
+
+/// A function's table of messages.
+#[derive(Debug)]
+pub struct Msix {
+    capability: MsixCapability,
+    table: Registers,
+}
+
+impl Enabled {
+    /// Maps the table of messages and turns it on, all entries silent. `None` when the function
+    /// has none.
+    pub(crate) fn msix(&self) -> Option<Msix> {
+        let mut capability =
+            self.function.header().capabilities(Ports).find_map(|capability| match capability {
+                PciCapability::MsiX(capability) => Some(capability),
+                _ => None,
+            })?;
+        let size = u64::from(capability.table_size()) * 16;
+        let table =
+            self.registers(capability.table_bar(), capability.table_offset().into(), size)?;
+        for entry in 0..usize::from(capability.table_size()) {
+            table.write(entry * 16 + 12, 1);
+        }
+        capability.set_enabled(true, Ports);
+        capability.set_function_mask(false, Ports);
+        Some(Msix { capability, table })
+    }
+}
+
+impl Msix {
+    /// How many entries there are.
+    pub fn entries(&self) -> u16 {
+        self.capability.table_size()
+    }
+
+    /// Makes `entry` raise `vector` on the first processor from now on. An entry that there is not
+    /// is left out.
+    pub(crate) fn route(&mut self, entry: u16, vector: u8) {
+        let (address, data) = crate::apic::message(0, vector);
+        let base = usize::from(entry) * 16;
+        self.table.write(base + 12, 1);
+        self.table.write(base, address as u32);
+        self.table.write(base + 4, (address >> 32) as u32);
+        self.table.write(base + 8, data);
+        self.table.write(base + 12, 0);
+    }
+}

@@ -1,0 +1,145 @@
+//! Large memory for the heap out of frames from anywhere.
+//!
+//! A table that outgrows a page wants frames in a row. When memory is in pieces there are none, and
+//! the heap comes here: the frames are taken one by one and mapped side by side in an area of the
+//! kernel's half, with an unmapped page behind.
+//!
+//! The area is cut into shelves, one for each power of two of pages, and a shelf into places of that
+//! size, each used whole. A place that was given back is unmapped at once and its frames are free, but
+//! a processor may still remember where its pages were. So the place is *dirty*: it is used again only
+//! after every processor has forgotten the kernel's pages, which happens when a shelf has neither fresh
+//! nor clean places left, for all its dirty ones at a time. (Nobody follows a pointer into memory that
+//! was given back; what a processor reads ahead by mistake from a page it remembers has no effect.) The
+//! lists of places are kept in the places' own first page-table entries, which say "not present".
+//!
+//! Lock order: a shelf's lock, then that of the kernel's page tables, then the frame allocator's. A
+//! processor that waits for a shelf's lock answers shootdowns meanwhile.
+//!
+//! Road not taken: freeing the virtual range at once (a shootdown for each table that grows), and
+//! segmented tables everywhere (hash tables and vectors of crates want their memory in a row).
+
+use crate::frames::Frame;
+use crate::layout::{PAGE_SIZE, VMAP};
+use crate::mmio;
+use crate::smp::{self, Flush};
+use crate::sync::SpinLock;
+
+/// Where the area begins: in the upper half of the 512 GiB that kernel stacks begin in.
+const START: usize = VMAP + (256 << 30);
+/// Bytes of a shelf's addresses.
+const SHELF: usize = 16 << 30;
+/// The smallest and the largest place: 2 pages, 128 MiB.
+const SMALLEST: u32 = 1;
+const LARGEST: u32 = 15;
+const COUNT: usize = (LARGEST - SMALLEST + 1) as usize;
+
+/// The places of one size. Places are numbered from 1; 0 ends a list.
+struct Shelf {
+    /// How many were ever used.
+    used: u64,
+    /// Places that every processor has forgotten.
+    clean: u64,
+    /// Places that one may remember.
+    dirty: u64,
+}
+
+static SHELVES: [SpinLock<Shelf>; COUNT] =
+    [const { SpinLock::new(Shelf { used: 0, clean: 0, dirty: 0 }) }; COUNT];
+
+/// The shelf for so many pages.
+fn shelf_for(pages: usize) -> Option<usize> {
+    let order = pages.checked_next_power_of_two()?.trailing_zeros().max(SMALLEST);
+    (order <= LARGEST).then_some((order - SMALLEST) as usize)
+}
+
+/// Bytes from one place of a shelf to the next: its pages and the one that is never mapped.
+fn stride(shelf: usize) -> usize {
+    ((1 << (shelf as u32 + SMALLEST)) + 1) * PAGE_SIZE
+}
+
+fn address(shelf: usize, place: u64) -> usize {
+    START + shelf * SHELF + (place as usize - 1) * stride(shelf)
+}
+
+/// Whether an address is one of this area's.
+#[inline]
+pub(crate) fn holds(address: usize) -> bool {
+    (START..START + COUNT * SHELF).contains(&address)
+}
+
+/// An entry that says "not present" and carries a number.
+const fn link(place: u64) -> u64 {
+    place << 1
+}
+
+impl Shelf {
+    /// A place that nobody remembers.
+    fn take(&mut self, shelf: usize) -> Option<u64> {
+        if self.clean == 0 && (self.used as usize + 1) * stride(shelf) <= SHELF {
+            self.used += 1;
+            return Some(self.used);
+        }
+        if self.clean == 0 && self.dirty != 0 {
+            smp::shootdown(u64::MAX, Flush::Global);
+            self.clean = core::mem::take(&mut self.dirty);
+        }
+        let place = self.clean;
+        if place == 0 {
+            return None;
+        }
+        // SAFETY: the first page of a place on a list is not mapped, and the place is ours.
+        self.clean = unsafe { mmio::swap_kernel_page(address(shelf, place), 0) }? >> 1;
+        Some(place)
+    }
+}
+
+/// Memory of so many pages, content undefined. `None`: out of memory, down to the kernel's reserve, or
+/// more than 128 MiB.
+pub(crate) fn allocate(pages: usize) -> Option<*mut u8> {
+    let shelf = shelf_for(pages)?;
+    let place = SHELVES[shelf].lock().take(shelf)?;
+    let start = address(shelf, place);
+    for page in 0..pages {
+        let mapped = Frame::allocate().and_then(|frame| {
+            let entry = mmio::kernel_page(frame.address());
+            // SAFETY: the place is ours alone, and nothing is mapped in it.
+            unsafe { mmio::swap_kernel_page(start + page * PAGE_SIZE, entry) }?;
+            frame.into_number();
+            Some(())
+        });
+        if mapped.is_none() {
+            give_back(shelf, place, page);
+            return None;
+        }
+    }
+    Some(start as *mut u8)
+}
+
+/// Gives back what [`allocate`] gave.
+///
+/// # Safety
+/// The same number of pages, and nobody uses them any more.
+pub(crate) unsafe fn free(memory: *mut u8, pages: usize) {
+    let Some(shelf) = shelf_for(pages) else { return };
+    let place = (memory as usize - START - shelf * SHELF) / stride(shelf) + 1;
+    give_back(shelf, place as u64, pages);
+}
+
+/// Unmaps the first `pages` pages of a place that nobody uses, and puts it on the dirty list.
+fn give_back(shelf: usize, place: u64, pages: usize) {
+    let start = address(shelf, place);
+    for page in 0..pages {
+        // SAFETY: nobody uses the place.
+        let entry = unsafe { mmio::swap_kernel_page(start + page * PAGE_SIZE, 0) };
+        if let Some(number) = entry.and_then(mmio::frame_of) {
+            // SAFETY: the reference that the entry held.
+            drop(unsafe { Frame::from_number(number) });
+        }
+    }
+    let mut lists = SHELVES[shelf].lock();
+    // SAFETY: the first page is not mapped, and the place is ours until it is on the list.
+    if unsafe { mmio::swap_kernel_page(start, link(lists.dirty)) }.is_some() {
+        lists.dirty = place;
+    }
+    // Without memory for the tables above it, the place was never used: its addresses are lost.
+}

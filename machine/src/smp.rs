@@ -1,0 +1,190 @@
+//! Other processors: interrupting them and TLB shootdown. Starting them is in `start`.
+//!
+//! **Shootdown** works by mailboxes: the initiator writes what to flush into its own request, sets
+//! its bit in every target's inbox, interrupts the targets, and waits until the request's mask of
+//! those still to answer is empty, answering its own inbox meanwhile. A target answers from the
+//! interrupt (in user mode, idle) or from [`poll`] (spinning in the kernel with interrupts off).
+
+mod start;
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use x86_64::VirtAddr;
+use x86_64::instructions::tlb;
+
+use crate::cpu::{self, MAX_CPUS, PerCpu};
+use crate::sync::relax;
+use crate::trap::{self, attention};
+use crate::{apic, per_cpu};
+
+pub use start::start_others;
+
+/// What a TLB shootdown removes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flush {
+    /// Pages `start..end` (byte addresses, page-aligned) of the current space.
+    Range {
+        /// First address.
+        start: u64,
+        /// One past the last address.
+        end: u64,
+    },
+    /// Everything of the user half.
+    All,
+    /// Everything, global (kernel) pages too.
+    Global,
+    /// The space whose root is at this address: whoever has it loaded changes to the kernel's.
+    Leave {
+        /// The root's physical address.
+        root: u64,
+    },
+    /// Everything of the user half; the loaded space has changed its mode.
+    Mode,
+}
+
+struct Request {
+    start: AtomicU64,
+    end: AtomicU64,
+    waiting: AtomicU64,
+}
+
+per_cpu! {
+    /// The CPUs whose requests this one has to answer.
+    static INBOX: PerCpu<AtomicU64> = PerCpu::new(AtomicU64::new(0));
+    static REQUEST: PerCpu<Request> = PerCpu::new(Request {
+        start: AtomicU64::new(0),
+        end: AtomicU64::new(0),
+        waiting: AtomicU64::new(0),
+    });
+}
+
+static APIC_IDS: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(0) }; MAX_CPUS];
+
+/// Set before other CPUs are stopped for good by an NMI; the NMI stub reads it.
+// SAFETY: the name is the stub's.
+#[unsafe(export_name = "hayate_stopping")]
+static STOPPING: AtomicBool = AtomicBool::new(false);
+
+/// Above this many pages everything is flushed instead (as Linux' tlb_single_page_flush_ceiling).
+const MOST_PAGES: u64 = 33;
+/// Marks of a request in place of an address.
+const ALL: u64 = 1;
+const GLOBAL: u64 = 3;
+const LEAVE: u64 = 5;
+const MODE: u64 = 7;
+
+pub(crate) fn set_apic_id(cpu: usize, id: u32) {
+    APIC_IDS[cpu].store(id, Ordering::Relaxed);
+}
+
+/// CPU `cpu`'s APIC identifier.
+pub fn apic_id(cpu: usize) -> u32 {
+    APIC_IDS.get(cpu).map_or(0, |id| id.load(Ordering::Relaxed))
+}
+
+fn flush(start: u64, end: u64) {
+    match start {
+        ALL => tlb::flush_all(),
+        GLOBAL => {
+            use x86_64::registers::control::{Cr4, Cr4Flags};
+            // SAFETY: turning global pages off and on again flushes them and changes nothing else.
+            unsafe {
+                Cr4::update(|f| f.remove(Cr4Flags::PAGE_GLOBAL));
+                Cr4::update(|f| f.insert(Cr4Flags::PAGE_GLOBAL));
+            }
+        }
+        LEAVE => crate::paging::leave(end),
+        MODE => {
+            tlb::flush_all();
+            crate::paging::follow_mode();
+        }
+        _ => (start..end).step_by(4096).for_each(|page| tlb::flush(VirtAddr::new_truncate(page))),
+    }
+}
+
+/// Removes `what` from the TLBs of the CPUs in mask `cpus` and returns when all have done so. This
+/// CPU is flushed as well if it is in the mask. May be called with spin locks held.
+pub fn shootdown(cpus: u64, what: Flush) {
+    let (start, end) = match what {
+        Flush::Range { start, end } if end.saturating_sub(start) / 4096 <= MOST_PAGES => {
+            (start & !0xfff, end)
+        }
+        Flush::Range { .. } | Flush::All => (ALL, 0),
+        Flush::Global => (GLOBAL, 0),
+        Flush::Leave { root } => (LEAVE, root),
+        Flush::Mode => (MODE, 0),
+    };
+    let me = 1u64 << cpu::id();
+    let others = cpus & !me & cpu::online_mask();
+    if others != 0 {
+        let request = REQUEST.here();
+        request.start.store(start, Ordering::Relaxed);
+        request.end.store(end, Ordering::Relaxed);
+        request.waiting.store(others, Ordering::SeqCst);
+        for target in bits(others) {
+            if let Some(inbox) = INBOX.of(target) {
+                inbox.fetch_or(me, Ordering::SeqCst);
+                apic::send(apic_id(target), u32::from(apic::SHOOTDOWN_VECTOR));
+            } else {
+                request.waiting.fetch_and(!(1 << target), Ordering::SeqCst);
+            }
+        }
+    }
+    if cpus & me != 0 {
+        flush(start, end);
+    }
+    if others != 0 {
+        while REQUEST.here().waiting.load(Ordering::Acquire) != 0 {
+            relax();
+        }
+    }
+}
+
+fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        (mask != 0).then(|| {
+            let bit = mask.trailing_zeros() as usize;
+            mask &= mask - 1;
+            bit
+        })
+    })
+}
+
+/// Answers other CPUs' shootdown requests; every spin loop calls it.
+#[inline(always)]
+pub fn poll() {
+    if INBOX.here().load(Ordering::Relaxed) != 0 {
+        answer();
+    }
+}
+
+#[cold]
+fn answer() {
+    let me = 1u64 << cpu::id();
+    for initiator in bits(INBOX.here().swap(0, Ordering::SeqCst)) {
+        if let Some(request) = REQUEST.of(initiator) {
+            flush(request.start.load(Ordering::Relaxed), request.end.load(Ordering::Relaxed));
+            request.waiting.fetch_and(!me, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Interrupts CPU `cpu` so that it looks at its attention word and run queue.
+pub fn reschedule(cpu: usize) {
+    if cpu < cpu::count() {
+        apic::send(apic_id(cpu), u32::from(apic::RESCHEDULE_VECTOR));
+    }
+}
+
+/// The reschedule interrupt arrived.
+pub(crate) fn rescheduled() {
+    attention::raise(trap::RESCHEDULE);
+}
+
+/// Stops all other CPUs for good, by NMI: they may be spinning with interrupts off.
+pub(crate) fn stop_others() {
+    if !STOPPING.swap(true, Ordering::SeqCst) && cpu::count() > 1 {
+        // All excluding self, delivery mode NMI.
+        apic::send(0, 3 << 18 | 4 << 8 | 1 << 14);
+    }
+}

@@ -1,0 +1,166 @@
+//! Time: the TSC as monotonic clock, the one-shot timer of the local APIC, the real-time clock.
+//!
+//! The TSC's frequency comes from the hypervisor or the CPU if they say it, else it is measured
+//! ([`rates`]). It is taken to run at one constant rate on all CPUs, as it does in every virtual
+//! machine of today.
+
+mod rates;
+
+pub(crate) use rates::start_beat;
+
+use core::arch::x86_64::_rdtsc;
+use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use x86_64::instructions::port::Port;
+
+use crate::cpu::{self, Word, features};
+use crate::{apic, boot, info, per_cpu};
+
+/// Nanoseconds per tick of the TSC, times 2^32.
+static SCALE: AtomicU64 = AtomicU64::new(1 << 32);
+static TSC_HZ: AtomicU64 = AtomicU64::new(1_000_000_000);
+/// Ticks of the APIC timer per nanosecond, times 2^32.
+static APIC_SCALE: AtomicU64 = AtomicU64::new(1 << 32);
+/// The TSC at monotonic time 0: the first instruction.
+static ORIGIN: AtomicU64 = AtomicU64::new(0);
+/// What to add to the monotonic clock to get the real time.
+static REAL_OFFSET: AtomicI64 = AtomicI64::new(0);
+
+per_cpu! {
+    /// The deadline this CPU's timer is programmed for (monotonic ns; MAX: none).
+    static PROGRAMMED: Word = Word::new(u64::MAX);
+}
+
+/// The time stamp counter.
+#[inline(always)]
+pub fn tsc() -> u64 {
+    // SAFETY: every 64-bit CPU has it, and the kernel does not restrict it.
+    unsafe { _rdtsc() }
+}
+
+/// Nanoseconds since the first instruction of the kernel. Never goes back.
+#[inline]
+pub fn monotonic_ns() -> u64 {
+    let ticks = tsc().saturating_sub(ORIGIN.load(Ordering::Relaxed));
+    ((u128::from(ticks) * u128::from(SCALE.load(Ordering::Relaxed))) >> 32) as u64
+}
+
+/// Nanoseconds since 1970-01-01 UTC.
+#[inline]
+pub fn realtime_ns() -> u64 {
+    monotonic_ns().wrapping_add_signed(REAL_OFFSET.load(Ordering::Relaxed))
+}
+
+/// Sets the real-time clock (nanoseconds since 1970).
+pub fn set_realtime(ns: u64) {
+    REAL_OFFSET.store(ns.wrapping_sub(monotonic_ns()) as i64, Ordering::Relaxed);
+}
+
+/// The TSC's frequency in Hz.
+pub fn tsc_hz() -> u64 {
+    TSC_HZ.load(Ordering::Relaxed)
+}
+
+/// (TSC at monotonic 0, ns per tick times 2^32, real minus monotonic): for a vDSO.
+pub fn parameters() -> (u64, u64, i64) {
+    (
+        ORIGIN.load(Ordering::Relaxed),
+        SCALE.load(Ordering::Relaxed),
+        REAL_OFFSET.load(Ordering::Relaxed),
+    )
+}
+
+/// Asks for the timer handler to be called on this CPU at `deadline` (monotonic ns) or soon after,
+/// unless it is going to be called earlier anyway. The handler asks again for what is still due
+/// later: the timer may also fire too early.
+#[inline]
+pub fn set_timer_before(deadline: u64) {
+    if deadline < PROGRAMMED.get() {
+        program(deadline);
+    }
+}
+
+fn program(deadline: u64) {
+    PROGRAMMED.set(deadline);
+    let now = monotonic_ns();
+    let wait = deadline.saturating_sub(now);
+    if features().tsc_deadline {
+        const DEADLINE: u32 = 0x6e0;
+        let scale = u128::from(SCALE.load(Ordering::Relaxed)).max(1);
+        let ticks = ((u128::from(wait) << 32) / scale).min(1 << 60) as u64;
+        // SAFETY: CPUID lists the register. The fence orders it after the APIC's mode was set.
+        unsafe {
+            core::arch::asm!("mfence", "lfence", options(nostack, preserves_flags));
+            cpu::write_msr(DEADLINE, tsc().saturating_add(ticks.max(1)));
+        }
+    } else {
+        let ticks = (u128::from(wait) * u128::from(APIC_SCALE.load(Ordering::Relaxed))) >> 32;
+        apic::set_count(ticks.clamp(1, u128::from(u32::MAX)) as u32);
+    }
+}
+
+/// The timer interrupt came: nothing is programmed any more.
+pub(crate) fn timer_fired() {
+    PROGRAMMED.set(u64::MAX);
+}
+
+/// Waits `ns` nanoseconds, spinning.
+pub fn spin_ns(ns: u64) {
+    let end = monotonic_ns() + ns;
+    while monotonic_ns() < end {
+        crate::sync::relax();
+    }
+}
+
+/// Finds the clocks' rates and reads the real-time clock.
+pub(crate) fn init() {
+    let rates::Rates { tsc: hz, apic: apic_hz } = rates::find();
+    TSC_HZ.store(hz, Ordering::Relaxed);
+    SCALE.store(((1_000_000_000u128 << 32) / u128::from(hz)) as u64, Ordering::Relaxed);
+    APIC_SCALE.store(((u128::from(apic_hz) << 32) / 1_000_000_000) as u64, Ordering::Relaxed);
+    ORIGIN.store(boot::first_tsc(), Ordering::Relaxed);
+    if let Some(seconds) = read_rtc() {
+        set_realtime(seconds * 1_000_000_000);
+    }
+    info!("time: TSC {} kHz, APIC timer {} kHz", hz / 1000, apic_hz / 1000);
+}
+
+/// The CMOS clock (MC146818), taken as UTC. None if there is none.
+fn read_rtc() -> Option<u64> {
+    let read = |register: u8| {
+        // SAFETY: the CMOS index and data ports; NMI stays enabled (bit 7 clear).
+        unsafe {
+            Port::<u8>::new(0x70).write(register);
+            Port::<u8>::new(0x71).read()
+        }
+    };
+    let sample = || [0u8, 2, 4, 7, 8, 9].map(read);
+    let mut values;
+    let mut patience = 1000;
+    loop {
+        while read(10) & 0x80 != 0 && patience > 0 {
+            patience -= 1;
+        }
+        values = sample();
+        if values == sample() || patience == 0 {
+            break;
+        }
+        patience -= 1;
+    }
+    let mode = read(11);
+    let binary =
+        |value: u8| u64::from(if mode & 4 != 0 { value } else { (value >> 4) * 10 + (value & 15) });
+    let mut hour = binary(values[2] & 0x7f);
+    if mode & 2 == 0 {
+        hour = hour % 12 + if values[2] & 0x80 != 0 { 12 } else { 0 };
+    }
+    let (second, minute) = (binary(values[0]), binary(values[1]));
+    let (day, month, year) = (binary(values[3]), binary(values[4]), binary(values[5]) + 2000);
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 {
+        return None;
+    }
+    // Days from the civil date (Howard Hinnant's algorithm), year counted from March.
+    let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = 365 * y + y / 4 - y / 100 + y / 400 + (153 * m + 2) / 5 + day - 1 - 719_468;
+    Some(((days * 24 + hour) * 60 + minute) * 60 + second)
+}

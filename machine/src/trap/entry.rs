@@ -1,0 +1,388 @@
+//! The assembly stubs.
+//!
+//! **System call** (Intel SDM vol. 3, 5.8.8): `syscall` leaves the program's stack pointer in
+//! place, RIP in rcx and RFLAGS in r11, with the flags of SFMASK cleared (IF among them). The stub
+//! changes to the kernel stack, builds the frame, and calls the function that [`set_call`] has named for
+//! the number, or the handler of system calls. If no attention is wanted,
+//! the way out is `sysretq`; the check for a canonical RIP guards against `sysret`'s known trap
+//! (a fault in ring 0 with the program's stack). It reloads only what the handler does not keep, so a
+//! handler that rewrites rbx, r12 to r15 or segments in the frame raises `FULL_RETURN`.
+//!
+//! **Exceptions and interrupts**: 256 stubs of 16 bytes push an error code where the CPU did not,
+//! and the vector's number in rdi, then join the common path, which builds the same frame. Entry from user mode
+//! changes GS; the CPU has already changed to the kernel stack (RSP0). `clac` comes first
+//! everywhere: an interrupted user copy had AC set, and `iretq` sets it again.
+//!
+//! **Interrupt stacks** (double fault, NMI, machine check, debug) may strike between the entry and
+//! `swapgs`, so their stubs take the GS base from the word above their stack; only debug exceptions
+//! from user mode and NMIs return.
+//!
+//! The stack is not aligned to 16 bytes at the calls from here (the frame has 21 words, and two
+//! instructions per system call would be spent on it): the kernel has no vector code that minds.
+
+use core::arch::global_asm;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use super::regs::UserRegs;
+use crate::cpu;
+
+global_asm!(
+    r#"
+.pushsection .percpu, "aw", @progbits
+.balign 8
+.globl hayate_user_stack
+hayate_user_stack: .quad 0
+.popsection
+
+.text
+.balign 64
+.globl hayate_syscall_entry
+hayate_syscall_entry:
+    swapgs
+    mov gs:[hayate_user_stack], rsp
+    mov rsp, gs:[hayate_kernel_stack]
+    push {user_ds}
+    push gs:[hayate_user_stack]
+    push r11
+    push {user_cs}
+    push rcx
+    push rax
+    push rdi
+    push rsi
+    push rdx
+    push rcx
+    push -38
+    push r8
+    push r9
+    push r10
+    push r11
+    push rbx
+    push rbp
+    push r12
+    push r13
+    push r14
+    push r15
+    xor ebp, ebp
+    mov rdi, rsp
+    cmp rax, {calls}
+    jae 7f
+    call [hayate_calls + rax*8]
+    mov [rsp + 10*8], rax
+hayate_syscall_exit:
+    // The result is in the frame and in rax.
+    cmp dword ptr gs:[hayate_attention], 0
+    jne hayate_slow_exit
+    mov rcx, [rsp + 16*8]
+    mov r11, rcx
+    shr r11, 47
+    jnz hayate_iret_exit
+    // rbx and r12 to r15 have been kept by the handler.
+    mov rbp, [rsp + 4*8]
+    mov r10, [rsp + 7*8]
+    mov r9, [rsp + 8*8]
+    mov r8, [rsp + 9*8]
+    mov rdx, [rsp + 12*8]
+    mov rsi, [rsp + 13*8]
+    mov rdi, [rsp + 14*8]
+    mov r11, [rsp + 18*8]
+    mov rsp, [rsp + 19*8]
+    swapgs
+    sysretq
+7:  call hayate_call_any
+    jmp hayate_syscall_exit
+
+// What every number's entry is until it is set: the handler of system calls, which leaves the result
+// in the frame.
+.globl hayate_call_any
+hayate_call_any:
+    push rdi
+    call [hayate_syscall_handler]
+    pop rdi
+    mov rax, [rdi + 10*8]
+    ret
+
+.pushsection .data.calls, "aw", @progbits
+.balign 64
+.globl hayate_calls
+hayate_calls:
+.rept {calls}
+    .quad hayate_call_any
+.endr
+.popsection
+
+// The way out when attention is wanted, and the start of a new user thread.
+.globl hayate_user_start
+hayate_user_start:
+    call rbx
+hayate_user_exit:
+    cmp dword ptr gs:[hayate_attention], 0
+    je hayate_iret_exit
+hayate_slow_exit:
+    xor ebp, ebp
+    mov rdi, rsp
+    call {attend}
+.globl hayate_iret_exit
+hayate_iret_exit:
+    // An iretq to a non-canonical address would fault here: the program shall fault instead.
+    mov rcx, [rsp + 16*8]
+    shr rcx, 47
+    jnz 6f
+5:
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop rbp
+    pop rbx
+    pop r11
+    pop r10
+    pop r9
+    pop r8
+    pop rax
+    pop rcx
+    pop rdx
+    pop rsi
+    pop rdi
+    add rsp, 8
+    swapgs
+.globl hayate_iret
+hayate_iret:
+    iretq
+6:
+    mov rcx, {user_end}
+    mov [rsp + 16*8], rcx
+    jmp 5b
+
+// All exceptions and interrupts: on the stack are ss, rsp, rflags, cs, rip, error code, rdi;
+// the vector is in rdi.
+.balign 64
+.globl hayate_trap
+hayate_trap:
+    push rsi
+    push rdx
+    push rcx
+    push rax
+    push r8
+    push r9
+    push r10
+    push r11
+    push rbx
+    push rbp
+    push r12
+    push r13
+    push r14
+    push r15
+    mov rsi, rsp
+    mov rdx, [rsp + 15*8]
+    mov qword ptr [rsp + 15*8], -1
+    cld
+    test byte ptr [rsp + 17*8], 3
+    jz 2f
+    swapgs
+    xor ebp, ebp
+    call {trap_from_user}
+    jmp hayate_user_exit
+2:
+    mov rbp, rsp
+    and rsp, -16
+    // A frame that the backtrace can follow: the interrupted rbp and rip.
+    push [rbp + 16*8]
+    push [rbp + 4*8]
+    mov rbx, rbp
+    mov rbp, rsp
+    call {trap_from_kernel}
+    mov rsp, rbx
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop rbp
+    pop rbx
+    pop r11
+    pop r10
+    pop r9
+    pop r8
+    pop rax
+    pop rcx
+    pop rdx
+    pop rsi
+    pop rdi
+    add rsp, 8
+    iretq
+
+// Double fault and machine check: never return. The word above the stack is the GS base.
+.balign 16
+.globl hayate_double_fault
+hayate_double_fault:
+    add rsp, 8
+    push 8
+    jmp hayate_fatal
+.balign 16
+.globl hayate_machine_check
+hayate_machine_check:
+    push 18
+hayate_fatal:
+    mov rax, [rsp + 6*8]
+    mov rdx, rax
+    shr rdx, 32
+    mov ecx, 0xc0000101
+    wrmsr
+    mov rdi, [rsp]
+    lea rsi, [rsp + 8]
+    mov rbp, rsp
+    and rsp, -16
+    push [rbp + 8]
+    push 0
+    mov rbp, rsp
+    call {fatal}
+    ud2
+
+// NMI: nobody sends one on purpose but `smp::stop_others`, which sets the flag first, and the
+// watchdog of programs in ring 0, which does not mean us.
+.balign 16
+.globl hayate_nmi
+hayate_nmi:
+    cmp byte ptr [hayate_stopping], 0
+    jne 3f
+    iretq
+3:  cli
+    hlt
+    jmp 3b
+
+// Debug exception: from the kernel (a breakpoint on the entry stub's first instruction) it is
+// ignored; from user mode the frame is moved to the thread's own stack.
+.balign 16
+.globl hayate_debug
+hayate_debug:
+    test byte ptr [rsp + 8], 3
+    jnz 4f
+    push rax
+    mov rax, dr7
+    xor eax, eax
+    mov dr7, rax
+    pop rax
+    and qword ptr [rsp + 16], ~0x100
+    iretq
+4:
+    swapgs
+    push rax
+    mov rax, rsp
+    mov rsp, gs:[hayate_kernel_stack]
+    push [rax + 5*8]
+    push [rax + 4*8]
+    push [rax + 3*8]
+    push [rax + 2*8]
+    push [rax + 1*8]
+    mov rax, [rax]
+    swapgs
+    push 0
+    push rdi
+    mov edi, 1
+    jmp hayate_trap
+
+.balign 16
+.globl hayate_vectors
+hayate_vectors:
+.set vector, 0
+.rept 256
+    .balign 16
+    .byte 0x0f, 0x01, 0xca      // clac; patched to a nop where SMAP is missing
+    .if !(vector == 8 || (vector >= 10 && vector <= 14) || vector == 17 || vector == 21)
+    push 0
+    .endif
+    push rdi
+    mov edi, vector
+    jmp hayate_trap
+    .set vector, vector + 1
+.endr
+"#,
+    calls = const CALLS,
+    user_end = const cpu::USER_END,
+    user_ds = const cpu::USER_DS as u64,
+    user_cs = const cpu::USER_CS as u64,
+    attend = sym super::exception::attend,
+    trap_from_user = sym super::exception::trap_from_user,
+    trap_from_kernel = sym super::exception::trap_from_kernel,
+    fatal = sym super::exception::fatal,
+);
+
+const _: () = assert!(core::mem::size_of::<UserRegs>() == 21 * 8);
+
+/// How many numbers have an entry in the table of calls.
+pub(super) const CALLS: usize = 512;
+
+/// Serves one system call: the frame's arguments in, the result out. Registers other than those it
+/// is told to change it leaves alone.
+pub type Call = extern "C" fn(&mut UserRegs) -> i64;
+
+/// Names the function that serves system call `number`. Without one, and for numbers above the table's
+/// end, the handler of system calls is called.
+pub fn set_call(number: usize, call: Call) {
+    // SAFETY: the table is made of words in the kernel's data, written and read atomically.
+    if let Some(entry) = unsafe { &hayate_calls }.get(number) {
+        entry.store(call as usize as u64, Ordering::Release);
+    }
+}
+
+/// Has the handler of system calls called for all numbers.
+pub(super) fn forget_calls() {
+    // SAFETY: as above.
+    for entry in unsafe { &hayate_calls } {
+        entry.store(hayate_call_any as *const () as u64, Ordering::Release);
+    }
+}
+
+unsafe extern "C" {
+    fn hayate_call_any();
+    static hayate_calls: [AtomicU64; CALLS];
+    fn hayate_syscall_entry();
+    fn hayate_user_start();
+    static hayate_vectors: [[u8; 16]; 256];
+}
+
+/// Where a new user thread's context starts: calls the function in rbx, then goes to user mode.
+pub fn user_start_address() -> u64 {
+    hayate_user_start as *const () as u64
+}
+
+/// The address of vector `vector`'s stub.
+pub(super) fn vector_address(vector: u8) -> u64 {
+    // SAFETY: only the address is taken.
+    unsafe { &raw const hayate_vectors[usize::from(vector)] as u64 }
+}
+
+/// Replaces `clac` in the stubs by a nop, before the kernel's text becomes read-only.
+///
+/// # Safety
+/// The text must be writable, and no other CPU may run.
+pub(crate) unsafe fn patch_out_clac() {
+    for vector in 0..=255u8 {
+        for stub in [vector_address(vector), super::supervisor::vector_address(vector)] {
+            // SAFETY: the first three bytes of each stub are `clac`; 0f 1f 00 is a three-byte nop.
+            unsafe { (stub as *mut [u8; 3]).write([0x0f, 0x1f, 0x00]) };
+        }
+    }
+}
+
+/// The register that holds where `syscall` goes.
+pub(super) const LSTAR: u32 = 0xc000_0082;
+
+/// The entry of system calls from user mode.
+pub(super) fn syscall_address() -> u64 {
+    hayate_syscall_entry as *const () as u64
+}
+
+/// Sets this CPU's system call registers.
+pub(crate) fn init_syscalls() {
+    const STAR: u32 = 0xc000_0081;
+    const SFMASK: u32 = 0xc000_0084;
+    // Cleared on entry: TF, IF, DF, NT, AC (and RF, IOPL for good measure).
+    const MASK: u64 = 1 << 8 | 1 << 9 | 1 << 10 | 3 << 12 | 1 << 14 | 1 << 16 | 1 << 18;
+    // SAFETY: every 64-bit CPU has these registers; the selectors are the GDT's, whose order
+    // `syscall` and `sysret` ask for.
+    unsafe {
+        cpu::write_msr(STAR, (0x23u64 << 48) | u64::from(cpu::KERNEL_CS) << 32);
+        cpu::write_msr(LSTAR, syscall_address());
+        cpu::write_msr(SFMASK, MASK);
+    }
+}

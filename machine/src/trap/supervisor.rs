@@ -1,0 +1,531 @@
+//! Traps of programs that run in ring 0.
+//!
+//! A program in supervisor mode executes its own code, in its own half, on its own stack, with its
+//! own GS base, but in ring 0. Two things follow. The processor does not change stacks when a trap
+//! arrives, and the code segment no longer tells program from kernel. So while a space in supervisor
+//! mode is loaded ([`set_mode`]) this processor uses
+//!
+//! * **another interrupt table**, in which every vector has an interrupt stack. Its stubs ask the
+//!   interrupted RIP: inside the kernel's text it was the kernel, whose frame is moved back to where
+//!   it would have been; anywhere else it was the program, whose frame is moved to the thread's
+//!   kernel stack, and GS is swapped. The stub runs with interrupts off and touches the kernel's own
+//!   memory only, so that one interrupt stack is enough; NMI, double fault, machine check and debug
+//!   exceptions keep theirs.
+//! * **another entry for `syscall`**, which works in ring 0 as well (it loads the kernel's segments
+//!   and goes to LSTAR) but must not return by `sysret`.
+//!
+//! A space in user mode has neither, and pays not one instruction.
+//!
+//! **Frames in the wrong mode.** The mode of a space changes under threads that have frames of the
+//! old mode on their kernel stacks. Nobody looks for them: a thread that returns to ring 3 in a
+//! space that is the supervisor's faults at its first fetch, and the stub, finding ring 3 in the
+//! frame, moves it to ring 0; a frame made here leaves through `hayate_supervisor_exit`, which sets
+//! the segments to what the mode is *now*.
+//!
+//! **The gate** is the entry for call sites that were turned: `rcx` is the address to come back to,
+//! `rax` the number, interrupts are off from the trampoline's last act but one until it turns them on
+//! again, everything else is as `syscall` found it. Where it goes is in a table by number:
+//!
+//! * [`Gate::Full`] builds the same frame as the trap and calls the same handler;
+//! * [`Gate::Direct`] calls the number's function with a frame that holds the arguments and what the handler
+//!   may destroy; the rest is filled in if the thread has to attend to something before it goes on;
+//! * [`Gate::Own`] is for a call that only reads a word ([`word_call!`](crate::word_call)): it
+//!   changes neither stack nor any register that must survive.
+//!
+//! The arithmetic flags are undefined after a turned site; who turns sites makes sure that
+//! nobody reads them. A debug exception on a gate's first instruction (a program that single-steps
+//! itself) becomes the system call by `syscall` that the site stood for.
+//!
+//! Interrupts on is the only state in which a program is gone back to: what it did with `cli` lasts
+//! until its next trap. The next trap of a program that makes none is an NMI of the watchdog
+//! ([`crate::trap::watch_programs`]).
+//!
+//! Road not taken: a code segment of its own for programs in ring 0. A near call or jump does not
+//! change CS, so the gate would need far jumps; the RIP tells as much.
+
+use core::arch::global_asm;
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use super::{UserRegs, WAY_BACK};
+use crate::cpu::{self, PerCpu};
+use crate::paging::Usage;
+
+crate::per_cpu! {
+    /// Calls through the gate that the space which is loaded has not been credited with: one
+    /// instruction a call, and no word that two processors write.
+    #[doc(hidden)]
+    pub static GATED: PerCpu<AtomicU64> = PerCpu::new(AtomicU64::new(0));
+}
+
+global_asm!(
+    r#"
+// What both ways into a full frame share; r11 holds the flags to go back to.
+.macro supervisor_frame
+    swapgs
+    mov gs:[hayate_user_stack], rsp
+    mov rsp, gs:[hayate_kernel_stack]
+    push {kernel_ds}
+    push gs:[hayate_user_stack]
+    push r11
+    push {kernel_cs}
+    push rcx
+    push rax
+    push rdi
+    push rsi
+    push rdx
+    push rcx
+    push -38
+    push r8
+    push r9
+    push r10
+    push r11
+    push rbx
+    push rbp
+    push r12
+    push r13
+    push r14
+    push r15
+    xor ebp, ebp
+    mov rdi, rsp
+.endm
+
+.text
+.balign 64
+.globl hayate_supervisor_syscall
+hayate_supervisor_syscall:
+    supervisor_frame
+    mov rax, gs:[hayate_loaded]
+    inc qword ptr [rax + {traps}]
+    call [hayate_supervisor_handler]
+    jmp hayate_supervisor_exit
+
+.balign 64
+.globl hayate_gates_start
+hayate_gates_start:
+
+.globl hayate_gate_any
+hayate_gate_any:
+    cmp rax, {gates}
+    jae hayate_gate_full
+    jmp [hayate_gates + rax*8]
+
+.balign 16
+.globl hayate_gate_full
+hayate_gate_full:
+    cld
+    // The flags that a program can have here and that matter to it: none but IF.
+    mov r11d, 0x202
+    add rcx, {behind}
+    supervisor_frame
+    inc qword ptr gs:[{gated}]
+    call [hayate_syscall_handler]
+    jmp hayate_supervisor_exit
+
+.balign 64
+.globl hayate_gate_direct
+hayate_gate_direct:
+    swapgs
+    mov r11, rsp
+    mov rsp, gs:[hayate_kernel_stack]
+    sub rsp, 21*8
+    mov [rsp + 19*8], r11
+    mov [rsp + 16*8], rcx
+    mov [rsp + 15*8], rax
+    mov [rsp + 14*8], rdi
+    mov [rsp + 13*8], rsi
+    mov [rsp + 12*8], rdx
+    mov [rsp + 9*8], r8
+    mov [rsp + 8*8], r9
+    mov [rsp + 7*8], r10
+    inc qword ptr gs:[{gated}]
+    cld
+    mov rdi, rsp
+    call [hayate_calls + rax*8]
+    // Attention and mode, both.
+    cmp qword ptr gs:[hayate_attention], 0
+    jne 2f
+    mov rcx, [rsp + 16*8]
+    mov rdi, [rsp + 14*8]
+    mov rsi, [rsp + 13*8]
+    mov rdx, [rsp + 12*8]
+    mov r8, [rsp + 9*8]
+    mov r9, [rsp + 8*8]
+    mov r10, [rsp + 7*8]
+    mov rsp, [rsp + 19*8]
+    swapgs
+    jmp rcx
+.globl hayate_gates_end
+hayate_gates_end:
+2:  // The handler has kept the other registers: the frame can be completed now.
+    mov rcx, [rsp + 16*8]
+    add rcx, {behind}
+    mov [rsp + 16*8], rcx
+    mov qword ptr [rsp + 18*8], 0x202
+    mov [rsp + 11*8], rcx
+    mov [rsp + 10*8], rax
+    mov qword ptr [rsp + 6*8], 0x202
+    mov [rsp + 5*8], rbx
+    mov [rsp + 4*8], rbp
+    mov [rsp + 3*8], r12
+    mov [rsp + 2*8], r13
+    mov [rsp + 1*8], r14
+    mov [rsp], r15
+
+.globl hayate_supervisor_exit
+hayate_supervisor_exit:
+    cmp dword ptr gs:[hayate_attention], 0
+    jne 3f
+2:  mov eax, {kernel_cs}
+    mov ecx, {kernel_ds}
+    cmp dword ptr gs:[hayate_attention + 4], 0
+    je 4f
+    mov eax, {user_cs}
+    mov ecx, {user_ds}
+4:  mov [rsp + 17*8], rax
+    mov [rsp + 20*8], rcx
+    or dword ptr [rsp + 18*8], 0x200
+    jmp hayate_iret_exit
+3:  xor ebp, ebp
+    mov rdi, rsp
+    call {attend}
+    jmp 2b
+
+// The start of a new thread whose frame is in ring 0.
+.globl hayate_supervisor_start
+hayate_supervisor_start:
+    call rbx
+    jmp hayate_supervisor_exit
+
+.balign 64
+hayate_supervisor_trap:
+    push rax
+    // On the interrupt stack: rax, rdi, error code, rip, cs, rflags, rsp, ss; the vector in edi.
+    test byte ptr [rsp + 4*8], 3
+    jnz 5f
+    mov rax, [rsp + 3*8]
+    cmp rax, offset __text_start
+    jb 5f
+    cmp rax, offset __text_end
+    jae 5f
+    // The kernel was interrupted: go on, on its stack, as if there were no interrupt stack.
+    mov rax, rsp
+    mov rsp, [rax + 6*8]
+    push [rax + 7*8]
+    push [rax + 6*8]
+    push [rax + 5*8]
+    push [rax + 4*8]
+    push [rax + 3*8]
+    push [rax + 2*8]
+    push [rax + 1*8]
+    mov rax, [rax]
+    jmp hayate_trap
+5:  swapgs
+    mov rax, rsp
+    mov rsp, gs:[hayate_kernel_stack]
+    push {kernel_ds}
+    push [rax + 6*8]
+    push [rax + 5*8]
+    push {kernel_cs}
+    push [rax + 3*8]
+    push [rax + 2*8]
+    push [rax + 1*8]
+    mov rax, [rax]
+hayate_supervisor_moved:
+    push rsi
+    push rdx
+    push rcx
+    push rax
+    push r8
+    push r9
+    push r10
+    push r11
+    push rbx
+    push rbp
+    push r12
+    push r13
+    push r14
+    push r15
+    mov rsi, rsp
+    mov rdx, [rsp + 15*8]
+    mov qword ptr [rsp + 15*8], -1
+    cld
+    xor ebp, ebp
+    call {trap_from_program}
+    jmp hayate_supervisor_exit
+
+// A program's trap that came on an interrupt stack, with rax saved there: goes on like any other.
+.macro leave_interrupt_stack vector
+    swapgs
+    mov rax, rsp
+    mov rsp, gs:[hayate_kernel_stack]
+    push {kernel_ds}
+    push [rax + 4*8]
+    push [rax + 3*8]
+    push {kernel_cs}
+    push [rax + 1*8]
+    push 0
+    push rdi
+    mov rax, [rax]
+    mov edi, \vector
+    jmp hayate_supervisor_moved
+.endm
+
+// Debug exceptions, on their own interrupt stack: rip, cs, rflags, rsp, ss.
+.balign 16
+.globl hayate_supervisor_debug
+hayate_supervisor_debug:
+    test byte ptr [rsp + 8], 3
+    jnz hayate_debug
+    push rax
+    mov rax, [rsp + 8]
+    cmp rax, offset __text_start
+    jb 7f
+    cmp rax, offset __text_end
+    jae 7f
+    cmp rax, offset hayate_gates_start
+    jb 6f
+    cmp rax, offset hayate_gates_end
+    jb 5f
+    // A gate of its own, for the number in the interrupted rax?
+6:  push rcx
+    mov rcx, [rsp + 8]
+    cmp rcx, {gates}
+    jae 6f
+    cmp rax, [hayate_gates + rcx*8]
+    jne 6f
+    pop rcx
+5:  // Single-stepped to a gate's first instruction: make it the `syscall` that it stands for. (A
+    // step that begins there ends there: TF is cleared with this very trap.)
+    lea r11, [rip + hayate_supervisor_syscall]
+    mov [rsp + 8], r11
+    mov r11, [rsp + 24]
+    or r11, 0x200
+    add rcx, {behind}
+    and qword ptr [rsp + 24], ~0x300
+    pop rax
+    iretq
+6:  pop rcx
+    pop rax
+    jmp hayate_debug
+7:  // The program. With interrupts off it is between a trampoline's `cli` and its jump: step on.
+    test dword ptr [rsp + 24], 0x200
+    jnz 8f
+    pop rax
+    iretq
+8:  leave_interrupt_stack 1
+
+// NMI, on its own interrupt stack: rip, cs, rflags, rsp, ss. A program in ring 0 that has turned
+// interrupts off is made to attend to what waits; everything else goes on.
+.balign 16
+.globl hayate_supervisor_nmi
+hayate_supervisor_nmi:
+    cmp byte ptr [hayate_stopping], 0
+    jne hayate_nmi
+    test byte ptr [rsp + 8], 3
+    jnz 9f
+    test dword ptr [rsp + 16], 0x200
+    jnz 9f
+    push rax
+    mov rax, [rsp + 8]
+    cmp rax, offset __text_start
+    jb 10f
+    cmp rax, offset __text_end
+    jae 10f
+    pop rax
+9:  iretq
+10: leave_interrupt_stack 2
+
+.balign 16
+.globl hayate_supervisor_vectors
+hayate_supervisor_vectors:
+.set vector, 0
+.rept 256
+    .balign 16
+    .byte 0x0f, 0x01, 0xca      // clac; patched to a nop where SMAP is missing
+    .if !(vector == 8 || (vector >= 10 && vector <= 14) || vector == 17 || vector == 21)
+    push 0
+    .endif
+    push rdi
+    mov edi, vector
+    jmp hayate_supervisor_trap
+    .set vector, vector + 1
+.endr
+
+.pushsection .data.gates, "aw", @progbits
+.balign 64
+.globl hayate_gates
+hayate_gates:
+.rept {gates}
+    .quad hayate_gate_full
+.endr
+.globl hayate_gate_slot
+hayate_gate_slot:
+    .quad hayate_gate_any
+.popsection
+"#,
+    kernel_cs = const cpu::KERNEL_CS as u64,
+    kernel_ds = const cpu::KERNEL_DS as u64,
+    user_cs = const cpu::USER_CS as u64,
+    user_ds = const cpu::USER_DS as u64,
+    gates = const GATES,
+    behind = const BEHIND,
+    gated = sym GATED,
+    traps = const offset_of!(Usage, traps),
+    attend = sym super::exception::attend,
+    trap_from_program = sym super::exception::trap_from_program,
+);
+
+/// How far behind the address in `rcx`, where the gate comes back to with interrupts off, the
+/// trampoline's own `syscall` ends: where a full frame goes on.
+pub const BEHIND: u64 = 18;
+
+/// How many numbers have an entry in the gate's table; higher ones go the full way.
+const GATES: usize = super::entry::CALLS;
+
+/// How the gate serves a number.
+#[derive(Clone, Copy, Debug)]
+pub enum Gate {
+    /// With a full frame, by the handler of system calls.
+    Full,
+    /// By the number's function ([`set_call`](super::set_call)), which needs and changes nothing of
+    /// the frame but the arguments.
+    Direct,
+    /// By an entry of its own, which [`word_call!`](crate::word_call) made.
+    Own(unsafe extern "C" fn()),
+}
+
+unsafe extern "C" {
+    fn hayate_supervisor_syscall();
+    fn hayate_supervisor_start();
+    fn hayate_gate_full();
+    fn hayate_gate_direct();
+    static hayate_supervisor_vectors: [[u8; 16]; 256];
+    static hayate_gates: [AtomicU64; GATES];
+    static hayate_gate_slot: u64;
+}
+
+/// What `syscall` in ring 0 calls: as the handler of system calls, but told apart from it so that
+/// the call site can be looked at first.
+// SAFETY: the name is the stub's; no other symbol has it.
+#[unsafe(export_name = "hayate_supervisor_handler")]
+static SUPERVISOR_HANDLER: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Registers what `syscall` in ring 0 calls. Must be called before the first space changes to
+/// supervisor mode.
+pub fn set_supervisor_handler(handler: fn(&mut UserRegs)) {
+    SUPERVISOR_HANDLER.store(handler as *mut (), Ordering::Release);
+}
+
+/// Says how the gate serves system call `number`. Numbers above the table's end are ignored: the
+/// gate serves them the full way.
+pub fn set_gate(number: usize, gate: Gate) {
+    // SAFETY: the table is made of words in the kernel's data, written and read atomically.
+    let Some(entry) = unsafe { &hayate_gates }.get(number) else { return };
+    let target = match gate {
+        Gate::Full => hayate_gate_full as *const () as u64,
+        Gate::Direct => hayate_gate_direct as *const () as u64,
+        Gate::Own(own) => own as usize as u64,
+    };
+    entry.store(target, Ordering::Release);
+}
+
+/// The address of the word that a trampoline jumps through, for a call of this number or of any. It
+/// lies in the top 2 GiB, so that an absolute 32-bit displacement reaches it from anywhere.
+pub fn gate_address(number: Option<usize>) -> u64 {
+    // SAFETY: only the address is taken.
+    let gates = unsafe { &hayate_gates };
+    if let Some(gate) = number.and_then(|number| gates.get(number)) {
+        return &raw const *gate as u64;
+    }
+    &raw const hayate_gate_slot as u64
+}
+
+/// The address of vector `vector`'s stub in supervisor mode.
+pub(super) fn vector_address(vector: u8) -> u64 {
+    // SAFETY: only the address is taken.
+    unsafe { &raw const hayate_supervisor_vectors[usize::from(vector)] as u64 }
+}
+
+/// Where a new thread's context starts if its frame is in ring 0.
+pub(crate) fn start_address() -> u64 {
+    hayate_supervisor_start as *const () as u64
+}
+
+/// Prepares this CPU's traps for the mode of the space that is loaded. `before` had it until now
+/// (or has it still) and is credited with its calls.
+#[inline]
+pub(crate) fn set_mode(before: Option<&Usage>, supervisor: bool) {
+    if is_supervisor() | supervisor {
+        change_mode(before, supervisor);
+    }
+}
+
+#[cold]
+fn change_mode(before: Option<&Usage>, supervisor: bool) {
+    let gated = GATED.here().swap(0, Ordering::Relaxed);
+    if let Some(before) = before {
+        before.calls.fetch_add(gated, Ordering::Relaxed);
+    }
+    if is_supervisor() == supervisor {
+        return;
+    }
+    let entry = if supervisor {
+        hayate_supervisor_syscall as *const () as u64
+    } else {
+        super::entry::syscall_address()
+    };
+    super::idt::load_for(supervisor);
+    // SAFETY: the register exists on every 64-bit CPU; the value is an entry stub's address.
+    unsafe { cpu::write_msr(super::entry::LSTAR, entry) };
+    WAY_BACK.user.set(u32::from(!supervisor));
+}
+
+/// Whether this CPU's traps are prepared for a program in ring 0.
+#[inline]
+pub fn is_supervisor() -> bool {
+    WAY_BACK.user.get() == 0
+}
+
+/// The calls through the gate on processor `cpu` that the space there has not been credited with.
+pub(crate) fn gated_on(cpu: usize) -> u64 {
+    GATED.of(cpu).map_or(0, |gated| gated.load(Ordering::Relaxed))
+}
+
+/// Declares a system call that only reads a word of the object in a per-CPU
+/// [`Local`](crate::cpu::Local) slot: a function for the table of calls, and an entry for the gate
+/// ([`Gate::Own`]) that does the same without a stack.
+///
+/// `word_call!(getpid, getpid_gate, CURRENT, Thread, number);`
+#[macro_export]
+macro_rules! word_call {
+    ($(#[$meta:meta])* $name:ident, $gate:ident, $local:path, $type:ty, $field:ident) => {
+        $(#[$meta])*
+        #[inline(always)]
+        pub fn $name() -> u32 {
+            $local.here().$field.load(core::sync::atomic::Ordering::Relaxed)
+        }
+
+        // The field is four bytes, as the entry below reads it.
+        const _: fn(&$type) -> &core::sync::atomic::AtomicU32 = |object| &object.$field;
+
+        /// The gate's entry for the same word.
+        #[allow(unsafe_code)]
+        // SAFETY: entered by the gate's table only, with interrupts off; see the gate's contract.
+        // The slot is never empty there, and the field is four bytes.
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $gate() {
+            core::arch::naked_asm!(
+                "swapgs",
+                "inc qword ptr gs:[{gated}]",
+                "mov rax, gs:[{local}]",
+                "mov eax, [rax + {offset}]",
+                "swapgs",
+                "jmp rcx",
+                gated = sym $crate::trap::GATED,
+                local = sym $local,
+                offset = const core::mem::offset_of!($type, $field),
+            )
+        }
+    };
+}

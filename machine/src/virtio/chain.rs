@@ -1,0 +1,130 @@
+//! What travels through a queue: memory that the device reads, then memory that it writes.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use crate::frames::Frame;
+use crate::layout::{DIRECT_MAP, PAGE_SIZE};
+
+/// A stretch of memory that a device reads or writes.
+#[derive(Debug)]
+pub enum Piece {
+    /// Bytes of the heap: for a device only if they are in a row for it too, so up to a page or with
+    /// luck.
+    Bytes(Box<[u8]>),
+    /// A part of a frame.
+    Frame {
+        /// The frame.
+        frame: Frame,
+        /// Where in it.
+        offset: usize,
+        /// How many bytes.
+        length: usize,
+    },
+}
+
+impl Piece {
+    /// All of a frame.
+    pub fn frame(frame: Frame) -> Self {
+        Self::Frame { frame, offset: 0, length: PAGE_SIZE }
+    }
+
+    /// Whether a device can reach it: large memory of the heap may be scattered.
+    fn is_usable(&self) -> bool {
+        match self {
+            Self::Bytes(bytes) => !crate::scattered::holds(bytes.as_ptr().addr()),
+            Self::Frame { .. } => true,
+        }
+    }
+
+    /// The physical address and the length.
+    fn place(&self) -> (u64, usize) {
+        match self {
+            // In the direct map: `is_usable`.
+            Self::Bytes(bytes) => ((bytes.as_ptr().addr() - DIRECT_MAP) as u64, bytes.len()),
+            Self::Frame { frame, offset, length } => {
+                let offset = (*offset).min(PAGE_SIZE);
+                (frame.address() + offset as u64, (*length).min(PAGE_SIZE - offset))
+            }
+        }
+    }
+}
+
+/// A request: pieces for the device to read, then pieces for it to write.
+#[derive(Debug, Default)]
+pub struct Chain {
+    /// Tells the driver what this was, when it comes back.
+    pub token: u64,
+    pieces: Vec<Piece>,
+    readable: usize,
+}
+
+impl Chain {
+    /// An empty chain with a token.
+    pub fn new(token: u64) -> Self {
+        Self { token, ..Self::default() }
+    }
+
+    /// Appends memory that the device reads; before any that it writes. `false`, and nothing done,
+    /// when there is no memory for the list, the order is wrong, or the device cannot reach the piece.
+    #[must_use]
+    pub fn reads(&mut self, piece: Piece) -> bool {
+        if self.readable != self.pieces.len()
+            || !piece.is_usable()
+            || self.pieces.try_reserve(1).is_err()
+        {
+            return false;
+        }
+        self.pieces.push(piece);
+        self.readable += 1;
+        true
+    }
+
+    /// Appends memory that the device writes. `false`, and nothing done, when there is no memory
+    /// for the list or the device cannot reach the piece.
+    #[must_use]
+    pub fn writes(&mut self, piece: Piece) -> bool {
+        if !piece.is_usable() || self.pieces.try_reserve(1).is_err() {
+            return false;
+        }
+        self.pieces.push(piece);
+        true
+    }
+
+    /// The pieces, in order.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
+    /// Takes the pieces out.
+    pub fn into_pieces(self) -> Vec<Piece> {
+        self.pieces
+    }
+
+    /// The stretches of physical memory as the device sees them: address, length, whether it
+    /// writes. Pieces that lie in a row become one.
+    pub(super) fn stretches(&self) -> impl Iterator<Item = (u64, u32, bool)> {
+        let mut pieces = self
+            .pieces
+            .iter()
+            .enumerate()
+            .map(|(index, piece)| {
+                let (address, length) = piece.place();
+                (address, length as u32, index >= self.readable)
+            })
+            .filter(|&(_, length, _)| length != 0)
+            .peekable();
+        core::iter::from_fn(move || {
+            let (address, mut length, writes) = pieces.next()?;
+            while let Some(&(next, more, same)) = pieces.peek()
+                && next == address + u64::from(length)
+                && same == writes
+                && let Some(sum) = length.checked_add(more)
+            {
+                length = sum;
+                pieces.next();
+            }
+            Some((address, length, writes))
+        })
+    }
+}

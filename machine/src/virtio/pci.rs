@@ -1,0 +1,188 @@
+//! virtio over PCI (virtio 1.2, 4.1).
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::vec::Vec;
+
+use super::queue::Bell;
+use super::{Device, Transport};
+use crate::interrupt::{self, Handler};
+use crate::mmio::Registers;
+use crate::pci::{Function, Msix, functions};
+use crate::sync::SpinLock;
+
+const VENDOR: u16 = 0x1af4;
+/// Device numbers: transitional ones, whose kind is the subsystem's number, and modern ones.
+const TRANSITIONAL: core::ops::Range<u16> = 0x1000..0x1040;
+const MODERN: core::ops::Range<u16> = 0x1040..0x1080;
+
+/// Offsets in the common configuration.
+mod common {
+    pub const FEATURE_SELECT: usize = 0x0;
+    pub const FEATURE: usize = 0x4;
+    pub const DRIVER_FEATURE_SELECT: usize = 0x8;
+    pub const DRIVER_FEATURE: usize = 0xc;
+    pub const CONFIG_VECTOR: usize = 0x10;
+    pub const STATUS: usize = 0x14;
+    pub const GENERATION: usize = 0x15;
+    pub const QUEUE_SELECT: usize = 0x16;
+    pub const QUEUE_SIZE: usize = 0x18;
+    pub const QUEUE_VECTOR: usize = 0x1a;
+    pub const QUEUE_ENABLE: usize = 0x1c;
+    pub const QUEUE_NOTIFY_OFFSET: usize = 0x1e;
+    pub const QUEUE_DESCRIPTORS: usize = 0x20;
+    pub const QUEUE_AVAILABLE: usize = 0x28;
+    pub const QUEUE_USED: usize = 0x30;
+    pub const SIZE: u32 = 0x38;
+}
+
+struct Pci {
+    kind: u32,
+    common: Registers,
+    notify: Registers,
+    notify_multiplier: u32,
+    /// The device's own configuration; a device may have none.
+    device: Option<Registers>,
+    msix: SpinLock<Msix>,
+    /// Makes selecting and accessing one step.
+    select: SpinLock<()>,
+}
+
+pub(super) fn devices() -> Vec<Device> {
+    let mut found = Vec::new();
+    for function in functions() {
+        if function.vendor != VENDOR {
+            continue;
+        }
+        let kind = if MODERN.contains(&function.device) {
+            u32::from(function.device - MODERN.start)
+        } else if TRANSITIONAL.contains(&function.device) {
+            function.read(0x2c) >> 16
+        } else {
+            continue;
+        };
+        match Pci::new(&function, kind) {
+            Some(transport) => found
+                .push(Device { transport: Box::new(transport), place: format!("pci {function}") }),
+            None => crate::warn!(
+                "virtio: pci {function}: no modern interface or no MSI-X; device left out"
+            ),
+        }
+    }
+    found
+}
+
+impl Pci {
+    fn new(function: &Function, kind: u32) -> Option<Self> {
+        let enabled = function.enable()?;
+        let (mut common, mut notify, mut device) = (None, None, None);
+        let mut notify_multiplier = 0;
+        for at in function.vendor_capabilities() {
+            let slot = function.read(at + 4) as u8;
+            let (offset, size) = (function.read(at + 8), function.read(at + 12));
+            let map = || enabled.registers(slot, offset.into(), size.into());
+            // The first of each type is the one to use (4.1.4.1).
+            match (function.read(at) >> 24) as u8 {
+                1 if common.is_none() && size >= common::SIZE => common = map(),
+                2 if notify.is_none() => {
+                    notify = map();
+                    notify_multiplier = function.read(at + 16);
+                }
+                4 if device.is_none() => device = map(),
+                _ => {}
+            }
+        }
+        Some(Self {
+            kind,
+            common: common?,
+            notify: notify?,
+            notify_multiplier,
+            device,
+            msix: SpinLock::new(enabled.msix()?),
+            select: SpinLock::new(()),
+        })
+    }
+}
+
+impl Transport for Pci {
+    fn kind(&self) -> u32 {
+        self.kind
+    }
+
+    fn status(&self) -> u8 {
+        self.common.read8(common::STATUS)
+    }
+
+    fn set_status(&self, status: u8) {
+        self.common.write8(common::STATUS, status);
+    }
+
+    fn features(&self) -> u64 {
+        let _guard = self.select.lock();
+        let half = |index| {
+            self.common.write(common::FEATURE_SELECT, index);
+            u64::from(self.common.read(common::FEATURE))
+        };
+        half(0) | half(1) << 32
+    }
+
+    fn set_features(&self, features: u64) {
+        let _guard = self.select.lock();
+        for index in 0..2 {
+            self.common.write(common::DRIVER_FEATURE_SELECT, index);
+            self.common.write(common::DRIVER_FEATURE, (features >> (32 * index)) as u32);
+        }
+    }
+
+    fn queue_size(&self, queue: u16) -> u16 {
+        let _guard = self.select.lock();
+        self.common.write16(common::QUEUE_SELECT, queue);
+        if self.common.read16(common::QUEUE_SELECT) != queue {
+            return 0;
+        }
+        self.common.read16(common::QUEUE_SIZE)
+    }
+
+    fn set_queue(&self, queue: u16, size: u16, descriptors: u64, available: u64, used: u64) {
+        let _guard = self.select.lock();
+        let write64 = |offset, value: u64| {
+            self.common.write(offset, value as u32);
+            self.common.write(offset + 4, (value >> 32) as u32);
+        };
+        self.common.write16(common::QUEUE_SELECT, queue);
+        self.common.write16(common::QUEUE_SIZE, size);
+        write64(common::QUEUE_DESCRIPTORS, descriptors);
+        write64(common::QUEUE_AVAILABLE, available);
+        write64(common::QUEUE_USED, used);
+        self.common.write16(common::QUEUE_VECTOR, 0);
+        self.common.write16(common::QUEUE_ENABLE, 1);
+    }
+
+    fn bell(&self, queue: u16) -> Bell {
+        let _guard = self.select.lock();
+        self.common.write16(common::QUEUE_SELECT, queue);
+        let index = u32::from(self.common.read16(common::QUEUE_NOTIFY_OFFSET));
+        let offset = index.saturating_mul(self.notify_multiplier) as usize;
+        Bell { registers: self.notify, offset, queue, wide: false }
+    }
+
+    fn connect(&self, handler: Handler) -> bool {
+        let Some(vector) = interrupt::attach(handler) else { return false };
+        self.msix.lock().route(0, vector);
+        let _guard = self.select.lock();
+        self.common.write16(common::CONFIG_VECTOR, 0);
+        self.common.read16(common::CONFIG_VECTOR) == 0
+    }
+
+    fn generation(&self) -> u32 {
+        self.common.read8(common::GENERATION).into()
+    }
+
+    fn config8(&self, offset: usize) -> u8 {
+        self.device.map_or(u8::MAX, |device| device.read8(offset))
+    }
+
+    fn config32(&self, offset: usize) -> u32 {
+        self.device.map_or(u32::MAX, |device| device.read(offset))
+    }
+}

@@ -1,0 +1,216 @@
+//! A split queue (virtio 1.2, 2.7).
+//!
+//! Invariant: a descriptor is either on the free list or belongs to the chain that `waiting` keeps
+//! at the chain's first descriptor. Links are kept in memory of ours; the device's copy is only
+//! written. What the device answers is checked: an answer for nothing is dropped.
+
+use alloc::vec::Vec;
+use core::mem::ManuallyDrop;
+use core::sync::atomic::{Ordering, fence};
+
+use super::Chain;
+use crate::frames::Block;
+use crate::layout::PAGE_SIZE;
+use crate::mmio::Registers;
+
+/// Descriptor flags.
+const NEXT: u16 = 1;
+const WRITE: u16 = 2;
+/// Bytes of a descriptor, and of an answer.
+const DESCRIPTOR: usize = 16;
+const ANSWER: usize = 8;
+
+/// The register that a queue's notifications go to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bell {
+    pub registers: Registers,
+    pub offset: usize,
+    pub queue: u16,
+    /// Whether the register is 32 bits wide (memory-mapped transport) or 16 (PCI).
+    pub wide: bool,
+}
+
+impl Bell {
+    fn ring(self) {
+        if self.wide {
+            self.registers.write(self.offset, self.queue.into());
+        } else {
+            self.registers.write16(self.offset, self.queue);
+        }
+    }
+}
+
+/// A queue of a device. It has no lock of its own; its driver has one around it.
+///
+/// A device may write to its queue and to what it was given at any time, so none of that memory
+/// is ever freed: dropping a queue leaks it.
+pub struct Queue {
+    memory: ManuallyDrop<Block>,
+    size: u16,
+    bell: Bell,
+    /// The next descriptor in a chain or on the free list.
+    next: Vec<u16>,
+    free: u16,
+    free_count: u16,
+    waiting: ManuallyDrop<Vec<Option<Chain>>>,
+    /// Counts of chains given and answers taken, modulo 2^16.
+    given: u16,
+    taken: u16,
+    /// What `given` was at the last ring of the bell.
+    rung: u16,
+}
+
+/// Offsets of the available and the used ring, and the size of all.
+fn layout(size: u16) -> (usize, usize, usize) {
+    let size = usize::from(size);
+    let available = size * DESCRIPTOR;
+    let used = (available + 6 + 2 * size).next_multiple_of(4);
+    (available, used, used + 6 + ANSWER * size)
+}
+
+impl Queue {
+    pub(super) fn new(size: u16, bell: Bell) -> Option<Self> {
+        let (_, _, bytes) = layout(size);
+        let memory = Block::allocate(bytes.div_ceil(PAGE_SIZE) as u32)?;
+        memory.zero();
+        let mut waiting = Vec::new();
+        waiting.try_reserve_exact(size.into()).ok()?;
+        waiting.resize_with(size.into(), || None);
+        let mut next = Vec::new();
+        next.try_reserve_exact(size.into()).ok()?;
+        next.extend(1..=size);
+        Some(Self {
+            memory: ManuallyDrop::new(memory),
+            size,
+            bell,
+            next,
+            free: 0,
+            free_count: size,
+            waiting: ManuallyDrop::new(waiting),
+            given: 0,
+            taken: 0,
+            rung: 0,
+        })
+    }
+
+    /// Physical addresses of the descriptors, the available and the used ring.
+    pub(super) fn parts(&self) -> [u64; 3] {
+        let (available, used, _) = layout(self.size);
+        let base = self.memory.address();
+        [base, base + available as u64, base + used as u64]
+    }
+
+    /// How many descriptors there are.
+    pub fn size(&self) -> u16 {
+        self.size
+    }
+
+    /// How many more stretches of memory fit.
+    pub fn room(&self) -> u16 {
+        self.free_count
+    }
+
+    /// Whether no chain is with the device.
+    pub fn is_idle(&self) -> bool {
+        self.free_count == self.size
+    }
+
+    fn write<T>(&self, offset: usize, value: T) {
+        debug_assert!(offset + size_of::<T>() <= self.memory.size());
+        // SAFETY: all offsets come from `layout` with indices below `size`, so they are inside the
+        // block and aligned; the device reads this memory, no reference to it exists.
+        unsafe { self.memory.pointer().add(offset).cast::<T>().write_volatile(value) }
+    }
+
+    fn read<T>(&self, offset: usize) -> T {
+        debug_assert!(offset + size_of::<T>() <= self.memory.size());
+        // SAFETY: as in `write`; every bit pattern is good for the integers that are read.
+        unsafe { self.memory.pointer().add(offset).cast::<T>().read_volatile() }
+    }
+
+    /// Gives a chain to the device. The chain comes back when it does not fit at present, or is
+    /// empty. The device takes notice at [`notify`](Self::notify).
+    pub fn give(&mut self, chain: Chain) -> Result<(), Chain> {
+        let count = chain.stretches().count();
+        if count == 0 || count > usize::from(self.free_count) {
+            return Err(chain);
+        }
+        let head = self.free;
+        let mut index = head;
+        let mut left = count;
+        for (address, length, writes) in chain.stretches() {
+            index = self.free;
+            left -= 1;
+            let following = self.next[usize::from(index)];
+            let flags = if writes { WRITE } else { 0 } | if left > 0 { NEXT } else { 0 };
+            let place = usize::from(index) * DESCRIPTOR;
+            self.write(place, address);
+            self.write(place + 8, length);
+            self.write(place + 12, flags);
+            self.write(place + 14, if left > 0 { following } else { 0 });
+            self.free = following;
+        }
+        self.free_count -= count as u16;
+        // The last descriptor's link says where the chain ends, for `take`.
+        self.next[usize::from(index)] = u16::MAX;
+        self.waiting[usize::from(head)] = Some(chain);
+        let (available, _, _) = layout(self.size);
+        let slot = usize::from(self.given & (self.size - 1));
+        self.write(available + 4 + 2 * slot, head);
+        self.given = self.given.wrapping_add(1);
+        // The device must see the descriptors before the count.
+        fence(Ordering::Release);
+        self.write(available + 2, self.given);
+        Ok(())
+    }
+
+    /// Tells the device that chains were given, unless it is at work and looks by itself.
+    pub fn notify(&mut self) {
+        if self.rung == self.given {
+            return;
+        }
+        self.rung = self.given;
+        // The count must be seen before the device's wish is read, or both could miss the other.
+        fence(Ordering::SeqCst);
+        let (_, used, _) = layout(self.size);
+        if self.read::<u16>(used) & 1 == 0 {
+            self.bell.ring();
+        }
+    }
+
+    /// Takes back a chain that the device is done with, and how many bytes it wrote.
+    pub fn take(&mut self) -> Option<(Chain, u32)> {
+        let (_, used, _) = layout(self.size);
+        loop {
+            if self.read::<u16>(used + 2) == self.taken {
+                return None;
+            }
+            // The answer must be read after the count that includes it.
+            fence(Ordering::Acquire);
+            let slot = usize::from(self.taken & (self.size - 1));
+            let head: u32 = self.read(used + 4 + ANSWER * slot);
+            let length: u32 = self.read(used + 4 + ANSWER * slot + 4);
+            self.taken = self.taken.wrapping_add(1);
+            let chain = self.waiting.get_mut(head as usize).and_then(Option::take);
+            let Some(chain) = chain else { continue };
+            let mut last = head as u16;
+            let mut count = 1;
+            while let Some(&next) = self.next.get(usize::from(last))
+                && next != u16::MAX
+            {
+                last = next;
+                count += 1;
+            }
+            self.next[usize::from(last)] = self.free;
+            self.free = head as u16;
+            self.free_count += count;
+            return Some((chain, length));
+        }
+    }
+
+    /// Whether [`take`](Self::take) would give a chain.
+    pub fn has_answers(&self) -> bool {
+        let (_, used, _) = layout(self.size);
+        self.read::<u16>(used + 2) != self.taken
+    }
+}

@@ -1,0 +1,113 @@
+//! What starts cost in the long run: 1,000 in a row, and all that they leave to be done.
+//!
+//! A kernel can make one start look cheap by putting work off: freeing the old address space,
+//! clearing pages for the next one. Here nothing can be put off. After the last start the process
+//! spins and yields for so long that whatever was left to others is done, and what that takes
+//! longer than when nothing is left is counted to the starts.
+//!
+//! What this cannot see: work that a kernel does only when no program wants the processor.
+
+use super::basics::empty_loop;
+use super::processes::{USUAL, dynamic_program, program, reap, shell_command};
+use crate::clock::Clock;
+use crate::experiment::{Experiment, Setting};
+use crate::sampler::{Sampler, Skip};
+use crate::sys::process::{Program, Split, fork_exit, vfork_exit};
+use crate::sys::raw::sched_yield;
+use std::hint::black_box;
+
+/// Starts in one sample.
+const STARTS: u32 = 1000;
+/// Starts before, so that what is made once is there.
+const BEFORE: u32 = 20;
+/// How long it is waited: so many times a yield and a loop. In an emulator that counts instructions
+/// 30 ms by the guest's clock; several ticks of its timer.
+const YIELDS: u32 = 300;
+const TURNS: u32 = 50_000;
+
+/// The experiments that have a total.
+const NAMES: [&str; 6] = [
+    "fork-exit",
+    "vfork-exit",
+    "fork-exec-static",
+    "vfork-exec-static",
+    "fork-exec-dynamic",
+    "sh-c",
+];
+
+/// Puts behind each experiment that has one its total.
+pub fn beside(all: &mut Vec<Experiment>) {
+    for name in NAMES {
+        let base = format!("cpu/process/{name}");
+        if let Some(at) = all.iter().position(|e| e.name == base) {
+            let total = total(&all[at], name);
+            all.insert(at + 1, total);
+        }
+    }
+}
+
+fn total(base: &Experiment, name: &'static str) -> Experiment {
+    let mut made = Experiment::time(
+        format!("{}/total", base.name),
+        format!("{}: 1,000 and all they leave to do", base.title),
+        move |s, m| many(name, s, m),
+    )
+    .per(STARTS)
+    .method("1,000 in a row, then yields and spins until nothing is left to do, by 1,000; what yields and spins take when nothing is left is taken off")
+    .samples_at_most(1)
+    .rounds_at_most(3);
+    // What one costs, if nothing is put off.
+    made.model.clone_from(&base.model);
+    made
+}
+
+fn many(name: &str, s: &Setting, m: &mut Sampler) -> Result<(), Skip> {
+    match name {
+        "fork-exit" => starts(m, || reap(fork_exit(), "fork")),
+        "vfork-exit" => starts(m, || reap(vfork_exit(), "vfork")),
+        "fork-exec-static" | "vfork-exec-static" => {
+            let how = if name.starts_with('v') { Split::Vfork } else { Split::Fork };
+            let path = program(s, USUAL)?;
+            let program = Program::new(&path, &[&path]);
+            starts(m, || reap(program.start(how), "executing a program"))
+        }
+        "fork-exec-dynamic" => {
+            let path = dynamic_program()?;
+            let program = Program::new(path, &[path]);
+            starts(m, || reap(program.start(Split::Fork), "executing a program"))
+        }
+        _ => {
+            let command = shell_command(s)?;
+            let program = Program::new(c"/bin/sh", &[c"sh", c"-c", &command]);
+            starts(m, || reap(program.start(Split::Fork), "executing a shell"))
+        }
+    }
+}
+
+fn starts(m: &mut Sampler, mut start_one: impl FnMut() -> Result<(), Skip>) -> Result<(), Skip> {
+    let clock = m.clock();
+    for _ in 0..BEFORE {
+        start_one()?;
+    }
+    // The first settling does what is left from before, the second tells what it takes by itself.
+    settle(clock);
+    let nothing_left = settle(clock);
+    m.collect(|| {
+        let start = clock.start();
+        for _ in 0..STARTS {
+            start_one()?;
+        }
+        settle(clock);
+        Ok(clock.stop().saturating_sub(start).saturating_sub(nothing_left))
+    })
+}
+
+/// Lets everyone else run until nothing is left to do; the ticks that it took.
+fn settle(clock: Clock) -> u64 {
+    let start = clock.start();
+    for _ in 0..YIELDS {
+        black_box(sched_yield());
+        empty_loop(TURNS);
+    }
+    clock.stop().saturating_sub(start)
+}

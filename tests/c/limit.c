@@ -1,0 +1,250 @@
+/* Resource limits and what happens at each of them. */
+#define AREA "limit"
+#include "harness.h"
+#include <sys/socket.h>
+
+static void limit(int resource, rlim_t soft, rlim_t hard) {
+    struct rlimit l = {soft, hard};
+    OK(syscall(SYS_prlimit64, 0, resource, &l, NULL));
+}
+
+
+TEST(getrlimit_knows_all_sixteen) {
+    for (int i = 0; i < 16; i++) {
+        struct rlimit l = {1, 0};
+        OK(syscall(SYS_prlimit64, 0, i, NULL, &l));
+        CHECK(l.rlim_cur <= l.rlim_max);
+    }
+}
+
+TEST(limit_call_errors) {
+    struct rlimit l = {2, 1}, bad = {5, 4};
+    ERR(syscall(SYS_prlimit64, 0, 16, NULL, &l), EINVAL);
+    ERR(syscall(SYS_prlimit64, 0, -1, NULL, &l), EINVAL);
+    ERR(syscall(SYS_prlimit64, 0, RLIMIT_CORE, &bad, NULL), EINVAL); /* soft over hard */
+    ERR(syscall(SYS_prlimit64, 0, RLIMIT_CORE, BAD, NULL), EFAULT);
+    ERR(syscall(SYS_prlimit64, 0, RLIMIT_CORE, NULL, BAD), EFAULT);
+    ERR(syscall(SYS_prlimit64, 0x3ffffff0, RLIMIT_CORE, NULL, &l), ESRCH);
+    ERR(syscall(SYS_getrlimit, RLIMIT_CORE, BAD), EFAULT);
+}
+
+TEST(setting_reads_back_and_is_inherited) {
+    limit(RLIMIT_CORE, 1000, 2000);
+    IN_CHILD({
+        struct rlimit l;
+        OK(getrlimit(RLIMIT_CORE, &l));
+        CHECK(l.rlim_cur == 1000 && l.rlim_max == 2000);
+        limit(RLIMIT_CORE, 0, 500);
+    });
+    struct rlimit l;
+    OK(getrlimit(RLIMIT_CORE, &l));
+    CHECK(l.rlim_cur == 1000 && l.rlim_max == 2000);
+}
+
+TEST(ordinary_user_lowers_but_does_not_raise) {
+    limit(RLIMIT_CORE, 1000, 2000);
+    IN_CHILD({
+        BECOME(1000, 1000);
+        limit(RLIMIT_CORE, 2000, 2000); /* soft up to hard */
+        limit(RLIMIT_CORE, 100, 1500);
+        struct rlimit up = {100, 1600};
+        ERR(setrlimit(RLIMIT_CORE, &up), EPERM);
+    });
+}
+
+TEST(prlimit_on_another_process) {
+    GATE(go);
+    pid_t pid = FORK();
+    if (pid == 0) {
+        gate_pass(&go);
+        struct rlimit l;
+        OK(getrlimit(RLIMIT_CORE, &l));
+        _exit(l.rlim_cur == 123 ? 0 : 1);
+    }
+    struct rlimit l = {123, 456}, old;
+    OK(syscall(SYS_prlimit64, pid, RLIMIT_CORE, &l, &old));
+    OK(syscall(SYS_prlimit64, pid, RLIMIT_CORE, NULL, &old));
+    CHECK_EQ(old.rlim_max, 456);
+    IN_CHILD({
+        BECOME(1000, 1000);
+        ERR(syscall(SYS_prlimit64, pid, RLIMIT_CORE, NULL, &old), EPERM);
+    });
+    gate_open(&go);
+    EXITS(pid, 0);
+}
+
+TEST(nofile_is_emfile) {
+    limit(RLIMIT_NOFILE, 20, 20);
+    int fd, last = -1;
+    while ((fd = open("/dev/null", O_RDONLY)) != -1)
+        last = fd;
+    CHECK_EQ(errno, EMFILE);
+    CHECK_EQ(last, 19);
+    int p[2];
+    ERR(pipe(p), EMFILE);
+    ERR(dup(0), EMFILE);
+    ERR(dup2(0, 20), EBADF); /* a number beyond the limit (dup(2)) */
+    ERR(fcntl(0, F_DUPFD, 20), EINVAL);
+    ERR(fcntl(0, F_DUPFD, 10), EMFILE);
+    ERR(socket(AF_UNIX, SOCK_STREAM, 0), EMFILE);
+    OK(close(10));
+    ERR(pipe(p), EMFILE); /* one free is not two */
+    CHECK_EQ(OK(dup(0)), 10);
+}
+
+TEST(nofile_lowered_below_open_ones) {
+    int fd = OK(dup2(2, 50));
+    limit(RLIMIT_NOFILE, 10, 100);
+    OK(fcntl(fd, F_GETFD)); /* stays */
+    OK(close(fd));
+    ERR(dup2(2, 50), EBADF);
+}
+
+TEST(nproc_is_eagain) {
+    IN_CHILD({
+        BECOME(60002, 60002);
+        limit(RLIMIT_NPROC, 1, 1);
+        ERR(fork(), EAGAIN);
+    });
+}
+
+TEST(nproc_does_not_bind_root) {
+    IN_CHILD({
+        limit(RLIMIT_NPROC, 1, 1);
+        pid_t pid = FORK();
+        if (pid == 0)
+            _exit(0);
+        EXITS(pid, 0);
+    });
+}
+
+TEST(address_space_is_enomem) {
+    limit(RLIMIT_AS, 64 << 20, 64 << 20);
+    ERR(mmap(NULL, 128 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), ENOMEM);
+    char *p = OK(mmap(NULL, 4 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    ERR(mremap(p, 4 << 20, 128 << 20, MREMAP_MAYMOVE), ENOMEM);
+    long brk = syscall(SYS_brk, 0);
+    CHECK_EQ(syscall(SYS_brk, brk + (128 << 20)), brk);
+    OK(munmap(p, 4 << 20));
+    OK(mmap(NULL, 4 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+}
+
+TEST(data_limit_binds_brk) {
+    IN_CHILD({
+        limit(RLIMIT_DATA, 1 << 20, 1 << 20);
+        long brk = syscall(SYS_brk, 0);
+        CHECK_EQ(syscall(SYS_brk, brk + (64 << 20)), brk);
+        ERR(mmap(NULL, 64 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+            ENOMEM); /* since Linux 4.7 */
+    });
+}
+
+TEST(fsize_raises_sigxfsz_or_is_efbig) {
+    limit(RLIMIT_FSIZE, 5000, 5000);
+    pid_t pid = FORK();
+    if (pid == 0) {
+        struct rlimit none = {0, 0};
+        setrlimit(RLIMIT_CORE, &none);
+        int fd = OK(open("f", O_WRONLY | O_CREAT, 0600));
+        char c = 0;
+        (void)!pwrite(fd, &c, 1, 5000);
+        _exit(0);
+    }
+    KILLED(pid, SIGXFSZ);
+    signal(SIGXFSZ, SIG_IGN);
+    int fd = OK(open("f", O_WRONLY | O_CREAT, 0600));
+    static char big[8000];
+    CHECK_EQ(OK(write(fd, big, sizeof big)), 5000); /* up to the limit first */
+    ERR(write(fd, big, 1), EFBIG);
+    ERR(pwrite(fd, big, 1, 100000), EFBIG);
+    CHECK_EQ(OK(pwrite(fd, big, 10, 100)), 10);
+    ERR(ftruncate(fd, 6000), EFBIG);
+    ERR(truncate("f", 6000), EFBIG);
+    OK(ftruncate(fd, 4000));
+    int p[2];
+    OK(pipe(p));
+    CHECK_EQ(OK(write(p[1], big, 8000)), 8000); /* files only */
+}
+
+TEST(cpu_time_raises_sigxcpu_then_kills) {
+    pid_t pid = FORK();
+    if (pid == 0) {
+        limit(RLIMIT_CORE, 0, 0);
+        limit(RLIMIT_CPU, 1, 2);
+        for (volatile unsigned i = 0;; i++)
+            ;
+    }
+    KILLED(pid, SIGXCPU);
+    pid = FORK();
+    if (pid == 0) {
+        limit(RLIMIT_CORE, 0, 0);
+        limit(RLIMIT_CPU, 1, 2);
+        signal(SIGXCPU, SIG_IGN);
+        for (volatile unsigned i = 0;; i++)
+            ;
+    }
+    KILLED(pid, SIGKILL); /* at the hard limit */
+}
+
+TEST(sleep_uses_no_cpu_time) {
+    pid_t pid = FORK();
+    if (pid == 0) {
+        limit(RLIMIT_CPU, 1, 1);
+        msleep(1500);
+        _exit(0);
+    }
+    EXITS(pid, 0);
+}
+
+TEST(nice_limit_and_priority) {
+    IN_CHILD({
+        CHECK_EQ(OK(nice(5)), 5);
+        errno = 0;
+        CHECK_EQ(getpriority(PRIO_PROCESS, 0), 5);
+        CHECK_EQ(OK(nice(100)), 19); /* clamped */
+        BECOME(1000, 1000);
+        OK(setpriority(PRIO_PROCESS, 0, 19));
+        ERR(setpriority(PRIO_PROCESS, 0, 10), EACCES);
+        ERR(nice(-1), EPERM);
+    });
+    ERR(setpriority(99, 0, 0), EINVAL);
+    ERR(getpriority(PRIO_PROCESS, 0x3ffffff0), ESRCH);
+    ERR(setpriority(PRIO_USER, 60009, 5), ESRCH);
+}
+
+TEST(stack_limit_is_seen_by_exec) {
+    /* The new program's stack may grow only so far. */
+    pid_t pid = FORK();
+    if (pid == 0) {
+        limit(RLIMIT_CORE, 0, 0);
+        limit(RLIMIT_STACK, 256 << 10, 256 << 10);
+        execl(hy_self, hy_self, "--helper", "use_stack", "1000000", (char *)NULL);
+        _exit(99);
+    }
+    KILLED(pid, SIGSEGV);
+    pid = FORK();
+    if (pid == 0) {
+        limit(RLIMIT_STACK, 4 << 20, 4 << 20);
+        execl(hy_self, hy_self, "--helper", "use_stack", "1000000", (char *)NULL);
+        _exit(99);
+    }
+    EXITS(pid, 0);
+}
+static __attribute__((noinline)) int use(long left) {
+    volatile char frame[1024];
+    frame[0] = 1;
+    return left <= 0 ? 0 : use(left - 1024) + frame[0] - 1;
+}
+HELPER(use_stack) { return use(atol(argv[1])); }
+
+TEST(memlock_limit) {
+    char *p = OK(mmap(NULL, 64 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    IN_CHILD({
+        BECOME(1000, 1000);
+        limit(RLIMIT_MEMLOCK, 8 * PAGE, 8 * PAGE);
+        OK(mlock(p, 4 * PAGE));
+        ERR(mlock(p, 64 * PAGE), ENOMEM);
+        limit(RLIMIT_MEMLOCK, 0, 0);
+        ERR(mlock(p + 32 * PAGE, PAGE), EPERM);
+    });
+}

@@ -1,0 +1,512 @@
+/* procfs as ps, top, shells and C libraries read it. */
+#define AREA "procfs"
+#include "harness.h"
+#include <sys/sysinfo.h>
+#include <sys/utsname.h>
+
+static char text[65536];
+/* Enough memory in use that approximate counters show it. */
+static void use_memory(void) {
+    static char memory[8 << 20];
+    for (size_t i = 0; i < sizeof memory; i += PAGE)
+        memory[i] = 1;
+}
+static const char *slurp(const char *path) {
+    if (get_file(path, text, sizeof text) == -1)
+        FAIL("cannot open %s: %s", path, strerror(errno));
+    return text;
+}
+/* The number after `key` at the start of a line. */
+static long field(const char *path, const char *key) {
+    slurp(path);
+    char *at = text;
+    size_t n = strlen(key);
+    while (at && strncmp(at, key, n) != 0) {
+        at = strchr(at, '\n');
+        at = at ? at + 1 : NULL;
+    }
+    if (!at)
+        FAIL("%s has no %s", path, key);
+    return strtol(at + n, NULL, 0);
+}
+
+TEST(self_is_a_link_to_the_reader) {
+    char link[32] = "", want[32];
+    OK(readlink("/proc/self", link, sizeof link - 1));
+    snprintf(want, sizeof want, "%d", getpid());
+    CHECK_STR(link, want);
+    OK(readlink("/proc/thread-self", link, sizeof link - 1));
+    IN_CHILD({
+        memset(link, 0, sizeof link);
+        OK(readlink("/proc/self", link, sizeof link - 1));
+        CHECK_EQ(atoi(link), getpid());
+    });
+}
+
+TEST(cmdline_has_zero_separated_arguments) {
+    GATE(out);
+    pid_t pid = FORK();
+    if (pid == 0) {
+        dup2(out.fd[1], 1);
+        execl(hy_self, "some name", "--helper", "hang", "", "last one", (char *)NULL);
+        _exit(1);
+    }
+    gate_pass(&out);
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/cmdline", pid);
+    ssize_t n = get_file(path, text, sizeof text);
+    static const char want[] = "some name\0--helper\0hang\0\0last one";
+    CHECK_EQ(n, sizeof want);
+    CHECK(!memcmp(text, want, sizeof want));
+    snprintf(path, sizeof path, "/proc/%d/comm", pid);
+    char base[PATH_MAX];
+    snprintf(base, sizeof base, "%.15s\n", strrchr(hy_self, '/') + 1);
+    CHECK_STR(slurp(path), base);
+    OK(kill(pid, SIGKILL));
+    KILLED(pid, SIGKILL);
+}
+HELPER(hang) {
+    if (write(1, "", 1) == 1)
+        pause();
+    return 0;
+}
+
+TEST(environ_is_the_initial_environment) {
+    char *envp[] = {(char *)"ONE=1", (char *)"TWO=2", NULL};
+    char *argv[] = {hy_self, (char *)"--helper", (char *)"check_environ", NULL};
+    pid_t pid = FORK();
+    if (pid == 0) {
+        execve(hy_self, argv, envp);
+        _exit(9);
+    }
+    EXITS(pid, 0);
+}
+HELPER(check_environ) {
+    ssize_t n = get_file("/proc/self/environ", text, sizeof text);
+    return n == 12 && !memcmp(text, "ONE=1\0TWO=2", 12) ? 0 : 1;
+}
+
+TEST(stat_fields) {
+    GATE(go);
+    OK(syscall(SYS_prctl, 15, "a) (b", 0, 0, 0)); /* a name to trip over */
+    pid_t pid = FORK();
+    if (pid == 0) {
+        setpgid(0, 0);
+        use_memory();
+        gate_pass(&go);
+        _exit(0);
+    }
+    setpgid(pid, pid);
+    wait_asleep(pid);
+    char path[64], state;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    slurp(path);
+    CHECK_EQ(atoi(text), pid);
+    CHECK(strstr(text, "(a) (b)") != NULL);
+    int ppid, pgrp, session, tty, tpgid;
+    unsigned flags;
+    unsigned long minflt, cminflt, majflt, cmajflt, utime, stime, vsize;
+    long cutime, cstime, priority, niceness, threads, itreal, rss;
+    unsigned long long start;
+    int n = sscanf(strrchr(text, ')') + 2,
+                   "%c %d %d %d %d %d %u %lu %lu %lu %lu %lu %lu %ld %ld %ld %ld %ld %ld %llu %lu %ld", &state,
+                   &ppid, &pgrp, &session, &tty, &tpgid, &flags, &minflt, &cminflt, &majflt, &cmajflt, &utime,
+                   &stime, &cutime, &cstime, &priority, &niceness, &threads, &itreal, &start, &vsize, &rss);
+    CHECK_EQ(n, 22);
+    CHECK_EQ(state, 'S');
+    CHECK_EQ(ppid, getpid());
+    CHECK_EQ(pgrp, pid);
+    CHECK_EQ(session, getsid(0));
+    CHECK_EQ(threads, 1);
+    CHECK_EQ(niceness, 0);
+    CHECK_EQ(priority, 20);
+    CHECK(vsize > 4096 && rss > 0);
+    int spaces = 0;
+    for (char *c = strrchr(text, ')'); *c; c++)
+        spaces += *c == ' ';
+    CHECK_EQ(spaces, 50); /* 52 fields (proc(5)) */
+    gate_open(&go);
+    EXITS(pid, 0);
+}
+
+TEST(states_of_a_process) {
+    char path[64];
+    pid_t pid = FORK();
+    if (pid == 0)
+        for (volatile int i = 0;; i++)
+            ;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    CHECK_EQ(strrchr(slurp(path), ')')[2], 'R');
+    OK(kill(pid, SIGSTOP));
+    int status;
+    OK(waitpid(pid, &status, WUNTRACED));
+    CHECK_EQ(strrchr(slurp(path), ')')[2], 'T');
+    OK(kill(pid, SIGKILL));
+    siginfo_t info;
+    OK(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT));
+    CHECK_EQ(strrchr(slurp(path), ')')[2], 'Z');
+    KILLED(pid, SIGKILL);
+    ERR(open(path, O_RDONLY), ENOENT);
+}
+
+TEST(status_fields) {
+    use_memory();
+    CHECK_EQ(field("/proc/self/status", "Pid:"), getpid());
+    CHECK_EQ(field("/proc/self/status", "Tgid:"), getpid());
+    CHECK_EQ(field("/proc/self/status", "PPid:"), getppid());
+    CHECK_EQ(field("/proc/self/status", "Threads:"), 1);
+    CHECK(field("/proc/self/status", "VmSize:") > 0);
+    CHECK(field("/proc/self/status", "VmRSS:") > 0);
+    CHECK(strstr(text, "\nState:\tR (running)\n") != NULL);
+    CHECK(strstr(text, "\nUid:\t0\t0\t0\t0\n") != NULL);
+    CHECK(strstr(text, "\nSigCgt:\t") != NULL && strstr(text, "\nSigBlk:\t") != NULL);
+    IN_CHILD({
+        OK(setresgid(5, 6, 7));
+        OK(setresuid(1, 2, 3));
+        slurp("/proc/self/status");
+        CHECK(strstr(text, "\nUid:\t1\t2\t3\t2\n") != NULL);
+        CHECK(strstr(text, "\nGid:\t5\t6\t7\t6\n") != NULL);
+    });
+}
+
+TEST(status_signal_masks) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1); /* bit 9 */
+    OK(sigprocmask(SIG_SETMASK, &set, NULL));
+    OK(raise(SIGUSR1));
+    signal(SIGUSR2, SIG_IGN); /* bit 11 */
+    slurp("/proc/self/status");
+    CHECK(strstr(text, "\nSigBlk:\t0000000000000200\n") != NULL);
+    CHECK(strstr(text, "\nSigPnd:\t0000000000000200\n") || strstr(text, "\nShdPnd:\t0000000000000200\n"));
+    char *ignored = strstr(text, "\nSigIgn:\t");
+    CHECK(ignored != NULL);
+    CHECK(strtoull(ignored + 9, NULL, 16) & 0x800);
+}
+
+struct vma {
+    unsigned long start, end, offset;
+    char prot[5], path[256];
+};
+static bool find_map(void *address, struct vma *v) {
+    static FILE *f;
+    f = fopen("/proc/self/maps", "r");
+    CHECK(f != NULL);
+    char line[512];
+    bool found = false;
+    unsigned long last = 0;
+    while (fgets(line, sizeof line, f)) {
+        struct vma now = {0};
+        int n = sscanf(line, "%lx-%lx %4s %lx %*x:%*x %*u %255[^\n]", &now.start, &now.end, now.prot, &now.offset,
+                       now.path);
+        if (n < 4)
+            FAIL("line of maps not understood: %s", line);
+        CHECK(now.start >= last && now.end > now.start); /* in order */
+        last = now.end;
+        if ((unsigned long)address >= now.start && (unsigned long)address < now.end) {
+            *v = now;
+            found = true;
+        }
+    }
+    fclose(f);
+    return found;
+}
+
+TEST(maps_shows_protection_offset_and_file) {
+    struct vma v;
+    PUT("file", "x");
+    int fd = OK(open("file", O_RDWR));
+    OK(ftruncate(fd, 8 * (off_t)PAGE));
+    char *a = OK(mmap(NULL, 3 * PAGE, PROT_READ, MAP_PRIVATE, fd, 2 * (off_t)PAGE));
+    CHECK(find_map(a, &v));
+    CHECK_STR(v.prot, "r--p");
+    CHECK_EQ(v.offset, 2 * PAGE);
+    CHECK(strstr(v.path, "/file") != NULL);
+    char *b = OK(mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+    CHECK(find_map(b, &v));
+    CHECK_STR(v.prot, "rw-s");
+    int local;
+    CHECK(find_map(&local, &v));
+    CHECK_STR(v.path, "[stack]");
+    CHECK(find_map((void *)(uintptr_t)find_map, &v));
+    CHECK_EQ(v.prot[2], 'x');
+    CHECK_STR(v.path, hy_self);
+    OK(munmap(a, 3 * PAGE));
+    CHECK(!find_map(a, &v) || strstr(v.path, "/file") == NULL);
+}
+
+TEST(maps_shows_heap_and_deleted) {
+    struct vma v;
+    char *now = (char *)syscall(SYS_brk, 0);
+    CHECK_EQ(syscall(SYS_brk, now + 10 * PAGE), (long)now + 10 * (long)PAGE);
+    CHECK(find_map(now + PAGE, &v));
+    CHECK_STR(v.path, "[heap]");
+    PUT("gone", "x");
+    int fd = OK(open("gone", O_RDONLY));
+    char *p = OK(mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, fd, 0));
+    OK(unlink("gone"));
+    CHECK(find_map(p, &v));
+    CHECK(strstr(v.path, "/gone (deleted)") != NULL);
+}
+
+TEST(fd_directory) {
+    PUT("f", "x");
+    int fd = OK(open("f", O_RDONLY)), p[2];
+    OK(pipe(p));
+    char path[64], link[PATH_MAX] = "", want[PATH_MAX + 16];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    OK(readlink(path, link, sizeof link - 1));
+    snprintf(want, sizeof want, "%s/f", hy_tmp);
+    CHECK_STR(link, want);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", p[0]);
+    memset(link, 0, sizeof link);
+    OK(readlink(path, link, sizeof link - 1));
+    CHECK(!strncmp(link, "pipe:[", 6));
+    int again = OK(open(path, O_WRONLY)); /* opens the pipe anew */
+    OK(write(again, "y", 1));
+    char c;
+    CHECK_EQ(OK(read(p[0], &c, 1)), 1);
+    struct stat a, b;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    OK(stat(path, &a));
+    OK(fstat(fd, &b));
+    CHECK_EQ(a.st_ino, b.st_ino);
+    int open_ones = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    CHECK(dir != NULL);
+    struct dirent *e;
+    while ((e = readdir(dir)))
+        if (e->d_name[0] != '.') {
+            OK(fcntl(atoi(e->d_name), F_GETFD));
+            open_ones++;
+        }
+    CHECK(open_ones >= 5);
+    snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
+    if (access(path, F_OK) == 0)
+        CHECK_EQ(field(path, "pos:"), 0);
+    ERR(open("/proc/self/fd/9999", O_RDONLY), ENOENT);
+}
+
+TEST(fd_link_reopens_deleted_files) {
+    PUT("f", "still");
+    int fd = OK(open("f", O_RDONLY));
+    OK(unlink("f"));
+    char path[64], link[PATH_MAX] = "";
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    OK(readlink(path, link, sizeof link - 1));
+    CHECK(strstr(link, "/f (deleted)") != NULL);
+    int again = OK(open(path, O_RDONLY));
+    CHECK_EQ(OK(read(again, link, 10)), 5);
+}
+
+TEST(exe_cwd_and_root_links) {
+    char link[PATH_MAX] = "";
+    OK(readlink("/proc/self/exe", link, sizeof link - 1));
+    CHECK_STR(link, hy_self);
+    memset(link, 0, sizeof link);
+    OK(readlink("/proc/self/cwd", link, sizeof link - 1));
+    CHECK_STR(link, hy_tmp);
+    memset(link, 0, sizeof link);
+    OK(readlink("/proc/self/root", link, sizeof link - 1));
+    CHECK_STR(link, "/");
+    OK(access("/proc/self/cwd/.", F_OK));
+}
+
+static void *idle(void *arg) {
+    gate_pass(arg);
+    return NULL;
+}
+
+TEST(task_directory_lists_threads) {
+    GATE(go);
+    pthread_t t[3];
+    for (int i = 0; i < 3; i++)
+        ZERO(pthread_create(&t[i], NULL, idle, &go));
+    int n = 0;
+    DIR *dir = opendir("/proc/self/task");
+    CHECK(dir != NULL);
+    struct dirent *e;
+    while ((e = readdir(dir)))
+        n += e->d_name[0] != '.';
+    CHECK_EQ(n, 4);
+    CHECK_EQ(field("/proc/self/status", "Threads:"), 4);
+    for (int i = 0; i < 3; i++)
+        gate_open(&go);
+    for (int i = 0; i < 3; i++)
+        ZERO(pthread_join(t[i], NULL));
+}
+
+TEST(meminfo_is_consistent) {
+    long total = field("/proc/meminfo", "MemTotal:"), idle_ = field("/proc/meminfo", "MemFree:");
+    long available = field("/proc/meminfo", "MemAvailable:");
+    CHECK(total > 16384 && idle_ > 0 && idle_ <= total && available <= total);
+    CHECK(field("/proc/meminfo", "Buffers:") >= 0);
+    CHECK(field("/proc/meminfo", "Cached:") >= 0);
+    CHECK(field("/proc/meminfo", "SwapTotal:") >= 0);
+    struct sysinfo info;
+    OK(sysinfo(&info));
+    long by_call = (long)((uint64_t)info.totalram * info.mem_unit / 1024);
+    CHECK(by_call > total - total / 10 && by_call < total + total / 10);
+}
+
+TEST(cpuinfo_lists_every_cpu) {
+    slurp("/proc/cpuinfo");
+    int n = 0;
+    for (char *at = text; (at = strstr(at, "processor\t: ")); at++)
+        n++;
+    CHECK_EQ(n, sysconf(_SC_NPROCESSORS_ONLN));
+    CHECK(strstr(text, "vendor_id\t: ") && strstr(text, "flags\t\t: ") && strstr(text, "model name\t: "));
+    CHECK(strstr(text, " sse2 ") != NULL);
+}
+
+TEST(global_stat_and_uptime) {
+    slurp("/proc/stat");
+    unsigned long user, niceness, sys, idle_;
+    CHECK_EQ(sscanf(text, "cpu %lu %lu %lu %lu", &user, &niceness, &sys, &idle_), 4);
+    CHECK(strstr(text, "\ncpu0 ") != NULL && strstr(text, "\nbtime ") != NULL);
+    CHECK(field("/proc/stat", "ctxt ") > 0);
+    CHECK(field("/proc/stat", "processes ") > 0);
+    double up, rest;
+    CHECK_EQ(sscanf(slurp("/proc/uptime"), "%lf %lf", &up, &rest), 2);
+    double mono = (double)now_ns(CLOCK_BOOTTIME) / 1e9;
+    CHECK(up <= mono + 0.1 && mono - up < 10);
+    double l1, l2, l3;
+    int running, all, last;
+    CHECK_EQ(sscanf(slurp("/proc/loadavg"), "%lf %lf %lf %d/%d %d", &l1, &l2, &l3, &running, &all, &last), 6);
+    CHECK(running >= 1 && all >= running);
+}
+
+TEST(mounts_and_filesystems) {
+    slurp("/proc/mounts");
+    CHECK(strstr(text, " / ") != NULL);
+    CHECK(strstr(text, " /proc proc ") != NULL);
+    slurp("/proc/self/mounts");
+    slurp("/proc/filesystems");
+    CHECK(strstr(text, "\tproc\n") && strstr(text, "tmpfs\n"));
+    slurp("/proc/self/mountinfo");
+    CHECK(strstr(text, " - proc ") != NULL);
+}
+
+TEST(version_and_kernel_files) {
+    struct utsname u;
+    OK(uname(&u));
+    CHECK(strstr(slurp("/proc/version"), u.release) != NULL);
+    char want[80];
+    snprintf(want, sizeof want, "%s\n", u.release);
+    CHECK_STR(slurp("/proc/sys/kernel/osrelease"), want);
+    snprintf(want, sizeof want, "%s\n", u.nodename);
+    CHECK_STR(slurp("/proc/sys/kernel/hostname"), want);
+    CHECK_STR(slurp("/proc/sys/kernel/ostype"), "Linux\n");
+    CHECK(atol(slurp("/proc/sys/kernel/pid_max")) >= 32768);
+    CHECK(atol(slurp("/proc/sys/fs/file-max")) > 0);
+    CHECK(atol(slurp("/proc/sys/vm/overcommit_memory")) <= 2);
+    slurp("/proc/cmdline");
+    CHECK_EQ(text[strlen(text) - 1], '\n');
+}
+
+TEST(random_files) {
+    char a[64], b[64];
+    snprintf(a, sizeof a, "%s", slurp("/proc/sys/kernel/random/uuid"));
+    snprintf(b, sizeof b, "%s", slurp("/proc/sys/kernel/random/uuid"));
+    CHECK_EQ(strlen(a), 37);
+    CHECK(strcmp(a, b) != 0); /* anew at each open */
+    CHECK_EQ(a[14], '4');
+    snprintf(a, sizeof a, "%s", slurp("/proc/sys/kernel/random/boot_id"));
+    CHECK_STR(slurp("/proc/sys/kernel/random/boot_id"), a);
+}
+
+TEST(root_lists_all_processes) {
+    GATE(go);
+    pid_t pids[3];
+    for (int i = 0; i < 3; i++)
+        if ((pids[i] = FORK()) == 0) {
+            gate_pass(&go);
+            _exit(0);
+        }
+    int found = 0;
+    bool self = false, init = false;
+    DIR *dir = opendir("/proc");
+    CHECK(dir != NULL);
+    struct dirent *e;
+    while ((e = readdir(dir))) {
+        for (int i = 0; i < 3; i++)
+            found += atoi(e->d_name) == pids[i];
+        self |= atoi(e->d_name) == getpid();
+        init |= !strcmp(e->d_name, "1");
+    }
+    CHECK(found == 3 && self && init);
+    for (int i = 0; i < 3; i++)
+        gate_open(&go);
+    for (int i = 0; i < 3; i++)
+        EXITS(pids[i], 0);
+}
+
+TEST(reads_in_small_pieces_are_the_same) {
+    slurp("/proc/cpuinfo");
+    int fd = OK(open("/proc/filesystems", O_RDONLY));
+    char whole[8192], pieces[8192];
+    ssize_t n = get_file("/proc/filesystems", whole, sizeof whole);
+    size_t done = 0;
+    ssize_t k;
+    while ((k = OK(read(fd, pieces + done, 7))) > 0)
+        done += (size_t)k;
+    CHECK_EQ(done, n);
+    CHECK(!memcmp(whole, pieces, done));
+    char c;
+    OK(lseek(fd, 3, SEEK_SET));
+    CHECK_EQ(OK(read(fd, &c, 1)), 1);
+    CHECK_EQ(c, whole[3]);
+}
+
+TEST(what_cannot_be_done_in_proc) {
+    ERR2(mkdir("/proc/new", 0755), ENOENT, EPERM);
+    ERR2(open("/proc/new", O_WRONLY | O_CREAT, 0600), ENOENT, EACCES);
+    ERR2(unlink("/proc/uptime"), EPERM, EACCES);
+    ERR2(rename("/proc/uptime", "/proc/x"), EPERM, ENOENT);
+    ERR(open("/proc/99999999", O_RDONLY), ENOENT);
+    ERR(open("/proc/01", O_RDONLY), ENOENT); /* no leading zeros */
+    ERR(open("/proc/self/none", O_RDONLY), ENOENT);
+    ERR(open("/proc/self/stat/x", O_RDONLY), ENOTDIR);
+    ERR(read(OK(open("/proc", O_RDONLY)), text, 10), EISDIR);
+}
+
+TEST(open_file_of_a_dead_process_is_esrch) {
+    GATE(go);
+    pid_t pid = FORK();
+    if (pid == 0) {
+        gate_pass(&go);
+        _exit(0);
+    }
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    int fd = OK(open(path, O_RDONLY));
+    gate_open(&go);
+    EXITS(pid, 0);
+    ERR(read(fd, text, 100), ESRCH);
+}
+
+TEST(rights_to_others_entries) {
+    pid_t parent = getpid();
+    IN_CHILD({
+        BECOME(1000, 1000);
+        char path[64];
+        snprintf(path, sizeof path, "/proc/%d/stat", parent);
+        OK(open(path, O_RDONLY)); /* for everybody */
+        snprintf(path, sizeof path, "/proc/%d/fd", parent);
+        ERR(open(path, O_RDONLY), EACCES);
+        snprintf(path, sizeof path, "/proc/%d/environ", parent);
+        ERR(open(path, O_RDONLY), EACCES);
+        snprintf(path, sizeof path, "/proc/%d/exe", parent);
+        ERR(readlink(path, text, 100), EACCES);
+    });
+}
+
+TEST(statm_and_limits) {
+    long size, resident, shared;
+    use_memory();
+    CHECK_EQ(sscanf(slurp("/proc/self/statm"), "%ld %ld %ld", &size, &resident, &shared), 3);
+    CHECK(size >= resident && resident > 0);
+    slurp("/proc/self/limits");
+    CHECK(strstr(text, "Max open files") != NULL);
+    CHECK(strstr(text, "Max stack size") != NULL);
+}

@@ -1,0 +1,458 @@
+//! What the fuzzer knows of the system calls: their numbers and the kinds of their arguments.
+
+use Kind::*;
+
+/// What an argument should look like most of the time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// A file descriptor, open or not.
+    Fd,
+    /// A directory descriptor of an `*at` call.
+    DirFd,
+    /// A path.
+    Path,
+    /// Memory to read from or write to.
+    Mem,
+    /// An address for the calls that change mappings.
+    Addr,
+    /// A length in bytes.
+    Len,
+    /// A file position.
+    Pos,
+    /// Flags: some bits.
+    Bits,
+    /// A small number: a command, a kind, a signal.
+    Small,
+    /// Permission bits and file types.
+    Mode,
+    /// A process, from a harmless choice.
+    Pid,
+    /// A time structure.
+    Time,
+    /// An array of vectors.
+    Vectors,
+    /// A user or group.
+    Id,
+    /// Any 64 bits.
+    Any,
+    /// One of these most of the time.
+    Of(&'static [u64]),
+    /// These bits, some of them.
+    Flags(&'static [u64]),
+    /// A `struct sockaddr_un`.
+    Address,
+    /// A `struct msghdr` with vectors and perhaps descriptors.
+    Message,
+    /// A `struct clone_args`.
+    CloneArguments,
+    /// A mount point that only this fuzzer uses.
+    Mount,
+}
+
+/// Requests of ioctl(2) on terminals, pipes, sockets and files; not those that push input to others.
+const REQUESTS: &[u64] = &[
+    0x5401,
+    0x5402,
+    0x5403,
+    0x5404,
+    0x5405,
+    0x5406,
+    0x5409,
+    0x540a,
+    0x540b,
+    0x540c,
+    0x540d,
+    0x540e,
+    0x540f,
+    0x5410,
+    0x5411,
+    0x5413,
+    0x5414,
+    0x541b,
+    0x5420,
+    0x5421,
+    0x5422,
+    0x5423,
+    0x5424,
+    0x5425,
+    0x5429,
+    0x5450,
+    0x5451,
+    0x5452,
+    0x8004_5430,
+    0x4004_5431,
+    0x8004_5438,
+    0x8004_5439,
+    0x5441,
+    0x1260,
+    0x1261,
+    0x1268,
+    0x8008_1272,
+    0x8008_6601,
+    0x8910,
+    0x8904,
+];
+/// Commands of fcntl(2).
+const FCNTL: &[u64] = &[
+    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 15, 16, 36, 37, 38, 1024, 1025, 1026, 1030, 1031, 1032,
+    1033, 1034,
+];
+/// Operations of futex(2), with and without its flags.
+const FUTEX: &[u64] = &[0, 1, 3, 4, 5, 9, 10, 128, 129, 131, 132, 133, 137, 138, 256 + 9, 384 + 9];
+/// Options of sockets.
+const OPTIONS: &[u64] = &[1, 2, 3, 4, 6, 7, 8, 9, 10, 13, 16, 17, 20, 21, 30, 31, 38, 39];
+/// Protection bits.
+const PROTECTION: &[u64] = &[1, 2, 4, 0x100_0000];
+/// Flags of mmap(2).
+const MAPPING: &[u64] = &[1, 2, 0x10, 0x20, 0x20, 0x100, 0x800, 0x2000, 0x4000, 0x8000, 0x10_0000];
+/// Advice of madvise(2).
+const ADVICE: &[u64] =
+    &[0, 1, 2, 3, 4, 8, 9, 10, 11, 12, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 25];
+/// Flags of open(2).
+const OPEN: &[u64] = &[
+    1, 2, 0o100, 0o100, 0o200, 0o400, 0o1000, 0o2000, 0o4000, 0o10000, 0o40000, 0o200000, 0o400000,
+    0o2000000, 0o10000000, 0o20200000,
+];
+/// Flags of the `*at` calls.
+const AT: &[u64] = &[0x100, 0x200, 0x400, 0x800, 0x1000, 0x2000, 0x4000];
+/// Options of prctl(2).
+const PRCTL: &[u64] = &[
+    1, 2, 3, 4, 7, 8, 13, 14, 15, 16, 21, 23, 24, 25, 26, 27, 28, 29, 30, 35, 36, 37, 38, 39, 40,
+    47,
+];
+/// Flags of clone(2) and unshare(2).
+const CLONE: &[u64] = &[
+    0x100,
+    0x200,
+    0x400,
+    0x800,
+    0x1000,
+    0x2000,
+    0x4000,
+    0x8000,
+    0x1_0000,
+    0x4_0000,
+    0x8_0000,
+    0x10_0000,
+    0x20_0000,
+    0x100_0000,
+    0x8000_0000,
+];
+/// Flags of mount(2).
+const MOUNT: &[u64] =
+    &[1, 2, 4, 8, 32, 64, 1024, 4096, 4096, 8192, 16384, 1 << 17, 1 << 18, 1 << 19, 1 << 20];
+/// Flags of send(2) and recv(2).
+const MESSAGE: &[u64] = &[1, 2, 0x20, 0x40, 0x40, 0x40, 0x80, 0x100, 0x4000, 0x1_0000, 0x4000_0000];
+/// Flags of splice(2).
+const SPLICE: &[u64] = &[1, 2, 2, 4, 8];
+/// O_NONBLOCK and O_CLOEXEC, under the names of many calls.
+const CREATION: &[u64] = &[0o4000, 0o2000000];
+
+/// Name, number, kinds.
+pub type Call = (&'static str, u64, &'static [Kind]);
+
+/// Numbers that are never called, not even by chance, each for a reason:
+/// they would end the machine or harm what is outside of the fuzzer on a Linux host.
+pub const FORBIDDEN: &[u64] = &[
+    29, 30, 31, 64, 65, 66, 68, 69, 70, 71,
+    220, // System V IPC: leaves objects behind on Linux
+    62, 200, 234, 129, 297, 424, // signals: through the guarded entry only
+    101, // ptrace
+    155, 161, 165, 166, // pivot_root, chroot, mount, umount2
+    163, 164, 227, 159, 305, // acct and the setting of clocks
+    167, 168, 169, 170, 171, 172, 173, // swap, reboot, names, I/O ports
+    174, 175, 176, 313, // modules
+    246, 320, // kexec
+    248, 249, 250, 256, 279, // keys, page migration
+    272, 308, // unshare, setns
+    298, 321, 323, 425, 426, 427, // perf, bpf, userfaultfd, io_uring
+    428, 429, 430, 431, 432, 433, 442, // the new mount calls
+    60, 231, // exit: through the guarded entry only
+];
+
+/// Calls that take a process: only with a harmless one.
+pub const KILL: u64 = 62;
+/// See [`KILL`].
+pub const TKILL: u64 = 200;
+/// See [`KILL`].
+pub const TGKILL: u64 = 234;
+
+/// See [`KILL`].
+pub const QUEUE: u64 = 129;
+/// See [`KILL`].
+pub const TGQUEUE: u64 = 297;
+/// See [`KILL`]: the descriptor can only be one of the worker itself or of its children.
+pub const PIDFD_KILL: u64 = 424;
+/// The child borrows its parent's stack.
+pub const VFORK: u64 = 58;
+/// Its third argument names a file system.
+pub const MOUNT_CALL: u64 = 165;
+
+/// The table, by number.
+pub const CALLS: &[Call] = &[
+    ("read", 0, &[Fd, Mem, Len]),
+    ("write", 1, &[Fd, Mem, Len]),
+    ("open", 2, &[Path, Flags(OPEN), Mode]),
+    ("close", 3, &[Fd]),
+    ("stat", 4, &[Path, Mem]),
+    ("fstat", 5, &[Fd, Mem]),
+    ("lstat", 6, &[Path, Mem]),
+    ("poll", 7, &[Mem, Small, Small]),
+    ("lseek", 8, &[Fd, Pos, Small]),
+    ("mmap", 9, &[Addr, Len, Flags(PROTECTION), Flags(MAPPING), Fd, Pos]),
+    ("mprotect", 10, &[Addr, Len, Flags(PROTECTION)]),
+    ("munmap", 11, &[Addr, Len]),
+    ("brk", 12, &[Addr]),
+    ("rt_sigaction", 13, &[Small, Mem, Mem, Of(&[8])]),
+    ("rt_sigprocmask", 14, &[Of(&[0, 1, 2]), Mem, Mem, Of(&[8])]),
+    ("rt_sigreturn", 15, &[]),
+    ("ioctl", 16, &[Fd, Of(REQUESTS), Mem]),
+    ("pread64", 17, &[Fd, Mem, Len, Pos]),
+    ("pwrite64", 18, &[Fd, Mem, Len, Pos]),
+    ("readv", 19, &[Fd, Vectors, Small]),
+    ("writev", 20, &[Fd, Vectors, Small]),
+    ("access", 21, &[Path, Small]),
+    ("pipe", 22, &[Mem]),
+    ("select", 23, &[Small, Mem, Mem, Mem, Time]),
+    ("sched_yield", 24, &[]),
+    ("mremap", 25, &[Addr, Len, Len, Of(&[0, 1, 3, 4, 5, 7]), Addr]),
+    ("msync", 26, &[Addr, Len, Small]),
+    ("mincore", 27, &[Addr, Len, Mem]),
+    ("madvise", 28, &[Addr, Len, Of(ADVICE)]),
+    ("dup", 32, &[Fd]),
+    ("dup2", 33, &[Fd, Fd]),
+    ("pause", 34, &[]),
+    ("nanosleep", 35, &[Time, Mem]),
+    ("getitimer", 36, &[Small, Mem]),
+    ("alarm", 37, &[Small]),
+    ("setitimer", 38, &[Small, Mem, Mem]),
+    ("getpid", 39, &[]),
+    ("sendfile", 40, &[Fd, Fd, Of(&[0]), Len]),
+    ("socket", 41, &[Of(&[1]), Flags(&[1, 2, 5, 0o4000, 0o2000000]), Of(&[0])]),
+    ("connect", 42, &[Fd, Address, Of(&[2, 3, 4, 6, 110])]),
+    ("accept", 43, &[Fd, Mem, Mem]),
+    ("sendto", 44, &[Fd, Mem, Len, Flags(MESSAGE), Address, Of(&[0, 3, 4, 6])]),
+    ("recvfrom", 45, &[Fd, Mem, Len, Flags(MESSAGE), Mem, Mem]),
+    ("sendmsg", 46, &[Fd, Message, Flags(MESSAGE)]),
+    ("recvmsg", 47, &[Fd, Message, Flags(MESSAGE)]),
+    ("shutdown", 48, &[Fd, Of(&[0, 1, 2, 3])]),
+    ("bind", 49, &[Fd, Address, Of(&[2, 3, 4, 6, 110])]),
+    ("listen", 50, &[Fd, Small]),
+    ("getsockname", 51, &[Fd, Mem, Mem]),
+    ("getpeername", 52, &[Fd, Mem, Mem]),
+    ("socketpair", 53, &[Of(&[1]), Flags(&[1, 2, 5, 0o4000, 0o2000000]), Of(&[0]), Mem]),
+    ("setsockopt", 54, &[Fd, Of(&[1]), Of(OPTIONS), Mem, Of(&[4, 8, 16])]),
+    ("getsockopt", 55, &[Fd, Of(&[1]), Of(OPTIONS), Mem, Mem]),
+    ("clone", 56, &[Flags(CLONE), Mem, Mem, Mem, Mem]),
+    ("fork", 57, &[]),
+    ("execve", 59, &[Path, Mem, Mem]),
+    ("wait4", 61, &[Pid, Mem, Bits, Mem]),
+    ("uname", 63, &[Mem]),
+    ("fcntl", 72, &[Fd, Of(FCNTL), Mem]),
+    ("flock", 73, &[Fd, Small]),
+    ("fsync", 74, &[Fd]),
+    ("fdatasync", 75, &[Fd]),
+    ("truncate", 76, &[Path, Pos]),
+    ("ftruncate", 77, &[Fd, Pos]),
+    ("getdents", 78, &[Fd, Mem, Len]),
+    ("getcwd", 79, &[Mem, Len]),
+    ("chdir", 80, &[Path]),
+    ("fchdir", 81, &[Fd]),
+    ("rename", 82, &[Path, Path]),
+    ("mkdir", 83, &[Path, Mode]),
+    ("rmdir", 84, &[Path]),
+    ("creat", 85, &[Path, Mode]),
+    ("link", 86, &[Path, Path]),
+    ("unlink", 87, &[Path]),
+    ("symlink", 88, &[Path, Path]),
+    ("readlink", 89, &[Path, Mem, Len]),
+    ("chmod", 90, &[Path, Mode]),
+    ("fchmod", 91, &[Fd, Mode]),
+    ("chown", 92, &[Path, Id, Id]),
+    ("fchown", 93, &[Fd, Id, Id]),
+    ("lchown", 94, &[Path, Id, Id]),
+    ("umask", 95, &[Mode]),
+    ("gettimeofday", 96, &[Mem, Mem]),
+    ("getrlimit", 97, &[Small, Mem]),
+    ("getrusage", 98, &[Small, Mem]),
+    ("sysinfo", 99, &[Mem]),
+    ("times", 100, &[Mem]),
+    ("getuid", 102, &[]),
+    ("setuid", 105, &[Id]),
+    ("setgid", 106, &[Id]),
+    ("geteuid", 107, &[]),
+    ("setpgid", 109, &[Pid, Pid]),
+    ("getppid", 110, &[]),
+    ("getpgrp", 111, &[]),
+    ("setsid", 112, &[]),
+    ("setreuid", 113, &[Id, Id]),
+    ("setregid", 114, &[Id, Id]),
+    ("getgroups", 115, &[Small, Mem]),
+    ("setgroups", 116, &[Small, Mem]),
+    ("setresuid", 117, &[Id, Id, Id]),
+    ("getresuid", 118, &[Mem, Mem, Mem]),
+    ("setresgid", 119, &[Id, Id, Id]),
+    ("getresgid", 120, &[Mem, Mem, Mem]),
+    ("getpgid", 121, &[Pid]),
+    ("setfsuid", 122, &[Id]),
+    ("setfsgid", 123, &[Id]),
+    ("getsid", 124, &[Pid]),
+    ("capget", 125, &[Mem, Mem]),
+    ("rt_sigpending", 127, &[Mem, Of(&[8])]),
+    ("rt_sigtimedwait", 128, &[Mem, Mem, Time, Of(&[8])]),
+    ("rt_sigsuspend", 130, &[Mem, Of(&[8])]),
+    ("sigaltstack", 131, &[Mem, Mem]),
+    ("utime", 132, &[Path, Mem]),
+    ("mknod", 133, &[Path, Mode, Small]),
+    ("personality", 135, &[Bits]),
+    ("statfs", 137, &[Path, Mem]),
+    ("fstatfs", 138, &[Fd, Mem]),
+    ("getpriority", 140, &[Small, Pid]),
+    ("setpriority", 141, &[Small, Pid, Small]),
+    ("sched_setparam", 142, &[Pid, Mem]),
+    ("sched_getparam", 143, &[Pid, Mem]),
+    ("sched_setscheduler", 144, &[Pid, Small, Mem]),
+    ("sched_getscheduler", 145, &[Pid]),
+    ("sched_get_priority_max", 146, &[Small]),
+    ("sched_rr_get_interval", 148, &[Pid, Mem]),
+    ("mlock", 149, &[Addr, Len]),
+    ("munlock", 150, &[Addr, Len]),
+    ("mlockall", 151, &[Small]),
+    ("munlockall", 152, &[]),
+    ("prctl", 157, &[Of(PRCTL), Mem, Any, Any, Any]),
+    ("arch_prctl", 158, &[Of(&[0x1001, 0x1002, 0x1003, 0x1004, 0x1011, 0x1012]), Mem]),
+    ("setrlimit", 160, &[Small, Mem]),
+    ("gettid", 186, &[]),
+    ("readahead", 187, &[Fd, Pos, Len]),
+    ("setxattr", 188, &[Path, Path, Mem, Len, Small]),
+    ("getxattr", 191, &[Path, Path, Mem, Len]),
+    ("listxattr", 194, &[Path, Mem, Len]),
+    ("time", 201, &[Mem]),
+    ("futex", 202, &[Mem, Of(FUTEX), Small, Time, Mem, Any]),
+    ("sched_setaffinity", 203, &[Pid, Len, Mem]),
+    ("sched_getaffinity", 204, &[Pid, Len, Mem]),
+    ("epoll_create", 213, &[Small]),
+    ("getdents64", 217, &[Fd, Mem, Len]),
+    ("set_tid_address", 218, &[Mem]),
+    ("restart_syscall", 219, &[]),
+    ("fadvise64", 221, &[Fd, Pos, Len, Small]),
+    ("timer_create", 222, &[Small, Mem, Mem]),
+    ("timer_settime", 223, &[Small, Small, Mem, Mem]),
+    ("timer_gettime", 224, &[Small, Mem]),
+    ("timer_getoverrun", 225, &[Small]),
+    ("timer_delete", 226, &[Small]),
+    ("clock_gettime", 228, &[Small, Mem]),
+    ("clock_getres", 229, &[Small, Mem]),
+    ("clock_nanosleep", 230, &[Small, Small, Time, Mem]),
+    ("epoll_wait", 232, &[Fd, Mem, Small, Small]),
+    ("epoll_ctl", 233, &[Fd, Of(&[1, 2, 3]), Fd, Mem]),
+    ("utimes", 235, &[Path, Mem]),
+    ("waitid", 247, &[Small, Pid, Mem, Bits, Mem]),
+    ("inotify_init", 253, &[]),
+    ("inotify_add_watch", 254, &[Fd, Path, Bits]),
+    ("inotify_rm_watch", 255, &[Fd, Small]),
+    ("openat", 257, &[DirFd, Path, Flags(OPEN), Mode]),
+    ("mkdirat", 258, &[DirFd, Path, Mode]),
+    ("mknodat", 259, &[DirFd, Path, Mode, Small]),
+    ("fchownat", 260, &[DirFd, Path, Id, Id, Bits]),
+    ("newfstatat", 262, &[DirFd, Path, Mem, Flags(AT)]),
+    ("unlinkat", 263, &[DirFd, Path, Of(&[0, 0x200])]),
+    ("renameat", 264, &[DirFd, Path, DirFd, Path]),
+    ("linkat", 265, &[DirFd, Path, DirFd, Path, Flags(AT)]),
+    ("symlinkat", 266, &[Path, DirFd, Path]),
+    ("readlinkat", 267, &[DirFd, Path, Mem, Len]),
+    ("fchmodat", 268, &[DirFd, Path, Mode]),
+    ("faccessat", 269, &[DirFd, Path, Small]),
+    ("pselect6", 270, &[Small, Mem, Mem, Mem, Time, Mem]),
+    ("ppoll", 271, &[Mem, Small, Time, Mem, Small]),
+    ("set_robust_list", 273, &[Mem, Small]),
+    ("get_robust_list", 274, &[Pid, Mem, Mem]),
+    ("splice", 275, &[Fd, Of(&[0]), Fd, Of(&[0]), Len, Flags(SPLICE)]),
+    ("tee", 276, &[Fd, Fd, Len, Flags(SPLICE)]),
+    ("sync_file_range", 277, &[Fd, Pos, Len, Bits]),
+    ("vmsplice", 278, &[Fd, Vectors, Small, Flags(SPLICE)]),
+    ("utimensat", 280, &[DirFd, Path, Mem, Bits]),
+    ("epoll_pwait", 281, &[Fd, Mem, Small, Small, Mem, Small]),
+    ("signalfd", 282, &[Fd, Mem, Small]),
+    ("timerfd_create", 283, &[Of(&[0, 1, 7]), Flags(CREATION)]),
+    ("eventfd", 284, &[Small]),
+    ("fallocate", 285, &[Fd, Small, Pos, Pos]),
+    ("timerfd_settime", 286, &[Fd, Small, Mem, Mem]),
+    ("timerfd_gettime", 287, &[Fd, Mem]),
+    ("accept4", 288, &[Fd, Mem, Mem, Flags(CREATION)]),
+    ("signalfd4", 289, &[Fd, Mem, Of(&[8]), Flags(CREATION)]),
+    ("eventfd2", 290, &[Small, Flags(&[1, 0o4000, 0o2000000])]),
+    ("epoll_create1", 291, &[Flags(CREATION)]),
+    ("dup3", 292, &[Fd, Fd, Flags(CREATION)]),
+    ("pipe2", 293, &[Mem, Flags(CREATION)]),
+    ("inotify_init1", 294, &[Flags(CREATION)]),
+    ("preadv", 295, &[Fd, Vectors, Small, Pos, Pos]),
+    ("pwritev", 296, &[Fd, Vectors, Small, Pos, Pos]),
+    ("recvmmsg", 299, &[Fd, Mem, Small, Bits, Time]),
+    ("prlimit64", 302, &[Pid, Small, Mem, Mem]),
+    ("syncfs", 306, &[Fd]),
+    ("sendmmsg", 307, &[Fd, Mem, Small, Bits]),
+    ("getcpu", 309, &[Mem, Mem, Mem]),
+    ("process_vm_readv", 310, &[Pid, Vectors, Small, Vectors, Small, Small]),
+    ("renameat2", 316, &[DirFd, Path, DirFd, Path, Small]),
+    ("getrandom", 318, &[Mem, Len, Small]),
+    ("memfd_create", 319, &[Path, Small]),
+    ("execveat", 322, &[DirFd, Path, Mem, Mem, Bits]),
+    ("membarrier", 324, &[Small, Small, Small]),
+    ("mlock2", 325, &[Addr, Len, Small]),
+    ("copy_file_range", 326, &[Fd, Of(&[0]), Fd, Of(&[0]), Len, Of(&[0])]),
+    ("preadv2", 327, &[Fd, Vectors, Small, Pos, Pos, Bits]),
+    ("pwritev2", 328, &[Fd, Vectors, Small, Pos, Pos, Bits]),
+    ("statx", 332, &[DirFd, Path, Flags(AT), Bits, Mem]),
+    ("rseq", 334, &[Mem, Len, Small, Any]),
+    ("pidfd_open", 434, &[Pid, Small]),
+    ("clone3", 435, &[CloneArguments, Of(&[64, 80, 88])]),
+    ("close_range", 436, &[Fd, Fd, Small]),
+    ("openat2", 437, &[DirFd, Path, Mem, Len]),
+    ("faccessat2", 439, &[DirFd, Path, Small, Bits]),
+    ("epoll_pwait2", 441, &[Fd, Mem, Small, Time, Mem, Small]),
+    ("vfork", VFORK, &[]),
+    ("getgid", 104, &[]),
+    ("getegid", 108, &[]),
+    ("capset", 126, &[Mem, Mem]),
+    ("sched_get_priority_min", 147, &[Small]),
+    ("lsetxattr", 189, &[Path, Path, Mem, Len, Small]),
+    ("fsetxattr", 190, &[Fd, Path, Mem, Len, Small]),
+    ("lgetxattr", 192, &[Path, Path, Mem, Len]),
+    ("fgetxattr", 193, &[Fd, Path, Mem, Len]),
+    ("llistxattr", 195, &[Path, Mem, Len]),
+    ("flistxattr", 196, &[Fd, Mem, Len]),
+    ("removexattr", 197, &[Path, Path]),
+    ("lremovexattr", 198, &[Path, Path]),
+    ("fremovexattr", 199, &[Fd, Path]),
+    ("futimesat", 261, &[DirFd, Path, Mem]),
+    ("process_vm_writev", 311, &[Pid, Vectors, Small, Vectors, Small, Of(&[0])]),
+    ("sched_setattr", 314, &[Pid, Mem, Of(&[0])]),
+    ("sched_getattr", 315, &[Pid, Mem, Len, Of(&[0])]),
+    ("pkey_mprotect", 329, &[Addr, Len, Flags(PROTECTION), Any]),
+    ("pkey_alloc", 330, &[Of(&[0]), Of(&[0, 1, 2])]),
+    ("pkey_free", 331, &[Small]),
+    ("rt_sigqueueinfo", QUEUE, &[Pid, Small, Mem]),
+    ("rt_tgsigqueueinfo", TGQUEUE, &[Pid, Pid, Small, Mem]),
+    ("pidfd_send_signal", PIDFD_KILL, &[Fd, Small, Of(&[0]), Of(&[0])]),
+    ("kill", KILL, &[Pid, Small]),
+    ("tkill", TKILL, &[Pid, Small]),
+    ("tgkill", TGKILL, &[Pid, Pid, Small]),
+];
+
+/// Calls that only a machine of its own stands: they change what all its processes share.
+pub const MACHINE_CALLS: &[Call] = &[
+    ("pivot_root", 155, &[Path, Path]),
+    ("adjtimex", 159, &[Mem]),
+    ("chroot", 161, &[Path]),
+    ("sync", 162, &[]),
+    ("settimeofday", 164, &[Mem, Of(&[0])]),
+    ("mount", 165, &[Path, Mount, Of(&[]), Flags(MOUNT), Of(&[0])]),
+    ("umount2", 166, &[Mount, Flags(&[1, 2, 4, 8])]),
+    ("reboot", 169, &[Small, Small, Small, Mem]),
+    ("sethostname", 170, &[Mem, Of(&[0, 1, 5, 64, 65])]),
+    ("setdomainname", 171, &[Mem, Of(&[0, 1, 5, 64, 65])]),
+    ("clock_settime", 227, &[Small, Mem]),
+    ("unshare", 272, &[Flags(CLONE)]),
+    ("clock_adjtime", 305, &[Small, Mem]),
+];
