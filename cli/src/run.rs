@@ -12,14 +12,19 @@ use hayate_job::{Explain, Job, Mount, Root};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
 use std::ffi::OsStr;
 use std::fs::File;
+use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 /// Where programs are looked for unless `--env PATH=...` says otherwise.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// How much input an initramfs takes along, in bytes.
+const INPUT_MOST: u64 = 64 << 20;
 
 /// What starts a program in supervisor mode, in every guest.
 pub const IN_SUPERVISOR_MODE: [&str; 3] = ["/run/hayate/bin/mode", "run", "--"];
@@ -74,6 +79,7 @@ pub fn boot(options: &Run, explain: Option<Explain>) -> Result<(Outcome, bool)> 
     } else {
         hayate_job::Streams::Separate
     };
+    let input = if machine.deterministic && !on_terminal { known_input()? } else { None };
     let job = Job {
         arguments: arguments(options),
         environment: environment(options, on_terminal),
@@ -83,15 +89,19 @@ pub fn boot(options: &Run, explain: Option<Explain>) -> Result<(Outcome, bool)> 
         root,
         mounts,
         streams,
+        input_along: input.is_some(),
         explain,
     };
-    let initramfs = initramfs::make(&job, archive.as_deref(), &qemu.modules)?;
+    let initramfs = initramfs::make(&job, archive.as_deref(), input.as_deref(), &qemu.modules)?;
     let sink = Sink::open(options.log.as_deref())?;
     let streams = if on_terminal {
         Streams::Terminal
     } else {
         Streams::Separate {
-            input: Box::new(standard(rustix::stdio::stdin())?),
+            input: match input {
+                Some(_) => None,
+                None => Some(Box::new(standard(rustix::stdio::stdin())?)),
+            },
             output: Box::new(standard(rustix::stdio::stdout())?),
             error: Box::new(standard(rustix::stdio::stderr())?),
         }
@@ -196,6 +206,23 @@ fn environment(options: &Run, on_terminal: bool) -> Vec<Vec<u8>> {
         }
     }
     variables.into_iter().map(|(name, value)| [name, value].join(&b'=')).collect()
+}
+
+/// The program's whole input where it is known before the machine starts: a file of at most
+/// [`INPUT_MOST`] bytes, from where it stands, or `/dev/null`. `None`: it comes when it comes.
+fn known_input() -> Result<Option<Vec<u8>>> {
+    let input = standard(rustix::stdio::stdin())?;
+    let known = input.metadata().context("standard input")?;
+    let null = std::fs::metadata("/dev/null").map(|null| null.rdev()).unwrap_or_default();
+    if known.file_type().is_char_device() && known.rdev() == null {
+        return Ok(Some(Vec::new()));
+    }
+    if !known.is_file() || known.len() > INPUT_MOST {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    (&input).read_to_end(&mut bytes).context("cannot read standard input")?;
+    Ok(Some(bytes))
 }
 
 /// A standard stream as a file of its own, without a buffer between.

@@ -210,15 +210,16 @@ impl Setup {
             root,
             mounts,
             streams: hayate_job::Streams::Separate,
+            input_along: false,
             explain: None,
         };
         let archive = system.disk.is_none().then_some(self.image.as_path());
-        let initramfs = initramfs::make(&job, archive, &qemu.modules)?;
+        let initramfs = initramfs::make(&job, archive, None, &qemu.modules)?;
         let (output, error) = (Kept::default(), Kept::default());
         // The end of the input would reach the guest at a moment of the host's choosing.
         let (silence, held) = std::io::pipe().context("no pipe")?;
         let streams = Streams::Separate {
-            input: Box::new(silence),
+            input: Some(Box::new(silence)),
             output: Box::new(output.clone()),
             error: Box::new(error.clone()),
         };

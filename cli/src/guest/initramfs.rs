@@ -12,8 +12,14 @@ use tempfile::NamedTempFile;
 /// Writes the archive for one run; the file goes when it is dropped.
 ///
 /// `root` is an archive with the whole root file system for a machine without a disk; it comes
-/// first, so that init and the note are ours whatever it holds.
-pub fn make(job: &Job, root: Option<&Path>, modules: &[PathBuf]) -> Result<NamedTempFile> {
+/// first, so that init and the note are ours whatever it holds. `input` is what the program reads,
+/// if that comes along ([`Job::input_along`]).
+pub fn make(
+    job: &Job,
+    root: Option<&Path>,
+    input: Option<&[u8]>,
+    modules: &[PathBuf],
+) -> Result<NamedTempFile> {
     let mut file = NamedTempFile::with_prefix_in("initramfs-", place::build("run")?)?;
     if let Some(root) = root {
         let mut root =
@@ -54,6 +60,9 @@ pub fn make(job: &Job, root: Option<&Path>, modules: &[PathBuf]) -> Result<Named
     }
     if !list.is_empty() {
         archive.file("modules.list", 0o644, list.as_bytes())?;
+    }
+    if let Some(input) = input {
+        archive.file(hayate_job::INPUT.trim_start_matches('/'), 0o600, input)?;
     }
     archive.file(hayate_job::PATH.trim_start_matches('/'), 0o600, &job.encode())?;
     file.write_all(&archive.finish()?)?;

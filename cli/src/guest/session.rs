@@ -36,8 +36,8 @@ pub enum Streams {
     Terminal,
     /// Each stream by itself.
     Separate {
-        /// What the program reads.
-        input: Box<dyn Read + Send>,
+        /// What the program reads; `None` if it came along in the initramfs.
+        input: Option<Box<dyn Read + Send>>,
         /// Where its standard output goes.
         output: Box<dyn Write + Send>,
         /// Where its standard error goes.
@@ -215,10 +215,12 @@ impl Session {
                 }));
             }
             Streams::Separate { input, output, error } => {
-                let feeder = self.qemu.port(port::STDIN)?;
-                // Kept open to the end of the session: see `feed`.
-                self.held.push(feeder.try_clone()?);
-                std::thread::spawn(|| feed(input, feeder));
+                if let Some(input) = input {
+                    let feeder = self.qemu.port(port::STDIN)?;
+                    // Kept open to the end of the session: see `feed`.
+                    self.held.push(feeder.try_clone()?);
+                    std::thread::spawn(|| feed(input, feeder));
+                }
                 let out = self.qemu.port(port::STDOUT)?;
                 let err = self.qemu.port(port::STDERR)?;
                 let (events2, counts2) = (events.clone(), counts.clone());

@@ -453,18 +453,29 @@ impl Screen {
 
 /// Programs from the default image that tell the time, the random numbers, the addresses they got.
 fn deterministic_disk(hayate: &Hayate) -> Result<()> {
-    const SCRIPT: &str = "date +%s.%N; sha256sum /usr/bin/p* | sha256sum; \
+    const SCRIPT: &str = "date +%s.%N; sha256sum /usr/bin/p* | sha256sum; sha256sum; \
         od -An -tx8 -N16 /dev/urandom; grep stack /proc/self/maps; cat /proc/uptime; date +%s.%N";
-    let run = || -> Result<String> {
-        let output = hayate.run(&["--deterministic"], &["sh", "-c", SCRIPT])?;
+    let run = |input: Stdio| -> Result<String> {
+        let mut command = hayate.command(&["--deterministic"], &["sh", "-c", SCRIPT])?;
+        let output = command.stdin(input).output()?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         ensure!(output.status.success(), "{}: {said}", output.status);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        ensure!(text.lines().count() == 6, "six lines were expected: {text}");
+        ensure!(text.lines().count() == 7, "seven lines were expected: {text}");
         Ok(text)
     };
-    let (first, second, third) = (run()?, run()?, run()?);
-    ensure!(first == second && second == third, "runs differ:\n{first}\n{second}\n{third}");
+    let repeats = |input: &dyn Fn() -> Result<Stdio>| -> Result<String> {
+        let (first, second, third) = (run(input()?)?, run(input()?)?, run(input()?)?);
+        ensure!(first == second && second == third, "runs differ:\n{first}\n{second}\n{third}");
+        Ok(first)
+    };
+    repeats(&|| Ok(Stdio::null()))?;
+    let mut file = tempfile::NamedTempFile::new()?;
+    file.write_all("input\n".repeat(50_000).as_bytes())?;
+    let text = repeats(&|| Ok(std::fs::File::open(file.path())?.into()))?;
+    // What sha256sum prints on Linux for it.
+    let sum = "8383d74c1bac7327339ae8327fc967280f86550ace9b08a6905d50378164f348";
+    ensure!(text.contains(sum), "the input is not what the file holds: {text}");
     Ok(())
 }
 

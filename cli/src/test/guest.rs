@@ -392,12 +392,13 @@ fn run(
         root,
         mounts: vec![Mount { device: tests, kind: "ext4".into(), path: variable(PLACE) }],
         streams: hayate_job::Streams::Separate,
+        input_along: false,
         explain: None,
     };
-    let initramfs = initramfs::make(&job, None, &qemu.modules)?;
+    let initramfs = initramfs::make(&job, None, None, &qemu.modules)?;
     let (output, error) = (Kept::default(), Kept::default());
     let streams = Streams::Separate {
-        input: Box::new(std::io::empty()),
+        input: Some(Box::new(std::io::empty())),
         output: Box::new(output.clone()),
         error: Box::new(error.clone()),
     };

@@ -19,6 +19,10 @@ use alloc::vec::Vec;
 /// Where the note lies in the initramfs.
 pub const PATH: &str = "/hayate.job";
 
+/// Where the program's whole input lies in the initramfs, if it comes along with the note
+/// ([`Job::input_along`]).
+pub const INPUT: &str = "/hayate.input";
+
 /// Names of the virtio-serial ports between host and guest.
 pub mod port {
     /// The interactive terminal, raw bytes both ways.
@@ -100,6 +104,10 @@ pub struct Job {
     pub mounts: Vec<Mount>,
     /// How the program is tied to the host.
     pub streams: Streams,
+    /// The program's input is the file [`INPUT`] and not a port: what comes by a port comes at a
+    /// moment of the host's choosing, and no two runs are the same. Only with
+    /// [`Streams::Separate`].
+    pub input_along: bool,
     /// Start the program twice and tell the host where the starts went.
     pub explain: Option<Explain>,
 }
@@ -147,6 +155,9 @@ impl Job {
             }
             Streams::Separate => put("streams", b"separate"),
         }
+        if self.input_along {
+            put("input", b"along");
+        }
         match self.explain {
             None => {}
             Some(Explain::Spawn) => put("explain", b"spawn"),
@@ -166,6 +177,7 @@ impl Job {
             root: Root::Memory,
             mounts: Vec::new(),
             streams: Streams::Separate,
+            input_along: false,
             explain: None,
         };
         let (mut mount_device, mut mount_kind) = (String::new(), String::new());
@@ -196,6 +208,7 @@ impl Job {
                 }),
                 b"rows" => rows = number(value)?,
                 b"columns" => columns = number(value)?,
+                b"input" if value == b"along" => job.input_along = true,
                 b"explain" if value == b"spawn" => job.explain = Some(Explain::Spawn),
                 b"explain" if value == b"fork" => job.explain = Some(Explain::Fork),
                 b"streams" => terminal = value == b"terminal",
@@ -248,6 +261,7 @@ mod tests {
             root: Root::Disk { device: "/dev/vda".into(), kind: "ext4".into() },
             mounts: vec![mount("/dev/vdb", b"/a"), mount("/dev/vdc", b"/b\xfe")],
             streams: Streams::Terminal { rows: 24, columns: 80 },
+            input_along: false,
             explain: Some(Explain::Fork),
         }
     }
@@ -256,7 +270,9 @@ mod tests {
     fn what_is_written_is_read() {
         assert_eq!(Job::decode(&job().encode()), Ok(job()));
         let plain = Job { root: Root::Memory, streams: Streams::Separate, explain: None, ..job() };
-        assert_eq!(Job::decode(&plain.encode()), Ok(plain));
+        assert_eq!(Job::decode(&plain.encode()), Ok(plain.clone()));
+        let along = Job { input_along: true, ..plain };
+        assert_eq!(Job::decode(&along.encode()), Ok(along));
     }
 
     #[test]
@@ -264,6 +280,7 @@ mod tests {
         assert!(Job::decode(b"argument\0").is_err());
         assert!(Job::decode(b"colour=blue\0").is_err());
         assert!(Job::decode(b"explain=well\0").is_err());
+        assert!(Job::decode(b"input=soon\0").is_err());
         assert!(Job::decode(b"rows=many\0").is_err());
         assert!(Job::decode(b"rows=70000\0").is_err());
         assert!(Job::decode(b"hostname=\xff\0").is_err());

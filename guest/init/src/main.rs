@@ -72,7 +72,7 @@ fn start(control: &mut Option<Control>) -> Result<pump::End, Failure> {
     // Ports are opened while the devices of the initramfs are still in sight.
     let lines = match job.streams {
         Streams::Terminal { .. } => None,
-        Streams::Separate => Some(pump::Lines::open(linux)?),
+        Streams::Separate => Some(pump::Lines::open(job.input_along, linux)?),
     };
     mounts::root(&job.root, &job.mounts)?;
     let _ = rustix::system::sethostname(job.hostname.as_bytes());

@@ -37,14 +37,21 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Opens the ports; `linux` says that the kernel may learn of the host's end a little later.
-    pub fn open(linux: bool) -> Result<Lines, Failure> {
+    /// Opens the ports, and the file that came `along` with the note instead of the input's;
+    /// `linux` says that the kernel may learn of the host's end a little later.
+    pub fn open(along: bool, linux: bool) -> Result<Lines, Failure> {
+        let input = if along {
+            File::open(hayate_job::INPUT)
+                .map_err(|error| Failure::new(format!("{}: {error}", hayate_job::INPUT)))?
+        } else {
+            port::open(hayate_job::port::STDIN, Mode::Read)?
+        };
         let lines = Lines {
-            input: port::open(hayate_job::port::STDIN, Mode::Read)?,
+            input,
             output: port::open(hayate_job::port::STDOUT, Mode::Write)?,
             error: port::open(hayate_job::port::STDERR, Mode::Write)?,
         };
-        if linux {
+        if linux && !along {
             port::await_host(&lines.input);
         }
         Ok(lines)
