@@ -87,6 +87,22 @@ pub fn experiment(options: &Experiment) -> Result<u8> {
 
 /// Makes one experiment and writes its files; whether an aim was missed.
 fn one(options: &Experiment, name: &str, what: &Description) -> Result<bool> {
+    let mut results = made(options, name, what, what.counting)?;
+    if what.time {
+        let mut time = made(options, &format!("{name}-time"), what, false)?;
+        time.title = format!("{}, by the clock", what.title);
+        // What is to be reached is said in instructions.
+        time.lines.iter_mut().for_each(|line| line.at_most = None);
+        (time.aims, time.limits) = (Vec::new(), Vec::new());
+        results.time = Some(Box::new(time));
+    }
+    write(&options.output, &results)?;
+    println!("{}", options.output.join(format!("{name}.md")).display());
+    Ok(results.above())
+}
+
+/// Runs one experiment in all its systems, counting instructions or by the clock.
+fn made(options: &Experiment, name: &str, what: &Description, counting: bool) -> Result<Results> {
     let measure = compile::measure()?;
     let mut globs: Vec<String> = Vec::new();
     for work in what.workload.iter().filter(|work| work.run.is_none()) {
@@ -99,7 +115,7 @@ fn one(options: &Experiment, name: &str, what: &Description) -> Result<bool> {
     }
     let commands = what.workload.iter().filter_map(|w| Some((w.name.clone(), w.run.clone()?)));
     let setup = Setup {
-        counting: what.counting,
+        counting,
         accel: options.accel,
         memory: what.memory,
         kernel: options.kernel.clone(),
@@ -124,7 +140,7 @@ fn one(options: &Experiment, name: &str, what: &Description) -> Result<bool> {
         name: name.into(),
         title: what.title.clone(),
         question: what.question.clone(),
-        counting: what.counting,
+        counting,
         machine: format!(
             "{} MiB of memory, one processor; {} of each system, {} of {}.",
             what.memory,
@@ -158,11 +174,14 @@ fn one(options: &Experiment, name: &str, what: &Description) -> Result<bool> {
         sweeps: results::curves(what, &runs),
         counts,
         aims: Vec::new(),
+        limits: Vec::new(),
+        break_even: Vec::new(),
+        time: None,
     };
     results.aims = results::aims(what, &results.systems, &results.lines);
-    write(&options.output, &results)?;
-    println!("{}", options.output.join(format!("{name}.md")).display());
-    Ok(results.above())
+    results.limits = results::limits(what, &results.systems, &results.lines);
+    results.break_even = results::break_even(what, &results.systems, &results.lines);
+    Ok(results)
 }
 
 /// The systems, each on each storage.
@@ -229,6 +248,9 @@ fn draw(folder: &Path, r: &Results) -> Result<()> {
     if !r.lines.is_empty() {
         save(&place(".svg"), &picture::draw(r))?;
     }
+    if let Some(time) = &r.time {
+        save(&place("-time.svg"), &picture::draw(time))?;
+    }
     for (index, curve) in r.sweeps.iter().enumerate() {
         save(&place(&format!("-{}.svg", index + 1)), &curves::draw(r, curve))?;
     }
@@ -251,8 +273,22 @@ fn page(r: &Results) -> String {
     if !r.aims.is_empty() {
         let _ = writeln!(out, "{}", Grid::of_aims(r).markdown());
     }
+    if !r.limits.is_empty() {
+        let _ = writeln!(out, "{}", Grid::of_limits(r).markdown());
+    }
+    if !r.break_even.is_empty() {
+        let _ = writeln!(out, "{}", Grid::of_break_even(r).markdown());
+    }
     if !r.counts.is_empty() {
         let _ = writeln!(out, "{}", Grid::of_counts(r).markdown());
+    }
+    if let Some(time) = &r.time {
+        let (title, said) = (&time.title, kind(false).join(" "));
+        let table = Grid::of_lines(time).markdown();
+        let _ = writeln!(out, "## {title}\n\n{said}\n\n![{title}]({}.svg)\n\n{table}", time.name);
+        if !time.break_even.is_empty() {
+            let _ = writeln!(out, "{}", Grid::of_break_even(time).markdown());
+        }
     }
     for (index, curve) in r.sweeps.iter().enumerate() {
         let _ = writeln!(

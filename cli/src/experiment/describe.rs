@@ -17,6 +17,9 @@ pub struct Description {
     pub question: String,
     /// Whether instructions are counted; otherwise time is measured.
     pub counting: bool,
+    /// Whether time is measured as well, in further boots of the same systems.
+    #[serde(default)]
+    pub time: bool,
     /// Memory of the machine in MiB.
     pub memory: u64,
     /// Largest array or parent process.
@@ -50,6 +53,22 @@ pub struct Description {
     /// Curves over a size.
     #[serde(default)]
     pub sweeps: Vec<Sweep>,
+    /// After how many calls a change of the system is paid.
+    pub break_even: Option<BreakEven>,
+}
+
+/// A change that costs something once and makes calls cheaper.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BreakEven {
+    /// What the change costs: names of the workload, as the system `from` has them.
+    pub costs: Vec<String>,
+    /// The system without the change, by its name.
+    pub from: String,
+    /// The system with it.
+    pub to: String,
+    /// The calls: names of the workload.
+    pub calls: Vec<String>,
 }
 
 /// A system of an experiment.
@@ -104,6 +123,9 @@ pub struct Work {
     pub run: Option<String>,
     /// What the first system is to stay below, in instructions or nanoseconds.
     pub at_most: Option<f64>,
+    /// What other systems are to stay below, by their names.
+    #[serde(default)]
+    pub at_most_in: BTreeMap<String, f64>,
     /// What part of the second system's value the first is to stay below, on storage by its name.
     #[serde(default)]
     pub at_most_of_second: BTreeMap<String, f64>,
@@ -172,6 +194,21 @@ fn check(what: &Description) -> Result<(), &'static str> {
     if what.counts && what.workload.iter().all(|work| work.run.is_none()) {
         return Err("\"counts\" are of programs to \"run\"");
     }
+    let system = |name: &String| what.systems.iter().any(|system| system.name == *name);
+    if !what.workload.iter().flat_map(|work| work.at_most_in.keys()).all(system) {
+        return Err("\"at_most_in\" names a system that is not there");
+    }
+    if let Some(even) = &what.break_even {
+        let work = |name: &String| what.workload.iter().any(|work| work.name == *name);
+        if ![&even.from, &even.to].into_iter().all(system)
+            || !even.costs.iter().chain(&even.calls).all(work)
+        {
+            return Err("\"break_even\" names a system or a work that is not there");
+        }
+    }
+    if what.time && !what.counting {
+        return Err("\"time\" is measured anyway where nothing is counted");
+    }
     if what.image.is_none() && !what.storage.is_empty() {
         return Err("\"storage\" needs an \"image\" that lies on it");
     }
@@ -215,5 +252,22 @@ mod tests {
         what.storage.push(serde_json::from_str(slow).unwrap());
         assert!(check(&what).is_err());
         assert_eq!(what.workload[0].result(), "program/date");
+    }
+
+    #[test]
+    fn names_of_systems_and_works_must_be_there() {
+        let text = |limit: &str, to: &str| {
+            format!(
+                r#"{{"title": "x", "question": "x", "counting": true, "memory": 512,
+                "memory_limit": "16M", "boots": 1, "passes": 1, "iterations": 1,
+                "systems": [{{"name": "a", "title": "A"}}],
+                "workload": [{{"name": "w", "at_most_in": {{"{limit}": 1}}}}],
+                "break_even": {{"costs": ["w"], "from": "a", "to": "{to}", "calls": ["w"]}}}}"#
+            )
+        };
+        let verdict = |limit, to| check(&serde_json::from_str(&text(limit, to)).unwrap());
+        assert!(verdict("a", "a").is_ok());
+        assert!(verdict("b", "a").is_err());
+        assert!(verdict("a", "b").is_err());
     }
 }

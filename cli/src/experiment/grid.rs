@@ -116,6 +116,28 @@ impl Grid {
         Grid { rows: rows.collect(), headings }
     }
 
+    /// What other systems are to stay below.
+    pub fn of_limits(r: &Results) -> Grid {
+        let headings = ["Aim", "median", "aim", ""].map(String::from).to_vec();
+        let rows = r.limits.iter().map(|limit| {
+            let met = if limit.met() { "reached" } else { "not reached" };
+            let title = format!("{}: {}", limit.name, limit.system);
+            (title, None, vec![r.show(limit.value), r.show(limit.at_most), met.into()])
+        });
+        Grid { rows: rows.collect(), headings }
+    }
+
+    /// After how many calls a change is paid.
+    pub fn of_break_even(r: &Results) -> Grid {
+        let headings = ["Break-even", "the change costs", "a call before", "after", "calls"];
+        let rows = r.break_even.iter().map(|even| {
+            let calls = even.calls.map_or("never".into(), |calls| calls.to_string());
+            let cells = [even.cost, even.before, even.after].map(|value| r.show(value));
+            (even.name.clone(), None, cells.into_iter().chain([calls]).collect())
+        });
+        Grid { rows: rows.collect(), headings: headings.map(String::from).to_vec() }
+    }
+
     /// As Markdown.
     pub fn markdown(&self) -> String {
         let mut out = format!("| {} |\n|---|", self.headings.join(" | "));

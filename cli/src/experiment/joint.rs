@@ -3,7 +3,7 @@
 
 use super::grid::{Grid, notes};
 use super::picture::escape;
-use super::results::{FORMAT, Line, Results, VERSION};
+use super::results::{FORMAT, Limit, Line, Results, VERSION};
 use super::{curves, picture};
 use crate::compare::save;
 use crate::compare::table::kind;
@@ -84,8 +84,27 @@ fn html(all: &[Results], failed: &[(String, String)]) -> String {
         if !r.aims.is_empty() {
             out.push_str(&Grid::of_aims(r).html());
         }
+        if !r.limits.is_empty() {
+            out.push_str(&Grid::of_limits(r).html());
+        }
+        if !r.break_even.is_empty() {
+            out.push_str(&Grid::of_break_even(r).html());
+        }
         if !r.counts.is_empty() {
             out.push_str(&Grid::of_counts(r).html());
+        }
+        if let Some(time) = &r.time {
+            let _ = write!(
+                out,
+                "<h3>{}</h3><p>{}</p><div>{}</div>",
+                escape(&time.title),
+                escape(&kind(false).join(" ")),
+                picture::draw(time)
+            );
+            out.push_str(&Grid::of_lines(time).html());
+            if !time.break_even.is_empty() {
+                out.push_str(&Grid::of_break_even(time).html());
+            }
         }
         for curve in &r.sweeps {
             let _ = write!(out, "<div>{}</div>", curves::draw(r, curve));
@@ -112,7 +131,13 @@ fn index(folder: &Path, all: &[Results], failed: &[(String, String)]) -> String 
     );
     for r in all {
         let parts = r.aims.iter().map(|aim| aim.ratio <= aim.at_most);
-        let met: Vec<bool> = r.lines.iter().filter_map(Line::met).chain(parts).collect();
+        let met: Vec<bool> = r
+            .lines
+            .iter()
+            .filter_map(Line::met)
+            .chain(parts)
+            .chain(r.limits.iter().map(Limit::met))
+            .collect();
         let (reached, aims) = (met.iter().filter(|met| **met).count(), met.len());
         let aims =
             if aims == 0 { String::new() } else { format!(" {reached} of {aims} aims reached.") };

@@ -41,6 +41,51 @@ pub struct Results {
     /// Aims that are a part of another system's value.
     #[serde(default)]
     pub aims: Vec<Aim>,
+    /// What other systems than the first are to stay below.
+    #[serde(default)]
+    pub limits: Vec<Limit>,
+    /// After how many calls a change of the system is paid.
+    #[serde(default)]
+    pub break_even: Vec<BreakEven>,
+    /// The same by the clock, from boots of their own, where instructions are counted here.
+    #[serde(default)]
+    pub time: Option<Box<Results>>,
+}
+
+/// What a system other than the first is to stay below.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Limit {
+    /// What was run.
+    pub name: String,
+    /// The system.
+    pub system: String,
+    /// The median.
+    pub value: f64,
+    /// What it is to stay below.
+    pub at_most: f64,
+}
+
+impl Limit {
+    /// Whether it does.
+    pub fn met(&self) -> bool {
+        self.value <= self.at_most
+    }
+}
+
+/// A change that costs something once and makes a call cheaper.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct BreakEven {
+    /// The call.
+    pub name: String,
+    /// What the change costs.
+    pub cost: f64,
+    /// What the call costs without it.
+    pub before: f64,
+    /// And with it.
+    pub after: f64,
+    /// The first number of calls that cost no more with the change than without; `None` where the
+    /// call gets no cheaper.
+    pub calls: Option<u64>,
 }
 
 /// What one start of a program came to, in one system.
@@ -180,6 +225,7 @@ impl Results {
     pub fn above(&self) -> bool {
         self.lines.iter().any(|line| line.met() == Some(false))
             || self.aims.iter().any(|aim| aim.ratio > aim.at_most)
+            || !self.limits.iter().all(Limit::met)
     }
 }
 
@@ -246,6 +292,42 @@ pub fn aims(what: &Description, systems: &[System], lines: &[Line]) -> Vec<Aim> 
     .collect()
 }
 
+/// What systems other than the first are to stay below.
+pub fn limits(what: &Description, systems: &[System], lines: &[Line]) -> Vec<Limit> {
+    let works = what.workload.iter().zip(lines);
+    let each = works.flat_map(|(work, line)| work.at_most_in.iter().map(move |at| (line, at)));
+    each.filter_map(|(line, (system, at_most))| {
+        let at = systems.iter().position(|known| known.name == *system)?;
+        Some(Limit {
+            name: line.title.clone(),
+            system: systems[at].title.clone(),
+            value: line.values.get(at)?.as_ref()?.median,
+            at_most: *at_most,
+        })
+    })
+    .collect()
+}
+
+/// After how many calls the change that `what` describes is paid; nothing where a part of it was
+/// not measured.
+pub fn break_even(what: &Description, systems: &[System], lines: &[Line]) -> Vec<BreakEven> {
+    let Some(even) = &what.break_even else { return Vec::new() };
+    let value = |work: &String, system: &String| {
+        let at = systems.iter().position(|known| known.name == *system)?;
+        let of = what.workload.iter().position(|known| known.name == *work)?;
+        Some((lines.get(of)?, lines[of].values.get(at)?.as_ref()?.median))
+    };
+    let costs = even.costs.iter().map(|cost| Some(value(cost, &even.from)?.1));
+    let Some(cost) = costs.sum::<Option<f64>>() else { return Vec::new() };
+    let calls = even.calls.iter().filter_map(|call| {
+        let ((line, before), (_, after)) = (value(call, &even.from)?, value(call, &even.to)?);
+        let gain = before - after;
+        let calls = (gain > 0.0).then(|| (cost / gain).ceil() as u64);
+        Some(BreakEven { name: line.title.clone(), cost, before, after, calls })
+    });
+    calls.collect()
+}
+
 /// The curves of `what`.
 pub fn curves(what: &Description, runs: &[Option<&Run>]) -> Vec<Curve> {
     let curve = |sweep: &super::describe::Sweep| {
@@ -270,4 +352,70 @@ pub fn curves(what: &Description, runs: &[Option<&Run>]) -> Vec<Curve> {
         }
     };
     what.sweeps.iter().map(curve).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn what() -> Description {
+        let text = r#"{"title": "x", "question": "x", "counting": true, "memory": 512,
+            "memory_limit": "16M", "boots": 1, "passes": 1, "iterations": 1,
+            "systems": [{"name": "a", "title": "A"}, {"name": "b", "title": "B"}],
+            "workload": [{"name": "there"}, {"name": "back"},
+                {"name": "call", "at_most_in": {"b": 25}}, {"name": "slow"}],
+            "break_even": {"costs": ["there", "back"], "from": "a", "to": "b",
+                "calls": ["call", "slow"]}}"#;
+        serde_json::from_str(text).unwrap()
+    }
+
+    fn system(name: &str) -> System {
+        System {
+            name: name.into(),
+            title: name.to_uppercase(),
+            linux: false,
+            words: String::new(),
+            release: None,
+            missing: None,
+            skipped: Vec::new(),
+        }
+    }
+
+    fn line(name: &str, values: [Option<f64>; 2]) -> Line {
+        let value = |median: f64| Value { median, low: median, high: median };
+        let values = values.map(|v| v.map(value)).to_vec();
+        Line { name: name.into(), title: name.into(), at_most: None, values, totals: Vec::new() }
+    }
+
+    fn lines() -> Vec<Line> {
+        vec![
+            line("there", [Some(600.0), None]),
+            line("back", [Some(401.0), None]),
+            line("call", [Some(64.0), Some(24.0)]),
+            line("slow", [Some(50.0), Some(50.0)]),
+        ]
+    }
+
+    #[test]
+    fn a_change_is_paid_after_as_many_calls_as_its_cost_holds_gains() {
+        let (what, systems, lines) = (what(), [system("a"), system("b")], lines());
+        let found = break_even(&what, &systems, &lines);
+        assert_eq!(found.len(), 2);
+        // 1,001 by 40 is 25.025: with 25 calls it is not paid yet.
+        assert_eq!((found[0].cost, found[0].calls), (1001.0, Some(26)));
+        assert_eq!(found[1].calls, None);
+        // Without what the change costs nothing can be said.
+        let unknown = [line("there", [None, None]), lines[1].clone(), lines[2].clone()];
+        assert!(break_even(&what, &systems, &unknown).is_empty());
+    }
+
+    #[test]
+    fn another_system_has_limits_of_its_own() {
+        let (what, systems, mut lines) = (what(), [system("a"), system("b")], lines());
+        let met = |lines: &[Line]| limits(&what, &systems, lines).iter().all(Limit::met);
+        assert_eq!(limits(&what, &systems, &lines).len(), 1);
+        assert!(met(&lines));
+        lines[2] = line("call", [Some(64.0), Some(25.5)]);
+        assert!(!met(&lines));
+    }
 }

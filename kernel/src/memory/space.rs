@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
 use hayate_abi::{Errno, Result};
 use hayate_space_map::SpaceMap;
-use machine::cpu::{Here, Local, PerCpu};
+use machine::cpu::{Here, Local, PerCpu, empty_slot};
 use machine::paging::{self, PageTable, Resident};
 use machine::per_cpu;
 
@@ -106,14 +106,13 @@ fn next_serial() -> u64 {
 /// In a context that has none (a kernel thread).
 #[inline]
 pub fn current() -> Here<Space> {
-    CURRENT.here()
+    try_current().unwrap_or_else(|| empty_slot())
 }
 
-/// The space that this processor works in, if there is one.
-#[inline]
-pub fn try_current() -> Option<Here<Space>> {
-    CURRENT.get()
-}
+machine::read_slot!(
+    /// The space that this processor works in, if there is one.
+    pub fn try_current = CURRENT: Space
+);
 
 /// Leaves the current space, before its last reference is dropped: this processor then has the
 /// kernel's half only.

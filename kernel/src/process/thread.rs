@@ -35,11 +35,11 @@ hayate_machine::per_cpu! {
 
 hayate_machine::word_call!(
     /// The number of the current process.
-    current_process_id, current_process_id_gate, CURRENT, Thread, process_id
+    current_process_id, current_process_id_gate, current, CURRENT, Thread, process_id
 );
 hayate_machine::word_call!(
     /// The number of the current thread.
-    current_thread_id, current_thread_id_gate, CURRENT, Thread, id
+    current_thread_id, current_thread_id_gate, current, CURRENT, Thread, id
 );
 
 /// The thread this processor works for.
@@ -48,14 +48,13 @@ hayate_machine::word_call!(
 /// In a context that has none: a kernel execution. System-call handlers always have one.
 #[inline(always)]
 pub fn current() -> cpu::Here<Thread> {
-    CURRENT.here()
+    try_current().unwrap_or_else(|| cpu::empty_slot())
 }
 
-/// The thread this processor works for, if any.
-#[inline(always)]
-pub fn try_current() -> Option<cpu::Here<Thread>> {
-    CURRENT.get()
-}
+hayate_machine::read_slot!(
+    /// The thread this processor works for, if any.
+    pub fn try_current = CURRENT: Thread
+);
 
 /// The name of a thread (`comm`), at most 15 bytes.
 pub type ThreadName = [u8; 16];

@@ -116,8 +116,13 @@ pub(super) static IDLE: AtomicU64 = AtomicU64::new(0);
 /// The execution that runs here.
 #[inline(always)]
 pub fn current() -> Here<Execution> {
-    CURRENT.here()
+    running().unwrap_or_else(|| cpu::empty_slot())
 }
+
+hayate_machine::read_slot!(
+    /// The execution that runs here; nothing before [`init`].
+    fn running = CURRENT: Execution
+);
 
 /// The execution that runs here, counted.
 pub fn current_arc() -> Arc<Execution> {

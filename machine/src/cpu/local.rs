@@ -40,24 +40,51 @@ per_cpu! {
     static NUMBER: PerCpu<AtomicUsize> = PerCpu::new(AtomicUsize::new(0));
 }
 
-/// Loads the word at `gs:[address]`.
-#[inline(always)]
-fn gs_load(address: usize) -> usize {
-    let value;
-    // SAFETY: callers pass the address of a word in `.percpu`; GS is set up before any of them runs.
-    unsafe {
-        asm!("mov {0}, gs:[{1}]", out(reg) value, in(reg) address, options(nostack, preserves_flags, pure, readonly));
-    }
-    value
+/// Loads this CPU's instance of the static word, in one instruction: the assembler knows its
+/// address; one that comes as an argument is put into a register first.
+macro_rules! gs_word {
+    ($name:ident) => {{
+        let value: usize;
+        // SAFETY: a word in `.percpu`; GS is set up before anything asks.
+        unsafe {
+            asm!("mov {0}, gs:[{1}]", out(reg) value, sym $name,
+                 options(nostack, preserves_flags, pure, readonly));
+        }
+        value
+    }};
 }
 
 /// Stores a word at `gs:[address]`.
 #[inline(always)]
 fn gs_store(address: usize, value: usize) {
-    // SAFETY: as for `gs_load`.
+    // SAFETY: callers pass the address of a word in `.percpu`; GS is set up before any of them runs.
     unsafe {
         asm!("mov gs:[{1}], {0}", in(reg) value, in(reg) address, options(nostack, preserves_flags));
     }
+}
+
+/// Declares a function that returns what a [`Local`] slot names, in one instruction. A method of
+/// the slot would take two: `asm!` takes a symbol, but `self` is none.
+///
+/// `read_slot!(pub fn try_current = CURRENT: Thread);`
+#[macro_export]
+macro_rules! read_slot {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident = $slot:ident: $type:ty) => {
+        $(#[$meta])*
+        #[inline(always)]
+        #[allow(unsafe_code)]
+        $vis fn $name() -> Option<$crate::cpu::Here<$type>> {
+            const _: fn() -> &'static $crate::cpu::Local<$type> = || &$slot;
+            let pointer: *const $type;
+            // SAFETY: the slot is a word in `.percpu`, and GS is set up before anything asks; what
+            // it holds was lent by `Local::lend`.
+            unsafe {
+                core::arch::asm!("mov {0}, gs:[{1}]", out(reg) pointer, sym $slot,
+                                 options(nostack, preserves_flags, pure, readonly));
+                $crate::cpu::Here::of_slot(pointer)
+            }
+        }
+    };
 }
 
 /// A value of which every CPU has its own instance. Declare with [`per_cpu!`](crate::per_cpu).
@@ -76,7 +103,7 @@ impl<T> PerCpu<T> {
     /// The address of this CPU's instance, for the machine's own use.
     #[inline(always)]
     pub fn pointer(&'static self) -> *mut T {
-        let base = gs_load(&raw const GS_BASE as usize);
+        let base = gs_word!(GS_BASE);
         base.wrapping_add(self as *const Self as usize) as *mut T
     }
 
@@ -129,25 +156,6 @@ impl<T> Local<T> {
         Local { pointer: UnsafeCell::new(ptr::null()) }
     }
 
-    /// The object in this CPU's slot.
-    ///
-    /// # Panics
-    /// If the slot is empty: the caller runs in a context (idle, kernel thread) that has none.
-    #[inline(always)]
-    pub fn here(&'static self) -> Here<T> {
-        match self.get() {
-            Some(here) => here,
-            None => empty_slot(),
-        }
-    }
-
-    /// The object in this CPU's slot, if there is one.
-    #[inline(always)]
-    pub fn get(&'static self) -> Option<Here<T>> {
-        let pointer = gs_load(self as *const Self as usize) as *const T;
-        (!pointer.is_null()).then_some(Here { pointer, _not_send: PhantomData })
-    }
-
     /// Names `object` in this CPU's slot; see the type for how long it must live.
     #[inline(always)]
     pub fn lend(&'static self, object: &T) {
@@ -161,9 +169,10 @@ impl<T> Local<T> {
     }
 }
 
+/// The end of who asks for the current object in a context that has none.
 #[cold]
 #[inline(never)]
-fn empty_slot() -> ! {
+pub fn empty_slot() -> ! {
     panic!("no current object on this CPU")
 }
 
@@ -171,6 +180,17 @@ fn empty_slot() -> ! {
 pub struct Here<T: 'static> {
     pointer: *const T,
     _not_send: PhantomData<*const ()>,
+}
+
+impl<T> Here<T> {
+    /// What a slot holds; nothing if it is empty.
+    ///
+    /// # Safety
+    /// `pointer` was just read from a [`Local`] of this CPU.
+    #[inline(always)]
+    pub unsafe fn of_slot(pointer: *const T) -> Option<Here<T>> {
+        (!pointer.is_null()).then_some(Here { pointer, _not_send: PhantomData })
+    }
 }
 
 impl<T> Deref for Here<T> {
@@ -247,11 +267,11 @@ impl Half {
     }
 }
 
-/// Like `gs_load`, but never merged or moved: the word changes under interrupts.
+/// Loads the word at `gs:[address]`, never merged or moved: the word changes under interrupts.
 #[inline(always)]
 fn gs_load_volatile(address: usize) -> usize {
     let value;
-    // SAFETY: as for `gs_load`.
+    // SAFETY: as for `gs_store`.
     unsafe {
         asm!("mov {0}, gs:[{1}]", out(reg) value, in(reg) address, options(nostack, preserves_flags));
     }
@@ -261,12 +281,12 @@ fn gs_load_volatile(address: usize) -> usize {
 /// This CPU's number, from 0.
 #[inline(always)]
 pub fn id() -> usize {
-    gs_load(&raw const NUMBER as usize)
+    gs_word!(NUMBER)
 }
 
 /// This CPU's GS base.
 pub(super) fn gs_base() -> usize {
-    gs_load(&raw const GS_BASE as usize)
+    gs_word!(GS_BASE)
 }
 
 unsafe extern "C" {

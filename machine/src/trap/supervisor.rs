@@ -496,14 +496,17 @@ pub(crate) fn gated_on(cpu: usize) -> u64 {
 /// [`Local`](crate::cpu::Local) slot: a function for the table of calls, and an entry for the gate
 /// ([`Gate::Own`]) that does the same without a stack.
 ///
-/// `word_call!(getpid, getpid_gate, CURRENT, Thread, number);`
+/// `current` returns what the slot holds, in the shortest way ([`read_slot`](crate::read_slot)).
+///
+/// `word_call!(getpid, getpid_gate, current, CURRENT, Thread, number);`
 #[macro_export]
 macro_rules! word_call {
-    ($(#[$meta:meta])* $name:ident, $gate:ident, $local:path, $type:ty, $field:ident) => {
+    ($(#[$meta:meta])* $name:ident, $gate:ident, $current:path, $local:path, $type:ty,
+     $field:ident) => {
         $(#[$meta])*
         #[inline(always)]
         pub fn $name() -> u32 {
-            $local.here().$field.load(core::sync::atomic::Ordering::Relaxed)
+            $current().$field.load(core::sync::atomic::Ordering::Relaxed)
         }
 
         // The field is four bytes, as the entry below reads it.
