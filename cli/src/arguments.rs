@@ -226,8 +226,10 @@ pub struct Machine {
     pub board: Board,
 
     /// Give the machine non-volatile memory: FILE keeps what the guest writes there, SIZE is blank at
-    /// each run, pseudo:SIZE is a part of its ordinary memory that survives a reset of the guest
-    #[arg(long, value_name = "FILE|SIZE|pseudo:SIZE")]
+    /// each run, pseudo:SIZE is a part of its ordinary memory that survives a reset of the guest.
+    /// FILE and SIZE are an NVDIMM; virtio:FILE and virtio:SIZE are virtio-pmem, and virtio alone puts
+    /// the texts of --off2f there
+    #[arg(long, value_name = "[virtio:]FILE|[virtio:]SIZE|pseudo:SIZE|virtio")]
     pub nvm: Option<OsString>,
 
     /// Make guest time the number of instructions executed, the same in every run: instruction

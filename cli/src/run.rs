@@ -3,7 +3,7 @@
 use crate::arguments::{Mode, Run};
 use crate::failure::{self, Failure, USAGE};
 use crate::guest::log::Sink;
-use crate::guest::qemu::Qemu;
+use crate::guest::qemu::{Qemu, names_only_a_module};
 use crate::guest::session::{End, Event, Outcome, Session, Streams};
 use crate::guest::{backtrace, initramfs, terminal};
 use crate::image::{convert, default};
@@ -43,9 +43,20 @@ pub fn run(options: &Run) -> Result<u8> {
 pub fn boot(options: &Run, explain: Option<Explain>) -> Result<(Outcome, bool)> {
     let on_terminal = !options.no_tty && (options.tty || terminal::present());
     // Looked at before anything is built: a wrong path is told at once.
-    if options.off2f.is_some() && options.machine.nvm.is_some() {
-        let text = "--off2f makes the non-volatile memory itself: leave --nvm out";
-        return Err(Failure::error(USAGE, text));
+    if let Some(nvm) = &options.machine.nvm {
+        let text = match (&options.off2f, names_only_a_module(nvm)) {
+            (Some(_), false) => {
+                "--off2f makes the non-volatile memory itself: leave --nvm out, or say \
+                                 --nvm virtio, so that virtio has it"
+            }
+            (None, true) => {
+                "--nvm virtio goes with --off2f; without it say virtio:FILE or virtio:SIZE"
+            }
+            _ => "",
+        };
+        if !text.is_empty() {
+            return Err(Failure::error(USAGE, text));
+        }
     }
     let (root, texts) = root(options)?;
     let with: Vec<_> = options.with.iter().map(|with| folder(with)).collect::<Result<_>>()?;

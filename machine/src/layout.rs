@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `0` | [`USER_END`] | the program's half |
 //! | [`DIRECT_MAP`] | + 64 TiB | all physical memory, writable, never executable |
-//! | [`VMAP`] | + 32 TiB | kernel stacks and device registers, each behind a guard page |
+//! | [`VMAP`] | + 32 TiB | kernel stacks and device registers, each behind a guard page; large tables of the heap; the frame table, if it was extended |
 //! | [`KERNEL`] | end | the kernel's image, linked here |
 //!
 //! The places are those of Linux (`Documentation/x86/x86_64/mm.rst`), so that an address in a

@@ -31,7 +31,7 @@ static LOCK: SpinLock<()> = SpinLock::new(());
 static KEPT: AtomicUsize = AtomicUsize::new(0);
 
 /// A zeroed frame: from the memory set aside at boot, then from the allocator.
-fn frame() -> Option<u64> {
+pub(crate) fn frame() -> Option<u64> {
     crate::boot::early_frame().or_else(|| {
         let new = Frame::allocate_zeroed()?;
         KEPT.fetch_add(1, Ordering::Relaxed);
@@ -40,7 +40,7 @@ fn frame() -> Option<u64> {
 }
 
 /// How many frames of the allocator's are kernel stacks, in use and kept, and the tables that map
-/// memory of the kernel page by page, which stay.
+/// memory of the kernel page by page or memory that was found after the boot, which stay.
 pub fn kept_frames() -> usize {
     KEPT.load(Ordering::Relaxed)
 }
@@ -145,6 +145,25 @@ pub(crate) unsafe fn swap_kernel_page(address: usize, new: u64) -> Option<u64> {
         slot.write_volatile(new);
         Some(old)
     }
+}
+
+/// Maps a frame at the page at `address` for good, a new one full of zeroes if none is given; a page
+/// that is mapped stays as it is. False: memory is out.
+///
+/// # Safety
+/// The page is the caller's, between [`VMAP`](crate::layout::VMAP) and [`VMAP_END`](crate::layout::VMAP_END),
+/// and a frame that is given stays what it is.
+pub(crate) unsafe fn map_for_good(address: usize, physical: Option<u64>) -> bool {
+    let _one = LOCK.lock();
+    let Some(slot) = entry(address as u64) else { return false };
+    // SAFETY: a page table of the kernel half, in the direct map; changes are under LOCK.
+    unsafe {
+        if slot.read_volatile() & PRESENT == 0 {
+            let Some(physical) = physical.or_else(frame) else { return false };
+            slot.write_volatile(kernel_page(physical));
+        }
+    }
+    true
 }
 
 macro_rules! access {

@@ -1,16 +1,20 @@
 //! Non-volatile memory: where it is, its bytes, its frames.
 //!
 //! An [`Area`] is memory whose content outlives the kernel that writes it: an NVDIMM that ACPI's
-//! NFIT names, a range that the loader calls persistent, or *pseudo* non-volatile memory, a part of
-//! ordinary memory that `pseudo_nvm=SIZE` on the command line sets aside and that the kernel neither
-//! clears nor hands out, so that it survives a reset of the machine as long as power stays on.
+//! NFIT names, a range that the loader calls persistent, memory that a virtio device brings, or
+//! *pseudo* non-volatile memory, a part of ordinary memory that `pseudo_nvm=SIZE` on the command line
+//! sets aside and that the kernel neither clears nor hands out, so that it survives a reset of the
+//! machine as long as power stays on.
 //!
 //! Invariants:
 //! * an area begins and ends at large pages and holds no frame of the allocator's;
 //! * each of its frames has an info with one reference that is never given up: entries and [`Frame`]s
 //!   may come and go, and no frame of an area ever reaches the allocator. Page-table entries need not
 //!   be counted for that reason ([`crate::paging::Tables::attach`]);
-//! * areas are found before the kernel's page tables are built, and are constant afterwards.
+//! * what ACPI, the loader and the command line name is found before the kernel's page tables are
+//!   built, and constant afterwards ([`areas`]). What a device has ([`attach`]) is known only when there
+//!   are drivers: the direct map and the frame table are extended for it then, and nothing before that
+//!   happens for the sake of a device that may not be there.
 //!
 //! The place of the pseudo memory must be the same at each boot, and nobody may write to it in
 //! between: firmware uses low memory and the top of it, QEMU puts the initramfs at the top and the
@@ -21,11 +25,13 @@ use core::ops::Range;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use arrayvec::ArrayVec;
+pub use hayate_frames::Refusal;
+use hayate_frames::admit;
 
 use crate::boot::{BootInfo, MemoryKind};
-use crate::frames::{Frame, direct, info};
+use crate::frames::{Frame, direct, extend, info};
 use crate::layout::{DIRECT_MAP_SIZE, LARGE_PAGE_SIZE, PAGE_SHIFT, PAGE_SIZE};
-use crate::sync::Once;
+use crate::sync::{Once, SpinLock};
 
 /// Above what firmware and QEMU write to at a reset.
 const PSEUDO: u64 = 64 << 20;
@@ -37,6 +43,8 @@ const LARGE: u64 = LARGE_PAGE_SIZE as u64;
 pub enum Kind {
     /// A module that keeps what was flushed out of the processor's caches.
     Nvdimm,
+    /// Memory of a virtio device: kept when the device was told to, after it left the processor's caches.
+    Virtio,
     /// Ordinary memory that nobody clears.
     Pseudo,
 }
@@ -50,9 +58,12 @@ pub struct Area {
 }
 
 static AREAS: Once<ArrayVec<Area, 4>> = Once::new();
+/// What devices brought, and how many of these there are: under the lock while one is added.
+static ATTACHED: [Once<Area>; 4] = [const { Once::new() }; 4];
+static ATTACHED_COUNT: SpinLock<usize> = SpinLock::new(0);
 static PSEUDO_PLACE: Once<(u64, u64)> = Once::new();
 
-/// All areas.
+/// All areas that were known when the kernel's page tables were built.
 pub fn areas() -> &'static [Area] {
     AREAS.get().map_or(&[], |areas| areas)
 }
@@ -84,11 +95,16 @@ fn bytes(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
+/// Physical addresses end here: the direct map does, and frame numbers have 32 bits.
+fn limit() -> u64 {
+    (DIRECT_MAP_SIZE as u64).min(u64::from(u32::MAX) << PAGE_SHIFT)
+}
+
 /// Finds the areas. Once, on the first processor, before the kernel's page tables are built.
 pub(crate) fn find(boot: &BootInfo) {
     let mut areas: ArrayVec<Area, 4> = ArrayVec::new();
     let mut add = |start: u64, end: u64, kind: Kind| {
-        let limit = (DIRECT_MAP_SIZE as u64).min(u64::from(u32::MAX) << PAGE_SHIFT);
+        let limit = limit();
         let (start, end) = (start.next_multiple_of(LARGE), end.min(limit) / LARGE * LARGE);
         let known = areas.iter().any(|area| start < area.end && area.start < end);
         // What the loader calls memory is the allocator's.
@@ -115,14 +131,43 @@ pub(crate) fn find(boot: &BootInfo) {
 
 /// Gives each frame of all areas the reference that is never given up.
 pub(crate) fn hold_frames() {
-    for area in areas() {
-        for frame in (area.start >> PAGE_SHIFT)..(area.end >> PAGE_SHIFT) {
-            info(frame as u32).refs.store(1, Relaxed);
+    areas().iter().for_each(Area::hold_frames);
+}
+
+/// Makes an area of `size` bytes of a virtio device's memory at the physical address `start`, when the
+/// machine runs already. What is no whole large page at its end is left out.
+pub fn attach(start: u64, size: u64) -> Result<&'static Area, Refusal> {
+    let mut count = ATTACHED_COUNT.lock();
+    let place = ATTACHED.get(*count).ok_or(Refusal::Many)?;
+    // What the loader reserves may be this very memory; what it calls memory is the allocator's.
+    let memory = crate::boot::info().memory.iter();
+    let memory = memory.filter(|range| range.kind != MemoryKind::Reserved);
+    let memory = memory.map(|range| range.start..range.end);
+    let attached = ATTACHED.iter().filter_map(Once::get);
+    let known = areas().iter().chain(attached).map(|area| area.start..area.end);
+    let range = admit(start, size, LARGE, limit(), memory.chain(known))?;
+    let (first, end) = ((range.start >> PAGE_SHIFT) as u32, (range.end >> PAGE_SHIFT) as u32);
+    // SAFETY: nobody has this memory, as was just checked, and the lock is held. It begins at a large
+    // page, whose infos begin at a page of the table.
+    unsafe {
+        crate::boot::map_late(range.start, range.end)?;
+        if !extend(first, end) {
+            return Err(Refusal::Memory);
         }
     }
+    *count += 1;
+    let area = place.call_once(|| Area { start: range.start, end: range.end, kind: Kind::Virtio });
+    area.hold_frames();
+    Ok(area)
 }
 
 impl Area {
+    fn hold_frames(&self) {
+        for frame in (self.start >> PAGE_SHIFT)..(self.end >> PAGE_SHIFT) {
+            info(frame as u32).refs.store(1, Relaxed);
+        }
+    }
+
     /// The physical address of the first byte.
     pub fn address(&self) -> u64 {
         self.start
@@ -178,6 +223,7 @@ impl Area {
     }
 
     /// Returns when what was written to `length` bytes from `offset` has left the processor's caches.
+    /// Memory of a device keeps it only after the device was told so as well, which its driver does.
     pub fn flush(&self, offset: u64, length: u64) {
         const LINE: u64 = 64;
         if self.kind == Kind::Pseudo {

@@ -32,6 +32,8 @@ const SHELF: usize = 16 << 30;
 const SMALLEST: u32 = 1;
 const LARGEST: u32 = 15;
 const COUNT: usize = (LARGEST - SMALLEST + 1) as usize;
+/// Where the area ends.
+pub(crate) const END: usize = START + COUNT * SHELF;
 
 /// The places of one size. Places are numbered from 1; 0 ends a list.
 struct Shelf {
@@ -64,7 +66,7 @@ fn address(shelf: usize, place: u64) -> usize {
 /// Whether an address is one of this area's.
 #[inline]
 pub(crate) fn holds(address: usize) -> bool {
-    (START..START + COUNT * SHELF).contains(&address)
+    (START..END).contains(&address)
 }
 
 /// An entry that says "not present" and carries a number.

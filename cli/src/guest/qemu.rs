@@ -17,6 +17,7 @@ use command_fds::{CommandFdExt, FdMapping};
 use std::ffi::{OsStr, OsString};
 use std::io::PipeReader;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -40,7 +41,16 @@ pub enum System {
     Linux,
 }
 
-/// A module of non-volatile memory.
+/// The device that has the non-volatile memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Module {
+    /// One that ACPI names.
+    Nvdimm,
+    /// virtio's.
+    Virtio,
+}
+
+/// Non-volatile memory.
 struct Nvm {
     /// What is behind it; `None`: memory that is blank at each start.
     file: Option<PathBuf>,
@@ -63,6 +73,8 @@ pub struct Qemu {
     /// Each with QEMU's options that slow it down, if any.
     disks: Vec<(PathBuf, String)>,
     nvm: Option<Nvm>,
+    /// Where non-volatile memory lies, if there is any.
+    module: Module,
     ports: Vec<(&'static str, UnixStream)>,
     words: Vec<String>,
 }
@@ -100,8 +112,18 @@ impl Qemu {
             words.extend(usual.map(String::from));
         }
         words.extend(options.append.iter().cloned());
-        let nvm = match options.nvm.as_deref() {
+        let given = options.nvm.as_deref();
+        let virtio = given.and_then(|given| after(given, VIRTIO));
+        if virtio.is_some() && options.deterministic {
+            let text = "--deterministic counts instructions, and a flush of virtio's memory takes as long \
+                        as the host's disk does; an NVDIMM waits for nobody: leave virtio: out";
+            return Err(Failure::error(USAGE, text));
+        }
+        let module = if virtio.is_some() { Module::Virtio } else { Module::Nvdimm };
+        let nvm = match given {
             None => None,
+            // The texts of --off2f come later.
+            Some(_) if virtio.is_some_and(OsStr::is_empty) => None,
             Some(given) => match given.to_str().and_then(|text| text.strip_prefix("pseudo:")) {
                 Some(size) => {
                     let mib = size_in_mib(size).map_err(|text| {
@@ -110,7 +132,7 @@ impl Qemu {
                     words.push(format!("pseudo_nvm={mib}M"));
                     None
                 }
-                None => Some(nvm(given)?),
+                None => Some(nvm(virtio.unwrap_or(given))?),
             },
         };
         if nvm.is_some() && options.board == Board::Microvm {
@@ -126,6 +148,7 @@ impl Qemu {
             kvm,
             disks: Vec::new(),
             nvm,
+            module,
             ports: Vec::new(),
             words,
         })
@@ -219,7 +242,7 @@ impl Qemu {
                 // Linux does not boot without them.
                 let quiet = self.counts();
                 let mut board = String::from(if quiet { "q35,pit=off,hpet=off" } else { "q35" });
-                if self.nvm.is_some() {
+                if self.nvm.is_some() && self.module == Module::Nvdimm {
                     board.push_str(",nvdimm=on");
                 }
                 command.args(["-machine", &board]);
@@ -245,16 +268,22 @@ impl Qemu {
         command.args(["-m", &memory, "-smp", &cpus]);
         if let Some(nvm) = &self.nvm {
             let size = nvm.size;
-            let mut object = OsString::from(match &nvm.file {
-                Some(_) => format!("memory-backend-file,id=nvm,size={size},"),
-                None => format!("memory-backend-ram,id=nvm,size={size}"),
+            let mut object = OsString::from(match (&nvm.file, self.module) {
+                (Some(_), _) => format!("memory-backend-file,id=nvm,size={size},"),
+                (None, Module::Nvdimm) => format!("memory-backend-ram,id=nvm,size={size}"),
+                // A flush is an fsync(2), which must have a file even where nothing is kept.
+                (None, Module::Virtio) => format!("memory-backend-memfd,id=nvm,size={size}"),
             });
             if let Some(file) = &nvm.file {
                 object.push(if nvm.kept { "share=on,mem-path=" } else { "share=off,mem-path=" });
                 object.push(escape(file.as_os_str()));
             }
             command.arg("-object").arg(object);
-            command.args(["-device", "nvdimm,memdev=nvm,id=nvm1"]);
+            let device = match self.module {
+                Module::Nvdimm => "nvdimm",
+                Module::Virtio => "virtio-pmem-pci",
+            };
+            command.args(["-device", &format!("{device},memdev=nvm,id=nvm1")]);
         }
         command.args(["-accel", if self.kvm { "kvm" } else { "tcg" }]);
         if self.options.deterministic {
@@ -321,6 +350,25 @@ impl Qemu {
     }
 }
 
+/// What stands before a file or a size, with nothing for the texts of `--off2f`: virtio's memory.
+const VIRTIO: &str = "virtio";
+
+/// Whether `--nvm` only says where the texts of `--off2f` lie.
+pub fn names_only_a_module(nvm: &OsStr) -> bool {
+    nvm == VIRTIO
+}
+
+/// What comes after `word:`, or nothing after the word alone; `None`: it is something else.
+fn after<'a>(given: &'a OsStr, word: &str) -> Option<&'a OsStr> {
+    let rest = given.as_bytes().strip_prefix(word.as_bytes())?;
+    match rest {
+        [] => Some(OsStr::new("")),
+        // `virtio:` names a file with an empty name, which there is none of.
+        [b':', rest @ ..] if !rest.is_empty() => Some(OsStr::from_bytes(rest)),
+        _ => None,
+    }
+}
+
 /// What `--nvm FILE|SIZE` names.
 fn nvm(given: &OsStr) -> Result<Nvm> {
     let size = given.to_str().and_then(|text| size_in_mib(text).ok());
@@ -352,7 +400,6 @@ fn socket(command: &mut Command, id: &str, descriptor: i32) {
 
 /// A comma ends a value in QEMU's options; two are one comma.
 fn escape(path: &OsStr) -> OsString {
-    use std::os::unix::ffi::{OsStrExt, OsStringExt};
     let mut escaped = Vec::new();
     for &byte in path.as_bytes() {
         escaped.push(byte);
@@ -374,5 +421,16 @@ mod tests {
     #[test]
     fn commas_are_escaped() {
         assert_eq!(escape(OsStr::new("/a,b/c")), "/a,,b/c");
+    }
+
+    #[test]
+    fn virtio_is_a_word_before_a_file_or_a_size() {
+        let virtio = |given| after(OsStr::new(given), VIRTIO);
+        assert_eq!(virtio("virtio:64M"), Some(OsStr::new("64M")));
+        assert_eq!(virtio("virtio:./a:b"), Some(OsStr::new("./a:b")));
+        assert_eq!(virtio("virtio"), Some(OsStr::new("")));
+        for other in ["64M", "virtio:", "virtio2", "virtio/64M", "pseudo:64M", "./virtio:64M"] {
+            assert_eq!(virtio(other), None, "{other}");
+        }
     }
 }

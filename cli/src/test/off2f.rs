@@ -13,12 +13,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, SystemTime};
 
-const CHECKS: [(&str, Check); 9] = [
+const CHECKS: [(&str, Check); 12] = [
     ("a_converted_image_shows_and_runs_the_originals", whole_image),
     ("a_text_in_place_has_no_faults", no_faults),
+    ("a_text_on_virtio_memory_has_no_faults", no_faults_virtio),
     ("a_missing_or_changed_text_is_refused", missing_text),
     ("a_copy_of_the_text_is_a_way_out", keep_text),
     ("memory_outlives_its_machine", outlives),
+    ("virtio_memory_outlives_its_machine", outlives_virtio),
+    ("virtio_memory_that_is_no_good_is_left_alone", bad_virtio),
     ("the_guests_programs_work", guest_programs),
     ("a_hundred_programs_run_from_one_text", hundred),
     ("pseudo_memory_outlives_a_reset", reset),
@@ -73,6 +76,22 @@ fn no_faults(hayate: &Hayate) -> Result<()> {
     ensure!(before == after, "starts in place had faults on text: {before}, then {after}");
     let (before, after) = run(&[])?;
     ensure!(before != after, "starts from the page cache had none either: the counts do not count");
+    Ok(())
+}
+
+/// As [`no_faults`], the texts being where virtio says.
+fn no_faults_virtio(hayate: &Hayate) -> Result<()> {
+    const SCRIPT: &str = "grep -c '^area . virtio-pmem' /proc/hayate/nvm; \
+        for i in 1 2 3; do /usr/bin/sort --version; done >/dev/null; \
+        head -n 3 /proc/hayate/text_faults; \
+        for i in 1 2 3 4 5; do /usr/bin/sort --version; done >/dev/null; \
+        head -n 3 /proc/hayate/text_faults";
+    let options = ["--off2f", "--nvm", "virtio", "--append", "recycle=none"];
+    let said = good(&hayate.run(&options, &["/bin/bash", "-c", SCRIPT])?)?;
+    let lines: Vec<&str> = said.lines().collect();
+    ensure!(lines.len() == 7 && lines[0] == "1", "one area and two counts were expected: {said}");
+    ensure!(lines[1..4] == lines[4..], "starts in place had faults on text: {said}");
+    ensure!(lines[3] == "text-kib 0", "text was read from storage: {said}");
     Ok(())
 }
 
@@ -215,6 +234,93 @@ fn outlives(hayate: &Hayate) -> Result<()> {
          echo rm $id >/proc/hayate/nvm; done; grep -c ^text /proc/hayate/nvm; \
          echo rm 12 >/proc/hayate/nvm || echo refused")?;
     ensure!(said == "0\nrefused\n", "after removing: {said}");
+    Ok(())
+}
+
+/// What the guest puts on virtio's memory, it finds at the next boot, on a virtio device or an NVDIMM;
+/// a program that the host converted runs from it.
+fn outlives_virtio(hayate: &Hayate) -> Result<()> {
+    let file = tempfile::NamedTempFile::new()?;
+    file.as_file().set_len(8 << 20)?;
+    let path = file.path().to_str().context("a path")?;
+    let virtio = format!("virtio:{path}");
+    let run = |memory: &str, script: &str| {
+        good(&hayate.run(&["--nvm", memory, "--cpus", "2"], &["/bin/bash", "-c", script])?)
+    };
+    let said = run(
+        &virtio,
+        "nvm put --name sort /usr/bin/sort >/dev/null; \
+        echo 'put 3 true /usr/bin/true' >/proc/hayate/nvm; nvm usage",
+    )?;
+    ensure!(said.starts_with("virtio-pmem at 0x") && said.contains(" 2 texts of "), "{said}");
+    let said = run(path, "nvm usage; nvm verify")?;
+    ensure!(said.starts_with("nvdimm at 0x"), "{said}");
+    ensure!(said.contains(" sort: good\n") && said.contains(" true: good\n"), "{said}");
+    let said = run(
+        &virtio,
+        "nvm verify && nvm rm sort && nvm list | tail -n +2; nvm verify; \
+        off2f convert /usr/bin/tr >/dev/null && echo hi | tr h j; nvm rm tr || echo in use",
+    )?;
+    let lines: Vec<&str> = said.lines().collect();
+    ensure!(lines.len() == 6, "six lines were expected: {said}");
+    ensure!(lines[..2].iter().all(|line| line.ends_with(": good")), "{said}");
+    ensure!(lines[2].ends_with("  true") && lines[3].ends_with(" true: good"), "{said}");
+    ensure!(lines[4..] == ["ji", "in use"], "{said}");
+    let converted = Converted::new(&[])?;
+    let memory = format!("virtio:{}", converted.nvm().display());
+    for time in 0..2 {
+        let output = converted.run(hayate, false, &["--nvm", &memory])?;
+        ensure!(ran(&output), "run {time}: {}, {}", output.status, text(&output.stderr));
+    }
+    Ok(())
+}
+
+/// Devices whose memory cannot be used, beside one whose can; and one that cannot flush.
+fn bad_virtio(hayate: &Hayate) -> Result<()> {
+    let device = |number: u32, kind: &str, size: &str, place: &str| {
+        [
+            "--qemu=-object".into(),
+            format!("--qemu=memory-backend-{kind},id=m{number},size={size}"),
+            "--qemu=-device".into(),
+            format!("--qemu=virtio-pmem-pci,memdev=m{number},id=d{number},memaddr={place}"),
+        ]
+    };
+    let run = |devices: &[[String; 4]], script: &str| -> Result<(String, String)> {
+        let log = tempfile::NamedTempFile::new()?;
+        let path = log.path().to_str().context("a path")?;
+        // The places are above 1 GiB of memory, in what QEMU keeps for such devices.
+        let room = ["--log", path, "--qemu=-m", "--qemu=1024M,slots=8,maxmem=8G"];
+        let devices = devices.as_flattened().iter().map(String::as_str);
+        let options: Vec<&str> = room.into_iter().chain(devices).collect();
+        let output = good(&hayate.run(&options, &["/bin/bash", "-c", script])?)?;
+        Ok((output, std::fs::read_to_string(log.path())?))
+    };
+    let devices = [
+        device(1, "memfd", "64M", "0x100001000"),
+        device(2, "memfd", "1M", "0x110000000"),
+        device(3, "memfd", "6148K", "0x120000000"),
+    ];
+    let (said, log) =
+        run(&devices, "cat /proc/hayate/nvm; nvm put --name sort /usr/bin/sort; nvm verify")?;
+    for reason in ["it begins at no large page", "it is smaller than a large page"] {
+        ensure!(log.contains(&format!("{reason}; left alone")), "{reason}? the log says: {log}");
+    }
+    ensure!(said.starts_with("area 0 virtio-pmem 0x120000000 6144 KiB id "), "{said}");
+    ensure!(said.matches("area ").count() == 1 && said.ends_with(" sort: good\n"), "{said}");
+    // QEMU flushes by fsync(2) of the memory's file, and this has none: it is neither formatted at boot
+    // nor when it is asked for.
+    let (said, log) = run(
+        &[device(1, "ram", "64M", "0x100000000")],
+        "cat /proc/hayate/nvm; nvm format 2>&1; nvm put /usr/bin/sort 2>&1; cat /proc/hayate/nvm",
+    )?;
+    let lines: Vec<&str> = said.lines().collect();
+    ensure!(
+        lines.len() == 4 && lines[0] == "area 0 virtio-pmem 0x100000000 65536 KiB no store",
+        "{said}"
+    );
+    ensure!(lines[1].contains("os error 5") && lines[3] == lines[0], "{said}");
+    ensure!(lines[2].contains("there is no store"), "{said}");
+    ensure!(log.contains("nvm: 0x100000000: the memory cannot be read or written"), "{log}");
     Ok(())
 }
 

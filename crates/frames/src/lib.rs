@@ -20,10 +20,12 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod late;
 mod stack;
 #[cfg(test)]
 mod tests;
 
+pub use late::{Refusal, admit};
 pub use stack::Stack;
 
 /// Number of block sizes: orders 0 to 15, 4 KiB to 128 MiB.

@@ -158,3 +158,34 @@ proptest! {
         }
     }
 }
+
+const LARGE: u64 = 2 << 20;
+const LIMIT: u64 = 512 << 30;
+
+#[test]
+fn memory_of_a_device_is_whole_large_pages_where_nothing_is() {
+    let ram = [0..0x8000_0000, 0x1_0000_0000..0x1_8000_0000];
+    let admit = |start, size| admit(start, size, LARGE, LIMIT, ram.clone());
+    assert_eq!(admit(0x2_0000_0000, 64 << 20), Ok(0x2_0000_0000..0x2_0400_0000));
+    // Right above memory, right below the limit, and with a rest that is no large page.
+    assert_eq!(admit(0x1_8000_0000, LARGE), Ok(0x1_8000_0000..0x1_8020_0000));
+    assert_eq!(admit(LIMIT - LARGE, LARGE), Ok(LIMIT - LARGE..LIMIT));
+    assert_eq!(admit(0x2_0000_0000, LARGE + 4096), Ok(0x2_0000_0000..0x2_0020_0000));
+}
+
+#[test]
+fn memory_of_a_device_is_refused_where_it_makes_no_sense() {
+    let ram = [0..0x8000_0000, 0x1_0000_0000..0x1_8000_0000];
+    let admit = |start, size| admit(start, size, LARGE, LIMIT, ram.clone());
+    assert_eq!(admit(0x2_0000_0000, 0), Err(Refusal::Small));
+    assert_eq!(admit(0x2_0000_0000, LARGE - 1), Err(Refusal::Small));
+    assert_eq!(admit(0x2_0000_1000, 64 << 20), Err(Refusal::Unaligned));
+    assert_eq!(admit(LIMIT - LARGE, 2 * LARGE), Err(Refusal::Beyond));
+    assert_eq!(admit(u64::MAX - LARGE + 1, LARGE), Err(Refusal::Beyond));
+    assert_eq!(admit(0x2_0000_0000, u64::MAX), Err(Refusal::Beyond));
+    assert_eq!(admit(0, LARGE), Err(Refusal::Taken));
+    assert_eq!(admit(0x8000_0000, 0x8000_0000 + 1), Err(Refusal::Taken));
+    assert_eq!(admit(0x1_7fe0_0000, 64 << 20), Err(Refusal::Taken));
+    // Around all of it.
+    assert_eq!(admit(0x8000_0000, 8 << 30), Err(Refusal::Taken));
+}

@@ -29,6 +29,10 @@
 //! * *format*: the magic of an old superblock is cleared, flush; the directory is cleared, flush; then
 //!   the superblock, and its magic last.
 //!
+//! A flush may fail. What was under way is then not done, and an entry that may have been published by
+//! the flush that failed is removed before anything else is written ([`Store::reserve`] fails until that
+//! succeeds): its pages would else be another text's under its name after a cut.
+//!
 //! The checksum over each entry guards against a region that lies. An entry that does not match it,
 //! names pages that are not there, or pages of another entry is left out and counted
 //! ([`Store::damaged`]); its pages are free.
@@ -41,9 +45,11 @@
 extern crate alloc;
 
 mod disk;
+mod patience;
 mod store;
 
 pub use hayate_off2f::Identity;
+pub use patience::{Look, Patience};
 pub use store::{Grant, Store, Text, Usage};
 
 /// Bytes of a page.

@@ -80,6 +80,9 @@ pub struct Store<R> {
     index: Vec<(u64, u64)>,
     sequence: u64,
     damaged: usize,
+    /// An entry that may be published on the region and is not one of the texts: a flush failed in the
+    /// middle of it.
+    doubtful: Option<u64>,
 }
 
 /// Tells nearly all texts from each other.
@@ -104,7 +107,7 @@ impl<R: Region> Store<R> {
         region.write(0, &superblock[..8])?;
         region.flush(0, 8)?;
         let (texts, index) = (Vec::new(), Vec::new());
-        Ok(Store { region, layout, texts, index, sequence: 0, damaged: 0 })
+        Ok(Store { region, layout, texts, index, sequence: 0, damaged: 0, doubtful: None })
     }
 
     /// Opens the store on the region.
@@ -119,7 +122,8 @@ impl<R: Region> Store<R> {
             return Err(Fault::Truncated);
         }
         let (texts, index) = (Vec::new(), Vec::new());
-        let mut store = Store { region, layout, texts, index, sequence: 0, damaged: 0 };
+        let mut store =
+            Store { region, layout, texts, index, sequence: 0, damaged: 0, doubtful: None };
         store.load()?;
         Ok(store)
     }
@@ -280,11 +284,12 @@ impl<R: Region> Store<R> {
     /// its phase is put anywhere. Write the pages through [`Store::region_mut`], then
     /// [`Store::publish`]; until then nobody may ask for other room.
     ///
-    /// `Full`; `DirectoryFull`.
-    pub fn reserve(&self, pages: u32, phase: u32) -> Result<Grant, Fault> {
+    /// `Full`; `DirectoryFull`; `Device`.
+    pub fn reserve(&mut self, pages: u32, phase: u32) -> Result<Grant, Fault> {
         if pages == 0 {
             return Err(Fault::Full);
         }
+        self.settle()?;
         self.free_slot()?;
         let place = self.room(pages, phase).map(|first| (first, phase));
         let anywhere = || self.room(pages, Text::ANYWHERE).map(|first| (first, Text::ANYWHERE));
@@ -337,8 +342,14 @@ impl<R: Region> Store<R> {
         self.region.flush(at, 8)?;
         self.region.write(at + 8, &bytes[8..])?;
         self.region.flush(at, ENTRY)?;
-        self.region.write(at, &VALID.to_le_bytes())?;
-        self.region.flush(at, 8)?;
+        self.doubtful = Some(slot);
+        let published = self.region.write(at, &VALID.to_le_bytes());
+        if let Err(fault) = published.and_then(|()| self.region.flush(at, 8)) {
+            // It may have been published all the same. It must not be when its pages are used again.
+            let _ = self.settle();
+            return Err(fault);
+        }
+        self.doubtful = None;
         self.sequence += 1;
         let text = text(slot, &entry);
         self.enlist(text);
@@ -369,6 +380,16 @@ impl<R: Region> Store<R> {
         Ok(())
     }
 
+    /// Removes what a failed flush may have left published. Until that is done nothing is written that
+    /// could lie on the pages of it.
+    fn settle(&mut self) -> Result<(), Fault> {
+        if let Some(slot) = self.doubtful {
+            self.retire(slot)?;
+            self.doubtful = None;
+        }
+        Ok(())
+    }
+
     fn retire(&mut self, slot: u64) -> Result<(), Fault> {
         let at = PAGE + slot * ENTRY;
         self.region.write(at, &[0; 8])?;
@@ -391,6 +412,7 @@ impl<R: Region> Store<R> {
     /// refuses stay (somebody uses them), and so do those that fit nowhere below without covering
     /// themselves. Returns how many were moved.
     pub fn compact(&mut self, mut may_move: impl FnMut(&Text) -> bool) -> Result<usize, Fault> {
+        self.settle()?;
         let mut moved = 0;
         let mut index = 0;
         while let Some(text) = self.texts.get(index).copied() {

@@ -13,6 +13,7 @@ pub mod entropy;
 mod fw_disk;
 mod virtio_blk;
 pub mod virtio_console;
+pub mod virtio_pmem;
 
 use hayate_machine::virtio::{self, kind};
 use hayate_machine::{info, warn};
@@ -26,6 +27,7 @@ pub fn init() {
             kind::BLOCK => virtio_blk::start(device),
             kind::CONSOLE => virtio_console::start(device),
             kind::ENTROPY => entropy::start(device),
+            kind::PMEM => virtio_pmem::start(device),
             other => {
                 info!("virtio: {place}: no driver for device type {other}");
                 continue;

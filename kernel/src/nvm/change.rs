@@ -94,7 +94,7 @@ pub fn format() -> Result<()> {
     for bank in banks() {
         let mut store = bank.store.lock();
         if store.is_none() {
-            *store = Some(Bank::format(bank.area).ok_or(Errno::EIO)?);
+            *store = Some(Bank::format(bank.memory).ok_or(Errno::EIO)?);
         }
     }
     Ok(())

@@ -4,15 +4,30 @@ use hayate_nvm_store::{Fault, Region};
 use machine::cpu::interrupt_window;
 use machine::nvm::Area;
 
+use crate::device::virtio_pmem::Pmem;
+
 /// The whole of an area.
+#[derive(Clone, Copy)]
 pub struct Memory {
     area: &'static Area,
+    /// What has to be told that something is to last, if leaving the caches is not enough.
+    device: Option<&'static Pmem>,
 }
 
 impl Memory {
-    /// The area as a region.
+    /// An area that keeps what has left the processor's caches.
     pub fn new(area: &'static Area) -> Memory {
-        Memory { area }
+        Memory { area, device: None }
+    }
+
+    /// The memory of a device.
+    pub fn of_device(device: &'static Pmem) -> Memory {
+        Memory { area: device.area(), device: Some(device) }
+    }
+
+    /// The area.
+    pub fn area(&self) -> &'static Area {
+        self.area
     }
 }
 
@@ -33,6 +48,6 @@ impl Region for Memory {
 
     fn flush(&mut self, offset: u64, length: u64) -> Result<(), Fault> {
         self.area.flush(offset, length);
-        Ok(())
+        self.device.map_or(Ok(()), |device| device.flush().map_err(|_| Fault::Device))
     }
 }

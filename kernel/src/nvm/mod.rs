@@ -13,10 +13,11 @@
 //! | file | what it keeps |
 //! |---|---|
 //! | this | the stores, texts in use |
-//! | `memory` | an area as the store's region |
+//! | `memory` | an area as the store's region; a device's memory with its flush |
 //! | `change` | put, remove, verify, compact |
 //!
-//! Lock order: a bank's store (sleeping) before its table of texts in use (a spin lock and a leaf).
+//! Lock order: a bank's store (sleeping) before its table of texts in use (a spin lock and a leaf) and
+//! before its device's state (sleeping).
 
 mod change;
 mod memory;
@@ -35,11 +36,12 @@ use machine::{boot, info, warn};
 pub use change::{compact, format, put, remove, verify};
 pub use memory::Memory;
 
+use crate::device::virtio_pmem;
 use crate::schedule::Mutex;
 
 /// An area with its store.
 pub struct Bank {
-    area: &'static Area,
+    memory: Memory,
     /// `None`: there is no store on it.
     store: Mutex<Option<Store<Memory>>>,
     in_use: SpinLock<BTreeMap<Identity, Weak<Text>>>,
@@ -81,17 +83,20 @@ pub fn banks() -> &'static [Bank] {
     BANKS.get().map_or(&[], |banks| banks)
 }
 
-/// Opens the stores. Once, at boot, when sleeping locks work.
+/// Opens the stores. Once, at boot, when sleeping locks work and devices have been found.
 pub fn init() {
-    BANKS.call_once(|| areas().iter().map(Bank::open).collect());
+    let devices = virtio_pmem::found().into_iter().map(Memory::of_device);
+    let memories = areas().iter().map(Memory::new).chain(devices);
+    BANKS.call_once(|| memories.map(Bank::open).collect());
 }
 
 impl Bank {
-    fn open(area: &'static Area) -> Bank {
+    fn open(memory: Memory) -> Bank {
+        let area = memory.area();
         let place = area.address();
-        let store = match Store::open(Memory::new(area)) {
+        let store = match Store::open(memory) {
             Ok(store) => Some(store),
-            Err(Fault::NotFormatted) if may_format(area) => Bank::format(area),
+            Err(Fault::NotFormatted) if may_format(area) => Bank::format(memory),
             Err(fault) => {
                 warn!("nvm: {place:#x}: {fault}; \"nvm format\" would make a new one");
                 None
@@ -110,21 +115,22 @@ impl Bank {
                 warn!("nvm: {place:#x}: {} damaged entries left out", store.damaged());
             }
         }
-        Bank { area, store: Mutex::new(store), in_use: SpinLock::new(BTreeMap::new()) }
+        Bank { memory, store: Mutex::new(store), in_use: SpinLock::new(BTreeMap::new()) }
     }
 
-    fn format(area: &'static Area) -> Option<Store<Memory>> {
+    fn format(memory: Memory) -> Option<Store<Memory>> {
         let mut id = [0; 16];
         for (half, word) in id.chunks_mut(8).zip([crate::random::word(), crate::random::word()]) {
             half.copy_from_slice(&word.to_le_bytes());
         }
-        let made = Store::format(Memory::new(area), id);
-        made.inspect_err(|fault| warn!("nvm: {:#x}: {fault}", area.address())).ok()
+        let place = memory.area().address();
+        let made = Store::format(memory, id);
+        made.inspect_err(|fault| warn!("nvm: {place:#x}: {fault}")).ok()
     }
 
     /// The area.
     pub fn area(&self) -> &'static Area {
-        self.area
+        self.memory.area()
     }
 
     /// Calls `look` with the store, if there is one.
@@ -148,7 +154,7 @@ impl Bank {
         if boot::flag("nvm_verify") {
             store.verify(found).map_err(errno)?;
         }
-        let extent = self.area.extent(found.first, found.pages).ok_or(Errno::EIO)?;
+        let extent = self.area().extent(found.first, found.pages).ok_or(Errno::EIO)?;
         let text = Arc::new(Text { extent, tables: SpinLock::new(BTreeMap::new()) });
         let mut in_use = self.in_use.lock();
         // Swept now and then: at each time, a start would pay for all programs that run.

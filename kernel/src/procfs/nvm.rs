@@ -46,6 +46,7 @@ pub(super) fn show((): &(), out: &mut Vec<u8>) -> Result<()> {
         let area = bank.area();
         let kind = match area.kind() {
             machine::nvm::Kind::Nvdimm => "nvdimm",
+            machine::nvm::Kind::Virtio => "virtio-pmem",
             machine::nvm::Kind::Pseudo => "pseudo",
         };
         let place = area.address();

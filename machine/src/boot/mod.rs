@@ -13,7 +13,9 @@ pub use cmdline::{flag, init_arguments, option, options};
 pub(crate) use entry::{boot_root, first_tsc};
 pub(crate) use start_info::firmware_bytes;
 pub use tables::kernel_root;
-pub(crate) use tables::{activate as activate_kernel_tables, early_frame, share_kernel_half};
+pub(crate) use tables::{
+    activate as activate_kernel_tables, early_frame, map_late, share_kernel_half,
+};
 
 use arrayvec::ArrayVec;
 

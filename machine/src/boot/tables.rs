@@ -4,6 +4,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use hayate_frames::Refusal;
 use x86_64::registers::control::Cr3;
 
 use super::{BootInfo, DIRECT_MAP, KERNEL_BASE, MemoryKind, VMAP};
@@ -57,16 +58,22 @@ fn frame() -> u64 {
     early_frame().expect("the memory set aside for page tables is used up")
 }
 
+/// The table below entry `index` of `table`, made if missing out of a zeroed frame that `new` gives.
+fn below_or(table: u64, index: u64, new: fn() -> Option<u64>) -> Option<u64> {
+    let slot = (DIRECT_MAP + table + index * 8) as *mut u64;
+    // SAFETY: a table made here, in the direct map, and nobody else changes it: only this CPU runs, or
+    // the entry is for memory that only the caller of `map_late` knows of.
+    unsafe {
+        if slot.read_volatile() & PRESENT == 0 {
+            slot.write_volatile(new()? | PRESENT | WRITE);
+        }
+        Some(slot.read_volatile() & ADDRESS)
+    }
+}
+
 /// The table below entry `index` of `table`, made if missing.
 fn below(table: u64, index: u64) -> u64 {
-    let slot = (DIRECT_MAP + table + index * 8) as *mut u64;
-    // SAFETY: a table made here, in the direct map; only this CPU runs.
-    unsafe {
-        if slot.read() & PRESENT == 0 {
-            slot.write(frame() | PRESENT | WRITE);
-        }
-        slot.read() & ADDRESS
-    }
+    below_or(table, index, || Some(frame())).expect("a frame or a panic")
 }
 
 fn set(table: u64, index: u64, value: u64) {
@@ -80,20 +87,45 @@ fn index(address: u64, level: u32) -> u64 {
 
 /// Maps physical `start..end` (rounded out to 2 MiB) into the direct map.
 fn map_direct(root: u64, start: u64, end: u64) {
+    let _ = map_direct_or(root, start, end, || Some(frame()));
+}
+
+/// As [`map_direct`], with frames for tables from `new`; `None` when that has no more.
+fn map_direct_or(root: u64, start: u64, end: u64, new: fn() -> Option<u64>) -> Option<()> {
     let flags = PRESENT | WRITE | LARGE | GLOBAL | NO_EXECUTE;
     let (mut at, end) = (start & !(MIB2 - 1), (end + MIB2 - 1) & !(MIB2 - 1));
     while at < end {
         let address = DIRECT_MAP + at;
-        let pdpt = below(root, index(address, 4));
+        let pdpt = below_or(root, index(address, 4), new)?;
         if features().gigabyte_pages && at & (GIB - 1) == 0 && end - at >= GIB {
             set(pdpt, index(address, 3), at | flags);
             at += GIB;
         } else {
-            let directory = below(pdpt, index(address, 3));
+            let directory = below_or(pdpt, index(address, 3), new)?;
             set(directory, index(address, 2), at | flags);
             at += MIB2;
         }
     }
+    Some(())
+}
+
+/// Adds memory that was found when the machine runs already, in whole large pages, to the direct map.
+/// Refused when there is no memory for tables, or it lies where no space has a table of the kernel's:
+/// only entries of the root that exist since boot are in every space.
+///
+/// # Safety
+/// Nothing else is mapped there, and nobody else calls this meanwhile.
+pub(crate) unsafe fn map_late(start: u64, end: u64) -> Result<(), Refusal> {
+    let root = kernel_root();
+    let (first, last) = (index(DIRECT_MAP + start, 4), index(DIRECT_MAP + end - 1, 4));
+    // SAFETY: the kernel's root, in the direct map.
+    let is_there = |at: u64| unsafe {
+        ((DIRECT_MAP + root + at * 8) as *const u64).read_volatile() & PRESENT != 0
+    };
+    if !(first..=last).all(is_there) {
+        return Err(Refusal::Beyond);
+    }
+    map_direct_or(root, start, end, crate::mmio::frame).ok_or(Refusal::Memory)
 }
 
 unsafe extern "C" {

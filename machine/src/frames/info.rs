@@ -1,5 +1,15 @@
 //! The frame table: what is known about each frame.
+//!
+//! It lies in the direct map, which is where large pages are, and reaches to the end of the memory that
+//! is known at boot. When a device brings memory later ([`extend`]), the table is mapped once more, page
+//! by page at [`WINDOW`], with pages for the new frames where they belong, and used from there. Who has
+//! the old address meanwhile sees the same memory.
+//!
+//! Road not taken: such a window from the start. It would take small pages for the table on every
+//! machine, for the sake of a device that few have.
 
+use crate::layout::{DIRECT_MAP, PAGE_SIZE, VMAP};
+use core::ops::Range;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use hayate_frames::{Link, Table};
@@ -22,21 +32,34 @@ pub(crate) struct FrameInfo {
 static TABLE: AtomicPtr<FrameInfo> = AtomicPtr::new(core::ptr::null_mut());
 /// Frame numbers end here.
 static END: AtomicU32 = AtomicU32::new(0);
+/// The pages of the table that are none, first and end: what they would tell of is no memory.
+static GAP: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
+
+/// Where the table is mapped when it was extended, behind the kernel's stacks and large tables in the
+/// 512 GiB that every space shares, and how much room is there: for 4 TiB of addresses.
+const WINDOW: usize = crate::scattered::END;
+const WINDOW_SIZE: usize = 16 << 30;
+const _: () = assert!(WINDOW + WINDOW_SIZE <= VMAP + (512 << 30));
+/// Infos in a page.
+const INFOS: u32 = (PAGE_SIZE / size_of::<FrameInfo>()) as u32;
 
 /// The info of a frame. `number` must be that of a frame of memory.
 #[inline]
 pub(crate) fn info(number: u32) -> &'static FrameInfo {
     debug_assert!(number < END.load(Relaxed), "frame {number:#x} is not memory");
     // SAFETY: the table lives for ever, was zeroed by `place`, and every frame number in the
-    // system comes from the allocator, which was only given numbers inside the table.
+    // system comes from the allocator, which was only given numbers inside the table, or from an area
+    // of non-volatile memory, which the table reaches or was extended for.
     unsafe { &*TABLE.load(Relaxed).add(number as usize) }
 }
 
-/// Sets the table up for the frames below `end` and clears it.
+/// Sets the table up for the frames below `end` and clears it. The pages of it that are in `gap` will be
+/// used for other things.
 ///
 /// # Safety
-/// `table` must point at unused, mapped, aligned memory for `end` infos, for ever; called once.
-pub(super) unsafe fn place(table: *mut FrameInfo, end: u32) {
+/// `table` must point at unused, mapped, aligned memory of the direct map for `end` infos, for ever;
+/// called once.
+pub(super) unsafe fn place(table: *mut FrameInfo, end: u32, gap: Range<u32>) {
     // SAFETY: the caller's promise, whole pages; zeroes are a valid FrameInfo.
     unsafe {
         super::content::zero_pages(
@@ -44,8 +67,45 @@ pub(super) unsafe fn place(table: *mut FrameInfo, end: u32) {
             (end as usize * size_of::<FrameInfo>()).div_ceil(crate::layout::PAGE_SIZE),
         )
     };
+    GAP[0].store(gap.start, Relaxed);
+    GAP[1].store(gap.end, Relaxed);
     END.store(end, Relaxed);
     TABLE.store(table, Release);
+}
+
+/// Gives frames that the table did not know infos full of zeroes: those from `first`, the first of a
+/// page of infos, to `end`. False: memory is out, or they are too far away.
+///
+/// # Safety
+/// Nobody else calls this meanwhile.
+pub(crate) unsafe fn extend(first: u32, end: u32) -> bool {
+    if end.div_ceil(INFOS) as usize * PAGE_SIZE > WINDOW_SIZE {
+        return false;
+    }
+    // SAFETY: the window is this table's alone; the frames of the table stay for ever.
+    let map = |page: u32, physical| unsafe {
+        crate::mmio::map_for_good(WINDOW + page as usize * PAGE_SIZE, physical)
+    };
+    let table = TABLE.load(Relaxed).addr();
+    if table != WINDOW {
+        let gap = GAP[0].load(Relaxed)..GAP[1].load(Relaxed);
+        let base = (table - DIRECT_MAP) as u64;
+        let pages = (0..END.load(Relaxed).div_ceil(INFOS)).filter(|page| !gap.contains(page));
+        for page in pages {
+            if !map(page, Some(base + u64::from(page) * PAGE_SIZE as u64)) {
+                return false;
+            }
+        }
+    }
+    for page in first / INFOS..end.div_ceil(INFOS) {
+        if !map(page, None) {
+            return false;
+        }
+    }
+    END.fetch_max(end, Relaxed);
+    // The tables were written before: whoever reads the new address finds them.
+    TABLE.store(core::ptr::with_exposed_provenance_mut(WINDOW), Release);
+    true
 }
 
 /// The links of the buddy allocator, kept in the frame table.

@@ -32,7 +32,7 @@ use core::mem::ManuallyDrop;
 use core::num::NonZeroU32;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-pub(crate) use info::{FrameInfo, info};
+pub(crate) use info::{FrameInfo, extend, info};
 pub use stock::{
     Counts, allocate_kernel, counts, init, is_low, is_plentiful, is_scarce, prepare, total,
 };

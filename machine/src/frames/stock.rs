@@ -263,12 +263,13 @@ pub fn init(boot: &BootInfo) {
         .map(|range| range.end - size..range.end)
         .expect("no room for the frame table: give the machine more memory");
     content::choose();
+    let gap = gap(&table, ram, bottom.unwrap_or(ram));
+    let page = |at: u64| ((at - table.start) >> PAGE_SHIFT) as u32;
     // SAFETY: usable memory that nothing was allocated from yet, page-aligned, in the direct map.
-    unsafe { info::place(direct(table.start).cast(), end as u32) };
+    unsafe { info::place(direct(table.start).cast(), end as u32, page(gap.start)..page(gap.end)) };
 
     crate::nvm::hold_frames();
 
-    let gap = gap(&table, ram, bottom.unwrap_or(ram));
     let mut buddy = Buddy::new(InTable, end as u32);
     for range in usable() {
         let inside = gap.start.max(range.start)..gap.end.min(range.end);

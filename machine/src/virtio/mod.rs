@@ -159,6 +159,11 @@ impl Device {
         if self.transport.connect(handler) { Ok(()) } else { Err(Error::Interrupt) }
     }
 
+    /// Tells the device that its driver has given it up.
+    pub fn give_up(&self) {
+        self.transport.set_status(status::FAILED);
+    }
+
     /// Lets the device work.
     pub fn start(&self) {
         use status::{ACKNOWLEDGE, DRIVER, DRIVER_OK, FEATURES_OK};

@@ -16,6 +16,9 @@ const VENDOR: u16 = 0x1af4;
 const TRANSITIONAL: core::ops::Range<u16> = 0x1000..0x1040;
 const MODERN: core::ops::Range<u16> = 0x1040..0x1080;
 
+/// The entry of a queue that interrupts nobody.
+const NO_VECTOR: u16 = 0xffff;
+
 /// Offsets in the common configuration.
 mod common {
     pub const FEATURE_SELECT: usize = 0x0;
@@ -43,7 +46,8 @@ struct Pci {
     notify_multiplier: u32,
     /// The device's own configuration; a device may have none.
     device: Option<Registers>,
-    msix: SpinLock<Msix>,
+    /// A device without interrupts of this kind is polled, if its driver can do that.
+    msix: Option<SpinLock<Msix>>,
     /// Makes selecting and accessing one step.
     select: SpinLock<()>,
 }
@@ -64,9 +68,7 @@ pub(super) fn devices() -> Vec<Device> {
         match Pci::new(&function, kind) {
             Some(transport) => found
                 .push(Device { transport: Box::new(transport), place: format!("pci {function}") }),
-            None => crate::warn!(
-                "virtio: pci {function}: no modern interface or no MSI-X; device left out"
-            ),
+            None => crate::warn!("virtio: pci {function}: no modern interface; device left out"),
         }
     }
     found
@@ -98,7 +100,7 @@ impl Pci {
             notify: notify?,
             notify_multiplier,
             device,
-            msix: SpinLock::new(enabled.msix()?),
+            msix: enabled.msix().map(SpinLock::new),
             select: SpinLock::new(()),
         })
     }
@@ -154,7 +156,7 @@ impl Transport for Pci {
         write64(common::QUEUE_DESCRIPTORS, descriptors);
         write64(common::QUEUE_AVAILABLE, available);
         write64(common::QUEUE_USED, used);
-        self.common.write16(common::QUEUE_VECTOR, 0);
+        self.common.write16(common::QUEUE_VECTOR, if self.msix.is_some() { 0 } else { NO_VECTOR });
         self.common.write16(common::QUEUE_ENABLE, 1);
     }
 
@@ -167,8 +169,9 @@ impl Transport for Pci {
     }
 
     fn connect(&self, handler: Handler) -> bool {
+        let Some(msix) = &self.msix else { return false };
         let Some(vector) = interrupt::attach(handler) else { return false };
-        self.msix.lock().route(0, vector);
+        msix.lock().route(0, vector);
         let _guard = self.select.lock();
         self.common.write16(common::CONFIG_VECTOR, 0);
         self.common.read16(common::CONFIG_VECTOR) == 0

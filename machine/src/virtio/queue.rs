@@ -100,6 +100,13 @@ impl Queue {
         [base, base + available as u64, base + used as u64]
     }
 
+    /// Asks the device not to interrupt for what it answers: its driver looks by itself.
+    pub fn silence(&mut self) {
+        const NO_INTERRUPT: u16 = 1;
+        let (available, _, _) = layout(self.size);
+        self.write(available, NO_INTERRUPT);
+    }
+
     /// How many descriptors there are.
     pub fn size(&self) -> u16 {
         self.size
