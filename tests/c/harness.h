@@ -339,6 +339,16 @@ static UNUSED void needs_user_mode(void) {
     if ((cs & 3) == 0 || getenv("MODE_STORM")) hy_skip("in supervisor mode nothing is denied");
 }
 
+/* What a process used is free once it has been waited for, unless somebody holds its space for a moment
+ * longer. Who switches its mode does (MODE_STORM), as on Linux who reads its /proc/PID/maps
+ * (get_task_mm in kernel/fork.c, 6.1). Then, and only then, it may take a moment: whether to look
+ * again, at most two seconds long. */
+static UNUSED bool hy_patience(int *looks) {
+    if (!getenv("MODE_STORM") || ++*looks > 2000) return false;
+    usleep(1000);
+    return true;
+}
+
 static UNUSED void hy_put(const char *file, int line, const char *path, const void *data,
                           size_t size, mode_t mode) {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);

@@ -209,6 +209,13 @@ TEST(a_program_renamed_over_is_the_new_one) {
     IS_VERSION("./a", 'A');
 }
 
+/* Opens a program for writing that was executed by processes that have ended. */
+static int open_ended(const char *program) {
+    int fd, looks = 0;
+    while ((fd = open(program, O_WRONLY)) == -1 && errno == ETXTBSY && hy_patience(&looks)) {}
+    return fd;
+}
+
 TEST(a_program_truncated_and_written_anew_is_the_new_one) {
     COPY(hy_self, "b", 0755);
     make_version("b", 'B');
@@ -216,6 +223,7 @@ TEST(a_program_truncated_and_written_anew_is_the_new_one) {
     for (int i = 0; i < 4; i++) {
         IS_VERSION("./program", i % 2 ? 'B' : 'A');
         IS_VERSION("./program", i % 2 ? 'B' : 'A');
+        close(OK(open_ended("program")));
         COPY(i % 2 ? hy_self : "b", "program", 0755);
     }
 }
@@ -224,7 +232,7 @@ TEST(a_program_that_ended_may_be_written_at_once) {
     COPY(hy_self, "program", 0755);
     for (int i = 0; i < 20; i++) {
         IS_VERSION("./program", 'A');
-        close(OK(open("program", O_WRONLY)));
+        close(OK(open_ended("program")));
     }
 }
 
@@ -235,11 +243,23 @@ TEST(the_room_of_a_removed_program_comes_back) {
     IS_VERSION("./program", 'A');
     IS_VERSION("./program", 'A');
     OK(unlink("program"));
-    OK(statvfs(".", &after));
     /* Others may be using the file system: half a program is allowed for. */
     struct stat self;
     OK(stat(hy_self, &self));
-    CHECK((int64_t)(before.f_bfree - after.f_bfree) * (int64_t)before.f_bsize < self.st_size / 2);
+    int64_t missing;
+    int looks = 0;
+    do {
+        OK(statvfs(".", &after));
+        missing = (int64_t)(before.f_bfree - after.f_bfree) * (int64_t)before.f_bsize;
+    } while (missing >= self.st_size / 2 && hy_patience(&looks));
+    CHECK(missing < self.st_size / 2);
+}
+
+/* Unmounts what only processes used that have ended. */
+static int umount_ended(const char *path) {
+    int result, looks = 0;
+    while ((result = umount(path)) == -1 && errno == EBUSY && hy_patience(&looks)) {}
+    return result;
 }
 
 TEST(a_file_system_can_be_unmounted_after_its_program_ran) {
@@ -249,12 +269,12 @@ TEST(a_file_system_can_be_unmounted_after_its_program_ran) {
     COPY(hy_self, "m/program", 0755);
     IS_VERSION("m/program", 'A');
     IS_VERSION("m/program", 'A');
-    OK(umount("m"));
+    OK(umount_ended("m"));
     OK(mount("none", "m", "tmpfs", 0, NULL));
     COPY(hy_self, "m/program", 0755);
     make_version("m/program", 'B');
     IS_VERSION("m/program", 'B');
-    OK(umount("m"));
+    OK(umount_ended("m"));
 }
 
 /* ---- who, and under which limits -------------------------------------------------------------- */

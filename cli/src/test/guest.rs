@@ -152,6 +152,7 @@ struct InMode {
 /// times a second. All programs of a suite have one machine: a switch is to meet whatever there is.
 pub fn in_supervisor_mode(options: &Test, programs: &Programs) -> Vec<Trial> {
     const STORM: [&str; 2] = ["/tests/stress/modestorm", "--"];
+    const MINUTES: [&str; 4] = ["/tests/stress/modestorm", "--seconds", "600", "--"];
     const HOUR: [&str; 4] = ["/tests/stress/modestorm", "--seconds", "3600", "--"];
     const LIMIT: Duration = Duration::from_secs(5400);
     let kept =
@@ -159,8 +160,10 @@ pub fn in_supervisor_mode(options: &Test, programs: &Programs) -> Vec<Trial> {
     let storm =
         |suite| InMode { name: "mode_changes_100_times_a_second", cpus: 2, suite, before: &STORM };
     let short = [kept(2, "static"), storm("static")];
+    let minutes = "mode_changes_100_times_a_second_for_ten_minutes";
     let hour = "mode_changes_100_times_a_second_for_an_hour";
     let long = [
+        InMode { name: minutes, cpus: 2, suite: "static", before: &MINUTES },
         kept(1, "static"),
         kept(4, "static"),
         kept(2, "dynamic"),
