@@ -68,6 +68,7 @@ pub fn compare(options: &Compare) -> Result<u8> {
     let setup = Setup {
         counting: !options.wall,
         accel: options.accel,
+        cpus: 1,
         memory: options.memory,
         kernel: options.kernel.clone(),
         profile: options.profile,

@@ -6,7 +6,7 @@
 //! by one command; and all that was written so far is put together into one report.
 //!
 //! [`describe`] reads what is to be done, [`results`] is what came of it, [`grid`], [`picture`] and
-//! [`curves`] show it, [`joint`] is the report.
+//! [`curves`] show it, [`scaling`] does all of that for two processes against one, [`joint`] is the report.
 
 mod counts;
 mod curves;
@@ -15,6 +15,7 @@ mod grid;
 mod joint;
 pub mod picture;
 mod results;
+mod scaling;
 
 use crate::arguments::{Experiment, Profile};
 use crate::compare::boot::{Disk, Setup, System};
@@ -35,6 +36,8 @@ use std::time::Duration;
 
 /// Something was measured that is above what the description allows.
 const ABOVE: u8 = 1;
+/// Of something it cannot be told whether it is.
+const UNKNOWN: u8 = 3;
 /// An experiment of several could not be made.
 const FAILED: u8 = 4;
 
@@ -66,7 +69,10 @@ pub fn experiment(options: &Experiment) -> Result<u8> {
             eprintln!("hayate: experiment {} of {}: {name}", at + 1, chosen.len());
         }
         match describe::read(path).and_then(|what| one(options, name, &what)) {
-            Ok(above) => status = status.max(if above { ABOVE } else { 0 }),
+            // That something is missed weighs more than that it is not known of something else.
+            Ok(ABOVE) if status != FAILED => status = ABOVE,
+            Ok(UNKNOWN) if status == 0 => status = UNKNOWN,
+            Ok(_) => {}
             // One of many must not cost the others their report.
             Err(error) if chosen.len() > 1 => {
                 eprintln!("hayate: {name}: {error:#}");
@@ -85,8 +91,8 @@ pub fn experiment(options: &Experiment) -> Result<u8> {
     Ok(status)
 }
 
-/// Makes one experiment and writes its files; whether an aim was missed.
-fn one(options: &Experiment, name: &str, what: &Description) -> Result<bool> {
+/// Makes one experiment and writes its files; the status: whether an aim was missed.
+fn one(options: &Experiment, name: &str, what: &Description) -> Result<u8> {
     let mut results = made(options, name, what, what.counting)?;
     if what.time {
         let mut time = made(options, &format!("{name}-time"), what, false)?;
@@ -97,8 +103,13 @@ fn one(options: &Experiment, name: &str, what: &Description) -> Result<bool> {
         results.time = Some(Box::new(time));
     }
     write(&options.output, &results)?;
+    results.scaling.iter().for_each(|s| print!("{}", Grid::of_scaling(&results, s).text()));
     println!("{}", options.output.join(format!("{name}.md")).display());
-    Ok(results.above())
+    Ok(match (results.above(), results.unknown()) {
+        (true, _) => ABOVE,
+        (false, true) => UNKNOWN,
+        (false, false) => 0,
+    })
 }
 
 /// Runs one experiment in all its systems, counting instructions or by the clock.
@@ -117,6 +128,7 @@ fn made(options: &Experiment, name: &str, what: &Description, counting: bool) ->
     let setup = Setup {
         counting,
         accel: options.accel,
+        cpus: if what.scaling.is_some() { 2 } else { 1 },
         memory: what.memory,
         kernel: options.kernel.clone(),
         profile: Profile::Release,
@@ -131,6 +143,9 @@ fn made(options: &Experiment, name: &str, what: &Description, counting: bool) ->
         timeout: Duration::from_secs(options.timeout),
     };
     let systems = systems(what, &measure)?;
+    if let Some(wanted) = &what.scaling {
+        return two_against_one(name, what, (wanted, &setup, &systems));
+    }
     let found = measured_or_missing(&setup, &systems, what.boots, None)?;
     let runs: Vec<Option<&Run>> = found.iter().map(|found| found.as_ref().ok()).collect();
     let counts = if what.counts { counts::counts(&setup, what, &systems)? } else { Vec::new() };
@@ -177,11 +192,53 @@ fn made(options: &Experiment, name: &str, what: &Description, counting: bool) ->
         limits: Vec::new(),
         break_even: Vec::new(),
         time: None,
+        scaling: Vec::new(),
     };
     results.aims = results::aims(what, &results.systems, &results.lines);
     results.limits = results::limits(what, &results.systems, &results.lines);
     results.break_even = results::break_even(what, &results.systems, &results.lines);
     Ok(results)
+}
+
+/// [`made`], for an experiment of two processes against one.
+fn two_against_one(
+    name: &str,
+    what: &Description,
+    (wanted, setup, systems): (&describe::Scaling, &Setup, &[System]),
+) -> Result<Results> {
+    let found = scaling::measured(setup, wanted, systems)?;
+    let system = |(system, found): (&System, &Result<(String, _), _>)| results::System {
+        name: system.key.clone(),
+        title: system.title.clone(),
+        linux: system.linux,
+        words: system.words.clone(),
+        release: found.as_ref().ok().map(|(release, _)| release.clone()),
+        missing: found.as_ref().err().map(ToString::to_string),
+        skipped: Vec::new(),
+    };
+    Ok(Results {
+        format: results::FORMAT.into(),
+        version: results::VERSION,
+        name: name.into(),
+        title: what.title.clone(),
+        question: what.question.clone(),
+        counting: false,
+        machine: scaling::machine(what, wanted),
+        systems: systems.iter().zip(&found).map(system).collect(),
+        lines: Vec::new(),
+        sweeps: Vec::new(),
+        counts: Vec::new(),
+        aims: Vec::new(),
+        limits: Vec::new(),
+        break_even: Vec::new(),
+        time: None,
+        scaling: found.into_iter().flatten().map(|(_, scaled)| scaled).collect(),
+    })
+}
+
+/// What kind of numbers an experiment has.
+fn said(r: &Results) -> String {
+    if r.scaling.is_empty() { kind(r.counting).join(" ") } else { scaling::KIND.into() }
 }
 
 /// The systems, each on each storage.
@@ -251,6 +308,9 @@ fn draw(folder: &Path, r: &Results) -> Result<()> {
     if let Some(time) = &r.time {
         save(&place("-time.svg"), &picture::draw(time))?;
     }
+    if !r.scaling.is_empty() {
+        save(&place(".svg"), &scaling::draw(r))?;
+    }
     for (index, curve) in r.sweeps.iter().enumerate() {
         save(&place(&format!("-{}.svg", index + 1)), &curves::draw(r, curve))?;
     }
@@ -264,7 +324,7 @@ fn page(r: &Results) -> String {
          `experiments/{name}.json`.\n\n",
         r.title,
         r.question,
-        kind(r.counting).join(" "),
+        said(r),
         name = r.name
     );
     if !r.lines.is_empty() {
@@ -290,6 +350,12 @@ fn page(r: &Results) -> String {
             let _ = writeln!(out, "{}", Grid::of_break_even(time).markdown());
         }
     }
+    if !r.scaling.is_empty() {
+        let _ = writeln!(out, "![{}]({}.svg)\n", r.title, r.name);
+    }
+    for scaled in &r.scaling {
+        let _ = writeln!(out, "{}", Grid::of_scaling(r, scaled).markdown());
+    }
     for (index, curve) in r.sweeps.iter().enumerate() {
         let _ = writeln!(
             out,
@@ -302,6 +368,7 @@ fn page(r: &Results) -> String {
     }
     let times = r
         .baseline()
+        .filter(|_| r.scaling.is_empty())
         .map(|at| format!(" Times less: {} by {}.", r.systems[at].title, r.systems[0].title));
     let _ = writeln!(out, "{}{}\n", r.machine, times.unwrap_or_default());
     if r.has_totals() {

@@ -83,6 +83,32 @@ pub enum Command {
     /// Holds the suite against the naive method, rdtsc around a loop: medians must agree within a
     /// tenth.
     Oracle(OracleArguments),
+    /// Measures how many more processes two processes start at once than one does alone.
+    Scaling(ScalingArguments),
+}
+
+/// The switches of `scaling`.
+#[derive(Clone, Debug, Args)]
+pub struct ScalingArguments {
+    /// How often one and two are measured in turn.
+    #[arg(long, default_value_t = 21, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// How long each process works in each round.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=4000))]
+    pub milliseconds: u32,
+    /// Where the program to execute is created [default: /var/tmp, else /tmp].
+    #[arg(long)]
+    pub dir: Option<PathBuf>,
+    /// As JSON, with every round.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl ScalingArguments {
+    /// The switches of a run that measures in the same place.
+    pub fn run_arguments(&self) -> RunArguments {
+        RunArguments { dir: self.dir.clone(), ..RunArguments::usual() }
+    }
 }
 
 /// The switches of `oracle`.

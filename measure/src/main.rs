@@ -3,7 +3,7 @@
 //! From top to bottom: [`args`] reads the command line, [`commands`] does what it says,
 //! [`session`] makes the passes, [`pace`] keeps them to their time, [`runner`] runs a round in a process of its own, the
 //! [`experiments`] take samples with the [`sampler`] and the [`clock`], [`primitives`] predict,
-//! [`fingerprint`] describes the machine, [`naive`] is another way to measure to hold it against, and [`sys`] holds what talks to the kernel.
+//! [`fingerprint`] describes the machine, [`scaling`] holds two processes against one, [`naive`] is another way to measure to hold it against, and [`sys`] holds what talks to the kernel.
 //! Statistics and the file format are the crate `measure-data`, pictures `measure-report`.
 
 mod args;
@@ -22,6 +22,7 @@ mod progress;
 mod runner;
 mod sampler;
 mod save;
+mod scaling;
 mod serve;
 mod session;
 mod sys;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         Command::Serve { listen } => commands::serve::serve(listen),
         Command::Selftest(a) => commands::run::selftest(a),
         Command::Oracle(a) => commands::oracle::oracle(a),
+        Command::Scaling(a) => commands::scaling::scaling(a),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

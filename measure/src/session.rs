@@ -53,7 +53,20 @@ pub struct Session {
 }
 
 /// The directory of a run's files, removed when dropped.
-struct RunDirectory(PathBuf);
+pub struct RunDirectory(PathBuf);
+
+impl RunDirectory {
+    /// Makes it, and lets `setting` point into it.
+    pub fn make(setting: &mut Setting) -> Result<Self, Failure> {
+        let files = setting.directory.join(format!("measure-{}", std::process::id()));
+        std::fs::create_dir(&files).map_err(|error| {
+            let place = setting.directory.display();
+            Failure::new(CANNOT_MEASURE, format!("creating files in {place}: {error}; use --dir"))
+        })?;
+        setting.directory.clone_from(&files);
+        Ok(Self(files))
+    }
+}
 
 impl Drop for RunDirectory {
     fn drop(&mut self) {
@@ -120,13 +133,7 @@ impl Session {
         let experiments = select(experiments::all(&setting), &a.globs)?;
         note_stop_requests();
 
-        let files = setting.directory.join(format!("measure-{}", std::process::id()));
-        std::fs::create_dir(&files).map_err(|error| {
-            let place = setting.directory.display();
-            Failure::new(CANNOT_MEASURE, format!("creating files in {place}: {error}; use --dir"))
-        })?;
-        setting.directory.clone_from(&files);
-        let files = RunDirectory(files);
+        let files = RunDirectory::make(&mut setting)?;
 
         let cpu = pin(a, &setting)?;
         // Not where samples are counted out: there the same calls are to be made everywhere.

@@ -34,6 +34,26 @@ fn measure(place: &Place, arguments: &[&str]) -> Output {
         .unwrap()
 }
 
+/// Two processes against one come back with every round, pinned and not, and nothing stays behind.
+#[test]
+fn scaling_measures_one_and_two_in_turn() {
+    let place = Place::new("scaling");
+    let arguments = ["scaling", "--rounds", "2", "--milliseconds", "5", "--dir", "."];
+    let out = measure(&place, &[&arguments[..], &["--json"]].concat());
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let found: measure_data::scaling::Scaling = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(found.ceiling().unwrap().name, found.works[0].name);
+    assert_eq!(found.works.len(), 9);
+    for work in &found.works {
+        assert_eq!((work.one.len(), work.two.len()), (2, 2), "{}", work.name);
+        // Something was done in every round by everybody.
+        assert!(work.one.iter().chain(&work.two).all(|done| *done > 0.0), "{work:?}");
+    }
+    assert_eq!(std::fs::read_dir(&place.0).unwrap().count(), 0);
+    let out = measure(&place, &arguments);
+    assert!(text(&out.stdout).contains("free/fork-exec"), "{}", text(&out.stdout));
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

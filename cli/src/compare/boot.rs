@@ -128,6 +128,8 @@ pub struct Setup {
     pub counting: bool,
     /// How QEMU runs the processor.
     pub accel: Accel,
+    /// Processors.
+    pub cpus: u8,
     /// Memory in MiB.
     pub memory: u64,
     /// Hayate's kernel, if it is not to be built.
@@ -232,7 +234,7 @@ impl Setup {
 
     fn machine(&self, system: &System) -> Machine {
         Machine {
-            cpus: 1,
+            cpus: self.cpus,
             memory: self.memory,
             accel: self.accel,
             board: Board::Q35,

@@ -55,6 +55,8 @@ pub struct Description {
     pub sweeps: Vec<Sweep>,
     /// After how many calls a change of the system is paid.
     pub break_even: Option<BreakEven>,
+    /// Two processes against one, on two processors, instead of all that.
+    pub scaling: Option<Scaling>,
 }
 
 /// A change that costs something once and makes calls cheaper.
@@ -69,6 +71,19 @@ pub struct BreakEven {
     pub to: String,
     /// The calls: names of the workload.
     pub calls: Vec<String>,
+}
+
+/// Two processes against one, by `measure scaling`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scaling {
+    /// How often one and two are measured in turn.
+    pub rounds: u32,
+    /// How long each works in each round.
+    pub milliseconds: u32,
+    /// What two are to do by what one does, in the first system, by what is run.
+    #[serde(default)]
+    pub at_least: BTreeMap<String, f64>,
 }
 
 /// A system of an experiment.
@@ -179,6 +194,14 @@ pub fn read(path: &Path) -> Result<Description> {
 }
 
 fn check(what: &Description) -> Result<(), &'static str> {
+    if what.scaling.is_some() {
+        let others = !what.workload.is_empty() || !what.sweeps.is_empty() || what.counts;
+        return if what.systems.is_empty() || what.counting || others || what.image.is_some() {
+            Err("\"scaling\" needs systems, \"counting\": false, and nothing else to measure")
+        } else {
+            Ok(())
+        };
+    }
     if what.systems.is_empty() || what.workload.is_empty() && what.sweeps.is_empty() {
         return Err("it needs systems, and a workload or sweeps");
     }

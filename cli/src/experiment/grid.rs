@@ -7,8 +7,8 @@ use std::fmt::Write;
 
 /// A table: headings, and rows of which the first cell may have a name below it.
 pub struct Grid {
-    headings: Vec<String>,
-    rows: Vec<(String, Option<String>, Vec<String>)>,
+    pub(super) headings: Vec<String>,
+    pub(super) rows: Vec<(String, Option<String>, Vec<String>)>,
 }
 
 impl Grid {
@@ -138,6 +138,15 @@ impl Grid {
         Grid { rows: rows.collect(), headings: headings.map(String::from).to_vec() }
     }
 
+    /// As plain text.
+    pub fn text(&self) -> String {
+        let mut out = format!("{}\n", self.headings.join(" | "));
+        for (title, _, cells) in &self.rows {
+            let _ = writeln!(out, "{title} | {}", cells.join(" | "));
+        }
+        out
+    }
+
     /// As Markdown.
     pub fn markdown(&self) -> String {
         let mut out = format!("| {} |\n|---|", self.headings.join(" | "));
@@ -189,5 +198,9 @@ pub fn notes(r: &Results) -> Vec<(String, Vec<String>)> {
             system.skipped.iter().map(|(name, reason)| format!("not measured: {name}: {reason}"));
         (text, skipped.collect())
     };
-    r.systems.iter().map(note).collect()
+    let mut notes: Vec<_> = r.systems.iter().map(note).collect();
+    if !r.scaling.is_empty() {
+        notes.extend(super::scaling::notes(r).into_iter().map(|text| (text, Vec::new())));
+    }
+    notes
 }

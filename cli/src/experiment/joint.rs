@@ -4,10 +4,11 @@
 use super::grid::{Grid, notes};
 use super::picture::escape;
 use super::results::{FORMAT, Limit, Line, Results, VERSION};
-use super::{curves, picture};
+use super::said;
+use super::{curves, picture, scaling};
 use crate::compare::save;
-use crate::compare::table::kind;
 use anyhow::{Context, Result};
+use measure_data::scaling::Reach;
 use serde_json::json;
 use std::fmt::Write;
 use std::path::Path;
@@ -75,7 +76,7 @@ fn html(all: &[Results], failed: &[(String, String)]) -> String {
             escape(&r.name),
             escape(&r.title),
             escape(&r.question),
-            escape(&kind(r.counting).join(" "))
+            escape(&said(r))
         );
         if !r.lines.is_empty() {
             let _ = write!(out, "<div>{}</div>", picture::draw(r));
@@ -98,13 +99,19 @@ fn html(all: &[Results], failed: &[(String, String)]) -> String {
                 out,
                 "<h3>{}</h3><p>{}</p><div>{}</div>",
                 escape(&time.title),
-                escape(&kind(false).join(" ")),
+                escape(&said(time)),
                 picture::draw(time)
             );
             out.push_str(&Grid::of_lines(time).html());
             if !time.break_even.is_empty() {
                 out.push_str(&Grid::of_break_even(time).html());
             }
+        }
+        if !r.scaling.is_empty() {
+            let _ = write!(out, "<div>{}</div>", scaling::draw(r));
+        }
+        for scaled in &r.scaling {
+            out.push_str(&Grid::of_scaling(r, scaled).html());
         }
         for curve in &r.sweeps {
             let _ = write!(out, "<div>{}</div>", curves::draw(r, curve));
@@ -130,6 +137,7 @@ fn index(folder: &Path, all: &[Results], failed: &[(String, String)]) -> String 
          [report.html](report.html) has all of it on one page.\n\n",
     );
     for r in all {
+        let scaling = r.reaches().map(|reach| reach == Reach::Reached);
         let parts = r.aims.iter().map(|aim| aim.ratio <= aim.at_most);
         let met: Vec<bool> = r
             .lines
@@ -137,6 +145,7 @@ fn index(folder: &Path, all: &[Results], failed: &[(String, String)]) -> String 
             .filter_map(Line::met)
             .chain(parts)
             .chain(r.limits.iter().map(Limit::met))
+            .chain(scaling)
             .collect();
         let (reached, aims) = (met.iter().filter(|met| **met).count(), met.len());
         let aims =

@@ -2,7 +2,9 @@
 //! the joint report are made of.
 
 use super::describe::Description;
+use super::scaling::Scaled;
 use crate::compare::table::count;
+use measure_data::scaling::Reach;
 use measure_data::statistics::{median, median_interval};
 use measure_data::{Run, units};
 use serde::{Deserialize, Serialize};
@@ -50,6 +52,9 @@ pub struct Results {
     /// The same by the clock, from boots of their own, where instructions are counted here.
     #[serde(default)]
     pub time: Option<Box<Results>>,
+    /// Two processes against one.
+    #[serde(default)]
+    pub scaling: Vec<Scaled>,
 }
 
 /// What a system other than the first is to stay below.
@@ -226,6 +231,17 @@ impl Results {
         self.lines.iter().any(|line| line.met() == Some(false))
             || self.aims.iter().any(|aim| aim.ratio > aim.at_most)
             || !self.limits.iter().all(Limit::met)
+            || self.reaches().any(|reach| reach == Reach::NotReached)
+    }
+
+    /// Whether it could not be told of an aim.
+    pub fn unknown(&self) -> bool {
+        self.reaches().any(|reach| matches!(reach, Reach::Busy | Reach::TooNoisy))
+    }
+
+    /// What came of the aims of two processes against one.
+    pub fn reaches(&self) -> impl Iterator<Item = Reach> + '_ {
+        self.scaling.iter().flat_map(|scaled| scaled.lines.iter().filter_map(|line| line.reach))
     }
 }
 

@@ -22,6 +22,7 @@ pub mod infer;
 
 pub mod read;
 pub mod run;
+pub mod scaling;
 pub mod statistics;
 pub mod units;
 

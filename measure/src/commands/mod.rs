@@ -5,6 +5,7 @@ pub mod list;
 pub mod oracle;
 pub mod report;
 pub mod run;
+pub mod scaling;
 pub mod serve;
 
 use crate::exit::{BAD_FILE, Failure};

@@ -1,0 +1,256 @@
+//! Two processes against one, on two processors: `measure scaling` in each system, what it came to,
+//! and how that is shown. What the numbers mean is in `measure_data::scaling`.
+
+use super::describe::{Description, Scaling as Wanted};
+use super::grid::Grid;
+use super::picture::{COLOURS, LEGEND_LINE, STYLE, WIDTH, escape, legend};
+use super::results::Results;
+use crate::compare::boot::{Missing, Setup, System};
+use crate::step::Step;
+use anyhow::{Context, Result, ensure};
+use measure_data::scaling::{CEILING, FORMAT, Middle, Reach, Scaling, TWO_FREE, VERSION};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+
+/// What is said above the numbers instead of what is said of times.
+pub const KIND: &str = "Numbers are starts by second of the guest's clock, on this host, with all \
+    that disturbs it. In each round one process and two processes work for the same time, one after \
+    the other, and only the ratio of a round is used. The loop makes no system call: what two loops \
+    do by what one does is what the host had for two processors in the same rounds. Where that is \
+    below 1.9 the host had no two free processors, and no system could have shown more.";
+/// What is said below them.
+const PINNED: &str = "Each process is pinned to a processor of its own, together with what it \
+    starts, but where it says \"not pinned\". There a system may send what one process starts to the \
+    other, sleeping processor; where waking that takes longer than the start, one process alone is \
+    slower than when it is pinned, and the ratio says more about that than about two at once.";
+
+/// What one system came to.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Scaled {
+    /// Its place among the systems.
+    pub system: usize,
+    /// What was run.
+    pub lines: Vec<Line>,
+}
+
+/// One thing that was run.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Line {
+    /// Its name.
+    pub name: String,
+    /// Its name for people.
+    pub title: String,
+    /// By second, one process.
+    pub one: Middle,
+    /// By second, two processes together.
+    pub two: Middle,
+    /// Two by one, of the rounds.
+    pub ratio: Middle,
+    /// That ratio by the loop's, of the rounds.
+    pub of_loop: Middle,
+    /// What the ratio is to reach.
+    pub at_least: Option<f64>,
+    /// Whether it does.
+    pub reach: Option<Reach>,
+}
+
+/// Measures all systems: the release of each and what it came to, or what it lacks.
+pub fn measured(
+    setup: &Setup,
+    wanted: &Wanted,
+    systems: &[System],
+) -> Result<Vec<Result<(String, Scaled), Missing>>> {
+    setup.prepare(systems)?;
+    let mut all = Vec::new();
+    for (at, system) in systems.iter().enumerate() {
+        let _step = Step::new(format!("Measuring {} on two processors", system.title));
+        let rounds = wanted.rounds.to_string();
+        let time = wanted.milliseconds.to_string();
+        let words = ["/usr/bin/measure", "scaling", "--json", "--dir", "/tmp"];
+        let words = words.into_iter().chain(["--rounds", &rounds, "--milliseconds", &time]);
+        let ended = setup.run(system, words.map(String::from).collect())?;
+        ensure!(ended.status == 0, "{}: {}{}", system.title, ended.output, ended.error);
+        let found: Scaling = serde_json::from_str(&ended.output)
+            .with_context(|| format!("what measure says in {}", system.title))?;
+        ensure!(found.format == FORMAT && found.version == VERSION, "another version of measure");
+        let missing = format!("it has {} processor", found.processors);
+        all.push(if found.processors < 2 {
+            Err(Missing(missing))
+        } else {
+            // Aims are ours.
+            let aims = if at == 0 { Some(wanted) } else { None };
+            Ok((found.release.clone(), Scaled { system: at, lines: lines(&found, aims) }))
+        });
+    }
+    Ok(all)
+}
+
+fn lines(found: &Scaling, wanted: Option<&Wanted>) -> Vec<Line> {
+    let ceiling = found.ceiling().map(|work| Middle::of(&work.ratios()));
+    let line = |work: &measure_data::scaling::Work| {
+        let ratio = Middle::of(&work.ratios());
+        let at_least = wanted.and_then(|wanted| wanted.at_least.get(&work.name).copied());
+        Line {
+            name: work.name.clone(),
+            title: work.title.clone(),
+            one: Middle::of(&work.one),
+            two: Middle::of(&work.two),
+            ratio,
+            of_loop: Middle::of(&found.shares(work)),
+            at_least,
+            reach: at_least.zip(ceiling).map(|(aim, ceiling)| Reach::of(&ratio, &ceiling, aim)),
+        }
+    };
+    found.works.iter().map(line).collect()
+}
+
+/// The machine and the rounds, in a sentence.
+pub fn machine(what: &Description, wanted: &Wanted) -> String {
+    let host = std::thread::available_parallelism().map_or(1, usize::from);
+    format!(
+        "{} MiB of memory, two processors; one boot of each system, {} rounds of {} ms. The host has \
+         {host} {}.",
+        what.memory,
+        wanted.rounds,
+        wanted.milliseconds,
+        if host == 1 { "processor" } else { "processors" },
+    )
+}
+
+/// What is said below table and picture.
+pub fn notes(r: &Results) -> Vec<String> {
+    let mut notes = vec![PINNED.to_owned()];
+    for scaled in &r.scaling {
+        let ceiling = scaled.lines.iter().find(|line| line.name == CEILING);
+        if let Some(line) = ceiling.filter(|line| line.ratio.median < TWO_FREE) {
+            notes.push(format!(
+                "While {} was measured, the host had no two free processors: two loops did {} times \
+                 what one did, in half of the rounds less.",
+                r.systems[scaled.system].title,
+                line.ratio.text()
+            ));
+        }
+    }
+    notes
+}
+
+impl Grid {
+    /// What each system came to.
+    pub fn of_scaling(r: &Results, scaled: &Scaled) -> Grid {
+        let mut headings = vec![r.systems[scaled.system].title.clone()];
+        headings
+            .extend(["one process", "two", "two by one (95 %)", "by the loop's"].map(String::from));
+        let aims = scaled.lines.iter().any(|line| line.at_least.is_some());
+        if aims {
+            headings.extend(["at least".into(), String::new()]);
+        }
+        let rows = scaled.lines.iter().map(|line| {
+            let mut cells = vec![
+                format!("{:.0}", line.one.median),
+                format!("{:.0}", line.two.median),
+                line.ratio.text(),
+                line.of_loop.text(),
+            ];
+            if aims {
+                cells.push(line.at_least.map_or(String::new(), |aim| format!("{aim:.1}")));
+                cells.push(line.reach.map_or("", Reach::word).into());
+            }
+            (line.title.clone(), Some(line.name.clone()), cells)
+        });
+        Grid { rows: rows.collect(), headings }
+    }
+}
+
+/// The picture: how much more two do, on a straight scale, with the interval and the aim.
+pub fn draw(r: &Results) -> String {
+    const LEFT: f64 = 14.0;
+    const BAR: f64 = 15.0;
+    const NAME: f64 = 17.0;
+    const GAP: f64 = 8.0;
+    /// More would say nothing about two processors, and take the room of what does.
+    const MOST: f64 = 2.5;
+    let x = |ratio: f64| LEFT + ratio.clamp(0.0, MOST) / MOST * (WIDTH - LEFT - 60.0);
+    let measured: Vec<usize> = r.scaling.iter().map(|scaled| scaled.system).collect();
+    let places = legend(r, &measured);
+    let top = 36.0 + (places.last().map_or(1.0, |place| place.1 + 1.0) + 1.0) * LEGEND_LINE;
+    let rows = r.scaling.first().map_or(0, |scaled| scaled.lines.len());
+    let group = NAME + BAR * r.scaling.len() as f64 + GAP;
+    let height = top + group * rows as f64 + 30.0;
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\
+         <title>{0}</title><style>{STYLE}</style><text class=\"t\" x=\"8\" y=\"22\">{0}</text>\n",
+        escape(&r.title)
+    );
+    for (system, (at, line)) in measured.iter().zip(&places) {
+        let y = 36.0 + line * LEGEND_LINE;
+        let _ = writeln!(
+            out,
+            "<rect class=\"s{}\" x=\"{at}\" y=\"{y}\" width=\"12\" height=\"12\"/>\
+             <text x=\"{}\" y=\"{}\">{}</text>",
+            system % COLOURS,
+            at + 17.0,
+            y + 11.0,
+            escape(&r.systems[*system].title)
+        );
+    }
+    let _ = writeln!(
+        out,
+        "<text class=\"n\" x=\"8\" y=\"{}\">two processes by one; the mark is the aim; thin lines are \
+         95 % intervals</text>",
+        top - LEGEND_LINE + 11.0
+    );
+    for half in 0..=5 {
+        let ratio = f64::from(half) / 2.0;
+        let _ = writeln!(
+            out,
+            "<line class=\"g\" x1=\"{0:.1}\" x2=\"{0:.1}\" y1=\"{top}\" y2=\"{1}\"/>\
+             <text class=\"n\" x=\"{0:.1}\" y=\"{2}\" text-anchor=\"middle\">{ratio}</text>",
+            x(ratio),
+            height - 24.0,
+            height - 10.0
+        );
+    }
+    for row in 0..rows {
+        let start = top + group * row as f64 + NAME;
+        for (bar, scaled) in r.scaling.iter().enumerate() {
+            let Some(line) = scaled.lines.get(row) else { continue };
+            let y = start + BAR * bar as f64;
+            if bar == 0 {
+                let _ = writeln!(
+                    out,
+                    "<text class=\"h\" x=\"{LEFT}\" y=\"{}\">{}</text>",
+                    start - 4.0,
+                    escape(&line.title)
+                );
+            }
+            let end =
+                x(line.ratio.high.max(line.at_least.unwrap_or(0.0))).max(x(line.ratio.median));
+            let middle = y + BAR / 2.0 - 1.0;
+            let _ = writeln!(
+                out,
+                "<rect class=\"s{}\" x=\"{LEFT}\" y=\"{y}\" width=\"{:.1}\" height=\"{}\"/>\
+                 <line class=\"w\" x1=\"{:.1}\" x2=\"{:.1}\" y1=\"{middle}\" y2=\"{middle}\"/>\
+                 <text class=\"n\" x=\"{:.1}\" y=\"{}\">{:.2}</text>",
+                scaled.system % COLOURS,
+                x(line.ratio.median) - LEFT,
+                BAR - 2.0,
+                x(line.ratio.low),
+                x(line.ratio.high),
+                end + 5.0,
+                y + 10.5,
+                line.ratio.median,
+            );
+            if let Some(aim) = line.at_least {
+                let _ = writeln!(
+                    out,
+                    "<line class=\"a\" x1=\"{0:.1}\" x2=\"{0:.1}\" y1=\"{1}\" y2=\"{2}\"/>",
+                    x(aim),
+                    y - 2.0,
+                    y + BAR
+                );
+            }
+        }
+    }
+    out.push_str("</svg>\n");
+    out
+}
