@@ -759,6 +759,10 @@ static long faults(void) {
 }
 
 TEST(a_fault_counts_once) {
+    /* At least, while somebody changes the mode: a turned call site is in a page of text that is
+     * copied first, and the copy is mapped by a fault. */
+    bool storm = getenv("MODE_STORM") != NULL;
+#define SO_MANY(expected) ({ long now = faults(); storm ? now >= (expected) : now == (expected); })
     char *p = anon(4 * PAGE, RW);
     OK(madvise(p, 4 * PAGE, MADV_NOHUGEPAGE) == -1 && errno != EINVAL ? -1 : 0);
     int fd = OK(open("file", O_RDWR | O_CREAT, 0600));
@@ -767,16 +771,16 @@ TEST(a_fault_counts_once) {
     char *q = OK(mmap(NULL, 4 * PAGE, PROT_READ, MAP_PRIVATE, fd, 0));
     faults();
     long before = faults();
-    CHECK_EQ(faults(), before);
+    CHECK(SO_MANY(before));
     *(volatile char *)p = 1;
-    CHECK_EQ(faults(), before + 1);
+    CHECK(SO_MANY(before + 1));
     CHECK_EQ(*(volatile char *)q, 'x');
-    CHECK_EQ(faults(), before + 2);
+    CHECK(SO_MANY(before + 2));
     /* the program that runs was read long ago, or not: once, whatever it is */
     FILE *self = fopen("/proc/self/exe", "r");
     CHECK(self != NULL);
     char *r = OK(mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, fileno(self), 0));
     before = faults();
     CHECK_EQ(*(volatile char *)r, 0x7f);
-    CHECK_EQ(faults(), before + 1);
+    CHECK(SO_MANY(before + 1));
 }
