@@ -516,6 +516,10 @@ ktest! {
             };
             check!(schedule::start_kernel("writer", writer).is_ok());
         }
+        // On a loaded host the other processors may stand still for longer than all that follows takes.
+        while rounds.load(SeqCst) == 0 {
+            schedule::yield_now();
+        }
         for _ in 0..300 {
             let _ = space.protect(BASE, PAGE, Protection::READ, false);
             allowed.store(false, SeqCst);
@@ -529,7 +533,6 @@ ktest! {
             schedule::yield_now();
         }
         check!(wrong.load(SeqCst) == 0);
-        check!(rounds.load(SeqCst) as u32 > 0);
     }
 }
 
