@@ -868,10 +868,13 @@ TEST(sigcont_handler_runs_after_continue) {
     int *seen = SHARED(PAGE);
     pid_t pid = FORK();
     if (pid == 0) {
+        /* Blocked but in sigsuspend: between a look at the count and a pause it would be missed. */
+        block(SIGCONT, 0);
         handle(SIGCONT, 0);
         *seen = 1;
+        sigset_t none = set_of(0, 0);
         while (count == 0)
-            pause();
+            sigsuspend(&none);
         _exit(5);
     }
     EVENTUALLY(*(volatile int *)seen);

@@ -28,6 +28,10 @@ pub fn run_idle() -> ! {
             // meanwhile (a shootdown of the space it ran last) is answered.
             smp::poll();
             cpu::interrupt_window();
+        } else if IDLE.load(Ordering::SeqCst) & bit == 0 {
+            // Chosen for work that another CPU then stole, and told so in the interrupt window above:
+            // asleep now, nobody would ever choose or wake this CPU again. It looks once more, with
+            // its bit set. Who clears it from here on interrupts the sleep.
         } else {
             let before = time::monotonic_ns();
             time::set_timer_before(timer::first_deadline());
