@@ -32,9 +32,15 @@ done
 grep -qx "pid: $sleeper" $at/process/sleep || fail "not found by its name"
 space=$(sed -n 's/^space: //p' $at/process/sleep)
 grep -qx 'name: sleep' $at/space/$space || fail "its space $space is another's"
-regions=$(ls $at/region | grep -c "^$space-")
-[ "$regions" -gt 2 ] || fail "only $regions regions"
-[ "$regions" -eq "$(ls $at/attachment | grep -c "^$space-")" ] || fail "regions are not attached"
+# Two listings are of two moments: they have to agree soon, not at once.
+looks=0
+until regions=$(ls $at/region | grep -c "^$space-")
+    attached=$(ls $at/attachment | grep -c "^$space-")
+    [ "$regions" -gt 2 ] && [ "$regions" -eq "$attached" ]; do
+    looks=$((looks + 1))
+    [ $looks -lt 25 ] || fail "$regions regions, $attached attached"
+    sleep 0.2
+done
 [ "$regions" -eq "$(grep -vc vsyscall /proc/$sleeper/maps)" ] || fail "the maps say otherwise"
 stack=$(grep -lx 'name: stack' $at/region/$space-* | head -n 1)
 grep -qx 'rights: rw-' $at/attachment/${stack##*/} || fail "the stack's rights"
