@@ -28,6 +28,8 @@ pub struct Linux {
 
 /// The kernel, fetched if it is not there.
 pub fn kernel() -> Result<Linux> {
+    // Its modules are unpacked in place: another command must not read half of one.
+    let _alone = place::alone("linux")?;
     let folder = place::build("linux")?;
     if find(&folder.join("boot"), "vmlinuz-").is_none() {
         for (package, file) in debian::fetch(&[PACKAGE])? {

@@ -102,6 +102,7 @@ pub fn make_split(
     make: impl FnOnce(&Path, &Path) -> Result<()>,
 ) -> Result<Split> {
     let nvm = image.with_extension("nvm");
+    let _alone = place::alone("images")?;
     if image.exists() && nvm.exists() {
         return Ok(Split { image, nvm });
     }
@@ -153,6 +154,7 @@ fn remove_former(output: &Path) -> Result<()> {
 }
 
 fn kept(output: PathBuf, source: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+    let _alone = place::alone("images")?;
     if output.exists() {
         return Ok(output);
     }

@@ -28,6 +28,8 @@ pub fn fetch(names: &[&str]) -> Result<Vec<(Package, PathBuf)>> {
              give a root file system of your own with --rootfs (a folder, a tar, an ext4 image)"
         );
     }
+    // apt removes from its lists what another apt has only begun to fetch.
+    let _alone = place::alone("packages")?;
     match attempt(names, false) {
         Ok(found) => Ok(found),
         Err(_) => {
@@ -101,7 +103,8 @@ fn find(folder: &Path, package: &Package) -> Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// apt for this architecture, without locks or root; with `own_lists` on lists of our own.
+/// apt for this architecture, without root, and without apt's own locks, which are for root: ours
+/// is held ([`fetch`]). With `own_lists` on lists of our own.
 fn apt(program: &str, own_lists: bool) -> Result<Command> {
     let mut command = tool::command(program)?;
     command.env("LC_ALL", "C.UTF-8").env("DEBIAN_FRONTEND", "noninteractive");

@@ -133,6 +133,7 @@ impl Recipe {
     /// The newest image that is kept; made if there is none. Whether Debian has newer packages is not
     /// asked: that is what [`Recipe::make`] is for.
     pub fn get(&self) -> Result<PathBuf> {
+        let _alone = place::alone(self.name)?;
         let pointer = place::build("images")?.join(format!("{}-{}.current", self.name, self.key()));
         if let Ok(name) = std::fs::read_to_string(&pointer) {
             let image = place::build("images")?.join(name.trim());
@@ -140,11 +141,16 @@ impl Recipe {
                 return Ok(image);
             }
         }
-        self.make()
+        self.make_alone()
     }
 
     /// The image of the newest packages, made unless it is kept.
     pub fn make(&self) -> Result<PathBuf> {
+        let _alone = place::alone(self.name)?;
+        self.make_alone()
+    }
+
+    fn make_alone(&self) -> Result<PathBuf> {
         let packages = packages(self.packages)?;
         let folder = place::build("images")?;
         let (recipe, manifest) = (self.key(), manifest(&packages));
@@ -172,6 +178,7 @@ impl Recipe {
 
     /// The image with its programs and libraries (those that match `glob`) in two files.
     pub fn split(&self, glob: &str) -> Result<Split> {
+        let _alone = place::alone(self.name)?;
         let packages = packages(self.packages)?;
         let folder = place::build("images")?;
         let (recipe, manifest) = (self.key(), manifest(&packages));

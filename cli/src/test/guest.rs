@@ -42,6 +42,7 @@ pub struct Programs {
 pub fn programs() -> Result<Programs> {
     let folder = place::build("tests")?;
     {
+        let _alone = place::alone("tests")?;
         let _step = Step::new("Building the guest programs");
         let mut make = tool::command("make")?;
         tool::command("musl-gcc")?;
