@@ -324,6 +324,12 @@ pub struct Test {
     #[arg(long)]
     pub nocapture: bool,
 
+    /// Run a test program that failed again, alone, up to N times; one that then passes is told as
+    /// flaky and does not fail the tests
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=10))]
+    pub retry: u32,
+
     /// Also run the long tests: minutes of random system calls and mutated programs
     #[arg(long)]
     pub long: bool,

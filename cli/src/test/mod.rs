@@ -9,6 +9,12 @@
 //! Order: sources, host tests, guest programs on Linux, then everything in the guest. Each guest
 //! program has a machine of its own, so that a panic costs one program and not the rest. As many
 //! machines run at once as processors are there for.
+//!
+//! With `--retry N` a trial that failed runs again, at the end of its stage and alone, up to N times.
+//! One that then passes is *flaky*: what it printed when it failed is shown, it is named at the end,
+//! and it does not fail the whole. Where one row of some hundred fails once in a hundred runs, the
+//! verdict on a change would otherwise be luck. More than [`MOST_RETRIED`] failures are no accident
+//! and none is run again.
 
 mod cargo;
 mod command;
@@ -25,12 +31,22 @@ use report::{Case, Printer, Verdict};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
 
+/// So many failed trials of a stage are run again, and no more.
+const MOST_RETRIED: usize = 3;
+
 /// What came of a trial.
 pub struct Report {
     /// Its cases.
     pub cases: Vec<Case>,
     /// What it printed, shown if a case failed.
     pub output: String,
+}
+
+impl Report {
+    /// Whether a case failed.
+    fn failed(&self) -> bool {
+        self.cases.iter().any(|case| matches!(case.verdict, Verdict::Failed(_)))
+    }
 }
 
 /// One thing to run.
@@ -43,7 +59,7 @@ pub struct Trial {
     pub weight: usize,
     /// Runs it. The argument are the filters that select among its cases; empty selects all.
     #[expect(clippy::type_complexity, reason = "the one place where it is written out")]
-    pub run: Box<dyn FnOnce(&[String]) -> Result<Report> + Send>,
+    pub run: Box<dyn Fn(&[String]) -> Result<Report> + Send>,
 }
 
 impl Trial {
@@ -84,7 +100,7 @@ pub fn test(options: &Test) -> Result<u8> {
         stages.push(explain::trials(options));
         stages.push(off2f::trials(options));
     }
-    let mut chosen: Vec<Vec<(Trial, Vec<String>)>> = Vec::new();
+    let mut chosen: Vec<Vec<Chosen>> = Vec::new();
     for stage in stages {
         let stage = stage.into_iter().filter_map(|trial| {
             let cases = trial.wanted(&options.filter)?;
@@ -111,15 +127,20 @@ pub fn test(options: &Test) -> Result<u8> {
         return Ok(0);
     }
     for stage in chosen {
-        run_stage(stage, &printer);
+        run_stage(stage, &printer, options.retry);
     }
     Ok(printer.conclude())
 }
 
-/// Runs the trials of a stage, as many at once as there are processors for.
-fn run_stage(trials: Vec<(Trial, Vec<String>)>, printer: &Arc<Printer>) {
+/// A trial and the filters for its cases.
+type Chosen = (Trial, Vec<String>);
+
+/// Runs the trials of a stage, as many at once as there are processors for; then, alone and up to
+/// `retries` times, those that failed.
+fn run_stage(trials: Vec<Chosen>, printer: &Arc<Printer>, retries: u32) {
     let room = std::thread::available_parallelism().map_or(1, usize::from);
     let free = Arc::new((Mutex::new(room), Condvar::new()));
+    let failed = Arc::new(Mutex::new(Vec::<(Chosen, Report)>::new()));
     let mut queue: VecDeque<_> = trials.into();
     let mut running = Vec::new();
     while let Some((trial, filters)) = queue.pop_front() {
@@ -129,14 +150,16 @@ fn run_stage(trials: Vec<(Trial, Vec<String>)>, printer: &Arc<Printer>) {
         let Ok(mut count) = changed.wait_while(count, |count| *count < weight) else { return };
         *count -= weight;
         drop(count);
-        let (free, printer) = (free.clone(), printer.clone());
+        let (free, printer, failed) = (free.clone(), printer.clone(), failed.clone());
         running.push(std::thread::spawn(move || {
-            let name = trial.name;
-            let report = (trial.run)(&filters).unwrap_or_else(|error| Report {
-                cases: vec![Case::new("", Verdict::Failed("it did not run".into()))],
-                output: format!("{error:#}"),
-            });
-            printer.show(&name, report);
+            let report = run(&trial, &filters);
+            match failed.lock() {
+                Ok(mut failed) if retries > 0 && report.failed() => {
+                    printer.postpone(&trial.name, &report);
+                    failed.push(((trial, filters), report));
+                }
+                _ => printer.show(&trial.name, report),
+            }
             if let Ok(mut count) = free.0.lock() {
                 *count += weight;
             }
@@ -145,5 +168,71 @@ fn run_stage(trials: Vec<(Trial, Vec<String>)>, printer: &Arc<Printer>) {
     }
     for trial in running {
         let _ = trial.join();
+    }
+    let Ok(mut failed) = failed.lock() else { return };
+    let retries = if failed.len() > MOST_RETRIED { 0 } else { retries };
+    for ((trial, filters), first) in failed.drain(..) {
+        let mut report = first;
+        for _ in 0..retries {
+            let next = run(&trial, &filters);
+            let passed = !next.failed();
+            if passed {
+                printer.flaky(&trial.name, &report);
+            }
+            report = next;
+            if passed {
+                break;
+            }
+        }
+        printer.show(&trial.name, report);
+    }
+}
+
+fn run(trial: &Trial, filters: &[String]) -> Report {
+    (trial.run)(filters).unwrap_or_else(|error| Report {
+        cases: vec![Case::new("", Verdict::Failed("it did not run".into()))],
+        output: format!("{error:#}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// Trials that fail `times` and pass then.
+    fn conclusion(trials: usize, times: u32, retries: u32) -> u8 {
+        let trial = |_| {
+            let runs = AtomicU32::new(0);
+            let run = move |_: &[String]| {
+                let verdict = if runs.fetch_add(1, Ordering::SeqCst) < times {
+                    Verdict::Failed("too early".into())
+                } else {
+                    Verdict::Passed
+                };
+                Ok(Report { cases: vec![Case::new("", verdict)], output: String::new() })
+            };
+            let trial =
+                Trial { name: "t".into(), cases: Vec::new(), weight: 1, run: Box::new(run) };
+            (trial, Vec::new())
+        };
+        let printer = Arc::new(Printer::new(false));
+        run_stage((0..trials).map(trial).collect(), &printer, retries);
+        printer.conclude()
+    }
+
+    #[test]
+    fn a_failed_trial_runs_again_if_asked() {
+        assert_eq!(conclusion(2, 0, 0), 0);
+        assert_eq!(conclusion(2, 1, 0), 1);
+        assert_eq!(conclusion(2, 1, 1), 0);
+        assert_eq!(conclusion(2, 2, 1), 1);
+        assert_eq!(conclusion(2, 2, 2), 0);
+    }
+
+    #[test]
+    fn many_failures_are_no_accident() {
+        assert_eq!(conclusion(MOST_RETRIED, 1, 1), 0);
+        assert_eq!(conclusion(MOST_RETRIED + 1, 1, 1), 1);
     }
 }

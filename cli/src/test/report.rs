@@ -79,6 +79,8 @@ struct Sum {
     passed: usize,
     skipped: usize,
     failed: Vec<String>,
+    /// Failed at first and passed when run again.
+    flaky: Vec<String>,
 }
 
 impl Printer {
@@ -93,11 +95,7 @@ impl Printer {
         let Ok(mut sum) = self.sum.lock() else { return };
         let mut failed = false;
         for case in report.cases {
-            let name = if case.name.is_empty() {
-                trial.to_string()
-            } else {
-                format!("{trial}::{}", case.name)
-            };
+            let name = full(trial, &case.name);
             let verdict = match case.verdict {
                 Verdict::Passed => {
                     sum.passed += 1;
@@ -122,9 +120,30 @@ impl Printer {
         }
     }
 
+    /// Says that a trial failed and will be run again.
+    pub fn postpone(&self, trial: &str, report: &Report) {
+        for name in failures(trial, report) {
+            let word = self.paint("33", "failed");
+            println!("test {name} ... {word}; {trial} will run again");
+        }
+    }
+
+    /// Shows how a trial failed that passed when it was run again, and counts its cases as flaky.
+    pub fn flaky(&self, trial: &str, report: &Report) {
+        let Ok(mut sum) = self.sum.lock() else { return };
+        println!("---- {trial} failed at first, and printed:\n{}\n----", report.output.trim_end());
+        sum.flaky.extend(failures(trial, report));
+    }
+
     /// Prints the sum; returns the exit status.
     pub fn conclude(&self) -> u8 {
         let Ok(sum) = self.sum.lock() else { return 1 };
+        if !sum.flaky.is_empty() {
+            println!("\nflaky (failed at first, passed alone; a fault to look for):");
+            for name in &sum.flaky {
+                println!("    {name}");
+            }
+        }
         if !sum.failed.is_empty() {
             println!("\nfailed:");
             for name in &sum.failed {
@@ -133,8 +152,12 @@ impl Printer {
         }
         let good = sum.failed.is_empty() && sum.passed > 0;
         let word = if good { self.paint("32", "ok") } else { self.paint("31", "FAILED") };
+        let flaky = match sum.flaky.len() {
+            0 => String::new(),
+            count => format!(", {count} flaky"),
+        };
         println!(
-            "\ntest result: {word}. {} passed, {} failed, {} skipped; {} s",
+            "\ntest result: {word}. {} passed, {} failed, {} skipped{flaky}; {} s",
             sum.passed,
             sum.failed.len(),
             sum.skipped,
@@ -149,6 +172,20 @@ impl Printer {
     fn paint(&self, colour: &str, text: &str) -> String {
         if self.colour { format!("\x1b[{colour}m{text}\x1b[0m") } else { text.into() }
     }
+}
+
+fn full(trial: &str, case: &str) -> String {
+    if case.is_empty() { trial.to_string() } else { format!("{trial}::{case}") }
+}
+
+/// The names of the cases that failed, with why.
+fn failures(trial: &str, report: &Report) -> Vec<String> {
+    let failed = report.cases.iter().filter_map(|case| match &case.verdict {
+        Verdict::Failed(why) if why.is_empty() => Some(full(trial, &case.name)),
+        Verdict::Failed(why) => Some(format!("{} ({why})", full(trial, &case.name))),
+        _ => None,
+    });
+    failed.collect()
 }
 
 #[cfg(test)]
