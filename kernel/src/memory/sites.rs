@@ -6,10 +6,12 @@
 //! a debugger would, so nobody else who maps it sees anything. Trampolines lie in areas of this
 //! space, within reach of the sites they serve. A fork inherits all of it with the pages.
 //!
-//! **Two threads at one site.** The space's lock decides who turns it. While the space is loaded on
-//! another processor, nothing is written into a page that is executed: the change is made in a
-//! copy, which takes the page's place, and the flush that follows is complete before the lock is
-//! let go.
+//! **Two threads at one site.** The space's lock decides who turns it. In a space that somebody else
+//! may execute in, nothing is written into a page that is executed: the change is made in a copy, which
+//! takes the page's place, and the flush that follows is complete before the lock is let go. Whether
+//! another processor has the space loaded at the moment is no answer: it may load it while the five
+//! bytes are written, and execute two of the new ones with three of the old (Intel SDM vol. 3, 9.1.3:
+//! cross-modifying code). So the caller says whether its thread is the only one there is.
 //!
 //! **Back in user mode.** Nothing is undone at once: the switch costs the same however many sites
 //! there are. A trampoline entered in user mode faults at its `cli`; then its site gets its own
@@ -178,13 +180,14 @@ fn holds(tables: &Tables<'_>, address: usize, bytes: &[u8]) -> bool {
     read(tables, address, &mut there[..length]) == length && there[..length] == bytes[..length]
 }
 
-/// Writes code into one page of the space. In place only if `quiet`: nobody executes there.
+/// Writes code into one page of the space. In place only if `alone`: nobody else executes what is
+/// overwritten.
 fn write(
     tables: &mut Tables<'_>,
     gather: &mut Gather<'_>,
     address: usize,
     bytes: &[u8],
-    quiet: bool,
+    alone: bool,
 ) -> Option<()> {
     let access = Access { read: true, write: false, execute: true };
     tables.split(address, gather).ok()?;
@@ -194,7 +197,7 @@ fn write(
         frame.write(address % PAGE, bytes);
         return slot.fill(frame, Kind::Private, access).ok();
     };
-    if quiet && page.kind == Kind::Private && slot.is_sole_owner() {
+    if alone && page.kind == Kind::Private && slot.is_sole_owner() {
         let (frame, _) = tables.frame(address)?;
         frame.write(address % PAGE, bytes);
         return Some(());
@@ -260,7 +263,7 @@ impl Inner {
         tables: &mut Tables<'_>,
         gather: &mut Gather<'_>,
         (site, number): (usize, u64),
-        quiet: bool,
+        alone: bool,
     ) -> Result<(), Left> {
         let form = self.examine(tables, site, number)?;
         if self.sites.turned.len() >= MOST || self.sites.turned.try_reserve(1).is_err() {
@@ -273,7 +276,7 @@ impl Inner {
                 self.sites.take_place(&form, site).ok_or(Left::NoRoom)?
             }
         };
-        let placed = self.place(tables, gather, (site, form, place), quiet);
+        let placed = self.place(tables, gather, (site, form, place), alone);
         if placed.is_none() {
             self.sites.free_place(place);
         }
@@ -285,7 +288,7 @@ impl Inner {
         tables: &mut Tables<'_>,
         gather: &mut Gather<'_>,
         (site, form, place): (usize, Form, usize),
-        quiet: bool,
+        alone: bool,
     ) -> Option<()> {
         let turned = call_sites::turn(&form, site as u64, place as u64, |number| {
             trap::gate_address(number.map(|number| number as usize))
@@ -298,7 +301,7 @@ impl Inner {
         let trampoline = turned.trampoline.get(..turned.length)?;
         // Nobody executes at a place that was free; but its page may be another space's, too.
         write(tables, gather, place, trampoline, true)?;
-        write(tables, gather, jump_at, &turned.jump, quiet)?;
+        write(tables, gather, jump_at, &turned.jump, alone)?;
         self.sites.turned.push(Site {
             at: site,
             form,
@@ -314,16 +317,11 @@ impl Inner {
 }
 
 impl Space {
-    /// Whether this processor is the only one that has it loaded.
-    fn is_quiet(&self) -> bool {
-        self.table.active() & !(1 << machine::cpu::id()) == 0
-    }
-
     /// A `syscall` at `site` was executed in ring 0, with this number: turns the site if that is
-    /// right. Says whether it is to be tried again next time.
-    pub fn reached(&self, site: usize, number: u64) -> bool {
+    /// right. `alone`: the caller's thread is the only one in this space. Says whether it is to be
+    /// tried again next time.
+    pub fn reached(&self, site: usize, number: u64, alone: bool) -> bool {
         let mut guard = self.table.lock();
-        let quiet = self.is_quiet();
         let (inner, mut tables, mut gather) = guard.parts();
         if !tables.is_supervisor() {
             return true;
@@ -338,7 +336,7 @@ impl Space {
                 return matches!(known.form, Form::After { .. });
             }
             if holds(&tables, known.jump_at, &known.original) {
-                let done = write(&mut tables, &mut gather, known.jump_at, &known.jump, quiet);
+                let done = write(&mut tables, &mut gather, known.jump_at, &known.jump, alone);
                 if done.is_some() {
                     inner.sites.turned[index].active = true;
                 }
@@ -348,7 +346,7 @@ impl Space {
             inner.sites.turned.swap_remove(index);
             inner.sites.free_place(known.trampoline);
         }
-        match inner.turn(&mut tables, &mut gather, (site, number), quiet) {
+        match inner.turn(&mut tables, &mut gather, (site, number), alone) {
             Ok(()) => true,
             Err(why) => {
                 inner.sites.leave(site, why);
@@ -378,10 +376,9 @@ impl Space {
 
     /// A program faulted at `rip`. If that is where a trampoline turns interrupts off, in user mode,
     /// its site gets its own bytes back, and the answer is yes: go on with the trampoline's own
-    /// `syscall`.
-    pub fn leave_trampoline(&self, rip: usize) -> bool {
+    /// `syscall`. `alone`: the faulting thread is the only one in this space.
+    pub fn leave_trampoline(&self, rip: usize, alone: bool) -> bool {
         let mut guard = self.table.lock();
-        let quiet = self.is_quiet();
         let (inner, mut tables, mut gather) = guard.parts();
         if inner.sites.area_around(rip).is_none() || !holds(&tables, rip, &[CLI]) {
             return false;
@@ -392,7 +389,7 @@ impl Space {
         {
             let known = inner.sites.turned[index];
             if known.active && holds(&tables, known.jump_at, &known.jump) {
-                let done = write(&mut tables, &mut gather, known.jump_at, &known.original, quiet);
+                let done = write(&mut tables, &mut gather, known.jump_at, &known.original, alone);
                 inner.sites.turned[index].active = done.is_none();
             }
         }

@@ -117,7 +117,7 @@ fn is_of_turned_site(vector: u8, regs: &mut UserRegs) -> bool {
         let on = space.pass_breakpoint((regs.rip as usize).wrapping_sub(1));
         regs.rip = on.map_or(regs.rip, |on| on as u64);
         on.is_some()
-    } else if space.leave_trampoline(regs.rip as usize) {
+    } else if space.leave_trampoline(regs.rip as usize, current().is_alone_in_space()) {
         regs.rip = regs.rcx.wrapping_add(hayate_call_sites::AGAIN as u64);
         true
     } else {

@@ -418,6 +418,13 @@ impl Thread {
         self.space.lock().clone()
     }
 
+    /// Whether nobody else can be executing in its memory: no other thread and no other process has it.
+    /// Only the thread itself can change that, so for the current thread the answer stays true; it may
+    /// be no because somebody looks into the space.
+    pub fn is_alone_in_space(&self) -> bool {
+        self.space.lock().as_ref().is_some_and(|space| Arc::strong_count(space) == 1)
+    }
+
     /// Puts another space in place and works in it; gives the old one, which the caller drops
     /// when nothing needs it any more. For the current thread.
     pub(super) fn change_space(&self, space: Option<Arc<Space>>) -> Option<Arc<Space>> {

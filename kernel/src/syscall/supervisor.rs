@@ -16,7 +16,7 @@ use hayate_machine::trap::{self, Gate, UserRegs};
 
 use super::{HANDLERS, PLAIN};
 use crate::memory;
-use crate::process::thread;
+use crate::process::{self, thread};
 
 /// How many sites are remembered on each processor.
 const REMEMBERED: usize = 64;
@@ -112,7 +112,7 @@ fn by_trap(regs: &mut UserRegs) {
     if let Some(space) = memory::try_current()
         && let Some(known) = REACHED.here().get(site / 2 % REMEMBERED)
         && known.again(space.stay(), site)
-        && !space.reached(site, regs.orig_rax)
+        && !space.reached(site, regs.orig_rax, process::current().is_alone_in_space())
     {
         known.leave();
     }
