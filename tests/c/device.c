@@ -4,6 +4,8 @@
 #include <poll.h>
 #include <sys/mount.h>
 #include <sys/sysmacros.h>
+#include <sys/time.h>
+#include <sys/uio.h>
 
 static char block[8192];
 
@@ -24,6 +26,25 @@ TEST(zero_reads_zeros) {
     for (size_t i = 0; i < sizeof block; i++)
         CHECK_EQ(block[i], 0);
     CHECK_EQ(OK(write(fd, block, 10)), 10);
+}
+
+static volatile sig_atomic_t rings;
+static void ring(int sig UNUSED) { rings++; }
+
+TEST(a_signal_cuts_a_long_read_short) {
+    enum { PIECE = 2 << 20, PIECES = 1000 };
+    static struct iovec pieces[PIECES];
+    char *buffer = SHARED(PIECE);
+    for (int i = 0; i < PIECES; i++)
+        pieces[i] = (struct iovec){buffer, PIECE};
+    int fd = OK(open("/dev/zero", O_RDONLY));
+    struct sigaction act = {.sa_handler = ring};
+    OK(sigaction(SIGALRM, &act, NULL));
+    struct itimerval soon = {.it_value = {.tv_usec = 5000}};
+    OK(setitimer(ITIMER_REAL, &soon, NULL));
+    ssize_t count = OK(readv(fd, pieces, PIECES));
+    CHECK(count > 0 && count < 1ll * PIECES * PIECE);
+    CHECK_EQ(rings, 1);
 }
 
 TEST(full_is_enospc) {

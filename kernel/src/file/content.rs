@@ -3,13 +3,13 @@
 use alloc::sync::Arc;
 
 use hayate_abi::{Errno, Result};
-use hayate_machine::cpu::interrupt_window;
 
 use super::ahead::{self, WINDOW};
 use super::inode::FileKind;
 use super::open_file::{OpenFile, Whence, default_seek};
 use super::plate::{PAGE, Plate, seals};
 use super::transfer::{Input, Output};
+use crate::schedule;
 
 /// The largest size of a file (`MAX_LFS_FILESIZE`).
 pub const SIZE_MAX: u64 = i64::MAX as u64;
@@ -24,11 +24,11 @@ pub mod mode {
     pub const FALLOC_FL_INSERT_RANGE: u32 = 32;
 }
 
-/// Lets interrupts in after every sixteenth page of a long transfer.
+/// Lets interrupts in, and others run, after every sixteenth page of a long transfer.
 #[inline]
 fn rest_after(index: u64) {
     if index % 16 == 15 {
-        interrupt_window();
+        schedule::breathe();
     }
 }
 

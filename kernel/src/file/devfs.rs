@@ -6,7 +6,6 @@
 use alloc::sync::Arc;
 
 use hayate_abi::{Errno, Result};
-use hayate_machine::cpu::interrupt_window;
 use hayate_machine::sync::Lazy;
 
 use super::device::{self, Shared};
@@ -15,7 +14,7 @@ use super::inode::{DeviceNumber, FileKind, Inode, Owner};
 use super::open_file::{FileOps, MapSource, OpenFile, Traits, Whence};
 use super::tmpfs::TmpFs;
 use super::transfer::{Input, Output};
-use crate::random;
+use crate::{random, schedule};
 
 /// The type for `mount(2)`.
 pub static TYPE: FileSystemType =
@@ -107,23 +106,25 @@ enum Memory {
     Random,
 }
 
-/// Bytes moved between two looks at pending interrupts.
+/// Bytes moved between two looks at pending interrupts and signals.
 const STRETCH: usize = 64 << 10;
 
-/// Zeroes, as many as there is room for, letting interrupts in now and then.
+/// Zeroes, as many as there is room for, or until a signal comes (`read_iter_zero` of Linux 6.1).
 #[inline(never)]
 fn many_zeroes(out: &mut Output<'_>) -> Result<usize> {
     loop {
         let length = out.remaining().min(STRETCH);
         let moved = out.zero(length);
-        if out.remaining() == 0 || !moved.as_ref().is_ok_and(|&count| count == length) {
+        if out.remaining() == 0
+            || !moved.as_ref().is_ok_and(|&count| count == length)
+            || schedule::breathe()
+        {
             return out.finish(moved);
         }
-        interrupt_window();
     }
 }
 
-/// Random bytes, as many as there is room for.
+/// Random bytes, as many as there is room for; up to 256 are not cut short by a signal (random(4)).
 #[inline(never)]
 fn random_bytes(out: &mut Output<'_>) -> Result<usize> {
     loop {
@@ -132,10 +133,12 @@ fn random_bytes(out: &mut Output<'_>) -> Result<usize> {
         let piece = bytes.get_mut(..length).unwrap_or_default();
         random::fill(piece);
         let moved = out.put(piece);
-        if out.remaining() == 0 || !moved.as_ref().is_ok_and(|&count| count == length) {
+        if out.remaining() == 0
+            || !moved.as_ref().is_ok_and(|&count| count == length)
+            || schedule::breathe()
+        {
             return out.finish(moved);
         }
-        interrupt_window();
     }
 }
 
@@ -149,7 +152,9 @@ fn take_seeds(input: &mut Input<'_>) -> Result<usize> {
             return input.finish(Err::<(), _>(error));
         }
         random::add_seed(&seed);
-        interrupt_window();
+        if schedule::breathe() {
+            break;
+        }
     }
     Ok(input.done())
 }

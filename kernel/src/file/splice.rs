@@ -9,12 +9,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use hayate_abi::{Errno, Result};
-use hayate_machine::cpu::interrupt_window;
 
 use super::open_file::OpenFile;
 use super::pipe::{Pipe, Segment};
 use super::plate::PAGE;
 use super::transfer::{Input, Output};
+use crate::schedule;
 
 /// Bytes moved at a time through a buffer.
 const BUFFER: usize = 4 * PAGE;
@@ -96,10 +96,9 @@ pub fn copy(
         match written {
             Err(error) => failure = Some(error),
             Ok(used) if used < read => {}
-            Ok(_) => {
-                interrupt_window();
-                continue;
-            }
+            // Part of the work is done: the signal goes before the rest.
+            Ok(_) if schedule::breathe() => {}
+            Ok(_) => continue,
         }
         break;
     }

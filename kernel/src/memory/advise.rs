@@ -183,8 +183,7 @@ impl Space {
                 FaultResult::NoContent => return Err(Errno::EFAULT),
                 FaultResult::OutOfMemory => return Err(Errno::ENOMEM),
             }
-            machine::cpu::interrupt_window();
-            crate::schedule::attend();
+            crate::schedule::breathe();
         }
         Ok(())
     }
@@ -218,7 +217,7 @@ impl Space {
                 tables.page(page).is_some() || in_plate().is_some()
             };
             report(resident)?;
-            machine::cpu::interrupt_window();
+            crate::schedule::breathe();
         }
         Ok(())
     }

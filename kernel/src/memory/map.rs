@@ -489,8 +489,7 @@ impl Space {
                         break;
                     }
                     at += PAGE;
-                    machine::cpu::interrupt_window();
-                    crate::schedule::attend();
+                    crate::schedule::breathe();
                 }
             }
             at = end;

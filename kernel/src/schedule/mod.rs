@@ -29,7 +29,9 @@ pub use execution::{Agent, Execution, Policy};
 pub use idle::run_idle;
 pub use lock::{Mutex, MutexGuard, RwMutex, RwMutexReadGuard, RwMutexWriteGuard};
 pub use real_time::{MOST_NS, SHARE_NS};
-pub use run_queue::{SLICE_NS, attend, current, current_arc, exit_current, init, tick, yield_now};
+pub use run_queue::{
+    SLICE_NS, attend, breathe, current, current_arc, exit_current, init, tick, yield_now,
+};
 pub use statistics::{
     CpuTimes, count_blocked, count_runnable, cpu_times, idle_ns, load_average, switches,
 };

@@ -521,6 +521,15 @@ pub fn attend() {
     }
 }
 
+/// For long loops of system calls: lets interrupts in, and others run whose turn it is. The caller
+/// holds no spin lock. Says whether a signal waits for the current execution, so that a call that has
+/// done a part of its work may end with that.
+pub fn breathe() -> bool {
+    cpu::interrupt_window();
+    attend();
+    current().is_interrupted()
+}
+
 /// The timer interrupt.
 pub fn tick(regs: Option<&mut UserRegs>) {
     timer::run_expired();

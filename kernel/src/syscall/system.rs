@@ -54,7 +54,7 @@ pub fn getrandom(buffer: usize, count: usize, flags: u32) -> Result<usize> {
         if copied < length {
             return if done == 0 { Err(Errno::EFAULT) } else { Ok(done) };
         }
-        if done < count && schedule::current().is_interrupted() {
+        if done < count && schedule::breathe() {
             break;
         }
     }
