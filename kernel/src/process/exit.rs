@@ -54,6 +54,7 @@ pub fn end_if_told(thread: &Thread) {
 fn leave(status: i32) {
     let thread = current();
     let process = &thread.process;
+    schedule::current().begin_end();
     release_memory(&thread);
     thread.set_files(None);
     thread.set_directories(None);

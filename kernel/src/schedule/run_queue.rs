@@ -2,7 +2,8 @@
 //!
 //! Each CPU has a heap of runnable executions ordered by rank: real-time priority first, then
 //! virtual run time. Who wakes chooses the CPU: the one the sleeper last ran on if it is idle, else
-//! any idle one, else the last one again. A CPU that runs dry steals; a busy one looks at each tick
+//! any idle one, else the last one again; but who wakes while it exits leaves its own CPU to the
+//! sleeper (the parent that waits for it), which is free before an idle one has come to. A CPU that runs dry steals; a busy one looks at each tick
 //! whether another queue is longer by two.
 //!
 //! Between `switch` and [`arrived`] the execution that left is in `previous`: only then, on the
@@ -255,7 +256,19 @@ fn choose_cpu(execution: &Execution) -> usize {
 }
 
 pub(super) fn enqueue_woken(execution: Arc<Execution>) {
-    enqueue_on(choose_cpu(&execution), execution, true);
+    if cpu::count() > 1 && is_left_to(&execution) {
+        put_into(cpu::id(), execution, true);
+    } else {
+        enqueue_on(choose_cpu(&execution), execution, true);
+    }
+}
+
+/// Whether this CPU will be free for `execution` in a moment, sooner than an idle one could be told:
+/// what runs here is ending, and nobody else waits here.
+fn is_left_to(execution: &Execution) -> bool {
+    current().ending.load(Ordering::Relaxed)
+        && QUEUE.here().length.load(Ordering::Relaxed) == 0
+        && execution.affinity() >> cpu::id() & 1 != 0
 }
 
 pub(super) fn start(execution: &Arc<Execution>, here: bool) {
