@@ -510,3 +510,72 @@ TEST(statm_and_limits) {
     CHECK(strstr(text, "Max open files") != NULL);
     CHECK(strstr(text, "Max stack size") != NULL);
 }
+
+enum { MOST_NAMES = 16384 };
+
+struct names {
+    int count;
+    char name[MOST_NAMES][24];
+};
+
+/* Reads a little of a directory; how many names came. */
+static int some_names(int fd, struct names *to) {
+    char buffer[112];
+    long n = OK(syscall(SYS_getdents64, fd, buffer, sizeof buffer));
+    int before = to->count;
+    for (long at = 0; at < n; at += *(unsigned short *)(buffer + at + 16)) {
+        CHECK(to->count < MOST_NAMES);
+        snprintf(to->name[to->count++], sizeof to->name[0], "%s", buffer + at + 19);
+    }
+    return to->count - before;
+}
+
+static int times(const struct names *list, const char *name) {
+    int found = 0;
+    for (int i = 0; i < list->count; i++)
+        found += strcmp(list->name[i], name) == 0;
+    return found;
+}
+
+static void whole(const char *path, struct names *list) {
+    int fd = OK(open(path, O_RDONLY | O_DIRECTORY));
+    while (some_names(fd, list) > 0)
+        ;
+    OK(close(fd));
+}
+
+/* The second directory is Hayate's own. */
+TEST(listings_miss_nobody_while_others_end) {
+    static const char *const paths[] = {"/proc", "/proc/hayate/resources/process"};
+    enum { CHILDREN = 30 };
+    for (int i = 0; i < 2; i++) {
+        if (access(paths[i], F_OK) == -1)
+            continue;
+        pid_t child[CHILDREN];
+        for (int k = 0; k < CHILDREN; k++)
+            if ((child[k] = OK(fork())) == 0)
+                for (;;)
+                    pause();
+        static struct names before, during, after;
+        before.count = during.count = after.count = 0;
+        whole(paths[i], &before);
+        int fd = OK(open(paths[i], O_RDONLY | O_DIRECTORY));
+        while (during.count < before.count - CHILDREN / 3)
+            CHECK(some_names(fd, &during) > 0);
+        for (int k = 0; k < CHILDREN / 2; k++)
+            OK(kill(child[k], SIGKILL));
+        for (int k = 0; k < CHILDREN / 2; k++)
+            OK(waitpid(child[k], NULL, 0));
+        while (some_names(fd, &during) > 0)
+            ;
+        OK(close(fd));
+        whole(paths[i], &after);
+        for (int k = 0; k < before.count; k++)
+            if (times(&after, before.name[k]) == 1 && times(&during, before.name[k]) != 1)
+                FAIL("%s/%s: %d times", paths[i], before.name[k], times(&during, before.name[k]));
+        for (int k = CHILDREN / 2; k < CHILDREN; k++) {
+            OK(kill(child[k], SIGKILL));
+            OK(waitpid(child[k], NULL, 0));
+        }
+    }
+}

@@ -85,6 +85,11 @@ static OPEN: What<Resource> = OfKind::OPEN;
 /// The owner's and root's.
 static PRIVATE: What<Resource> = What::Private(show);
 
+/// Positions of a listing for the parts of one number: more than a space may have regions.
+const PARTS: u64 = 1 << 20;
+/// The last place in a listing; positions are signed numbers for programs.
+const LAST: u64 = i64::MAX as u64 - 3;
+
 impl Listing<()> for OfKind {
     fn lookup(&self, _: &(), device: u64, name: &[u8]) -> Result<Arc<dyn Inode>> {
         let kind = self.0;
@@ -118,17 +123,23 @@ impl Listing<()> for OfKind {
             return Err(Errno::ENOMEM);
         }
         all.sort_unstable();
-        // Positions count from 2 on: a picture taken anew may have moved, as with any directory
-        // that changes while it is read.
-        let start = usize::try_from(position.saturating_sub(2)).unwrap_or(usize::MAX);
-        for (index, serial) in all.iter().enumerate().skip(start) {
+        // Each picture is taken anew, so what a position counts is serials and not places in the
+        // picture: what comes and goes between two calls moves nobody else. Parts of one number count
+        // among themselves.
+        let (mut number, mut part) = (u64::MAX, 0);
+        for serial in all {
+            part = if serial.number == number { (part + 1).min(PARTS - 1) } else { 0 };
+            number = serial.number;
+            let place = number.saturating_mul(PARTS).saturating_add(part).min(LAST);
+            if place + 2 < *position {
+                continue;
+            }
             let name = format!("{serial}");
-            let number = tree::mix(self.0.index() as u64, name.as_bytes()) | 1;
-            let next = index as u64 + 3;
-            if !sink.entry(number, FileKind::Regular, name.as_bytes(), next) {
+            let inode = tree::mix(self.0.index() as u64, name.as_bytes()) | 1;
+            if !sink.entry(inode, FileKind::Regular, name.as_bytes(), place + 3) {
                 return Ok(());
             }
-            *position = next;
+            *position = place + 3;
         }
         Ok(())
     }
