@@ -17,6 +17,7 @@ mod mmio;
 mod pci;
 mod queue;
 
+use crate::time;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -48,6 +49,8 @@ mod status {
 /// Why a device cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
+    /// It does not come to the end of a reset.
+    Reset,
     /// It speaks only the interface before version 1.
     Legacy,
     /// It refuses the features that were chosen.
@@ -63,6 +66,7 @@ pub enum Error {
 impl core::fmt::Display for Error {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
+            Self::Reset => "it does not answer to a reset",
             Self::Legacy => "it offers only the legacy interface",
             Self::Features => "it refuses the features chosen",
             Self::NoQueue => "it lacks a queue",
@@ -71,6 +75,9 @@ impl core::fmt::Display for Error {
         })
     }
 }
+
+/// How long a device's reset may take.
+const RESET_NS: u64 = 2_000_000_000;
 
 /// How registers are reached. Offsets and meanings of the device's own configuration are the same
 /// in both transports.
@@ -122,7 +129,12 @@ impl Device {
     pub fn negotiate(&self, wanted: u64) -> Result<u64, Error> {
         let transport = &*self.transport;
         transport.set_status(0);
+        // A device may take its time (VIRTIO 1.2, 4.1.4.3.2); one that is gone reads as all ones.
+        let end = time::monotonic_ns() + RESET_NS;
         while transport.status() != 0 {
+            if time::monotonic_ns() > end {
+                return Err(Error::Reset);
+            }
             core::hint::spin_loop();
         }
         transport.set_status(status::ACKNOWLEDGE);
