@@ -128,9 +128,9 @@ impl Tables<'_> {
         }
         let table = slot.table();
         let (first, pages) = (index(range.start, 0), (range.end - range.start) / PAGE_SIZE);
-        let row = u64::MAX << (first / 8) & u64::MAX >> (63 - (first + pages - 1) / 8);
-        let others = table.groups() & row != 0;
-        if !others || (first..first + pages).all(|at| table.load(at).is_none()) {
+        let mut others = false;
+        table.occupied(first, first + pages - 1, |_, _| others = true);
+        if !others {
             table.fill_row(first, pages, entry(frame, access));
             self.usage.add(Kind::File, pages as u64);
             return Ok(());

@@ -61,8 +61,8 @@ impl Entry {
     /// Ours, two bits in a leaf: the [`Kind`].
     const KIND_SHIFT: u32 = 10;
     const KIND: u64 = 3 << Self::KIND_SHIFT;
-    /// Ours, in a leaf: the entry is no counted reference. Only for frames that can never be freed,
-    /// those of non-volatile memory; see [`super::attach`].
+    /// Ours, in a leaf of kind [`Kind::File`]: the entry is no counted reference. Only for frames that
+    /// can never be freed, those of non-volatile memory; see [`super::attach`].
     pub const UNCOUNTED: u64 = 1 << 52;
     pub const NO_EXECUTE: u64 = 1 << 63;
     /// The physical address. (Bits 53 to 62 are left alone: protection keys.)

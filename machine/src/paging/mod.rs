@@ -365,6 +365,10 @@ impl<'a> Tables<'a> {
         let size = 1usize << shift(level);
         let first = range.start.saturating_sub(base) >> shift(level);
         let last = ((range.end - 1 - base) >> shift(level)).min(ENTRIES - 1);
+        if level == 0 && matches!(change, Change::Unmap) {
+            self.unmap_row(table, first, last, base, gather);
+            return Ok(());
+        }
         let mut result = Ok(());
         table.occupied(first, last, |at, entry| {
             if result.is_err() {
@@ -423,6 +427,37 @@ impl<'a> Tables<'a> {
             table.settle(first, last);
         }
         result
+    }
+
+    /// Unmaps the pages of a lowest table between two indexes (inclusive); `base` is the address of the
+    /// table's first. A text in place is hundreds of entries that hold nothing: those are counted off
+    /// together.
+    fn unmap_row(
+        &self,
+        table: Table,
+        first: usize,
+        last: usize,
+        base: usize,
+        gather: &mut Gather<'_>,
+    ) {
+        let (in_place, low, high) = (Cell::new(0), Cell::new(usize::MAX), Cell::new(0));
+        let count = |at: usize, pages: usize| {
+            in_place.set(in_place.get() + pages);
+            low.set(low.get().min(at));
+            high.set(at + pages);
+        };
+        let other = |at: usize, entry: Entry| {
+            if entry.has(Entry::UNCOUNTED) {
+                count(at, 1);
+            } else {
+                self.displace(entry, base + at * PAGE_SIZE, false, gather);
+            }
+        };
+        table.take(first, last, other, |at| count(at, 8));
+        if in_place.get() != 0 {
+            self.usage.remove(Kind::File, in_place.get() as u64);
+            gather.stale(base + low.get() * PAGE_SIZE, base + high.get() * PAGE_SIZE);
+        }
     }
 
     /// Hands what an entry held to the gather, and counts it off.

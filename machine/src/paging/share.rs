@@ -129,12 +129,17 @@ pub(super) unsafe fn release_table(number: u32, level: u8, mut usage: Option<&Us
         info(number).refs.store(1, Relaxed);
     }
     let mut run = Run::default();
+    let mut in_place = 0;
     table.empty(|entry| {
         if level == 0 {
+            if entry.has(Entry::UNCOUNTED) {
+                in_place += 1;
+                return;
+            }
             if let Some(usage) = usage {
                 usage.remove(entry.kind(), 1);
             }
-            if entry.is_counted() {
+            if entry.kind() != Kind::Zero {
                 // SAFETY: the entry's own reference, and the entry is gone.
                 run.give(unsafe { Frame::from_number(entry.number()) });
             }
@@ -152,6 +157,7 @@ pub(super) unsafe fn release_table(number: u32, level: u8, mut usage: Option<&Us
         }
     });
     if let Some(usage) = usage {
+        usage.remove(Kind::File, in_place);
         usage.add_tables(u64::MAX);
     }
     table.give_back();

@@ -57,10 +57,10 @@ impl Table {
     /// same for each frame that follows.
     #[inline]
     pub fn fill_row(self, first: usize, count: usize, entry: Entry) {
-        let mut entry = entry;
-        for index in first..first + count {
-            self.store(index, entry);
-            entry.0 += 1 << PAGE_SHIFT;
+        let mut entry = entry.0;
+        for slot in self.row(first, count) {
+            slot.store(entry, Relaxed);
+            entry += 1 << PAGE_SHIFT;
         }
         if count > 0 {
             let (low, high) = (first / 8 % 64, (first + count - 1) / 8 % 64);
@@ -68,6 +68,16 @@ impl Table {
             let row = u64::MAX << low & u64::MAX >> (63 - high);
             groups.store(groups.load(Relaxed) | row, Relaxed);
         }
+    }
+
+    /// `count` entries from index `first` on, or as many as there are.
+    #[inline]
+    fn row(self, first: usize, count: usize) -> &'static [AtomicU64] {
+        let base = direct(u64::from(self.0) << PAGE_SHIFT).cast::<[AtomicU64; ENTRIES]>();
+        // SAFETY: the frame is in use as a table, in the direct map.
+        let all = unsafe { &*base };
+        let first = first.min(ENTRIES);
+        &all[first..first + count.min(ENTRIES - first)]
     }
 
     /// Clears an entry; call [`settle`](Self::settle) for its group afterwards.
@@ -97,6 +107,52 @@ impl Table {
         }
         if gone != 0 {
             info(self.0).data.store(groups & !gone, Relaxed);
+        }
+    }
+
+    /// Clears every entry between two indexes (inclusive) and calls `visit` with each that was there,
+    /// after it is cleared; but eight of one group that all have [`Entry::UNCOUNTED`] are `eight`, told by
+    /// the index of the first. Groups are settled.
+    #[inline]
+    pub fn take(
+        self,
+        first: usize,
+        last: usize,
+        mut visit: impl FnMut(usize, Entry),
+        mut eight: impl FnMut(usize),
+    ) {
+        let mut left = self.groups() & between(first, last);
+        let mut gone = 0;
+        while left != 0 {
+            let group = left.trailing_zeros() as usize;
+            let bit = left & left.wrapping_neg();
+            left ^= bit;
+            let (start, end) = ((group * 8).max(first), (group * 8 + 7).min(last));
+            let row = self.row(start, end + 1 - start);
+            if let Ok(row) = <&[AtomicU64; 8]>::try_from(row)
+                && Entry(row[0].load(Relaxed)).has(Entry::UNCOUNTED)
+                && row[1..].iter().all(|slot| Entry(slot.load(Relaxed)).has(Entry::UNCOUNTED))
+            {
+                row.iter().for_each(|slot| slot.store(0, Relaxed));
+                eight(start);
+                gone |= bit;
+                continue;
+            }
+            for (index, slot) in (start..).zip(row) {
+                let entry = Entry(slot.load(Relaxed));
+                if !entry.is_none() {
+                    slot.store(0, Relaxed);
+                    visit(index, entry);
+                }
+            }
+            // What lies outside of the range stays.
+            if end - start == 7 || self.group(group).iter().all(|slot| slot.load(Relaxed) == 0) {
+                gone |= bit;
+            }
+        }
+        if gone != 0 {
+            let groups = &info(self.0).data;
+            groups.store(groups.load(Relaxed) & !gone, Relaxed);
         }
     }
 
