@@ -433,17 +433,18 @@ fn reset(hayate: &Hayate) -> Result<()> {
     Ok(())
 }
 
-/// Stores and removes texts without end.
+/// Stores and removes texts without end, and moves those that stay.
 const WRITER: &str = "cd /tmp; n=0; echo ready; while :; do n=$((n + 1)); \
     { echo $n; head -c $((n % 7 * 9000 + 5000)) /usr/bin/bash; } >t; \
     echo \"put - text$n /tmp/t\" >/proc/hayate/nvm; \
-    if [ $((n % 3)) = 0 ]; then echo rm $(grep ^text /proc/hayate/nvm | head -1 | cut -d' ' -f2) \
+    if [ $((n % 3)) = 0 ]; then echo rm $(grep ' text[0-9]*$' /proc/hayate/nvm | head -1 | cut -d' ' -f2) \
     >/proc/hayate/nvm; fi; if [ $((n % 10)) = 0 ]; then echo compact >/proc/hayate/nvm; fi; done";
 
+/// What is on the memory after each kill is whole, and a program whose text was put there before starts.
 fn killed(hayate: &Hayate) -> Result<()> {
-    let file = tempfile::NamedTempFile::new()?;
-    file.as_file().set_len(4 << 20)?;
-    let path = file.path().to_str().context("a path")?;
+    let converted = Converted::new(&[])?;
+    let file = converted.nvm();
+    let path = file.to_str().context("a path")?;
     let times = if hayate.long { 200 } else { 4 };
     let mut random = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.subsec_nanos() | 1;
     let mut most = 0;
@@ -459,13 +460,15 @@ fn killed(hayate: &Hayate) -> Result<()> {
         ensure!(began, "the writer did not begin: {}", text(&said.stderr));
         // Its memory is the file's pages in this host: what it wrote, in the order it wrote it.
         std::thread::sleep(Duration::from_millis(50));
-        let store = Store::open(Memory::read(file.path())?)?;
+        let store = Store::open(Memory::read(&file)?)?;
         ensure!(store.damaged() == 0, "kill {time}: {} damaged entries", store.damaged());
         for text in store.texts() {
             store.verify(text).with_context(|| format!("kill {time}, delay from {random}"))?;
         }
         most = most.max(store.texts().len());
+        let output = converted.run(hayate, true, &["--append", "nvm_verify"])?;
+        ensure!(ran(&output), "after kill {time}: {}, {}", output.status, text(&output.stderr));
     }
-    ensure!(most > 0, "nothing was ever stored");
+    ensure!(most > 1, "nothing was ever stored");
     Ok(())
 }
