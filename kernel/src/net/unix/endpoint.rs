@@ -10,8 +10,10 @@ use hayate_machine::sync::SpinLock;
 
 use super::account::Account;
 use super::address::{self, Name};
+use super::flight;
 use super::message::Message;
 use crate::file::inode::Inode;
+use crate::file::open_file::OpenFile;
 use crate::file::poll::Events;
 use crate::schedule::WaitQueue;
 
@@ -449,8 +451,13 @@ impl Endpoint {
     /// The socket is closed: unread messages are dropped, the peer sees the end (ECONNRESET when
     /// something was left unread), connections that were not accepted are refused.
     pub fn close(&self) {
+        flight::bury(self.end());
+    }
+
+    /// All of [`close`](Self::close) but to drop the messages, which it returns. May be called twice.
+    pub fn end(&self) -> VecDeque<Message> {
         let peer = self.peer().ok().flatten();
-        let (queue, waiting, blocked, name, node) = {
+        let (mut queue, waiting, blocked, name, node) = {
             let mut inner = self.inner.lock();
             inner.closed = true;
             let waiting = match core::mem::replace(&mut inner.role, Role::Idle) {
@@ -483,26 +490,54 @@ impl Endpoint {
             peer.wake();
         }
         for endpoint in waiting {
-            endpoint.refuse();
-        }
-        wake(blocked);
-        for message in queue {
-            let origin = message.origin.clone();
-            drop(message);
-            if let Some(origin) = origin.upgrade() {
-                origin.arrived();
+            let mut more = endpoint.refuse();
+            if queue.try_reserve(more.len()).is_ok() {
+                queue.append(&mut more);
+            } else {
+                flight::bury(more);
             }
         }
+        wake(blocked);
+        queue
     }
 
     /// A connection that was waiting to be accepted when the listener went.
-    fn refuse(&self) {
+    fn refuse(&self) -> VecDeque<Message> {
         if let Ok(Some(peer)) = self.peer() {
             peer.inner.lock().error = Some(Errno::ECONNRESET);
             self.inner.lock().closed = true;
             peer.wake();
         }
-        self.close();
+        self.end()
+    }
+
+    // ---- collecting (see `flight`) ----------------------------------------------------------
+
+    /// Calls `visit` with every file that waits in this endpoint's queue, or in that of a connection that
+    /// waits to be accepted here.
+    pub fn for_each_waiting(&self, visit: &mut dyn FnMut(&Arc<OpenFile>)) {
+        let inner = self.inner.lock();
+        inner.queue.iter().for_each(|message| message.descriptors.for_each(visit));
+        if let Role::Listening { waiting, .. } = &inner.role {
+            waiting.iter().for_each(|endpoint| endpoint.for_each_waiting(visit));
+        }
+    }
+
+    /// Takes those messages out that carry descriptors. One for which `to` has no room stays.
+    pub fn take_messages(&self, to: &mut VecDeque<Message>) {
+        let mut inner = self.inner.lock();
+        let count = inner.queue.len();
+        for _ in 0..count {
+            let Some(message) = inner.queue.pop_front() else { break };
+            if !message.descriptors.is_empty() && to.try_reserve(1).is_ok() {
+                to.push_back(message);
+            } else {
+                inner.queue.push_back(message);
+            }
+        }
+        if let Role::Listening { waiting, .. } = &inner.role {
+            waiting.iter().for_each(|endpoint| endpoint.take_messages(to));
+        }
     }
 
     /// SO_ERROR: the pending error, taken away.
@@ -511,7 +546,7 @@ impl Endpoint {
     }
 
     /// Something that it sent is no longer in flight.
-    fn arrived(&self) {
+    pub fn arrived(&self) {
         if self.account.is_writable() {
             self.writers.wake_all();
         }

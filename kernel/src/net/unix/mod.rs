@@ -16,18 +16,20 @@
 //!
 //! # Lock order
 //!
-//! Each endpoint has one spin lock, and no two endpoints are ever locked at once: what has to be
-//! known of the peer is asked before or after. The table of names is a leaf as well. Messages that
-//! carry descriptors are dropped outside every lock, because closing a file may sleep.
+//! Each endpoint has one spin lock, and no two endpoints are ever locked at once, but for a listening
+//! one and those that wait there to be accepted: what has to be known of the peer is asked before or
+//! after. The table of names is a leaf as well. The sockets in flight ([`flight`]) are locked before any
+//! endpoint. Messages that carry descriptors are dropped outside every lock, because closing a file may
+//! sleep.
 //!
 //! # Bounds
 //!
-//! Descriptors in flight count against [`message::MOST_IN_FLIGHT`], as Linux counts them against
-//! RLIMIT_NOFILE: a cycle of sockets that were sent over each other is not collected, but cannot
-//! grow without end.
+//! Descriptors in flight count against [`flight::MOST_IN_FLIGHT`], as Linux counts them against
+//! RLIMIT_NOFILE; cycles of sockets that were sent over each other are collected.
 
 pub mod account;
 pub mod address;
 pub mod endpoint;
+pub mod flight;
 pub mod message;
 pub mod socket;

@@ -12,7 +12,8 @@ use hayate_machine::user::UserPtr;
 
 use super::address::Name;
 use super::endpoint::{Attempt, Endpoint, Kind};
-use super::message::{Descriptors, Message};
+use super::flight::{self, Descriptors};
+use super::message::Message;
 use crate::file::anonymous::{self, AnonymousInode};
 use crate::file::inode::{FileKind, Inode};
 use crate::file::mount::Mount;
@@ -279,22 +280,23 @@ impl Socket {
                 if peek {
                     let message = queue.front()?;
                     let bytes = message.bytes[..message.bytes.len().min(room)].to_vec();
-                    let files = message.descriptors.peek();
+                    let files = Carried::Seen(message.descriptors.peek());
                     Some((bytes, message.bytes.len(), files, message.sender, message.from.clone()))
                 } else {
                     let mut message = queue.pop_front()?;
-                    let files = message.descriptors.take();
+                    let files = Carried::Taken(core::mem::take(&mut message.descriptors));
                     let full = message.bytes.len();
                     let bytes = core::mem::take(&mut message.bytes);
                     Some((bytes, full, files, message.sender, message.from.take()))
                 }
             })
         };
-        let Some(Some((bytes, full, descriptors, sender, from))) =
+        let Some(Some((bytes, full, carried, sender, from))) =
             self.until(true, nonblocking, look)?
         else {
             return Ok(Incoming::default());
         };
+        let descriptors = carried.arrived();
         let count = full.min(room);
         let bytes = bytes.get(..count).unwrap_or(&bytes);
         if out.put(bytes)? < bytes.len() {
@@ -347,8 +349,9 @@ impl Socket {
             incoming.count += put;
             peeked += if peek { put } else { 0 };
             incoming.sender = Some(piece.sender);
-            let carried = !piece.descriptors.is_empty();
-            incoming.descriptors.extend(piece.descriptors);
+            let descriptors = piece.carried.arrived();
+            let carried = !descriptors.is_empty();
+            incoming.descriptors.extend(descriptors);
             if carried || put < piece.bytes.len() {
                 break;
             }
@@ -358,10 +361,26 @@ impl Socket {
     }
 }
 
+/// Descriptors of a message that was received: they arrive when the queue's lock is given back.
+enum Carried {
+    Taken(Descriptors),
+    /// MSG_PEEK.
+    Seen(Vec<Arc<OpenFile>>),
+}
+
+impl Carried {
+    fn arrived(self) -> Vec<Arc<OpenFile>> {
+        match self {
+            Carried::Taken(mut descriptors) => descriptors.take(),
+            Carried::Seen(files) => files,
+        }
+    }
+}
+
 /// A piece taken from a stream's queue.
 struct Piece {
     bytes: Vec<u8>,
-    descriptors: Vec<Arc<OpenFile>>,
+    carried: Carried,
     sender: Ucred,
 }
 
@@ -380,8 +399,9 @@ fn take_piece(
                     return None;
                 }
                 let bytes = rest[skip..].iter().copied().take(room).collect();
-                let descriptors = if skip == 0 { message.descriptors.peek() } else { Vec::new() };
-                return Some(Piece { bytes, descriptors, sender: message.sender });
+                let seen = if skip == 0 { message.descriptors.peek() } else { Vec::new() };
+                let carried = Carried::Seen(seen);
+                return Some(Piece { bytes, carried, sender: message.sender });
             }
             skip -= rest.len();
         }
@@ -392,18 +412,18 @@ fn take_piece(
         return None;
     }
     let sender = message.sender;
-    let descriptors = message.descriptors.take();
+    let carried = Carried::Taken(core::mem::take(&mut message.descriptors));
     let count = message.rest().len().min(room);
     if count == message.bytes.len() {
         let message = queue.pop_front()?;
-        return Some(Piece { bytes: message.bytes, descriptors, sender });
+        return Some(Piece { bytes: message.bytes, carried, sender });
     }
     let bytes = message.rest()[..count].to_vec();
     message.taken += count;
     if message.rest().is_empty() {
         queue.pop_front();
     }
-    Some(Piece { bytes, descriptors, sender })
+    Some(Piece { bytes, carried, sender })
 }
 
 /// Reads exactly `bytes.len()` bytes from the sending program.
@@ -461,5 +481,6 @@ impl FileOps for Socket {
 
     fn release(&self, _file: &OpenFile) {
         self.endpoint.close();
+        flight::closed();
     }
 }

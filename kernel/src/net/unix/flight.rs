@@ -1,0 +1,261 @@
+//! Descriptors in flight: counted on their way, collected when nobody can reach them, buried without
+//! recursion.
+//!
+//! A descriptor that was sent waits in the queue of a socket. That socket may be in flight itself, and
+//! so on: sockets can hold each other in a circle that no program has a descriptor of any more. Such
+//! circles are looked for as Linux does it ([`collect`]; net/unix/garbage.c of 6.1):
+//!
+//! * *Candidates* are sockets in flight all of whose references are in flight.
+//! * Of each candidate's references those are taken off that wait in queues of candidates. Whoever has
+//!   one left waits somewhere where a program can receive it, and so can, by way of its queue, all that
+//!   wait there.
+//! * The others are garbage. Their queues are emptied, and so they go.
+//!
+//! **Why the picture may be trusted.** The counts are fixed while [`FLIGHT`] is held: who sends or
+//! receives a socket has to wait for it, before the message is in a queue or after it left one. A
+//! reference that moves meanwhile is found in no queue, and so keeps what it refers to. A program that
+//! could put one back into a queue would hold a descriptor of a candidate, which then is none.
+//!
+//! **When.** As many closed sockets as there are in flight, or twice as many in flight as the last
+//! collection left, bring about the next one, so it costs each of them a constant share.
+//!
+//! **Burial.** A queue that goes may hold the last reference to a socket whose queue holds the last
+//! reference to another: thousands of them. [`bury`] empties the queue of each before it goes.
+//!
+//! Lock order: [`FLIGHT`], then an endpoint's lock, then that of one that waits to be accepted there.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use hayate_abi::{Errno, Result};
+use hayate_machine::sync::SpinLock;
+
+use super::endpoint::Endpoint;
+use super::message::Message;
+use super::socket::Socket;
+use crate::file::open_file::OpenFile;
+
+/// Descriptors that are in flight at most, in the whole system.
+pub const MOST_IN_FLIGHT: usize = 16 * 1024;
+/// So many sockets in flight are not worth a look because of their number.
+const FEW: usize = 64;
+
+static IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
+/// The sockets in flight, by the address of their open file.
+static FLIGHT: SpinLock<BTreeMap<usize, Travelling>> = SpinLock::new(BTreeMap::new());
+/// How many these are, and at how many the next collection is due.
+static SOCKETS: AtomicUsize = AtomicUsize::new(0);
+static DUE: AtomicUsize = AtomicUsize::new(FEW);
+/// Sockets that were closed since the last collection.
+static CLOSED: AtomicUsize = AtomicUsize::new(0);
+static COLLECTING: AtomicBool = AtomicBool::new(false);
+
+struct Travelling {
+    file: Weak<OpenFile>,
+    endpoint: Weak<Endpoint>,
+    /// How many references to the file are in flight.
+    count: usize,
+}
+
+fn key(file: &Arc<OpenFile>) -> usize {
+    Arc::as_ptr(file).addr()
+}
+
+/// Open files on their way; counted while they are.
+#[derive(Default)]
+pub struct Descriptors(Vec<Arc<OpenFile>>);
+
+impl Descriptors {
+    /// Sends these files off. ETOOMANYREFS when too many are in flight already.
+    pub fn send(files: Vec<Arc<OpenFile>>) -> Result<Self> {
+        if files.is_empty() {
+            return Ok(Self::default());
+        }
+        depart(&files);
+        let before = IN_FLIGHT.fetch_add(files.len(), Ordering::Relaxed);
+        let sent = Self(files);
+        let many = before + sent.0.len() > MOST_IN_FLIGHT;
+        if many || SOCKETS.load(Ordering::Relaxed) >= DUE.load(Ordering::Relaxed) {
+            collect();
+        }
+        // On failure dropping `sent` takes the count back.
+        if many && IN_FLIGHT.load(Ordering::Relaxed) > MOST_IN_FLIGHT {
+            return Err(Errno::ETOOMANYREFS);
+        }
+        Ok(sent)
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The files, arrived. Not under an endpoint's lock.
+    pub fn take(&mut self) -> Vec<Arc<OpenFile>> {
+        let files = core::mem::take(&mut self.0);
+        if !files.is_empty() {
+            arrive(&files);
+            IN_FLIGHT.fetch_sub(files.len(), Ordering::Relaxed);
+        }
+        files
+    }
+
+    /// Looks at each.
+    pub fn for_each(&self, visit: &mut dyn FnMut(&Arc<OpenFile>)) {
+        self.0.iter().for_each(visit);
+    }
+
+    /// References to the files that leave them where they are (MSG_PEEK).
+    pub fn peek(&self) -> Vec<Arc<OpenFile>> {
+        self.0.clone()
+    }
+}
+
+impl Drop for Descriptors {
+    fn drop(&mut self) {
+        drop(self.take());
+    }
+}
+
+/// Counts the sockets among files that are sent.
+fn depart(files: &[Arc<OpenFile>]) {
+    for file in files {
+        let Some(socket) = file.ops_as::<Socket>() else { continue };
+        let mut flight = FLIGHT.lock();
+        let travelling = flight.entry(key(file)).or_insert_with(|| Travelling {
+            file: Arc::downgrade(file),
+            endpoint: Arc::downgrade(socket.endpoint()),
+            count: 0,
+        });
+        travelling.count += 1;
+        SOCKETS.store(flight.len(), Ordering::Relaxed);
+    }
+}
+
+/// Counts those off that have arrived, or will not.
+fn arrive(files: &[Arc<OpenFile>]) {
+    for file in files {
+        if file.ops_as::<Socket>().is_none() {
+            continue;
+        }
+        let mut flight = FLIGHT.lock();
+        if let Some(travelling) = flight.get_mut(&key(file)) {
+            travelling.count -= 1;
+            if travelling.count == 0 {
+                let gone = flight.remove(&key(file));
+                SOCKETS.store(flight.len(), Ordering::Relaxed);
+                drop(flight);
+                drop(gone);
+            }
+        }
+    }
+}
+
+/// A socket was closed: perhaps it was the last way to others.
+pub fn closed() {
+    let travelling = SOCKETS.load(Ordering::Relaxed);
+    if travelling != 0 && CLOSED.fetch_add(1, Ordering::Relaxed) + 1 >= travelling {
+        collect();
+    }
+}
+
+/// A socket all of whose references are in flight.
+struct Candidate {
+    key: usize,
+    endpoint: Arc<Endpoint>,
+    /// Its references that were not found in a candidate's queue.
+    left: usize,
+    reachable: bool,
+}
+
+/// Finds sockets that nobody can reach and lets them go. Without memory for it nothing happens.
+fn collect() {
+    if COLLECTING.swap(true, Ordering::Acquire) {
+        return;
+    }
+    CLOSED.store(0, Ordering::Relaxed);
+    let mut candidates = Vec::new();
+    let mut queues = VecDeque::new();
+    {
+        let flight = FLIGHT.lock();
+        if candidates.try_reserve_exact(flight.len()).is_ok() {
+            for (&key, travelling) in flight.iter() {
+                if travelling.file.strong_count() == travelling.count
+                    && let Some(endpoint) = travelling.endpoint.upgrade()
+                {
+                    let left = travelling.count;
+                    candidates.push(Candidate { key, endpoint, left, reachable: false });
+                }
+            }
+            mark(&mut candidates);
+            for garbage in candidates.iter().filter(|candidate| !candidate.reachable) {
+                garbage.endpoint.take_messages(&mut queues);
+            }
+        }
+    }
+    // Closing them brings about no collection within this one.
+    bury(queues);
+    // Those that are left are looked at again when they have become twice as many.
+    DUE.store((2 * SOCKETS.load(Ordering::Relaxed)).max(FEW), Ordering::Relaxed);
+    COLLECTING.store(false, Ordering::Release);
+}
+
+/// Marks the candidates that wait where somebody can receive them, and those that wait there.
+fn mark(candidates: &mut [Candidate]) {
+    let mut pending = Vec::new();
+    if pending.try_reserve_exact(candidates.len()).is_err() {
+        candidates.iter_mut().for_each(|candidate| candidate.reachable = true);
+        return;
+    }
+    for at in 0..candidates.len() {
+        let endpoint = candidates[at].endpoint.clone();
+        endpoint.for_each_waiting(&mut |file| {
+            if let Ok(found) = candidates.binary_search_by_key(&key(file), |other| other.key) {
+                candidates[found].left = candidates[found].left.saturating_sub(1);
+            }
+        });
+    }
+    for (at, candidate) in candidates.iter_mut().enumerate() {
+        if candidate.left != 0 {
+            candidate.reachable = true;
+            pending.push(at);
+        }
+    }
+    while let Some(at) = pending.pop() {
+        let endpoint = candidates[at].endpoint.clone();
+        endpoint.for_each_waiting(&mut |file| {
+            if let Ok(found) = candidates.binary_search_by_key(&key(file), |other| other.key)
+                && !candidates[found].reachable
+            {
+                candidates[found].reachable = true;
+                pending.push(found);
+            }
+        });
+    }
+}
+
+/// Lets messages go that nobody will receive. Not under a lock: closing a file may sleep.
+pub fn bury(mut messages: VecDeque<Message>) {
+    while let Some(mut message) = messages.pop_front() {
+        for file in message.descriptors.take() {
+            // It goes with this reference: with its queue emptied, it takes nobody along.
+            if Arc::strong_count(&file) == 1
+                && let Some(socket) = file.ops_as::<Socket>()
+            {
+                let mut more = socket.endpoint().end();
+                if messages.try_reserve(more.len()).is_ok() {
+                    messages.append(&mut more);
+                } else {
+                    bury(more);
+                }
+            }
+        }
+        let origin = message.origin.clone();
+        drop(message);
+        if let Some(origin) = origin.upgrade() {
+            origin.arrived();
+        }
+    }
+}
