@@ -148,6 +148,21 @@ static void private_mounts(void) {
         SKIP("mounts cannot be tried here: %s", strerror(errno));
 }
 
+TEST(tmpfs_with_a_deep_tree_goes) {
+    private_mounts();
+    OK(mkdir("m", 0755));
+    OK(mount("tmpfs", "m", "tmpfs", 0, NULL));
+    int top = OK(open(".", O_RDONLY | O_DIRECTORY));
+    OK(chdir("m"));
+    for (int i = 0; i < 20000; i++) {
+        OK(mkdir("d", 0755));
+        OK(chdir("d"));
+    }
+    OK(fchdir(top));
+    OK(umount("m"));
+    ERR(access("m/d", F_OK), ENOENT);
+}
+
 TEST(tmpfs_covers_and_uncovers) {
     private_mounts();
     OK(mkdir("m", 0755));

@@ -92,6 +92,21 @@ impl Entries {
 impl Drop for TmpInode {
     fn drop(&mut self) {
         self.shared.inodes.fetch_sub(1, Ordering::Relaxed);
+        let Content::Directory(entries) = &mut self.content else { return };
+        // Trees may be deeper than the kernel's stack: each directory is emptied before it goes.
+        let mut pending = Vec::new();
+        let mut next = Some(core::mem::take(entries.get_mut()));
+        while let Some(entries) = next {
+            for entry in entries.by_name.into_values() {
+                let Some(mut last) = Arc::into_inner(entry.inode) else { continue };
+                if let Content::Directory(entries) = &mut last.content
+                    && pending.try_reserve(1).is_ok()
+                {
+                    pending.push(core::mem::take(entries.get_mut()));
+                }
+            }
+            next = pending.pop();
+        }
     }
 }
 
