@@ -12,7 +12,9 @@
 //! # Locks
 //!
 //! `receive`, `send`, `host` and those of the control queues are spin locks, taken by interrupts
-//! too; `host` inside of `send`, otherwise one at a time.
+//! too; `host` inside of `send`, otherwise one at a time. `hearing` is taken before all of them: who
+//! finds no control message left may rely on it that all that came were acted upon, by whatever
+//! processor.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -53,7 +55,7 @@ const BUFFERS: usize = 8;
 const MOST_PORTS: u32 = 16;
 const PAGE: usize = 4096;
 /// How long the host may take to answer, or to take output at the end, in nanoseconds.
-const PATIENCE: u64 = 1_000_000_000;
+const PATIENCE: u64 = 5_000_000_000;
 
 static PORTS: SpinLock<Vec<Arc<Port>>> = SpinLock::new(Vec::new());
 
@@ -61,6 +63,8 @@ static PORTS: SpinLock<Vec<Arc<Port>>> = SpinLock::new(Vec::new());
 struct Console {
     /// Queues that control messages come by and go by; a device without names has none.
     control: Option<(SpinLock<Queue>, SpinLock<Queue>)>,
+    /// Held while control messages are taken and acted upon.
+    hearing: SpinLock<()>,
     /// Woken when control messages were taken.
     progress: WaitQueue,
     ports: Vec<Arc<Port>>,
@@ -143,7 +147,12 @@ pub fn start(device: Device) -> core::result::Result<(), Error> {
     } else {
         None
     };
-    let console = Arc::new(Console { control, progress: WaitQueue::new(), ports });
+    let console = Arc::new(Console {
+        control,
+        hearing: SpinLock::new(()),
+        progress: WaitQueue::new(),
+        ports,
+    });
     for port in &console.ports {
         port.console.call_once(|| Arc::clone(&console));
     }
@@ -227,9 +236,11 @@ impl Console {
         self.take_control();
     }
 
-    /// Takes control messages.
+    /// Takes control messages and acts on them. Those that another processor has taken already are
+    /// acted upon when this returns, too: ports are not looked for before they were heard of.
     fn take_control(&self) {
         let Some((receive, send)) = &self.control else { return };
+        let hearing = self.hearing.lock();
         loop {
             let taken = receive.lock().take();
             let Some((chain, length)) = taken else { break };
@@ -243,6 +254,7 @@ impl Console {
             let _ = queue.give(chain);
             queue.notify();
         }
+        drop(hearing);
         let mut queue = send.lock();
         while queue.take().is_some() {}
         drop(queue);
