@@ -47,10 +47,12 @@ pub fn open_pipe(
     if named && writes && !reads && nonblocking && pipe.readers() == 0 {
         return Err(Errno::ENXIO);
     }
+    // Who waits for this end may have used and closed its own before anything else is done here.
+    let before = pipe.other_side(writes);
     let end = pipe.end(reads, writes);
     if named && !nonblocking && reads != writes {
         // An end that gives up must count as closed.
-        if let Err(error) = pipe.wait_for_other(writes) {
+        if let Err(error) = pipe.wait_for_other(writes, before) {
             end.abandon();
             return Err(error);
         }

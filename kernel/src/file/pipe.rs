@@ -111,17 +111,27 @@ impl Pipe {
         Arc::new(PipeEnd { pipe: Arc::clone(self), reads, writes })
     }
 
-    /// Sleeps until somebody has the other end open (`fifo(7)`): readers if `writers_wait`.
-    pub(super) fn wait_for_other(&self, want_readers: bool) -> Result<()> {
-        let (openings, count, queue) = if want_readers {
-            (&self.reader_openings, &self.readers, &self.writable)
+    /// How often the other side was opened, if nobody has it open; readers if `writes`. Asked before this
+    /// side is opened, for [`wait_for_other`](Self::wait_for_other).
+    pub(super) fn other_side(&self, writes: bool) -> Option<u32> {
+        let (openings, count) = if writes {
+            (&self.reader_openings, &self.readers)
         } else {
-            (&self.writer_openings, &self.writers, &self.readable)
+            (&self.writer_openings, &self.writers)
         };
         let before = openings.load(Ordering::Acquire);
-        if count.load(Ordering::Acquire) != 0 {
-            return Ok(());
-        }
+        (count.load(Ordering::Acquire) == 0).then_some(before)
+    }
+
+    /// Sleeps until somebody has, or had, the other end open since `before` was asked (`fifo(7)`):
+    /// readers if `writes`.
+    pub(super) fn wait_for_other(&self, writes: bool, before: Option<u32>) -> Result<()> {
+        let Some(before) = before else { return Ok(()) };
+        let (openings, queue) = if writes {
+            (&self.reader_openings, &self.writable)
+        } else {
+            (&self.writer_openings, &self.readable)
+        };
         queue
             .wait_interruptible(None, || (openings.load(Ordering::Acquire) != before).then_some(()))
             .map_err(|_| Errno::ERESTARTSYS)
