@@ -32,7 +32,7 @@ pub fn build(folder: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Waits until no other command on this machine does what `name` says, and returns what keeps
+/// Waits until no other command in this project does what `name` says, and returns what keeps
 /// others from it as long as it lives: the tests, and people, run several commands at once in one
 /// project, and the first ones find nothing made. The kernel gives the lock back with the process,
 /// however it ends (flock(2)). It is no lock between functions: asking twice waits for good.
