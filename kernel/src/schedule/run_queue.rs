@@ -3,7 +3,8 @@
 //! Each CPU has a heap of runnable executions ordered by rank: real-time priority first, then
 //! virtual run time. Who wakes chooses the CPU: the one the sleeper last ran on if it is idle, else
 //! any idle one, else the last one again; but who wakes while it exits leaves its own CPU to the
-//! sleeper (the parent that waits for it), which is free before an idle one has come to. A CPU that runs dry steals; a busy one looks at each tick
+//! sleeper (the parent that waits for it), which is free before an idle one has come to. A CPU that
+//! runs dry steals; a busy one looks at each tick
 //! whether another queue is longer by two.
 //!
 //! Between `switch` and [`arrived`] the execution that left is in `previous`: only then, on the

@@ -12,6 +12,7 @@ use super::flight::Descriptors;
 
 /// SCM_MAX_FD: descriptors that one message carries at most (unix(7)).
 pub const MOST_DESCRIPTORS: usize = 253;
+
 /// One message: a datagram, a packet, or a piece of a stream.
 pub struct Message {
     /// Its bytes; those before `taken` were read already (streams only).
