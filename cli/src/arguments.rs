@@ -181,8 +181,8 @@ pub struct Run {
     pub timing: bool,
 
     /// What the kernel keeps of ended processes for the next: none, program, space, region, all,
-    /// all+text, full, or attachment, text, work-area, process, execution joined to these by + or
-    /// taken away by - [default: full]
+    /// all+text, full, or attachment, text, work-area, process, execution, debt joined to these by
+    /// + or taken away by - [default: full]
     #[arg(long, value_name = "POLICY", value_parser = policy)]
     pub recycle: Option<String>,
 

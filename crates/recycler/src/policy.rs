@@ -27,6 +27,8 @@ bitflags! {
         const PROCESS = 1 << 6;
         /// Executions.
         const EXECUTION = 1 << 7;
+        /// Pages of large spaces that ended, until somebody has time to give them back.
+        const DEBT = 1 << 8;
     }
 }
 
@@ -48,12 +50,13 @@ const NAMED: [(&str, Keep); 7] = [
     ("full", Keep::all()),
 ];
 
-const SINGLE: [(&str, Keep); 5] = [
+const SINGLE: [(&str, Keep); 6] = [
     ("attachment", Keep::ATTACHMENT),
     ("text", Keep::TEXT),
     ("work-area", Keep::WORK_AREA),
     ("process", Keep::PROCESS),
     ("execution", Keep::EXECUTION),
+    ("debt", Keep::DEBT),
 ];
 
 impl Policy {
@@ -164,7 +167,7 @@ mod tests {
         assert_eq!(Policy::parse("full-text"), Ok(Policy::new(Keep::all() - Keep::TEXT)));
         assert_eq!(
             Policy::parse("full-work-area-text+text").unwrap().to_string(),
-            "program+space+region+attachment+text+process+execution"
+            "program+space+region+attachment+text+process+execution+debt"
         );
     }
 
@@ -177,7 +180,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(bits in 0u32..256) {
+        fn what_is_written_is_read(bits in 0u32..512) {
             let policy = Policy::new(Keep::from_bits_truncate(bits));
             prop_assert_eq!(Policy::parse(&policy.to_string()), Ok(policy));
         }

@@ -22,7 +22,7 @@ Commands:
 
 Kinds: plate program region space attachment work-area process execution
 Policies: none, program, space, region, all, all+text, full, and these joined by + and -:
-  attachment, text, work-area, process, execution
+  attachment, text, work-area, process, execution, debt
 
 Examples:
   resource list process

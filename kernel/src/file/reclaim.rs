@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use hayate_abi::{Errno, Result};
 use hayate_machine::frames::{self, Frame};
+use hayate_machine::paging::teardown;
 use hayate_machine::sync::SpinLock;
 
 use super::plate::Plate;
@@ -101,7 +102,9 @@ pub fn keep_room() {
     /// Pages given up at a time.
     const BATCH: usize = 512;
     let counts = frames::counts();
-    if counts.free < counts.reserve + counts.reserve / 2 + BATCH {
+    let is_low = counts.free < counts.reserve + counts.reserve / 2 + BATCH;
+    // What ended processes have yet to give back is as good.
+    if is_low && !teardown::pay_now() {
         pages(BATCH);
     }
 }

@@ -1,12 +1,14 @@
 //! What is done when frames run out.
 //!
-//! First what is kept of ended processes goes, the oldest first ([`crate::resource::pools`]). Then
-//! what is cached: pages of plates that can be read again and that nobody maps, then
-//! objects that the heap keeps for this processor. If that frees nothing, the one who asked gets
-//! `ENOMEM`, or, at a fault, is killed: no other process pays for it, unless it is the first process that
-//! asks (`process::victim`).
+//! First what ended processes have yet to give back is given back (`paging::teardown`; the allocator
+//! itself does so before it refuses). Then what is kept of them goes, the oldest first
+//! ([`crate::resource::pools`]). Then what is cached: pages of plates that can be read again and that
+//! nobody maps, then objects that the heap keeps for this processor. If that frees nothing, the one who
+//! asked gets `ENOMEM`, or, at a fault, is killed: no other process pays for it, unless it is the first
+//! process that asks (`process::victim`).
 
 use hayate_abi::{Errno, Result};
+use machine::paging::teardown;
 use machine::{frames, heap};
 
 use super::PAGE;
@@ -18,6 +20,9 @@ const BATCH: usize = 64;
 
 /// Frees some memory; false if there is nothing more to be had. Call it without locks.
 pub fn relieve() -> bool {
+    if teardown::pay_now() {
+        return true;
+    }
     if pools::relieve(BATCH * PAGE) > 0 {
         return true;
     }
@@ -28,6 +33,12 @@ pub fn relieve() -> bool {
     }
     heap::trim();
     free() > before
+}
+
+/// How the frames of memory are used when ended processes owe nothing any more.
+pub fn settled_counts() -> frames::Counts {
+    teardown::settle();
+    frames::counts()
 }
 
 /// Asked before something new is begun, a process, a thread, a program: whether those that run will

@@ -47,7 +47,7 @@ fn get(space: &Space, address: usize) -> Option<u64> {
 /// Free frames when nothing is kept on the side.
 fn free() -> usize {
     heap::trim();
-    frames::counts().free
+    pressure::settled_counts().free
 }
 
 const BASE: usize = 0x1000_0000;

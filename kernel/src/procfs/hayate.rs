@@ -242,5 +242,8 @@ fn change_pools(_: &(), text: &[u8]) -> Result<()> {
 }
 
 fn drop_kept(kind: Option<Kind>) {
+    if kind.is_none() {
+        hayate_machine::paging::teardown::settle();
+    }
     pools::drop_all(kind);
 }

@@ -164,7 +164,8 @@ fn drop_caches(_: &(), text: &[u8]) -> Result<()> {
     if !(1..=3).contains(&what) {
         return Err(Errno::EINVAL);
     }
-    // What is kept holds pages and names.
+    // What is owed holds pages; what is kept, pages and names.
+    hayate_machine::paging::teardown::settle();
     pools::drop_all(None);
     if what & 2 != 0 {
         reclaim::names();

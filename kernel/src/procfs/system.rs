@@ -7,7 +7,6 @@ use core::fmt;
 use hayate_abi::{Errno, Result};
 use hayate_machine::boot;
 use hayate_machine::cpu;
-use hayate_machine::frames;
 use hayate_machine::paging;
 
 use super::tree::{Item, What};
@@ -16,6 +15,7 @@ use super::{settings, tree::Write};
 use crate::file::dentry::Dentry;
 use crate::file::inode::FileKind;
 use crate::file::{device, filesystem, mount, reclaim};
+use crate::memory::pressure;
 use crate::process::{self, identity, pids};
 use crate::schedule;
 use crate::schedule::time;
@@ -126,7 +126,7 @@ fn loadavg(_: &(), out: &mut Vec<u8>) -> Result<()> {
 
 fn meminfo(_: &(), out: &mut Vec<u8>) -> Result<()> {
     const KIB_PER_FRAME: u64 = 4;
-    let counts = frames::counts();
+    let counts = pressure::settled_counts();
     let cached = reclaim::cached_pages();
     let shared = reclaim::memory_pages();
     let rows = [
@@ -247,7 +247,7 @@ fn swaps(_: &(), out: &mut Vec<u8>) -> Result<()> {
 }
 
 fn vmstat(_: &(), out: &mut Vec<u8>) -> Result<()> {
-    let counts = frames::counts();
+    let counts = pressure::settled_counts();
     line(out, format_args!("nr_free_pages {}", counts.free))?;
     line(out, format_args!("nr_file_pages {}", reclaim::cached_pages() + reclaim::memory_pages()))?;
     line(out, format_args!("nr_shmem {}", reclaim::memory_pages()))?;

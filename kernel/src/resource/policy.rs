@@ -9,6 +9,7 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
 use hayate_recycler::{Keep, Policy};
+use machine::paging::teardown;
 use machine::{boot, warn};
 
 use super::pools;
@@ -19,11 +20,11 @@ static POLICY: AtomicU32 = AtomicU32::new(Keep::all().bits());
 pub(super) fn init() {
     let Some(text) = boot::option("recycle") else { return };
     match Policy::parse(text) {
-        Ok(policy) => POLICY.store(policy.keep().bits(), Relaxed),
+        Ok(policy) => put(policy),
         Err(_) => warn!(
             "recycle={text} is no policy: everything is kept. \
              Names to join with + are none, program, space, region, all, all+text, full, \
-             attachment, text, work-area, process, execution"
+             attachment, text, work-area, process, execution, debt"
         ),
     }
 }
@@ -43,6 +44,14 @@ pub fn keeps(what: Keep) -> bool {
 /// Puts another policy in force and drops what it does not keep. Call it without locks: what is
 /// dropped may close files.
 pub fn set(policy: Policy) {
-    POLICY.store(policy.keep().bits(), Relaxed);
+    put(policy);
+    if !keeps(Keep::DEBT) {
+        teardown::settle();
+    }
     pools::follow_policy();
+}
+
+fn put(policy: Policy) {
+    POLICY.store(policy.keep().bits(), Relaxed);
+    teardown::allow(policy.keeps(Keep::DEBT));
 }

@@ -3,7 +3,8 @@
 use core::sync::atomic::Ordering;
 
 use hayate_machine::cpu;
-use hayate_machine::{frames, log, paging, smp, time};
+use hayate_machine::paging::{self, teardown};
+use hayate_machine::{frames, log, smp, time};
 
 use super::run_queue::{IDLE, QUEUE, others_wait, reschedule};
 use super::timer;
@@ -17,6 +18,16 @@ pub fn run_idle() -> ! {
         IDLE.fetch_or(bit, Ordering::SeqCst);
         // Nothing to do: zero frames ahead, looking for work and taking interrupts after each.
         while queue.length.load(Ordering::SeqCst) == 0 && frames::prepare() {
+            smp::poll();
+            cpu::interrupt_window();
+        }
+        // Then giving back what ended programs held, as long as nobody wants this CPU for anything.
+        while queue.length.load(Ordering::SeqCst) == 0
+            && teardown::owed() != 0
+            && IDLE.load(Ordering::SeqCst) & bit != 0
+            && !others_wait()
+            && teardown::pay()
+        {
             smp::poll();
             cpu::interrupt_window();
         }

@@ -17,6 +17,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use hayate_machine::context;
 use hayate_machine::cpu::{self, Here, Local, PerCpu};
+use hayate_machine::paging::teardown;
 use hayate_machine::per_cpu;
 use hayate_machine::smp;
 use hayate_machine::sync::SpinLock;
@@ -575,7 +576,10 @@ pub fn tick(regs: Option<&mut UserRegs>) {
         }
         if queue.length.load(Ordering::Relaxed) != 0 {
             attention::raise(trap::RESCHEDULE);
-            // Somebody waits here while a CPU sleeps: it shall come and steal.
+        }
+        // Somebody waits here while a CPU sleeps: it shall come and steal. Or ended programs owe
+        // frames, of which nobody told it: it has time to give them back.
+        if queue.length.load(Ordering::Relaxed) != 0 || teardown::owed() != 0 {
             let idle = IDLE.load(Ordering::SeqCst);
             if idle != 0 {
                 smp::reschedule(idle.trailing_zeros() as usize);

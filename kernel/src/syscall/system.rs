@@ -4,9 +4,10 @@
 use hayate_abi::process::Sysinfo;
 use hayate_abi::{Errno, Result};
 use hayate_machine::user::{self, UserPtr};
-use hayate_machine::{frames, info, power};
+use hayate_machine::{info, power};
 
 use crate::credentials::Capability;
+use crate::memory::pressure;
 use crate::process::{self, identity, pids};
 use crate::random;
 use crate::schedule::{self, time};
@@ -19,7 +20,7 @@ pub fn uname(buffer: usize) -> Result<()> {
 /// `sysinfo(2)`
 pub fn sysinfo(buffer: usize) -> Result<()> {
     const PAGE: u64 = 4096;
-    let counts = frames::counts();
+    let counts = pressure::settled_counts();
     UserPtr::new(buffer).write(&Sysinfo {
         // A begun second counts, as in Linux.
         uptime: time::monotonic_ns().div_ceil(1_000_000_000) as i64,

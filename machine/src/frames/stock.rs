@@ -5,6 +5,7 @@ use super::{Block, FrameInfo, content, direct};
 use crate::boot::{BootInfo, MemoryKind};
 use crate::cpu::{MAX_CPUS, PerCpu};
 use crate::layout::{DIRECT_MAP_SIZE, PAGE_SHIFT, PAGE_SIZE};
+use crate::paging::teardown;
 use crate::per_cpu;
 use crate::sync::SpinLock;
 use core::cell::UnsafeCell;
@@ -119,10 +120,22 @@ pub(super) fn take(need: Need) -> Option<u32> {
 
 #[cold]
 fn refill(need: Need) -> Option<u32> {
+    let beyond = |buddy: &Buddy<InTable>| {
+        buddy.free_frames().checked_sub(RESERVE.load(Relaxed)).filter(|&n| n > 0)
+    };
     let mut buddy = BUDDY.lock();
+    // What ended spaces owe comes before the reserve, and before a refusal.
+    while beyond(buddy.as_ref()?).is_none() && teardown::owed() != 0 {
+        drop(buddy);
+        teardown::pay_now();
+        // SAFETY: see `Own`: this processor's own stack, and `pop` calls nothing.
+        if let Some(frame) = unsafe { (*OWN.here().free.get()).pop() } {
+            return Some(frame);
+        }
+        buddy = BUDDY.lock();
+    }
     let buddy = buddy.as_mut()?;
-    let Some(most) = buddy.free_frames().checked_sub(RESERVE.load(Relaxed)).filter(|&n| n > 0)
-    else {
+    let Some(most) = beyond(buddy) else {
         // Out of the reserve the kernel takes what it needs now and no more: what lies on the
         // stack, programs get as well.
         let frame = if need == Need::Kernel { buddy.allocate(0) } else { None };
@@ -189,6 +202,15 @@ pub(super) fn take_range(count: u32) -> Option<u32> {
     if count == 1 {
         return take(Need::Program);
     }
+    loop {
+        let first = try_range(count);
+        if first.is_some() || !teardown::pay_now() {
+            return first;
+        }
+    }
+}
+
+fn try_range(count: u32) -> Option<u32> {
     let mut buddy = BUDDY.lock();
     let buddy = buddy.as_mut()?;
     if buddy.free_frames().checked_sub(RESERVE.load(Relaxed))? < count {
@@ -326,12 +348,18 @@ impl Block {
             // SAFETY: just taken.
             return unsafe { Block::from_raw(take(Need::Kernel)?, 1) };
         }
-        let first = {
+        let take = || {
             let mut buddy = BUDDY.lock();
             let buddy = buddy.as_mut()?;
             let first = buddy.allocate_range(count)?;
             LEFT.store(buddy.free_frames(), Relaxed);
-            first
+            Some(first)
+        };
+        let first = loop {
+            let first = take();
+            if first.is_some() || !teardown::pay_now() {
+                break first?;
+            }
         };
         // SAFETY: just taken.
         unsafe { Block::from_raw(first, count) }

@@ -17,7 +17,7 @@
 //!
 //! A table that is loaded on a processor ([`PageTable::activate`]) stays loaded there, even while
 //! the processor runs a kernel thread, until another is; dropping the table sends such processors
-//! to the kernel's own root first.
+//! to the kernel's own root first. What a large one holds may be given back later: [`teardown`].
 //!
 //! Lock order: a page table's lock comes before those of the frame allocator and the plates; two
 //! page tables are never locked at once, except a new one by its only owner (fork).
@@ -35,6 +35,7 @@ mod share;
 mod slot;
 mod supervisor;
 mod table;
+pub mod teardown;
 mod usage;
 
 use crate::cpu::{self, PerCpu};
@@ -184,6 +185,10 @@ impl<T> Drop for PageTable<T> {
             smp::shootdown(others, Flush::Leave { root: self.root_address() });
         }
         kernel::remove_half(self.root);
+        // SAFETY: no processor has the table loaded any more, and it is being dropped.
+        if teardown::is_worth(&self.usage) && unsafe { teardown::owe(self.root, 3) } {
+            return;
+        }
         self.root.empty(|entry| {
             // SAFETY: no processor has the table loaded any more, and it is being dropped.
             unsafe { share::release_table(entry.number(), 2, None) };

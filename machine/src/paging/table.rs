@@ -184,6 +184,15 @@ impl Table {
         }
     }
 
+    /// The first entry that there is, and where.
+    #[inline]
+    pub fn first(self) -> Option<(usize, Entry)> {
+        let start = self.groups().trailing_zeros() as usize * 8;
+        (start..ENTRIES.min(start + 8))
+            .map(|at| (at, self.load(at)))
+            .find(|(_, entry)| !entry.is_none())
+    }
+
     /// Takes every entry out, for `visit` to give up what it stands for; the table is all zeroes
     /// afterwards.
     #[inline]

@@ -103,6 +103,13 @@ impl Usage {
         self.tables.store(from.tables.load(Relaxed), Relaxed);
     }
 
+    /// All pages that hold something, about: what is being counted may come out too large.
+    #[inline]
+    pub fn mapped(&self) -> u64 {
+        let pages = |kind: Kind| self.pages[kind as usize].load(Relaxed);
+        pages(Kind::Private).wrapping_add(pages(Kind::File)).wrapping_add(pages(Kind::Shared))
+    }
+
     pub fn resident(&self) -> Resident {
         let pages = |kind: Kind| (self.pages[kind as usize].load(Relaxed) as i64).max(0) as usize;
         Resident {

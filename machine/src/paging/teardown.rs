@@ -1,0 +1,242 @@
+//! Page tables that nobody uses any more, given back when there is time for it.
+//!
+//! A large space holds many thousands of frames, and giving each back is what the end of its process
+//! costs. So [`owe`] puts its tables, which no processor can reach any more, on a list, the debt; who
+//! has nothing else to do calls [`pay`] again and again, which gives back one lowest table (512 pages)
+//! or one large page at a time. Only tables wait, which hold nothing but references to frames: what
+//! the regions held (files, their rooms) is gone at once.
+//!
+//! Nobody ever lacks what is owed: the allocator pays before it refuses a frame, takes one of the
+//! kernel's reserve, or lacks a row (`frames`), and who counts frames has all of it paid first
+//! ([`settle`]). The debt of everybody is at most an eighth of memory, and grows only while more than a
+//! quarter is free. So a system that never idles needs no other payer: those who end pay at once when
+//! the bound is reached, and those who need frames for what they need. A timer's tick would take the
+//! same time from somebody who needs nothing.
+//!
+//! Invariants:
+//! * what is on the list belongs to it alone: tables that other spaces refer to as well are let go, a
+//!   count each, before the rest is put there; so the others find them their own as soon as the process
+//!   has ended, and do not copy what nobody else has;
+//! * so are tables whose pages other spaces have: their owner would copy each page on write;
+//! * the tables of the list have no use for their reference count (it was 1): it links them;
+//! * `OWED` is what is on the list, and what somebody is paying off at this moment, in pages and
+//!   tables, never less than what will be free (a group of eight entries counts as full).
+//!
+//! Lock order: the list's lock is a leaf, held for a few instructions; everything else happens to tables
+//! that were taken off the list. So [`pay`] may be called with any locks but the frame allocator's.
+//!
+//! Roads not taken: a list for each processor, which makes everybody who pays look through all (only
+//! who ends with hundreds of pages comes here); a thread of the kernel, which would have to be
+//! scheduled against programs.
+
+use super::entry::{Entry, Kind};
+use super::large;
+use super::share;
+use super::table::{ENTRIES, Table};
+use super::usage::Usage;
+use crate::frames::{self, info};
+use crate::sync::{SpinLock, relax};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicUsize};
+
+/// What holds fewer pages is given back at once: it takes hardly longer than the list.
+const WORTH: usize = 512;
+/// Levels of tables.
+const LEVELS: usize = 4;
+
+/// The first table of each level that waits; 0: none.
+static LIST: SpinLock<[u32; LEVELS]> = SpinLock::new([0; LEVELS]);
+static OWED: AtomicUsize = AtomicUsize::new(0);
+static ALLOWED: AtomicBool = AtomicBool::new(true);
+
+/// Whether tables may wait at all. What waits already goes on doing so: see [`settle`].
+pub fn allow(allowed: bool) {
+    ALLOWED.store(allowed, Relaxed);
+}
+
+/// How many frames wait to be given back, at most.
+#[inline]
+pub fn owed() -> usize {
+    OWED.load(Relaxed)
+}
+
+/// Whether a space is so large that [`owe`] may be worth a try.
+#[inline]
+pub(super) fn is_worth(usage: &Usage) -> bool {
+    usage.mapped() >= WORTH as u64
+}
+
+/// Lets go of everything below a table (of `level`): what others share at once, the rest by way of the
+/// list, as far as the debt may grow. False: it is not for the list, and the caller gives back what is
+/// left.
+///
+/// # Safety
+/// No processor can reach the table any more; the only reference comes with it.
+#[cold]
+pub(super) unsafe fn owe(table: Table, level: u8) -> bool {
+    if !ALLOWED.load(Relaxed) || !frames::is_plentiful() {
+        return false;
+    }
+    // SAFETY: the caller's promise.
+    let mut size = unsafe { survey(table, level) };
+    let most = frames::total() / 8;
+    while size >= WORTH {
+        if OWED.fetch_add(size, Relaxed) + size <= most {
+            put(table, level);
+            return true;
+        }
+        OWED.fetch_sub(size, Relaxed);
+        // What is beyond the bound is paid at once.
+        // SAFETY: the caller's promise.
+        let (paid, rest) = unsafe { step(table, level) };
+        if !rest {
+            return true;
+        }
+        size = size.saturating_sub(paid);
+    }
+    false
+}
+
+/// Gives back one lowest table or one large page of what is owed; false: there is nothing to pay, or
+/// others are paying the last of it.
+#[inline]
+pub fn pay() -> bool {
+    owed() != 0 && pay_one().is_some()
+}
+
+/// The same for those who lack frames: waits for others who are paying the last of it. False: nothing
+/// was owed.
+#[inline]
+pub fn pay_now() -> bool {
+    owed() != 0 && {
+        while pay_one().is_none() && OWED.load(Acquire) != 0 {
+            relax();
+        }
+        true
+    }
+}
+
+/// Pays what is owed by now, so that all of it is free.
+pub fn settle() {
+    let mut left = OWED.load(Acquire);
+    while left != 0 && OWED.load(Acquire) != 0 {
+        // Whoever goes on making debts meanwhile is not waited for.
+        left = left.saturating_sub(pay_one().unwrap_or(0));
+        relax();
+    }
+}
+
+fn put(table: Table, level: u8) {
+    let mut list = LIST.lock();
+    if let Some(first) = list.get_mut(usize::from(level)) {
+        info(table.0).refs.store(*first, Relaxed);
+        *first = table.0;
+    }
+}
+
+/// Takes a table off the list: with its level.
+fn take() -> Option<(Table, u8)> {
+    let mut list = LIST.lock();
+    let (level, first) = list.iter_mut().enumerate().find(|(_, first)| **first != 0)?;
+    let table = Table(*first);
+    let refs = &info(table.0).refs;
+    *first = refs.load(Relaxed);
+    refs.store(1, Relaxed);
+    Some((table, level as u8))
+}
+
+/// One step: how much it paid. `None`: there is nothing on the list.
+#[cold]
+fn pay_one() -> Option<usize> {
+    let (table, level) = take()?;
+    // SAFETY: what is on the list nobody else can reach.
+    let (paid, rest) = unsafe { step(table, level) };
+    if rest {
+        put(table, level);
+    }
+    // After what was paid is free, for those who wait for that.
+    OWED.fetch_sub(paid, Release);
+    Some(paid)
+}
+
+/// One step at a table: what it paid, and whether the table is still there.
+///
+/// # Safety
+/// Nobody else can reach the table, nor what is below it.
+unsafe fn step(table: Table, level: u8) -> (usize, bool) {
+    if level == 0 {
+        let paid = size_of_lowest(table);
+        // SAFETY: the caller's promise.
+        unsafe { share::release_table(table.0, 0, None) };
+        return (paid, false);
+    }
+    let Some((at, entry)) = table.first() else {
+        table.give_back();
+        return (1, false);
+    };
+    let (paid, rest) = if entry.has(Entry::LARGE) {
+        // SAFETY: the caller's promise; the surveyor left only counted ones.
+        unsafe { large::release(entry.number()) };
+        (ENTRIES, false)
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { step(Table(entry.number()), level - 1) }
+    };
+    if !rest {
+        table.clear(at);
+        table.settle(at, at);
+    }
+    (paid, true)
+}
+
+/// What a lowest table counts in the debt.
+fn size_of_lowest(table: Table) -> usize {
+    table.groups().count_ones() as usize * 8 + 1
+}
+
+/// Lets go of what others refer to as well, below a table, and of what is no frame's reference; how
+/// much is left, the table included.
+///
+/// # Safety
+/// As for [`owe`].
+unsafe fn survey(table: Table, level: u8) -> usize {
+    if level == 0 {
+        return size_of_lowest(table);
+    }
+    let mut size = 1;
+    let mut cleared = false;
+    table.occupied(0, ENTRIES - 1, |at, entry| {
+        let number = entry.number();
+        if entry.has(Entry::LARGE) {
+            if entry.is_counted() && large::entries(number) == 1 {
+                size += ENTRIES;
+                return;
+            }
+            if entry.is_counted() {
+                // SAFETY: the entry's part; nobody can reach it, and it is cleared below.
+                unsafe { large::release(number) };
+            }
+        } else if Table(number).references() > 1 || level == 1 && is_copy(Table(number)) {
+            // SAFETY: the entry's reference; nobody can reach it, and it is cleared below.
+            unsafe { share::release_table(number, level - 1, None) };
+        } else {
+            // SAFETY: the caller's promise; nobody else has the table.
+            size += unsafe { survey(Table(number), level - 1) };
+            return;
+        }
+        table.clear(at);
+        cleared = true;
+    });
+    if cleared {
+        table.settle(0, ENTRIES - 1);
+    }
+    size
+}
+
+/// Whether a lowest table came of a fork, and its pages belong to another space as well: its first page
+/// tells.
+fn is_copy(table: Table) -> bool {
+    table.first().is_some_and(|(_, entry)| {
+        entry.kind() == Kind::Private && info(entry.number()).refs.load(Relaxed) > 1
+    })
+}
