@@ -259,6 +259,8 @@ pub fn stress(options: &Test, programs: &Programs) -> Vec<Trial> {
         ),
         small("starts_until_memory_ends", 1, &["storm", "--seconds", "1", "bomb"]),
         small("starts_until_memory_ends", 2, &["storm", "--seconds", "1", "bomb"]),
+        small("large_processes_end_beside_little_memory", 1, &["../static/teardown"]),
+        small("large_processes_end_beside_little_memory", 2, &["../static/teardown"]),
         small("the_first_process_outlives_a_hoarder", 1, &["storm", "hoard"]),
         strain(
             "starts_until_a_limit_of_processes",

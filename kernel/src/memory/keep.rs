@@ -320,6 +320,7 @@ impl Space {
         if origin.key.randomised && origin.lives >= LIVES {
             return None;
         }
+        let is_large = tables.begin_end();
         let mut removed = Removed::new();
         // Nearly always all that is new is the stack, at its random place.
         if origin.key.randomised
@@ -350,6 +351,9 @@ impl Space {
         let key = origin.key;
         inner.origin = Some(origin);
         drop(gather);
+        if is_large {
+            tables.recount();
+        }
         drop(guard);
         let resident = self.table.resident();
         Some((key, (resident.anonymous + resident.tables + 1) * PAGE, removed))

@@ -52,6 +52,7 @@ pub mod show;
 pub mod sites;
 pub mod space;
 pub mod supervisor;
+mod teardown_test;
 mod test;
 
 pub use fault::{FaultResult, Touch, handle_fault, text_faults, user_copy_fault};

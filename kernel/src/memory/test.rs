@@ -18,12 +18,12 @@ use crate::{check, ktest, schedule};
 const ALL: RegionFlags = RegionFlags::MAY_WRITE.union(RegionFlags::MAY_EXECUTE);
 const RW: Protection = Protection::READ.union(Protection::WRITE);
 
-fn space() -> Result<Arc<Space>> {
+pub(super) fn space() -> Result<Arc<Space>> {
     Space::new(Layout::new(8 << 20, None), Limits::default())
 }
 
 /// A request for a fixed place.
-fn at(address: usize, length: usize) -> MapRequest {
+pub(super) fn at(address: usize, length: usize) -> MapRequest {
     MapRequest { address, place: Place::Fixed, ..MapRequest::anonymous(length) }
 }
 
@@ -35,22 +35,22 @@ fn plate_at(address: usize, plate: &Arc<Plate>, shared: bool) -> Result<MapReque
     Ok(request)
 }
 
-fn put(space: &Space, address: usize, value: u64) -> bool {
+pub(super) fn put(space: &Space, address: usize, value: u64) -> bool {
     space.write_foreign(address, &value.to_le_bytes()) == 8
 }
 
-fn get(space: &Space, address: usize) -> Option<u64> {
+pub(super) fn get(space: &Space, address: usize) -> Option<u64> {
     let mut bytes = [0; 8];
     (space.read_foreign(address, &mut bytes) == 8).then(|| u64::from_le_bytes(bytes))
 }
 
 /// Free frames when nothing is kept on the side.
-fn free() -> usize {
+pub(super) fn free() -> usize {
     heap::trim();
     pressure::settled_counts().free
 }
 
-const BASE: usize = 0x1000_0000;
+pub(super) const BASE: usize = 0x1000_0000;
 
 ktest! {
     fn memory_is_zeroes_and_keeps_what_is_written() {
@@ -330,10 +330,12 @@ ktest! {
         check!((large(&child), large(&space)) == (pages, 2 * pages));
         check!(get(&space, base + (pages + 3) * PAGE) == Some(0));
         drop(space);
+        paging::teardown::settle();
         check!(paging::large_pages() == before + 1);
         check!(get(&child, base + (3 * pages - 1) * PAGE + 8) == Some(3 * pages as u64));
         check!(get(&child, base + (pages + 4) * PAGE + 8) == Some(pages as u64 + 5));
         drop(child);
+        paging::teardown::settle();
         check!(paging::large_pages() == before);
     }
 }

@@ -16,7 +16,8 @@ use hayate_frames::{Link, Table};
 
 /// What is known about one frame. What `tag` and `data` mean depends on what the frame is used
 /// for: links of the buddy allocator while it is free, the occupancy of a page table or the entries
-/// that map a large page ([`crate::paging`]), a slab of the heap, nothing otherwise.
+/// that map a large page and the next that waits to be given back ([`crate::paging`]), a slab of the
+/// heap, nothing otherwise.
 #[repr(C, align(16))]
 pub(crate) struct FrameInfo {
     /// How many [`Frame`](super::Frame)s and page-table entries refer to it; 0: free, or in use by

@@ -9,13 +9,14 @@
 
 use super::large;
 use super::share;
+use super::teardown;
 use super::usage::Usage;
 use crate::cpu;
 use crate::frames::Frame;
 use crate::layout::PAGE_SIZE;
 use crate::smp::{self, Flush};
 use arrayvec::ArrayVec;
-use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::fence;
 
 /// How much waits for one shootdown.
@@ -111,7 +112,25 @@ impl<'a> Gather<'a> {
         (self.start, self.end) = (usize::MAX, 0);
     }
 
+    /// Gives up what may wait any longer, of a space whose program has ended.
+    #[cold]
+    fn give_up_late(&mut self) {
+        self.waiting.retain(|what| {
+            match *what {
+                // SAFETY: its entry was cleared and flushed; the entry's part came here.
+                Waiting::Large(first) => unsafe { teardown::release_large(first) },
+                // SAFETY: its entry was cleared and flushed; the entry's reference came here.
+                Waiting::Table(number, level) => unsafe { teardown::release(number, level) },
+                Waiting::Page(_) | Waiting::Original(..) => return true,
+            }
+            false
+        });
+    }
+
     fn give_up(&mut self) {
+        if self.usage.ends.load(Relaxed) {
+            self.give_up_late();
+        }
         for what in self.waiting.drain(..) {
             match what {
                 Waiting::Page(frame) => drop(frame),

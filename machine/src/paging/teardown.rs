@@ -18,7 +18,8 @@
 //!   count each, before the rest is put there; so the others find them their own as soon as the process
 //!   has ended, and do not copy what nobody else has;
 //! * so are tables whose pages other spaces have: their owner would copy each page on write;
-//! * the tables of the list have no use for their reference count (it was 1): it links them;
+//! * the tables of the list have no use for their reference count (it was 1): it links them; the frames
+//!   of large pages have one for theirs (a device may be writing to one), so others link those;
 //! * `OWED` is what is on the list, and what somebody is paying off at this moment, in pages and
 //!   tables, never less than what will be free (a group of eight entries counts as full).
 //!
@@ -29,6 +30,7 @@
 //! who ends with hundreds of pages comes here); a thread of the kernel, which would have to be
 //! scheduled against programs.
 
+use super::Tables;
 use super::entry::{Entry, Kind};
 use super::large;
 use super::share;
@@ -41,11 +43,28 @@ use core::sync::atomic::{AtomicBool, AtomicUsize};
 
 /// What holds fewer pages is given back at once: it takes hardly longer than the list.
 const WORTH: usize = 512;
+/// A space that is kept counts as large from here on: to count it again must be worth it.
+const LARGE: u64 = 4 * WORTH as u64;
 /// Levels of tables.
 const LEVELS: usize = 4;
 
-/// The first table of each level that waits; 0: none.
-static LIST: SpinLock<[u32; LEVELS]> = SpinLock::new([0; LEVELS]);
+/// What waits to be given back.
+enum Waiting {
+    /// A table with everything below it, and its level.
+    Table(Table, u8),
+    /// A large page, by its first frame.
+    Large(u32),
+}
+
+/// The first of what waits; 0: none.
+struct List {
+    /// The tables of each level, linked by their reference counts.
+    tables: [u32; LEVELS],
+    /// Large pages, linked by the data of the infos of their first frames, which nothing else uses.
+    large: u32,
+}
+
+static LIST: SpinLock<List> = SpinLock::new(List { tables: [0; LEVELS], large: 0 });
 static OWED: AtomicUsize = AtomicUsize::new(0);
 static ALLOWED: AtomicBool = AtomicBool::new(true);
 
@@ -74,18 +93,16 @@ pub(super) fn is_worth(usage: &Usage) -> bool {
 /// No processor can reach the table any more; the only reference comes with it.
 #[cold]
 pub(super) unsafe fn owe(table: Table, level: u8) -> bool {
-    if !ALLOWED.load(Relaxed) || !frames::is_plentiful() {
+    if !may_owe() {
         return false;
     }
     // SAFETY: the caller's promise.
     let mut size = unsafe { survey(table, level) };
-    let most = frames::total() / 8;
     while size >= WORTH {
-        if OWED.fetch_add(size, Relaxed) + size <= most {
-            put(table, level);
+        if reserve(size) {
+            put(Waiting::Table(table, level));
             return true;
         }
-        OWED.fetch_sub(size, Relaxed);
         // What is beyond the bound is paid at once.
         // SAFETY: the caller's promise.
         let (paid, rest) = unsafe { step(table, level) };
@@ -95,6 +112,73 @@ pub(super) unsafe fn owe(table: Table, level: u8) -> bool {
         size = size.saturating_sub(paid);
     }
     false
+}
+
+/// Gives up an entry's reference to a table of `level`, now or later. Nothing is counted off.
+///
+/// # Safety
+/// The entry that held the reference must be gone, from the TLBs as well.
+pub(super) unsafe fn release(number: u32, level: u8) {
+    let table = Table(number);
+    let is_shared = table.references() > 1 || level == 0 && is_copy(table);
+    // SAFETY: the caller's promise; nobody else refers to the table.
+    if is_shared || !unsafe { owe(table, level) } {
+        // SAFETY: the caller's promise.
+        unsafe { share::release_table(number, level, None) };
+    }
+}
+
+/// Gives up an entry's part in a large page, now or later.
+///
+/// # Safety
+/// The entry must be gone, from the TLBs as well.
+pub(super) unsafe fn release_large(first: u32) {
+    if large::entries(first) == 1 && may_owe() && reserve(ENTRIES) {
+        put(Waiting::Large(first));
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { large::release(first) };
+    }
+}
+
+impl Tables<'_> {
+    /// The program has ended, and the space is about to be unmapped but for what is kept of it: from now
+    /// on whole tables may be given back later if the space is large. Says whether it is; then
+    /// [`recount`](Self::recount) is to be called at the end, after the gather's flush.
+    #[inline]
+    pub fn begin_end(&mut self) -> bool {
+        let is_large = self.usage.mapped() >= LARGE;
+        if is_large {
+            self.usage.ends.store(true, Relaxed);
+        }
+        is_large
+    }
+
+    /// Counts what is left: that is quicker than to count off what went, page by page.
+    #[cold]
+    pub fn recount(&mut self) {
+        self.usage.ends.store(false, Relaxed);
+        self.usage.clear();
+        count(self.root, 3, ENTRIES / 2, self.usage);
+    }
+}
+
+/// Counts the first entries of a table of `level`, and what is below them.
+fn count(table: Table, level: u8, entries: usize, usage: &Usage) {
+    let mut pages = [0; 4];
+    table.occupied(0, entries - 1, |_, entry| {
+        if level == 0 {
+            pages[entry.kind() as usize] += 1;
+        } else if entry.has(Entry::LARGE) {
+            pages[entry.kind() as usize] += ENTRIES as u64;
+        } else {
+            usage.add_tables(1);
+            count(Table(entry.number()), level - 1, ENTRIES, usage);
+        }
+    });
+    for kind in [Kind::Private, Kind::File, Kind::Shared, Kind::Zero] {
+        usage.add(kind, pages[kind as usize]);
+    }
 }
 
 /// Gives back one lowest table or one large page of what is owed; false: there is nothing to pay, or
@@ -126,34 +210,66 @@ pub fn settle() {
     }
 }
 
-fn put(table: Table, level: u8) {
+fn may_owe() -> bool {
+    ALLOWED.load(Relaxed) && frames::is_plentiful()
+}
+
+/// Adds to the debt, if that stays below its bound.
+fn reserve(size: usize) -> bool {
+    let has_room = OWED.fetch_add(size, Relaxed) + size <= frames::total() / 8;
+    if !has_room {
+        OWED.fetch_sub(size, Relaxed);
+    }
+    has_room
+}
+
+fn put(what: Waiting) {
     let mut list = LIST.lock();
-    if let Some(first) = list.get_mut(usize::from(level)) {
-        info(table.0).refs.store(*first, Relaxed);
-        *first = table.0;
+    match what {
+        Waiting::Table(table, level) => {
+            let Some(first) = list.tables.get_mut(usize::from(level)) else { return };
+            info(table.0).refs.store(core::mem::replace(first, table.0), Relaxed);
+        }
+        Waiting::Large(number) => {
+            let next = core::mem::replace(&mut list.large, number);
+            info(number).data.store(u64::from(next), Relaxed);
+        }
     }
 }
 
-/// Takes a table off the list: with its level.
-fn take() -> Option<(Table, u8)> {
+fn take() -> Option<Waiting> {
     let mut list = LIST.lock();
-    let (level, first) = list.iter_mut().enumerate().find(|(_, first)| **first != 0)?;
+    if list.large != 0 {
+        let number = list.large;
+        list.large = info(number).data.load(Relaxed) as u32;
+        return Some(Waiting::Large(number));
+    }
+    let (level, first) = list.tables.iter_mut().enumerate().find(|(_, first)| **first != 0)?;
     let table = Table(*first);
     let refs = &info(table.0).refs;
     *first = refs.load(Relaxed);
     refs.store(1, Relaxed);
-    Some((table, level as u8))
+    Some(Waiting::Table(table, level as u8))
 }
 
 /// One step: how much it paid. `None`: there is nothing on the list.
 #[cold]
 fn pay_one() -> Option<usize> {
-    let (table, level) = take()?;
-    // SAFETY: what is on the list nobody else can reach.
-    let (paid, rest) = unsafe { step(table, level) };
-    if rest {
-        put(table, level);
-    }
+    let paid = match take()? {
+        // SAFETY: what is on the list nobody else can reach.
+        Waiting::Large(first) => unsafe {
+            large::release(first);
+            ENTRIES
+        },
+        Waiting::Table(table, level) => {
+            // SAFETY: as above.
+            let (paid, rest) = unsafe { step(table, level) };
+            if rest {
+                put(Waiting::Table(table, level));
+            }
+            paid
+        }
+    };
     // After what was paid is free, for those who wait for that.
     OWED.fetch_sub(paid, Release);
     Some(paid)

@@ -14,6 +14,9 @@ pub(crate) struct Usage {
     supervisor: AtomicBool,
     /// It was at some time: pages of text may have been changed for it.
     was_supervisor: AtomicBool,
+    /// Its program has ended, and tables that are unmapped are not counted off: see
+    /// [`super::teardown`].
+    pub ends: AtomicBool,
     /// A number of its own since it last was made the supervisor's.
     stay: AtomicU64,
     /// System calls that came through the gate, but for those that each processor which has the
@@ -63,6 +66,12 @@ impl Usage {
     #[inline]
     pub fn add_tables(&self, tables: u64) {
         self.tables.store(self.tables.load(Relaxed).wrapping_add(tables), Relaxed);
+    }
+
+    /// Begins to count anew.
+    pub fn clear(&self) {
+        self.pages.iter().for_each(|count| count.store(0, Relaxed));
+        self.tables.store(0, Relaxed);
     }
 
     /// Whether the program's half is the supervisor's.

@@ -1,0 +1,179 @@
+//! Tests of what large spaces leave to be given back later (`paging::teardown`), inside the kernel.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use hayate_abi::{Errno, Result};
+use machine::frames::{self, Frame};
+use machine::heap;
+use machine::layout::LARGE_PAGE_SIZE;
+use machine::paging::{self, teardown};
+use machine::smp;
+
+use super::test::{BASE, at, free, get, put, space};
+use super::*;
+use crate::resource::{Keep, policy};
+use crate::{check, ktest};
+
+/// A space with so many pages, each of which tells which it is.
+fn filled(pages: usize) -> Result<Arc<Space>> {
+    let space = space()?;
+    let mut request = at(BASE, pages * PAGE);
+    request.flags |= RegionFlags::NO_LARGE;
+    space.map(request)?;
+    for page in 0..pages {
+        put(&space, BASE + page * PAGE, page as u64 + 1).then_some(()).ok_or(Errno::EFAULT)?;
+    }
+    Ok(space)
+}
+
+/// The frame of a page.
+fn frame(space: &Space, address: usize) -> Option<u32> {
+    let mut guard = space.table.lock();
+    let (_, tables, _) = guard.parts();
+    tables.page(address).map(|page| page.frame)
+}
+
+/// Free frames when nothing is owed, with those of the heap's slabs, which another processor may have.
+fn left() -> usize {
+    free() + heap::counts().0 / PAGE
+}
+
+/// Whether all is free again. An idle processor may hold a frame for a moment, to fill it with zeroes.
+fn is_back(before: usize) -> bool {
+    (0..10_000).any(|_| {
+        machine::sync::relax();
+        left() == before
+    })
+}
+
+/// Whether something is owed if it is to be: another processor may be paying already.
+fn is_owed(owed: usize, least: usize) -> bool {
+    machine::cpu::count() > 1 || owed >= least
+}
+
+ktest! {
+    fn a_large_space_is_given_back_later() {
+        const PAGES: usize = 3000;
+        drop(filled(PAGES).unwrap());
+        let before = left();
+        let space = filled(PAGES).unwrap();
+        check!(left() + PAGES <= before);
+        drop(space);
+        check!(is_owed(teardown::owed(), PAGES));
+        check!(teardown::owed() < PAGES + 600);
+        teardown::settle();
+        check!(teardown::owed() == 0);
+        check!(!teardown::pay());
+        check!(is_back(before));
+        // A small one never waits.
+        drop(filled(300).unwrap());
+        check!(teardown::owed() == 0);
+        check!(is_back(before));
+    }
+}
+
+ktest! {
+    fn a_step_is_one_table_at_most() {
+        let before = left();
+        drop(filled(3000).unwrap());
+        let mut steps = 0;
+        let mut owed = teardown::owed();
+        while teardown::pay() {
+            smp::poll();
+            let now = teardown::owed();
+            check!(owed - now <= 513 || machine::cpu::count() > 1);
+            owed = now;
+            steps += 1;
+        }
+        check!(machine::cpu::count() > 1 || steps >= 6);
+        check!(is_back(before));
+    }
+}
+
+ktest! {
+    fn without_the_policy_nothing_is_owed() {
+        let was = policy::get();
+        policy::set(crate::resource::Policy::new(was.keep() - Keep::DEBT));
+        let before = left();
+        drop(filled(3000).unwrap());
+        check!(teardown::owed() == 0);
+        check!(frames::counts().free + heap::counts().0 / PAGE + 64 >= before);
+        policy::set(was);
+    }
+}
+
+ktest! {
+    fn what_a_child_shares_is_let_go_at_once() {
+        const PAGES: usize = 4096;
+        let before = left();
+        let parent = filled(PAGES).unwrap();
+        let child = parent.fork().unwrap();
+        // In one table all is the child's own, in one a page is, and one is the parent's copy.
+        for page in 0..512 {
+            check!(put(&child, BASE + page * PAGE, 7));
+        }
+        check!(put(&child, BASE + 600 * PAGE, 7));
+        check!(put(&parent, BASE + 1200 * PAGE, 8));
+        let frames: Vec<_> = (0..PAGES).map(|page| frame(&parent, BASE + page * PAGE)).collect();
+        drop(child);
+        // The parent has its pages to itself: nothing is copied.
+        for page in 512..PAGES {
+            check!(put(&parent, BASE + page * PAGE + 8, 9));
+            check!(frame(&parent, BASE + page * PAGE) == frames[page]);
+        }
+        check!(get(&parent, BASE + 600 * PAGE) == Some(601));
+        check!(get(&parent, BASE) == Some(1));
+        drop((parent, frames));
+        check!(is_back(before));
+    }
+}
+
+ktest! {
+    fn large_pages_wait_as_well() {
+        const COUNT: usize = 6;
+        let run = || -> Result<Arc<Space>> {
+            let space = space()?;
+            let mut request = at(BASE, COUNT * LARGE_PAGE_SIZE);
+            request.flags |= RegionFlags::LARGE;
+            space.map(request)?;
+            for page in 0..COUNT {
+                put(&space, BASE + page * LARGE_PAGE_SIZE, page as u64);
+            }
+            Ok(space)
+        };
+        drop(run());
+        let (before, large) = (left(), paging::large_pages());
+        let first = run().unwrap();
+        check!(paging::large_pages() >= large + COUNT);
+        let second = first.fork().unwrap();
+        drop(first);
+        check!(get(&second, BASE + LARGE_PAGE_SIZE) == Some(1));
+        drop(second);
+        check!(is_owed(teardown::owed(), 512 * COUNT));
+        check!(is_back(before));
+        check!(paging::large_pages() == large);
+    }
+}
+
+ktest! {
+    fn the_debt_has_a_bound_and_nobody_lacks_what_is_owed() {
+        let before = left();
+        let most = frames::total() / 8;
+        let pages = (most / 2).min(before / 8);
+        for _ in 0..4 {
+            drop(filled(pages).unwrap());
+            check!(teardown::owed() <= most);
+        }
+        // Everything there is, what is owed included.
+        let mut taken = Vec::new();
+        check!(taken.try_reserve_exact(before).is_ok());
+        while let Some(frame) = Frame::allocate() {
+            taken.push(frame);
+        }
+        check!(teardown::owed() == 0);
+        check!(taken.len() + frames::counts().reserve + most / 2 > before);
+        drop(taken);
+        check!(is_back(before));
+    }
+}
