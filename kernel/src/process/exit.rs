@@ -1,7 +1,9 @@
 //! The end of a thread, and of a process with its last thread (`_exit(2)`).
 //!
-//! The order matters to others: memory is given back before the parent is told, so that whoever
-//! waits for the end finds it freed; the number is free only after the parent has waited.
+//! The order matters to others: memory is given up before the parent is told, so that whoever waits
+//! for the end can have it, or finds it freed (pages of a large space are given back when somebody
+//! looks or has the time: `machine::paging::teardown`); the number is free only after the parent has
+//! waited.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;

@@ -6,7 +6,8 @@ use hayate_machine::cpu;
 use hayate_machine::paging::{self, teardown};
 use hayate_machine::{frames, log, smp, time};
 
-use super::run_queue::{IDLE, QUEUE, others_wait, reschedule};
+use super::run_queue::{IDLE, QUEUE, reschedule};
+use super::steal::others_wait;
 use super::timer;
 
 /// The idle loop of a CPU; its start-up ends here.

@@ -589,20 +589,3 @@ pub fn tick(regs: Option<&mut UserRegs>) {
     }
     time::set_timer_before(queue.tick.load(Ordering::Relaxed).min(timer::first_deadline()));
 }
-
-/// Whether another CPU has somebody waiting that this one might take.
-pub(super) fn others_wait() -> bool {
-    let me = cpu::id();
-    (0..cpu::count()).any(|other| {
-        other != me
-            && QUEUE.of(other).is_some_and(|queue| {
-                queue.length.load(Ordering::Relaxed) != 0
-                    && queue.inner.try_lock().is_none_or(|inner| {
-                        inner
-                            .waiting
-                            .iter()
-                            .any(|entry| entry.0.execution.affinity() >> me & 1 != 0)
-                    })
-            })
-    })
-}

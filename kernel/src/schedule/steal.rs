@@ -51,3 +51,20 @@ pub(super) fn steal(least: usize) -> Option<Arc<Execution>> {
     taken.virtual_time.store(here + ahead.min(SLICE_NS), Ordering::Relaxed);
     Some(taken)
 }
+
+/// Whether another CPU has somebody waiting that this one might take.
+pub(super) fn others_wait() -> bool {
+    let me = cpu::id();
+    (0..cpu::count()).any(|other| {
+        other != me
+            && QUEUE.of(other).is_some_and(|queue| {
+                queue.length.load(Ordering::Relaxed) != 0
+                    && queue.inner.try_lock().is_none_or(|inner| {
+                        inner
+                            .waiting
+                            .iter()
+                            .any(|entry| entry.0.execution.affinity() >> me & 1 != 0)
+                    })
+            })
+    })
+}

@@ -42,7 +42,6 @@ use crate::cpu::{self, PerCpu};
 use crate::frames::{Frame, info};
 use crate::layout::{PAGE_SIZE, USER_END};
 use crate::per_cpu;
-use crate::smp::{self, Flush};
 use crate::sync::{SpinGuard, SpinLock};
 use crate::trap;
 pub use attach::Prebuilt;
@@ -172,28 +171,6 @@ unsafe fn load(root: u32) {
     // SAFETY: the caller's promise.
     unsafe {
         core::arch::asm!("mov cr3, {}", in(reg) address, options(nostack, preserves_flags));
-    }
-}
-
-impl<T> Drop for PageTable<T> {
-    fn drop(&mut self) {
-        if LOADED.here().0.get() == &raw const self.usage {
-            deactivate();
-        }
-        let others = self.usage.active.load(SeqCst);
-        if others != 0 {
-            smp::shootdown(others, Flush::Leave { root: self.root_address() });
-        }
-        kernel::remove_half(self.root);
-        // SAFETY: no processor has the table loaded any more, and it is being dropped.
-        if teardown::is_worth(&self.usage) && unsafe { teardown::owe(self.root, 3) } {
-            return;
-        }
-        self.root.empty(|entry| {
-            // SAFETY: no processor has the table loaded any more, and it is being dropped.
-            unsafe { share::release_table(entry.number(), 2, None) };
-        });
-        self.root.give_back();
     }
 }
 

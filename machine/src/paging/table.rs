@@ -212,6 +212,26 @@ impl Table {
         }
     }
 
+    /// Keeps the entries that `keep` says so of, and clears the others. Groups are settled.
+    #[inline]
+    pub fn retain(self, mut keep: impl FnMut(Entry) -> bool) {
+        let (mut left, mut kept) = (self.groups(), 0);
+        while left != 0 {
+            let bit = left & left.wrapping_neg();
+            for slot in self.group(left.trailing_zeros() as usize) {
+                let entry = Entry(slot.load(Relaxed));
+                if entry.is_none() {
+                } else if keep(entry) {
+                    kept |= bit;
+                } else {
+                    slot.store(0, Relaxed);
+                }
+            }
+            left ^= bit;
+        }
+        info(self.0).data.store(kept, Relaxed);
+    }
+
     /// Copies every entry to the empty table `to`, as `change` makes it; the original becomes the
     /// same.
     #[inline]

@@ -30,15 +30,16 @@
 //! who ends with hundreds of pages comes here); a thread of the kernel, which would have to be
 //! scheduled against programs.
 
-use super::Tables;
 use super::entry::{Entry, Kind};
 use super::large;
 use super::share;
 use super::table::{ENTRIES, Table};
 use super::usage::Usage;
+use super::{LOADED, PageTable, Tables, deactivate, kernel};
 use crate::frames::{self, info};
+use crate::smp::{self, Flush};
 use crate::sync::{SpinLock, relax};
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicUsize};
 
 /// What holds fewer pages is given back at once: it takes hardly longer than the list.
@@ -81,7 +82,7 @@ pub fn owed() -> usize {
 
 /// Whether a space is so large that [`owe`] may be worth a try.
 #[inline]
-pub(super) fn is_worth(usage: &Usage) -> bool {
+fn is_worth(usage: &Usage) -> bool {
     usage.mapped() >= WORTH as u64
 }
 
@@ -92,7 +93,7 @@ pub(super) fn is_worth(usage: &Usage) -> bool {
 /// # Safety
 /// No processor can reach the table any more; the only reference comes with it.
 #[cold]
-pub(super) unsafe fn owe(table: Table, level: u8) -> bool {
+unsafe fn owe(table: Table, level: u8) -> bool {
     if !may_owe() {
         return false;
     }
@@ -112,6 +113,28 @@ pub(super) unsafe fn owe(table: Table, level: u8) -> bool {
         size = size.saturating_sub(paid);
     }
     false
+}
+
+impl<T> Drop for PageTable<T> {
+    fn drop(&mut self) {
+        if LOADED.here().0.get() == &raw const self.usage {
+            deactivate();
+        }
+        let others = self.usage.active.load(SeqCst);
+        if others != 0 {
+            smp::shootdown(others, Flush::Leave { root: self.root_address() });
+        }
+        kernel::remove_half(self.root);
+        // SAFETY: no processor has the table loaded any more, and it is being dropped.
+        if is_worth(&self.usage) && unsafe { owe(self.root, 3) } {
+            return;
+        }
+        self.root.empty(|entry| {
+            // SAFETY: no processor has the table loaded any more, and it is being dropped.
+            unsafe { share::release_table(entry.number(), 2, None) };
+        });
+        self.root.give_back();
+    }
 }
 
 /// Gives up an entry's reference to a table of `level`, now or later. Nothing is counted off.
@@ -320,32 +343,27 @@ unsafe fn survey(table: Table, level: u8) -> usize {
         return size_of_lowest(table);
     }
     let mut size = 1;
-    let mut cleared = false;
-    table.occupied(0, ENTRIES - 1, |at, entry| {
+    table.retain(|entry| {
         let number = entry.number();
         if entry.has(Entry::LARGE) {
             if entry.is_counted() && large::entries(number) == 1 {
                 size += ENTRIES;
-                return;
+                return true;
             }
             if entry.is_counted() {
-                // SAFETY: the entry's part; nobody can reach it, and it is cleared below.
+                // SAFETY: the entry's part; nobody can reach it, and it goes.
                 unsafe { large::release(number) };
             }
         } else if Table(number).references() > 1 || level == 1 && is_copy(Table(number)) {
-            // SAFETY: the entry's reference; nobody can reach it, and it is cleared below.
+            // SAFETY: the entry's reference; nobody can reach it, and it goes.
             unsafe { share::release_table(number, level - 1, None) };
         } else {
             // SAFETY: the caller's promise; nobody else has the table.
             size += unsafe { survey(Table(number), level - 1) };
-            return;
+            return true;
         }
-        table.clear(at);
-        cleared = true;
+        false
     });
-    if cleared {
-        table.settle(0, ENTRIES - 1);
-    }
     size
 }
 
