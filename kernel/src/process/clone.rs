@@ -125,8 +125,10 @@ pub fn start(regs: &UserRegs, request: &Request) -> Result<u32> {
         schedule::start_here(&execution);
         drop(execution);
         wait_for_space(&thread);
-    } else {
+    } else if request.has(CLONE_THREAD) {
         schedule::start(&execution);
+    } else {
+        schedule::start_child(&execution);
     }
     Ok(id)
 }
@@ -343,6 +345,7 @@ fn wait_for_space(child: &Thread) {
             }
         }
     }
+    execution.goes_on();
     if interrupted {
         execution.interrupt();
     }

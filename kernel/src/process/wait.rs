@@ -11,7 +11,7 @@ use super::record::Process;
 use super::signal::stop::Change;
 use super::usage::Usage;
 use super::{family, pids};
-use crate::schedule::Woken;
+use crate::schedule::{self, Woken};
 
 /// Which children are waited for.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +63,9 @@ fn kind_matches(child: &Process, options: u32) -> bool {
 /// `None` with `WNOHANG` if there are children but none has changed. `ECHILD` without any child
 /// to wait for; `ERESTARTSYS` if a signal comes first.
 pub fn wait(parent: &Arc<Process>, which: Which, options: u32) -> Result<Option<Report>> {
+    if options & WNOHANG == 0 {
+        schedule::current().waits_for_child();
+    }
     // The common case first, without touching the queue.
     if let Some(result) = look(parent, which, options) {
         return result;

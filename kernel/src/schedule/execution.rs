@@ -25,6 +25,7 @@ use hayate_machine::time;
 use hayate_machine::trap::{self, UserRegs, attention};
 use intrusive_collections::LinkedListAtomicLink;
 
+use super::haste::Haste;
 use super::run_queue;
 use super::timer::Timer;
 use super::weight;
@@ -95,6 +96,7 @@ pub struct Execution {
     pub(super) interruptible: AtomicBool,
     /// It is about to exit and leaves its CPU to whom it wakes.
     pub(super) ending: AtomicBool,
+    pub(super) haste: Haste,
     /// Attention bits that belong to it while it is off its CPU.
     pub(super) kept_attention: AtomicU64,
     pub(super) wait_link: LinkedListAtomicLink,
@@ -143,6 +145,7 @@ impl Execution {
             interrupted: AtomicBool::new(false),
             interruptible: AtomicBool::new(false),
             ending: AtomicBool::new(false),
+            haste: Haste::default(),
             kept_attention: AtomicU64::new(0),
             wait_link: LinkedListAtomicLink::new(),
             alarm: Once::new(),
@@ -211,6 +214,19 @@ impl Execution {
     /// instead of being sent to an idle one, which takes longer. For the current execution.
     pub fn begin_end(&self) {
         self.ending.store(true, Ordering::Relaxed);
+    }
+
+    /// Says that it waits for a child to end: if that is soon after making one, the next one begins on its
+    /// CPU. For the current execution.
+    #[inline]
+    pub fn waits_for_child(&self) {
+        self.haste.waits();
+    }
+
+    /// Says that it goes on behind a vfork. For the current execution.
+    #[inline]
+    pub fn goes_on(&self) {
+        self.haste.goes_on();
     }
 
     /// Sets the interrupted flag: an interruptible sleep ends, and an execution in user mode takes

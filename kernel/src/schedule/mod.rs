@@ -12,6 +12,7 @@
 //! plain virtual time with a small bonus for sleepers gives the same order for our few threads).
 
 mod execution;
+mod haste;
 mod idle;
 mod lock;
 mod real_time;
@@ -47,8 +48,15 @@ pub fn start(execution: &Arc<Execution>) {
     run_queue::start(execution, false);
 }
 
+/// Like [`start`], for a child process of the current execution: on this CPU if the parent is expected to
+/// wait for it at once ([`haste`]).
+pub fn start_child(execution: &Arc<Execution>) {
+    run_queue::start(execution, current().haste.makes());
+}
+
 /// Like [`start`], but on this CPU: for a vfork child, whose parent is about to sleep.
 pub fn start_here(execution: &Arc<Execution>) {
+    current().haste.makes_and_sleeps();
     run_queue::start(execution, true);
 }
 

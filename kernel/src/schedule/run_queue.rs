@@ -258,7 +258,9 @@ fn choose_cpu(execution: &Execution) -> usize {
 }
 
 pub(super) fn enqueue_woken(execution: Arc<Execution>) {
-    if cpu::count() > 1 && is_left_to(&execution) {
+    if cpu::count() > 1 && returns_here(&execution) {
+        put_behind(execution);
+    } else if cpu::count() > 1 && is_left_to(&execution) {
         put_into(cpu::id(), execution, true);
     } else {
         enqueue_on(choose_cpu(&execution), execution, true);
@@ -271,6 +273,30 @@ fn is_left_to(execution: &Execution) -> bool {
     current().ending.load(Ordering::Relaxed)
         && QUEUE.here().length.load(Ordering::Relaxed) == 0
         && execution.affinity() >> cpu::id() & 1 != 0
+}
+
+/// Whether `execution`, a parent by vfork, has time until its child, which runs here, sleeps or ends; see
+/// [`haste`](super::haste).
+fn returns_here(execution: &Execution) -> bool {
+    execution.haste.returns_here()
+        && execution.affinity() >> cpu::id() & 1 != 0
+        && execution.policy() == Policy::Other
+}
+
+/// Puts `execution` into this CPU's queue, for when what runs here sleeps or ends, or at its next tick.
+fn put_behind(execution: Arc<Execution>) {
+    let queue = QUEUE.here();
+    {
+        let mut inner = queue.inner.lock();
+        let own = execution.virtual_time.load(Ordering::Relaxed);
+        execution.virtual_time.store(own.max(inner.floor), Ordering::Relaxed);
+        execution.cpu.store(cpu::id() as u32, Ordering::SeqCst);
+        inner.sequence += 1;
+        let rank = rank_of(&execution, inner.sequence);
+        inner.waiting.push(Reverse(Entry { rank, execution }));
+        queue.length.store(inner.waiting.len(), Ordering::SeqCst);
+    }
+    shorten_tick(queue);
 }
 
 pub(super) fn start(execution: &Arc<Execution>, here: bool) {
