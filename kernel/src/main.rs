@@ -114,6 +114,8 @@ fn threaded() {
     }
     process::init();
     memory::keep::init();
+    memory::empty::init();
+    memory::regions::init();
     schedule::work_area::init();
     program::record::init();
     net::unix::socket::register_identity(|| process::current().identity());

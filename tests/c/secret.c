@@ -360,7 +360,8 @@ HELPER(search) {
 /* ---- the cases ------------------------------------------------------------------------------------- */
 
 #define POLICY "/proc/hayate/policy"
-static const char *const policies[] = {"none", "program", "space", "region", "all", "all+text", "full"};
+static const char *const policies[] = {"none", "program", "space", "region", "region+text",
+                                       "all", "all+text", "full"};
 
 static bool set_policy(const char *policy) {
     int fd = open(POLICY, O_WRONLY);

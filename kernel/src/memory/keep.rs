@@ -24,9 +24,10 @@
 //! pages of a truncated file, which does no harm.) Who runs a program with more rights than the file
 //! gives everybody never leaves a space here; see `program::prepare`.
 //!
-//! What of it is kept the policy says: spaces at all with `attachment` or `space`, their private pages
-//! with `attachment` or `region`, the text's pages with `text` besides. What is not to be kept goes when
-//! the space is taken.
+//! What of it is kept the policy says: spaces with what is attached to them with `attachment`, or with
+//! `space` and `region` both, the text's pages with `text` besides. Pages of the text that are not to be
+//! kept go when the space is taken. What cannot be kept with its program goes to [`empty`], and with
+//! `region` alone to [`regions`].
 //!
 //! Addresses that are drawn at random: stack, heap and the place for mappings are drawn anew for each
 //! start, as Linux does, and for a program with fixed addresses that is all there is. The places of a
@@ -58,7 +59,7 @@ use machine::sync::SpinLock;
 use super::map::{NoMemoryError, Removed};
 use super::region::{Mapping, Protection, RegionFlags};
 use super::space::{Inner, Limits, Space};
-use super::{Layout, PAGE, USER_END};
+use super::{Layout, PAGE, USER_END, empty, regions};
 use crate::resource::watch::Watch;
 use crate::resource::{policy, pools, statistics};
 use crate::schedule::time;
@@ -107,6 +108,18 @@ pub(super) struct Origin {
     data: usize,
     /// How often it was used.
     lives: u32,
+}
+
+impl Origin {
+    /// What was mapped.
+    pub fn regions(&self) -> impl Iterator<Item = &Region<Mapping>> {
+        self.map.iter()
+    }
+
+    /// Whether addresses were drawn at random: then the stack is not part of it.
+    pub fn is_randomised(&self) -> bool {
+        self.key.randomised
+    }
 }
 
 /// Where rights were changed: a few ranges, or everywhere.
@@ -164,15 +177,10 @@ impl Inner {
     }
 }
 
-/// Whether spaces are to be kept at all.
+/// Whether spaces are to be kept with what is attached to them: that is so where both spaces and
+/// regions are kept.
 pub fn is_wanted() -> bool {
-    policy::keeps(Keep::ATTACHMENT) || policy::keeps(Keep::SPACE)
-}
-
-/// Whether private pages are to be kept, and those of the text.
-fn wanted_pages() -> (bool, bool) {
-    let private = policy::keeps(Keep::ATTACHMENT) || policy::keeps(Keep::REGION);
-    (private, private && policy::keeps(Keep::TEXT))
+    policy::keeps(Keep::ATTACHMENT) || policy::keeps(Keep::SPACE | Keep::REGION)
 }
 
 /// A kept space.
@@ -202,6 +210,9 @@ impl Space {
     pub fn begins_here(&self, key: AttachmentKey, start: Start, cleared: Cleared) {
         let mut guard = self.table.lock();
         let inner = &mut *guard;
+        if !is_wanted() && !regions::are_worthy(inner.map.iter()) {
+            return;
+        }
         // A stack at a random place does not stay there.
         let goes = |region: &Region<Mapping>| {
             key.randomised && region.value.flags.contains(RegionFlags::STACK)
@@ -221,18 +232,25 @@ impl Space {
 
 /// Lets go of a space: keeps it if it can be used again, else drops it. Call it without locks.
 pub fn release(space: Arc<Space>) {
-    if !is_wanted() || Arc::strong_count(&space) != 1 || space.was_supervisor() {
+    if Arc::strong_count(&space) != 1 || space.was_supervisor() {
         return;
     }
-    // What goes is dropped after the space's lock.
-    let Some((key, bytes, _removed)) = space.strip() else { return };
-    let since = time::monotonic_ns();
-    let part = &PARTS[cpu::id()];
-    let kept = part.lock().keep(key, Idle { space, since }, bytes);
-    if kept.is_ok() {
-        statistics::stored(Kind::Attachment, bytes);
-        drop_excess(part);
+    if is_wanted() {
+        // What goes is dropped after the space's lock.
+        if let Some((key, bytes, _removed)) = space.strip() {
+            let since = time::monotonic_ns();
+            let part = &PARTS[cpu::id()];
+            let kept = part.lock().keep(key, Idle { space, since }, bytes);
+            if kept.is_ok() {
+                statistics::stored(Kind::Attachment, bytes);
+                drop_excess(part);
+            }
+            return;
+        }
+    } else if regions::are_wanted() {
+        regions::keep(&space);
     }
+    empty::keep(space);
 }
 
 fn drop_excess(part: &Part) {
@@ -368,8 +386,7 @@ impl Space {
             let Inner { origin, altered, .. } = inner;
             let origin = origin.as_mut()?;
             origin.lives += 1;
-            let (private, text) = wanted_pages();
-            let wanted = (private, text);
+            let text = policy::keeps(Keep::TEXT);
             for region in origin.map.iter() {
                 let mapping = &region.value;
                 let writable = mapping.protection.contains(Protection::WRITE);
@@ -379,8 +396,7 @@ impl Space {
                 let access = mapping.protection.access();
                 let range = region.start..region.end;
                 let mut decide = |found: &Found| {
-                    let fate =
-                        decide(found, mapping, region.start, access, wanted, &origin.cleared);
+                    let fate = decide(found, mapping, region.start, access, text, &origin.cleared);
                     let changed = found.kind == PageKind::Private && found.written;
                     W::restored(changed && fate != Fate::Drop, mapping.backing.is_some());
                     fate
@@ -430,15 +446,13 @@ fn decide(
     mapping: &Mapping,
     start: usize,
     access: Access,
-    (private, text): (bool, bool),
+    text: bool,
     cleared: &Cleared,
 ) -> Fate {
     match (found.kind, &mapping.backing) {
         (PageKind::File, Some(_)) if text => Fate::Keep(access),
         (PageKind::Zero, None) => Fate::Keep(access),
-        (PageKind::Private, _) if !private || !access.write || found.frame().references() != 1 => {
-            Fate::Drop
-        }
+        (PageKind::Private, _) if !access.write || found.frame().references() != 1 => Fate::Drop,
         (PageKind::Private, _) if !found.written => Fate::Keep(access),
         (PageKind::Private, None) => {
             found.frame().zero();

@@ -16,7 +16,8 @@
 //! | [`large`] | when a program gets large pages |
 //! | [`map`], [`remap`], [`advise`], [`lock`] | mmap and its family |
 //! | [`foreign`] | reading and writing another space |
-//! | [`keep`] | spaces kept for the next start of their program |
+//! | [`keep`], [`empty`] | spaces kept for the next start of their program, or for anybody |
+//! | [`regions`] | regions kept without their space |
 //! | [`everyone`] | all spaces, for truncation of mapped files |
 //! | [`pressure`] | what is done when frames run out |
 //! | [`supervisor`], [`sites`] | the mode that its programs run in, call sites turned in ring 0 |
@@ -37,6 +38,7 @@
 
 pub mod advise;
 mod attach;
+pub mod empty;
 pub mod everyone;
 pub mod fault;
 pub mod foreign;
@@ -47,6 +49,7 @@ pub mod lock;
 pub mod map;
 pub mod pressure;
 pub mod region;
+pub mod regions;
 pub mod remap;
 pub mod show;
 pub mod sites;

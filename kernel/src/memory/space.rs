@@ -11,12 +11,14 @@ use machine::cpu::{Here, Local, PerCpu, empty_slot};
 use machine::paging::{self, PageTable, Resident};
 use machine::per_cpu;
 
+use super::empty;
 use super::everyone::{self, ListPlace};
 use super::keep::{Altered, Origin};
 use super::layout::Layout;
 use super::region::{Mapping, RegionFlags};
 use super::sites::Sites;
 use super::{MAX_REGIONS, pressure};
+use crate::resource::{Kind, statistics};
 
 /// What the space's lock protects besides the page table.
 pub(super) struct Inner {
@@ -75,8 +77,8 @@ pub(super) struct AtomicLimits {
 pub struct Space {
     pub(super) table: PageTable<Inner>,
     place: ListPlace,
-    /// A number that no other space ever has.
-    serial: u64,
+    /// A number that no other space ever has. A kept space gets another one when it is empty.
+    serial: AtomicU64,
     limits: AtomicLimits,
     /// Faults resolved from memory, and with reading from a device.
     minor: AtomicU64,
@@ -134,6 +136,9 @@ impl Space {
     }
 
     fn build(layout: Layout) -> Result<Arc<Space>> {
+        if let Some(space) = empty::take(layout) {
+            return Ok(space);
+        }
         let table = loop {
             if let Some(table) = PageTable::new(Inner::empty(layout)) {
                 break table;
@@ -146,7 +151,7 @@ impl Space {
         let space = Arc::new(Space {
             table,
             place,
-            serial: next_serial(),
+            serial: AtomicU64::new(next_serial()),
             limits: AtomicLimits::default(),
             minor: AtomicU64::new(0),
             major: AtomicU64::new(0),
@@ -154,6 +159,7 @@ impl Space {
             barriers: AtomicU32::new(0),
         });
         everyone::enter(place, &space);
+        statistics::made(Kind::Space);
         Ok(space)
     }
 
@@ -232,7 +238,7 @@ impl Space {
 
     /// A number that no other space ever has.
     pub fn serial(&self) -> u64 {
-        self.serial
+        self.serial.load(Relaxed)
     }
 
     /// Where things are put.
@@ -300,6 +306,13 @@ impl Space {
         self.barriers.store(0, Relaxed);
     }
 
+    /// Begins as another space: an empty one, whose things go where `layout` says.
+    pub(super) fn begin_as_new(&self, layout: Layout) {
+        self.serial.store(next_serial(), Relaxed);
+        self.table.lock().layout = layout;
+        self.begin_again(self.limits());
+    }
+
     /// Registers for commands of `membarrier(2)`, one bit each.
     pub fn register_barrier(&self, commands: u32) {
         self.barriers.fetch_or(commands, Relaxed);
@@ -336,7 +349,7 @@ pub(super) fn data_size(region: &hayate_space_map::Region<Mapping>) -> usize {
 }
 
 impl Inner {
-    fn empty(layout: Layout) -> Inner {
+    pub(super) fn empty(layout: Layout) -> Inner {
         Inner {
             map: SpaceMap::new(),
             layout,

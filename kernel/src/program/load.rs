@@ -184,9 +184,11 @@ fn map(
             offset: segment.file_offset - segment.file_offset % 4096,
             ..request(start, file_pages_end - start)
         })?;
+        space.recycle_region(start..file_pages_end);
     }
     if end > file_pages_end {
         space.map(request(file_pages_end, end - file_pages_end))?;
+        space.recycle_region(file_pages_end..end);
     }
     // What follows the file's last byte in its page is of the file, and must be zero. Where the
     // program could not write Linux does not clear it either (`padzero`).

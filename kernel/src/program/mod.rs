@@ -34,7 +34,7 @@ use crate::file::context::FsContext;
 use crate::file::mount::Location;
 use crate::file::path::{Resolver, WalkFlags};
 use crate::memory::keep::{self, Cleared, Start};
-use crate::memory::{Layout, Limits, Space};
+use crate::memory::{Layout, Limits, Space, regions};
 use crate::resource::watch::{Pages, Part, Watch};
 use crate::resource::{Kind, statistics};
 
@@ -301,7 +301,7 @@ pub fn prepare<W: Watch>(request: Request<'_>) -> Result<Prepared> {
     W::enter(Part::Space);
     // Privilege gained is never left behind.
     let set_id = program.executable.is_set_id();
-    let plain = !secure && !set_id && keep::is_wanted();
+    let plain = !secure && !set_id && (keep::is_wanted() || regions::are_wanted());
     let key = plain.then(|| program.key(&new, &request.limits, request.randomise));
     let layout = layout(&request.limits, request.randomise);
     let kept = key.as_ref().and_then(|key| keep::take::<W>(key, request.limits, layout));
@@ -329,7 +329,9 @@ pub fn prepare<W: Watch>(request: Request<'_>) -> Result<Prepared> {
         && let Some(key) = key
         && let Some(cleared) = attached.cleared
     {
-        statistics::made(Kind::Attachment);
+        if keep::is_wanted() {
+            statistics::made(Kind::Attachment);
+        }
         W::enter(Part::Attach);
         let Attached { entry, program, interpreter, .. } = attached;
         space.begins_here(key, Start { entry, program, interpreter }, cleared);

@@ -119,6 +119,7 @@ pub fn build(
             flags,
             ..MapRequest::anonymous(top - start)
         })?;
+        space.recycle_region(start..top);
         space.fill_foreign(pointer, &content)?;
     }
     Ok(Stack {

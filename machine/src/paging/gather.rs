@@ -120,8 +120,10 @@ impl<'a> Gather<'a> {
                 // SAFETY: its entry was cleared and flushed; the entry's part came here.
                 Waiting::Large(first) => unsafe { teardown::release_large(first) },
                 // SAFETY: its entry was cleared and flushed; the entry's reference came here.
-                Waiting::Table(number, level) => unsafe { teardown::release(number, level) },
-                Waiting::Page(_) | Waiting::Original(..) => return true,
+                Waiting::Table(number, level) | Waiting::Original(number, level) => unsafe {
+                    teardown::release(number, level);
+                },
+                Waiting::Page(_) => return true,
             }
             false
         });

@@ -320,6 +320,30 @@ impl<'a> Tables<'a> {
         self.change(self.root, 3, 0, &range, &mut Change::Unmap, gather)
     }
 
+    /// Unmaps everything, for a space that nobody uses any more. Tables that another space shares are let
+    /// go as they are: it takes as long as there are pages that this space has alone, and of a large
+    /// one those are given back later.
+    pub fn clear(&mut self, gather: &mut Gather<'_>) {
+        let root = self.root;
+        let mut any = false;
+        root.occupied(0, ENTRIES / 2 - 1, |at, entry| {
+            root.clear(at);
+            // Nothing of it is counted off: all counts begin again.
+            gather.give_original(entry.number(), 2);
+            any = true;
+        });
+        if any {
+            root.settle(0, ENTRIES / 2 - 1);
+            gather.stale(0, USER_END);
+            let is_large = self.begin_end();
+            gather.flush();
+            if is_large {
+                self.usage.ends.store(false, Relaxed);
+            }
+        }
+        self.usage.clear();
+    }
+
     /// Takes rights away from all pages in `range` that have more than `most`; pages get new rights
     /// by their next fault. Taking `read` away leaves the pages where they are, unreachable; giving
     /// it back makes them reachable again, not writable.

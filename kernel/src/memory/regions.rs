@@ -1,0 +1,399 @@
+//! Regions kept without their space: the pages of text, data, bss and stack, for a region of the same
+//! role and size in whatever space comes next.
+//!
+//! Spaces that are kept whole ([`super::keep`]) have their regions in them, and nothing is to be done
+//! here. If the policy keeps regions but not spaces (`recycle=region`, a row of the Tender papers), the
+//! pages are taken out of the space of a program that ends, and entered all at once where exec maps a
+//! region like theirs: the faults that would have brought them one by one do not happen.
+//!
+//! | role | fits | its pages become |
+//! |---|---|---|
+//! | text | the same size, and the same part of the same content | as they are: the file's own pages; only with `text` in the policy |
+//! | data | the same size | a copy of what the new file has there |
+//! | bss | the same size | zeroes |
+//! | stack | always, as many as fit | zeroes |
+//!
+//! What is small is not kept: a few faults cost less. So where a program has no region of [`WORTH`]
+//! bytes, all is as if nothing were kept.
+//!
+//! Every private page is written as a whole before it is entered again: here no dirty bit is trusted, as
+//! the next program may be another one and another user's. What was read only is not kept, nor is what
+//! another process still shares.
+//!
+//! Lock order: a part's lock is a leaf; pages are filled, entered and dropped outside of it. Each
+//! processor has a part of its own; taking looks into the others only when the own one has nothing.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU64, AtomicUsize};
+
+use hayate_abi::{Errno, Result};
+use hayate_recycler::{Keep, Kept, Kind, Pool, RegionKey, Role};
+use hayate_space_map::Region;
+use machine::cpu::{self, MAX_CPUS};
+use machine::frames::{self, Frame};
+use machine::paging::{Fate, Found, Gather, Kind as PageKind, Slot, Tables};
+use machine::sync::SpinLock;
+
+use super::region::{Mapping, Protection, RegionFlags};
+use super::space::{Inner, Space};
+use super::{PAGE, keep};
+use crate::resource::registry::{self, Attributes, Entry, Serial, Source};
+use crate::resource::{policy, pools, statistics};
+use crate::schedule::time;
+
+/// How much of a stack is kept: what a program begins with.
+const STACK: usize = 128 * 1024;
+
+/// The size from which on a region is worth keeping. The faults of a smaller one cost less than taking
+/// its pages out and entering them again.
+const WORTH: usize = 8 * PAGE;
+
+/// How many pages it must have. (A stack is large, and hardly ever used.)
+const WORTH_PAGES: usize = 4;
+
+/// The part of a file that a region shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Content {
+    plate: u64,
+    version: u64,
+    offset: u64,
+}
+
+impl Content {
+    fn of(mapping: &Mapping) -> Option<Content> {
+        let plate = &mapping.backing.as_ref()?.plate;
+        Some(Content { plate: plate.id(), version: plate.version(), offset: mapping.offset })
+    }
+}
+
+/// A kept region: its pages, each with its place. The stack's are counted from its top.
+struct Idle {
+    pages: Vec<(u32, Frame)>,
+    content: Option<Content>,
+    since: u64,
+    serial: u64,
+}
+
+type Part = SpinLock<Pool<RegionKey, Idle>>;
+
+static PARTS: [Part; MAX_CPUS] = [const { SpinLock::new(Pool::new(0)) }; MAX_CPUS];
+/// What all parts together may hold, in bytes.
+static LIMIT: AtomicUsize = AtomicUsize::new(0);
+static SERIALS: AtomicU64 = AtomicU64::new(1);
+
+/// The pools of kept regions, for [`pools`] and the [`registry`].
+struct Regions;
+
+/// Sets the limit (an eighth of memory) and registers the pools; boot calls it once.
+pub fn init() {
+    pools::Keeper::set_limit(&Regions, frames::total() / 8 * PAGE);
+    pools::register(&Regions);
+    registry::register(&Regions);
+}
+
+/// Whether regions are to be kept by themselves: they are, and not in their spaces.
+pub fn are_wanted() -> bool {
+    policy::keeps(Keep::REGION) && !keep::is_wanted()
+}
+
+/// What a region was to its program; `None`: nothing that is kept.
+fn role(mapping: &Mapping) -> Option<Role> {
+    let Mapping { protection, flags, backing, .. } = mapping;
+    if flags.intersects(RegionFlags::SHARED | RegionFlags::HEAP) {
+        return None;
+    }
+    let writable = protection.contains(Protection::WRITE);
+    match backing {
+        None if flags.contains(RegionFlags::STACK) => Some(Role::Stack),
+        None => writable.then_some(Role::Bss),
+        Some(_) if writable => Some(Role::Data),
+        // What lies on non-volatile memory is entered when it is mapped.
+        Some(backing) if backing.plate.place().is_some() => None,
+        Some(_) => Some(Role::Text),
+    }
+}
+
+/// What a region is to its program, if keeping it pays.
+fn worthy(region: &Region<Mapping>) -> Option<Role> {
+    if region.size() < WORTH {
+        return None;
+    }
+    role(&region.value).filter(|role| *role != Role::Text || policy::keeps(Keep::TEXT))
+}
+
+/// Whether keeping the regions of a program pays that begins with these. The stack alone does not count.
+pub(super) fn are_worthy<'a>(mut regions: impl Iterator<Item = &'a Region<Mapping>>) -> bool {
+    regions.any(|region| worthy(region).is_some_and(|role| role != Role::Stack))
+}
+
+fn key(role: Role, size: usize) -> RegionKey {
+    RegionKey { role, bytes: if role == Role::Stack { STACK } else { size } }
+}
+
+/// Takes the regions of a program that ended out of its space, which nobody uses any more. Call it
+/// without locks.
+pub(super) fn keep(space: &Space) {
+    let found = space.take_regions();
+    if !found.is_empty() {
+        let since = time::monotonic_ns();
+        for (key, mut idle) in found {
+            idle.since = since;
+            store(key, idle);
+        }
+    }
+}
+
+fn store(key: RegionKey, idle: Idle) {
+    let bytes = idle.pages.len() * PAGE;
+    let part = &PARTS[cpu::id()];
+    // What is refused is dropped after the lock.
+    let kept = part.lock().keep(key, idle, bytes);
+    if kept.is_ok() {
+        statistics::stored(Kind::Region, bytes);
+        drop_excess(part);
+    }
+}
+
+fn drop_excess(part: &Part) {
+    loop {
+        // The lock is not held while the pages go.
+        let gone = part.lock().excess();
+        let Some(gone) = gone else { return };
+        statistics::dropped(Kind::Region, gone.bytes);
+    }
+}
+
+fn take(key: &RegionKey, content: Option<Content>) -> Option<Kept<RegionKey, Idle>> {
+    let fits = |idle: &Idle| key.role != Role::Text || idle.content == content;
+    let own = cpu::id();
+    let kept = PARTS[own].lock().take_if(key, fits);
+    kept.or_else(|| {
+        let others = (0..cpu::count()).filter(|&other| other != own);
+        others.filter_map(|other| PARTS[other].try_lock()?.take_if(key, fits)).next()
+    })
+}
+
+/// Takes the pages of a region as it was when the program began out of the tables, as far as the same
+/// is still mapped there.
+fn lift(
+    inner: &Inner,
+    tables: &mut Tables<'_>,
+    gather: &mut Gather<'_>,
+    region: &Region<Mapping>,
+    found: &mut Vec<(RegionKey, Idle)>,
+) {
+    let Some(role) = worthy(region) else { return };
+    let range = match role {
+        Role::Stack => region.end.saturating_sub(STACK).max(region.start)..region.end,
+        _ => region.start..region.end,
+    };
+    let mut pages: Vec<(u32, Frame)> = Vec::new();
+    let mut visit = |page: &Found| {
+        let fits = match role {
+            Role::Text => page.kind == PageKind::File,
+            _ => page.kind == PageKind::Private && page.frame().references() == 1,
+        };
+        if fits && pages.try_reserve(1).is_ok() {
+            let bytes = match role {
+                Role::Stack => region.end - PAGE - page.address,
+                _ => page.address - region.start,
+            };
+            pages.push(((bytes / PAGE) as u32, page.frame().clone()));
+        }
+        Fate::Drop
+    };
+    for now in inner.map.overlapping(range.clone()) {
+        let common = now.start.max(range.start)..now.end.min(range.end);
+        if region.value.shows_same(region.start, &now.value, now.start, common.start) {
+            // Without memory to split a table some pages stay, and go with the space.
+            let _ = tables.restore(common, gather, &mut visit);
+        }
+    }
+    if pages.len() < WORTH_PAGES || found.try_reserve(1).is_err() {
+        return;
+    }
+    let serial = SERIALS.fetch_add(1, Relaxed);
+    let content = Content::of(&region.value);
+    let idle = Idle { pages, content, since: 0, serial };
+    found.push((key(role, region.size()), idle));
+}
+
+impl Space {
+    /// Takes all that can be kept, if a program began here. (In a fork's child none did.)
+    fn take_regions(&self) -> Vec<(RegionKey, Idle)> {
+        let mut found = Vec::new();
+        let mut guard = self.table.lock();
+        let (inner, mut tables, mut gather) = guard.parts();
+        let Some(origin) = inner.origin.take() else { return found };
+        for region in origin.regions() {
+            lift(inner, &mut tables, &mut gather, region, &mut found);
+        }
+        // At a random place it is not part of what the program began with.
+        let stack = inner.map.find(inner.layout.stack_top - 1);
+        if let Some(stack) = stack.filter(|_| origin.is_randomised()) {
+            lift(inner, &mut tables, &mut gather, stack, &mut found);
+        }
+        found
+    }
+
+    /// Enters the pages of a kept region where one like it was mapped just now, in a space that nobody
+    /// runs in yet. Where nothing is kept, or memory lacks, faults will bring them.
+    #[inline]
+    pub fn recycle_region(&self, range: Range<usize>) {
+        if range.len() >= WORTH && are_wanted() {
+            self.enter_kept(range);
+        }
+    }
+
+    #[cold]
+    fn enter_kept(&self, range: Range<usize>) {
+        let Some(mapping) = self.mapping_of(&range) else { return };
+        let Some(role) = role(&mapping) else { return };
+        let content = Content::of(&mapping);
+        let kept = take(&key(role, range.len()), content);
+        let Some(Kept { value, bytes, .. }) = kept else {
+            statistics::made(Kind::Region);
+            return;
+        };
+        if let Some(backing) = &mapping.backing {
+            backing.plate.remember();
+        }
+        let place = |index: u32| match role {
+            Role::Stack => (range.end - PAGE).checked_sub(index as usize * PAGE),
+            _ => range.start.checked_add(index as usize * PAGE),
+        };
+        let mut pages = value.pages;
+        pages.retain(|(index, frame)| {
+            let Some(at) = place(*index).filter(|at| range.contains(at)) else { return false };
+            match role {
+                Role::Text => true,
+                Role::Bss | Role::Stack => {
+                    frame.zero();
+                    true
+                }
+                Role::Data => {
+                    let backing = mapping.backing.as_ref();
+                    let pristine =
+                        backing.and_then(|file| file.plate.peek(mapping.index(range.start, at)));
+                    pristine.is_some_and(|pristine| {
+                        frame.copy_from(&pristine);
+                        true
+                    })
+                }
+            }
+        });
+        statistics::reused(Kind::Region, bytes);
+        let kind = if role == Role::Text { PageKind::File } else { PageKind::Private };
+        let mut access = mapping.protection.access();
+        access.write &= kind == PageKind::Private;
+        let mut guard = self.table.lock();
+        let (_, mut tables, mut gather) = guard.parts();
+        let mut last: Option<(usize, Slot<'_>)> = None;
+        for (index, frame) in pages {
+            let Some(at) = place(index) else { continue };
+            // Pages mostly follow each other.
+            let next = last.filter(|(before, _)| before + PAGE == at);
+            let slot = next.and_then(|(_, slot)| slot.neighbour(1));
+            let Some(slot) = slot.or_else(|| tables.slot(at, &mut gather)) else { return };
+            // A page that is there already stays.
+            let _ = slot.fill(frame, kind, access);
+            last = Some((at, slot));
+        }
+    }
+
+    /// What is mapped in exactly this range, or around it.
+    fn mapping_of(&self, range: &Range<usize>) -> Option<Mapping> {
+        let mut guard = self.table.lock();
+        let (inner, ..) = guard.parts();
+        let region = inner.map.find(range.start).filter(|region| region.end >= range.end)?;
+        let mut mapping = region.value.clone();
+        mapping.offset += (range.start - region.start) as u64;
+        Some(mapping)
+    }
+}
+
+impl pools::Keeper for Regions {
+    fn kind(&self) -> Kind {
+        Kind::Region
+    }
+
+    fn is_wanted(&self) -> bool {
+        are_wanted()
+    }
+
+    fn limit(&self) -> usize {
+        LIMIT.load(Relaxed)
+    }
+
+    fn set_limit(&self, bytes: usize) {
+        LIMIT.store(bytes, Relaxed);
+        for part in &PARTS {
+            part.lock().set_limit(bytes / cpu::count().max(1));
+            drop_excess(part);
+        }
+    }
+
+    fn oldest(&self) -> Option<u64> {
+        PARTS.iter().filter_map(|part| Some(part.lock().iter().next()?.value.since)).min()
+    }
+
+    fn drop_oldest(&self) -> Option<usize> {
+        let ages =
+            PARTS.iter().filter_map(|part| Some((part.lock().iter().next()?.value.since, part)));
+        let (_, part) = ages.min_by_key(|(since, _)| *since)?;
+        let gone = part.lock().take_oldest()?;
+        statistics::dropped(Kind::Region, gone.bytes);
+        Some(gone.bytes)
+    }
+
+    fn forget_plate(&self, id: u64) {
+        for part in &PARTS {
+            loop {
+                let gone = part
+                    .lock()
+                    .take_where(|_, idle| idle.content.is_some_and(|content| content.plate == id));
+                let Some(gone) = gone else { break };
+                statistics::dropped(Kind::Region, gone.bytes);
+            }
+        }
+    }
+}
+
+impl Source for Regions {
+    fn kind(&self) -> Kind {
+        Kind::Region
+    }
+
+    fn visit(&self, show: &mut dyn FnMut(Entry)) -> Result<()> {
+        for part in &PARTS {
+            let mut entries: Vec<Entry> = Vec::new();
+            {
+                let part = part.lock();
+                entries.try_reserve(part.len()).map_err(|_| Errno::ENOMEM)?;
+                entries.extend(part.iter().map(|kept| Entry {
+                    serial: Serial::of(kept.value.serial),
+                    name: Vec::new(),
+                    owner: 0,
+                    bytes: kept.bytes as u64,
+                    kept: true,
+                }));
+            }
+            entries.into_iter().for_each(&mut *show);
+        }
+        Ok(())
+    }
+
+    fn describe(&self, serial: Serial, to: &mut Attributes) -> Result<()> {
+        let find = |part: &Part| {
+            let part = part.lock();
+            let kept = part.iter().find(|kept| Serial::of(kept.value.serial) == serial)?;
+            Some((kept.key, kept.value.pages.len()))
+        };
+        let (key, pages) = PARTS.iter().find_map(find).ok_or(Errno::ENOENT)?;
+        to.add("role", format_args!("{:?}", key.role))?;
+        to.add("size", format_args!("{}", key.bytes))?;
+        to.add("resident-pages", format_args!("{pages}"))
+    }
+}
