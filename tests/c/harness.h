@@ -331,12 +331,17 @@ static UNUSED void *bad_address(void) {
 #define BAD bad_address()
 #define KERNEL_ADDRESS ((void *)0xffffffff80000000UL)
 
-/* Skips a case about what the processor denies to programs: in Hayate's supervisor mode it does not.
- * MODE_STORM: somebody changes the mode all the time. */
-static UNUSED void needs_user_mode(void) {
+/* Whether this runs in Hayate's supervisor mode, or may at any time. MODE_STORM: somebody changes the
+ * mode all the time. */
+static UNUSED bool in_supervisor_mode(void) {
     unsigned cs;
     __asm__ volatile("mov %%cs, %0" : "=r"(cs));
-    if ((cs & 3) == 0 || getenv("MODE_STORM")) hy_skip("in supervisor mode nothing is denied");
+    return (cs & 3) == 0 || getenv("MODE_STORM");
+}
+
+/* Skips a case about what the processor denies to programs: in supervisor mode it does not. */
+static UNUSED void needs_user_mode(void) {
+    if (in_supervisor_mode()) hy_skip("in supervisor mode nothing is denied");
 }
 
 /* What a process used is free once it has been waited for, unless somebody holds its space for a moment

@@ -128,6 +128,69 @@ TEST_TIMES(secrets_are_not_found_while_others_start, 3) {
     }
 }
 
+/* ---- what is kept under which policy -------------------------------------------------------- */
+
+/* How many of a kind have been made, reused or stored, as `/proc/hayate/pools` tells. */
+static long count_of(const char *kind, const char *column) {
+    char line[256];
+    int at = 0, found = 0;
+    long value = -1;
+    FILE *pools = fopen("/proc/hayate/pools", "r");
+    CHECK(pools != NULL && fgets(line, sizeof line, pools) != NULL);
+    for (char *word = strtok(line, " \n"); word != NULL; word = strtok(NULL, " \n"), at++)
+        if (strcmp(word, column) == 0)
+            found = at;
+    CHECK(found > 0);
+    while (value < 0 && fgets(line, sizeof line, pools) != NULL) {
+        char *word = strtok(line, " \n");
+        for (at = 0; word != NULL && strcmp(line, kind) == 0 && at < found; at++)
+            word = strtok(NULL, " \n");
+        if (word != NULL && at == found)
+            value = atol(word);
+    }
+    fclose(pools);
+    CHECK(value >= 0);
+    return value;
+}
+
+static void set_policy(const char *policy) {
+    int fd = OK(open("/proc/hayate/policy", O_WRONLY));
+    CHECK_EQ(OK(write(fd, policy, strlen(policy))), strlen(policy));
+    close(fd);
+}
+
+TEST(each_policy_reuses_what_it_names) {
+    static const struct {
+        const char *policy, *reused;
+    } rows[] = {{"program", "program"}, {"space", "space"},           {"region", "region"},
+                {"region+text", "region"}, {"all", "attachment"}, {"all+text", "attachment"},
+                {"full", "attachment"}};
+    static const char *const kinds[] = {"program", "space", "region", "attachment"};
+    if (access("/proc/hayate/policy", W_OK) != 0)
+        SKIP("no policy of recycling here");
+    if (in_supervisor_mode())
+        SKIP("a space that was in supervisor mode is not kept");
+    COPY(hy_self, "one", 0755);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        set_policy("none");
+        long stored[4];
+        for (int kind = 0; kind < 4; kind++)
+            stored[kind] = count_of(kinds[kind], "stored");
+        RUN("./one", 0, 0, "fill", 1);
+        RUN("./one", 0, 0, "search", 1);
+        for (int kind = 0; kind < 4; kind++)
+            CHECK_EQ(count_of(kinds[kind], "stored"), stored[kind]);
+        set_policy(rows[i].policy);
+        long before = count_of(rows[i].reused, "reused");
+        for (int round = 0; round < 3; round++) {
+            RUN("./one", 0, 0, "fill", 2);
+            RUN("./one", 0, 0, "search", 2);
+        }
+        CHECK(count_of(rows[i].reused, "reused") > before);
+    }
+    set_policy("full");
+}
+
 /* ---- changed files ------------------------------------------------------------------------- */
 
 /* Says which version of the program it is: 'A'.. in constant and variable alike. */

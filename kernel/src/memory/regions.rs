@@ -128,6 +128,15 @@ pub(super) fn are_worthy<'a>(mut regions: impl Iterator<Item = &'a Region<Mappin
     regions.any(|region| worthy(region).is_some_and(|role| role != Role::Stack))
 }
 
+fn name(role: Role) -> &'static str {
+    match role {
+        Role::Text => "text",
+        Role::Data => "data",
+        Role::Bss => "bss",
+        Role::Stack => "stack",
+    }
+}
+
 fn key(role: Role, size: usize) -> RegionKey {
     RegionKey { role, bytes: if role == Role::Stack { STACK } else { size } }
 }
@@ -374,7 +383,7 @@ impl Source for Regions {
                 entries.try_reserve(part.len()).map_err(|_| Errno::ENOMEM)?;
                 entries.extend(part.iter().map(|kept| Entry {
                     serial: Serial::of(kept.value.serial),
-                    name: Vec::new(),
+                    name: name(kept.key.role).into(),
                     owner: 0,
                     bytes: kept.bytes as u64,
                     kept: true,
@@ -392,7 +401,7 @@ impl Source for Regions {
             Some((kept.key, kept.value.pages.len()))
         };
         let (key, pages) = PARTS.iter().find_map(find).ok_or(Errno::ENOENT)?;
-        to.add("role", format_args!("{:?}", key.role))?;
+        to.add("role", format_args!("{}", name(key.role)))?;
         to.add("size", format_args!("{}", key.bytes))?;
         to.add("resident-pages", format_args!("{pages}"))
     }
