@@ -77,6 +77,7 @@ pub fn compare(options: &Compare) -> Result<u8> {
         programs: Vec::new(),
         before: None,
         cold: false,
+        warm: Vec::new(),
         passes: options.passes,
         iterations: options.iterations,
         memory_limit: options.memory_limit.clone(),

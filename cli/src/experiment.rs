@@ -23,10 +23,10 @@ use crate::compare::table::kind;
 use crate::compare::{measured_or_missing, names, save};
 use crate::failure::{Failure, USAGE};
 use crate::image::default::{self, Recipe};
-use crate::image::{convert, small};
+use crate::image::{convert, in_place, small};
 use crate::{compile, place};
 use anyhow::{Context, Result};
-use describe::{Description, Participant, Storage};
+use describe::{Dax, Description, Participant, Storage};
 use grid::Grid;
 use measure_data::Run;
 use results::Results;
@@ -137,6 +137,7 @@ fn made(options: &Experiment, name: &str, what: &Description, counting: bool) ->
         programs: commands.collect(),
         before: what.before.clone(),
         cold: what.cold,
+        warm: what.workload.iter().filter(|w| w.warm).map(|w| w.name.clone()).collect(),
         passes: what.passes,
         iterations: what.iterations,
         memory_limit: what.memory_limit.clone(),
@@ -270,26 +271,33 @@ fn systems(what: &Description, measure: &Path) -> Result<Vec<System>> {
     let folder = place::build("measure")?;
     std::fs::copy(measure, folder.join("measure")).context("cannot copy the suite")?;
     let tools = convert::disk(&folder)?;
+    let program = what.workload.iter().find_map(|work| work.run.as_ref()?.split(' ').next());
     let disk = |p: &Participant, storage: Option<&Storage>| {
         let converted = converted.as_ref().filter(|_| p.off2f);
         let options = storage.into_iter().flat_map(|storage| &storage.throttle);
         let options: Vec<String> =
             options.map(|(name, value)| format!("throttling.{name}={value}")).collect();
-        Disk {
-            image: converted.map_or(&plain, |split| &split.image).clone(),
-            tools: tools.clone(),
+        anyhow::Ok(Disk {
+            image: match p.dax {
+                Some(Dax::Plain) => in_place::nvdimm(&plain, None)?,
+                Some(Dax::Aligned) => in_place::nvdimm(&plain, program)?,
+                None => converted.map_or(&plain, |split| &split.image).clone(),
+            },
+            tools: if p.dax.is_some() { measure.to_path_buf() } else { tools.clone() },
             throttle: options.join(","),
             texts: converted.map(|split| split.nvm.clone()),
-        }
+            dax: p.dax.is_some(),
+        })
     };
     if what.storage.is_empty() {
-        return Ok(what.systems.iter().map(|p| system(p, None, Some(disk(p, None)))).collect());
+        let on = |p: &Participant| Ok(system(p, None, Some(disk(p, None)?)));
+        return what.systems.iter().map(on).collect();
     }
     let all = what.storage.iter().flat_map(|storage| {
         let storage = Some(storage);
         what.systems.iter().map(move |p| (p, storage))
     });
-    Ok(all.map(|(p, storage)| system(p, storage, Some(disk(p, storage)))).collect())
+    all.map(|(p, storage)| Ok(system(p, storage, Some(disk(p, storage)?)))).collect()
 }
 
 /// Writes table, pictures and data.

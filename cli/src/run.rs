@@ -75,9 +75,7 @@ pub fn boot(options: &Run, explain: Option<Explain>) -> Result<(Outcome, bool)> 
         qemu.texts(texts)?;
     }
     let (root, archive) = match root {
-        Source::Disk(image) => {
-            (Root::Disk { device: qemu.disk(&image)?, kind: "ext4".into() }, None)
-        }
+        Source::Disk(image) => (Root::disk(qemu.disk(&image)?), None),
         Source::Archive(archive) => (Root::Memory, Some(archive)),
     };
     let mounts = with
@@ -103,7 +101,8 @@ pub fn boot(options: &Run, explain: Option<Explain>) -> Result<(Outcome, bool)> 
         input_along: input.is_some(),
         explain,
     };
-    let initramfs = initramfs::make(&job, archive.as_deref(), input.as_deref(), &qemu.modules)?;
+    let initramfs =
+        initramfs::make(&job, archive.as_deref(), input.as_deref(), &[], &qemu.modules)?;
     let sink = Sink::open(options.log.as_deref())?;
     let streams = if on_terminal {
         Streams::Terminal

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 /// The Debian package of each tool that the command needs beyond a bare machine.
-const PACKAGES: [(&str, &str); 12] = [
+const PACKAGES: [(&str, &str); 13] = [
     ("apt-get", "apt"),
     ("cargo", "rustup"),
+    ("debugfs", "e2fsprogs"),
     ("dpkg-deb", "dpkg"),
     ("fakeroot", "fakeroot"),
     ("make", "make"),

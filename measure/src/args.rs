@@ -196,6 +196,14 @@ pub struct RunArguments {
     /// Throw no start of these programs away: the first ones count too.
     #[arg(long)]
     pub cold: bool,
+    /// Neither --before nor --cold concerns the program of this name (can be repeated).
+    #[arg(long, value_name = "NAME")]
+    pub warm: Vec<String>,
+    /// Of starts of these programs, take off the time in which the only processor had nothing to do, as
+    /// Linux tells it in /proc/timer_list. An emulator that counts instructions and does not wait lets its clock
+    /// jump then.
+    #[arg(long)]
+    pub without_idle: bool,
     /// Measure only if this path is there, or end with status 4 (can be repeated).
     #[arg(long, value_name = "PATH")]
     pub needs: Vec<PathBuf>,
@@ -225,14 +233,22 @@ impl RunArguments {
                 let text = format!("--program {text}: give NAME=COMMAND, as in date=/bin/date -u");
                 return Err(Failure::new(USAGE, text));
             }
+            let warm = self.warm.iter().any(|warm| warm == name);
             Ok(Named {
                 name: name.into(),
                 command,
-                before: self.before.clone(),
-                warm_up: !self.cold,
+                before: self.before.clone().filter(|_| !warm),
+                warm_up: warm || !self.cold,
+                without_idle: self.without_idle,
             })
         };
-        self.program.iter().map(named).collect()
+        let all: Vec<Named> = self.program.iter().map(named).collect::<Result<_, _>>()?;
+        match self.warm.iter().find(|warm| all.iter().all(|named| named.name != **warm)) {
+            Some(warm) => {
+                Err(Failure::new(USAGE, format!("--warm {warm}: no --program {warm}=...")))
+            }
+            None => Ok(all),
+        }
     }
 }
 

@@ -41,6 +41,8 @@ pub struct Named {
     pub before: Option<String>,
     /// Whether the first starts are thrown away.
     pub warm_up: bool,
+    /// Whether time in which no processor had anything to do is taken off.
+    pub without_idle: bool,
 }
 
 impl Setting {

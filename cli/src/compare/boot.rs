@@ -19,6 +19,8 @@ use std::time::Duration;
 /// of its use, no randomised addresses (which cost a software-translating machine most), no audit.
 const BEST: &str = "mitigations=off init_on_alloc=0 norandmaps randomize_kstack_offset=off audit=0";
 
+/// The file system of disks.
+const EXT4: &str = "ext4";
 /// Status of `measure` when its arguments are wrong.
 const WRONG_ARGUMENTS: i32 = 2;
 /// Its status when something that it needs is not there.
@@ -50,12 +52,15 @@ pub struct System {
 pub struct Disk {
     /// The image.
     pub image: PathBuf,
-    /// A smaller one with the suite, shown at [`TOOLS`].
+    /// A smaller one with the suite, shown at [`TOOLS`]; with `dax` the suite itself, which then comes along in
+    /// memory: a machine that waits for no disk counts the same in every run.
     pub tools: PathBuf,
     /// QEMU's options that make it slow.
     pub throttle: String,
     /// The texts of its programs, if those are in two files.
     pub texts: Option<PathBuf>,
+    /// Whether the image is an NVDIMM's content, and mounted with `-o dax`.
+    pub dax: bool,
 }
 
 /// Where the suite is shown when the root file system is an image without it.
@@ -146,6 +151,8 @@ pub struct Setup {
     pub before: Option<String>,
     /// Whether the first starts of these count too.
     pub cold: bool,
+    /// Names of those that `before` and `cold` do not concern.
+    pub warm: Vec<String>,
     /// Passes of the suite in one boot.
     pub passes: u32,
     /// Samples of a pass.
@@ -192,16 +199,23 @@ impl Setup {
     /// Boots `system` and runs one program in it.
     pub fn run(&self, system: &System, arguments: Vec<String>) -> Result<Ended> {
         let mut qemu = Qemu::new(&self.machine(system))?;
-        let (mut root, mut mounts) = (Root::Memory, Vec::new());
+        let (mut root, mut mounts, mut programs) = (Root::Memory, Vec::new(), Vec::new());
         if let Some(disk) = &system.disk {
-            let kind = || "ext4".to_string();
-            root =
-                Root::Disk { device: qemu.slow_disk(&disk.image, &disk.throttle)?, kind: kind() };
+            root = if disk.dax {
+                let (device, options) = (qemu.disk_in_place(&disk.image)?, "dax".into());
+                Root::Disk { device, kind: EXT4.into(), options }
+            } else {
+                Root::disk(qemu.slow_disk(&disk.image, &disk.throttle)?)
+            };
             if let Some(texts) = &disk.texts {
                 qemu.texts(texts)?;
             }
-            let device = qemu.disk(&disk.tools)?;
-            mounts.push(Mount { device, kind: kind(), path: TOOLS.into() });
+            if disk.dax {
+                programs.push(disk.tools.clone());
+            } else {
+                let device = qemu.disk(&disk.tools)?;
+                mounts.push(Mount { device, kind: EXT4.into(), path: TOOLS.into() });
+            }
         }
         let job = Job {
             arguments: arguments.into_iter().map(String::into_bytes).collect(),
@@ -216,7 +230,7 @@ impl Setup {
             explain: None,
         };
         let archive = system.disk.is_none().then_some(self.image.as_path());
-        let initramfs = initramfs::make(&job, archive, None, &qemu.modules)?;
+        let initramfs = initramfs::make(&job, archive, None, &programs, &qemu.modules)?;
         let (output, error) = (Kept::default(), Kept::default());
         // The end of the input would reach the guest at a moment of the host's choosing.
         let (silence, held) = std::io::pipe().context("no pipe")?;
@@ -254,7 +268,11 @@ impl Setup {
 
     fn arguments(&self, system: &System) -> Vec<String> {
         let mut words = system.launcher.clone();
-        let place = if system.disk.is_some() { TOOLS } else { "/usr/bin" };
+        let place = match &system.disk {
+            Some(disk) if disk.dax => hayate_job::PROGRAMS,
+            Some(_) => TOOLS,
+            None => "/usr/bin",
+        };
         words.extend([format!("{place}/measure"), "run".into()]);
         words.extend(self.globs.iter().cloned());
         for (name, command) in &self.programs {
@@ -269,6 +287,13 @@ impl Setup {
         }
         if self.cold {
             words.push("--cold".into());
+        }
+        for name in &self.warm {
+            words.extend(["--warm".into(), name.clone()]);
+        }
+        // Counting, Hayate has its disks in memory and never waits; Linux takes them by virtio-blk.
+        if self.counting && system.linux && system.disk.is_some() {
+            words.push("--without-idle".into());
         }
         if let Some(path) = &system.needs {
             words.extend(["--needs".into(), path.clone()]);

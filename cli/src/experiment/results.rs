@@ -285,17 +285,23 @@ pub fn lines(what: &Description, runs: &[Option<&Run>]) -> Vec<Line> {
     what.workload.iter().map(line).collect()
 }
 
-/// The aims of `what` that are a part of the second system's value, on each storage they name.
+/// The aims of `what` that are a part of another system's value: of the second's, on each storage they name,
+/// or of those that they name.
 pub fn aims(what: &Description, systems: &[System], lines: &[Line]) -> Vec<Aim> {
     let [first, second, ..] = what.systems.as_slice() else { return Vec::new() };
     let works = what.workload.iter().zip(lines);
-    let each = works.flat_map(|(work, line)| work.at_most_of_second.iter().map(move |a| (line, a)));
-    each.filter_map(|(line, (storage, at_most))| {
-        let place = |name: &str| {
-            let key = format!("{name}-{storage}");
-            systems.iter().position(|system| system.name == key)
-        };
-        let (at, other) = (place(&first.name)?, place(&second.name)?);
+    let each = works.flat_map(|(work, line)| {
+        let on = |name: &str, storage: &str| format!("{name}-{storage}");
+        let seconds = work.at_most_of_second.iter().map(move |(storage, at_most)| {
+            (line, on(&first.name, storage), on(&second.name, storage), at_most)
+        });
+        let others = work.at_most_of.iter();
+        seconds
+            .chain(others.map(move |(of, at_most)| (line, first.name.clone(), of.clone(), at_most)))
+    });
+    each.filter_map(|(line, first, other, at_most)| {
+        let place = |key: &str| systems.iter().position(|system| system.name == key);
+        let (at, other) = (place(&first)?, place(&other)?);
         let value = |at: usize| Some(line.values.get(at)?.as_ref()?.median);
         Some(Aim {
             name: line.title.clone(),
@@ -423,6 +429,16 @@ mod tests {
         // Without what the change costs nothing can be said.
         let unknown = [line("there", [None, None]), lines[1].clone(), lines[2].clone()];
         assert!(break_even(&what, &systems, &unknown).is_empty());
+    }
+
+    #[test]
+    fn an_aim_can_be_a_part_of_a_named_systems_value() {
+        let (mut what, systems, lines) = (what(), [system("a"), system("b")], lines());
+        what.workload[2].at_most_of.insert("b".into(), 2.0);
+        let found = aims(&what, &systems, &lines);
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].ratio, found[0].at_most), (64.0 / 24.0, 2.0));
+        assert_eq!((found[0].system.as_str(), found[0].other.as_str()), ("A", "B"));
     }
 
     #[test]

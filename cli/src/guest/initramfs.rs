@@ -13,11 +13,13 @@ use tempfile::NamedTempFile;
 ///
 /// `root` is an archive with the whole root file system for a machine without a disk; it comes
 /// first, so that init and the note are ours whatever it holds. `input` is what the program reads,
-/// if that comes along ([`Job::input_along`]).
+/// if that comes along ([`Job::input_along`]). `further` programs are shown at
+/// [`hayate_job::PROGRAMS`] beside Hayate's own.
 pub fn make(
     job: &Job,
     root: Option<&Path>,
     input: Option<&[u8]>,
+    further: &[PathBuf],
     modules: &[PathBuf],
 ) -> Result<NamedTempFile> {
     let mut file = NamedTempFile::with_prefix_in("initramfs-", place::build("run")?)?;
@@ -40,10 +42,10 @@ pub fn make(
     // Where init finds them and shows them in the root of the job.
     archive.directory("hayate")?;
     archive.directory("hayate/bin")?;
-    for program in compile::programs()? {
+    for program in compile::programs()?.iter().chain(further) {
         let name = program.file_name().unwrap_or_default().to_string_lossy();
-        let content = std::fs::read(&program)
-            .with_context(|| format!("cannot read {}", program.display()))?;
+        let content =
+            std::fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
         archive.file(&format!("hayate/bin/{name}"), 0o755, &content)?;
     }
     let mut list = String::new();

@@ -14,9 +14,14 @@ const PACKAGE: &str = "linux-image-cloud-amd64";
 const NEEDED: [&str; 7] =
     ["virtio_pci", "virtio_mmio", "virtio_blk", "virtio_console", "ext4", "overlay", "virtio_rng"];
 
+/// What a disk on an NVDIMM needs besides.
+const NVDIMM: [&str; 2] = ["nfit", "nd_pmem"];
+
 /// Parts of the names of these and of what they depend on: only those are unpacked.
-const NEEDED_OR_BELOW: [&str; 8] =
-    ["virtio", "ext4", "overlay", "jbd2", "mbcache", "crc", "failover", "rng"];
+const NEEDED_OR_BELOW: [&str; 11] = [
+    "virtio", "ext4", "overlay", "jbd2", "mbcache", "crc", "failover", "rng", "nfit", "nvdimm",
+    "nd_",
+];
 
 /// A kernel and its drivers.
 pub struct Linux {
@@ -24,6 +29,8 @@ pub struct Linux {
     pub kernel: PathBuf,
     /// The drivers, each after those it depends on.
     pub modules: Vec<PathBuf>,
+    /// Further ones for an NVDIMM, likewise.
+    pub nvdimm: Vec<PathBuf>,
 }
 
 /// The kernel, fetched if it is not there.
@@ -43,7 +50,11 @@ pub fn kernel() -> Result<Linux> {
         .iter()
         .find_map(|path| find(&folder.join(path), ""))
         .context("the package has no modules")?;
-    Ok(Linux { kernel, modules: order(&modules)? })
+    let files = files(&modules)?;
+    let modules = order(&NEEDED, &files)?;
+    let mut nvdimm = order(&NVDIMM, &files)?;
+    nvdimm.retain(|module| !modules.contains(module));
+    Ok(Linux { kernel, modules, nvdimm })
 }
 
 fn find(folder: &Path, start: &str) -> Option<PathBuf> {
@@ -59,16 +70,21 @@ fn find(folder: &Path, start: &str) -> Option<PathBuf> {
     found.pop()
 }
 
-/// The needed modules and, before each, what it needs. The package has no `modules.dep`, which
+/// The modules `names` and, before each, what it needs. The package has no `modules.dep`, which
 /// depmod makes at installation; but each module names its needs in itself (`depends=`).
-fn order(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut files = HashMap::new();
-    collect(folder, &mut files)?;
+fn order(names: &[&str], files: &HashMap<String, PathBuf>) -> Result<Vec<PathBuf>> {
     let mut ordered = Vec::new();
-    for name in NEEDED {
-        add(name, &files, &mut ordered)?;
+    for name in names {
+        add(name, files, &mut ordered)?;
     }
     Ok(ordered)
+}
+
+/// All modules by their names.
+fn files(folder: &Path) -> Result<HashMap<String, PathBuf>> {
+    let mut files = HashMap::new();
+    collect(folder, &mut files)?;
+    Ok(files)
 }
 
 fn add(name: &str, files: &HashMap<String, PathBuf>, ordered: &mut Vec<PathBuf>) -> Result<()> {

@@ -68,6 +68,8 @@ pub struct Qemu {
     pub kernel: PathBuf,
     /// Drivers that a Linux kernel needs in its initramfs.
     pub modules: Vec<PathBuf>,
+    /// Those that it needs for an NVDIMM besides.
+    nvdimm: Vec<PathBuf>,
     options: Machine,
     kvm: bool,
     /// Each with QEMU's options that slow it down, if any.
@@ -93,16 +95,16 @@ impl Qemu {
             return Err(Failure::error(USAGE, text));
         }
         let kvm = !options.deterministic && super::accel::kvm(options.accel)?;
-        let (system, kernel, modules) = if options.linux {
+        let (system, kernel, modules, nvdimm) = if options.linux {
             let linux = linux::kernel()?;
-            (System::Linux, linux.kernel, linux.modules)
+            (System::Linux, linux.kernel, linux.modules, linux.nvdimm)
         } else if let Some(file) = &options.kernel {
             if !file.is_file() {
                 bail!("no kernel {}", file.display());
             }
-            (System::Hayate, file.clone(), Vec::new())
+            (System::Hayate, file.clone(), Vec::new(), Vec::new())
         } else {
-            (System::Hayate, compile::kernel(options.profile)?, Vec::new())
+            (System::Hayate, compile::kernel(options.profile)?, Vec::new(), Vec::new())
         };
         let mut words = Vec::new();
         if system == System::Linux {
@@ -144,6 +146,7 @@ impl Qemu {
             system,
             kernel,
             modules,
+            nvdimm,
             options: options.clone(),
             kvm,
             disks: Vec::new(),
@@ -183,6 +186,14 @@ impl Qemu {
         self.nvm =
             Some(Nvm { file: Some(file.to_path_buf()), size: off2f::blank(file)?, kept: false });
         Ok(())
+    }
+
+    /// Gives a machine with Linux an NVDIMM whose content is a disk ([`crate::image::in_place::nvdimm`]), to be
+    /// mounted with `-o dax`, and returns its name in the guest. What is written there is not kept.
+    pub fn disk_in_place(&mut self, file: &Path) -> Result<String> {
+        self.texts(file)?;
+        self.modules.append(&mut self.nvdimm);
+        Ok("/dev/pmem0p1".into())
     }
 
     /// Adds a port by name and returns the host's end of it.

@@ -63,9 +63,26 @@ disk "$root" "$image"
     ),
 };
 
+/// A program with 40 MiB of text in `/p`, of which it reads 400 pages: what
+/// `./hayate experiment off2f-linux` runs.
+pub const LARGE_TEXT: Recipe = Recipe {
+    name: "large-text",
+    title: "a program with a large text",
+    packages: SMALL_TEXTS.packages,
+    body: concat!(
+        include_str!("large-text.sh"),
+        r#"image=$1; scratch=$2; shift 2
+root=$scratch/root
+settle "$root" "$@"
+large "$root"
+disk "$root" "$image"
+"#
+    ),
+};
+
 /// The recipe of this name.
 pub fn recipe(name: &str) -> Option<&'static Recipe> {
-    [&DEFAULT, &COMPILERS, &SMALL_TEXTS].into_iter().find(|recipe| recipe.name == name)
+    [&DEFAULT, &COMPILERS, &SMALL_TEXTS, &LARGE_TEXT].into_iter().find(|recipe| recipe.name == name)
 }
 
 const COMPILER_PACKAGES: [&str; 17] = [

@@ -7,6 +7,7 @@
 pub mod convert;
 pub mod debian;
 pub mod default;
+pub mod in_place;
 pub mod small;
 
 use crate::{place, step::Step};

@@ -381,7 +381,7 @@ fn run(
         let _one_at_a_time = MAKING.lock();
         (default::DEFAULT.get()?, convert::disk(tests)?, Qemu::new(machine)?)
     };
-    let root = Root::Disk { device: qemu.disk(&root)?, kind: "ext4".into() };
+    let root = Root::disk(qemu.disk(&root)?);
     let tests = qemu.disk(&tests)?;
     let variable = |text: &str| text.as_bytes().to_vec();
     let job = Job {
@@ -401,7 +401,7 @@ fn run(
         input_along: false,
         explain: None,
     };
-    let initramfs = initramfs::make(&job, None, None, &qemu.modules)?;
+    let initramfs = initramfs::make(&job, None, None, &[], &qemu.modules)?;
     let (output, error) = (Kept::default(), Kept::default());
     let streams = Streams::Separate {
         input: Some(Box::new(std::io::empty())),

@@ -23,6 +23,9 @@ pub const PATH: &str = "/hayate.job";
 /// ([`Job::input_along`]).
 pub const INPUT: &str = "/hayate.input";
 
+/// Where programs that come along are shown in the guest.
+pub const PROGRAMS: &str = "/usr/local/bin";
+
 /// Names of the virtio-serial ports between host and guest.
 pub mod port {
     /// The interactive terminal, raw bytes both ways.
@@ -48,7 +51,16 @@ pub enum Root {
         device: String,
         /// The type of its file system, `ext4`.
         kind: String,
+        /// What its file system is mounted with: `dax`, or nothing.
+        options: String,
     },
+}
+
+impl Root {
+    /// A disk with ext4, mounted as usual.
+    pub fn disk(device: String) -> Root {
+        Root::Disk { device, kind: "ext4".to_string(), options: String::new() }
+    }
 }
 
 /// A disk with a folder of the host's, shown at a path in the guest.
@@ -136,10 +148,11 @@ impl Job {
         put("hostname", self.hostname.as_bytes());
         match &self.root {
             Root::Memory => put("root", b"memory"),
-            Root::Disk { device, kind } => {
+            Root::Disk { device, kind, options } => {
                 put("root", b"disk");
                 put("device", device.as_bytes());
                 put("kind", kind.as_bytes());
+                put("options", options.as_bytes());
             }
         }
         for mount in &self.mounts {
@@ -181,7 +194,8 @@ impl Job {
             explain: None,
         };
         let (mut mount_device, mut mount_kind) = (String::new(), String::new());
-        let (mut device, mut kind, mut disk) = (String::new(), String::new(), false);
+        let (mut device, mut kind, mut options) = (String::new(), String::new(), String::new());
+        let mut disk = false;
         let (mut rows, mut columns, mut terminal) = (0, 0, false);
         for record in bytes.split(|&byte| byte == 0).filter(|record| !record.is_empty()) {
             let at = record
@@ -199,6 +213,7 @@ impl Job {
                 b"root" => disk = value == b"disk",
                 b"device" => device = text(value)?,
                 b"kind" => kind = text(value)?,
+                b"options" => options = text(value)?,
                 b"mount-device" => mount_device = text(value)?,
                 b"mount-kind" => mount_kind = text(value)?,
                 b"mount-path" => job.mounts.push(Mount {
@@ -216,7 +231,7 @@ impl Job {
             }
         }
         if disk {
-            job.root = Root::Disk { device, kind };
+            job.root = Root::Disk { device, kind, options };
         }
         if terminal {
             job.streams = Streams::Terminal { rows, columns };
@@ -258,7 +273,11 @@ mod tests {
             directory: Some(b"/tmp".to_vec()),
             user: (1000, 100),
             hostname: "hayate".into(),
-            root: Root::Disk { device: "/dev/vda".into(), kind: "ext4".into() },
+            root: Root::Disk {
+                device: "/dev/pmem0p1".into(),
+                kind: "ext4".into(),
+                options: "dax".into(),
+            },
             mounts: vec![mount("/dev/vdb", b"/a"), mount("/dev/vdc", b"/b\xfe")],
             streams: Streams::Terminal { rows: 24, columns: 80 },
             input_along: false,

@@ -15,6 +15,7 @@
 mod control;
 mod modules;
 mod mounts;
+mod nvdimm;
 mod port;
 mod program;
 mod pump;
@@ -74,6 +75,7 @@ fn start(control: &mut Option<Control>) -> Result<pump::End, Failure> {
         Streams::Terminal { .. } => None,
         Streams::Separate => Some(pump::Lines::open(job.input_along, linux)?),
     };
+    nvdimm::prepare(&job.root)?;
     mounts::root(&job.root, &job.mounts)?;
     let _ = rustix::system::sethostname(job.hostname.as_bytes());
     let end = match (job.streams, lines) {

@@ -26,9 +26,9 @@ pub fn early() {
 pub fn root(root: &Root, mounts: &[Mount]) -> Result<(), Failure> {
     // Held while it can still be named.
     let programs = std::fs::File::open("/hayate/bin");
-    if let Root::Disk { device, kind } = root {
+    if let Root::Disk { device, kind, options } = root {
         folder("/newroot", 0o755);
-        layered(device, kind, "", "/newroot")?;
+        layered(&Lower { device, kind, options }, "", "/newroot")?;
         need(rustix::process::chdir("/newroot"), "/newroot")?;
         need(mount_move("/newroot", "/"), "the new root does not move to /")?;
         need(rustix::process::chroot("."), "the new root does not become /")?;
@@ -77,7 +77,8 @@ pub fn root(root: &Root, mounts: &[Mount]) -> Result<(), Failure> {
         let base = format!("/run/hayate/{index}");
         let made = std::fs::create_dir_all(&base);
         made.map_err(|error| Failure::new(format!("cannot make {base}: {error}")))?;
-        layered(&mount.device, &mount.kind, &base, &path)?;
+        let lower = Lower { device: &mount.device, kind: &mount.kind, options: "" };
+        layered(&lower, &base, &path)?;
     }
     Ok(())
 }
@@ -93,20 +94,28 @@ fn show_programs(folder: &std::fs::File) {
     if rustix::mount::mount_bind(&source, PLACE).is_err() {
         return;
     }
-    let _ = std::fs::create_dir_all("/usr/local/bin");
+    let _ = std::fs::create_dir_all(hayate_job::PROGRAMS);
     for program in std::fs::read_dir(PLACE).into_iter().flatten().flatten() {
-        let _ = symlink(program.path(), Path::new("/usr/local/bin").join(program.file_name()));
+        let _ = symlink(program.path(), Path::new(hayate_job::PROGRAMS).join(program.file_name()));
     }
+}
+
+/// A disk that is mounted below a writable layer.
+struct Lower<'a> {
+    device: &'a str,
+    kind: &'a str,
+    options: &'a str,
 }
 
 /// Mounts a disk below a writable layer in memory. `base` is where both parts are mounted; the
 /// root's parts lie in the initramfs, out of sight afterwards.
-fn layered(device: &str, kind: &str, base: &str, path: &str) -> Result<(), Failure> {
+fn layered(disk: &Lower<'_>, base: &str, path: &str) -> Result<(), Failure> {
+    let Lower { device, kind, options } = disk;
     let (lower, memory) = (format!("{base}/lower"), format!("{base}/rw"));
     folder(&lower, 0o755);
     folder(&memory, 0o755);
     need(
-        attach(device, &lower, kind, MountFlags::RDONLY, ""),
+        attach(device, &lower, kind, MountFlags::RDONLY, options),
         &format!("the disk {device} does not mount as {kind}"),
     )?;
     let no_layer = "no writable layer in memory";

@@ -43,10 +43,36 @@ fn samples(m: &mut Sampler, named: &Named) -> Result<(), Skip> {
         if let Some(before) = &named.before {
             prepare(before)?;
         }
+        let idle = || if named.without_idle { idle_ns() } else { Ok(0) };
+        let before = idle()?;
         let start = clock.start();
         reap(program.start(Split::Fork), &what)?;
-        Ok(clock.stop().saturating_sub(start))
+        let ticks = clock.stop().saturating_sub(start);
+        // Reading it does not wait, so that all of the difference is the start's.
+        let idle = idle()?.saturating_sub(before) as f64 / clock.ns(1.0);
+        Ok(ticks.saturating_sub(idle as u64))
     })
+}
+
+/// Nanoseconds since boot in which the processor had nothing to do.
+fn idle_ns() -> Result<u64, Skip> {
+    let path = "/proc/timer_list";
+    let list = std::fs::read_to_string(path).map_err(Skip::because(path))?;
+    idle_of(&list).ok_or_else(|| Skip(format!("{path} does not tell of one processor that idles")))
+}
+
+/// The sum of Linux' line `  .idle_sleeptime : 123 nsecs` and of that for idling while something waits for a
+/// disk. With several processors what one does while others idle is not known.
+fn idle_of(list: &str) -> Option<u64> {
+    let number = |wanted: &str| {
+        let mut values = list.lines().filter_map(|line| {
+            let (name, value) = line.trim().split_once(':')?;
+            (name.trim() == wanted).then_some(value)
+        });
+        let one = values.next()?.split_whitespace().next()?.parse::<u64>().ok()?;
+        values.next().is_none().then_some(one)
+    };
+    Some(number(".idle_sleeptime")? + number(".iowait_sleeptime")?)
 }
 
 /// Runs what is to be done before a start.
@@ -79,4 +105,18 @@ fn found(name: &str) -> Result<PathBuf, Skip> {
 
 fn is_file(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::idle_of;
+
+    #[test]
+    fn idle_time_is_that_of_the_only_processor() {
+        let one = "cpu: 0\n  .nr_events : 7\n  .idle_waketime  : 9 nsecs\n  \
+            .idle_sleeptime : 100 nsecs\n  .iowait_sleeptime: 20 nsecs\n";
+        assert_eq!(idle_of(one), Some(120));
+        assert_eq!(idle_of(&format!("{one}{one}")), None);
+        assert_eq!(idle_of("Timer List Version: v0.9\n"), None);
+    }
 }

@@ -1,0 +1,101 @@
+//! A disk image as the content of an NVDIMM from which Linux executes in place (`-o dax`).
+//!
+//! The first 2 MiB are where Linux notes that it has page structures for the rest; what it notes is written
+//! in the guest, at each start (`guest/init/src/nvdimm.rs`). The rest is a disk with one partition, which
+//! holds the file system. Where the partition begins decides whether Linux can map a file in large pages:
+//! only if what is at a multiple of 2 MiB in the file is at one in memory, too.
+//!
+//! The road not taken: clusters of 2 MiB (ext4's bigalloc), which align every file and make each that large.
+
+use super::{finished, key};
+use crate::{place, tool};
+use anyhow::{Context, Result, ensure};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// A large page. So much is in front of the disk.
+const LARGE: u64 = 2 << 20;
+/// Where a partition usually begins.
+const USUAL: u64 = 1 << 20;
+const SECTOR: u64 = 512;
+/// Linux adds memory in sections of this size.
+const MEMORY_SECTION: u64 = 128 << 20;
+
+/// The content of an NVDIMM with this file system, made unless it is kept. The file `aligned`, by its path in
+/// the file system, can be mapped in large pages.
+pub fn nvdimm(disk: &Path, aligned: Option<&str>) -> Result<PathBuf> {
+    let _alone = place::alone("in-place")?;
+    let mut source = File::open(disk).with_context(|| format!("cannot read {}", disk.display()))?;
+    let found = source.metadata()?;
+    let state = [found.len() as i64, found.mtime(), found.mtime_nsec(), found.ino() as i64];
+    let state = state.map(i64::to_le_bytes).concat();
+    let name = key([disk.as_os_str().as_bytes(), &state, aligned.unwrap_or_default().as_bytes()]);
+    let output = place::build("images")?.join(format!("in-place-{name}.nvm"));
+    if output.exists() {
+        return Ok(output);
+    }
+    let start = match aligned {
+        None => USUAL,
+        Some(path) => start_for(offset(disk, path)?),
+    };
+    let about = format!("{} on an NVDIMM", disk.display());
+    finished(&output, &about, "Making an NVDIMM with a disk", |output| {
+        let mut file = File::create(output)?;
+        file.seek(SeekFrom::Start(LARGE))?;
+        file.write_all(&table(start, found.len())?)?;
+        file.seek(SeekFrom::Start(LARGE + start))?;
+        std::io::copy(&mut source, &mut file).context("cannot copy the disk")?;
+        file.set_len((LARGE + start + found.len()).next_multiple_of(MEMORY_SECTION))?;
+        Ok(())
+    })
+}
+
+/// Where the partition begins if what is `offset` bytes further on is to be at a multiple of 2 MiB. Not
+/// at 0, where the table is.
+fn start_for(offset: u64) -> u64 {
+    LARGE - offset % LARGE
+}
+
+/// Where a file begins in a file system.
+fn offset(disk: &Path, path: &str) -> Result<u64> {
+    // Of the superblock, at 1024: the block size as a power of two.
+    let mut size = [0; 4];
+    let mut file = File::open(disk)?;
+    file.seek(SeekFrom::Start(1024 + 24))?;
+    file.read_exact(&mut size)?;
+    let size = 1024_u64.checked_shl(u32::from_le_bytes(size)).context("a strange block size")?;
+    let mut command = tool::command("debugfs")?;
+    let output = tool::run(command.arg("-R").arg(format!("bmap \"{path}\" 0")).arg(disk))?;
+    let block = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap_or(0);
+    ensure!(block > 0, "{} has no file {path} with content", disk.display());
+    Ok(block * size)
+}
+
+/// A table with one partition, as PCs have had it since 1983.
+fn table(start: u64, bytes: u64) -> Result<[u8; 512]> {
+    let sectors = |bytes: u64| u32::try_from(bytes / SECTOR).context("2 TiB or more");
+    let mut table = [0; 512];
+    // Its kind: Linux.
+    table[450] = 0x83;
+    table[454..458].copy_from_slice(&sectors(start)?.to_le_bytes());
+    table[458..462].copy_from_slice(&sectors(bytes)?.to_le_bytes());
+    table[510..].copy_from_slice(&[0x55, 0xaa]);
+    Ok(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_aligned_file_begins_at_a_large_page() {
+        for offset in [0, 4096, 111 * 4096, LARGE - 4096, LARGE, 5 * LARGE + 8192] {
+            let start = start_for(offset);
+            assert_eq!((start + offset) % LARGE, 0);
+            assert!((4096..=LARGE).contains(&start), "{start}");
+        }
+    }
+}
