@@ -18,14 +18,14 @@ mod results;
 mod scaling;
 
 use crate::arguments::{Experiment, Profile};
-use crate::compare::boot::{Disk, Setup, System};
+use crate::compare::boot::{Disk, Missing, Setup, System};
 use crate::compare::table::kind;
 use crate::compare::{measured_or_missing, names, save};
 use crate::failure::{Failure, USAGE};
 use crate::image::default::{self, Recipe};
 use crate::image::{convert, in_place, small};
 use crate::{compile, place};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use describe::{Dax, Description, Participant, Storage};
 use grid::Grid;
 use measure_data::Run;
@@ -38,7 +38,7 @@ use std::time::Duration;
 const ABOVE: u8 = 1;
 /// Of something it cannot be told whether it is.
 const UNKNOWN: u8 = 3;
-/// An experiment of several could not be made.
+/// An experiment of several, or a system of one, could not be measured.
 const FAILED: u8 = 4;
 
 /// Runs the experiments that are named and writes what came of them.
@@ -70,6 +70,7 @@ pub fn experiment(options: &Experiment) -> Result<u8> {
         }
         match describe::read(path).and_then(|what| one(options, name, &what)) {
             // That something is missed weighs more than that it is not known of something else.
+            Ok(FAILED) => status = FAILED,
             Ok(ABOVE) if status != FAILED => status = ABOVE,
             Ok(UNKNOWN) if status == 0 => status = UNKNOWN,
             Ok(_) => {}
@@ -105,7 +106,10 @@ fn one(options: &Experiment, name: &str, what: &Description) -> Result<u8> {
     write(&options.output, &results)?;
     results.scaling.iter().for_each(|s| print!("{}", Grid::of_scaling(&results, s).text()));
     println!("{}", options.output.join(format!("{name}.md")).display());
+    let failures = results.failures();
+    failures.iter().for_each(|failure| eprintln!("hayate: {name}: {failure}"));
     Ok(match (results.above(), results.unknown()) {
+        _ if !failures.is_empty() => FAILED,
         (true, _) => ABOVE,
         (false, true) => UNKNOWN,
         (false, false) => 0,
@@ -150,51 +154,29 @@ fn made(options: &Experiment, name: &str, what: &Description, counting: bool) ->
     let found = measured_or_missing(&setup, &systems, what.boots, None)?;
     let runs: Vec<Option<&Run>> = found.iter().map(|found| found.as_ref().ok()).collect();
     let counts = if what.counts { counts::counts(&setup, what, &systems)? } else { Vec::new() };
-    let mut results = Results {
-        format: results::FORMAT.into(),
-        version: results::VERSION,
-        name: name.into(),
-        title: what.title.clone(),
-        question: what.question.clone(),
-        counting,
-        machine: format!(
-            "{} MiB of memory, one processor; {} of each system, {} of {}.",
-            what.memory,
-            results::counted(what.boots, "boot", "boots"),
-            results::counted(what.passes, "pass", "passes"),
-            results::counted(what.iterations, "sample", "samples")
-        ),
-        systems: systems
-            .iter()
-            .zip(&found)
-            .map(|(system, found)| results::System {
-                name: system.key.clone(),
-                title: system.title.clone(),
-                linux: system.linux,
-                words: system.words.clone(),
-                release: found
-                    .as_ref()
-                    .ok()
-                    .and_then(|run| Some(run.machine.fact("kernel", "release")?.to_owned())),
-                missing: found.as_ref().err().map(ToString::to_string),
-                skipped: found.as_ref().map_or_else(
-                    |_| Vec::new(),
-                    |run| {
-                        let skipped = run.skipped.iter();
-                        skipped.map(|s| (s.name.clone(), s.reason.clone())).collect()
-                    },
-                ),
-            })
-            .collect(),
-        lines: results::lines(what, &runs),
-        sweeps: results::curves(what, &runs),
-        counts,
-        aims: Vec::new(),
-        limits: Vec::new(),
-        break_even: Vec::new(),
-        time: None,
-        scaling: Vec::new(),
-    };
+    let machine = format!(
+        "{} MiB of memory, one processor; {} of each system, {} of {}.",
+        what.memory,
+        results::counted(what.boots, "boot", "boots"),
+        results::counted(what.passes, "pass", "passes"),
+        results::counted(what.iterations, "sample", "samples")
+    );
+    let of = systems.iter().zip(&found).map(|(system, found)| {
+        let mut of = results::System::of(system);
+        match found {
+            Ok(run) => {
+                of.release = run.machine.fact("kernel", "release").map(String::from);
+                let skipped = run.skipped.iter();
+                of.skipped = skipped.map(|s| (s.name.clone(), s.reason.clone())).collect();
+            }
+            Err(missing) => of.missing = Some(missing.to_string()),
+        }
+        of
+    });
+    let mut results = Results::new(name, what, counting, (machine, of.collect()));
+    results.lines = results::lines(what, &runs);
+    results.sweeps = results::curves(what, &runs);
+    results.counts = counts;
     results.aims = results::aims(what, &results.systems, &results.lines);
     results.limits = results::limits(what, &results.systems, &results.lines);
     results.break_even = results::break_even(what, &results.systems, &results.lines);
@@ -207,34 +189,28 @@ fn two_against_one(
     what: &Description,
     (wanted, setup, systems): (&describe::Scaling, &Setup, &[System]),
 ) -> Result<Results> {
-    let found = scaling::measured(setup, wanted, systems)?;
-    let system = |(system, found): (&System, &Result<(String, _), _>)| results::System {
-        name: system.key.clone(),
-        title: system.title.clone(),
-        linux: system.linux,
-        words: system.words.clone(),
-        release: found.as_ref().ok().map(|(release, _)| release.clone()),
-        missing: found.as_ref().err().map(ToString::to_string),
-        skipped: Vec::new(),
-    };
-    Ok(Results {
-        format: results::FORMAT.into(),
-        version: results::VERSION,
-        name: name.into(),
-        title: what.title.clone(),
-        question: what.question.clone(),
-        counting: false,
-        machine: scaling::machine(what, wanted),
-        systems: systems.iter().zip(&found).map(system).collect(),
-        lines: Vec::new(),
-        sweeps: Vec::new(),
-        counts: Vec::new(),
-        aims: Vec::new(),
-        limits: Vec::new(),
-        break_even: Vec::new(),
-        time: None,
-        scaling: found.into_iter().flatten().map(|(_, scaled)| scaled).collect(),
-    })
+    setup.prepare(systems)?;
+    let mut of: Vec<results::System> = systems.iter().map(results::System::of).collect();
+    let mut all = Vec::new();
+    for (at, system) in systems.iter().enumerate() {
+        match scaling::measured(setup, wanted, (at, system)) {
+            Ok((release, scaled)) => {
+                of[at].release = Some(release);
+                all.push(scaled);
+            }
+            // What fails in one must not cost the others what they came to.
+            Err(error) => {
+                of[at].failed = !error.is::<Missing>();
+                of[at].missing = Some(format!("{error:#}"));
+            }
+        }
+    }
+    let mut results = Results::new(name, what, false, (scaling::machine(what, wanted), of));
+    let lacking = results.systems.iter().filter_map(|system| system.missing.as_deref());
+    // A page without numbers must not take the place of an earlier one.
+    ensure!(!all.is_empty(), "nothing was measured: {}", lacking.collect::<Vec<_>>().join("; "));
+    results.scaling = all;
+    Ok(results)
 }
 
 /// What kind of numbers an experiment has.

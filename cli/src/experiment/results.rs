@@ -3,6 +3,7 @@
 
 use super::describe::Description;
 use super::scaling::Scaled;
+use crate::compare::boot;
 use crate::compare::table::count;
 use measure_data::scaling::Reach;
 use measure_data::statistics::{median, median_interval};
@@ -152,6 +153,9 @@ pub struct System {
     pub release: Option<String>,
     /// Why it was not measured at all.
     pub missing: Option<String>,
+    /// Whether that is because it failed, and not because it lacks what was needed of it.
+    #[serde(default)]
+    pub failed: bool,
     /// What it could not measure, and why.
     pub skipped: Vec<(String, String)>,
 }
@@ -202,7 +206,58 @@ pub struct Point {
     pub values: Vec<Option<Value>>,
 }
 
+impl System {
+    /// A system of which nothing is known yet but what it is.
+    pub fn of(system: &boot::System) -> System {
+        System {
+            name: system.key.clone(),
+            title: system.title.clone(),
+            linux: system.linux,
+            words: system.words.clone(),
+            release: None,
+            missing: None,
+            failed: false,
+            skipped: Vec::new(),
+        }
+    }
+}
+
 impl Results {
+    /// What comes of `what`, without any results yet.
+    pub fn new(
+        name: &str,
+        what: &Description,
+        counting: bool,
+        (machine, systems): (String, Vec<System>),
+    ) -> Results {
+        Results {
+            format: FORMAT.into(),
+            version: VERSION,
+            name: name.into(),
+            title: what.title.clone(),
+            question: what.question.clone(),
+            counting,
+            machine,
+            systems,
+            lines: Vec::new(),
+            sweeps: Vec::new(),
+            counts: Vec::new(),
+            aims: Vec::new(),
+            limits: Vec::new(),
+            break_even: Vec::new(),
+            time: None,
+            scaling: Vec::new(),
+        }
+    }
+
+    /// What failed, in which system.
+    pub fn failures(&self) -> Vec<String> {
+        let failed = self.systems.iter().filter(|system| system.failed);
+        let text =
+            |s: &System| format!("{}: {}", s.title, s.missing.as_deref().unwrap_or_default());
+        failed.map(text).collect()
+    }
+
     /// The system that the first is held against: the first Linux that was measured, else the
     /// second system.
     pub fn baseline(&self) -> Option<usize> {
@@ -399,6 +454,7 @@ mod tests {
             words: String::new(),
             release: None,
             missing: None,
+            failed: false,
             skipped: Vec::new(),
         }
     }
@@ -439,6 +495,17 @@ mod tests {
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].ratio, found[0].at_most), (64.0 / 24.0, 2.0));
         assert_eq!((found[0].system.as_str(), found[0].other.as_str()), ("A", "B"));
+    }
+
+    #[test]
+    fn a_system_that_fails_is_told_from_one_that_lacks_something() {
+        let mut systems = [system("a"), system("b"), system("c")];
+        systems[0].missing = Some("it panicked".into());
+        systems[0].failed = true;
+        systems[1].missing = Some("no /proc/mode".into());
+        let results = Results::new("x", &what(), true, (String::new(), systems.to_vec()));
+        assert_eq!(results.failures(), ["A: it panicked"]);
+        assert_eq!(results.measured(), [2]);
     }
 
     #[test]

@@ -54,35 +54,28 @@ pub struct Line {
     pub reach: Option<Reach>,
 }
 
-/// Measures all systems: the release of each and what it came to, or what it lacks.
+/// Measures a system, the `at`-th: its release and what it came to. [`Missing`] is what it lacks.
 pub fn measured(
     setup: &Setup,
     wanted: &Wanted,
-    systems: &[System],
-) -> Result<Vec<Result<(String, Scaled), Missing>>> {
-    setup.prepare(systems)?;
-    let mut all = Vec::new();
-    for (at, system) in systems.iter().enumerate() {
-        let _step = Step::new(format!("Measuring {} on two processors", system.title));
-        let rounds = wanted.rounds.to_string();
-        let time = wanted.milliseconds.to_string();
-        let words = ["/usr/bin/measure", "scaling", "--json", "--dir", "/tmp"];
-        let words = words.into_iter().chain(["--rounds", &rounds, "--milliseconds", &time]);
-        let ended = setup.run(system, words.map(String::from).collect())?;
-        ensure!(ended.status == 0, "{}: {}{}", system.title, ended.output, ended.error);
-        let found: Scaling = serde_json::from_str(&ended.output)
-            .with_context(|| format!("what measure says in {}", system.title))?;
-        ensure!(found.format == FORMAT && found.version == VERSION, "another version of measure");
-        let missing = format!("it has {} processor", found.processors);
-        all.push(if found.processors < 2 {
-            Err(Missing(missing))
-        } else {
-            // Aims are ours.
-            let aims = if at == 0 { Some(wanted) } else { None };
-            Ok((found.release.clone(), Scaled { system: at, lines: lines(&found, aims) }))
-        });
+    (at, system): (usize, &System),
+) -> Result<(String, Scaled)> {
+    let _step = Step::new(format!("Measuring {} on two processors", system.title));
+    let rounds = wanted.rounds.to_string();
+    let time = wanted.milliseconds.to_string();
+    let words = ["/usr/bin/measure", "scaling", "--json", "--dir", "/tmp"];
+    let words = words.into_iter().chain(["--rounds", &rounds, "--milliseconds", &time]);
+    let ended = setup.run(system, words.map(String::from).collect())?;
+    let (status, output, error) = (ended.status, ended.output.trim(), ended.error.trim());
+    ensure!(status == 0, "measure ended with status {status}. {output} {error}");
+    let found: Scaling = serde_json::from_str(output).context("what measure says")?;
+    ensure!(found.format == FORMAT && found.version == VERSION, "another version of measure");
+    if found.processors < 2 {
+        return Err(Missing(format!("it has {} processor", found.processors)).into());
     }
-    Ok(all)
+    // Aims are ours.
+    let aims = if at == 0 { Some(wanted) } else { None };
+    Ok((found.release.clone(), Scaled { system: at, lines: lines(&found, aims) }))
 }
 
 fn lines(found: &Scaling, wanted: Option<&Wanted>) -> Vec<Line> {

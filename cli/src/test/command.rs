@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 pub(super) type Check = fn(&Hayate) -> Result<()>;
 
 /// Each check: its name, and what it does.
-const CHECKS: [(&str, Check); 26] = [
+const CHECKS: [(&str, Check); 27] = [
     ("output_and_status_pass_through", output_and_status),
     ("input_passes_through", input),
     ("python_starts_a_program", python),
@@ -41,6 +41,7 @@ const CHECKS: [(&str, Check); 26] = [
     ("a_deterministic_run_with_a_disk_repeats_to_the_instruction", deterministic_disk),
     ("a_comparison_with_linux_repeats_to_the_digit", comparison),
     ("a_comparison_by_time_ends", comparison_by_time),
+    ("linux_executes_in_place_from_an_nvdimm", execution_in_place),
     ("the_suite_agrees_with_the_naive_method", naive_method),
 ];
 
@@ -533,6 +534,34 @@ fn comparison_by_time(hayate: &Hayate) -> Result<()> {
         let run = measure_data::read_run(&run).with_context(|| name)?;
         ensure!(run.result("cpu/syscall/getpid").is_some_and(|found| found.rounds.len() == 2));
     }
+    Ok(())
+}
+
+/// What programs in two files are held against is Linux' execution in place, in small pages and in large ones.
+fn execution_in_place(hayate: &Hayate) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let mut command = hayate.any("experiment")?;
+    let output = command.args(["off2f-linux", "-o"]).arg(folder.path()).output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(matches!(output.status.code(), Some(0 | 1)), "{}: {said}", output.status);
+    let text = std::fs::read_to_string(folder.path().join("off2f-linux.json"))?;
+    let found: serde_json::Value = serde_json::from_str(&text)?;
+    let values = |line: &str| -> Result<[f64; 5]> {
+        let lines = found["lines"].as_array().into_iter().flatten();
+        let line = lines.into_iter().find(|found| found["name"] == line).context("no such line")?;
+        let of = |at: usize| line["values"][at]["median"].as_f64();
+        let all: Option<Vec<f64>> = (0..5).map(of).collect();
+        let all = all.with_context(|| format!("not every system was measured: {line}"))?;
+        all.try_into().ok().context("five systems")
+    };
+    let [_, plain, large, _, disk] = values("program/warm")?;
+    // A page fault for each of 400 pages, and for each of 20; from a disk's cache, for several at a time.
+    ensure!(large * 3.0 < plain && plain < disk, "warm: {large}, {plain}, {disk}");
+    let [ours, plain_cold, large_cold, elf, disk] = values("program/cold")?;
+    // In place nothing is read again but names.
+    ensure!(plain_cold < plain * 1.2 && large_cold < large * 1.2, "{plain_cold}, {large_cold}");
+    ensure!(elf > plain_cold && disk > 2.0 * plain_cold, "cold: {elf}, {disk}, {plain_cold}");
+    ensure!(ours <= plain_cold / 10.0, "{ours} is over a tenth of {plain_cold}");
     Ok(())
 }
 
