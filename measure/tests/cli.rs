@@ -91,6 +91,7 @@ fn help_and_wrong_arguments() {
         (&["run", "--memory-limit", "12"], "64M"),
         (&["run", "--cpu", "99999", "cpu/loop"], "--cpu 99999"),
         (&["run", "--remote", "nowhere", "cpu/loop"], "HOST:PORT"),
+        (&["run", "--program", "a=/bin/true", "--warm", "b"], "--warm b"),
         (&["frobnicate"], "frobnicate"),
     ] {
         let out = measure(&place, arguments);

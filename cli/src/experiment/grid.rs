@@ -107,7 +107,9 @@ impl Grid {
 
     /// Aims that are a part of another system's value.
     pub fn of_aims(r: &Results) -> Grid {
-        let headings = ["Aim", "part of the other's time", "aim", ""].map(String::from).to_vec();
+        let unit = if r.counting { "instructions" } else { "time" };
+        let part = format!("part of the other's {unit}");
+        let headings = ["Aim", &part, "aim", ""].map(String::from).to_vec();
         let rows = r.aims.iter().map(|aim| {
             let met = if aim.ratio <= aim.at_most { "reached" } else { "not reached" };
             let title = format!("{}: {} by {}", aim.name, aim.system, aim.other);
