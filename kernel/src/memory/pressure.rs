@@ -14,6 +14,7 @@ use machine::{frames, heap};
 use super::PAGE;
 use crate::file::reclaim;
 use crate::resource::pools;
+use crate::schedule;
 
 /// How many pages of plates are given up at a time, and as many bytes of what is kept.
 const BATCH: usize = 64;
@@ -35,9 +36,17 @@ pub fn relieve() -> bool {
     free() > before
 }
 
-/// How the frames of memory are used when ended processes owe nothing any more.
+/// Gives back all that ended processes have yet to give back. Others run meanwhile: call it without spin
+/// locks.
+pub fn settle() {
+    teardown::settle(|| {
+        schedule::breathe();
+    });
+}
+
+/// How the frames of memory are used when ended processes owe nothing any more. As [`settle`].
 pub fn settled_counts() -> frames::Counts {
-    teardown::settle();
+    settle();
     frames::counts()
 }
 

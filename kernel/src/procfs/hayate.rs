@@ -22,6 +22,7 @@ use super::tree::{self, Item, Listing, Node, Subject, What};
 use super::{frames, nvm};
 use crate::credentials::Capability;
 use crate::file::inode::{DirectorySink, FileKind, Inode};
+use crate::memory::pressure;
 use crate::process::{self, resources::may_see};
 use crate::resource::registry::{self, Serial};
 use crate::resource::{Kind, Policy, policy, pools};
@@ -243,7 +244,7 @@ fn change_pools(_: &(), text: &[u8]) -> Result<()> {
 
 fn drop_kept(kind: Option<Kind>) {
     if kind.is_none() {
-        hayate_machine::paging::teardown::settle();
+        pressure::settle();
     }
     pools::drop_all(kind);
 }

@@ -9,6 +9,7 @@ use hayate_abi::{Errno, Result};
 use super::system::{line, line_of};
 use super::tree::{Item, What};
 use crate::file::reclaim;
+use crate::memory::pressure;
 use crate::process::identity;
 use crate::resource::pools;
 use crate::schedule::{MOST_NS, SHARE_NS};
@@ -165,7 +166,7 @@ fn drop_caches(_: &(), text: &[u8]) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     // What is owed holds pages; what is kept, pages and names.
-    hayate_machine::paging::teardown::settle();
+    pressure::settle();
     pools::drop_all(None);
     if what & 2 != 0 {
         reclaim::names();

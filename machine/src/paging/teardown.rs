@@ -224,13 +224,14 @@ pub fn pay_now() -> bool {
 }
 
 /// Pays what is owed by now, so that all of it is free. It takes as long as the end of a process with an
-/// eighth of memory would have, at most, and lets nobody run meanwhile.
-pub fn settle() {
+/// eighth of memory would have, at most; between the steps it calls `between`, which may let others run.
+pub fn settle(mut between: impl FnMut()) {
     let mut left = OWED.load(Acquire);
     while left != 0 && OWED.load(Acquire) != 0 {
         // Whoever goes on making debts meanwhile is not waited for.
         left = left.saturating_sub(pay_one().unwrap_or(0));
         relax();
+        between();
     }
 }
 
