@@ -393,8 +393,13 @@ impl Space {
                 if !writable && text && !altered.meets(region.start, region.end) {
                     continue;
                 }
-                let access = mapping.protection.access();
                 let range = region.start..region.end;
+                if !writable && !text {
+                    // Nothing of it is kept, which is quicker told of all pages at once.
+                    tables.unmap(range, &mut gather).ok()?;
+                    continue;
+                }
+                let access = mapping.protection.access();
                 let mut decide = |found: &Found| {
                     let fate = decide(found, mapping, region.start, access, text, &origin.cleared);
                     let changed = found.kind == PageKind::Private && found.written;
