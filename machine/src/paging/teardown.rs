@@ -44,7 +44,8 @@ use core::sync::atomic::{AtomicBool, AtomicUsize};
 
 /// What holds fewer pages is given back at once: it takes hardly longer than the list.
 const WORTH: usize = 512;
-/// A space that is kept counts as large from here on: to count it again must be worth it.
+/// A space that is kept counts as large if it has so many private pages, and no fewer than of files: those
+/// mostly stay, and to count them again must be worth it.
 const LARGE: u64 = 4 * WORTH as u64;
 /// Levels of tables.
 const LEVELS: usize = 4;
@@ -170,7 +171,8 @@ impl Tables<'_> {
     /// [`recount`](Self::recount) is to be called at the end, after the gather's flush.
     #[inline]
     pub fn begin_end(&mut self) -> bool {
-        let is_large = self.usage.mapped() >= LARGE;
+        let [private, files] = [Kind::Private, Kind::File].map(|kind| self.usage.count(kind));
+        let is_large = private >= LARGE.max(files);
         if is_large {
             self.usage.ends.store(true, Relaxed);
         }

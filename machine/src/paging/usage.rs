@@ -112,11 +112,17 @@ impl Usage {
         self.tables.store(from.tables.load(Relaxed), Relaxed);
     }
 
+    /// All pages of a kind.
+    #[inline]
+    pub fn count(&self, kind: Kind) -> u64 {
+        self.pages[kind as usize].load(Relaxed)
+    }
+
     /// All pages that hold something, about: what is being counted may come out too large.
     #[inline]
     pub fn mapped(&self) -> u64 {
-        let pages = |kind: Kind| self.pages[kind as usize].load(Relaxed);
-        pages(Kind::Private).wrapping_add(pages(Kind::File)).wrapping_add(pages(Kind::Shared))
+        let kinds = [Kind::Private, Kind::File, Kind::Shared];
+        kinds.iter().fold(0, |sum, kind| sum.wrapping_add(self.count(*kind)))
     }
 
     pub fn resident(&self) -> Resident {
