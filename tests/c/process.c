@@ -648,3 +648,29 @@ TEST(kill_reaches_a_whole_group) {
         KILLED(pids[i], SIGTERM);
     ERR(kill(-pids[0], SIGTERM), ESRCH);
 }
+
+/* Who has always waited for its children at once may have something else to do for once: the child runs
+ * all the same. */
+TEST(a_child_runs_beside_a_parent_that_does_not_wait_for_once) {
+    _Atomic int *told = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(told != MAP_FAILED);
+    for (int round = 0; round < 5; round++) {
+        for (int i = 0; i < 10; i++) {
+            pid_t pid = FORK();
+            if (pid == 0)
+                _exit(0);
+            EXITS(pid, 0);
+        }
+        *told = 0;
+        pid_t pid = FORK();
+        if (pid == 0) {
+            *told = 1;
+            _exit(0);
+        }
+        int64_t end = now_ns(CLOCK_MONOTONIC) + 20000000000;
+        while (*told == 0)
+            CHECK(now_ns(CLOCK_MONOTONIC) < end);
+        EXITS(pid, 0);
+    }
+    munmap((void *)told, PAGE);
+}

@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use hayate_machine::{cpu, time};
 
+use super::haste::Haste;
 use super::{
     Mutex, Timer, TimerTarget, WaitQueue, Woken, count_blocked, sleep_until, start_kernel,
     yield_now,
@@ -46,6 +47,39 @@ ktest! {
             // Not for ever: how late a busy host makes it is not for a test to say.
             check!(slept < ms * MS + 60_000 * MS);
         }
+    }
+}
+
+ktest! {
+    fn who_waits_at_once_is_expected_to_do_so_again() {
+        let more = cpu::count() > 1;
+        // A host that takes the processor away in between makes it late: a few may be so.
+        let mut times = 0;
+        for _ in 0..100 {
+            let haste = Haste::default();
+            check!(!haste.makes());
+            haste.waits();
+            if haste.makes() == more {
+                times += 1;
+            }
+            // Of several children in a row the first only.
+            check!(!haste.makes());
+            haste.waits();
+            haste.makes_and_sleeps();
+            if haste.returns_here() == more {
+                times += 1;
+            }
+            check!(!haste.returns_here());
+            // Who does something else first is not.
+            haste.goes_on();
+            let later = time::monotonic_ns() + MS;
+            while time::monotonic_ns() < later {
+                core::hint::spin_loop();
+            }
+            haste.waits();
+            check!(!haste.makes());
+        }
+        check!(times > 100);
     }
 }
 
