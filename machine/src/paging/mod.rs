@@ -335,12 +335,11 @@ impl<'a> Tables<'a> {
         if any {
             root.settle(0, ENTRIES / 2 - 1);
             gather.stale(0, USER_END);
-            let is_large = self.begin_end();
+            self.begin_end();
             gather.flush();
-            if is_large {
-                self.usage.ends.store(false, Relaxed);
-            }
         }
+        // It may have begun to end before, and not come to a recount.
+        self.usage.ends.store(false, Relaxed);
         self.usage.clear();
     }
 
