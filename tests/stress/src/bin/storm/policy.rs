@@ -19,7 +19,7 @@ const POOLS: &str = "/proc/hayate/pools";
 const STARTERS: usize = 4;
 
 /// All values that have a name, and some that are made of others.
-pub const POLICIES: [&str; 12] = [
+pub const POLICIES: [&str; 15] = [
     "none",
     "program",
     "space",
@@ -31,7 +31,10 @@ pub const POLICIES: [&str; 12] = [
     "full-text",
     "attachment",
     "space+text",
+    "region+text",
     "program+region+text",
+    "full-debt",
+    "region+debt",
 ];
 
 /// The policy as it was, put back when this goes.
@@ -82,11 +85,19 @@ pub fn storm(orders: &Orders) -> Result<(), String> {
             changes += 1;
             match random.below(8) {
                 0 => command("drop")?,
-                1 => command(random.pick(&["drop attachment", "drop program", "drop space"]))?,
+                1 => command(random.pick(&[
+                    "drop attachment",
+                    "drop program",
+                    "drop space",
+                    "drop region",
+                ]))?,
                 2 => {
                     // Room for nothing, for little, for much.
                     let bytes = random.pick(&[0, 4096, 300_000, 64 << 20]);
-                    command(&format!("limit {} {bytes}", random.pick(&["attachment", "program"])))?;
+                    command(&format!(
+                        "limit {} {bytes}",
+                        random.pick(&["attachment", "program", "region", "space"])
+                    ))?;
                 }
                 _ => set(random.pick(&POLICIES))?,
             }
