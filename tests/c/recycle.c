@@ -300,21 +300,25 @@ TEST(a_program_that_ended_may_be_written_at_once) {
 }
 
 TEST(the_room_of_a_removed_program_comes_back) {
-    struct statvfs before, after;
-    OK(statvfs(".", &before));
-    COPY(hy_self, "program", 0755);
-    IS_VERSION("./program", 'A');
-    IS_VERSION("./program", 'A');
-    OK(unlink("program"));
-    /* Others may be using the file system: half a program is allowed for. */
     struct stat self;
     OK(stat(hy_self, &self));
     int64_t missing;
-    int looks = 0;
+    int rounds = 0;
     do {
-        OK(statvfs(".", &after));
-        missing = (int64_t)(before.f_bfree - after.f_bfree) * (int64_t)before.f_bsize;
-    } while (missing >= self.st_size / 2 && hy_patience(&looks));
+        struct statvfs before, after;
+        OK(statvfs(".", &before));
+        COPY(hy_self, "program", 0755);
+        IS_VERSION("./program", 'A');
+        IS_VERSION("./program", 'A');
+        OK(unlink("program"));
+        int looks = 0;
+        do {
+            OK(statvfs(".", &after));
+            missing = (int64_t)(before.f_bfree - after.f_bfree) * (int64_t)before.f_bsize;
+        } while (missing >= self.st_size / 2 && hy_patience(&looks));
+        /* Others may be using the file system: half a program is allowed for, and in some rounds any
+         * amount. Room that did not come back would be missing in each. */
+    } while (missing >= self.st_size / 2 && ++rounds < 20);
     CHECK(missing < self.st_size / 2);
 }
 
