@@ -104,7 +104,7 @@ pub fn shell_command(s: &Setting) -> Result<CString, Skip> {
 
 /// A shell and what it is told to do, both by one busybox: links to it named `sh` and `true`, so that
 /// the shell, which has a `true` of its own, must fork and execute.
-fn busybox_command(s: &Setting) -> Result<(CString, CString), Skip> {
+pub fn busybox_command(s: &Setting) -> Result<(CString, CString), Skip> {
     let busybox = ["/bin/busybox", "/usr/bin/busybox"]
         .into_iter()
         .find(|path| std::path::Path::new(path).exists())
@@ -125,14 +125,19 @@ fn busybox_command(s: &Setting) -> Result<(CString, CString), Skip> {
     Ok((shell, command))
 }
 
+/// The path of a large program of which a start touches little.
+pub fn sparse_program(setting: &Setting) -> Result<CString, Skip> {
+    let content = |sizes| sparse_executable(sizes, 400);
+    generated(setting, "sparse", Sizes { text: 40 * M, ..USUAL }, content)
+}
+
 /// A large program of which a start touches little.
 fn exec_sparse() -> Experiment {
     Experiment::time(
         "cpu/process/exec-sparse",
         "vfork, exec, exit, wait with 40 MiB of text, 400 pages touched",
         |s, m| {
-            let content = |sizes| sparse_executable(sizes, 400);
-            let path = generated(s, "sparse", Sizes { text: 40 * M, ..USUAL }, content)?;
+            let path = sparse_program(s)?;
             let program = Program::new(&path, &[&path]);
             m.try_batch(1, || reap(program.start(Split::Vfork), "executing a large program"))
         },

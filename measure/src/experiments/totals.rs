@@ -8,10 +8,13 @@
 //! What this cannot see: work that a kernel does only when no program wants the processor.
 
 use super::basics::empty_loop;
-use super::processes::{USUAL, dynamic_program, program, reap, shell_command};
+use super::processes::{
+    M, USUAL, busybox_command, dynamic_program, program, reap, shell_command, sparse_program,
+};
 use crate::clock::Clock;
 use crate::experiment::{Experiment, Setting};
 use crate::sampler::{Sampler, Skip};
+use crate::sys::memory::{Mapping, Pages};
 use crate::sys::process::{Program, Split, fork_exit, vfork_exit};
 use crate::sys::raw::sched_yield;
 use std::hint::black_box;
@@ -26,13 +29,17 @@ const YIELDS: u32 = 300;
 const TURNS: u32 = 50_000;
 
 /// The experiments that have a total.
-const NAMES: [&str; 6] = [
+const NAMES: [&str; 10] = [
     "fork-exit",
+    "fork-parent/256M",
     "vfork-exit",
     "fork-exec-static",
     "vfork-exec-static",
+    "posix-spawn",
     "fork-exec-dynamic",
+    "exec-sparse",
     "sh-c",
+    "sh-c-busybox",
 ];
 
 /// Puts behind each experiment that has one its total.
@@ -55,7 +62,8 @@ fn total(base: &Experiment, name: &'static str) -> Experiment {
     .per(STARTS)
     .method("1,000 in a row, then yields and spins until nothing is left to do, by 1,000; what yields and spins take when nothing is left is taken off")
     .samples_at_most(1)
-    .rounds_at_most(3);
+    // A thousand of the large ones take minutes in an emulator.
+    .rounds_at_most(if matches!(name, "fork-parent/256M" | "exec-sparse" | "sh-c-busybox") { 1 } else { 3 });
     // What one costs, if nothing is put off.
     made.model.clone_from(&base.model);
     made
@@ -64,12 +72,36 @@ fn total(base: &Experiment, name: &'static str) -> Experiment {
 fn many(name: &str, s: &Setting, m: &mut Sampler) -> Result<(), Skip> {
     match name {
         "fork-exit" => starts(m, || reap(fork_exit(), "fork")),
+        "fork-parent/256M" => {
+            let memory =
+                Mapping::anonymous(256 * M, Pages::Small).map_err(Skip::because("mmap"))?;
+            memory.populate();
+            starts(m, || reap(fork_exit(), "fork"))
+        }
         "vfork-exit" => starts(m, || reap(vfork_exit(), "vfork")),
         "fork-exec-static" | "vfork-exec-static" => {
             let how = if name.starts_with('v') { Split::Vfork } else { Split::Fork };
             let path = program(s, USUAL)?;
             let program = Program::new(&path, &[&path]);
             starts(m, || reap(program.start(how), "executing a program"))
+        }
+        "posix-spawn" => {
+            let path = program(s, USUAL)?;
+            let program = Program::new(&path, &[&path]);
+            starts(m, || {
+                let pid = program.spawn().map_err(Skip::because("posix_spawn"))?;
+                reap(pid as isize, "posix_spawn")
+            })
+        }
+        "exec-sparse" => {
+            let path = sparse_program(s)?;
+            let program = Program::new(&path, &[&path]);
+            starts(m, || reap(program.start(Split::Vfork), "executing a large program"))
+        }
+        "sh-c-busybox" => {
+            let (shell, command) = busybox_command(s)?;
+            let program = Program::new(&shell, &[c"sh", c"-c", &command]);
+            starts(m, || reap(program.start(Split::Fork), "executing a shell"))
         }
         "fork-exec-dynamic" => {
             let path = dynamic_program()?;
