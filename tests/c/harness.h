@@ -42,6 +42,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -352,6 +353,13 @@ static UNUSED bool hy_patience(int *looks) {
     if (!getenv("MODE_STORM") || ++*looks > 2000) return false;
     usleep(1000);
     return true;
+}
+
+/* Unmounts what only processes used that have ended. */
+static UNUSED int umount_ended(const char *path) {
+    int result, looks = 0;
+    while ((result = umount(path)) == -1 && errno == EBUSY && hy_patience(&looks)) {}
+    return result;
 }
 
 static UNUSED void hy_put(const char *file, int line, const char *path, const void *data,

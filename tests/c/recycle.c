@@ -322,13 +322,6 @@ TEST(the_room_of_a_removed_program_comes_back) {
     CHECK(missing < self.st_size / 2);
 }
 
-/* Unmounts what only processes used that have ended. */
-static int umount_ended(const char *path) {
-    int result, looks = 0;
-    while ((result = umount(path)) == -1 && errno == EBUSY && hy_patience(&looks)) {}
-    return result;
-}
-
 TEST(a_file_system_can_be_unmounted_after_its_program_ran) {
     OK(mkdir("m", 0755));
     if (mount("none", "m", "tmpfs", 0, NULL) == -1)

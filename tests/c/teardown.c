@@ -312,6 +312,6 @@ TEST_TIMES(a_file_system_goes_after_its_user, 2) {
             _exit(0);
         }
         EXITS(pid, 0);
-        OK(umount("place"));
+        OK(umount_ended("place"));
     }
 }
