@@ -23,10 +23,11 @@ use hayate_machine::stack::KernelStack;
 use hayate_machine::sync::{Once, SpinLock};
 use hayate_machine::time;
 use hayate_machine::trap::{self, UserRegs, attention};
-use intrusive_collections::LinkedListAtomicLink;
+use intrusive_collections::{LinkedListAtomicLink, RBTreeAtomicLink};
 
 use super::haste::Haste;
 use super::run_queue;
+use super::switch;
 use super::timer::Timer;
 use super::weight;
 
@@ -100,6 +101,9 @@ pub struct Execution {
     /// Attention bits that belong to it while it is off its CPU.
     pub(super) kept_attention: AtomicU64,
     pub(super) wait_link: LinkedListAtomicLink,
+    /// Its place in a run queue, and the key there.
+    pub(super) run_link: RBTreeAtomicLink,
+    pub(super) rank: AtomicU64,
     pub(super) alarm: Once<Arc<Timer>>,
 }
 
@@ -111,7 +115,7 @@ extern "C" fn kernel_main(_: usize) -> ! {
     if let Some(work) = work {
         work();
     }
-    run_queue::exit_current()
+    switch::exit_current()
 }
 
 impl Execution {
@@ -148,6 +152,8 @@ impl Execution {
             haste: Haste::default(),
             kept_attention: AtomicU64::new(0),
             wait_link: LinkedListAtomicLink::new(),
+            run_link: RBTreeAtomicLink::new(),
+            rank: AtomicU64::new(0),
             alarm: Once::new(),
         })
     }
@@ -156,14 +162,14 @@ impl Execution {
     /// ENOMEM if there is no memory for its stack.
     pub fn new_user(agent: Arc<dyn Agent>, regs: &UserRegs) -> Result<Arc<Execution>> {
         let stack = KernelStack::new().ok_or(Errno::ENOMEM)?;
-        let context = Context::for_user(stack, regs, run_queue::arrived);
+        let context = Context::for_user(stack, regs, switch::arrived);
         Ok(Execution::with_context(context, Some(agent), None, false))
     }
 
     /// An execution that runs `work` in the kernel and ends. ENOMEM as for `new_user`.
     pub fn new_kernel(_name: &str, work: impl FnOnce() + Send + 'static) -> Result<Arc<Execution>> {
         let stack = KernelStack::new().ok_or(Errno::ENOMEM)?;
-        let context = Context::for_kernel(stack, kernel_main, 0, run_queue::arrived);
+        let context = Context::for_kernel(stack, kernel_main, 0, switch::arrived);
         Ok(Execution::with_context(context, None, Some(Box::new(work)), false))
     }
 

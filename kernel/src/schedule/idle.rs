@@ -6,8 +6,9 @@ use hayate_machine::cpu;
 use hayate_machine::paging::{self, teardown};
 use hayate_machine::{frames, log, smp, time};
 
-use super::run_queue::{IDLE, QUEUE, reschedule};
+use super::run_queue::{IDLE, QUEUE};
 use super::steal::others_wait;
+use super::switch::reschedule;
 use super::timer;
 
 /// The idle loop of a CPU; its start-up ends here.

@@ -19,10 +19,12 @@ mod real_time;
 mod run_queue;
 mod statistics;
 mod steal;
+mod switch;
 mod test;
 mod timer;
 mod user_test;
 mod wait;
+mod waiting;
 mod weight;
 pub mod work_area;
 
@@ -30,12 +32,11 @@ pub use execution::{Agent, Execution, Policy};
 pub use idle::run_idle;
 pub use lock::{Mutex, MutexGuard, RwMutex, RwMutexReadGuard, RwMutexWriteGuard};
 pub use real_time::{MOST_NS, SHARE_NS};
-pub use run_queue::{
-    SLICE_NS, attend, breathe, current, current_arc, exit_current, init, tick, yield_now,
-};
+pub use run_queue::{SLICE_NS, current, current_arc, init};
 pub use statistics::{
     CpuTimes, count_blocked, count_runnable, cpu_times, idle_ns, load_average, switches,
 };
+pub use switch::{attend, breathe, exit_current, tick, yield_now};
 pub use timer::{Timer, TimerTarget};
 pub use wait::{Listener, WaitQueue, Woken, sleep_until};
 

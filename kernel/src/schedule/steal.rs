@@ -3,29 +3,12 @@
 //! Only one queue's lock is held at a time, and the other's is only tried: its own CPU comes first.
 
 use alloc::sync::Arc;
-use core::cmp::Reverse;
 use core::sync::atomic::Ordering;
 
 use hayate_machine::cpu;
 
 use super::execution::Execution;
-use super::run_queue::{Entry, Inner, QUEUE, RunQueue, SLICE_NS};
-
-/// Takes the first entry of another CPU's queue that may run on CPU `me`.
-fn take_for(inner: &mut Inner, queue: &RunQueue, me: usize) -> Option<Arc<Execution>> {
-    let may = |entry: &Reverse<Entry>| entry.0.execution.affinity() >> me & 1 != 0;
-    let found = if inner.waiting.peek().is_some_and(may) {
-        inner.waiting.pop().map(|entry| entry.0.execution)
-    } else {
-        // Rare: those before it are bound to other CPUs.
-        let allowed = inner.waiting.iter().filter(|entry| may(entry));
-        let first = allowed.min_by_key(|entry| entry.0.rank)?.0.execution.clone();
-        inner.waiting.retain(|entry| !Arc::ptr_eq(&entry.0.execution, &first));
-        Some(first)
-    };
-    queue.length.store(inner.waiting.len(), Ordering::SeqCst);
-    found
-}
+use super::run_queue::{QUEUE, SLICE_NS};
 
 /// Takes an execution from the longest other queue with more than `least` waiting.
 pub(super) fn steal(least: usize) -> Option<Arc<Execution>> {
@@ -43,7 +26,9 @@ pub(super) fn steal(least: usize) -> Option<Arc<Execution>> {
     let (_, queue) = longest?;
     let (taken, floor) = {
         let mut inner = queue.inner.try_lock()?;
-        (take_for(&mut inner, queue, me)?, inner.floor)
+        let taken = inner.waiting.take_allowed(me, 0)?;
+        queue.length.store(inner.waiting.length(), Ordering::SeqCst);
+        (taken, inner.floor)
     };
     // Its virtual time is relative to the queue it comes from.
     let ahead = taken.virtual_time.load(Ordering::Relaxed).saturating_sub(floor);
@@ -59,12 +44,7 @@ pub(super) fn others_wait() -> bool {
         other != me
             && QUEUE.of(other).is_some_and(|queue| {
                 queue.length.load(Ordering::Relaxed) != 0
-                    && queue.inner.try_lock().is_none_or(|inner| {
-                        inner
-                            .waiting
-                            .iter()
-                            .any(|entry| entry.0.execution.affinity() >> me & 1 != 0)
-                    })
+                    && queue.inner.try_lock().is_none_or(|inner| inner.waiting.has_allowed(me, 0))
             })
     })
 }

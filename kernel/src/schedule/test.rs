@@ -1,11 +1,14 @@
 //! Tests of the scheduler, inside the kernel.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use hayate_machine::{cpu, time};
+use hayate_machine::{cpu, heap, time};
 
+use super::execution::Execution;
 use super::haste::Haste;
+use super::waiting::Waiting;
 use super::{
     Mutex, Timer, TimerTarget, WaitQueue, Woken, count_blocked, sleep_until, start_kernel,
     yield_now,
@@ -80,6 +83,50 @@ ktest! {
             check!(!haste.makes());
         }
         check!(times > 100);
+    }
+}
+
+ktest! {
+    fn a_run_queue_keeps_the_order_of_a_thousand_and_takes_no_memory() {
+        const MANY: usize = 1000;
+        let mut waiting = Waiting::new();
+        let mut all = Vec::new();
+        check!(all.try_reserve_exact(MANY).is_ok());
+        for _ in 0..MANY {
+            match Execution::new_kernel("waits", || ()) {
+                Ok(execution) => all.push(execution),
+                Err(_) => break,
+            }
+        }
+        check!(all.len() == MANY);
+        let rank = |at: usize| (at * 7919 % 101) as u64;
+        let before = heap::counts();
+        for (at, execution) in all.iter().enumerate() {
+            waiting.put(rank(at), execution.clone());
+        }
+        check!(heap::counts() == before);
+        check!(waiting.length() == MANY);
+        check!(waiting.first_rank() == Some(0));
+        check!(!waiting.has_allowed(0, 101) && waiting.has_allowed(0, 100));
+        // The first of the rank above 50 that may run on processor 63, of two that may not.
+        let of = |wanted: u64| (0..MANY).filter(move |at| rank(*at) == wanted);
+        for at in of(50).take(2) {
+            check!(all[at].set_affinity(1).is_ok());
+        }
+        let third = of(50).nth(2).map(|at| all[at].id());
+        check!(third.is_some() && waiting.take_allowed(63, 50).map(|taken| taken.id()) == third);
+        check!(waiting.length() == MANY - 1);
+        // The others by rank, and those of one rank as they came.
+        let mut last = (0, 0);
+        let mut taken = 0;
+        while let Some(execution) = waiting.take_first() {
+            let now = (execution.rank.load(Ordering::Relaxed), execution.id());
+            check!(now > last);
+            last = now;
+            taken += 1;
+        }
+        check!(taken == MANY - 1 && waiting.length() == 0 && waiting.first_rank().is_none());
+        check!(heap::counts() == before);
     }
 }
 

@@ -15,7 +15,8 @@ use hayate_machine::trap::{self, attention};
 use intrusive_collections::LinkedList;
 
 use super::execution::{Execution, PREPARED, RUNNING};
-use super::run_queue::{self, current};
+use super::run_queue::current;
+use super::switch;
 use super::timer::Timer;
 
 #[allow(unsafe_code)]
@@ -140,7 +141,7 @@ impl WaitQueue {
                     alarm = Some(arm_alarm(&me, deadline));
                 }
             }
-            run_queue::park();
+            switch::park();
         };
         me.interruptible.store(false, Ordering::Relaxed);
         self.remove(&me);

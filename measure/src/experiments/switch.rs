@@ -5,7 +5,7 @@ use crate::experiment::Experiment;
 use crate::sampler::{Sampler, Skip};
 use crate::sys::memory::Mapping;
 use crate::sys::process::Child;
-use crate::sys::raw::{futex_wait, futex_wake, read, write};
+use crate::sys::raw::{futex_wait, futex_wake, read, sched_yield, write};
 use measure_data::units::size;
 use std::hint::black_box;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -170,9 +170,56 @@ fn stop(turn: &AtomicU32) {
     futex_wake(turn);
 }
 
+/// Waits for the turn of `own` by giving the processor away, and passes it on. False: the end.
+#[inline(always)]
+fn yield_for_turn(turn: &AtomicU32, own: u32) -> bool {
+    loop {
+        match turn.load(Ordering::Acquire) {
+            STOP => return false,
+            now if now == own => {
+                turn.store(1 - own, Ordering::Release);
+                return true;
+            }
+            _ => {
+                sched_yield();
+            }
+        }
+    }
+}
+
+fn yields() -> Experiment {
+    Experiment::time(
+        "cpu/switch/yield-process",
+        "sched_yield from one process to another",
+        |_, m| {
+            let shared = Mapping::shared(4096).map_err(Skip::because("shared memory"))?;
+            let turn = shared.word(0);
+            let child = Child::start(|| {
+                while yield_for_turn(turn, 1) {}
+                0
+            })
+            .map_err(Skip::because("fork"))?;
+            let result = m.batch(ROUNDS, || {
+                yield_for_turn(turn, 0);
+            });
+            turn.store(STOP, Ordering::Release);
+            child.wait();
+            result
+        },
+    )
+    .per(2 * ROUNDS)
+    .method(
+        "two processes on one processor pass a turn in shared memory; who waits calls sched_yield(2)",
+    )
+    .hardware(1.0, "trap", "the call")
+    .hardware(8.0, "l2", "translations and lines reloaded after the change of address space")
+    .software(900.0, "instruction", "scheduler, address space")
+}
+
 /// The experiments of this file.
 pub fn experiments() -> Vec<Experiment> {
     let mut all = vec![
+        yields(),
         Experiment::time("cpu/pipe/self", "a byte through a pipe, no switch", |_, m| {
             let pipe = pipe()?;
             m.batch(50, || {

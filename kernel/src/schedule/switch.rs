@@ -1,0 +1,366 @@
+//! Which execution runs next on a CPU, the change to it, and the tick.
+//!
+//! Between [`reschedule`]'s change of stacks and [`arrived`] the execution that left is in `previous`:
+//! only then, on the other stack, may anyone else run it or free its stack.
+//!
+//! What an execution has consumed is added up by its own CPU alone, so that plain loads and stores do;
+//! others read the sums.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use hayate_machine::context;
+use hayate_machine::cpu::{self, Here};
+use hayate_machine::paging::teardown;
+use hayate_machine::smp;
+use hayate_machine::time;
+use hayate_machine::trap::{self, UserRegs, attention};
+
+use super::execution::{DEAD, Execution, PARKED, PREPARED, Policy, RUNNABLE, RUNNING, WOKEN};
+use super::real_time::{self, Turn};
+use super::run_queue::{
+    CURRENT, FAIR_RANK, IDLE, IDLE_RANK, Inner, QUEUE, RunQueue, SLICE_NS, call_idle, choose_cpu,
+    current, enqueue_on,
+};
+use super::statistics;
+use super::steal::steal;
+use super::timer;
+use super::weight;
+
+/// How often a running execution is looked at while nobody waits.
+const LONE_TICK: u64 = 10_000_000;
+
+/// Adds the time since the last accounting to the execution that runs here.
+fn account(execution: &Execution, now: u64) {
+    let spent = now.saturating_sub(execution.since.load(Ordering::Relaxed));
+    execution.since.store(now, Ordering::Relaxed);
+    add(&execution.run_time, spent);
+    let weight = execution.weight.load(Ordering::Relaxed);
+    let charged = if weight == weight::UNIT {
+        spent
+    } else {
+        spent * u64::from(weight::UNIT) / u64::from(weight)
+    };
+    add(&execution.virtual_time, charged);
+}
+
+/// Adds to a sum that only this CPU changes.
+#[inline(always)]
+fn add(sum: &AtomicU64, more: u64) {
+    sum.store(sum.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+}
+
+/// Takes this CPU's first entry. One that may not run here any more is put into `stray`, to be
+/// queued elsewhere when the lock is released.
+fn take_own(
+    inner: &mut Inner,
+    queue: &RunQueue,
+    me: usize,
+    stray: &mut Option<Arc<Execution>>,
+) -> Option<Arc<Execution>> {
+    let mut found = None;
+    while let Some(first) = inner.waiting.take_first() {
+        if first.affinity() >> me & 1 != 0 {
+            found = Some(first);
+            break;
+        }
+        if stray.is_some() {
+            // The next time; it is there to be seen.
+            let rank = first.rank.load(Ordering::Relaxed);
+            inner.waiting.put(rank, first);
+            break;
+        }
+        *stray = Some(first);
+    }
+    queue.length.store(inner.waiting.length(), Ordering::SeqCst);
+    found
+}
+
+/// Chooses the next execution and switches to it. The state of the current one says why it leaves:
+/// RUNNING (it stays runnable), PREPARED (it sleeps), DEAD. Returns when it runs again, or at once
+/// if nothing better is there.
+pub(super) fn reschedule(yielding: bool) {
+    let me = cpu::id();
+    let queue = QUEUE.here();
+    let prev = current();
+    let now = time::monotonic_ns();
+    attention::clear(trap::RESCHEDULE);
+    if prev.is_interrupted() {
+        attention::raise(trap::INTERRUPTED);
+    }
+    account(&prev, now);
+    let stays = prev.state.load(Ordering::SeqCst) == RUNNING;
+    let welcome = prev.affinity() >> me & 1 != 0;
+    let mut stolen = None;
+    if queue.length.load(Ordering::Relaxed) == 0 && (!stays || !welcome || !prev.is_user()) {
+        stolen = steal(0);
+    }
+    if real_time::exist() && stolen.is_none() {
+        match due_share(queue, &prev, stays && welcome && !prev.idle, now) {
+            Due::Nothing => {}
+            Due::Stay => return set_tick(queue, now, false),
+            Due::Next(execution) => stolen = Some(execution),
+        }
+    }
+    let mut stray = None;
+    let next = choose(queue, &prev, stays, yielding, welcome, stolen, &mut stray);
+    if let Some(stray) = stray {
+        enqueue_on(choose_cpu(&stray), stray, false);
+    }
+    let Some(next) = next else {
+        return set_tick(queue, now, false);
+    };
+    next.since.store(now, Ordering::Relaxed);
+    add(&queue.switches, 1);
+    add(if stays { &prev.involuntary } else { &prev.voluntary }, 1);
+    prev.kept_attention.store(attention::get() & !trap::RESCHEDULE, Ordering::Relaxed);
+    attention::clear(u64::MAX);
+    let mut wanted = next.kept_attention.load(Ordering::Relaxed);
+    if next.is_interrupted() {
+        wanted |= trap::INTERRUPTED;
+    }
+    attention::raise(wanted);
+    set_tick(queue, now, stays && !prev.idle);
+    if let Some(agent) = &prev.agent {
+        agent.leave();
+    }
+    if let Some(agent) = &next.agent {
+        agent.enter();
+    }
+    context::switch(&prev.context, &next.context);
+    arrived();
+}
+
+/// What the share of ordinary executions asks for.
+enum Due {
+    Nothing,
+    /// The one that runs goes on, though a real-time one ranks before it.
+    Stay,
+    /// This one comes before those that rank before it. It is in no queue any more.
+    Next(Arc<Execution>),
+}
+
+/// Whether an ordinary execution must run here now although a real-time one is there; `stays` tells
+/// whether the current one may go on.
+#[cold]
+fn due_share(queue: &RunQueue, prev: &Execution, stays: bool, now: u64) -> Due {
+    let me = cpu::id();
+    let mut inner = queue.inner.lock();
+    let real = prev.rank_base.load(Ordering::Relaxed) < FAIR_RANK;
+    let first = inner.waiting.first_rank().is_some_and(|rank| rank < FAIR_RANK);
+    let others = stays && !real || inner.waiting.has_allowed(me, FAIR_RANK);
+    match inner.share.turn(now, real, first || stays && real, others) {
+        Turn::First => Due::Nothing,
+        Turn::Ordinary if stays && !real => Due::Stay,
+        Turn::Ordinary => {
+            let ordinary = inner.waiting.take_allowed(me, FAIR_RANK);
+            queue.length.store(inner.waiting.length(), Ordering::SeqCst);
+            ordinary.map_or(Due::Nothing, Due::Next)
+        }
+    }
+}
+
+/// Decides what runs next, and makes it current: `None` if that is what runs now.
+#[inline(always)]
+fn choose(
+    queue: &RunQueue,
+    prev: &Execution,
+    stays: bool,
+    yielding: bool,
+    welcome: bool,
+    stolen: Option<Arc<Execution>>,
+    stray: &mut Option<Arc<Execution>>,
+) -> Option<Here<Execution>> {
+    let me = cpu::id();
+    let mut inner = queue.inner.lock();
+    let is_idle = prev.idle;
+    if stays && !is_idle {
+        let first = inner.waiting.first_rank();
+        if yielding {
+            step_behind(prev, first);
+        }
+        // A FIFO execution makes room for its equals only when it says so.
+        let keeps = !yielding && matches!(prev.policy(), Policy::Fifo(_));
+        let own = inner.rank_now(prev, keeps);
+        queue.rank.store(own, Ordering::SeqCst);
+        let better = first.is_some_and(|first| first < own);
+        if welcome && !better && stolen.is_none() {
+            let virtual_time = prev.virtual_time.load(Ordering::Relaxed);
+            inner.floor = inner.floor.max(virtual_time.min(own.saturating_sub(FAIR_RANK)));
+            return None;
+        }
+    }
+    let chosen = match stolen {
+        Some(execution) => Some(execution),
+        None => take_own(&mut inner, queue, me, stray),
+    };
+    let chosen = match chosen {
+        Some(execution) => execution,
+        None if is_idle || stays && welcome => return None,
+        None => inner.idle.clone().expect("every CPU has an idle execution"),
+    };
+    let rank = if chosen.idle { u64::MAX } else { inner.rank_now(&chosen, false) };
+    queue.rank.store(rank, Ordering::SeqCst);
+    if (FAIR_RANK..IDLE_RANK).contains(&rank) {
+        inner.floor = inner.floor.max(rank - FAIR_RANK);
+    }
+    chosen.cpu.store(me as u32, Ordering::SeqCst);
+    chosen.state.store(RUNNING, Ordering::SeqCst);
+    CURRENT.lend(&chosen);
+    let leaving = inner.running.replace(chosen);
+    inner.previous = leaving;
+    Some(current())
+}
+
+/// Puts an execution that yields behind the first of those that wait (as Linux' CFS without a buddy: a
+/// hint, not a promise).
+#[inline(always)]
+fn step_behind(yielder: &Execution, first: Option<u64>) {
+    if let Some(first) = first
+        && (FAIR_RANK..IDLE_RANK).contains(&first)
+    {
+        let own = yielder.virtual_time.load(Ordering::Relaxed);
+        yielder.virtual_time.store(own.max(first - FAIR_RANK + 1), Ordering::Relaxed);
+    }
+}
+
+/// Runs on the new stack after every switch: settles the execution that left.
+pub(super) extern "C" fn arrived() {
+    let queue = QUEUE.here();
+    let mut inner = queue.inner.lock();
+    let Some(left) = inner.previous.take() else { return };
+    let seen = left.state.load(Ordering::SeqCst);
+    let allowed = left.affinity();
+    // It did not sleep, so nobody else changes its state: it waits here for its next turn. The tick
+    // knows of it.
+    if seen == RUNNING && !left.idle && allowed >> cpu::id() & 1 != 0 {
+        left.state.store(RUNNABLE, Ordering::SeqCst);
+        let (earliest, latest) = (inner.floor, inner.latest());
+        inner.put(queue, left, earliest, latest);
+        drop(inner);
+        return call_idle(allowed);
+    }
+    drop(inner);
+    settle(left, seen);
+}
+
+/// The rest of [`arrived`], for one that slept, ended, or must go elsewhere.
+fn settle(left: Arc<Execution>, mut seen: u8) {
+    loop {
+        let next = match seen {
+            RUNNING | WOKEN => RUNNABLE,
+            PREPARED => PARKED,
+            DEAD => return drop(left),
+            _ => return,
+        };
+        match left.state.compare_exchange(seen, next, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(PREPARED) => return drop(left),
+            Ok(_) => break,
+            Err(other) => seen = other,
+        }
+    }
+    if left.idle {
+        left.state.store(RUNNABLE, Ordering::SeqCst);
+        return;
+    }
+    let me = cpu::id();
+    let target = if left.affinity() >> me & 1 != 0 { me } else { choose_cpu(&left) };
+    enqueue_on(target, left, seen == WOKEN);
+}
+
+/// Decides when this CPU must be interrupted next; `leaves` tells that the execution which leaves it is
+/// going to wait here.
+#[inline(always)]
+fn set_tick(queue: &RunQueue, now: u64, leaves: bool) {
+    let tick = if queue.rank.load(Ordering::Relaxed) == u64::MAX {
+        u64::MAX
+    } else if leaves || queue.length.load(Ordering::Relaxed) != 0 {
+        now + SLICE_NS
+    } else {
+        now + LONE_TICK
+    };
+    queue.tick.store(tick, Ordering::Relaxed);
+    time::set_timer_before(tick.min(timer::first_deadline()));
+}
+
+/// Gives other executions of the same rank a chance.
+pub fn yield_now() {
+    reschedule(true);
+}
+
+/// Sleeps: the state is PREPARED (or WOKEN by now). Returns with state RUNNING.
+pub(super) fn park() {
+    let me = current();
+    if me.state.load(Ordering::SeqCst) == PREPARED {
+        reschedule(false);
+    }
+    me.state.store(RUNNING, Ordering::SeqCst);
+}
+
+/// Ends the current execution.
+pub fn exit_current() -> ! {
+    current().state.store(DEAD, Ordering::SeqCst);
+    reschedule(false);
+    panic!("a dead execution was continued")
+}
+
+/// The scheduler's part of the attention before a return to user mode.
+pub fn attend() {
+    if attention::get() & trap::RESCHEDULE != 0 {
+        reschedule(false);
+    }
+}
+
+/// For long loops of system calls: lets interrupts in, and others run whose turn it is. The caller
+/// holds no spin lock. Says whether a signal waits for the current execution, so that a call that has
+/// done a part of its work may end with that.
+pub fn breathe() -> bool {
+    cpu::interrupt_window();
+    attend();
+    current().is_interrupted()
+}
+
+/// The timer interrupt.
+pub fn tick(regs: Option<&mut UserRegs>) {
+    timer::run_expired();
+    let queue = QUEUE.here();
+    let now = time::monotonic_ns();
+    let me = current();
+    if queue.tick.load(Ordering::Relaxed) <= now {
+        if let Some(regs) = regs {
+            // Interrupts are off in the kernel: one that was due there arrives at the first
+            // instruction after it, where rcx still holds the address `sysret` returned to.
+            let (own, all) = if regs.rcx == regs.rip {
+                (&me.system_ticks, &queue.system_ticks)
+            } else {
+                (&me.user_ticks, &queue.user_ticks)
+            };
+            own.fetch_add(1, Ordering::Relaxed);
+            all.fetch_add(1, Ordering::Relaxed);
+        }
+        account(&me, now);
+        if let Some(agent) = &me.agent {
+            agent.tick();
+        }
+        statistics::update_load(now);
+        let own = queue.length.load(Ordering::Relaxed);
+        if cpu::count() > 1
+            && let Some(stolen) = steal(own + 1)
+        {
+            enqueue_on(cpu::id(), stolen, false);
+        }
+        if queue.length.load(Ordering::Relaxed) != 0 {
+            attention::raise(trap::RESCHEDULE);
+        }
+        // Somebody waits here while a CPU sleeps: it shall come and steal. Or ended programs owe
+        // frames, of which nobody told it: it has time to give them back.
+        if queue.length.load(Ordering::Relaxed) != 0 || teardown::owed() != 0 {
+            let idle = IDLE.load(Ordering::SeqCst);
+            if idle != 0 {
+                smp::reschedule(idle.trailing_zeros() as usize);
+            }
+        }
+        set_tick(queue, now, false);
+    }
+    time::set_timer_before(queue.tick.load(Ordering::Relaxed).min(timer::first_deadline()));
+}
