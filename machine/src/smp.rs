@@ -4,11 +4,13 @@
 //! its bit in every target's inbox, interrupts the targets, and waits until the request's mask of
 //! those still to answer is empty, answering its own inbox meanwhile. A target answers from the
 //! interrupt (in user mode, idle) or from [`poll`] (spinning in the kernel with interrupts off).
+//! `hayate_protocols::shootdown` has the words, and is model-checked.
 
 mod start;
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use hayate_protocols::shootdown::{Inbox, Request};
 use x86_64::VirtAddr;
 use x86_64::instructions::tlb;
 
@@ -42,20 +44,10 @@ pub enum Flush {
     Mode,
 }
 
-struct Request {
-    start: AtomicU64,
-    end: AtomicU64,
-    waiting: AtomicU64,
-}
-
 per_cpu! {
     /// The CPUs whose requests this one has to answer.
-    static INBOX: PerCpu<AtomicU64> = PerCpu::new(AtomicU64::new(0));
-    static REQUEST: PerCpu<Request> = PerCpu::new(Request {
-        start: AtomicU64::new(0),
-        end: AtomicU64::new(0),
-        waiting: AtomicU64::new(0),
-    });
+    static INBOX: PerCpu<Inbox> = PerCpu::new(Inbox::new());
+    static REQUEST: PerCpu<Request> = PerCpu::new(Request::new());
 }
 
 static APIC_IDS: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(0) }; MAX_CPUS];
@@ -118,15 +110,13 @@ pub fn shootdown(cpus: u64, what: Flush) {
     let others = cpus & !me & cpu::online_mask();
     if others != 0 {
         let request = REQUEST.here();
-        request.start.store(start, Ordering::Relaxed);
-        request.end.store(end, Ordering::Relaxed);
-        request.waiting.store(others, Ordering::SeqCst);
+        request.fill(start, end, others);
         for target in bits(others) {
             if let Some(inbox) = INBOX.of(target) {
-                inbox.fetch_or(me, Ordering::SeqCst);
+                inbox.put(me);
                 apic::send(apic_id(target), u32::from(apic::SHOOTDOWN_VECTOR));
             } else {
-                request.waiting.fetch_and(!(1 << target), Ordering::SeqCst);
+                request.answer(1 << target);
             }
         }
     }
@@ -134,7 +124,7 @@ pub fn shootdown(cpus: u64, what: Flush) {
         flush(start, end);
     }
     if others != 0 {
-        while REQUEST.here().waiting.load(Ordering::Acquire) != 0 {
+        while !REQUEST.here().is_answered() {
             relax();
         }
     }
@@ -153,7 +143,7 @@ fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
 /// Answers other CPUs' shootdown requests; every spin loop calls it.
 #[inline(always)]
 pub fn poll() {
-    if INBOX.here().load(Ordering::Relaxed) != 0 {
+    if !INBOX.here().is_empty() {
         answer();
     }
 }
@@ -161,10 +151,11 @@ pub fn poll() {
 #[cold]
 fn answer() {
     let me = 1u64 << cpu::id();
-    for initiator in bits(INBOX.here().swap(0, Ordering::SeqCst)) {
+    for initiator in bits(INBOX.here().take()) {
         if let Some(request) = REQUEST.of(initiator) {
-            flush(request.start.load(Ordering::Relaxed), request.end.load(Ordering::Relaxed));
-            request.waiting.fetch_and(!me, Ordering::SeqCst);
+            let (start, end) = request.range();
+            flush(start, end);
+            request.answer(me);
         }
     }
 }

@@ -1,22 +1,21 @@
 //! Futexes (`futex(2)`, `futex(7)`).
 //!
-//! A waiter stands in a bucket chosen by the word it waits for. It enters the bucket *before* it
-//! looks at the word, and a waker changes the word before it looks into the bucket, so one of the
-//! two sees the other; that is why no user memory is touched under a bucket's lock. Whoever takes
-//! a waiter out of a bucket marks it woken; a waiter that times out finds by that mark that it was
-//! woken after all.
+//! `hayate-protocols` decides which waiter is woken, moved, or leaves by itself; here are the names of
+//! words, the looks at them, and the sleep. A waiter enters a bucket *before* it looks at the word,
+//! and a waker changes the word before it looks into the bucket, so no user memory is touched under
+//! a bucket's lock.
 //!
 //! The name of a word is its place in the space, or, for words in memory that is shared between
 //! spaces, its place in the content. Lock order: buckets in the order of their addresses, then a
-//! space's lock (only to look at a word).
+//! space's lock (only to look at a word) or a waiter's wait queue.
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::Ordering;
 
 use hayate_abi::{Errno, Result};
-use hayate_machine::sync::{SpinGuard, SpinLock};
+use hayate_machine::sync::{SpinLock, relax};
 use hayate_machine::user::{self, UserPtr};
+use hayate_protocols::futex::{Bucket, Queue, Table, Waiter, Wake, Which};
 
 use super::thread::Thread;
 use crate::memory::{self, FutexPlace};
@@ -33,28 +32,28 @@ pub struct Key {
     offset: usize,
 }
 
-struct Waiter {
-    sleep: WaitQueue,
-    woken: AtomicBool,
-}
+/// What a thread sleeps on.
+struct Sleep(WaitQueue);
 
-impl Waiter {
-    /// Lets it go on. The caller has taken its entry out of the bucket.
+impl Wake for Sleep {
     fn wake(&self) {
-        self.woken.store(true, Ordering::SeqCst);
-        self.sleep.wake_all();
+        self.0.wake_all();
     }
 }
 
-struct Entry {
-    key: Key,
-    bits: u32,
-    waiter: Arc<Waiter>,
+struct Locked(SpinLock<Queue<Key, Sleep>>);
+
+impl Bucket for Locked {
+    type Key = Key;
+    type Sleep = Sleep;
+
+    fn with<R>(&self, look: impl FnOnce(&mut Queue<Key, Sleep>) -> R) -> R {
+        look(&mut self.0.lock())
+    }
 }
 
-type Bucket = SpinLock<Vec<Entry>>;
-
-static BUCKET: [Bucket; BUCKETS] = [const { SpinLock::new(Vec::new()) }; BUCKETS];
+static LOCKED: [Locked; BUCKETS] = [const { Locked(SpinLock::new(Queue::new())) }; BUCKETS];
+static TABLE: Table<Locked> = Table(&LOCKED);
 
 impl Key {
     /// The name of the word at `address` in the current space. `private`: no other space shares
@@ -84,8 +83,8 @@ impl Key {
         mixed >> (usize::BITS - BUCKETS.trailing_zeros())
     }
 
-    fn bucket(self) -> &'static Bucket {
-        &BUCKET[self.index() % BUCKETS]
+    fn with(self, bits: u32) -> Which<Key> {
+        Which { key: self, bucket: self.index() % BUCKETS, bits }
     }
 }
 
@@ -102,118 +101,42 @@ pub fn wait(
     deadline: Option<u64>,
     bits: u32,
 ) -> Result<()> {
-    let key = Key::new(address, private)?;
-    let waiter = Arc::new(Waiter { sleep: WaitQueue::new(), woken: AtomicBool::new(false) });
-    {
-        let mut entries = key.bucket().lock();
-        entries.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        entries.push(Entry { key, bits, waiter: waiter.clone() });
-    }
+    let place = Key::new(address, private)?.with(bits);
+    let waiter = Arc::new(Waiter::new(Sleep(WaitQueue::new())));
+    TABLE.enter(place, &waiter).map_err(|_| Errno::ENOMEM)?;
+    let leave = || TABLE.leave(place.bucket, &waiter, relax);
     let found = user::load_u32(address);
     if !matches!(found, Ok(now) if now == value) {
         // Woken all the same: then the wake was meant for the value we were told of.
-        if !leave(key, &waiter) {
+        if !leave() {
             return Ok(());
         }
         return found.and(Err(Errno::EAGAIN));
     }
-    let woken = || waiter.woken.load(Ordering::SeqCst).then_some(());
-    let result = waiter.sleep.wait_interruptible(deadline, woken);
+    let woken = || waiter.is_woken().then_some(());
+    let result = waiter.sleep.0.wait_interruptible(deadline, woken);
     match result {
         Ok(()) => Ok(()),
-        Err(_) if !leave(key, &waiter) => Ok(()),
+        Err(_) if !leave() => Ok(()),
         Err(Woken::TimedOut) => Err(Errno::ETIMEDOUT),
         Err(Woken::Interrupted) => Err(Errno::ERESTARTSYS),
     }
 }
 
-/// Takes a waiter that was not woken out of its bucket, which a requeue may have changed since.
-/// False if it was woken.
-fn leave(key: Key, waiter: &Arc<Waiter>) -> bool {
-    if remove(key.bucket(), waiter) {
-        return true;
-    }
-    // Not where it entered: woken, or requeued elsewhere. The mark is set after the entry is
-    // taken out, so looking everywhere and then at the mark until one says so is enough.
-    loop {
-        if waiter.woken.load(Ordering::SeqCst) {
-            return false;
-        }
-        if BUCKET.iter().any(|bucket| remove(bucket, waiter)) {
-            return true;
-        }
-        hayate_machine::sync::relax();
-    }
-}
-
-fn remove(bucket: &Bucket, waiter: &Arc<Waiter>) -> bool {
-    let mut entries = bucket.lock();
-    let place = entries.iter().position(|entry| Arc::ptr_eq(&entry.waiter, waiter));
-    let entry = place.map(|place| entries.remove(place));
-    drop(entries);
-    entry.is_some()
-}
-
-/// Takes up to `most` waiters of a key, the longest waiting first, out of a locked bucket.
-fn take(entries: &mut Vec<Entry>, key: Key, bits: u32, most: usize, to: &mut Vec<Arc<Waiter>>) {
-    let mut taken = 0;
-    entries.retain(|entry| {
-        let wanted = taken < most && entry.key == key && entry.bits & bits != 0;
-        if wanted && to.try_reserve(1).is_ok() {
-            to.push(entry.waiter.clone());
-            taken += 1;
-            return false;
-        }
-        true
-    });
-}
-
-fn wake_key(key: Key, most: usize, bits: u32) -> usize {
-    let mut woken = Vec::new();
-    let bucket = key.bucket();
-    // The waker's change of the word comes before the look into the bucket.
-    core::sync::atomic::fence(Ordering::SeqCst);
-    let mut entries = bucket.lock();
-    if entries.is_empty() {
-        return 0;
-    }
-    take(&mut entries, key, bits, most, &mut woken);
-    drop(entries);
-    woken.iter().for_each(|waiter| waiter.wake());
-    woken.len()
-}
-
 /// Wakes up to `most` waiters of the word at `address`; gives how many.
 pub fn wake(address: usize, private: bool, most: usize, bits: u32) -> Result<usize> {
-    Ok(wake_key(Key::new(address, private)?, most, bits))
+    Ok(TABLE.wake(Key::new(address, private)?.with(bits), most))
 }
 
 /// Wakes waiters of a word however they named it: the kernel itself is the waker.
 pub fn wake_address(address: usize, most: usize) -> Result<usize> {
     let shared = Key::new(address, false)?;
     let private = Key::new(address, true)?;
-    let woken = wake_key(private, most, u32::MAX);
+    let woken = TABLE.wake(private.with(u32::MAX), most);
     if shared == private || woken >= most {
         return Ok(woken);
     }
-    Ok(woken + wake_key(shared, most - woken, u32::MAX))
-}
-
-/// Locks the buckets of two keys, in the order of their addresses.
-fn lock_two(
-    first: Key,
-    second: Key,
-) -> (SpinGuard<'static, Vec<Entry>>, Option<SpinGuard<'static, Vec<Entry>>>) {
-    let (a, b) = (first.index() % BUCKETS, second.index() % BUCKETS);
-    if a == b {
-        (first.bucket().lock(), None)
-    } else if a < b {
-        let one = first.bucket().lock();
-        (one, Some(second.bucket().lock()))
-    } else {
-        let two = second.bucket().lock();
-        (first.bucket().lock(), Some(two))
-    }
+    Ok(woken + TABLE.wake(shared.with(u32::MAX), most - woken))
 }
 
 /// Wakes up to `wakes` waiters of one word and moves up to `moves` others to another word.
@@ -229,49 +152,24 @@ pub fn requeue(
     moves: usize,
     expected: Option<u32>,
 ) -> Result<(usize, usize)> {
-    let first = Key::new(from, private)?;
-    let second = Key::new(to, private)?;
-    let mut woken = Vec::new();
-    let mut moved = 0;
-    let (mut entries, mut others) = loop {
-        let buckets = lock_two(first, second);
+    let first = Key::new(from, private)?.with(u32::MAX);
+    let second = Key::new(to, private)?.with(u32::MAX);
+    loop {
         // Compared with the buckets locked, so that no waiter comes or goes in between. The page may
         // have to be brought in first, which cannot be done here.
-        match expected.map(|expected| (expected, memory::current().peek_word(from))) {
-            None => break buckets,
-            Some((expected, Some(found))) if found == expected => break buckets,
-            Some((_, Some(_))) => return Err(Errno::EAGAIN),
-            Some((_, None)) => {
-                drop(buckets);
-                user::load_u32(from)?;
-            }
-        }
-    };
-    take(&mut entries, first, u32::MAX, wakes, &mut woken);
-    while moved < moves {
-        let Some(place) = entries.iter().position(|entry| entry.key == first) else { break };
-        if first == second {
-            moved += 1;
-            break;
-        }
-        match &mut others {
-            Some(others) => {
-                if others.try_reserve(1).is_err() {
-                    break;
-                }
-                let entry = entries.remove(place);
-                others.push(Entry { key: second, ..entry });
-            }
-            None => {
-                let entry = entries.remove(place);
-                entries.push(Entry { key: second, ..entry });
-            }
-        }
-        moved += 1;
+        let check = || match expected.map(|expected| (expected, memory::current().peek_word(from)))
+        {
+            None => Ok(()),
+            Some((expected, Some(found))) if found == expected => Ok(()),
+            Some((_, Some(_))) => Err(Some(Errno::EAGAIN)),
+            Some((_, None)) => Err(None),
+        };
+        match TABLE.requeue(first, second, wakes, moves, check) {
+            Ok(counts) => return Ok(counts),
+            Err(Some(error)) => return Err(error),
+            Err(None) => user::load_u32(from)?,
+        };
     }
-    drop((entries, others));
-    woken.iter().for_each(|waiter| waiter.wake());
-    Ok((woken.len(), moved))
 }
 
 /// `FUTEX_WAKE_OP`: changes the second word, wakes waiters of the first, and waiters of the
@@ -313,9 +211,9 @@ pub fn wake_op(
         4 => signed > other,
         _ => signed >= other,
     };
-    let mut woken = wake_key(first, wakes, u32::MAX);
+    let mut woken = TABLE.wake(first.with(u32::MAX), wakes);
     if passes {
-        woken += wake_key(key, second_wakes, u32::MAX);
+        woken += TABLE.wake(key.with(u32::MAX), second_wakes);
     }
     Ok(woken)
 }

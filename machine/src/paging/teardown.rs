@@ -39,8 +39,9 @@ use super::{LOADED, PageTable, Tables, deactivate, kernel};
 use crate::frames::{self, info};
 use crate::smp::{self, Flush};
 use crate::sync::{SpinLock, relax};
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicUsize};
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use hayate_protocols::debt::Debt;
 
 /// What holds fewer pages is given back at once: it takes hardly longer than the list.
 const WORTH: usize = 512;
@@ -67,7 +68,7 @@ struct List {
 }
 
 static LIST: SpinLock<List> = SpinLock::new(List { tables: [0; LEVELS], large: 0 });
-static OWED: AtomicUsize = AtomicUsize::new(0);
+static OWED: Debt = Debt::new();
 static ALLOWED: AtomicBool = AtomicBool::new(true);
 
 /// Whether tables may wait at all. What waits already goes on doing so: see [`settle`].
@@ -78,7 +79,7 @@ pub fn allow(allowed: bool) {
 /// How many frames wait to be given back, at most.
 #[inline]
 pub fn owed() -> usize {
-    OWED.load(Relaxed)
+    OWED.owed()
 }
 
 /// Whether a space is so large that [`owe`] may be worth a try.
@@ -217,19 +218,14 @@ pub fn pay() -> bool {
 /// was owed.
 #[inline]
 pub fn pay_now() -> bool {
-    owed() != 0 && {
-        while pay_one().is_none() && OWED.load(Acquire) != 0 {
-            relax();
-        }
-        true
-    }
+    OWED.pay(pay_one, relax)
 }
 
 /// Pays what is owed by now, so that all of it is free. It takes as long as the end of a process with an
 /// eighth of memory would have, at most; between the steps it calls `between`, which may let others run.
 pub fn settle(mut between: impl FnMut()) {
-    let mut left = OWED.load(Acquire);
-    while left != 0 && OWED.load(Acquire) != 0 {
+    let mut left = owed();
+    while left != 0 && owed() != 0 {
         // Whoever goes on making debts meanwhile is not waited for.
         left = left.saturating_sub(pay_one().unwrap_or(0));
         relax();
@@ -243,11 +239,7 @@ fn may_owe() -> bool {
 
 /// Adds to the debt, if that stays below its bound.
 fn reserve(size: usize) -> bool {
-    let has_room = OWED.fetch_add(size, Relaxed) + size <= frames::total() / 8;
-    if !has_room {
-        OWED.fetch_sub(size, Relaxed);
-    }
-    has_room
+    OWED.reserve(size, frames::total() / 8)
 }
 
 fn put(what: Waiting) {
@@ -297,8 +289,7 @@ fn pay_one() -> Option<usize> {
             paid
         }
     };
-    // After what was paid is free, for those who wait for that.
-    OWED.fetch_sub(paid, Release);
+    OWED.paid(paid);
     Some(paid)
 }
 

@@ -1,0 +1,235 @@
+//! Futexes: who waits for which word (`futex(7)`).
+//!
+//! A waiter stands in a bucket that its key chooses. It enters the bucket *before* it looks at the
+//! word ([`enter`](Table::enter)), and a waker changes the word before it looks into the bucket. Both
+//! take the bucket's lock, so one of the two sees the other, and no user memory is touched under
+//! the lock.
+//!
+//! A waiter leaves its bucket in one of two ways. A waker takes it out and marks it, under the lock.
+//! Or it takes itself out ([`leave`](Table::leave)), because the word had changed, a signal came or
+//! the time passed. `leave` says which of the two it was, so a wake is never lost: a waiter that was
+//! marked counts as woken, whatever else ended its sleep.
+//!
+//! Invariants: a waiter is in at most one bucket; it is marked if and only if a waker took it out.
+//!
+//! Lock order: buckets by their index, at most two (`requeue`); then whatever
+//! [`Wake::wake`] takes.
+//!
+//! The road not taken: a list of those to be woken after the lock is given up (Linux' `wake_q`). It
+//! needs memory or a link in each waiter, and a woken waiter does not come back to the bucket here.
+
+use crate::atomic::{AtomicBool, const_new};
+use alloc::collections::TryReserveError;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{Acquire, Release};
+
+/// What a waiter sleeps on.
+pub trait Wake {
+    /// Ends its sleep. Called under the bucket's lock.
+    fn wake(&self);
+}
+
+/// One who waits.
+#[derive(Debug, Default)]
+pub struct Waiter<S> {
+    /// What it sleeps on.
+    pub sleep: S,
+    woken: Woken,
+}
+
+#[derive(Debug)]
+struct Woken(AtomicBool);
+
+impl Default for Woken {
+    fn default() -> Woken {
+        Woken::new()
+    }
+}
+
+impl Woken {
+    const_new! {
+        /// Not yet.
+        pub fn new() -> Woken { Woken(AtomicBool::new(false)) }
+    }
+}
+
+impl<S: Wake> Waiter<S> {
+    /// A waiter that stands nowhere.
+    pub fn new(sleep: S) -> Waiter<S> {
+        Waiter { sleep, woken: Woken::new() }
+    }
+
+    /// Whether a waker has taken it out of its bucket.
+    pub fn is_woken(&self) -> bool {
+        self.woken.0.load(Acquire)
+    }
+
+    fn wake(&self) {
+        self.woken.0.store(true, Release);
+        self.sleep.wake();
+    }
+}
+
+/// A waiter's place in a bucket.
+#[derive(Debug)]
+pub struct Entry<K, S> {
+    key: K,
+    bits: u32,
+    waiter: Arc<Waiter<S>>,
+}
+
+/// The waiters of a bucket, the longest waiting first.
+pub type Queue<K, S> = Vec<Entry<K, S>>;
+
+/// A locked queue.
+pub trait Bucket {
+    /// The name of a word.
+    type Key: Copy + PartialEq;
+    /// What a waiter sleeps on.
+    type Sleep: Wake;
+
+    /// Looks at the queue, or changes it, with the lock held.
+    fn with<R>(&self, look: impl FnOnce(&mut Queue<Self::Key, Self::Sleep>) -> R) -> R;
+}
+
+/// All buckets.
+#[derive(Debug)]
+pub struct Table<'a, B>(pub &'a [B]);
+
+/// Which waiters are meant: those of a word whose bits meet these.
+#[derive(Clone, Copy, Debug)]
+pub struct Which<K> {
+    /// The word.
+    pub key: K,
+    /// The number of its bucket.
+    pub bucket: usize,
+    /// The bits.
+    pub bits: u32,
+}
+
+impl<B: Bucket> Table<'_, B> {
+    /// Enters a waiter; the caller looks at the word afterwards.
+    pub fn enter(
+        &self,
+        place: Which<B::Key>,
+        waiter: &Arc<Waiter<B::Sleep>>,
+    ) -> Result<(), TryReserveError> {
+        self.0[place.bucket].with(|queue| {
+            queue.try_reserve(1)?;
+            queue.push(Entry { key: place.key, bits: place.bits, waiter: waiter.clone() });
+            Ok(())
+        })
+    }
+
+    /// Takes a waiter out that entered bucket `bucket`. False: it was woken.
+    ///
+    /// * `relax` - one round of waiting for other processors, while a requeue moves it.
+    pub fn leave(
+        &self,
+        bucket: usize,
+        waiter: &Arc<Waiter<B::Sleep>>,
+        mut relax: impl FnMut(),
+    ) -> bool {
+        let remove = |bucket: &B| {
+            bucket.with(|queue| {
+                let place = queue.iter().position(|entry| Arc::ptr_eq(&entry.waiter, waiter));
+                place.map(|place| queue.remove(place)).is_some()
+            })
+        };
+        if remove(&self.0[bucket]) {
+            return true;
+        }
+        // Not where it entered: it was woken, or moved to another bucket. While it is moved from one
+        // to the next, a look at each in turn may miss it.
+        loop {
+            if waiter.is_woken() {
+                return false;
+            }
+            if self.0.iter().any(remove) {
+                return true;
+            }
+            relax();
+        }
+    }
+
+    /// Wakes up to `most` waiters; gives how many.
+    pub fn wake(&self, which: Which<B::Key>, most: usize) -> usize {
+        self.0[which.bucket].with(|queue| wake_in(queue, which, most))
+    }
+
+    /// Wakes up to `wakes` waiters of one word and moves up to `moves` others to another word, all
+    /// in one step for everybody else; gives how many of each.
+    ///
+    /// * `check` - called with the buckets locked, before anything is done; its error is passed on.
+    ///
+    /// Fewer are moved than there are if there is no memory for their places.
+    pub fn requeue<E>(
+        &self,
+        from: Which<B::Key>,
+        to: Which<B::Key>,
+        wakes: usize,
+        moves: usize,
+        check: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(usize, usize), E> {
+        let (first, second) = (&self.0[from.bucket], &self.0[to.bucket]);
+        let both = |queue: &mut Queue<_, _>, other: Option<&mut Queue<_, _>>| {
+            check()?;
+            let woken = wake_in(queue, from, wakes);
+            Ok((woken, move_between(queue, other, from, to, moves)))
+        };
+        if from.bucket == to.bucket {
+            first.with(|queue| both(queue, None))
+        } else if from.bucket < to.bucket {
+            first.with(|queue| second.with(|other| both(queue, Some(other))))
+        } else {
+            second.with(|other| first.with(|queue| both(queue, Some(other))))
+        }
+    }
+}
+
+fn wake_in<K: PartialEq + Copy, S: Wake>(
+    queue: &mut Queue<K, S>,
+    which: Which<K>,
+    most: usize,
+) -> usize {
+    let mut woken = 0;
+    queue.retain(|entry| {
+        if woken < most && entry.key == which.key && entry.bits & which.bits != 0 {
+            entry.waiter.wake();
+            woken += 1;
+            return false;
+        }
+        true
+    });
+    woken
+}
+
+/// Moves waiters to another word: in `other`, or, if that is the same bucket, behind the others in
+/// `queue`.
+fn move_between<K: PartialEq + Copy, S>(
+    queue: &mut Queue<K, S>,
+    mut other: Option<&mut Queue<K, S>>,
+    from: Which<K>,
+    to: Which<K>,
+    moves: usize,
+) -> usize {
+    // To the same word: nothing moves, and Linux counts what it looked at.
+    if from.key == to.key {
+        return queue.iter().filter(|entry| entry.key == from.key).take(moves).count();
+    }
+    let mut moved = 0;
+    while moved < moves {
+        let Some(place) = queue.iter().position(|entry| entry.key == from.key) else { break };
+        if other.as_mut().is_some_and(|other| other.try_reserve(1).is_err()) {
+            break;
+        }
+        let entry = Entry { key: to.key, ..queue.remove(place) };
+        match &mut other {
+            Some(other) => other.push(entry),
+            None => queue.push(entry),
+        }
+        moved += 1;
+    }
+    moved
+}
