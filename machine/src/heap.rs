@@ -30,10 +30,9 @@ use crate::scattered;
 use crate::sync::SpinLock;
 use crate::trap;
 use core::alloc::{GlobalAlloc, Layout};
-use core::cell::UnsafeCell;
 use core::ptr::null_mut;
-use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
 
 /// The sizes of objects. All are multiples of 16.
 const SIZES: [usize; 14] = [16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1360, 2048];
@@ -114,22 +113,50 @@ struct Depot {
 static DEPOTS: [SpinLock<Depot>; SIZES.len()] =
     [const { SpinLock::new(Depot { partial: Slab::NONE, out: 0 }) }; SIZES.len()];
 
-/// One processor's free objects of one class.
-#[derive(Clone, Copy)]
+/// One processor's free objects of one class. It is changed only by its own processor, with interrupts
+/// off, so a load and a store will do; other processors read the count.
 struct List {
-    first: *mut u8,
-    count: u32,
+    first: AtomicPtr<u8>,
+    count: AtomicU32,
 }
 
-struct Lists([UnsafeCell<List>; SIZES.len()]);
+type Lists = [List; SIZES.len()];
 
-// SAFETY: an instance is touched only by its own processor, with interrupts off. The exception is
-// `objects`, which reads one word, and says so.
-unsafe impl Sync for Lists {}
+impl List {
+    const EMPTY: List = List { first: AtomicPtr::new(null_mut()), count: AtomicU32::new(0) };
+
+    /// Takes the first object.
+    #[inline]
+    fn pop(&self) -> Option<*mut u8> {
+        let first = self.first.load(Relaxed);
+        if first.is_null() {
+            return None;
+        }
+        // SAFETY: an object on the list is free memory of its class, large enough for an address, and this
+        // processor's alone; `push` wrote the address of the next one into it.
+        self.first.store(unsafe { *first.cast::<*mut u8>() }, Relaxed);
+        self.count.store(self.count.load(Relaxed) - 1, Relaxed);
+        Some(first)
+    }
+
+    /// Puts an object before the first; how many there are then.
+    ///
+    /// # Safety
+    /// The object is of the list's class, and the caller's.
+    #[inline]
+    unsafe fn push(&self, object: *mut u8) -> u32 {
+        // SAFETY: the object is free memory that nobody else has, as the caller vouches, aligned to 16
+        // bytes and no smaller.
+        unsafe { object.cast::<*mut u8>().write(self.first.load(Relaxed)) };
+        self.first.store(object, Relaxed);
+        let count = self.count.load(Relaxed) + 1;
+        self.count.store(count, Relaxed);
+        count
+    }
+}
 
 per_cpu! {
-    static LISTS: PerCpu<Lists> =
-        PerCpu::new(Lists([const { UnsafeCell::new(List { first: null_mut(), count: 0 }) }; SIZES.len()]));
+    static LISTS: PerCpu<Lists> = PerCpu::new([const { List::EMPTY }; SIZES.len()]);
 }
 
 /// Bytes in slabs and in large allocations.
@@ -145,9 +172,7 @@ pub fn counts() -> (usize, usize) {
 /// processor keeps at hand. Exact when nothing else runs.
 pub fn objects() -> impl Iterator<Item = (usize, usize)> {
     let kept = |class: usize| -> usize {
-        // SAFETY: reads one word of another processor's list, which may be changing: the value is old
-        // or new, which is all that is promised.
-        let count = |lists: &Lists| unsafe { (*lists.0[class].get()).count } as usize;
+        let count = |lists: &Lists| lists[class].count.load(Relaxed) as usize;
         (0..MAX_CPUS).filter_map(|cpu| LISTS.of(cpu)).map(count).sum()
     };
     DEPOTS.iter().enumerate().map(move |(class, depot)| {
@@ -181,17 +206,10 @@ unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let Some(class) = class(&layout) else { return allocate_large(&layout) };
-        let list = LISTS.here().0[class].get();
-        // SAFETY: this processor's own list; free objects are ours to read.
-        unsafe {
-            let first = (*list).first;
-            if !first.is_null() {
-                (*list).first = *first.cast::<*mut u8>();
-                (*list).count -= 1;
-                return first;
-            }
+        match LISTS.here()[class].pop() {
+            Some(object) => object,
+            None => refill(class),
         }
-        refill(class)
     }
 
     #[inline]
@@ -200,15 +218,9 @@ unsafe impl GlobalAlloc for Heap {
             // SAFETY: it came from `allocate_large` with the same layout.
             return unsafe { free_large(object, &layout) };
         };
-        let list = LISTS.here().0[class].get();
-        // SAFETY: this processor's own list; the object is ours now.
-        unsafe {
-            object.cast::<*mut u8>().write((*list).first);
-            (*list).first = object;
-            (*list).count += 1;
-            if (*list).count > most(class) {
-                spill(class);
-            }
+        // SAFETY: the caller gives an object up that `alloc` gave out for this layout: the class is its own.
+        if unsafe { LISTS.here()[class].push(object) } > most(class) {
+            spill(class);
         }
     }
 
@@ -244,44 +256,25 @@ unsafe impl GlobalAlloc for Heap {
 /// Takes objects from the depot to this processor's list, and one of them for the caller.
 #[cold]
 fn refill(class: usize) -> *mut u8 {
-    let list = LISTS.here().0[class].get();
+    let list = &LISTS.here()[class];
     let mut depot = DEPOTS[class].lock();
     for _ in 0..most(class) / 4 {
         let Some(object) = depot.take(class) else { break };
-        // SAFETY: this processor's own list; the object is ours now.
-        unsafe {
-            object.cast::<*mut u8>().write((*list).first);
-            (*list).first = object;
-            (*list).count += 1;
-        }
+        // SAFETY: the depot of this class gave the object out just now.
+        unsafe { list.push(object) };
     }
-    // SAFETY: as above.
-    unsafe {
-        let first = (*list).first;
-        if !first.is_null() {
-            (*list).first = *first.cast::<*mut u8>();
-            (*list).count -= 1;
-        }
-        first
-    }
+    list.pop().unwrap_or(null_mut())
 }
 
 /// Gives half of this processor's list to the depot.
 #[cold]
 fn spill(class: usize) {
-    let list = LISTS.here().0[class].get();
+    let list = &LISTS.here()[class];
     let mut depot = DEPOTS[class].lock();
     for _ in 0..most(class) / 2 {
-        // SAFETY: this processor's own list; each object leaves it before the depot gets it.
-        unsafe {
-            let first = (*list).first;
-            if first.is_null() {
-                break;
-            }
-            (*list).first = *first.cast::<*mut u8>();
-            (*list).count -= 1;
-            depot.put(first);
-        }
+        let Some(object) = list.pop() else { break };
+        // SAFETY: an object of this class, which was on no list but this processor's and left it just now.
+        unsafe { depot.put(object) };
     }
 }
 
@@ -289,8 +282,7 @@ fn spill(class: usize) {
 /// again: under memory pressure, and before free memory is compared.
 pub fn trim() {
     for (class, depot) in DEPOTS.iter().enumerate() {
-        // SAFETY: this processor's own list.
-        while !unsafe { (*LISTS.here().0[class].get()).first }.is_null() {
+        while !LISTS.here()[class].first.load(Relaxed).is_null() {
             spill(class);
         }
         depot.lock().drop_whole();

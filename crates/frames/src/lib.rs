@@ -25,6 +25,9 @@ mod stack;
 #[cfg(test)]
 mod tests;
 
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
+
 pub use late::{Refusal, admit};
 pub use stack::Stack;
 
@@ -131,14 +134,14 @@ impl<T: Table> Buddy<T> {
 
     /// Fills `frames` with single frames as far as there are any; how many it took. The smallest
     /// blocks go first, so that what is left stays in large ones.
-    pub fn allocate_many(&mut self, frames: &mut [u32]) -> usize {
+    pub fn allocate_many(&mut self, frames: &[AtomicU32]) -> usize {
         let mut taken = 0;
         while taken < frames.len() && self.stocked != 0 {
             let rest = (frames.len() - taken).ilog2();
             let order = self.stocked.trailing_zeros().min(rest) as usize;
             let Some(first) = self.allocate(order) else { break };
             for frame in first..first + (1 << order) {
-                frames[taken] = frame;
+                frames[taken].store(frame, Relaxed);
                 taken += 1;
             }
         }

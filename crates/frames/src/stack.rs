@@ -1,10 +1,16 @@
 //! A fixed stack of frame numbers: one processor's private stock.
+//!
+//! One processor changes it; the others may ask how many frames it holds. So each word is an atomic that
+//! is loaded and stored, never exchanged: the same instructions as a plain word takes.
+
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, AtomicUsize};
 
 /// At most `N` frame numbers, last in first out (the last one freed is the one still in the
 /// caches).
 pub struct Stack<const N: usize> {
-    count: usize,
-    frames: [u32; N],
+    count: AtomicUsize,
+    frames: [AtomicU32; N],
 }
 
 impl<const N: usize> Default for Stack<N> {
@@ -16,37 +22,38 @@ impl<const N: usize> Default for Stack<N> {
 impl<const N: usize> Stack<N> {
     /// An empty stack.
     pub const fn new() -> Self {
-        Stack { count: 0, frames: [0; N] }
+        Stack { count: AtomicUsize::new(0), frames: [const { AtomicU32::new(0) }; N] }
     }
 
-    /// How many frames it holds.
+    /// How many frames it holds. Other processors than the stack's own may ask as well.
     #[inline]
     pub fn len(&self) -> usize {
-        self.count
+        self.count.load(Relaxed)
     }
 
     /// Whether it holds none.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.len() == 0
     }
 
     /// Takes the frame that was put last.
     #[inline]
-    pub fn pop(&mut self) -> Option<u32> {
-        let count = self.count.checked_sub(1)?;
-        let frame = *self.frames.get(count)?;
-        self.count = count;
+    pub fn pop(&self) -> Option<u32> {
+        let count = self.len().checked_sub(1)?;
+        let frame = self.frames.get(count)?.load(Relaxed);
+        self.count.store(count, Relaxed);
         Some(frame)
     }
 
     /// Puts a frame; `false` when there is no room.
     #[inline]
-    pub fn push(&mut self, frame: u32) -> bool {
-        match self.frames.get_mut(self.count) {
+    pub fn push(&self, frame: u32) -> bool {
+        let count = self.len();
+        match self.frames.get(count) {
             Some(slot) => {
-                *slot = frame;
-                self.count += 1;
+                slot.store(frame, Relaxed);
+                self.count.store(count + 1, Relaxed);
                 true
             }
             None => false,
@@ -54,22 +61,31 @@ impl<const N: usize> Stack<N> {
     }
 
     /// Fills an empty half: `fill` writes frames to the slice and says how many.
-    pub fn refill(&mut self, fill: impl FnOnce(&mut [u32]) -> usize) -> usize {
-        let end = (self.count + N / 2).min(N);
-        let taken = fill(&mut self.frames[self.count..end]).min(end - self.count);
+    pub fn refill(&self, fill: impl FnOnce(&[AtomicU32]) -> usize) -> usize {
+        let count = self.len();
+        let end = (count + N / 2).min(N);
+        let taken = fill(&self.frames[count..end]).min(end - count);
         // What the allocator gave first is taken first.
-        self.frames[self.count..self.count + taken].reverse();
-        self.count += taken;
+        let row = &self.frames[count..count + taken];
+        for (low, high) in row.iter().zip(row.iter().rev()).take(taken / 2) {
+            let frame = low.load(Relaxed);
+            low.store(high.load(Relaxed), Relaxed);
+            high.store(frame, Relaxed);
+        }
+        self.count.store(count + taken, Relaxed);
         taken
     }
 
     /// Takes out the older half (or all, when `all`): the frames that were put first.
-    pub fn spill(&mut self, all: bool, mut take: impl FnMut(u32)) {
-        let out = if all { self.count } else { self.count / 2 };
-        for &frame in &self.frames[..out] {
-            take(frame);
+    pub fn spill(&self, all: bool, mut take: impl FnMut(u32)) {
+        let count = self.len();
+        let out = if all { count } else { count / 2 };
+        for frame in &self.frames[..out] {
+            take(frame.load(Relaxed));
         }
-        self.frames.copy_within(out..self.count, 0);
-        self.count -= out;
+        for (to, from) in self.frames.iter().zip(&self.frames[out..count]) {
+            to.store(from.load(Relaxed), Relaxed);
+        }
+        self.count.store(count - out, Relaxed);
     }
 }

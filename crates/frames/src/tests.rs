@@ -2,6 +2,8 @@
 
 extern crate std;
 use super::*;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::{vec, vec::Vec};
@@ -71,10 +73,10 @@ fn exhaustion_is_an_answer() {
     assert_eq!(b.allocate(ORDERS), None);
     assert_eq!(b.allocate_range(0), None);
     assert_eq!(b.allocate_range(u32::MAX), None);
-    let mut frames = [0; 100];
-    assert_eq!(b.allocate_many(&mut frames), 63);
+    let frames = [const { AtomicU32::new(0) }; 100];
+    assert_eq!(b.allocate_many(&frames), 63);
     assert_eq!(b.allocate(0), None);
-    let set: BTreeSet<u32> = frames[..63].iter().copied().collect();
+    let set: BTreeSet<u32> = frames[..63].iter().map(|frame| frame.load(Relaxed)).collect();
     assert_eq!(set, (1..64).collect());
 }
 
@@ -88,11 +90,11 @@ fn double_free_is_caught() {
 
 #[test]
 fn a_stack_refills_and_spills() {
-    let mut s = Stack::<8>::new();
+    let s = Stack::<8>::new();
     assert_eq!(s.pop(), None);
     assert_eq!(
         s.refill(|f| {
-            f.iter_mut().zip(10..).for_each(|(f, n)| *f = n);
+            f.iter().zip(10..).for_each(|(f, n)| f.store(n, Relaxed));
             f.len()
         }),
         4
@@ -135,11 +137,11 @@ proptest! {
                     }
                 }
                 2 => {
-                    let mut frames = [0; 32];
+                    let frames = [const { AtomicU32::new(0) }; 32];
                     let want = usize::from(pick) % 33;
-                    let got = b.allocate_many(&mut frames[..want]);
+                    let got = b.allocate_many(&frames[..want]);
                     prop_assert!(got == want || b.free_frames() == 0);
-                    for &f in &frames[..got] {
+                    for f in frames[..got].iter().map(|frame| frame.load(Relaxed)) {
                         prop_assert!(used.insert(f));
                         held.push((f, 1));
                     }

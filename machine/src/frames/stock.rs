@@ -8,7 +8,6 @@ use crate::layout::{DIRECT_MAP_SIZE, PAGE_SHIFT, PAGE_SIZE};
 use crate::paging::teardown;
 use crate::per_cpu;
 use crate::sync::SpinLock;
-use core::cell::UnsafeCell;
 use core::ops::Range;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
@@ -19,22 +18,15 @@ const STACK: usize = 128;
 /// How many zeroed frames each processor keeps.
 const ZEROED: usize = 64;
 
-/// One processor's private frames.
+/// One processor's private frames. An instance is changed only by its own processor, with interrupts off;
+/// others read how many there are.
 struct Own {
-    free: UnsafeCell<Stack<STACK>>,
-    zeroed: UnsafeCell<Stack<ZEROED>>,
+    free: Stack<STACK>,
+    zeroed: Stack<ZEROED>,
 }
 
-// SAFETY: an instance is touched only by its own processor, with interrupts off, by functions that
-// call nothing which could come back here while they hold the reference. The exception is
-// `counts`, which reads one word, and says so.
-unsafe impl Sync for Own {}
-
 per_cpu! {
-    static OWN: PerCpu<Own> = PerCpu::new(Own {
-        free: UnsafeCell::new(Stack::new()),
-        zeroed: UnsafeCell::new(Stack::new()),
-    });
+    static OWN: PerCpu<Own> = PerCpu::new(Own { free: Stack::new(), zeroed: Stack::new() });
 }
 
 static BUDDY: SpinLock<Option<Buddy<InTable>>> = SpinLock::new(None);
@@ -67,9 +59,7 @@ pub struct Counts {
 pub fn counts() -> Counts {
     let mut free = BUDDY.lock().as_ref().map_or(0, |buddy| buddy.free_frames()) as usize;
     for own in (0..MAX_CPUS).filter_map(|cpu| OWN.of(cpu)) {
-        // SAFETY: reads one word of another processor's stack, which may be changing: the value is
-        // old or new, which is all that is promised.
-        free += unsafe { (*own.free.get()).len() + (*own.zeroed.get()).len() };
+        free += own.free.len() + own.zeroed.len();
     }
     Counts { total: TOTAL.load(Relaxed) as usize, free, reserve: RESERVE.load(Relaxed) as usize }
 }
@@ -109,9 +99,7 @@ pub fn allocate_kernel() -> Option<u32> {
 
 #[inline]
 pub(super) fn take(need: Need) -> Option<u32> {
-    // SAFETY: see `Own`: this processor's own stack, and `pop` calls nothing.
-    let free = unsafe { &mut *OWN.here().free.get() };
-    match free.pop() {
+    match OWN.here().free.pop() {
         Some(frame) => Some(frame),
         // Where there is nothing for this purpose, frames that were zeroed ahead are as good.
         None => refill(need).or_else(take_zeroed),
@@ -128,8 +116,7 @@ fn refill(need: Need) -> Option<u32> {
     while beyond(buddy.as_ref()?).is_none() && teardown::owed() != 0 {
         drop(buddy);
         teardown::pay_now();
-        // SAFETY: see `Own`: this processor's own stack, and `pop` calls nothing.
-        if let Some(frame) = unsafe { (*OWN.here().free.get()).pop() } {
+        if let Some(frame) = OWN.here().free.pop() {
             return Some(frame);
         }
         buddy = BUDDY.lock();
@@ -142,11 +129,10 @@ fn refill(need: Need) -> Option<u32> {
         LEFT.store(buddy.free_frames(), Relaxed);
         return frame;
     };
-    // SAFETY: see `Own`; the buddy touches only its table.
-    let free = unsafe { &mut *OWN.here().free.get() };
+    let free = &OWN.here().free;
     free.refill(|slots| {
         let most = slots.len().min(most as usize);
-        buddy.allocate_many(&mut slots[..most])
+        buddy.allocate_many(&slots[..most])
     });
     LEFT.store(buddy.free_frames(), Relaxed);
     free.pop()
@@ -154,15 +140,12 @@ fn refill(need: Need) -> Option<u32> {
 
 #[inline]
 pub(super) fn take_zeroed() -> Option<u32> {
-    // SAFETY: see `Own`: this processor's own stack, and `pop` calls nothing.
-    unsafe { (*OWN.here().zeroed.get()).pop() }
+    OWN.here().zeroed.pop()
 }
 
 #[inline]
 pub(super) fn give(frame: u32) {
-    // SAFETY: see `Own`: this processor's own stack, and `push` calls nothing.
-    let free = unsafe { &mut *OWN.here().free.get() };
-    if !free.push(frame) {
+    if !OWN.here().free.push(frame) {
         spill(frame);
     }
 }
@@ -181,8 +164,7 @@ pub(crate) fn give_run(first: u32, count: u32, worth: u32) {
 #[inline]
 pub(crate) fn give_zeroed(frame: u32) {
     super::info(frame).refs.store(0, Relaxed);
-    // SAFETY: see `Own`: this processor's own stack, and `push` calls nothing.
-    if !unsafe { &mut *OWN.here().zeroed.get() }.push(frame) {
+    if !OWN.here().zeroed.push(frame) {
         give(frame);
     }
 }
@@ -192,9 +174,7 @@ fn spill(frame: u32) {
     let mut buddy = BUDDY.lock();
     let Some(buddy) = buddy.as_mut() else { return };
     buddy.free(frame, 0);
-    // SAFETY: see `Own`; the buddy touches only its table.
-    let free = unsafe { &mut *OWN.here().free.get() };
-    free.spill(false, |frame| buddy.free(frame, 0));
+    OWN.here().free.spill(false, |frame| buddy.free(frame, 0));
     LEFT.store(buddy.free_frames(), Relaxed);
 }
 
@@ -221,9 +201,7 @@ fn try_range(count: u32) -> Option<u32> {
         return Some(first);
     }
     // A neighbour that is missing may lie on this processor's stack.
-    // SAFETY: see `Own`; the buddy touches only its table.
-    let free = unsafe { &mut *OWN.here().free.get() };
-    free.spill(true, |frame| buddy.free(frame, 0));
+    OWN.here().free.spill(true, |frame| buddy.free(frame, 0));
     let first = buddy.allocate_range(count);
     LEFT.store(buddy.free_frames(), Relaxed);
     first
@@ -242,17 +220,14 @@ pub(super) fn give_range(first: u32, count: u32) {
 /// Zeroes one frame ahead if this processor's stock of them is not full; whether it did. For the
 /// idle loop: call it again and again while there is nothing to do.
 pub fn prepare() -> bool {
-    // SAFETY: see `Own`: this processor's own stack; only its length is read.
-    if unsafe { (*OWN.here().zeroed.get()).len() } >= ZEROED {
+    let own = OWN.here();
+    if own.zeroed.len() >= ZEROED {
         return false;
     }
     // Not by `take`, which would take one from the stock when there are no others.
-    // SAFETY: see `Own`: this processor's own stack, and `pop` calls nothing.
-    let free = unsafe { (*OWN.here().free.get()).pop() };
-    let Some(frame) = free.or_else(|| refill(Need::Program)) else { return false };
+    let Some(frame) = own.free.pop().or_else(|| refill(Need::Program)) else { return false };
     content::zero(frame);
-    // SAFETY: see `Own`: this processor's own stack, and `push` calls nothing.
-    if !unsafe { (*OWN.here().zeroed.get()).push(frame) } {
+    if !own.zeroed.push(frame) {
         give(frame);
     }
     true
