@@ -23,7 +23,7 @@ pub mod schedule;
 pub mod syscall;
 
 use hayate_machine::trap::Handlers;
-use hayate_machine::{boot, cpu, frames, info, paging, smp, time, trap};
+use hayate_machine::{boot, cpu, frames, info, smp, time, trap};
 
 hayate_machine::entry!(main);
 
@@ -39,10 +39,7 @@ fn timed<T>(stage: &str, step: impl FnOnce() -> T) -> T {
 fn main() -> ! {
     info!("Hayate {}", env!("CARGO_PKG_VERSION"));
     info!("command line: {}", boot::info().command_line);
-    timed("memory", || {
-        frames::init(boot::info());
-        paging::kernel::init();
-    });
+    timed("memory", boot::prepare_memory);
     trap::register(handlers());
     resource::init();
     syscall::supervisor::init();

@@ -27,21 +27,6 @@ pub struct Override {
     pub source: u8,
     /// Its global line.
     pub line: u32,
-    /// Level-triggered.
-    pub level: bool,
-    /// Active low.
-    pub low: bool,
-}
-
-/// A PCI segment's configuration space in memory.
-#[derive(Clone, Copy, Debug)]
-pub struct Ecam {
-    /// Physical address of bus 0.
-    pub address: u64,
-    /// PCI segment.
-    pub segment: u16,
-    /// First and last bus.
-    pub buses: (u8, u8),
 }
 
 /// What the tables say.
@@ -53,8 +38,8 @@ pub struct AcpiInfo {
     pub io_apics: ArrayVec<IoApic, 8>,
     /// ISA overrides.
     pub overrides: ArrayVec<Override, 16>,
-    /// PCI configuration spaces.
-    pub ecam: ArrayVec<Ecam, 4>,
+    /// Whether a PCI bus has its configuration space in memory.
+    pub has_ecam: bool,
     /// The PM timer's port.
     pub pm_timer: Option<u16>,
     /// Ranges of non-volatile memory: the first byte, and one past the last.
@@ -168,13 +153,7 @@ fn parse_madt_entry(entry: &[u8], info: &mut AcpiInfo) -> Option<()> {
             let _ = info.io_apics.try_push(IoApic { address, first_line: u32_at(entry, 8)? });
         }
         2 => {
-            let flags = u16_at(entry, 8)?;
-            let _ = info.overrides.try_push(Override {
-                source: entry[3],
-                line: u32_at(entry, 4)?,
-                level: flags >> 2 & 3 == 3,
-                low: flags & 3 == 3,
-            });
+            let _ = info.overrides.try_push(Override { source: entry[3], line: u32_at(entry, 4)? });
         }
         _ => {}
     }
@@ -182,13 +161,7 @@ fn parse_madt_entry(entry: &[u8], info: &mut AcpiInfo) -> Option<()> {
 }
 
 fn parse_mcfg(bytes: &[u8], info: &mut AcpiInfo) -> Option<()> {
-    for entry in bytes.get(44..)?.chunks_exact(16) {
-        let _ = info.ecam.try_push(Ecam {
-            address: u64_at(entry, 0)?,
-            segment: u16_at(entry, 8)?,
-            buses: (entry[10], entry[11]),
-        });
-    }
+    info.has_ecam = bytes.get(44..)?.len() >= 16;
     Some(())
 }
 

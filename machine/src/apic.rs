@@ -174,12 +174,6 @@ pub fn allocate_vector(handler: fn(u8)) -> Option<u8> {
     Some(vector)
 }
 
-/// Gives a vector back; the device must not use it any more.
-pub fn free_vector(vector: u8) {
-    DEVICE[usize::from(vector)].store(core::ptr::null_mut(), Ordering::Release);
-    TAKEN[usize::from(vector)].store(false, Ordering::Release);
-}
-
 /// Address and data of a message-signalled interrupt that raises `vector` on CPU `cpu`.
 pub fn message(cpu: usize, vector: u8) -> (u64, u32) {
     (0xfee0_0000 | u64::from(smp::apic_id(cpu)) << 12, u32::from(vector))

@@ -123,7 +123,9 @@ struct List {
 type Lists = [List; SIZES.len()];
 
 impl List {
-    const EMPTY: List = List { first: AtomicPtr::new(null_mut()), count: AtomicU32::new(0) };
+    const fn new() -> List {
+        List { first: AtomicPtr::new(null_mut()), count: AtomicU32::new(0) }
+    }
 
     /// Takes the first object.
     #[inline]
@@ -156,7 +158,7 @@ impl List {
 }
 
 per_cpu! {
-    static LISTS: PerCpu<Lists> = PerCpu::new([const { List::EMPTY }; SIZES.len()]);
+    static LISTS: PerCpu<Lists> = PerCpu::new([const { List::new() }; SIZES.len()]);
 }
 
 /// Bytes in slabs and in large allocations.

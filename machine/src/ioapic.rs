@@ -54,29 +54,10 @@ fn write_entry(line: u32, low_word: u32, target: u32) -> bool {
     true
 }
 
-/// Routes ISA interrupt `irq` to `vector` on CPU 0, with the override ACPI gives for it.
-pub fn route_isa(irq: u8, vector: u8) -> bool {
-    let found = acpi::info().overrides.iter().find(|o| o.source == irq);
-    match found {
-        Some(o) => route(o.line, vector, o.level, o.low),
-        None => route(u32::from(irq), vector, false, false),
-    }
-}
-
 /// Has each edge of ISA interrupt `irq` raise an NMI on every CPU. False if no chip has the line.
 pub fn route_isa_as_nmi(irq: u8) -> bool {
     const NMI: u32 = 4 << 8;
     const EVERY_CPU: u32 = 0xff;
     let found = acpi::info().overrides.iter().find(|o| o.source == irq);
     write_entry(found.map_or(u32::from(irq), |o| o.line), NMI, EVERY_CPU)
-}
-
-/// Masks the global interrupt line `line`.
-pub fn mask(line: u32) {
-    let chips = chips().lock();
-    if let Some(chip) = chips.iter().find(|c| line >= c.first_line && line - c.first_line < c.lines)
-    {
-        chip.registers.write(0, 0x10 + 2 * (line - chip.first_line));
-        chip.registers.write(0x10, 1 << 16);
-    }
 }

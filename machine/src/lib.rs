@@ -8,8 +8,8 @@
 
 extern crate alloc;
 
-pub mod acpi;
-pub mod apic;
+mod acpi;
+mod apic;
 pub mod boot;
 pub mod context;
 pub mod cpu;
@@ -18,14 +18,14 @@ pub mod frames;
 pub mod fw_cfg;
 pub mod heap;
 mod interrupt;
-pub mod ioapic;
+mod ioapic;
 pub mod layout;
 pub mod log;
 pub mod mmio;
 pub mod nvm;
 pub mod paging;
 mod panic;
-pub mod pci;
+mod pci;
 pub mod power;
 pub mod random;
 mod scattered;

@@ -8,13 +8,14 @@
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::boot::DIRECT_MAP;
+use crate::boot::{self, DIRECT_MAP, MemoryKind};
 use crate::frames::Frame;
 use crate::layout::PAGE_SIZE;
+use crate::nvm;
 use crate::sync::SpinLock;
 
 /// Where physical address 0 of the device view would be.
-pub const DEVICES: u64 = 0xffff_d000_0000_0000;
+pub(crate) const DEVICES: u64 = 0xffff_d000_0000_0000;
 
 const PRESENT: u64 = 1;
 const WRITE: u64 = 2;
@@ -70,7 +71,7 @@ fn entry(address: u64) -> Option<*mut u64> {
 
 /// Maps `length` bytes of device memory at physical address `start` and returns where they are.
 /// The mapping is uncached and stays for ever. None if memory is out or the range is absurd.
-pub fn map(start: u64, length: usize) -> Option<NonNull<u8>> {
+fn map(start: u64, length: usize) -> Option<NonNull<u8>> {
     let end = start.checked_add(length as u64)?;
     if end > 1 << 46 {
         return None;
@@ -193,7 +194,7 @@ macro_rules! access {
 /// what it does in hardware: reads give all ones, writes nothing; so a device that claims less than
 /// its driver expects is no danger to memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Registers {
+pub(crate) struct Registers {
     base: NonNull<u8>,
     length: usize,
 }
@@ -204,18 +205,17 @@ unsafe impl Send for Registers {}
 unsafe impl Sync for Registers {}
 
 impl Registers {
-    /// The registers at physical address `start`. None as for [`map`].
+    /// The registers at physical address `start`. None as for [`map`], and where there is memory: what a
+    /// device or the command line calls registers may be a lie.
     pub fn map(start: u64, length: usize) -> Option<Registers> {
-        map(start, length).map(|base| Registers { base, length })
-    }
-
-    /// The part of `size` bytes from `offset`; `None` when it is not all inside.
-    pub fn part(&self, offset: usize, size: usize) -> Option<Registers> {
-        if offset.checked_add(size)? > self.length {
+        let end = start.checked_add(length as u64)?;
+        let ranges = boot::info().memory.iter().filter(|range| range.kind != MemoryKind::Reserved);
+        let areas = nvm::areas().iter().map(|area| (area.address(), area.address() + area.size()));
+        let mut memory = ranges.map(|range| (range.start, range.end)).chain(areas);
+        if memory.any(|(first, last)| start < last && first < end) {
             return None;
         }
-        // SAFETY: the offset is inside the mapping, as was just checked.
-        Some(Registers { base: unsafe { self.base.add(offset) }, length: size })
+        map(start, length).map(|base| Registers { base, length })
     }
 
     /// Where a register lies; `None` outside the block or off its alignment.

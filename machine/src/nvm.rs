@@ -136,7 +136,7 @@ pub(crate) fn hold_frames() {
 
 /// Makes an area of `size` bytes of a virtio device's memory at the physical address `start`, when the
 /// machine runs already. What is no whole large page at its end is left out.
-pub fn attach(start: u64, size: u64) -> Result<&'static Area, Refusal> {
+pub(crate) fn attach(start: u64, size: u64) -> Result<&'static Area, Refusal> {
     let mut count = ATTACHED_COUNT.lock();
     let place = ATTACHED.get(*count).ok_or(Refusal::Many)?;
     // What the loader reserves may be this very memory; what it calls memory is the allocator's.

@@ -8,13 +8,14 @@
 
 mod start;
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
 use hayate_protocols::shootdown::{Inbox, Request};
 use x86_64::VirtAddr;
 use x86_64::instructions::tlb;
 
 use crate::cpu::{self, MAX_CPUS, PerCpu};
+use crate::layout::PAGE_SIZE;
 use crate::sync::relax;
 use crate::trap::{self, attention};
 use crate::{apic, per_cpu};
@@ -23,7 +24,7 @@ pub use start::start_others;
 
 /// What a TLB shootdown removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flush {
+pub(crate) enum Flush {
     /// Pages `start..end` (byte addresses, page-aligned) of the current space.
     Range {
         /// First address.
@@ -31,8 +32,6 @@ pub enum Flush {
         /// One past the last address.
         end: u64,
     },
-    /// Everything of the user half.
-    All,
     /// Everything, global (kernel) pages too.
     Global,
     /// The space whose root is at this address: whoever has it loaded changes to the kernel's.
@@ -70,7 +69,7 @@ pub(crate) fn set_apic_id(cpu: usize, id: u32) {
 }
 
 /// CPU `cpu`'s APIC identifier.
-pub fn apic_id(cpu: usize) -> u32 {
+pub(crate) fn apic_id(cpu: usize) -> u32 {
     APIC_IDS.get(cpu).map_or(0, |id| id.load(Ordering::Relaxed))
 }
 
@@ -96,12 +95,12 @@ fn flush(start: u64, end: u64) {
 
 /// Removes `what` from the TLBs of the CPUs in mask `cpus` and returns when all have done so. This
 /// CPU is flushed as well if it is in the mask. May be called with spin locks held.
-pub fn shootdown(cpus: u64, what: Flush) {
+pub(crate) fn shootdown(cpus: u64, what: Flush) {
     let (start, end) = match what {
         Flush::Range { start, end } if end.saturating_sub(start) / 4096 <= MOST_PAGES => {
             (start & !0xfff, end)
         }
-        Flush::Range { .. } | Flush::All => (ALL, 0),
+        Flush::Range { .. } => (ALL, 0),
         Flush::Global => (GLOBAL, 0),
         Flush::Leave { root } => (LEAVE, root),
         Flush::Mode => (MODE, 0),
@@ -128,6 +127,15 @@ pub fn shootdown(cpus: u64, what: Flush) {
             relax();
         }
     }
+}
+
+/// Interrupts the other processors in `mask` and returns when all have answered: each has executed a full
+/// barrier then, between what it did before and what it does afterwards.
+pub fn synchronise(mask: u64) {
+    fence(Ordering::SeqCst);
+    // The flush of a page that is never mapped: the request is what matters.
+    shootdown(mask & !(1 << cpu::id()), Flush::Range { start: 0, end: PAGE_SIZE as u64 });
+    fence(Ordering::SeqCst);
 }
 
 fn bits(mut mask: u64) -> impl Iterator<Item = usize> {

@@ -1,7 +1,7 @@
 //! The driver of virtio's persistent memory (virtio 1.2, 5.19).
 //!
 //! The device says where its memory is, which then is an area of non-volatile memory like an NVDIMM
-//! ([`machine::nvm::attach`]), and takes one kind of request: to make last all that was written so far.
+//! ([`Device::attach_memory`]), and takes one kind of request: to make last all that was written so far.
 //! What has left the processor's caches is in the host's page cache; only the request takes it to the
 //! host's disk.
 //!
@@ -23,7 +23,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use hayate_abi::{Errno, Result};
-use hayate_machine::nvm::{Area, attach};
+use hayate_machine::nvm::Area;
 use hayate_machine::sync::SpinLock;
 use hayate_machine::virtio::{Chain, Device, Error, Piece, Queue};
 use hayate_machine::{info, warn};
@@ -31,12 +31,6 @@ use hayate_nvm_store::{Look, Patience};
 
 use crate::schedule::time::monotonic_ns;
 use crate::schedule::{Mutex, sleep_until};
-
-/// Offsets in the device's configuration.
-mod config {
-    pub const START: usize = 0;
-    pub const SIZE: usize = 8;
-}
 
 /// The one type of a request.
 const FLUSH: u32 = 0;
@@ -67,19 +61,18 @@ pub fn start(device: Device) -> core::result::Result<(), Error> {
     device.negotiate(0)?;
     let mut queue = device.queue(0, 8)?;
     queue.silence();
-    let (start, size) =
-        device.config(|config| (config.u64(config::START), config.u64(config::SIZE)));
     let place = device.place();
-    let area = match attach(start, size) {
+    let area = match device.attach_memory() {
         Ok(area) => area,
-        Err(refusal) => {
+        Err((memory, refusal)) => {
+            let (start, size) = (memory.start, memory.size);
             warn!("virtio-pmem: {place}: {size:#x} bytes at {start:#x}: {refusal}; left alone");
             device.give_up();
             return Ok(());
         }
     };
     device.start();
-    info!("virtio-pmem: {} KiB at {start:#x}, {place}", area.size() >> 10);
+    info!("virtio-pmem: {} KiB at {:#x}, {place}", area.size() >> 10, area.address());
     let pmem = Pmem { area, state: Mutex::new(State { queue, lost: false }) };
     FOUND.lock().push(Box::leak(Box::new(pmem)));
     // The device works for ever.

@@ -12,9 +12,8 @@ mod tables;
 pub use cmdline::{flag, init_arguments, option, options};
 pub(crate) use entry::{boot_root, first_tsc};
 pub(crate) use start_info::firmware_bytes;
-pub use tables::kernel_root;
 pub(crate) use tables::{
-    activate as activate_kernel_tables, early_frame, map_late, share_kernel_half,
+    activate as activate_kernel_tables, early_frame, kernel_root, map_late, share_kernel_half,
 };
 
 use arrayvec::ArrayVec;
@@ -147,6 +146,20 @@ extern "C" fn start() -> ! {
     unsafe { hayate_main() }
 }
 
+/// Makes memory available: frames and the heap over them, the kernel's root for page tables. The first
+/// thing that the kernel's main function does; later calls do nothing, since what is in use by then must
+/// not be handed out again.
+///
+/// # Panics
+/// If the machine has too little memory to begin with.
+pub fn prepare_memory() {
+    static PREPARED: crate::sync::Once<()> = crate::sync::Once::new();
+    PREPARED.call_once(|| {
+        crate::frames::init(info());
+        crate::paging::kernel::init();
+    });
+}
+
 /// A file that the boot loader put into memory: an initial RAM file system. Its memory goes to the
 /// frame allocator when it is dropped.
 #[derive(Debug)]
@@ -178,7 +191,7 @@ impl Drop for Module {
 }
 
 /// The files that the boot loader put into memory, one after the other: to the first caller, after
-/// [`crate::frames::init`]. None to later ones.
+/// [`prepare_memory`]. None to later ones.
 pub fn take_modules() -> ArrayVec<Module, 8> {
     core::mem::take(&mut *info().modules.lock()).into_iter().map(|bytes| Module { bytes }).collect()
 }

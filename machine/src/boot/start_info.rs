@@ -125,7 +125,17 @@ pub(super) fn read(address: u64, early: impl Fn(u64) -> u64) -> Option<(BootInfo
                 start >= r.start && start + size <= r.end && r.kind != MemoryKind::Reserved
             };
             let sane = size != 0 && start.checked_add(size).is_some_and(|end| end <= BOOT_LIMIT);
-            if sane && map.0.iter().any(inside) {
+            // A module's memory is given to the allocator at last: it must be nobody else's.
+            let apart = |first: u64, last: u64| start >= last || start + size <= first;
+            let alone = |other: &&[u8]| {
+                let first = other.as_ptr() as u64 - DIRECT_MAP;
+                apart(first, first + other.len() as u64)
+            };
+            if sane
+                && apart(image_start, image_end)
+                && modules.iter().all(alone)
+                && map.0.iter().any(inside)
+            {
                 map.take(start, start + size);
                 if let Some(bytes) = firmware_bytes(start, size as usize) {
                     modules.push(bytes);

@@ -50,7 +50,7 @@ pub(crate) fn early_frame() -> Option<u64> {
 }
 
 /// The physical address of the kernel's own top-level table; its upper half is every space's.
-pub fn kernel_root() -> u64 {
+pub(crate) fn kernel_root() -> u64 {
     ROOT.load(Ordering::Relaxed)
 }
 

@@ -102,7 +102,7 @@ impl<T> PerCpu<T> {
 
     /// The address of this CPU's instance, for the machine's own use.
     #[inline(always)]
-    pub fn pointer(&'static self) -> *mut T {
+    pub(crate) fn pointer(&'static self) -> *mut T {
         let base = gs_word!(GS_BASE);
         base.wrapping_add(self as *const Self as usize) as *mut T
     }
@@ -213,7 +213,7 @@ impl<T> Copy for Here<T> {}
 
 /// A per-CPU machine word, read and written in one instruction each. Declare with `per_cpu!`.
 #[repr(transparent)]
-pub struct Word(AtomicU64);
+pub(crate) struct Word(AtomicU64);
 
 impl Word {
     /// The initial value on every CPU.

@@ -15,8 +15,8 @@ pub(crate) use descriptors::{DEBUG_IST, DOUBLE_FAULT_IST, FATAL_IST, SUPERVISOR_
 pub use descriptors::{KERNEL_CS, KERNEL_DS, USER_CS, USER_DS};
 pub use features::{Features, Flush, features};
 pub use identity::{Identity, flags, identity};
-pub(crate) use local::Half;
-pub use local::{Here, Local, PerCpu, Word, empty_slot, id};
+pub(crate) use local::{Half, Word};
+pub use local::{Here, Local, PerCpu, empty_slot, id};
 pub(crate) use local::{area_size, prepare_area, set_gs_base};
 
 use core::arch::asm;

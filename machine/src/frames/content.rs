@@ -21,7 +21,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32};
 
 /// Where a physical address appears in the direct map.
 #[inline]
-pub fn direct(physical: u64) -> *mut u8 {
+pub(crate) fn direct(physical: u64) -> *mut u8 {
     (DIRECT_MAP + physical as usize) as *mut u8
 }
 

@@ -26,17 +26,15 @@ mod info;
 mod stock;
 
 use crate::layout::{PAGE_SHIFT, PAGE_SIZE};
-pub use content::direct;
+pub(crate) use content::direct;
 pub(crate) use content::{copy_numbered, zero as zero_numbered};
 use core::mem::ManuallyDrop;
 use core::num::NonZeroU32;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 pub(crate) use info::{FrameInfo, extend, info};
-pub use stock::{
-    Counts, allocate_kernel, counts, init, is_low, is_plentiful, is_scarce, prepare, total,
-};
-pub(crate) use stock::{adopt, give_run, give_zeroed};
+pub use stock::{Counts, counts, is_low, is_plentiful, is_scarce, prepare, total};
+pub(crate) use stock::{adopt, allocate_kernel, give_run, give_zeroed, init};
 
 /// A counted reference to one 4 KiB frame of physical memory.
 #[derive(Debug, PartialEq, Eq)]
@@ -193,7 +191,7 @@ impl Block {
 
     /// The address of the first byte in the direct map. Reading and writing through it is the
     /// caller's unsafe business.
-    pub fn pointer(&self) -> *mut u8 {
+    pub(crate) fn pointer(&self) -> *mut u8 {
         direct(self.address())
     }
 
@@ -212,7 +210,7 @@ impl Block {
     }
 
     /// Leaves it to the caller for ever (or until [`from_raw`](Self::from_raw)).
-    pub fn into_raw(self) -> (u32, u32) {
+    pub(crate) fn into_raw(self) -> (u32, u32) {
         let block = ManuallyDrop::new(self);
         (block.first.get(), block.count)
     }
@@ -221,7 +219,7 @@ impl Block {
     ///
     /// # Safety
     /// The numbers must be those of a block given away and not taken back, which nobody uses.
-    pub unsafe fn from_raw(first: u32, count: u32) -> Option<Block> {
+    pub(crate) unsafe fn from_raw(first: u32, count: u32) -> Option<Block> {
         Some(Block { first: NonZeroU32::new(first)?, count })
     }
 }

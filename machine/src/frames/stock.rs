@@ -93,7 +93,7 @@ pub fn is_plentiful() -> bool {
 /// Takes a frame for the kernel itself, content undefined, with no reference counted; give it back
 /// with [`Block::from_raw`] (count 1).
 #[inline]
-pub fn allocate_kernel() -> Option<u32> {
+pub(crate) fn allocate_kernel() -> Option<u32> {
     take(Need::Kernel)
 }
 
@@ -238,7 +238,7 @@ pub fn prepare() -> bool {
 ///
 /// # Panics
 /// If no usable range has room for the frame table (16 bytes for each frame of 4 KiB).
-pub fn init(boot: &BootInfo) {
+pub(crate) fn init(boot: &BootInfo) {
     // Frame numbers are 32 bits and the direct map ends: memory beyond is left alone.
     let limit = (DIRECT_MAP_SIZE as u64).min(u64::from(u32::MAX) << PAGE_SHIFT);
     let usable = || {

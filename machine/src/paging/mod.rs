@@ -28,7 +28,7 @@
 mod attach;
 mod entry;
 mod gather;
-pub mod kernel;
+pub(crate) mod kernel;
 mod large;
 mod restore;
 mod share;
@@ -126,7 +126,7 @@ impl<T> PageTable<T> {
     }
 
     /// The physical address of the root, for a processor that is to load it by itself.
-    pub fn root_address(&self) -> u64 {
+    pub(crate) fn root_address(&self) -> u64 {
         u64::from(self.root.0) << crate::layout::PAGE_SHIFT
     }
 }

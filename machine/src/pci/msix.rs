@@ -1,6 +1,6 @@
 //! MSI-X: interrupts as memory writes, one message for each entry of a table in the function.
 
-use pci_types::capability::{MsixCapability, PciCapability};
+use pci_types::capability::PciCapability;
 
 use super::{Enabled, Ports};
 use crate::mmio::Registers;
@@ -8,7 +8,6 @@ use crate::mmio::Registers;
 /// A function's table of messages.
 #[derive(Debug)]
 pub struct Msix {
-    capability: MsixCapability,
     table: Registers,
 }
 
@@ -29,16 +28,11 @@ impl Enabled {
         }
         capability.set_enabled(true, Ports);
         capability.set_function_mask(false, Ports);
-        Some(Msix { capability, table })
+        Some(Msix { table })
     }
 }
 
 impl Msix {
-    /// How many entries there are.
-    pub fn entries(&self) -> u16 {
-        self.capability.table_size()
-    }
-
     /// Makes `entry` raise `vector` on the first processor from now on. An entry that there is not
     /// is left out.
     pub(crate) fn route(&mut self, entry: u16, vector: u8) {

@@ -341,7 +341,7 @@ unsafe extern "C" {
 }
 
 /// Where a new user thread's context starts: calls the function in rbx, then goes to user mode.
-pub fn user_start_address() -> u64 {
+pub(crate) fn user_start_address() -> u64 {
     hayate_user_start as *const () as u64
 }
 

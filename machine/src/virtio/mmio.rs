@@ -96,7 +96,7 @@ pub(super) fn devices() -> Vec<Device> {
 /// APIC where there is one).
 fn microvm_lines() -> Option<(u32, u32)> {
     let acpi = acpi::info();
-    if !acpi.ecam.is_empty() {
+    if acpi.has_ecam {
         return None;
     }
     match acpi.io_apics.get(1) {

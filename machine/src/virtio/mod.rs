@@ -17,6 +17,7 @@ mod mmio;
 mod pci;
 mod queue;
 
+use crate::nvm::{self, Area, Refusal};
 use crate::time;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -171,6 +172,21 @@ impl Device {
         if self.transport.connect(handler) { Ok(()) } else { Err(Error::Interrupt) }
     }
 
+    /// Makes an area of the memory that a persistent memory device says it has (virtio 1.2, 5.19.4).
+    ///
+    /// # Errors
+    /// What the device says, nothing if it is of another kind, and why that cannot be used.
+    pub fn attach_memory(&self) -> Result<&'static Area, (ClaimedMemory, Refusal)> {
+        const START: usize = 0;
+        const SIZE: usize = 8;
+        let claimed = if self.kind() == kind::PMEM {
+            self.config(|config| ClaimedMemory { start: config.u64(START), size: config.u64(SIZE) })
+        } else {
+            ClaimedMemory { start: 0, size: 0 }
+        };
+        nvm::attach(claimed.start, claimed.size).map_err(|refusal| (claimed, refusal))
+    }
+
     /// Tells the device that its driver has given it up.
     pub fn give_up(&self) {
         self.transport.set_status(status::FAILED);
@@ -192,6 +208,15 @@ impl Device {
             }
         }
     }
+}
+
+/// Where a persistent memory device says its memory is.
+#[derive(Clone, Copy, Debug)]
+pub struct ClaimedMemory {
+    /// The physical address.
+    pub start: u64,
+    /// Bytes.
+    pub size: u64,
 }
 
 /// The configuration of a device, by byte offset. What a device does not have reads as ones.

@@ -5,7 +5,7 @@
 
 use hayate_abi::{Errno, Result};
 use machine::cpu;
-use machine::smp::{self, Flush};
+use machine::smp;
 
 use crate::memory;
 
@@ -35,7 +35,7 @@ pub fn membarrier(command: i32, flags: u32, cpu: i32) -> Result<i32> {
             | PRIVATE_EXPEDITED_SYNC_CORE
             | REGISTER_PRIVATE_EXPEDITED_SYNC_CORE),
         GLOBAL | GLOBAL_EXPEDITED => {
-            interrupt(cpu::online_mask());
+            smp::synchronise(cpu::online_mask());
             Ok(0)
         }
         REGISTER_GLOBAL_EXPEDITED => Ok(0),
@@ -47,17 +47,9 @@ pub fn membarrier(command: i32, flags: u32, cpu: i32) -> Result<i32> {
             if !space.may_use_barrier(command as u32) {
                 return Err(Errno::EPERM);
             }
-            interrupt(space.active());
+            smp::synchronise(space.active());
             Ok(0)
         }
         _ => Err(Errno::EINVAL),
     }
-}
-
-/// Interrupts the processors in `mask` and waits until all have answered.
-fn interrupt(mask: u64) {
-    core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
-    // The flush of a page that is never mapped: the request is what matters.
-    smp::shootdown(mask & !(1 << cpu::id()), Flush::Range { start: 0, end: 4096 });
-    core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
 }
