@@ -23,7 +23,7 @@
 //! path of every fork and open.
 
 use crate::cpu::{MAX_CPUS, PerCpu};
-use crate::frames::{self, Block, direct, info};
+use crate::frames::{self, Block, FrameInfo, direct, info};
 use crate::layout::{DIRECT_MAP, PAGE_SHIFT, PAGE_SIZE};
 use crate::per_cpu;
 use crate::scattered;
@@ -76,30 +76,36 @@ impl Slab {
         Slab(((object as usize - DIRECT_MAP) >> PAGE_SHIFT) as u32)
     }
 
+    fn info(self) -> &'static FrameInfo {
+        // SAFETY: a slab is a frame that `grow` took from the allocator, found by its number or by the
+        // address of an object in it.
+        unsafe { info(self.0) }
+    }
+
     fn free(self) -> *mut u8 {
-        match info(self.0).tag.load(Relaxed) & 0xffff {
+        match self.info().tag.load(Relaxed) & 0xffff {
             0 => null_mut(),
             place => direct((u64::from(self.0) << PAGE_SHIFT) + u64::from(place - 1) * 16),
         }
     }
 
     fn out(self) -> u32 {
-        info(self.0).tag.load(Relaxed) >> 16
+        self.info().tag.load(Relaxed) >> 16
     }
 
     fn set(self, free: *mut u8, out: u32) {
         let place = if free.is_null() { 0 } else { free as usize % PAGE_SIZE / 16 + 1 };
-        info(self.0).tag.store(place as u32 | out << 16, Relaxed);
+        self.info().tag.store(place as u32 | out << 16, Relaxed);
     }
 
     fn neighbours(self) -> (Slab, Slab) {
-        let data = info(self.0).data.load(Relaxed);
+        let data = self.info().data.load(Relaxed);
         (Slab(data as u32), Slab((data >> 32) as u32))
     }
 
     fn set_neighbours(self, next: Slab, prev: Slab) {
         if self != Slab::NONE {
-            info(self.0).data.store(u64::from(next.0) | u64::from(prev.0) << 32, Relaxed);
+            self.info().data.store(u64::from(next.0) | u64::from(prev.0) << 32, Relaxed);
         }
     }
 }

@@ -164,7 +164,8 @@ pub(crate) fn attach(start: u64, size: u64) -> Result<&'static Area, Refusal> {
 impl Area {
     fn hold_frames(&self) {
         for frame in (self.start >> PAGE_SHIFT)..(self.end >> PAGE_SHIFT) {
-            info(frame as u32).refs.store(1, Relaxed);
+            // SAFETY: memory of an area, which the frame table reaches or was extended for.
+            unsafe { info(frame as u32) }.refs.store(1, Relaxed);
         }
     }
 

@@ -90,7 +90,7 @@ impl Space {
                     pages.resident += size;
                     pages.anonymous += if page.kind == Kind::Private { size } else { 0 };
                     pages.large += if page.large { size } else { 0 };
-                    if machine::paging::is_shared(&page) {
+                    if page.is_shared() {
                         pages.shared += size;
                     }
                 });

@@ -31,7 +31,7 @@ fn filled(pages: usize) -> Result<Arc<Space>> {
 fn frame(space: &Space, address: usize) -> Option<u32> {
     let mut guard = space.table.lock();
     let (_, tables, _) = guard.parts();
-    tables.page(address).map(|page| page.frame)
+    tables.page(address).map(|page| page.frame())
 }
 
 /// Free frames when nothing is owed, with those of the heap's slabs, which another processor may have.

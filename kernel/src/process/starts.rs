@@ -371,7 +371,7 @@ impl Seen {
                 PageKind::Zero => Fault::ZeroMapped,
                 _ => Fault::Mapped,
             },
-            Some(old) if old.frame == page.frame => Fault::Allowed,
+            Some(old) if old.frame() == page.frame() => Fault::Allowed,
             Some(old) if old.kind == PageKind::Zero => Fault::Zeroed,
             Some(_) => Fault::Copied,
         }

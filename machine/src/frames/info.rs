@@ -44,13 +44,16 @@ const _: () = assert!(WINDOW + WINDOW_SIZE <= VMAP + (512 << 30));
 /// Infos in a page.
 const INFOS: u32 = (PAGE_SIZE / size_of::<FrameInfo>()) as u32;
 
-/// The info of a frame. `number` must be that of a frame of memory.
+/// The info of a frame.
+///
+/// # Safety
+/// `number` is that of a frame of memory: of the allocator's, in use since boot, or of an area of
+/// non-volatile memory.
 #[inline]
-pub(crate) fn info(number: u32) -> &'static FrameInfo {
+pub(crate) unsafe fn info(number: u32) -> &'static FrameInfo {
     debug_assert!(number < END.load(Relaxed), "frame {number:#x} is not memory");
-    // SAFETY: the table lives for ever, was zeroed by `place`, and every frame number in the
-    // system comes from the allocator, which was only given numbers inside the table, or from an area
-    // of non-volatile memory, which the table reaches or was extended for.
+    // SAFETY: the table lives for ever and was zeroed by `place`. It has infos for all memory that was
+    // known at boot, and was extended for areas that were attached later.
     unsafe { &*TABLE.load(Relaxed).add(number as usize) }
 }
 
@@ -115,14 +118,17 @@ pub(super) struct InTable;
 impl Table for InTable {
     #[inline]
     fn link(&self, frame: u32) -> Link {
-        let info = info(frame);
+        // SAFETY: the allocator asks for frames that it was given, and for those whose numbers differ from
+        // one of these in a bit and are below its end, which is the table's.
+        let info = unsafe { info(frame) };
         let data = info.data.load(Relaxed);
         Link { next: data as u32, prev: (data >> 32) as u32, state: info.tag.load(Relaxed) }
     }
 
     #[inline]
     fn set_link(&mut self, frame: u32, link: Link) {
-        let info = info(frame);
+        // SAFETY: as for `link`.
+        let info = unsafe { info(frame) };
         info.data.store(u64::from(link.next) | u64::from(link.prev) << 32, Relaxed);
         info.tag.store(link.state, Relaxed);
     }

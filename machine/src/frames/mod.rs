@@ -63,10 +63,17 @@ impl Frame {
 
     /// Makes the first reference to a frame that the allocator gave out.
     #[inline]
-    pub(crate) fn adopt(number: u32) -> Frame {
+    fn adopt(number: u32) -> Frame {
         debug_assert!(number != 0);
-        info(number).refs.store(1, Relaxed);
-        Frame(NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN))
+        let frame = Frame(NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN));
+        frame.info().refs.store(1, Relaxed);
+        frame
+    }
+
+    #[inline]
+    fn info(&self) -> &'static FrameInfo {
+        // SAFETY: the number came from the allocator, or of an entry or area by `from_number`.
+        unsafe { info(self.number()) }
     }
 
     /// The frame's number: its physical address / 4096.
@@ -85,7 +92,7 @@ impl Frame {
     /// the answer is 1.
     #[inline]
     pub fn references(&self) -> u32 {
-        info(self.number()).refs.load(Acquire)
+        self.info().refs.load(Acquire)
     }
 
     /// Whether this is the only reference. Then nobody else can make one.
@@ -104,12 +111,12 @@ impl Frame {
     /// caller knows of any more: it must be given back with [`give_run`].
     #[inline]
     pub(crate) fn into_last(self) -> Option<u32> {
-        let number = self.number();
-        if info(number).refs.load(Acquire) != 1 {
+        let info = self.info();
+        if info.refs.load(Acquire) != 1 {
             // Counted down by the drop, which also sees to it if the others leave meanwhile.
             return None;
         }
-        info(number).refs.store(0, Relaxed);
+        info.refs.store(0, Relaxed);
         Some(self.into_number())
     }
 
@@ -129,16 +136,21 @@ impl Frame {
     /// Somebody must hold a reference to the frame during the call.
     #[inline]
     pub(crate) unsafe fn another(number: u32) -> Frame {
-        info(number).refs.fetch_add(1, Relaxed);
-        // SAFETY: the reference was counted just now.
-        unsafe { Self::from_number(number) }
+        // SAFETY: a frame that somebody holds; this is not dropped, so the reference stays theirs.
+        let held = ManuallyDrop::new(unsafe { Self::from_number(number) });
+        Frame::clone(&held)
     }
 }
 
 impl Clone for Frame {
     #[inline]
     fn clone(&self) -> Frame {
-        info(self.number()).refs.fetch_add(1, Relaxed);
+        /// So many references cannot come to be but by somebody who forgets them, and the count must
+        /// not begin anew.
+        const MOST: u32 = u32::MAX / 2;
+        if self.info().refs.fetch_add(1, Relaxed) > MOST {
+            too_many_references();
+        }
         Frame(self.0)
     }
 }
@@ -146,7 +158,7 @@ impl Clone for Frame {
 impl Drop for Frame {
     #[inline]
     fn drop(&mut self) {
-        let info = info(self.number());
+        let info = self.info();
         // The only holder needs no locked instruction: nobody else can be counting.
         if info.refs.load(Acquire) == 1 {
             info.refs.store(0, Relaxed);
@@ -157,6 +169,12 @@ impl Drop for Frame {
         }
         stock::give(self.number());
     }
+}
+
+#[cold]
+#[inline(never)]
+fn too_many_references() -> ! {
+    panic!("a frame has more references than can be counted")
 }
 
 /// A row of frames that belong together: memory for a device, a stack, a large heap object.

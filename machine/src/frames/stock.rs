@@ -163,7 +163,8 @@ pub(crate) fn give_run(first: u32, count: u32, worth: u32) {
 /// Gives back a frame that is all zeroes: it goes to the stock of such if there is room.
 #[inline]
 pub(crate) fn give_zeroed(frame: u32) {
-    super::info(frame).refs.store(0, Relaxed);
+    // SAFETY: the caller gives a frame of the allocator's back.
+    unsafe { super::info(frame) }.refs.store(0, Relaxed);
     if !OWN.here().zeroed.push(frame) {
         give(frame);
     }

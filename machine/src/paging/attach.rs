@@ -18,7 +18,6 @@ use super::gather::Gather;
 use super::share;
 use super::table::{ENTRIES, Table, index, shift};
 use super::{OutOfMemory, Tables};
-use crate::frames::info;
 use crate::layout::{LARGE_PAGE_SIZE, PAGE_SHIFT, PAGE_SIZE, USER_END};
 use crate::nvm::Extent;
 use alloc::sync::Arc;
@@ -102,7 +101,7 @@ impl Tables<'_> {
             match shared {
                 None => table.fill(place, Entry(entry(frame, access).0 | Entry::LARGE)),
                 Some(shared) => {
-                    info(shared.table).refs.fetch_add(1, Relaxed);
+                    Table(shared.table).info().refs.fetch_add(1, Relaxed);
                     let way = Entry::table(shared.table).0 & !Entry::WRITE;
                     table.fill(place, Entry(way | Entry::SHARED_TABLE));
                     self.usage.add_tables(1);

@@ -1,7 +1,9 @@
 //! One entry of a page table: the hardware's bits and ours (SDM vol. 3, 4.5).
 
-use crate::frames::Frame;
+use super::large;
+use crate::frames::{Frame, FrameInfo, info};
 use crate::layout::PAGE_SHIFT;
+use core::sync::atomic::Ordering::Acquire;
 
 /// What a program may do with a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -135,6 +137,14 @@ impl Entry {
         ((self.0 & Self::ADDRESS) >> PAGE_SHIFT) as u32
     }
 
+    /// What is known about the frame. For an entry that is one.
+    #[inline]
+    pub fn info(self) -> &'static FrameInfo {
+        // SAFETY: entries are made of the numbers of frames: of pages, which hold references, of the page
+        // of zeroes, of tables, of non-volatile memory. (Frame 0 has an info as well.)
+        unsafe { info(self.number()) }
+    }
+
     #[inline]
     pub fn kind(self) -> Kind {
         match (self.0 & Self::KIND) >> Self::KIND_SHIFT {
@@ -165,7 +175,7 @@ impl Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
     /// The number of the page's frame.
-    pub frame: u32,
+    pub(super) frame: u32,
     /// What kind of page it is.
     pub kind: Kind,
     /// What the page table lets the program do with it now; copy on write takes `write` away from
@@ -178,6 +188,18 @@ pub struct Page {
 impl Page {
     pub(super) fn of(entry: Entry, large: bool) -> Page {
         Page { frame: entry.number(), kind: entry.kind(), access: entry.access(), large }
+    }
+
+    /// The number of the page's frame.
+    pub fn frame(&self) -> u32 {
+        self.frame
+    }
+
+    /// Whether somebody else refers to the page as well; just now, if it is mapped still.
+    pub fn is_shared(&self) -> bool {
+        // SAFETY: the number is an entry's, or that of a frame in the large page that an entry maps.
+        let others = unsafe { info(self.frame) }.refs.load(Acquire) > 1;
+        others || (self.large && large::entries(self.frame & !(large::FRAMES - 1)) > 1)
     }
 
     /// Whether this entry refers to `frame`.

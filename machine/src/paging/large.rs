@@ -19,10 +19,10 @@ use super::share;
 use super::slot::Slot;
 use super::table::{ENTRIES, Table, index, shift};
 use super::{OutOfMemory, Tables};
-use crate::frames::{Block, Frame, copy_numbered, info, zero_numbered};
+use crate::frames::{Block, Frame, FrameInfo, copy_numbered, info, zero_numbered};
 use crate::layout::{LARGE_PAGE_SIZE, PAGE_SHIFT, USER_END};
-use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicUsize};
 
 /// Number of small pages in a large one.
 pub(super) const FRAMES: u32 = 512;
@@ -35,22 +35,47 @@ pub fn count() -> usize {
     COUNT.load(Relaxed)
 }
 
+/// The infos of a large page's frames; the first one's has the count.
+#[inline]
+fn infos(first: u32) -> impl Iterator<Item = &'static FrameInfo> {
+    // SAFETY: the 512 frames of a large page, by the first's number: entries of this module's making and
+    // blocks of the allocator name such.
+    (first..first + FRAMES).map(|number| unsafe { info(number) })
+}
+
+/// The info of a large page's first frame.
+#[inline]
+pub(super) fn info_of(first: u32) -> &'static FrameInfo {
+    // SAFETY: as for `infos`.
+    unsafe { info(first) }
+}
+
+#[inline]
+fn tag(first: u32) -> &'static AtomicU32 {
+    &info_of(first).tag
+}
+
 /// The first entry maps it.
 pub(super) fn begin(first: u32) {
-    info(first).tag.store(1, Relaxed);
+    tag(first).store(1, Relaxed);
     COUNT.fetch_add(1, Relaxed);
 }
 
 /// Another entry maps it. Whoever calls holds an entry that does.
 #[inline]
 pub(super) fn add(first: u32) {
-    info(first).tag.fetch_add(1, Relaxed);
+    tag(first).fetch_add(1, Relaxed);
 }
 
 /// How many entries map it.
 #[inline]
 pub(super) fn entries(first: u32) -> u32 {
-    info(first).tag.load(Acquire)
+    tag(first).load(Acquire)
+}
+
+/// Whether one entry maps it, and nobody refers to any of its frames by other means.
+pub(super) fn is_sole_owner(first: u32) -> bool {
+    entries(first) == 1 && infos(first).all(|info| info.refs.load(Acquire) == 1)
 }
 
 /// Gives up one entry's part, and with the last one the frames.
@@ -58,7 +83,7 @@ pub(super) fn entries(first: u32) -> u32 {
 /// # Safety
 /// The entry must be gone, from the TLBs as well.
 pub(super) unsafe fn release(first: u32) {
-    if info(first).tag.fetch_sub(1, AcqRel) == 1 {
+    if tag(first).fetch_sub(1, AcqRel) == 1 {
         COUNT.fetch_sub(1, Relaxed);
         let mut run = share::Run::default();
         for number in first..first + FRAMES {
@@ -70,23 +95,23 @@ pub(super) unsafe fn release(first: u32) {
 
 /// Makes one entry's part in a large page one reference to each of its frames.
 fn break_up(first: u32) {
-    let tag = &info(first).tag;
+    let tag = tag(first);
     if tag.load(Acquire) == 1 {
         // Nobody else has it, and only who has it can give it to others.
         tag.store(0, Relaxed);
         COUNT.fetch_sub(1, Relaxed);
         return;
     }
-    for number in first..first + FRAMES {
-        info(number).refs.fetch_add(1, Relaxed);
-    }
+    infos(first).for_each(|info| {
+        info.refs.fetch_add(1, Relaxed);
+    });
     if tag.fetch_sub(1, AcqRel) == 1 {
         // The others have left meanwhile: what they held together is left over. Not the last
         // reference: ours was just added.
         COUNT.fetch_sub(1, Relaxed);
-        for number in first..first + FRAMES {
-            info(number).refs.fetch_sub(1, AcqRel);
-        }
+        infos(first).for_each(|info| {
+            info.refs.fetch_sub(1, AcqRel);
+        });
     }
 }
 
@@ -189,7 +214,7 @@ impl<'a> Tables<'a> {
         table.occupied(0, ENTRIES - 1, |_, entry| {
             let alone = match entry.kind() {
                 // Nobody can add a reference while the space is locked.
-                Kind::Private => info(entry.number()).refs.load(Acquire) == 1,
+                Kind::Private => entry.info().refs.load(Acquire) == 1,
                 Kind::Zero => true,
                 Kind::File | Kind::Shared => false,
             };

@@ -39,7 +39,7 @@ pub mod teardown;
 mod usage;
 
 use crate::cpu::{self, PerCpu};
-use crate::frames::{Frame, info};
+use crate::frames::Frame;
 use crate::layout::{PAGE_SIZE, USER_END};
 use crate::per_cpu;
 use crate::sync::{SpinGuard, SpinLock};
@@ -603,10 +603,4 @@ fn visit_below(
 /// The frame of zeroes that reading untouched memory shows.
 pub fn zero_frame() -> u32 {
     kernel::ZERO.load(Relaxed)
-}
-
-/// Whether somebody else refers to a mapped page as well.
-pub fn is_shared(page: &Page) -> bool {
-    info(page.frame).refs.load(core::sync::atomic::Ordering::Acquire) > 1
-        || (page.large && large::entries(page.frame & !(large::FRAMES - 1)) > 1)
 }

@@ -19,7 +19,7 @@ use super::gather::Gather;
 use super::large;
 use super::table::{ENTRIES, Table, index};
 use super::usage::Usage;
-use crate::frames::{Frame, give_run, info};
+use crate::frames::{Frame, give_run};
 use crate::layout::PAGE_SIZE;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 
@@ -27,14 +27,14 @@ use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 fn count_up(entry: Entry, level: u8) {
     if level == 0 {
         if entry.is_counted() {
-            info(entry.number()).refs.fetch_add(1, Relaxed);
+            entry.info().refs.fetch_add(1, Relaxed);
         }
     } else if entry.has(Entry::LARGE) {
         if entry.is_counted() {
             large::add(entry.number());
         }
     } else {
-        info(entry.number()).refs.fetch_add(1, Relaxed);
+        entry.info().refs.fetch_add(1, Relaxed);
     }
 }
 
@@ -56,7 +56,7 @@ fn copy_table(from: Table, to: Table, level: u8) {
         // The table that there are most of: pages only.
         from.copy_to(to, |entry| {
             if entry.is_counted() {
-                info(entry.number()).refs.fetch_add(1, Relaxed);
+                entry.info().refs.fetch_add(1, Relaxed);
             }
             protected(entry, 0)
         });
@@ -122,11 +122,11 @@ pub(super) unsafe fn release_table(number: u32, level: u8, mut usage: Option<&Us
         if let Some(usage) = usage.take() {
             discount(table, level, usage);
         }
-        if info(number).refs.fetch_sub(1, AcqRel) > 1 {
+        if table.info().refs.fetch_sub(1, AcqRel) > 1 {
             return;
         }
         // They left meanwhile: it is ours to clear away after all.
-        info(number).refs.store(1, Relaxed);
+        table.info().refs.store(1, Relaxed);
     }
     let mut run = Run::default();
     let mut in_place = 0;

@@ -5,7 +5,7 @@ use super::gather::Gather;
 use super::large;
 use super::table::{ENTRIES, Table};
 use super::usage::Usage;
-use crate::frames::{Block, Frame, info};
+use crate::frames::{Block, Frame};
 use crate::layout::{LARGE_PAGE_SIZE, PAGE_SIZE};
 use core::sync::atomic::Ordering::Acquire;
 
@@ -48,12 +48,10 @@ impl<'a> Slot<'a> {
         if entry.is_none() || !entry.is_counted() {
             return false;
         }
-        let first = entry.number();
-        let alone = |number| info(number).refs.load(Acquire) == 1;
         if self.large {
-            large::entries(first) == 1 && (first..first + large::FRAMES).all(alone)
+            large::is_sole_owner(entry.number())
         } else {
-            alone(first)
+            entry.info().refs.load(Acquire) == 1
         }
     }
 

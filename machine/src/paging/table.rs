@@ -1,7 +1,7 @@
 //! One page of a page table, as raw memory.
 
 use super::entry::Entry;
-use crate::frames::{Frame, direct, give_zeroed, info};
+use crate::frames::{Frame, FrameInfo, direct, give_zeroed, info};
 use crate::layout::PAGE_SHIFT;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -23,8 +23,15 @@ impl Table {
     pub fn allocate() -> Option<Table> {
         let frame = Frame::allocate_zeroed()?;
         let table = Table(frame.into_number());
-        info(table.0).data.store(0, Relaxed);
+        table.info().data.store(0, Relaxed);
         Some(table)
+    }
+
+    /// What is known about its frame.
+    #[inline]
+    pub fn info(self) -> &'static FrameInfo {
+        // SAFETY: a table's frame: `allocate` took it, or an entry led here.
+        unsafe { info(self.0) }
     }
 
     #[inline]
@@ -48,7 +55,7 @@ impl Table {
     /// Writes an entry where there was none.
     #[inline]
     pub fn fill(self, index: usize, entry: Entry) {
-        let groups = &info(self.0).data;
+        let groups = &self.info().data;
         groups.store(groups.load(Relaxed) | 1 << (index / 8 % 64), Relaxed);
         self.store(index, entry);
     }
@@ -64,7 +71,7 @@ impl Table {
         }
         if count > 0 {
             let (low, high) = (first / 8 % 64, (first + count - 1) / 8 % 64);
-            let groups = &info(self.0).data;
+            let groups = &self.info().data;
             let row = u64::MAX << low & u64::MAX >> (63 - high);
             groups.store(groups.load(Relaxed) | row, Relaxed);
         }
@@ -89,7 +96,7 @@ impl Table {
     /// Which groups of eight are occupied.
     #[inline]
     pub fn groups(self) -> u64 {
-        info(self.0).data.load(Relaxed)
+        self.info().data.load(Relaxed)
     }
 
     /// Clears the bits of the groups `first..=last` (of entry indexes) that have become empty.
@@ -106,7 +113,7 @@ impl Table {
             }
         }
         if gone != 0 {
-            info(self.0).data.store(groups & !gone, Relaxed);
+            self.info().data.store(groups & !gone, Relaxed);
         }
     }
 
@@ -151,7 +158,7 @@ impl Table {
             }
         }
         if gone != 0 {
-            let groups = &info(self.0).data;
+            let groups = &self.info().data;
             groups.store(groups.load(Relaxed) & !gone, Relaxed);
         }
     }
@@ -198,7 +205,7 @@ impl Table {
     #[inline]
     pub fn empty(self, mut visit: impl FnMut(Entry)) {
         let mut groups = self.groups();
-        info(self.0).data.store(0, Relaxed);
+        self.info().data.store(0, Relaxed);
         while groups != 0 {
             let group = self.group(groups.trailing_zeros() as usize);
             groups &= groups - 1;
@@ -229,7 +236,7 @@ impl Table {
             }
             left ^= bit;
         }
-        info(self.0).data.store(kept, Relaxed);
+        self.info().data.store(kept, Relaxed);
     }
 
     /// Copies every entry to the empty table `to`, as `change` makes it; the original becomes the
@@ -237,7 +244,7 @@ impl Table {
     #[inline]
     pub fn copy_to(self, to: Table, mut change: impl FnMut(Entry) -> Entry) {
         let mut groups = self.groups();
-        info(to.0).data.store(groups, Relaxed);
+        to.info().data.store(groups, Relaxed);
         while groups != 0 {
             let group = groups.trailing_zeros() as usize;
             groups &= groups - 1;
@@ -263,7 +270,7 @@ impl Table {
     /// How many spaces refer to this table.
     #[inline]
     pub fn references(self) -> u32 {
-        info(self.0).refs.load(core::sync::atomic::Ordering::Acquire)
+        self.info().refs.load(core::sync::atomic::Ordering::Acquire)
     }
 }
 

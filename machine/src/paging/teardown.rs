@@ -36,7 +36,7 @@ use super::share;
 use super::table::{ENTRIES, Table};
 use super::usage::Usage;
 use super::{LOADED, PageTable, Tables, deactivate, kernel};
-use crate::frames::{self, info};
+use crate::frames;
 use crate::smp::{self, Flush};
 use crate::sync::{SpinLock, relax};
 use core::sync::atomic::AtomicBool;
@@ -247,11 +247,11 @@ fn put(what: Waiting) {
     match what {
         Waiting::Table(table, level) => {
             let Some(first) = list.tables.get_mut(usize::from(level)) else { return };
-            info(table.0).refs.store(core::mem::replace(first, table.0), Relaxed);
+            table.info().refs.store(core::mem::replace(first, table.0), Relaxed);
         }
         Waiting::Large(number) => {
             let next = core::mem::replace(&mut list.large, number);
-            info(number).data.store(u64::from(next), Relaxed);
+            large::info_of(number).data.store(u64::from(next), Relaxed);
         }
     }
 }
@@ -260,12 +260,12 @@ fn take() -> Option<Waiting> {
     let mut list = LIST.lock();
     if list.large != 0 {
         let number = list.large;
-        list.large = info(number).data.load(Relaxed) as u32;
+        list.large = large::info_of(number).data.load(Relaxed) as u32;
         return Some(Waiting::Large(number));
     }
     let (level, first) = list.tables.iter_mut().enumerate().find(|(_, first)| **first != 0)?;
     let table = Table(*first);
-    let refs = &info(table.0).refs;
+    let refs = &table.info().refs;
     *first = refs.load(Relaxed);
     refs.store(1, Relaxed);
     Some(Waiting::Table(table, level as u8))
@@ -366,6 +366,6 @@ unsafe fn survey(table: Table, level: u8) -> usize {
 /// tells.
 fn is_copy(table: Table) -> bool {
     table.first().is_some_and(|(_, entry)| {
-        entry.kind() == Kind::Private && info(entry.number()).refs.load(Relaxed) > 1
+        entry.kind() == Kind::Private && entry.info().refs.load(Relaxed) > 1
     })
 }
