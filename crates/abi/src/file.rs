@@ -190,6 +190,21 @@ pub struct Termios {
     pub c_cc: [u8; 19],
 }
 
+/// `struct termio` of System V (`TCGETA`): the low halves of the flags, eight characters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs, reason = "named as in ioctl_tty(2)")]
+pub struct Termio {
+    pub c_iflag: u16,
+    pub c_oflag: u16,
+    pub c_cflag: u16,
+    pub c_lflag: u16,
+    pub c_line: u8,
+    pub c_cc: [u8; 8],
+    /// Padding of C.
+    pub hole: u8,
+}
+
 /// The kernel's `struct termios2` (`TCGETS2`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]

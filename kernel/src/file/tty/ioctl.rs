@@ -4,7 +4,7 @@
 
 use alloc::sync::Arc;
 
-use hayate_abi::file::{Termios as RawTermios, Termios2, Winsize};
+use hayate_abi::file::{Termio, Termios as RawTermios, Termios2, Winsize};
 use hayate_abi::{Errno, Result};
 use hayate_line_discipline::Termios;
 use hayate_machine::user::UserPtr;
@@ -19,6 +19,10 @@ const TCGETS: u32 = 0x5401;
 const TCSETS: u32 = 0x5402;
 const TCSETSW: u32 = 0x5403;
 const TCSETSF: u32 = 0x5404;
+const TCGETA: u32 = 0x5405;
+const TCSETA: u32 = 0x5406;
+const TCSETAW: u32 = 0x5407;
+const TCSETAF: u32 = 0x5408;
 const TCSBRK: u32 = 0x5409;
 const TCXONC: u32 = 0x540a;
 const TCFLSH: u32 = 0x540b;
@@ -62,6 +66,9 @@ pub(super) fn program_side(tty: &Arc<Tty>, file: &OpenFile, command: u32, arg: u
         TCSETS
             | TCSETSW
             | TCSETSF
+            | TCSETA
+            | TCSETAW
+            | TCSETAF
             | TCSETS2
             | TCSETSW2
             | TCSETSF2
@@ -156,6 +163,11 @@ fn both_sides(tty: &Arc<Tty>, side: Side, command: u32, arg: u64) -> Result<i64>
         TCSETS2 | TCSETSW2 | TCSETSF2 => {
             let raw: Termios2 = UserPtr::new(arg as usize).read()?;
             change(tty, from_raw2(&raw), command - TCSETS2)?;
+        }
+        TCGETA => UserPtr::new(arg as usize).write(&to_termio(&tty.termios()))?,
+        TCSETA | TCSETAW | TCSETAF => {
+            let old: Termio = UserPtr::new(arg as usize).read()?;
+            change(tty, with_termio(tty.termios(), &old), command - TCSETA)?;
         }
         // A break means nothing on a virtual line; both wait for output first when asked to.
         TCSBRK | TCSBRKP => drain(tty)?,
@@ -303,6 +315,32 @@ fn from_raw(raw: &RawTermios) -> Termios {
         line: raw.c_line,
         cc: raw.c_cc,
     }
+}
+
+fn to_termio(termios: &Termios) -> Termio {
+    let mut characters = [0; 8];
+    characters.copy_from_slice(&termios.cc[..8]);
+    Termio {
+        c_iflag: termios.iflag as u16,
+        c_oflag: termios.oflag as u16,
+        c_cflag: termios.cflag as u16,
+        c_lflag: termios.lflag as u16,
+        c_line: termios.line,
+        c_cc: characters,
+        hole: 0,
+    }
+}
+
+/// `termios` with what `old` knows replaced (`user_termio_to_kernel_termios`).
+fn with_termio(mut termios: Termios, old: &Termio) -> Termios {
+    const HIGH: u32 = 0xffff_0000;
+    termios.iflag = termios.iflag & HIGH | u32::from(old.c_iflag);
+    termios.oflag = termios.oflag & HIGH | u32::from(old.c_oflag);
+    termios.cflag = termios.cflag & HIGH | u32::from(old.c_cflag);
+    termios.lflag = termios.lflag & HIGH | u32::from(old.c_lflag);
+    termios.line = old.c_line;
+    termios.cc[..8].copy_from_slice(&old.c_cc);
+    termios
 }
 
 fn to_raw2(termios: &Termios) -> Termios2 {
