@@ -449,3 +449,99 @@ TEST(pipeline_of_ten_processes) {
     for (int i = 0; i < 10; i++)
         EXITS(pids[i], 0);
 }
+
+/* ---- limits ----------------------------------------------------------------------------------- */
+
+static long setting(const char *path) {
+    char text[64];
+    if (get_file(path, text, sizeof text) <= 0)
+        FAIL("%s: %s", path, strerror(errno));
+    return atol(text);
+}
+static bool set(const char *path, long value) {
+    char text[32];
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd == -1)
+        return false;
+    int n = snprintf(text, sizeof text, "%ld\n", value);
+    bool done = write(fd, text, (size_t)n) == n;
+    close(fd);
+    return done;
+}
+#define FS "/proc/sys/fs/"
+
+static bool has_capability(int number) {
+    char text[4096];
+    CHECK(get_file("/proc/self/status", text, sizeof text) > 0);
+    const char *line = strstr(text, "CapEff:");
+    CHECK(line);
+    return strtoull(line + 7, NULL, 16) >> number & 1;
+}
+
+TEST(the_largest_pipe_of_a_user_can_be_set) {
+    long before = setting(FS "pipe-max-size");
+    CHECK_EQ(before, 1 << 20);
+    if (!set(FS "pipe-max-size", 100000))
+        SKIP("not root");
+    long rounded = setting(FS "pipe-max-size");
+    pid_t pid = FORK();
+    if (pid == 0) {
+        BECOME(54323, 54323);
+        int p[2];
+        OK(pipe(p));
+        CHECK_EQ(OK(fcntl(p[0], F_SETPIPE_SZ, 131072)), 131072);
+        ERR(fcntl(p[0], F_SETPIPE_SZ, 131073), EPERM);
+        ERR(fcntl(p[0], F_SETPIPE_SZ, 1 << 20), EPERM);
+        CHECK_EQ(OK(fcntl(p[0], F_SETPIPE_SZ, 5000)), 8192);
+        _exit(0);
+    }
+    int status = WAIT(pid), p[2];
+    OK(pipe(p));
+    int above = fcntl(p[0], F_SETPIPE_SZ, 1 << 20), error = errno; /* who may, may */
+    CHECK(set(FS "pipe-max-size", 1)); /* a page at least */
+    long least = setting(FS "pipe-max-size");
+    CHECK(!set(FS "pipe-max-size", -1));
+    CHECK(set(FS "pipe-max-size", before));
+    CHECK_EQ(rounded, 131072);
+    if (has_capability(24 /* CAP_SYS_RESOURCE */))
+        CHECK_EQ(above, 1 << 20);
+    else
+        CHECK(above == -1 && error == EPERM);
+    CHECK_EQ(least, 4096);
+    CHECK_EQ(status, 0);
+}
+
+TEST(pipes_of_a_user_with_many_are_small) {
+    long soft = setting(FS "pipe-user-pages-soft"), hard = setting(FS "pipe-user-pages-hard");
+    CHECK_EQ(soft, 16384);
+    CHECK_EQ(hard, 0);
+    if (!set(FS "pipe-user-pages-soft", 33) || !set(FS "pipe-user-pages-hard", 37))
+        SKIP("not root");
+    OK(chmod(".", 0777));
+    pid_t pid = FORK();
+    if (pid == 0) {
+        BECOME(54324, 54324);
+        int a[2], b[2], c[2], d[2], e[2];
+        OK(pipe(a));
+        OK(pipe(b));
+        OK(pipe(c)); /* 32 pages are taken, 16 more would be too many */
+        CHECK_EQ(OK(fcntl(b[0], F_GETPIPE_SZ)), 65536);
+        CHECK_EQ(OK(fcntl(c[0], F_GETPIPE_SZ)), 8192);
+        ERR(fcntl(c[0], F_SETPIPE_SZ, 65536), EPERM);
+        CHECK_EQ(OK(fcntl(c[0], F_SETPIPE_SZ, 4096)), 4096);
+        OK(pipe(d)); /* 35 */
+        OK(pipe(e)); /* 37 */
+        ERR(pipe(e), ENFILE);
+        ERR(syscall(SYS_pipe2, e, 0), ENFILE);
+        OK(mkfifo("f", 0600));
+        ERR(open("f", O_RDWR), ENOMEM);
+        OK(close(a[0]));
+        OK(close(a[1]));
+        EVENTUALLY(pipe(e) == 0); /* 21 are left: none is to wait for */
+        _exit(0);
+    }
+    int status = WAIT(pid);
+    CHECK(set(FS "pipe-user-pages-soft", soft));
+    CHECK(set(FS "pipe-user-pages-hard", hard));
+    CHECK_EQ(status, 0);
+}

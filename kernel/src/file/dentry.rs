@@ -374,9 +374,17 @@ impl Dentry {
 }
 
 impl Drop for Dentry {
+    /// Who watches a file learns that it is gone when nobody has it under the removed name any more
+    /// (`dentry_unlink_inode`, fs/dcache.c).
+    ///
     /// Lets go of the ancestors one after the other: a chain of last references can be longer
     /// than a kernel stack is deep.
     fn drop(&mut self) {
+        if *self.state.get_mut() & DentryState::UNLINKED.bits() != 0
+            && let Some(inode) = self.inode.get_mut()
+        {
+            super::notify::gone(inode);
+        }
         let mut next = self.link.get_mut().parent.take();
         while let Some(parent) = next {
             next = Arc::into_inner(parent).and_then(|mut owned| owned.link.get_mut().parent.take());

@@ -242,7 +242,6 @@ pub fn unlink(resolver: &Resolver<'_>, path: &[u8]) -> Result<()> {
     drop(lock);
     notify::inode(&victim, Mask::ATTRIB);
     notify::named(&inode, Mask::DELETE, &name, 0);
-    notify::gone(&victim);
     forget_content(&victim);
     Ok(())
 }
@@ -285,7 +284,6 @@ pub fn rmdir(resolver: &Resolver<'_>, path: &[u8]) -> Result<()> {
     drop(inner);
     drop(lock);
     notify::named(&inode, Mask::DELETE | Mask::ISDIR, &name, 0);
-    notify::gone(&victim);
     Ok(())
 }
 
@@ -342,15 +340,16 @@ pub fn rename(
     drop(first_lock);
     if let Some((moved, replaced)) = outcome? {
         notify::renamed(&old.inode, &old.name, &new.inode, &new.name, &moved);
-        if let Some(replaced) = replaced {
-            notify::gone(&replaced);
+        if let Some(replaced) = replaced.as_ref().and_then(|name| name.inode()) {
+            notify::inode(&replaced, Mask::ATTRIB);
             forget_content(&replaced);
         }
     }
     Ok(())
 }
 
-type Renamed = Option<(Arc<dyn Inode>, Option<Arc<dyn Inode>>)>;
+/// What was moved, and the name that it replaced.
+type Renamed = Option<(Arc<dyn Inode>, Option<Arc<Dentry>>)>;
 
 fn rename_locked(
     old: &Side<'_>,
@@ -426,7 +425,7 @@ fn rename_locked(
         return Err(Errno::EBUSY);
     }
     // Nothing may be made in a directory that is about to be replaced.
-    let _victim = (!exchange && replaces_directory).then(|| target.lock_directory());
+    let victim = (!exchange && replaces_directory).then(|| target.lock_directory());
     old.inode.rename(&old.name, &moved, &new.inode, &new.name, replaced.as_ref(), flags)?;
     let (old_dir, new_dir) = (&old.directory.dentry, &new.directory.dentry);
     drop(old_dir.disown(&old.name));
@@ -444,5 +443,6 @@ fn rename_locked(
         return Ok(Some((moved, None)));
     }
     target.set_state(DentryState::UNLINKED);
-    Ok(Some((moved, replaced)))
+    drop(victim);
+    Ok(Some((moved, replaced.map(|_| target))))
 }

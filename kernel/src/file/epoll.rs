@@ -6,10 +6,13 @@
 //! end of the list as long as there is.
 //!
 //! An item refers to its file weakly; the end of the open file takes it out of the set, as Linux
-//! does.
+//! does. How sets may contain sets is `nesting.rs`.
 //!
-//! Locks: `items` is a sleeping lock (registering asks the file). `ready` is a spin lock taken
-//! under the lock of a file's wait queue; nothing but this set's own queue is taken under it.
+//! Locks: `nesting::lock` while sets are joined, then `items`, a sleeping lock (registering asks
+//! the file). `ready` is a spin lock taken under the lock of a file's wait queue; nothing but this
+//! set's own queue is taken under it.
+
+pub mod nesting;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
@@ -18,12 +21,13 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use hayate_abi::{Errno, Result};
-use hayate_machine::sync::SpinLock;
+use hayate_machine::sync::{Once, SpinLock};
 
 use super::anonymous;
 use super::open_file::flags::O_RDWR;
 use super::open_file::{FileOps, OpenFile, Traits};
 use super::poll::{Events, Registrar};
+use super::users::{Holdings, Limit};
 use crate::schedule::{Listener, Mutex, WaitQueue, Woken};
 
 /// `EPOLLEXCLUSIVE`: accepted; every waiter is woken, which it allows.
@@ -38,8 +42,17 @@ const EDGE: u32 = 1 << 31;
 const ALWAYS: u32 = Events::ERR.union(Events::HUP).bits();
 const MODES: u32 = EXCLUSIVE | WAKEUP | ONESHOT | EDGE;
 
-/// How deep sets may contain sets (`EP_MAX_NESTS`).
-const DEPTH_MAX: usize = 4;
+/// What may stand beside `EXCLUSIVE` (`EPOLLEXCLUSIVE_OK_BITS`, fs/eventpoll.c).
+const BESIDE_EXCLUSIVE: u32 =
+    Events::IN.union(Events::OUT).bits() | ALWAYS | WAKEUP | EDGE | EXCLUSIVE;
+
+/// How many files one user may watch (`/proc/sys/fs/epoll/max_user_watches`): at first as many as
+/// fill a 25th of memory.
+pub static MAX_USER_WATCHES: Limit = Limit::new(|| {
+    /// An item, its listener and their entries in tables.
+    const COST: usize = 256;
+    hayate_machine::frames::total() * super::plate::PAGE / 25 / COST
+});
 
 /// One watched file.
 pub struct Item {
@@ -50,6 +63,9 @@ pub struct Item {
     interest: AtomicU32,
     data: AtomicU64,
     queued: AtomicBool,
+    /// Whose watch it is; given back once.
+    holdings: Arc<Holdings>,
+    retired: AtomicBool,
 }
 
 type Key = (usize, i32);
@@ -57,6 +73,11 @@ type Key = (usize, i32);
 /// A set.
 pub struct Epoll {
     me: Weak<Epoll>,
+    /// Its open file, whose watches are those of the sets around this one.
+    file: Once<Weak<OpenFile>>,
+    /// Which look at the sets came by here, and how deep it was from here on.
+    visited: nesting::Visited,
+    holdings: Arc<Holdings>,
     items: Mutex<BTreeMap<Key, Arc<Item>>>,
     ready: SpinLock<VecDeque<Arc<Item>>>,
     waiters: WaitQueue,
@@ -66,15 +87,21 @@ fn key(file: &Arc<OpenFile>, fd: i32) -> Key {
     (Arc::as_ptr(file).addr(), fd)
 }
 
-/// Opens an empty set.
-pub fn open() -> Result<Arc<OpenFile>> {
+/// Opens an empty set on the account of a user.
+pub fn open(user: u32) -> Result<Arc<OpenFile>> {
+    let holdings = super::users::of(user)?;
     let set = Arc::new_cyclic(|me| Epoll {
         me: me.clone(),
+        file: Once::new(),
+        visited: nesting::Visited::default(),
+        holdings,
         items: Mutex::new(BTreeMap::new()),
         ready: SpinLock::new(VecDeque::new()),
         waiters: WaitQueue::new(),
     });
-    anonymous::open("[eventpoll]", set, O_RDWR)
+    let file = anonymous::open("[eventpoll]", Arc::clone(&set) as _, O_RDWR)?;
+    set.file.call_once(|| Arc::downgrade(&file));
+    Ok(file)
 }
 
 impl Item {
@@ -82,6 +109,14 @@ impl Item {
     fn look(&self, file: &OpenFile, registrar: &mut Registrar<'_>) -> Events {
         let interest = self.interest.load(Ordering::Acquire) & !MODES;
         file.poll(registrar) & Events::from_bits_retain(interest)
+    }
+
+    /// It was taken out of its set.
+    fn retire(&self) {
+        self.interest.store(0, Ordering::Release);
+        if !self.retired.swap(true, Ordering::AcqRel) {
+            self.holdings.epoll_watches.give(1);
+        }
     }
 
     fn enqueue(self: Arc<Self>) {
@@ -116,11 +151,16 @@ impl Watch {
     pub(super) fn end(&self, file: &OpenFile) {
         file.poll(&mut Registrar::Unlisten(&self.listener));
         let Some(item) = self.item.upgrade() else { return };
-        item.interest.store(0, Ordering::Release);
+        item.retire();
         if let Some(set) = item.set.upgrade() {
             let mut items = set.items.lock();
             items.retain(|_, other| !Arc::ptr_eq(other, &item));
         }
+    }
+
+    /// The set that watches.
+    fn set(&self) -> Option<Arc<Epoll>> {
+        self.item.upgrade()?.set.upgrade()
     }
 
     fn belongs_to(&self, item: &Arc<Item>) -> bool {
@@ -134,37 +174,39 @@ impl Epoll {
         file.ops_as::<Epoll>().ok_or(Errno::EINVAL)
     }
 
-    /// Whether this set contains `target`, itself or in a set it contains; and no deeper than
-    /// allowed (`ELOOP`).
-    fn check_nesting(&self, target: &Epoll, depth: usize) -> Result<()> {
-        if core::ptr::eq(self, target) || depth > DEPTH_MAX {
-            return Err(Errno::ELOOP);
+    /// `EPOLL_CTL_ADD`
+    pub fn add(&self, file: &Arc<OpenFile>, fd: i32, interest: u32, data: u64) -> Result<()> {
+        if !file.traits().contains(Traits::POLLABLE) {
+            return Err(Errno::EPERM);
         }
-        let inner: Vec<Arc<OpenFile>> =
-            self.items.lock().values().filter_map(|item| item.file.upgrade()).collect();
-        for file in inner {
-            if let Ok(set) = Epoll::of(&file) {
-                set.check_nesting(target, depth + 1)?;
-            }
+        let inner = Epoll::of(file).ok();
+        if interest & EXCLUSIVE != 0 && (inner.is_some() || interest & !BESIDE_EXCLUSIVE != 0) {
+            return Err(Errno::EINVAL);
+        }
+        // Joining two sets, or a file to a set that is in another, lengthens ways.
+        let joins = inner.is_some() || self.is_watched();
+        let nested = joins.then(nesting::lock);
+        if let (Some(inner), Some(turn)) = (inner, &nested) {
+            nesting::check_depth(self, inner, turn)?;
+        }
+        self.insert(file, fd, interest | ALWAYS, data)?;
+        if nested.is_some()
+            && let Err(error) = nesting::check_paths(file)
+        {
+            // Somebody else may have taken it out already.
+            let _ = self.remove(file, fd);
+            return Err(error);
         }
         Ok(())
     }
 
-    /// `EPOLL_CTL_ADD`
-    pub fn add(&self, file: &Arc<OpenFile>, fd: i32, interest: u32, data: u64) -> Result<()> {
-        let interest = interest | ALWAYS;
-        if !file.traits().contains(Traits::POLLABLE) {
-            return Err(Errno::EPERM);
-        }
-        if let Ok(inner) = Epoll::of(file) {
-            if interest & EXCLUSIVE != 0 {
-                return Err(Errno::EINVAL);
-            }
-            inner.check_nesting(self, 0)?;
-        }
+    fn insert(&self, file: &Arc<OpenFile>, fd: i32, interest: u32, data: u64) -> Result<()> {
         let mut items = self.items.lock();
         if items.contains_key(&key(file, fd)) {
             return Err(Errno::EEXIST);
+        }
+        if !self.holdings.epoll_watches.take(MAX_USER_WATCHES.get()) {
+            return Err(Errno::ENOSPC);
         }
         let item = Arc::new(Item {
             set: self.me.clone(),
@@ -173,6 +215,8 @@ impl Epoll {
             interest: AtomicU32::new(interest),
             data: AtomicU64::new(data),
             queued: AtomicBool::new(false),
+            holdings: Arc::clone(&self.holdings),
+            retired: AtomicBool::new(false),
         });
         let listener: Arc<dyn Listener> = Arc::new(ItemListener(Arc::clone(&item)));
         items.insert(key(file, fd), Arc::clone(&item));
@@ -185,12 +229,19 @@ impl Epoll {
         Ok(())
     }
 
+    /// Whether another set contains this one.
+    fn is_watched(&self) -> bool {
+        self.file.get().and_then(Weak::upgrade).is_some_and(|file| file.has_watches())
+    }
+
     /// `EPOLL_CTL_MOD`
     pub fn modify(&self, file: &Arc<OpenFile>, fd: i32, interest: u32, data: u64) -> Result<()> {
+        if interest & EXCLUSIVE != 0 {
+            return Err(Errno::EINVAL);
+        }
         let interest = interest | ALWAYS;
         let item = self.items.lock().get(&key(file, fd)).cloned().ok_or(Errno::ENOENT)?;
-        let old = item.interest.load(Ordering::Acquire);
-        if (old | interest) & EXCLUSIVE != 0 {
+        if item.interest.load(Ordering::Acquire) & EXCLUSIVE != 0 {
             return Err(Errno::EINVAL);
         }
         item.data.store(data, Ordering::Relaxed);
@@ -204,7 +255,7 @@ impl Epoll {
     /// `EPOLL_CTL_DEL`
     pub fn remove(&self, file: &Arc<OpenFile>, fd: i32) -> Result<()> {
         let item = self.items.lock().remove(&key(file, fd)).ok_or(Errno::ENOENT)?;
-        item.interest.store(0, Ordering::Release);
+        item.retire();
         if let Some(watch) = file.take_watch(|watch| watch.belongs_to(&item)) {
             file.poll(&mut Registrar::Unlisten(&watch.listener));
         }
@@ -282,7 +333,7 @@ impl FileOps for Epoll {
     fn release(&self, _: &OpenFile) {
         let items = core::mem::take(&mut *self.items.lock());
         for item in items.into_values() {
-            item.interest.store(0, Ordering::Release);
+            item.retire();
             if let Some(file) = item.file.upgrade()
                 && let Some(watch) = file.take_watch(|watch| watch.belongs_to(&item))
             {
@@ -295,12 +346,20 @@ impl FileOps for Epoll {
     fn describe(&self, _: &OpenFile) -> Option<Vec<u8>> {
         let mut text = Vec::new();
         for item in self.items.lock().values() {
+            let Some(file) = item.file.upgrade() else { continue };
+            let Ok(metadata) = file.metadata() else { continue };
             let line = format!(
-                "tfd: {:8} events: {:8x} data: {:16x}\n",
+                "tfd: {:8} events: {:8x} data: {:16x}  pos:{} ino:{:x} sdev:{:x}\n",
                 item.fd,
                 item.interest.load(Ordering::Relaxed),
                 item.data.load(Ordering::Relaxed),
+                *file.lock_position(),
+                metadata.number,
+                super::notify::shown_device(metadata.device),
             );
+            if text.try_reserve(line.len()).is_err() {
+                break;
+            }
             text.extend_from_slice(line.as_bytes());
         }
         Some(text)

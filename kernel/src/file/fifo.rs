@@ -13,26 +13,29 @@ use super::inode::Inode;
 use super::open_file::flags::O_NONBLOCK;
 use super::open_file::{FileOps, OpenRequest};
 use super::pipe::{Pipe, ends};
+use super::pipe_limits::Share;
+use crate::credentials::Credentials;
 
 type Table = BTreeMap<(u64, u64), Weak<Pipe>>;
 
 static TABLE: SpinLock<Table> = SpinLock::new(Table::new());
 
-fn pipe_of(inode: &Arc<dyn Inode>) -> Result<Arc<Pipe>> {
+fn pipe_of(inode: &Arc<dyn Inode>, credentials: &Credentials) -> Result<Arc<Pipe>> {
     let metadata = inode.metadata()?;
+    let share = Share::new(credentials)?;
     let mut table = TABLE.lock();
     if let Some(pipe) = table.get(&metadata.identity()).and_then(Weak::upgrade) {
         return Ok(pipe);
     }
     table.retain(|_, pipe| pipe.strong_count() != 0);
-    let pipe = Pipe::new(metadata);
+    let pipe = Pipe::new(metadata, share.ok_or(Errno::ENOMEM)?);
     table.insert(metadata.identity(), Arc::downgrade(&pipe));
     Ok(pipe)
 }
 
 /// Opens the FIFO `inode`: waits for the other side unless told not to.
 pub fn open(inode: &Arc<dyn Inode>, request: &OpenRequest<'_>) -> Result<Arc<dyn FileOps>> {
-    open_pipe(&pipe_of(inode)?, request, true)
+    open_pipe(&pipe_of(inode, request.credentials)?, request, true)
 }
 
 /// Opens a pipe once more. Only one with a name waits for its other side: the ends of a nameless one

@@ -162,6 +162,12 @@ pub trait Inode: Any + Send + Sync {
         Err(Errno::ENOTDIR)
     }
 
+    /// A directory or link was read: notes the time, if `always` or as relatime wants it
+    /// (mount(2)). File systems that keep no such time do nothing.
+    fn note_access(&self, always: bool) {
+        let _ = always;
+    }
+
     /// The text of a symbolic link.
     fn read_link(&self) -> Result<Vec<u8>> {
         Err(Errno::EINVAL)

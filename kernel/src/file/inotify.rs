@@ -5,9 +5,15 @@
 //! that wants it. Nothing of this is touched while there are no watches in the system (see
 //! [`super::notify`]).
 //!
+//! What is told is told in two places: `events.rs` keeps the queue of an instance, this module finds
+//! the instances.
+//!
 //! Locks: the table's, then an instance's; both spin.
 
-use alloc::collections::{BTreeMap, VecDeque};
+mod events;
+
+use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -17,55 +23,33 @@ use hayate_machine::sync::SpinLock;
 use hayate_machine::user::UserPtr;
 
 use super::anonymous;
+use super::dentry::DentryState;
 use super::inode::{FileKind, Inode};
 use super::notify::{Mask, WATCHES};
 use super::open_file::flags::{O_NONBLOCK, O_RDONLY};
 use super::open_file::{FileOps, OpenFile, Traits};
 use super::poll::{Events, Registrar};
 use super::transfer::Output;
+use super::users::{self, Holdings, Limit};
 use crate::schedule::WaitQueue;
+use events::{Event, Queue};
 
-/// Events that wait at most (`fs.inotify.max_queued_events`).
-const QUEUE_MAX: usize = 16384;
-/// Watches of one instance at most (`fs.inotify.max_user_watches` is of this order).
-const WATCHES_MAX: usize = 65536;
+/// Events that wait in a new instance at most (`/proc/sys/fs/inotify/max_queued_events`).
+pub static MAX_QUEUED_EVENTS: Limit = Limit::new(|| 16384);
+/// Instances of one user at most.
+pub static MAX_USER_INSTANCES: Limit = Limit::new(|| 128);
+/// Watches of one user at most: what fills a hundredth of memory (`inotify_user_setup`).
+pub static MAX_USER_WATCHES: Limit = Limit::new(|| {
+    /// A watch, and the inode that it keeps.
+    const COST: usize = 1280;
+    (hayate_machine::frames::total() * super::plate::PAGE / 100 / COST).clamp(8192, 1 << 20)
+});
 
 /// What a caller may ask for: all events.
 const ALL: Mask = Mask::from_bits_truncate(0xfff);
 
-#[derive(Clone, PartialEq, Eq)]
-struct Event {
-    watch: i32,
-    mask: Mask,
-    cookie: u32,
-    name: Vec<u8>,
-}
-
-impl Event {
-    /// The length in the program's buffer: the name padded to the size of the head.
-    fn size(&self) -> usize {
-        const HEAD: usize = 16;
-        let name =
-            if self.name.is_empty() { 0 } else { (self.name.len() + 1).next_multiple_of(HEAD) };
-        HEAD + name
-    }
-
-    fn encode(&self) -> Vec<u8> {
-        let size = self.size();
-        let mut bytes = Vec::with_capacity(size);
-        bytes.extend_from_slice(&self.watch.to_le_bytes());
-        bytes.extend_from_slice(&self.mask.bits().to_le_bytes());
-        bytes.extend_from_slice(&self.cookie.to_le_bytes());
-        bytes.extend_from_slice(&(size as u32 - 16).to_le_bytes());
-        bytes.extend_from_slice(&self.name);
-        bytes.resize(size, 0);
-        bytes
-    }
-}
-
-#[derive(Default)]
 struct State {
-    events: VecDeque<Event>,
+    events: Queue,
     /// By watch number: where the watch is found in the table.
     watches: BTreeMap<i32, (u64, u64)>,
     last: i32,
@@ -74,28 +58,49 @@ struct State {
 /// An instance.
 pub struct Inotify {
     me: Weak<Inotify>,
+    holdings: Arc<Holdings>,
     state: SpinLock<State>,
     arrivals: WaitQueue,
 }
 
 struct Watch {
     instance: Weak<Inotify>,
+    holdings: Arc<Holdings>,
     number: i32,
     mask: Mask,
     /// Keeps the inode number from being used again.
     _inode: Arc<dyn Inode>,
 }
 
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.holdings.inotify_watches.give(1);
+    }
+}
+
 static TABLE: SpinLock<BTreeMap<(u64, u64), Vec<Watch>>> = SpinLock::new(BTreeMap::new());
 
-/// Opens an instance; `flags` has `O_NONBLOCK` or not.
-pub fn open(flags: u32) -> Result<Arc<OpenFile>> {
+/// Opens an instance on the account of a user; `flags` has `O_NONBLOCK` or not. `EMFILE` when the user
+/// has too many.
+pub fn open(flags: u32, user: u32) -> Result<Arc<OpenFile>> {
+    let holdings = users::of(user)?;
+    if !holdings.inotify_instances.take(MAX_USER_INSTANCES.get()) {
+        return Err(Errno::EMFILE);
+    }
+    let events = Queue::new(MAX_QUEUED_EVENTS.get());
     let instance = Arc::new_cyclic(|me| Inotify {
         me: me.clone(),
-        state: SpinLock::new(State::default()),
+        holdings,
+        state: SpinLock::new(State { events, watches: BTreeMap::new(), last: 0 }),
         arrivals: WaitQueue::new(),
     });
     anonymous::open("inotify", instance, O_RDONLY | flags & O_NONBLOCK)
+}
+
+impl Drop for Inotify {
+    fn drop(&mut self) {
+        self.holdings.inotify_instances.give(1);
+    }
 }
 
 impl Inotify {
@@ -104,14 +109,8 @@ impl Inotify {
         file.ops_as::<Inotify>().ok_or(Errno::EINVAL)
     }
 
-    /// `inotify_add_watch(2)`: gives the watch's number.
+    /// `inotify_add_watch(2)`: gives the watch's number. A mask may have no event in it.
     pub fn add(&self, inode: &Arc<dyn Inode>, mask: Mask) -> Result<i32> {
-        if !mask.intersects(ALL) {
-            return Err(Errno::EINVAL);
-        }
-        if mask.contains(Mask::MASK_ADD) && mask.contains(Mask::MASK_CREATE) {
-            return Err(Errno::EINVAL);
-        }
         let kept = mask & (ALL | Mask::ONESHOT | Mask::EXCL_UNLINK);
         let identity = inode.metadata()?.identity();
         let mut table = TABLE.lock();
@@ -124,17 +123,33 @@ impl Inotify {
             watch.mask = if mask.contains(Mask::MASK_ADD) { watch.mask | kept } else { kept };
             return Ok(watch.number);
         }
+        let added = self.add_new(watches, identity, inode, kept);
+        if watches.is_empty() {
+            table.remove(&identity);
+        }
+        added
+    }
+
+    fn add_new(
+        &self,
+        watches: &mut Vec<Watch>,
+        identity: (u64, u64),
+        inode: &Arc<dyn Inode>,
+        mask: Mask,
+    ) -> Result<i32> {
         let mut state = self.state.lock();
-        if state.watches.len() >= WATCHES_MAX {
+        let number = state.last.checked_add(1).ok_or(Errno::ENOSPC)?;
+        watches.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        if !self.holdings.inotify_watches.take(MAX_USER_WATCHES.get()) {
             return Err(Errno::ENOSPC);
         }
-        state.last = state.last.checked_add(1).ok_or(Errno::ENOSPC)?;
-        let number = state.last;
+        state.last = number;
         state.watches.insert(number, identity);
         watches.push(Watch {
             instance: self.me.clone(),
+            holdings: Arc::clone(&self.holdings),
             number,
-            mask: kept,
+            mask,
             _inode: Arc::clone(inode),
         });
         WATCHES.fetch_add(1, Ordering::Relaxed);
@@ -145,44 +160,15 @@ impl Inotify {
     pub fn remove(&self, number: i32) -> Result<()> {
         let identity = self.state.lock().watches.remove(&number).ok_or(Errno::EINVAL)?;
         let taken = take_watch(identity, &self.me, number);
-        self.push(Event { watch: number, mask: Mask::IGNORED, cookie: 0, name: Vec::new() });
+        self.push(Event::about(number, Mask::IGNORED));
         drop(taken);
         Ok(())
     }
 
     fn push(&self, event: Event) {
-        let mut state = self.state.lock();
-        if state.events.back() == Some(&event) {
-            return;
+        if self.state.lock().events.push(event) {
+            self.arrivals.wake_all();
         }
-        if state.events.len() >= QUEUE_MAX {
-            let lost = Event { watch: -1, mask: Mask::Q_OVERFLOW, cookie: 0, name: Vec::new() };
-            if state.events.back() != Some(&lost) {
-                state.events.push_back(lost);
-            }
-        } else {
-            state.events.push_back(event);
-        }
-        drop(state);
-        self.arrivals.wake_all();
-    }
-
-    /// Takes as many whole events as fit into `room` bytes.
-    fn take(&self, room: usize) -> Option<Result<Vec<u8>>> {
-        let mut state = self.state.lock();
-        let first = state.events.front()?;
-        if first.size() > room {
-            return Some(Err(Errno::EINVAL));
-        }
-        let mut bytes = Vec::new();
-        while let Some(event) = state.events.front() {
-            if bytes.len() + event.size() > room {
-                break;
-            }
-            bytes.extend_from_slice(&event.encode());
-            state.events.pop_front();
-        }
-        Some(Ok(bytes))
     }
 }
 
@@ -201,21 +187,47 @@ fn take_watch(identity: (u64, u64), instance: &Weak<Inotify>, number: i32) -> Op
     Some(taken)
 }
 
+/// What happened to a file, or to an entry of a directory.
+#[derive(Clone, Copy)]
+struct Happened<'a> {
+    mask: Mask,
+    /// The entry, for watchers of its directory.
+    name: &'a [u8],
+    cookie: u32,
+    /// Through an opening whose name is gone: not for those who asked for `EXCL_UNLINK`.
+    unlinked: bool,
+}
+
+impl Happened<'_> {
+    fn itself(mask: Mask) -> Happened<'static> {
+        Happened { mask, name: &[], cookie: 0, unlinked: false }
+    }
+}
+
 /// Tells the watchers of the inode with this identity.
-fn tell(identity: (u64, u64), mask: Mask, name: Option<&[u8]>, cookie: u32) {
+fn tell(identity: (u64, u64), what: Happened<'_>) {
     let mut hit: Vec<(Arc<Inotify>, i32, bool)> = Vec::new();
     if let Some(watches) = TABLE.lock().get(&identity) {
         for watch in watches {
-            if watch.mask.intersects(mask & ALL)
-                && let Some(instance) = watch.instance.upgrade()
-            {
+            let wanted = watch.mask.intersects(what.mask & ALL)
+                && !(what.unlinked && watch.mask.contains(Mask::EXCL_UNLINK));
+            if wanted && let Some(instance) = watch.instance.upgrade() {
+                if hit.try_reserve(1).is_err() {
+                    instance.state.lock().events.lose();
+                    continue;
+                }
                 hit.push((instance, watch.number, watch.mask.contains(Mask::ONESHOT)));
             }
         }
     }
+    // That a file itself went or was moved is told without its kind (inotify_handle_inode_event).
+    let silent = what.mask.intersects(Mask::MOVE_SELF | Mask::DELETE_SELF);
+    let mask = if silent { what.mask - Mask::ISDIR } else { what.mask };
     for (instance, number, once) in hit {
-        let name = name.unwrap_or_default().to_vec();
-        instance.push(Event { watch: number, mask, cookie, name });
+        match Event::new(number, mask, what.cookie, what.name) {
+            Ok(event) => instance.push(event),
+            Err(_) => _ = instance.state.lock().events.lose(),
+        }
         if once {
             // Somebody else may have removed it: then there is nothing left to do.
             let _ = instance.remove(number);
@@ -228,23 +240,29 @@ fn with_kind(inode: &Arc<dyn Inode>, mask: Mask) -> Mask {
     if directory { mask | Mask::ISDIR } else { mask }
 }
 
+fn tell_inode(inode: &Arc<dyn Inode>, what: Happened<'_>) {
+    if let Ok(metadata) = inode.metadata() {
+        tell(metadata.identity(), what);
+    }
+}
+
 /// Tells the watchers of an inode: about an entry `name` of it, or about itself.
 pub(super) fn report(inode: &Arc<dyn Inode>, mask: Mask, name: Option<&[u8]>, cookie: u32) {
-    let Ok(metadata) = inode.metadata() else { return };
     let mask = if name.is_none() { with_kind(inode, mask) } else { mask };
-    tell(metadata.identity(), mask, name, cookie);
+    let name = name.unwrap_or_default();
+    tell_inode(inode, Happened { mask, name, cookie, unlinked: false });
 }
 
 /// Tells the watchers of a file at a place and those of its directory.
 pub(super) fn report_place(location: &super::mount::Location, mask: Mask) {
-    let Some(inode) = location.dentry.inode() else { return };
+    let dentry = &location.dentry;
+    let Some(inode) = dentry.inode() else { return };
     let mask = with_kind(&inode, mask);
-    if let Some(parent) = location.dentry.parent().and_then(|parent| parent.inode())
-        && let Ok(metadata) = parent.metadata()
-    {
-        tell(metadata.identity(), mask, Some(&location.dentry.name()), 0);
+    let unlinked = dentry.state().contains(DentryState::UNLINKED);
+    if let Some(parent) = dentry.parent().and_then(|parent| parent.inode()) {
+        tell_inode(&parent, Happened { mask, name: &dentry.name(), cookie: 0, unlinked });
     }
-    report(&inode, mask, None, 0);
+    tell_inode(&inode, Happened { unlinked, ..Happened::itself(mask) });
 }
 
 /// Tells the watchers of an open file and of its directory.
@@ -260,14 +278,34 @@ pub(super) fn report_gone(inode: &Arc<dyn Inode>) {
     if metadata.links != 0 && metadata.kind != FileKind::Directory {
         return;
     }
-    tell(metadata.identity(), Mask::DELETE_SELF, None, 0);
-    let ended = TABLE.lock().remove(&metadata.identity()).unwrap_or_default();
-    WATCHES.fetch_sub(ended.len() as u32, Ordering::Relaxed);
-    for watch in ended {
+    tell(metadata.identity(), Happened::itself(Mask::DELETE_SELF));
+    let ended = TABLE.lock().remove(&metadata.identity());
+    end(ended.unwrap_or_default());
+}
+
+/// Tells the watchers of all files of a file system that it was unmounted, and ends their watches.
+pub(super) fn report_unmounted(device: u64) {
+    loop {
+        let mut table = TABLE.lock();
+        let next = table.range((device, 0)..=(device, u64::MAX)).next().map(|(&key, _)| key);
+        let Some(watches) = next.and_then(|key| table.remove(&key)) else { return };
+        drop(table);
+        for watch in &watches {
+            if let Some(instance) = watch.instance.upgrade() {
+                instance.push(Event::about(watch.number, Mask::UNMOUNT));
+            }
+        }
+        end(watches);
+    }
+}
+
+/// Watches that were taken out of the table are over.
+fn end(watches: Vec<Watch>) {
+    WATCHES.fetch_sub(watches.len() as u32, Ordering::Relaxed);
+    for watch in watches {
         if let Some(instance) = watch.instance.upgrade() {
             instance.state.lock().watches.remove(&watch.number);
-            let (mask, name) = (Mask::IGNORED, Vec::new());
-            instance.push(Event { watch: watch.number, mask, cookie: 0, name });
+            instance.push(Event::about(watch.number, Mask::IGNORED));
         }
     }
 }
@@ -295,13 +333,13 @@ impl FileOps for Inotify {
 
     fn read(&self, file: &OpenFile, _: u64, out: &mut Output<'_>) -> Result<usize> {
         let room = out.remaining();
-        let bytes = match self.take(room) {
+        let take = || self.state.lock().events.take(room);
+        let bytes = match take() {
             Some(bytes) => bytes?,
             None if file.nonblocking() => return Err(Errno::EAGAIN),
-            None => self
-                .arrivals
-                .wait_interruptible(None, || self.take(room))
-                .map_err(|_| Errno::ERESTARTSYS)??,
+            None => {
+                self.arrivals.wait_interruptible(None, take).map_err(|_| Errno::ERESTARTSYS)??
+            }
         };
         out.put(&bytes)
     }
@@ -316,7 +354,7 @@ impl FileOps for Inotify {
         if command != FIONREAD {
             return Err(Errno::ENOTTY);
         }
-        let bytes: usize = self.state.lock().events.iter().map(Event::size).sum();
+        let bytes = self.state.lock().events.size();
         UserPtr::<i32>::new(arg as usize).write(&(bytes as i32))?;
         Ok(0)
     }
@@ -326,5 +364,27 @@ impl FileOps for Inotify {
         for (number, identity) in watches {
             drop(take_watch(identity, &self.me, number));
         }
+    }
+    /// The watches, the newest first (`inotify_fdinfo`, fs/notify/fdinfo.c).
+    fn describe(&self, _: &OpenFile) -> Option<Vec<u8>> {
+        let mut text = Vec::new();
+        let table = TABLE.lock();
+        let state = self.state.lock();
+        for (&number, identity) in state.watches.iter().rev() {
+            let watches = table.get(identity).map(Vec::as_slice).unwrap_or_default();
+            let mine = |watch: &&Watch| watch.instance.as_ptr() == self.me.as_ptr();
+            let Some(watch) = watches.iter().find(mine) else { continue };
+            let line = format!(
+                "inotify wd:{number:x} ino:{:x} sdev:{:x} mask:{:x} ignored_mask:0 \n",
+                identity.1,
+                super::notify::shown_device(identity.0),
+                watch.mask.bits(),
+            );
+            if text.try_reserve(line.len()).is_err() {
+                break;
+            }
+            text.extend_from_slice(line.as_bytes());
+        }
+        Some(text)
     }
 }

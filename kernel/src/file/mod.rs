@@ -40,6 +40,7 @@ pub mod overlay;
 pub mod pages;
 pub mod path;
 pub mod pipe;
+pub mod pipe_limits;
 pub mod plate;
 pub mod poll;
 pub mod port;
@@ -52,6 +53,7 @@ pub mod timerfd;
 pub mod tmpfs;
 pub mod transfer;
 pub mod tty;
+pub mod users;
 pub mod xattr;
 
 /// Makes the first root, an empty tmpfs, and registers the types and devices that need no

@@ -13,7 +13,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hash::BuildHasherDefault;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use hashbrown::HashMap;
 use hayate_abi::{Errno, Result};
@@ -55,8 +55,15 @@ pub mod flags {
         | MS_NOSYMFOLLOW
         | MS_NOATIME
         | MS_NODIRATIME
-        | MS_RELATIME;
+        | MS_RELATIME
+        | MS_STRICTATIME;
+    /// Those that say which readings are noted.
+    pub const ACCESS_TIMES: u64 = MS_NOATIME | MS_NODIRATIME | MS_RELATIME | MS_STRICTATIME;
 }
+
+/// A mount that `MNT_EXPIRE` has just marked, and one into which somebody walked once since.
+const MARKED: u8 = 2;
+const WORN: u8 = 1;
 
 /// A tree hung into the tree.
 pub struct Mount {
@@ -67,6 +74,8 @@ pub struct Mount {
     attached: SpinLock<Option<Location>>,
     flags: AtomicU64,
     source: String,
+    /// Whether nobody came by since `MNT_EXPIRE` marked it; see [`Mount::expire`].
+    expiring: AtomicU8,
 }
 
 /// A place in the tree.
@@ -123,6 +132,7 @@ impl Mount {
             attached: SpinLock::new(None),
             flags: AtomicU64::new(flags & flags::KEPT),
             source: String::from_utf8_lossy(source).into_owned(),
+            expiring: AtomicU8::new(0),
         })
     }
 
@@ -161,6 +171,32 @@ impl Mount {
     /// Sets the kept flags (remount).
     pub fn set_flags(&self, flags: u64) {
         self.flags.store(flags & flags::KEPT, Ordering::Relaxed);
+    }
+
+    /// Whether reading through it notes the time at all: of a directory if `directory`.
+    #[inline]
+    pub fn notes_access(&self, directory: bool) -> bool {
+        let hinders = if directory { flags::MS_NODIRATIME } else { 0 };
+        self.flags() & (flags::MS_NOATIME | flags::MS_RDONLY | hinders) == 0
+    }
+
+    /// Whether every reading is noted, not only the first after a change or in a day.
+    #[inline]
+    pub fn notes_every_access(&self) -> bool {
+        self.flags() & flags::MS_STRICTATIME != 0
+    }
+
+    /// `MNT_EXPIRE`: marks it; says whether it was marked and nobody came by since (umount2(2)). The
+    /// caller came by to get here: that wears a mark down, but not off.
+    pub fn expire(&self) -> bool {
+        self.expiring.swap(MARKED, Ordering::AcqRel) == WORN
+    }
+
+    /// Somebody walks into it.
+    #[cold]
+    fn wear_mark(&self) {
+        let worn = |mark: u8| Some(mark.saturating_sub(1));
+        let _ = self.expiring.fetch_update(Ordering::AcqRel, Ordering::Relaxed, worn);
     }
 
     /// The source word of `mount(2)`.
@@ -219,6 +255,7 @@ impl Drop for Mount {
         drop(trees);
         if let Some(tree) = tree {
             tree.root.dismantle();
+            super::notify::unmounted(device);
         }
     }
 }
@@ -244,7 +281,12 @@ impl Location {
     pub fn into_topmost(mut self) -> Location {
         while self.dentry.state().contains(DentryState::MOUNTED) {
             match TABLE.read().get(&key(&self.mount, &self.dentry)).cloned() {
-                Some(mount) => self = mount.root_location(),
+                Some(mount) => {
+                    if mount.expiring.load(Ordering::Relaxed) != 0 {
+                        mount.wear_mark();
+                    }
+                    self = mount.root_location();
+                }
                 None => break,
             }
         }

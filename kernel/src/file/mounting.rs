@@ -56,12 +56,19 @@ pub fn mount(
     let kind = filesystem::find_type(kind)?;
     let request = MountRequest { source, flags, data, resolver };
     let filesystem = (kind.mount)(&request)?;
-    // Access times are kept relative unless asked otherwise, as since Linux 2.6.30.
-    let relative = flags & (MS_NOATIME | MS_STRICTATIME) == 0;
-    let flags = if relative { flags | MS_RELATIME } else { flags };
     let _lock = mount::lock();
-    Mount::whole(filesystem, flags, source).attach(&target.into_topmost());
+    Mount::whole(filesystem, with_access_times(flags), source).attach(&target.into_topmost());
     Ok(())
+}
+
+/// Access times are kept relative unless asked otherwise, as since Linux 2.6.30; `MS_STRICTATIME`
+/// outdoes the others (`path_mount`, fs/namespace.c).
+fn with_access_times(flags: u64) -> u64 {
+    match flags {
+        _ if flags & MS_STRICTATIME != 0 => flags & !(MS_NOATIME | MS_RELATIME),
+        _ if flags & MS_NOATIME != 0 => flags,
+        _ => flags | MS_RELATIME,
+    }
 }
 
 fn remount(target: &Location, flags: u64, data: &[u8]) -> Result<()> {
@@ -76,7 +83,10 @@ fn remount(target: &Location, flags: u64, data: &[u8]) -> Result<()> {
     if flags & MS_RDONLY == 0 && mount.filesystem().read_only() {
         return Err(Errno::EROFS);
     }
-    mount.set_flags(flags);
+    // Asked for nothing about access times, they are kept as they were.
+    let asked = flags & ACCESS_TIMES != 0;
+    let kept = mount.flags() & ACCESS_TIMES;
+    mount.set_flags(if asked { with_access_times(flags) } else { flags | kept });
     Ok(())
 }
 
@@ -146,6 +156,29 @@ fn move_mount(source: &Location, target: Location) -> Result<()> {
     Ok(())
 }
 
+/// The table's reference to a mount and the caller's: nobody else uses it.
+const UNUSED: usize = 2;
+
+/// `umount2(MNT_EXPIRE)`: takes the mount off if it was marked before and nobody used it since; marks
+/// it otherwise (`EAGAIN`). `root` is the caller's.
+pub fn expire(place: Location, root: &Location) -> Result<()> {
+    if !is_mount_root(&place) || Arc::ptr_eq(&place.mount, &root.mount) {
+        return Err(Errno::EINVAL);
+    }
+    let Location { mount, dentry } = place;
+    drop(dentry);
+    pools::drop_all(Some(Kind::Attachment));
+    if Arc::strong_count(&mount) > UNUSED {
+        return Err(Errno::EBUSY);
+    }
+    if !mount.expire() {
+        return Err(Errno::EAGAIN);
+    }
+    let place = mount.root_location();
+    drop(mount);
+    unmount(place, false)
+}
+
 /// `umount2(2)`: takes the mount off whose root is `place`. Unless `lazily`, `EBUSY` while it is
 /// in use.
 pub fn unmount(place: Location, lazily: bool) -> Result<()> {
@@ -162,12 +195,8 @@ pub fn unmount(place: Location, lazily: bool) -> Result<()> {
         return Err(if lazily { Errno::EINVAL } else { Errno::EBUSY });
     }
     let children = mount.children();
-    if !lazily {
-        /// The table's reference and ours.
-        const UNUSED: usize = 2;
-        if !children.is_empty() || Arc::strong_count(&mount) > UNUSED {
-            return Err(Errno::EBUSY);
-        }
+    if !lazily && (!children.is_empty() || Arc::strong_count(&mount) > UNUSED) {
+        return Err(Errno::EBUSY);
     }
     let mut waiting = children;
     while let Some(child) = waiting.pop() {

@@ -6,7 +6,7 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use super::inode::Inode;
+use super::inode::{DeviceNumber, Inode};
 use super::mount::Location;
 use super::open_file::OpenFile;
 
@@ -98,6 +98,20 @@ pub fn place(location: &Location, mask: Mask) {
 pub fn file(file: &OpenFile, mask: Mask) {
     if watched() {
         super::inotify::report_open_file(file, mask);
+    }
+}
+
+/// The number of a device as `/proc/PID/fdinfo` shows it: as the kernel packs it (`MKDEV`).
+pub fn shown_device(encoded: u64) -> u32 {
+    let device = DeviceNumber::decode(encoded);
+    device.major << 20 | device.minor
+}
+
+/// The last mount of a file system is gone.
+#[inline]
+pub fn unmounted(device: u64) {
+    if watched() {
+        super::inotify::report_unmounted(device);
     }
 }
 

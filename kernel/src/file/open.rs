@@ -283,5 +283,10 @@ pub fn read_directory(file: &OpenFile, sink: &mut dyn DirectorySink) -> Result<(
         }
         *position = 2;
     }
-    inode.read_dir(&mut position, sink)
+    let outcome = inode.read_dir(&mut position, sink);
+    let mount = &file.location().mount;
+    if file.flags() & O_NOATIME == 0 && mount.notes_access(true) {
+        inode.note_access(mount.notes_every_access());
+    }
+    outcome
 }

@@ -326,15 +326,25 @@ impl OpenFile {
         self.flags() & O_APPEND != 0
     }
 
-    /// Whether reading sets the time of last access (neither `O_NOATIME` nor a mount without).
+    /// Whether reading the file sets the time of last access (neither `O_NOATIME` nor a mount
+    /// without).
     pub fn updates_access_time(&self) -> bool {
-        self.flags() & O_NOATIME == 0
-            && self.location.mount.flags() & super::mount::flags::MS_NOATIME == 0
+        self.flags() & O_NOATIME == 0 && self.location.mount.notes_access(false)
     }
 
     /// Notes that an epoll set watches this file.
     pub(super) fn add_watch(&self, watch: Watch) {
         self.watches.lock().push(watch);
+    }
+
+    /// Whether an epoll set watches this file.
+    pub(super) fn has_watches(&self) -> bool {
+        !self.watches.lock().is_empty()
+    }
+
+    /// Shows each watch to `visit` until that fails.
+    pub(super) fn for_each_watch(&self, visit: &mut dyn FnMut(&Watch) -> Result<()>) -> Result<()> {
+        self.watches.lock().iter().try_for_each(visit)
     }
 
     /// Takes the watch back that `is_it` says yes to.

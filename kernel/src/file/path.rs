@@ -187,7 +187,12 @@ impl Tree for Resolver<'_> {
         let inode = entry.inode().ok_or(Errno::ENOENT)?;
         match inode.follow()? {
             Jump::Location(target) => Ok(Target::Place(target)),
-            Jump::Text => inode.read_link().map(Target::Text),
+            Jump::Text => {
+                if here.mount.notes_access(false) {
+                    inode.note_access(here.mount.notes_every_access());
+                }
+                inode.read_link().map(Target::Text)
+            }
         }
     }
 

@@ -23,18 +23,12 @@ use super::inode::{Attributes, Change, FileKind, Inode, Metadata, Timestamp};
 use super::mount::Mount;
 use super::open_file::flags::{O_DIRECT, O_RDONLY, O_RDWR, O_WRONLY};
 use super::open_file::{FileOps, OpenFile, OpenRequest, Traits};
+use super::pipe_limits::{self, Share};
 use super::plate::PAGE;
 use super::poll::{Events, Registrar};
 use super::transfer::{Input, Output};
-use crate::credentials::{Capability, Credentials};
+use crate::credentials::Credentials;
 use crate::schedule::{Mutex, MutexGuard, WaitQueue};
-
-/// Slots of a new pipe: 64 KiB.
-const DEFAULT_SLOTS: usize = 16;
-/// The most that an unprivileged program can ask for (`fs.pipe-max-size`): 1 MiB.
-const UNPRIVILEGED_SLOTS: usize = 256;
-/// The most at all.
-const MAXIMUM_SLOTS: usize = 1 << 19;
 
 const FIONREAD: u32 = 0x541b;
 
@@ -67,6 +61,8 @@ pub struct Pipe {
     bytes: AtomicUsize,
     used: AtomicUsize,
     slots: AtomicUsize,
+    /// What it counts for its user; changed with the ring locked.
+    share: Share,
     readers: AtomicU32,
     writers: AtomicU32,
     /// Openings so far, which a FIFO's other side waits for to change.
@@ -80,13 +76,15 @@ pub struct Pipe {
 
 impl Pipe {
     /// A pipe with no end open.
-    pub fn new(metadata: Metadata) -> Arc<Pipe> {
+    pub fn new(metadata: Metadata, share: Share) -> Arc<Pipe> {
+        let slots = share.slots();
         Arc::new(Pipe {
             metadata: SpinLock::new(metadata),
-            ring: Mutex::new(Ring { segments: VecDeque::new(), slots: DEFAULT_SLOTS, spare: None }),
+            ring: Mutex::new(Ring { segments: VecDeque::new(), slots, spare: None }),
             bytes: AtomicUsize::new(0),
             used: AtomicUsize::new(0),
-            slots: AtomicUsize::new(DEFAULT_SLOTS),
+            slots: AtomicUsize::new(slots),
+            share,
             readers: AtomicU32::new(0),
             writers: AtomicU32::new(0),
             reader_openings: AtomicU32::new(0),
@@ -391,23 +389,11 @@ impl Pipe {
 
     /// Changes the capacity (`F_SETPIPE_SZ`); gives the new one, a power of two pages.
     pub fn set_capacity(&self, bytes: usize, credentials: &Credentials) -> Result<usize> {
-        if bytes > i32::MAX as usize {
-            return Err(Errno::EINVAL);
-        }
-        let slots = bytes.div_ceil(PAGE).max(1).next_power_of_two();
-        if slots > MAXIMUM_SLOTS {
-            return Err(Errno::EINVAL);
-        }
+        let slots = pipe_limits::round(bytes)? / PAGE;
         let mut ring = self.ring.lock();
-        if slots > ring.slots
-            && slots > UNPRIVILEGED_SLOTS
-            && !credentials.has(Capability::SysResource)
-        {
-            return Err(Errno::EPERM);
-        }
-        if ring.segments.len() > slots {
-            return Err(Errno::EBUSY);
-        }
+        self.share.resize(slots, credentials, || {
+            if ring.segments.len() > slots { Err(Errno::EBUSY) } else { Ok(()) }
+        })?;
         ring.slots = slots;
         self.slots.store(slots, Ordering::Release);
         drop(ring);
@@ -551,7 +537,8 @@ pub fn pair(flags: u32, credentials: &Credentials) -> Result<(Arc<OpenFile>, Arc
     metadata.uid = credentials.fsuid;
     metadata.gid = credentials.fsgid;
     let name = format!("pipe:[{}]", metadata.number);
-    let pipe = Pipe::new(metadata);
+    let share = Share::new(credentials)?.ok_or(Errno::ENFILE)?;
+    let pipe = Pipe::new(metadata, share);
     let place = anonymous::location(&PIPEFS, name.as_bytes(), pipe.clone());
     let reader = OpenFile::new(pipe.end(true, false), place.clone(), flags & !O_DIRECT | O_RDONLY)?;
     let writer = OpenFile::new(pipe.end(false, true), place, flags | O_WRONLY)?;

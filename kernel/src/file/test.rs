@@ -371,7 +371,7 @@ ktest! {
 
 ktest! {
     fn epoll_tells_levels_and_edges() {
-        let set_file = epoll::open().unwrap();
+        let set_file = epoll::open(0).unwrap();
         let set = Epoll::of(&set_file).unwrap();
         let event = eventfd::open(0, O_NONBLOCK).unwrap();
         let one = 1u64.to_le_bytes();

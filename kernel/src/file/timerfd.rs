@@ -3,6 +3,7 @@
 use alloc::format;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::SpinLock;
@@ -14,6 +15,9 @@ use super::open_file::{FileOps, OpenFile, Traits};
 use super::poll::{Events, Registrar};
 use super::transfer::Output;
 use crate::schedule::{Timer, TimerTarget, WaitQueue};
+
+/// `TFD_TIMER_ABSTIME`
+const ABSOLUTE: u32 = 1;
 
 /// When a timer goes off, in nanoseconds; 0 never.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,15 +41,20 @@ struct State {
 pub struct TimerFd {
     /// Whether absolute times are on the clock of the day.
     realtime: bool,
+    /// Which clock it was asked for, and the flags of the last setting: shown only.
+    clock: i32,
+    shown_flags: AtomicU32,
     state: SpinLock<State>,
     timer: Arc<Timer>,
     expired: WaitQueue,
 }
 
-/// Opens a timer; `realtime` chooses its clock, `flags` has `O_NONBLOCK` or not.
-pub fn open(realtime: bool, flags: u32) -> Result<Arc<OpenFile>> {
+/// Opens a timer on a clock; `realtime` says which kind that is, `flags` has `O_NONBLOCK` or not.
+pub fn open(clock: i32, realtime: bool, flags: u32) -> Result<Arc<OpenFile>> {
     let timer = Arc::new_cyclic(|me: &Weak<TimerFd>| TimerFd {
         realtime,
+        clock,
+        shown_flags: AtomicU32::new(0),
         state: SpinLock::new(State::default()),
         timer: Timer::new(me.clone()),
         expired: WaitQueue::new(),
@@ -90,8 +99,10 @@ impl TimerFd {
     }
 
     /// `timerfd_settime(2)`: arms or disarms, gives what was set before.
-    pub fn set(&self, new: Setting, absolute: bool) -> Setting {
+    pub fn set(&self, new: Setting, flags: u32) -> Setting {
+        let absolute = flags & ABSOLUTE != 0;
         let now = time::monotonic_ns();
+        self.shown_flags.store(flags, Ordering::Relaxed);
         let deadline = match (new.value, absolute) {
             (0, _) => 0,
             (value, false) => now.saturating_add(value),
@@ -169,12 +180,14 @@ impl FileOps for TimerFd {
 
     fn describe(&self, _: &OpenFile) -> Option<Vec<u8>> {
         let now = time::monotonic_ns();
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        state.advance(now);
         let left = state.remaining(now);
         let text = format!(
-            "clockid: {}\nticks: {}\nsettime flags: 00\nit_value: ({}, {})\nit_interval: ({}, {})\n",
-            if self.realtime { 0 } else { 1 },
+            "clockid: {}\nticks: {}\nsettime flags: 0{:o}\nit_value: ({}, {})\nit_interval: ({}, {})\n",
+            self.clock,
             state.expirations,
+            self.shown_flags.load(Ordering::Relaxed),
             left.value / 1_000_000_000,
             left.value % 1_000_000_000,
             left.interval / 1_000_000_000,

@@ -8,7 +8,7 @@ use hayate_abi::{Errno, Result};
 
 use super::system::{line, line_of};
 use super::tree::{Item, What};
-use crate::file::reclaim;
+use crate::file::{epoll, inotify, pipe_limits, reclaim};
 use crate::memory::pressure;
 use crate::process::identity;
 use crate::resource::pools;
@@ -29,13 +29,49 @@ macro_rules! constant {
     };
 }
 
+/// A limit that can be changed.
+macro_rules! limit {
+    ($name:literal, $limit:path) => {
+        Item {
+            name: $name,
+            what: What::Setting(
+                |(), out| line(out, format_args!("{}", $limit.get())),
+                |(), text| {
+                    $limit.set(usize::try_from(number(text)?).map_err(|_| Errno::EINVAL)?);
+                    Ok(())
+                },
+            ),
+        }
+    };
+}
+
 static FS: &[Item<()>] = &[
+    Item { name: "epoll", what: What::Directory(FS_EPOLL) },
+    Item { name: "inotify", what: What::Directory(FS_INOTIFY) },
     constant!("file-max", i64::MAX),
     constant!("nr_open", crate::file::descriptor::MAXIMUM),
-    constant!("pipe-max-size", 1 << 20),
-    constant!("pipe-user-pages-soft", 16384),
+    Item {
+        name: "pipe-max-size",
+        what: What::Setting(
+            |(), out| line(out, format_args!("{}", pipe_limits::MAX_SIZE.get())),
+            |(), text| {
+                let size = usize::try_from(number(text)?).map_err(|_| Errno::EINVAL)?;
+                pipe_limits::set_max_size(size)
+            },
+        ),
+    },
+    limit!("pipe-user-pages-hard", pipe_limits::USER_PAGES_HARD),
+    limit!("pipe-user-pages-soft", pipe_limits::USER_PAGES_SOFT),
     constant!("overflowuid", 65534),
     constant!("overflowgid", 65534),
+];
+
+static FS_EPOLL: &[Item<()>] = &[limit!("max_user_watches", epoll::MAX_USER_WATCHES)];
+
+static FS_INOTIFY: &[Item<()>] = &[
+    limit!("max_queued_events", inotify::MAX_QUEUED_EVENTS),
+    limit!("max_user_instances", inotify::MAX_USER_INSTANCES),
+    limit!("max_user_watches", inotify::MAX_USER_WATCHES),
 ];
 
 static KERNEL: &[Item<()>] = &[

@@ -31,7 +31,7 @@ syscalls! {
         328 pwritev2(fd: Fd, vector: Pointer, count: Size, offset: Offset, high: Word, flags: Flags) [complete file::io::pwritev2];
         8 lseek(fd: Fd, offset: Offset, whence: Int) [complete file::io::lseek];
         40 sendfile(out: Fd, input: Fd, offset: Pointer, count: Size) [complete file::transfer::sendfile];
-        326 copy_file_range(input: Fd, input_offset: Pointer, out: Fd, out_offset: Pointer, count: Size, flags: Flags) [complete file::transfer::copy_file_range];
+        326 copy_file_range(input: Fd, input_offset: Pointer, out: Fd, out_offset: Pointer, count: Size, flags: Flags) [complete file::copy::copy_file_range];
         275 splice(input: Fd, input_offset: Pointer, out: Fd, out_offset: Pointer, count: Size, flags: Flags) [complete file::transfer::splice];
         276 tee(input: Fd, out: Fd, count: Size, flags: Flags) [complete file::transfer::tee];
         278 vmsplice(fd: Fd, vector: Pointer, count: Size, flags: Flags) [partial file::transfer::vmsplice "copies the pages"];

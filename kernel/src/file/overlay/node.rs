@@ -310,6 +310,14 @@ impl Inode for Node {
         self.enumerate(position, sink)
     }
 
+    fn note_access(&self, always: bool) {
+        // Lower layers are only read.
+        let upper = self.upper.lock().clone();
+        if let Some(upper) = upper {
+            upper.note_access(always);
+        }
+    }
+
     fn read_link(&self) -> Result<Vec<u8>> {
         self.real().read_link()
     }

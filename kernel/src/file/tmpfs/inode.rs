@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hash::BuildHasherDefault;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use hashbrown::HashMap;
 use hayate_abi::{Errno, Result};
@@ -33,6 +33,15 @@ struct Info {
     modified: Timestamp,
     changed: Timestamp,
     created: Timestamp,
+}
+
+/// A day before the last change of any directory or metadata of a tmpfs, in seconds. So that a read
+/// need not ask for the time: what lies before this is older than a day.
+static DAY_AGO: AtomicI64 = AtomicI64::new(i64::MIN);
+
+fn note_day(now: Timestamp) {
+    const DAY: i64 = 24 * 60 * 60;
+    DAY_AGO.store(now.seconds - DAY, Ordering::Relaxed);
 }
 
 #[derive(Default)]
@@ -205,6 +214,7 @@ impl TmpInode {
     /// The directory changed: its times say so.
     fn touch(&self, links: i32) {
         let now = Timestamp::now();
+        note_day(now);
         let mut info = self.info.lock();
         info.modified = now;
         info.changed = now;
@@ -295,6 +305,7 @@ impl Inode for TmpInode {
             content::truncate(self.regular()?, size)?;
         }
         let now = Timestamp::now();
+        note_day(now);
         let mut info = self.info.lock();
         info.mode = change.mode.unwrap_or(info.mode);
         self.marked.store(u32::from(info.mode) & MARK != 0, Ordering::Relaxed);
@@ -433,8 +444,6 @@ impl Inode for TmpInode {
                 }
             }
             if batch.is_empty() {
-                let mut info = self.info.lock();
-                info.accessed = info.accessed.max(info.modified);
                 return Ok(());
             }
             for (cookie, number, kind, name) in batch {
@@ -443,6 +452,19 @@ impl Inode for TmpInode {
                 }
                 *position = cookie + 1;
             }
+        }
+    }
+
+    #[inline]
+    fn note_access(&self, always: bool) {
+        let mut info = self.info.lock();
+        // relatime: when it would otherwise lie before the last change, or lies a day back.
+        if always
+            || info.accessed <= info.modified
+            || info.accessed <= info.changed
+            || info.accessed.seconds < DAY_AGO.load(Ordering::Relaxed)
+        {
+            info.accessed = Timestamp::now();
         }
     }
 
@@ -516,11 +538,7 @@ impl FileOps for TmpInode {
             content::read(self.regular()?, offset, out)?
         };
         if file.updates_access_time() {
-            // relatime: only when it would otherwise lie before the last change.
-            let mut info = self.info.lock();
-            if info.accessed <= info.modified || info.accessed <= info.changed {
-                info.accessed = Timestamp::now();
-            }
+            self.note_access(file.location().mount.notes_every_access());
         }
         Ok(count)
     }

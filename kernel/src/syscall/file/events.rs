@@ -9,11 +9,10 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::time::monotonic_ns;
 use hayate_machine::user::{self, UserPtr};
 
-use super::{View, files, install, open_file, path};
+use super::{View, credentials, files, install, open_file, path};
 use crate::credentials::access;
 use crate::file::epoll::{self, Epoll};
 use crate::file::eventfd;
-use crate::file::inode::FileKind;
 use crate::file::inotify::{self, Inotify};
 use crate::file::notify::Mask;
 use crate::file::open_file::flags::{O_CLOEXEC, O_NONBLOCK};
@@ -314,7 +313,7 @@ pub fn epoll_create1(flags: u32) -> Result<i32> {
     if flags & !O_CLOEXEC != 0 {
         return Err(Errno::EINVAL);
     }
-    install(epoll::open()?, flags & O_CLOEXEC != 0)
+    install(epoll::open(credentials().uid)?, flags & O_CLOEXEC != 0)
 }
 
 /// `epoll_ctl(2)`
@@ -419,7 +418,7 @@ pub fn timerfd_create(clock: i32, flags: u32) -> Result<i32> {
         CLOCK_MONOTONIC | CLOCK_BOOTTIME => false,
         _ => return Err(Errno::EINVAL),
     };
-    install(timerfd::open(realtime, flags)?, flags & O_CLOEXEC != 0)
+    install(timerfd::open(clock, realtime, flags)?, flags & O_CLOEXEC != 0)
 }
 
 /// Runs `work` on the timer behind a descriptor.
@@ -444,8 +443,7 @@ pub fn timerfd_settime(fd: i32, flags: u32, new: usize, old: usize) -> Result<()
     let pointer = UserPtr::<Timespec>::new(new);
     let interval = pointer.read()?.to_nanos()?;
     let value = pointer.at(1).read()?.to_nanos()?;
-    let before =
-        with_timer(fd, |timer| timer.set(Setting { value, interval }, flags & ABSOLUTE != 0))?;
+    let before = with_timer(fd, |timer| timer.set(Setting { value, interval }, flags))?;
     if old == 0 { Ok(()) } else { write_setting(old, before) }
 }
 
@@ -464,26 +462,24 @@ pub fn inotify_init1(flags: u32) -> Result<i32> {
     if flags & !(O_CLOEXEC | O_NONBLOCK) != 0 {
         return Err(Errno::EINVAL);
     }
-    install(inotify::open(flags)?, flags & O_CLOEXEC != 0)
+    install(inotify::open(flags, credentials().uid)?, flags & O_CLOEXEC != 0)
 }
 
 /// `inotify_add_watch(2)`
 pub fn inotify_add_watch(fd: i32, path_address: usize, mask: u32) -> Result<i32> {
-    let mask = Mask::from_bits(mask).ok_or(Errno::EINVAL)?;
+    let mask = Mask::from_bits(mask).filter(|mask| !mask.is_empty()).ok_or(Errno::EINVAL)?;
     let file = open_file(fd)?;
+    if mask.contains(Mask::MASK_ADD | Mask::MASK_CREATE) {
+        return Err(Errno::EINVAL);
+    }
     let instance = Inotify::of(&file)?;
     let mut walk = WalkFlags::empty();
-    if mask.contains(Mask::DONT_FOLLOW) {
-        walk |= WalkFlags::NOFOLLOW;
-    }
+    walk.set(WalkFlags::NOFOLLOW, mask.contains(Mask::DONT_FOLLOW));
+    walk.set(WalkFlags::DIRECTORY, mask.contains(Mask::ONLYDIR));
     let view = View::current()?;
     let place = view.resolve(hayate_abi::file::AT_FDCWD, &path(path_address)?, walk)?;
     let inode = place.inode()?;
-    let attributes = inode.attributes();
-    if mask.contains(Mask::ONLYDIR) && attributes.kind != FileKind::Directory {
-        return Err(Errno::ENOTDIR);
-    }
-    permitted(view.credentials(), &attributes, access::READ)?;
+    permitted(view.credentials(), &inode.attributes(), access::READ)?;
     instance.add(&inode, mask)
 }
 

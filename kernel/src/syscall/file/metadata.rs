@@ -256,7 +256,9 @@ fn change_owner(credentials: &Credentials, place: &Location, user: u32, group: u
         mode = (cleared != attributes.mode).then_some(cleared);
     }
     inode.set_metadata(&Change { mode, uid, gid, ..Change::default() })?;
-    notify::place(place, Mask::ATTRIB);
+    if mode.is_some() || uid.is_some() || gid.is_some() {
+        notify::place(place, Mask::ATTRIB);
+    }
     Ok(())
 }
 
@@ -417,7 +419,13 @@ fn change_times(
         ..Change::default()
     };
     inode.set_metadata(&change)?;
-    notify::place(place, Mask::ATTRIB);
+    // One time alone passes for reading or writing (`fsnotify_change`).
+    let told = match (change.accessed, change.modified) {
+        (Some(_), None) => Mask::ACCESS,
+        (None, Some(_)) => Mask::MODIFY,
+        _ => Mask::ATTRIB,
+    };
+    notify::place(place, told);
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 //! This module has what the families share: the calling process's tables, paths from the
 //! program's memory, and where a path starts.
 
+pub mod copy;
 pub mod descriptors;
 pub mod events;
 pub mod io;

@@ -62,8 +62,7 @@ pub fn umount2(target: usize, flags: u32) -> Result<()> {
     let walk = if flags & UMOUNT_NOFOLLOW != 0 { WalkFlags::NOFOLLOW } else { WalkFlags::empty() };
     let place = view.resolve(AT_FDCWD, &path(target)?, walk)?;
     if flags & MNT_EXPIRE != 0 {
-        // A mount is never marked as expired before: the first call says so.
-        return Err(Errno::EAGAIN);
+        return mounting::expire(place, &view.context().root());
     }
     mounting::unmount(place, flags & MNT_DETACH != 0)
 }

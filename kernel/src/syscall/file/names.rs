@@ -11,6 +11,7 @@ use crate::credentials::{Capability, access};
 use crate::file::directory;
 use crate::file::inode::{DeviceNumber, DirectorySink, FileKind, RenameFlags};
 use crate::file::mount::Location;
+use crate::file::notify::{self, Mask};
 use crate::file::open::read_directory;
 use crate::file::path::{PATH_MAX, WalkFlags, permitted};
 
@@ -141,11 +142,15 @@ pub fn readlinkat(fd: i32, path_address: usize, buffer: usize, size: usize) -> R
     }
     let (view, path) = (View::current()?, path(path_address)?);
     let flags = WalkFlags::NOFOLLOW | WalkFlags::EMPTY;
-    let inode = view.resolve(fd, &path, flags)?.inode()?;
+    let place = view.resolve(fd, &path, flags)?;
+    let inode = place.inode()?;
     if inode.attributes().kind != FileKind::Symlink {
         return Err(if path.is_empty() { Errno::ENOENT } else { Errno::EINVAL });
     }
     let text = inode.read_link()?;
+    if place.mount.notes_access(false) {
+        inode.note_access(place.mount.notes_every_access());
+    }
     let length = text.len().min(size);
     user::copy_out(buffer, text.get(..length).unwrap_or_default())?;
     Ok(length)
@@ -265,6 +270,7 @@ fn get_entries(fd: i32, buffer: usize, count: u32, modern: bool) -> Result<usize
         return Err(Errno::EFAULT);
     }
     let outcome = read_directory(&file, &mut packer);
+    notify::file(&file, Mask::ACCESS);
     match (packer.done, outcome, packer.failure) {
         (0, Err(error), _) | (0, Ok(()), Some(error)) => Err(error),
         (done, _, _) => Ok(done),

@@ -1,6 +1,4 @@
-//! `sendfile`, `copy_file_range`, `splice`, `tee`, `vmsplice`.
-
-use alloc::sync::Arc;
+//! `sendfile`, `splice`, `tee`, `vmsplice`.
 
 use hayate_abi::signal::SIGPIPE;
 use hayate_abi::{Errno, Result};
@@ -9,6 +7,7 @@ use hayate_machine::user::UserPtr;
 use super::io::{self, Place, vector};
 use super::{open_file, raise};
 use crate::file::inode::FileKind;
+use crate::file::notify::{self, Mask};
 use crate::file::open_file::{OpenFile, Traits};
 use crate::file::pipe;
 use crate::file::splice::{self, Side};
@@ -67,48 +66,11 @@ pub fn sendfile(out: i32, input: i32, offset: usize, count: usize) -> Result<usi
     }
     let outcome = splice::copy(&from, side(&mut at), &to, Side::Position, count.min(MAXIMUM));
     write_offset(offset, at)?;
+    if outcome.is_ok_and(|moved| moved != 0) {
+        notify::file(&from, Mask::ACCESS);
+        notify::file(&to, Mask::MODIFY);
+    }
     report(outcome)
-}
-
-/// `copy_file_range(2)`
-pub fn copy_file_range(
-    input: i32,
-    input_offset: usize,
-    out: i32,
-    out_offset: usize,
-    count: usize,
-    flags: u32,
-) -> Result<usize> {
-    let (from, to) = (open_file(input)?, open_file(out)?);
-    let (mut from_at, mut to_at) = (read_offset(input_offset)?, read_offset(out_offset)?);
-    if flags != 0 {
-        return Err(Errno::EINVAL);
-    }
-    for file in [&from, &to] {
-        match file.inode().attributes().kind {
-            FileKind::Regular => {}
-            FileKind::Directory => return Err(Errno::EISDIR),
-            _ => return Err(Errno::EINVAL),
-        }
-    }
-    if !from.readable() || !to.writable() || to.appends() {
-        return Err(Errno::EBADF);
-    }
-    let start = |file: &OpenFile, at: Option<u64>| at.unwrap_or_else(|| *file.lock_position());
-    let (from_start, to_start) = (start(&from, from_at), start(&to, to_at));
-    let count = count.min(MAXIMUM);
-    let length = count as u64;
-    if from_start.checked_add(length).is_none() || to_start.checked_add(length).is_none() {
-        return Err(Errno::EOVERFLOW);
-    }
-    let overlaps = from_start < to_start + length && to_start < from_start + length;
-    if Arc::ptr_eq(from.inode(), to.inode()) && overlaps && count != 0 {
-        return Err(Errno::EINVAL);
-    }
-    let outcome = splice::copy(&from, side(&mut from_at), &to, side(&mut to_at), count);
-    write_offset(input_offset, from_at)?;
-    write_offset(out_offset, to_at)?;
-    outcome
 }
 
 /// `splice(2)`

@@ -1,0 +1,153 @@
+//! Sets within sets: no circles, no chain of more than five, not too many ways from a file up to the
+//! sets that contain it (epoll_ctl(2), `ELOOP` and `EINVAL`).
+//!
+//! An event of a file wakes every set on every way up from it, so both the length and the number of
+//! the ways are bounded. The bounds are those of Linux: `EP_MAX_NESTS` and `path_limits`
+//! (fs/eventpoll.c; since 6.1.148 a chain counts as a whole, whichever end it was built from).
+//!
+//! Locks: [`lock`] is held while two sets are joined, and while a file enters a set that another one
+//! contains; the sets' `items` and the files' lists of watches are taken below it, one after another
+//! on the way down, nested on the way up, where there are no circles.
+
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use hayate_abi::{Errno, Result};
+
+use super::Epoll;
+use crate::file::open_file::OpenFile;
+use crate::schedule::{Mutex, MutexGuard};
+
+/// Steps from the outermost set of a chain to the innermost (`EP_MAX_NESTS`).
+const MOST_STEPS: usize = 4;
+
+/// How many ways of each length there may be from one file, the shortest first. Sets of their own
+/// around a file are not limited.
+const MOST_WAYS: [usize; MOST_STEPS + 1] = [usize::MAX, 500, 100, 50, 10];
+
+/// Which look came by a set, and what it found.
+#[derive(Default)]
+pub struct Visited {
+    look: AtomicU64,
+    depth: AtomicUsize,
+}
+
+impl Visited {
+    /// What this look found here before.
+    fn found(&self, look: u64) -> Option<usize> {
+        let same = self.look.load(Ordering::Relaxed) == look;
+        same.then(|| self.depth.load(Ordering::Relaxed))
+    }
+
+    fn note(&self, look: u64, depth: usize) {
+        self.look.store(look, Ordering::Relaxed);
+        self.depth.store(depth, Ordering::Relaxed);
+    }
+}
+
+/// Counts the looks, so that each is known by its number.
+static LOOKS: AtomicU64 = AtomicU64::new(0);
+
+static CHANGES: Mutex<()> = Mutex::new(());
+
+/// Holds off others who join sets.
+pub fn lock() -> MutexGuard<'static, ()> {
+    CHANGES.lock()
+}
+
+fn new_look() -> u64 {
+    LOOKS.fetch_add(1, Ordering::Relaxed) + 1
+}
+
+impl Epoll {
+    /// The files in it.
+    fn files(&self) -> Result<Vec<Arc<OpenFile>>> {
+        let mut files = Vec::new();
+        let items = self.items.lock();
+        files.try_reserve_exact(items.len()).map_err(|_| Errno::ENOMEM)?;
+        files.extend(items.values().filter_map(|item| item.file.upgrade()));
+        Ok(files)
+    }
+}
+
+/// Whether `inner` may become a part of `outer`: `ELOOP` for a circle or a chain that is too long.
+/// The caller shows that it holds [`lock`].
+pub fn check_depth(outer: &Epoll, inner: &Epoll, _: &MutexGuard<'static, ()>) -> Result<()> {
+    let below = depth_below(inner, outer, new_look())?;
+    let above = height_above(outer, new_look());
+    if below + 1 + above > MOST_STEPS { Err(Errno::ELOOP) } else { Ok(()) }
+}
+
+/// How many sets lie within each other below `set`; `ELOOP` when `outer` is one of them.
+fn depth_below(set: &Epoll, outer: &Epoll, look: u64) -> Result<usize> {
+    if core::ptr::eq(set, outer) {
+        return Err(Errno::ELOOP);
+    }
+    if let Some(depth) = set.visited.found(look) {
+        return Ok(depth);
+    }
+    let mut deepest = 0;
+    for file in set.files()? {
+        if let Ok(inner) = Epoll::of(&file) {
+            deepest = deepest.max(depth_below(inner, outer, look)? + 1);
+        }
+    }
+    set.visited.note(look, deepest);
+    Ok(deepest)
+}
+
+/// How many sets lie around each other above `set`.
+fn height_above(set: &Epoll, look: u64) -> usize {
+    if let Some(height) = set.visited.found(look) {
+        return height;
+    }
+    let mut highest = 0;
+    if let Some(file) = set.file.get().and_then(Weak::upgrade) {
+        let _ = file.for_each_watch(&mut |watch| {
+            if let Some(outer) = watch.set() {
+                highest = highest.max(height_above(&outer, look) + 1);
+            }
+            Ok(())
+        });
+    }
+    set.visited.note(look, highest);
+    highest
+}
+
+/// Whether the ways up from every file at or below `file` are few enough; `EINVAL`.
+pub fn check_paths(file: &OpenFile) -> Result<()> {
+    check_files_below(file, new_look())
+}
+
+fn check_files_below(file: &OpenFile, look: u64) -> Result<()> {
+    let Ok(set) = Epoll::of(file) else {
+        return count_ways(file, 0, &mut [0; MOST_STEPS + 1]);
+    };
+    if set.visited.found(look).is_some() {
+        return Ok(());
+    }
+    set.visited.note(look, 0);
+    set.files()?.iter().try_for_each(|file| check_files_below(file, look))
+}
+
+fn count_ways(file: &OpenFile, steps: usize, ways: &mut [usize; MOST_STEPS + 1]) -> Result<()> {
+    let (Some(count), Some(&most)) = (ways.get(steps), MOST_WAYS.get(steps)) else {
+        return Err(Errno::EINVAL);
+    };
+    let mut count = *count;
+    file.for_each_watch(&mut |watch| {
+        let Some(set) = watch.set() else { return Ok(()) };
+        match set.file.get().and_then(Weak::upgrade) {
+            Some(outer) if outer.has_watches() => count_ways(&outer, steps + 1, ways),
+            _ => {
+                count += 1;
+                if count > most { Err(Errno::EINVAL) } else { Ok(()) }
+            }
+        }
+    })?;
+    if let Some(total) = ways.get_mut(steps) {
+        *total = count;
+    }
+    Ok(())
+}

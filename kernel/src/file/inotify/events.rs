@@ -1,0 +1,143 @@
+//! The queue of an inotify instance: events that wait to be read.
+//!
+//! An event equal to the last one that waits is not queued again. A full queue, or one without
+//! memory for more, takes one event that says so (`IN_Q_OVERFLOW`) and loses the others.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use hayate_abi::{Errno, Result};
+
+use super::Mask;
+
+/// One event.
+pub(super) struct Event {
+    watch: i32,
+    mask: Mask,
+    cookie: u32,
+    name: Vec<u8>,
+}
+
+impl Event {
+    /// An event about an entry of a directory, or with an empty name about the file itself.
+    pub(super) fn new(watch: i32, mask: Mask, cookie: u32, name: &[u8]) -> Result<Event> {
+        let mut kept = Vec::new();
+        kept.try_reserve_exact(name.len()).map_err(|_| Errno::ENOMEM)?;
+        kept.extend_from_slice(name);
+        Ok(Event { watch, mask, cookie, name: kept })
+    }
+
+    /// An event about a watch.
+    pub(super) fn about(watch: i32, mask: Mask) -> Event {
+        Event { watch, mask, cookie: 0, name: Vec::new() }
+    }
+
+    /// Whether a reader learns nothing new from `self` after `last` (`event_compare`).
+    fn repeats(&self, last: &Event) -> bool {
+        self.mask == last.mask
+            && self.watch == last.watch
+            && self.name == last.name
+            && !last.mask.contains(Mask::IGNORED)
+    }
+
+    /// The length in the program's buffer: the name padded to the size of the head.
+    fn size(&self) -> usize {
+        const HEAD: usize = 16;
+        let name =
+            if self.name.is_empty() { 0 } else { (self.name.len() + 1).next_multiple_of(HEAD) };
+        HEAD + name
+    }
+
+    fn encode(&self, bytes: &mut Vec<u8>) -> Result<()> {
+        let size = self.size();
+        bytes.try_reserve(size).map_err(|_| Errno::ENOMEM)?;
+        let end = bytes.len() + size;
+        bytes.extend_from_slice(&self.watch.to_le_bytes());
+        bytes.extend_from_slice(&self.mask.bits().to_le_bytes());
+        bytes.extend_from_slice(&self.cookie.to_le_bytes());
+        bytes.extend_from_slice(&(size as u32 - 16).to_le_bytes());
+        bytes.extend_from_slice(&self.name);
+        bytes.resize(end, 0);
+        Ok(())
+    }
+}
+
+/// The events that wait.
+pub(super) struct Queue {
+    events: VecDeque<Event>,
+    most: usize,
+    /// Events were lost, and the word of it waits.
+    overflowed: bool,
+    /// The word of it could not be queued for want of memory: it comes last.
+    lost: bool,
+}
+
+impl Queue {
+    /// An empty queue for at most so many events.
+    pub(super) const fn new(most: usize) -> Queue {
+        Queue { events: VecDeque::new(), most, overflowed: false, lost: false }
+    }
+
+    /// Whether nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.events.is_empty() && !self.lost
+    }
+
+    /// Bytes that reading everything would give.
+    pub(super) fn size(&self) -> usize {
+        self.events.iter().map(Event::size).sum()
+    }
+
+    /// Queues an event; says whether a reader has to be told.
+    pub(super) fn push(&mut self, event: Event) -> bool {
+        if self.events.len() >= self.most {
+            return self.lose();
+        }
+        if self.events.back().is_some_and(|last| event.repeats(last)) {
+            return false;
+        }
+        if self.events.try_reserve(1).is_err() {
+            return self.lose();
+        }
+        self.events.push_back(event);
+        true
+    }
+
+    /// An event is lost; says whether a reader has to be told.
+    pub(super) fn lose(&mut self) -> bool {
+        if self.overflowed {
+            return false;
+        }
+        self.overflowed = true;
+        if self.events.try_reserve(1).is_ok() {
+            self.events.push_back(Event::about(-1, Mask::Q_OVERFLOW));
+        } else {
+            self.lost = true;
+        }
+        true
+    }
+
+    /// Takes as many whole events as fit into `room` bytes. `EINVAL` when not even one does.
+    pub(super) fn take(&mut self, room: usize) -> Option<Result<Vec<u8>>> {
+        if self.lost && self.events.try_reserve(1).is_ok() {
+            self.lost = false;
+            self.events.push_back(Event::about(-1, Mask::Q_OVERFLOW));
+        }
+        let first = self.events.front()?;
+        if first.size() > room {
+            return Some(Err(Errno::EINVAL));
+        }
+        let mut bytes = Vec::new();
+        while let Some(event) = self.events.front() {
+            if bytes.len() + event.size() > room {
+                break;
+            }
+            if let Err(error) = event.encode(&mut bytes) {
+                return Some(if bytes.is_empty() { Err(error) } else { Ok(bytes) });
+            }
+            self.overflowed &= !event.mask.contains(Mask::Q_OVERFLOW);
+            self.events.pop_front();
+        }
+        Some(Ok(bytes))
+    }
+}
