@@ -122,8 +122,6 @@ TEST(nanosleep_errors) {
     ERR(syscall(SYS_nanosleep, BAD, NULL), EFAULT);
     struct timespec t = {0, 0};
     ERR(syscall(SYS_clock_nanosleep, 99, 0, &t, NULL), EINVAL);
-    /* EINVAL in clock_nanosleep(2); kernel/time/posix-timers.c says EOPNOTSUPP */
-    ERR2(syscall(SYS_clock_nanosleep, CLOCK_THREAD_CPUTIME_ID, 0, &t, NULL), EINVAL, EOPNOTSUPP);
 }
 
 TEST(remaining_time_to_a_bad_pointer_is_efault) {
@@ -313,6 +311,72 @@ TEST(posix_timer_errors) {
     ERR(syscall(SYS_timer_getoverrun, id + 1000), EINVAL);
 }
 
+TEST(timer_create_errors) {
+    struct sigevent ev = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+    int id;
+    ERR(syscall(SYS_timer_create, 99, NULL, &id), EINVAL);
+    ERR(syscall(SYS_timer_create, 99, BAD, &id), EFAULT); /* before the clock */
+    ERR(syscall(SYS_timer_create, CLOCK_MONOTONIC_RAW, NULL, &id), EOPNOTSUPP);
+    ERR(syscall(SYS_timer_create, CLOCK_REALTIME_COARSE, NULL, &id), EOPNOTSUPP);
+    ERR(syscall(SYS_timer_create, CLOCK_MONOTONIC_COARSE, NULL, &id), EOPNOTSUPP);
+    ERR(syscall(SYS_timer_create, -5 /* of a file */, NULL, &id), EOPNOTSUPP);
+    ev.sigev_notify = 77;
+    ERR(syscall(SYS_timer_create, CLOCK_MONOTONIC, &ev, &id), EINVAL);
+    ev.sigev_notify = 2; /* SIGEV_THREAD */
+    ev.sigev_signo = 0;
+    ERR(syscall(SYS_timer_create, CLOCK_MONOTONIC, &ev, &id), EINVAL);
+}
+
+TEST(to_the_kernel_a_thread_notification_is_a_signal) {
+    /* The C library makes the thread (timer_create(2), "C library/kernel differences"). */
+    on_tick(SIGUSR1);
+    struct sigevent ev = {.sigev_notify = 2 /* SIGEV_THREAD */, .sigev_signo = SIGUSR1};
+    ev.sigev_value.sival_int = 5;
+    int id;
+    OK(syscall(SYS_timer_create, CLOCK_MONOTONIC, &ev, &id));
+    struct itimerspec t = {{0, 0}, {0, 5 * MS}};
+    OK(syscall(SYS_timer_settime, id, 0, &t, NULL));
+    while (!fired)
+        pause();
+    CHECK_EQ(value, 5);
+}
+
+TEST(overruns_are_exact) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    OK(sigprocmask(SIG_BLOCK, &set, NULL));
+    struct sigevent ev = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+    int id;
+    OK(syscall(SYS_timer_create, CLOCK_REALTIME, &ev, &id));
+    /* Due an hour ago, each minute: 60 were missed. */
+    struct itimerspec t = {{60, 0}, after(CLOCK_REALTIME, -3600 * 1000 * MS)};
+    siginfo_t info;
+    OK(syscall(SYS_timer_settime, id, TIMER_ABSTIME, &t, NULL));
+    CHECK_EQ(OK(sigwaitinfo(&set, &info)), SIGUSR1);
+    CHECK_EQ(info.si_code, SI_TIMER);
+    CHECK_EQ(info.si_overrun, 60);
+    CHECK_EQ(OK(syscall(SYS_timer_getoverrun, id)), 60);
+    /* More than fit (DELAYTIMER_MAX). */
+    t.it_interval = (struct timespec){0, 1};
+    t.it_value = after(CLOCK_REALTIME, -3600 * 1000 * MS);
+    OK(syscall(SYS_timer_settime, id, TIMER_ABSTIME, &t, NULL));
+    CHECK_EQ(OK(syscall(SYS_timer_getoverrun, id)), 0); /* of no signal yet */
+    CHECK_EQ(OK(sigwaitinfo(&set, &info)), SIGUSR1);
+    CHECK_EQ(info.si_overrun, INT_MAX);
+    CHECK_EQ(OK(syscall(SYS_timer_getoverrun, id)), INT_MAX);
+    /* Once is once; what the short period sent meanwhile goes first. */
+    t = (struct itimerspec){{0, 0}, {0, 0}};
+    OK(syscall(SYS_timer_settime, id, 0, &t, NULL));
+    struct timespec now = {0, 0};
+    while (sigtimedwait(&set, NULL, &now) != -1)
+        ;
+    t.it_value.tv_sec = 1;
+    OK(syscall(SYS_timer_settime, id, TIMER_ABSTIME, &t, NULL));
+    CHECK_EQ(OK(sigwaitinfo(&set, &info)), SIGUSR1);
+    CHECK_EQ(info.si_overrun, 0);
+}
+
 TEST(posix_timers_are_not_inherited) {
     struct sigevent ev = {.sigev_notify = SIGEV_NONE};
     int id;
@@ -384,6 +448,171 @@ TEST(clock_of_another_process) {
     EXITS(pid, 0);
     struct timespec t;
     ERR(syscall(SYS_clock_gettime, clock, &t), EINVAL);
+}
+
+/* ---- sleeping on every clock ---------------------------------------------------------------- */
+
+#define SLEEP(clock, flags, request, rest)                                                         \
+    syscall(SYS_clock_nanosleep, (int)(clock), flags, request, rest)
+#define CPU_CLOCK(pid) (~(pid) << 3 | 2)            /* the processor time of a process */
+#define THREAD_CLOCK(tid) (~(tid) << 3 | 4 | 2)     /* of a thread */
+#define FILE_CLOCK(fd) ((int)(~(unsigned)(fd) << 3 | 3)) /* of a device */
+#define GONE 0x0fffff0
+
+TEST(sleep_on_each_clock_that_runs) {
+    static const int clocks[] = {CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_BOOTTIME, 11 /* TAI */};
+    for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++) {
+        struct timespec t = {0, 10 * MS};
+        int64_t from = now_ns(clocks[i]);
+        OK(SLEEP(clocks[i], 0, &t, NULL));
+        CHECK(now_ns(clocks[i]) - from >= 10 * MS);
+        t = after(clocks[i], 10 * MS);
+        OK(SLEEP(clocks[i], TIMER_ABSTIME, &t, BAD)); /* the rest is not looked at */
+        CHECK(now_ns(clocks[i]) >= (int64_t)t.tv_sec * 1000000000 + t.tv_nsec);
+    }
+}
+
+static void *burn_until_told(void *stop) {
+    while (!atomic_load((_Atomic int *)stop))
+        ;
+    return NULL;
+}
+
+TEST(sleep_on_processor_time_wakes_by_what_others_use) {
+    _Atomic int stop = 0;
+    pthread_t thread;
+    ZERO(pthread_create(&thread, NULL, burn_until_told, &stop));
+    struct timespec t = {0, 30 * MS};
+    int64_t from = now_ns(CLOCK_PROCESS_CPUTIME_ID);
+    OK(SLEEP(CLOCK_PROCESS_CPUTIME_ID, 0, &t, NULL));
+    CHECK(now_ns(CLOCK_PROCESS_CPUTIME_ID) - from >= 30 * MS);
+    t = after(CLOCK_PROCESS_CPUTIME_ID, 30 * MS);
+    OK(SLEEP(CLOCK_PROCESS_CPUTIME_ID, TIMER_ABSTIME, &t, NULL));
+    CHECK(now_ns(CLOCK_PROCESS_CPUTIME_ID) >= (int64_t)t.tv_sec * 1000000000 + t.tv_nsec);
+    t = (struct timespec){0, 0};
+    OK(SLEEP(CLOCK_PROCESS_CPUTIME_ID, TIMER_ABSTIME, &t, NULL)); /* long past */
+    atomic_store(&stop, 1);
+    ZERO(pthread_join(thread, NULL));
+}
+
+TEST(sleep_on_the_processor_time_of_another_process) {
+    GATE(go);
+    pid_t pid = FORK();
+    if (pid == 0) {
+        gate_pass(&go);
+        for (;;)
+            ;
+    }
+    struct timespec t = {0, 20 * MS};
+    int64_t from = now_ns(CPU_CLOCK(pid));
+    gate_open(&go);
+    OK(SLEEP(CPU_CLOCK(pid), 0, &t, NULL));
+    CHECK(now_ns(CPU_CLOCK(pid)) - from >= 20 * MS);
+    OK(kill(pid, SIGKILL));
+    KILLED(pid, SIGKILL);
+}
+
+TEST(sleep_on_processor_time_is_interrupted) {
+    on_tick(SIGALRM);
+    struct itimerval soon = {{0, 0}, {0, 20000}};
+    OK(setitimer(ITIMER_REAL, &soon, NULL));
+    struct timespec t = {10, 0}, rest = {77, 77};
+    ERR(SLEEP(CLOCK_PROCESS_CPUTIME_ID, 0, &t, &rest), EINTR);
+    CHECK(rest.tv_sec >= 8 && rest.tv_sec < 10);
+    rest = (struct timespec){77, 77};
+    OK(setitimer(ITIMER_REAL, &soon, NULL));
+    t = after(CLOCK_PROCESS_CPUTIME_ID, 10000 * MS);
+    ERR(SLEEP(CLOCK_PROCESS_CPUTIME_ID, TIMER_ABSTIME, &t, &rest), EINTR);
+    CHECK(rest.tv_sec == 77 && rest.tv_nsec == 77);
+}
+
+TEST(clock_nanosleep_errors) {
+    struct timespec zero = {0, 0}, bad = {0, 1000000000}, negative = {-1, 0};
+    ERR(SLEEP(99, 0, &zero, NULL), EINVAL);
+    ERR(SLEEP(99, 0, BAD, NULL), EINVAL); /* before the request */
+    ERR(SLEEP(CLOCK_MONOTONIC, 0, BAD, NULL), EFAULT);
+    ERR(SLEEP(CLOCK_MONOTONIC, 0, &bad, NULL), EINVAL);
+    ERR(SLEEP(CLOCK_REALTIME, TIMER_ABSTIME, &negative, NULL), EINVAL);
+    ERR(SLEEP(CLOCK_PROCESS_CPUTIME_ID, 0, &bad, NULL), EINVAL);
+    ERR(SLEEP(CLOCK_PROCESS_CPUTIME_ID, 0, BAD, NULL), EFAULT);
+    /* clock_nanosleep(2) says EINVAL of all of these; kernel/time/posix-timers.c says EOPNOTSUPP. */
+    ERR(SLEEP(CLOCK_THREAD_CPUTIME_ID, 0, &zero, NULL), EOPNOTSUPP);
+    ERR(SLEEP(CLOCK_MONOTONIC_RAW, 0, &zero, NULL), EOPNOTSUPP);
+    ERR(SLEEP(CLOCK_REALTIME_COARSE, 0, &zero, NULL), EOPNOTSUPP);
+    ERR(SLEEP(CLOCK_MONOTONIC_COARSE, 0, BAD, NULL), EOPNOTSUPP); /* before the request */
+    ERR(SLEEP(FILE_CLOCK(0), 0, &zero, NULL), EOPNOTSUPP);
+    ERR(SLEEP(THREAD_CLOCK(0), 0, &zero, NULL), EINVAL); /* its own: it would sleep for ever */
+    ERR(SLEEP(THREAD_CLOCK(getpid()), 0, &zero, NULL), EINVAL);
+    ERR(SLEEP(CPU_CLOCK(GONE), 0, &zero, NULL), EINVAL);
+    ERR(SLEEP(CPU_CLOCK(GONE), 0, BAD, NULL), EFAULT);
+    ERR(SLEEP(THREAD_CLOCK(getppid()), 0, &zero, NULL), EINVAL);
+    if (geteuid() == 0)
+        IN_CHILD({
+            BECOME(NOBODY, NOBODY);
+            /* Or there is no clock that could wake the machine. */
+            ERR2(SLEEP(8 /* CLOCK_REALTIME_ALARM */, 0, &zero, NULL), EPERM, EOPNOTSUPP);
+            ERR2(SLEEP(9 /* CLOCK_BOOTTIME_ALARM */, 0, &zero, NULL), EPERM, EOPNOTSUPP);
+        });
+}
+
+TEST(clock_gettime_errors) {
+    struct timespec t;
+    ERR(syscall(SYS_clock_gettime, 10, &t), EINVAL);
+    ERR(syscall(SYS_clock_gettime, 12, &t), EINVAL);
+    ERR(syscall(SYS_clock_gettime, CPU_CLOCK(GONE), &t), EINVAL);
+    ERR(syscall(SYS_clock_gettime, THREAD_CLOCK(getppid()), &t), EINVAL);
+    ERR(syscall(SYS_clock_gettime, FILE_CLOCK(0), &t), EINVAL);
+    ERR(syscall(SYS_clock_gettime, CLOCK_REALTIME, BAD), EFAULT);
+    OK(syscall(SYS_clock_gettime, CPU_CLOCK(0), &t));
+    OK(syscall(SYS_clock_gettime, THREAD_CLOCK(0), &t));
+}
+
+TEST(clock_settime_errors) {
+    struct timespec t = {1, 0}, bad = {0, 1000000000}, far = {8277292036, 0};
+    ERR(syscall(SYS_clock_settime, 99, &t), EINVAL);
+    ERR(syscall(SYS_clock_settime, CLOCK_MONOTONIC, BAD), EINVAL);
+    ERR(syscall(SYS_clock_settime, CLOCK_BOOTTIME, &t), EINVAL);
+    ERR(syscall(SYS_clock_settime, 11 /* CLOCK_TAI */, &t), EINVAL);
+    ERR(syscall(SYS_clock_settime, CLOCK_PROCESS_CPUTIME_ID, &t), EINVAL);
+    ERR(syscall(SYS_clock_settime, CPU_CLOCK(0), &t), EPERM);
+    ERR(syscall(SYS_clock_settime, CPU_CLOCK(0), BAD), EFAULT);
+    ERR(syscall(SYS_clock_settime, CPU_CLOCK(GONE), &t), EINVAL);
+    ERR(syscall(SYS_clock_settime, CLOCK_REALTIME, BAD), EFAULT);
+    ERR(syscall(SYS_clock_settime, CLOCK_REALTIME, &bad), EINVAL);
+    ERR(syscall(SYS_clock_settime, CLOCK_REALTIME, &far), EINVAL);
+    if (geteuid() == 0)
+        IN_CHILD(BECOME(NOBODY, NOBODY); ERR(syscall(SYS_clock_settime, CLOCK_REALTIME, &t), EPERM));
+}
+
+TEST(clock_getres_errors) {
+    struct timespec t;
+    ERR(syscall(SYS_clock_getres, 10, &t), EINVAL);
+    ERR(syscall(SYS_clock_getres, CPU_CLOCK(GONE), &t), EINVAL);
+    ERR(syscall(SYS_clock_getres, CLOCK_REALTIME, BAD), EFAULT);
+}
+
+TEST(settimeofday_errors) {
+    struct timeval bad = {0, 1000000}, negative = {-1, 0};
+    struct { int west, saving; } zone = {901, 0};
+    ERR(syscall(SYS_settimeofday, BAD, NULL), EFAULT);
+    ERR(syscall(SYS_settimeofday, &bad, NULL), EINVAL);
+    ERR(syscall(SYS_settimeofday, &negative, NULL), EINVAL);
+    ERR(syscall(SYS_settimeofday, NULL, BAD), EFAULT);
+    if (geteuid() == 0)
+        IN_CHILD(BECOME(NOBODY, NOBODY); ERR(syscall(SYS_settimeofday, NULL, &zone), EPERM);
+                 ERR(syscall(SYS_settimeofday, NULL, NULL), EPERM));
+    if (syscall(SYS_settimeofday, NULL, NULL) == 0) { /* with the privilege to */
+        ERR(syscall(SYS_settimeofday, NULL, &zone), EINVAL);
+        zone.west = -901;
+        ERR(syscall(SYS_settimeofday, NULL, &zone), EINVAL);
+    }
+}
+
+TEST(gettimeofday_errors) {
+    struct timeval now;
+    ERR(syscall(SYS_gettimeofday, BAD, NULL), EFAULT);
+    ERR(syscall(SYS_gettimeofday, &now, BAD), EFAULT);
+    ERR(syscall(SYS_time, BAD), EFAULT);
 }
 
 TEST(times_and_getrusage_agree) {

@@ -1,6 +1,16 @@
 /* The devices every program expects below /dev, and mounting. */
 #define AREA "device"
 #include "harness.h"
+#include <sys/ioctl.h>
+
+/* random(4); the C library's headers need not know them. */
+#define RNDGETENTCNT _IOR('R', 0x00, int)
+#define RNDADDTOENTCNT _IOW('R', 0x01, int)
+#define RNDGETPOOL _IOR('R', 0x02, int[2])
+#define RNDADDENTROPY _IOW('R', 0x03, int[2])
+#define RNDZAPENTCNT _IO('R', 0x04)
+#define RNDCLEARPOOL _IO('R', 0x06)
+#define RNDRESEEDCRNG _IO('R', 0x07)
 #include <poll.h>
 #include <sys/mount.h>
 #include <sys/sysmacros.h>
@@ -255,4 +265,40 @@ TEST(tmpfs_size_limit_is_enospc) {
     fd = OK(open("m/g", O_WRONLY | O_CREAT, 0600)); /* the room is back */
     CHECK_EQ(OK(write(fd, block, sizeof block)), sizeof block);
     OK(umount2("m", MNT_DETACH));
+}
+
+TEST(random_controls) {
+    static const char *const names[] = {"/dev/random", "/dev/urandom"};
+    struct { int count, size; unsigned char bytes[64]; } pool = {0, 64, {1}};
+    for (size_t i = 0; i < 2; i++) {
+        int fd = OK(open(names[i], O_RDWR | O_CLOEXEC)), count = -1;
+        OK(ioctl(fd, RNDGETENTCNT, &count));
+        CHECK_EQ(count, 256); /* POOL_BITS, drivers/char/random.c of Linux 6.1 */
+        ERR(ioctl(fd, RNDGETENTCNT, BAD), EFAULT);
+        ERR(ioctl(fd, 0x52ff, 0), EINVAL); /* not ENOTTY */
+        ERR(ioctl(fd, RNDGETPOOL, &count), EINVAL);
+        if (geteuid() != 0) continue;
+        IN_CHILD({
+            BECOME(NOBODY, NOBODY);
+            ERR(ioctl(fd, RNDADDTOENTCNT, &count), EPERM);
+            ERR(ioctl(fd, RNDADDENTROPY, &pool), EPERM);
+            ERR(ioctl(fd, RNDZAPENTCNT, 0), EPERM);
+            ERR(ioctl(fd, RNDCLEARPOOL, 0), EPERM);
+            ERR(ioctl(fd, RNDRESEEDCRNG, 0), EPERM);
+            OK(ioctl(fd, RNDGETENTCNT, &count));
+        });
+        if (ioctl(fd, RNDZAPENTCNT, 0) == -1 && errno == EPERM) continue; /* no CAP_SYS_ADMIN */
+        OK(ioctl(fd, RNDCLEARPOOL, 0));
+        OK(ioctl(fd, RNDRESEEDCRNG, 0));
+        count = 0;
+        OK(ioctl(fd, RNDADDTOENTCNT, &count));
+        count = -1;
+        ERR(ioctl(fd, RNDADDTOENTCNT, &count), EINVAL);
+        ERR(ioctl(fd, RNDADDTOENTCNT, BAD), EFAULT);
+        pool.count = 0;
+        OK(ioctl(fd, RNDADDENTROPY, &pool));
+        pool.count = -1;
+        ERR(ioctl(fd, RNDADDENTROPY, &pool), EINVAL);
+        ERR(ioctl(fd, RNDADDENTROPY, BAD), EFAULT);
+    }
 }

@@ -1,6 +1,7 @@
 /* execve, execveat, #! scripts: what a new program gets, and every way it can fail. */
 #define AREA "exec"
 #include "harness.h"
+#include <sys/auxv.h>
 
 #ifndef AT_EMPTY_PATH
 #define AT_EMPTY_PATH 0x1000
@@ -302,6 +303,61 @@ TEST(script_argument_vector) {
     char *argv[] = {(char *)"lost", (char *)"x", (char *)"", (char *)"z z", NULL};
     output_of(text, sizeof text, "args", argv, envp); /* argv[0] is replaced */
     CHECK_STR(text, "[args][x][][z z]");
+}
+
+HELPER(called) {
+    char comm[32] = "", exe[PATH_MAX] = "";
+    get_file("/proc/self/comm", comm, sizeof comm);
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    comm[strcspn(comm, "\n")] = 0;
+    dprintf(1, "%s %s %s", comm, (const char *)getauxval(31 /* AT_EXECFN */),
+            n > 0 && !strcmp(exe, hy_self) ? "interpreter" : "another");
+    return 0;
+}
+
+TEST(a_script_has_its_own_name_and_the_interpreter_as_executable) {
+    char text[1024], script[PATH_MAX + 64], *argv[] = {(char *)"lost", NULL}, *envp[] = {NULL};
+    snprintf(script, sizeof script, "#!%s --helper\n", hy_self);
+    PUT_MODE("called", script, 0755);
+    output_of(text, sizeof text, "called", argv, envp);
+    CHECK_STR(text, "called called interpreter");
+    /* One script as the interpreter of another: the name is the outermost's. */
+    PUT_MODE("outermost-of-all-scripts", "#!called\n", 0755);
+    char shown[256];
+    snprintf(shown, sizeof shown, "./outermost-of-all-scripts");
+    GATE(out);
+    pid_t pid = FORK();
+    if (pid == 0) {
+        dup2(out.fd[1], 1);
+        execve(shown, argv, envp);
+        _exit(1);
+    }
+    EXITS(pid, 0);
+    ssize_t n = read(out.fd[0], text, sizeof text - 1);
+    text[n > 0 ? n : 0] = 0;
+    CHECK_STR(text, "outermost-of-al ./outermost-of-all-scripts interpreter");
+}
+
+TEST(a_program_executed_by_descriptor_is_named_by_its_number) {
+    char text[1024];
+    int fd = OK(open(hy_self, O_RDONLY));
+    CHECK(fd < 10);
+    GATE(out);
+    pid_t pid = FORK();
+    if (pid == 0) {
+        char *argv[] = {(char *)"x", (char *)"--helper", (char *)"called", NULL}, *envp[] = {NULL};
+        dup2(out.fd[1], 1);
+        syscall(SYS_execveat, fd, "", argv, envp, AT_EMPTY_PATH);
+        _exit(1);
+    }
+    EXITS(pid, 0);
+    ssize_t n = read(out.fd[0], text, sizeof text - 1);
+    text[n > 0 ? n : 0] = 0;
+    char want[64];
+    /* Linux 6.14 took the file's name (fs/exec.c, bprm->comm_from_dentry); until then it is the number. */
+    snprintf(want, sizeof want, "%d /dev/fd/%d ", fd, fd);
+    if (strncmp(text, want, strlen(want)) != 0 && strncmp(text, "exec /dev/fd/", 13) != 0)
+        FAIL("%s", text);
 }
 
 TEST(scripts_nest_five_deep_and_no_deeper) {

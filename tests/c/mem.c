@@ -342,6 +342,52 @@ TEST(madvise_argument_errors) {
     CHECK_EQ(p[2 * PAGE], 0);
 }
 
+TEST(madvise_errors_of_each_advice) {
+    enum { DONTNEED_LOCKED = 24, COLD = 20, PAGEOUT = 21, POPULATE_READ = 22, POPULATE_WRITE = 23,
+           WIPEONFORK = 18, FREE = 8, REMOVE = 9 };
+    char *plain = anon(PAGE, RW), *locked = anon(PAGE, RW);
+    OK(mlock(locked, PAGE));
+    char *shared = OK(mmap(NULL, PAGE, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    PUT_BYTES("f", plain, PAGE);
+    int fd = OK(open("f", O_RDWR));
+    char *file = OK(mmap(NULL, PAGE, RW, MAP_PRIVATE, fd, 0));
+    char *reads = OK(mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0));
+    ERR(madvise(locked, PAGE, MADV_DONTNEED), EINVAL);
+    OK(madvise(locked, PAGE, DONTNEED_LOCKED));
+    ERR(madvise(locked, PAGE, FREE), EINVAL);
+    ERR(madvise(locked, PAGE, COLD), EINVAL);
+    ERR(madvise(locked, PAGE, PAGEOUT), EINVAL);
+    OK(madvise(plain, PAGE, COLD));
+    OK(madvise(plain, PAGE, PAGEOUT));
+    ERR(madvise(file, PAGE, FREE), EINVAL);
+    ERR(madvise(shared, PAGE, FREE), EINVAL);
+    ERR(madvise(shared, PAGE, WIPEONFORK), EINVAL);
+    ERR(madvise(file, PAGE, WIPEONFORK), EINVAL);
+    ERR(madvise(plain, PAGE, REMOVE), EINVAL);
+    ERR(madvise(file, PAGE, REMOVE), EACCES);
+    OK(madvise(shared, PAGE, REMOVE));
+    OK(mlock(shared, PAGE));
+    ERR(madvise(shared, PAGE, REMOVE), EINVAL);
+    char *none = anon(PAGE, PROT_NONE), *text = anon(PAGE, PROT_READ);
+    ERR(madvise(none, PAGE, POPULATE_READ), EINVAL);
+    ERR(madvise(text, PAGE, POPULATE_WRITE), EINVAL);
+    OK(madvise(text, PAGE, POPULATE_READ));
+    OK(ftruncate(fd, 0));
+    ERR(madvise(reads, PAGE, POPULATE_READ), EFAULT);
+    static const int all[] = {MADV_NORMAL, MADV_RANDOM, MADV_SEQUENTIAL, MADV_WILLNEED, MADV_DONTNEED,
+                              FREE, REMOVE, 10, 11, 14, 15, 16, 17, WIPEONFORK, 19, COLD, PAGEOUT,
+                              POPULATE_READ, POPULATE_WRITE, DONTNEED_LOCKED};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        OK(madvise(plain, 0, all[i]));
+        OK(madvise((void *)0x800000000000, 0, all[i]));
+        ERR(madvise(plain + 1, 0, all[i]), EINVAL);
+        ERR(madvise(plain, (size_t)-1, all[i]), EINVAL);
+        ERR(madvise((void *)-PAGE, 2 * PAGE, all[i]), EINVAL);
+        ERR(madvise(BAD, PAGE, all[i]), ENOMEM);
+        ERR(madvise((void *)0x800000000000, PAGE, all[i]), ENOMEM); /* above every program */
+    }
+}
+
 TEST(mincore_tells_touched_pages) {
     unsigned char seen[4] = {9, 9, 9, 9};
     char *p = anon(4 * PAGE, RW);

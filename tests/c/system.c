@@ -122,6 +122,24 @@ TEST(prctl_subreaper_and_no_new_privs) {
     IN_CHILD(CHECK_EQ(OK(prctl_(39, 0)), 1));
 }
 
+static long slack(void) { return OK(prctl_(30 /* PR_GET_TIMERSLACK */, 0)); }
+static void set_slack(long ns) { OK(prctl_(29 /* PR_SET_TIMERSLACK */, ns)); }
+
+TEST(timer_slack_is_the_default_of_children) {
+    long first = slack();
+    set_slack(12345);
+    CHECK_EQ(slack(), 12345);
+    IN_CHILD({
+        CHECK_EQ(slack(), 12345);
+        set_slack(7);
+        IN_CHILD(CHECK_EQ(slack(), 7); set_slack(99); set_slack(0); CHECK_EQ(slack(), 7));
+        set_slack(0); /* to what it started with, not what init has */
+        CHECK_EQ(slack(), 12345);
+    });
+    set_slack(0);
+    CHECK_EQ(slack(), first);
+}
+
 TEST(prctl_unknown_is_einval) { ERR(prctl_(0x7fff0000, 0), EINVAL); }
 
 TEST(arch_prctl_fs_and_gs) {

@@ -7,6 +7,7 @@ use alloc::sync::Arc;
 
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::Lazy;
+use hayate_machine::user::{self, UserPtr};
 
 use super::device::{self, Shared};
 use super::filesystem::{Caching, FileSystem, FileSystemType, MountRequest};
@@ -14,7 +15,8 @@ use super::inode::{DeviceNumber, FileKind, Inode, Owner};
 use super::open_file::{FileOps, MapSource, OpenFile, Traits, Whence};
 use super::tmpfs::TmpFs;
 use super::transfer::{Input, Output};
-use crate::{random, schedule};
+use crate::credentials::Capability;
+use crate::{process, random, schedule};
 
 /// The type for `mount(2)`.
 pub static TYPE: FileSystemType =
@@ -159,6 +161,51 @@ fn take_seeds(input: &mut Input<'_>) -> Result<usize> {
     Ok(input.done())
 }
 
+/// The controls of random(4) (`random_ioctl`, drivers/char/random.c of Linux 6.1). The generator is
+/// seeded from the first instruction on, so the count of entropy is that of a full pool for ever.
+#[inline(never)]
+fn random_control(command: u32, at: usize) -> Result<i64> {
+    const GET_COUNT: u32 = 0x8004_5200;
+    const ADD_TO_COUNT: u32 = 0x4004_5201;
+    const ADD_ENTROPY: u32 = 0x4008_5203;
+    const ZAP_COUNT: u32 = 0x5204;
+    const CLEAR_POOL: u32 = 0x5206;
+    const RESEED: u32 = 0x5207;
+    /// Bits of a full pool (`POOL_BITS`).
+    const FULL: i32 = 256;
+    if command == GET_COUNT {
+        return UserPtr::new(at).write(&FULL).map(|()| 0);
+    }
+    if !matches!(command, ADD_TO_COUNT | ADD_ENTROPY | ZAP_COUNT | CLEAR_POOL | RESEED) {
+        return Err(Errno::EINVAL);
+    }
+    process::current().credentials().require(Capability::SysAdmin)?;
+    if matches!(command, ADD_TO_COUNT | ADD_ENTROPY) && UserPtr::<i32>::new(at).read()? < 0 {
+        return Err(Errno::EINVAL);
+    }
+    if command == ADD_ENTROPY {
+        // struct rand_pool_info: the count, the size of the bytes, the bytes.
+        let size = UserPtr::<i32>::new(at.wrapping_add(4)).read()?;
+        let size = usize::try_from(size).map_err(|_| Errno::EINVAL)?;
+        let mut done = 0;
+        while done < size {
+            let mut seed = [0; 32];
+            let length = (size - done).min(seed.len());
+            let piece = seed.get_mut(..length).unwrap_or_default();
+            user::copy_in(piece, at.wrapping_add(8).wrapping_add(done))?;
+            random::add_seed(&seed);
+            done += length;
+            if schedule::breathe() {
+                break;
+            }
+        }
+    }
+    if command == RESEED {
+        random::add_seed(&[0; 32]);
+    }
+    Ok(0)
+}
+
 impl FileOps for Memory {
     fn traits(&self) -> Traits {
         // Positions are accepted and mean nothing. `read` and `write` need none: without
@@ -187,6 +234,14 @@ impl FileOps for Memory {
             Memory::Full if input.remaining() == 0 => Ok(0),
             Memory::Full => Err(Errno::ENOSPC),
             Memory::Random => take_seeds(input),
+        }
+    }
+
+    fn ioctl(&self, _: &OpenFile, command: u32, arg: u64) -> Result<i64> {
+        if *self == Memory::Random {
+            random_control(command, arg as usize)
+        } else {
+            Err(Errno::ENOTTY)
         }
     }
 

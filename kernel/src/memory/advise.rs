@@ -6,7 +6,7 @@ use core::ops::Range;
 
 use hayate_abi::{Errno, Result};
 
-use super::map::{NoMemoryError, checked_range};
+use super::map::NoMemoryError;
 use super::region::{Backing, Protection, RegionFlags};
 use super::space::Space;
 use super::{FaultResult, PAGE, Touch, USER_END, page_up};
@@ -41,6 +41,17 @@ pub enum Advice {
     Nothing,
 }
 
+/// The pages that advice is about, which may go beyond what programs can map: EINVAL (misaligned, or
+/// the sum of address and length overflows), else a hole is found (`do_madvise`, mm/madvise.c).
+fn advised_range(address: usize, length: usize) -> Result<Range<usize>> {
+    let end = page_up(length).and_then(|length| address.checked_add(length));
+    match end.filter(|_| address.is_multiple_of(PAGE)) {
+        Some(end) if end == address => Ok(0..0),
+        Some(end) => Ok(address.min(USER_END)..end.min(USER_END + PAGE)),
+        None => Err(Errno::EINVAL),
+    }
+}
+
 impl Space {
     /// Takes advice about `length` bytes from `address`.
     ///
@@ -48,12 +59,12 @@ impl Space {
     /// `EINVAL` (misaligned, not for this kind of region), `ENOMEM` (a hole; the rest has been
     /// advised), `EFAULT`.
     pub fn advise(&self, address: usize, length: usize, advice: Advice) -> Result<()> {
-        let range = checked_range(address, length)?;
+        let range = advised_range(address, length)?;
         if range.is_empty() {
             return Ok(());
         }
         match advice {
-            Advice::Nothing => self.covered(range),
+            Advice::Nothing => self.leave_cold(range),
             Advice::Normal | Advice::Random | Advice::Sequential => {
                 let set = match advice {
                     Advice::Random => RegionFlags::RANDOM,
@@ -74,6 +85,17 @@ impl Space {
             Advice::PopulateRead => self.populate_checked(range, Touch::Read),
             Advice::PopulateWrite => self.populate_checked(range, Touch::Write),
         }
+    }
+
+    /// Nothing is done with cold pages; locked ones can be none.
+    fn leave_cold(&self, range: Range<usize>) -> Result<()> {
+        let guard = self.table.lock();
+        let mut regions = guard.map.overlapping(range.clone());
+        if regions.any(|region| region.value.flags.contains(RegionFlags::LOCKED)) {
+            return Err(Errno::EINVAL);
+        }
+        drop(regions);
+        if guard.map.is_covered(range) { Ok(()) } else { Err(Errno::ENOMEM) }
     }
 
     fn covered(&self, range: Range<usize>) -> Result<()> {
@@ -98,7 +120,9 @@ impl Space {
         let covered = self.mark(range, |flags| {
             flags.remove(clear);
             flags.insert(set);
-        })?;
+        });
+        // Without memory to divide a region (`madvise_vma_behavior`).
+        let covered = covered.map_err(|_| Errno::EAGAIN)?;
         if covered { Ok(()) } else { Err(Errno::ENOMEM) }
     }
 
@@ -145,12 +169,11 @@ impl Space {
         {
             let guard = self.table.lock();
             let writable = |mapping: &super::Mapping| {
-                mapping.is_shared()
-                    && mapping.flags.contains(RegionFlags::MAY_WRITE)
-                    && !mapping.flags.contains(RegionFlags::LOCKED)
+                mapping.is_shared() && mapping.flags.contains(RegionFlags::MAY_WRITE)
             };
             for region in guard.map.overlapping(range.clone()) {
-                if region.value.backing.is_none() {
+                let locked = region.value.flags.contains(RegionFlags::LOCKED);
+                if locked || region.value.backing.is_none() {
                     return Err(Errno::EINVAL);
                 }
                 if !writable(&region.value) {

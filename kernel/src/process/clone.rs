@@ -246,6 +246,7 @@ fn new_thread(
         borrows: request.has(CLONE_VFORK),
         no_new_privileges: parent.no_new_privileges.load(Ordering::Relaxed),
         personality: parent.personality.load(Ordering::Relaxed),
+        // What the parent has is the child's default (`copy_process`).
         timer_slack: parent.timer_slack.load(Ordering::Relaxed),
     });
     if request.has(CLONE_CHILD_CLEARTID) {
@@ -278,12 +279,8 @@ fn position_after(regs: &UserRegs, request: &Request) -> Result<Position> {
 
 fn inherit_schedule(execution: &Execution) {
     let parent = schedule::current();
-    if parent.nice() != 0 {
-        execution.set_nice(parent.nice());
-    }
-    let policy = parent.policy();
-    if policy != schedule::Policy::Other {
-        execution.set_policy(policy);
+    if parent.packed_scheduling() != 0 {
+        execution.set_scheduling(parent.scheduling().for_child());
     }
     if parent.affinity() != u64::MAX {
         // It was a set with a processor that is there when the parent got it.

@@ -65,6 +65,7 @@ fn leave(status: i32) {
         // In one step for who adds up what the threads consumed (`Process::usage`).
         let mut ended = process.ended_usage.lock();
         ended.add(&thread.usage());
+        thread.keep_scheduling(&schedule::current());
         // The execution owns the thread: without this they would keep each other.
         thread.set_execution(None);
     }

@@ -27,7 +27,7 @@ use crate::file::context::FsContext;
 use crate::file::descriptor::FdTable;
 use crate::file::open_file::OpenFile;
 use crate::memory::{self, Space};
-use crate::schedule::{self, Agent, Execution, WaitQueue};
+use crate::schedule::{self, Agent, Execution, Scheduling, WaitQueue};
 
 hayate_machine::per_cpu! {
     static CURRENT: cpu::Local<Thread> = cpu::Local::new();
@@ -116,6 +116,10 @@ pub struct Thread {
     pub personality: AtomicU32,
     /// How late timers of this thread may be, in nanoseconds (`PR_SET_TIMERSLACK`).
     pub timer_slack: AtomicU64,
+    /// What it goes back to when it is set to 0: what the thread started with.
+    pub default_timer_slack: u64,
+    /// How it was scheduled when it ended, packed.
+    last_scheduling: AtomicU64,
     started: u64,
 }
 
@@ -140,6 +144,15 @@ pub enum Restart {
     Sleep {
         /// End of the sleep.
         deadline: u64,
+        /// Where the rest is written if it is interrupted again, or 0.
+        remaining: usize,
+    },
+    /// A sleep until a clock of processor time says `due`.
+    CpuSleep {
+        /// The number of the clock.
+        clock: i32,
+        /// End of the sleep.
+        due: u64,
         /// Where the rest is written if it is interrupted again, or 0.
         remaining: usize,
     },
@@ -236,6 +249,8 @@ impl Thread {
             no_new_privileges: AtomicBool::new(parts.no_new_privileges),
             personality: AtomicU32::new(parts.personality),
             timer_slack: AtomicU64::new(parts.timer_slack),
+            default_timer_slack: parts.timer_slack,
+            last_scheduling: AtomicU64::new(0),
             started: schedule::time::monotonic_ns(),
         })
     }
@@ -294,6 +309,22 @@ impl Thread {
     pub(super) fn set_execution(&self, execution: Option<Arc<Execution>>) {
         let old = core::mem::replace(&mut *self.execution.lock(), execution);
         drop(old);
+    }
+
+    /// Keeps how it was scheduled, for those who ask once it has ended.
+    #[inline]
+    pub(super) fn keep_scheduling(&self, execution: &Execution) {
+        self.last_scheduling.store(execution.packed_scheduling(), Ordering::Relaxed);
+    }
+
+    /// How it was scheduled when it ended.
+    pub fn last_scheduling(&self) -> Scheduling {
+        Scheduling::unpack(self.last_scheduling.load(Ordering::Relaxed))
+    }
+
+    /// Changes that: a thread that has ended is still told.
+    pub fn set_last_scheduling(&self, new: Scheduling) {
+        self.last_scheduling.store(new.pack(), Ordering::Relaxed);
     }
 
     /// Makes it look at signals and notices soon, wherever it is.

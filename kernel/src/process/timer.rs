@@ -8,7 +8,7 @@
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use hayate_abi::signal::*;
 use hayate_abi::{Errno, Result};
@@ -18,7 +18,7 @@ use super::signal::send;
 use super::thread::Thread;
 use super::{current, pids};
 use crate::schedule::time;
-use crate::schedule::{Timer, TimerTarget};
+use crate::schedule::{Timer, TimerTarget, WaitQueue};
 
 /// The most timers of a process.
 const TIMERS_MAX: usize = 1024;
@@ -30,6 +30,15 @@ pub struct Timers {
     posix: Vec<Option<Arc<Posix>>>,
     /// `ITIMER_VIRTUAL` and `ITIMER_PROF`.
     pub(super) cpu: [CpuInterval; 2],
+    /// Threads, of this or another process, that sleep until it has had some processor time.
+    sleepers: Vec<Arc<Sleeper>>,
+}
+
+/// A thread that sleeps on processor time (`clock_nanosleep(2)`).
+struct Sleeper {
+    clock: Clock,
+    due: u64,
+    queue: WaitQueue,
 }
 
 /// A timer on processor time.
@@ -148,8 +157,9 @@ struct Posix {
     notify: Notify,
     value: u64,
     timer: Arc<Timer>,
-    /// The expiry that comes next, or was last.
-    due: AtomicU64,
+    /// The expiry that comes next, or was last: monotonic time, which may lie before the boot, or
+    /// processor time, where 0 is a disarmed timer.
+    due: AtomicI64,
     interval: AtomicU64,
     /// Expiries since the signal that waits was queued, beyond the one it tells of.
     overrun: AtomicU64,
@@ -171,7 +181,8 @@ pub enum Clock {
 }
 
 impl Clock {
-    fn now(self, process: &Process) -> u64 {
+    /// The time of this clock of a process.
+    pub fn now(self, process: &Process) -> u64 {
         match self {
             Clock::Realtime => time::realtime_ns(),
             Clock::Monotonic => time::monotonic_ns(),
@@ -190,26 +201,35 @@ impl TimerTarget for Posix {
     fn expire(&self, now: u64) -> Option<u64> {
         let process = self.process.upgrade()?;
         let last = self.due.load(Ordering::Relaxed);
-        let interval = self.interval.load(Ordering::Relaxed);
-        let following = next(last, interval, now);
-        let missed = now.saturating_sub(last).checked_div(interval).unwrap_or(0);
+        let (missed, following) = passed(last, self.interval.load(Ordering::Relaxed), now);
         self.due.store(following.unwrap_or(last), Ordering::Relaxed);
         self.signal(&process, missed);
-        following
+        following.map(|due| (due.max(0) as u64).max(now + 1))
     }
 }
 
+/// What became of a timer that was due at `last`: how many expiries were missed up to `now`, as far as
+/// anybody can be told of them, and when the next one is.
+fn passed(last: i64, interval: u64, now: u64) -> (u64, Option<i64>) {
+    if interval == 0 {
+        return (0, None);
+    }
+    let (last, interval) = (i128::from(last), i128::from(interval));
+    let missed = (i128::from(now) - last).max(0) / interval;
+    let next = last.saturating_add(interval.saturating_mul(missed + 1));
+    (missed.min(i128::from(i32::MAX)) as u64, Some(next.min(i128::from(i64::MAX)) as i64))
+}
+
 impl Posix {
-    /// Looks whether a timer on processor time is due (`due` is 0 for a disarmed one).
+    /// Looks whether a timer on processor time is due.
     fn check_cpu_time(&self, process: &Arc<Process>) {
         let due = self.due.load(Ordering::Relaxed);
         let now = self.clock.now(process);
-        if due == 0 || now < due {
+        if due == 0 || now < due as u64 {
             return;
         }
-        let interval = self.interval.load(Ordering::Relaxed);
-        let missed = (now - due).checked_div(interval).unwrap_or(0);
-        self.due.store(next(due, interval, now).unwrap_or(0), Ordering::Relaxed);
+        let (missed, following) = passed(due, self.interval.load(Ordering::Relaxed), now);
+        self.due.store(following.unwrap_or(0), Ordering::Relaxed);
         self.signal(process, missed);
     }
 
@@ -265,7 +285,7 @@ pub fn create(process: &Arc<Process>, clock: Clock, notify: Option<(Notify, u64)
             notify,
             value,
             timer: Timer::new(this.clone()),
-            due: AtomicU64::new(0),
+            due: AtomicI64::new(0),
             interval: AtomicU64::new(0),
             overrun: AtomicU64::new(0),
             told: AtomicU64::new(0),
@@ -291,6 +311,7 @@ pub fn set(process: &Arc<Process>, id: i32, new: Setting, absolute: bool) -> Res
     posix.timer.cancel();
     posix.interval.store(new.interval, Ordering::Relaxed);
     posix.overrun.store(0, Ordering::Relaxed);
+    posix.told.store(0, Ordering::Relaxed);
     posix.due.store(0, Ordering::Relaxed);
     if new.value == 0 {
         return Ok(old);
@@ -298,14 +319,18 @@ pub fn set(process: &Arc<Process>, id: i32, new: Setting, absolute: bool) -> Res
     let clock_now = posix.clock.now(process);
     if posix.clock.is_cpu_time() {
         let due = if absolute { new.value } else { clock_now.saturating_add(new.value) };
-        posix.due.store(due.max(1), Ordering::Relaxed);
+        posix.due.store(due.clamp(1, i64::MAX as u64) as i64, Ordering::Relaxed);
         process.watch_cpu_time();
         posix.check_cpu_time(process);
     } else {
-        let wait = if absolute { new.value.saturating_sub(clock_now) } else { new.value };
-        let due = time::monotonic_ns().saturating_add(wait);
+        // A time that has passed counts from where it lies: its overruns are those since then.
+        let ahead = match absolute {
+            true => i128::from(new.value) - i128::from(clock_now),
+            false => i128::from(new.value),
+        };
+        let due = (i128::from(time::monotonic_ns()) + ahead).min(i128::from(i64::MAX)) as i64;
         posix.due.store(due, Ordering::Relaxed);
-        posix.timer.arm(due);
+        posix.timer.arm(due.max(0) as u64);
     }
     Ok(old)
 }
@@ -316,7 +341,7 @@ pub fn get(process: &Process, id: i32) -> Result<Setting> {
     let value = if posix.clock.is_cpu_time() {
         match posix.due.load(Ordering::Relaxed) {
             0 => 0,
-            due => due.saturating_sub(posix.clock.now(process)).max(1),
+            due => (due as u64).saturating_sub(posix.clock.now(process)).max(1),
         }
     } else {
         remaining(&posix.timer)
@@ -346,7 +371,7 @@ pub(super) fn check_cpu_time(process: &Arc<Process>) -> bool {
         // One at a time: a signal is sent without the lock.
         let posix = match process.timers.lock().as_ref().map(|timers| timers.posix.get(index)) {
             Some(Some(slot)) => slot.clone(),
-            _ => return any,
+            _ => break,
         };
         index += 1;
         if let Some(posix) = posix.filter(|posix| posix.clock.is_cpu_time()) {
@@ -354,6 +379,39 @@ pub(super) fn check_cpu_time(process: &Arc<Process>) -> bool {
             any |= posix.due.load(Ordering::Relaxed) != 0;
         }
     }
+    any | wake_sleepers(process)
+}
+
+/// Wakes who sleeps on processor time that has come; gives whether somebody sleeps.
+fn wake_sleepers(process: &Arc<Process>) -> bool {
+    let mut index = 0;
+    loop {
+        let sleeper = match process.timers.lock().as_ref().map(|timers| timers.sleepers.get(index))
+        {
+            Some(Some(sleeper)) => sleeper.clone(),
+            _ => return index > 0,
+        };
+        index += 1;
+        if sleeper.clock.now(process) >= sleeper.due {
+            sleeper.queue.wake_all();
+        }
+    }
+}
+
+/// Sleeps until a clock of processor time of `process` says `due`. `ENOMEM`; `ERESTARTNOHAND` if a
+/// signal comes first.
+pub fn sleep_on(process: &Arc<Process>, clock: Clock, due: u64) -> Result<()> {
+    let sleeper = Arc::new(Sleeper { clock, due, queue: WaitQueue::new() });
+    with_timers(process, |timers| {
+        timers.sleepers.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        timers.sleepers.push(sleeper.clone());
+        Ok::<(), Errno>(())
+    })?;
+    process.watch_cpu_time();
+    let is_due = || (clock.now(process) >= due).then_some(());
+    let result = sleeper.queue.wait_interruptible(None, is_due);
+    with_timers(process, |timers| timers.sleepers.retain(|other| !Arc::ptr_eq(other, &sleeper)));
+    result.map_err(|_| Errno::ERESTARTNOHAND)
 }
 
 /// Deletes a timer.

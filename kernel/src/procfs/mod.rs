@@ -31,7 +31,9 @@ use hayate_abi::Result;
 use crate::file::filesystem::{
     Caching, FileSystem, FileSystemType, MountRequest, Usage, anonymous_device, register_type,
 };
-use crate::file::inode::Inode;
+use crate::file::inode::{Inode, downcast};
+use crate::file::open_file::OpenFile;
+use crate::process::Process;
 
 /// `PROC_SUPER_MAGIC`.
 const MAGIC: u64 = 0x9fa0;
@@ -40,6 +42,12 @@ const MAGIC: u64 = 0x9fa0;
 pub fn register() {
     static TYPE: FileSystemType = FileSystemType { name: "proc", needs_device: false, mount };
     register_type(&TYPE);
+}
+
+/// The process whose `/proc/PID` is open here; `None` for another file. ESRCH when it is gone.
+pub fn process_of(file: &OpenFile) -> Option<Result<Arc<Process>>> {
+    let node = downcast::<tree::Node<process::Target>>(file.inode())?;
+    node.subject_of(&process::PROCESS).map(process::Target::process)
 }
 
 /// A mounted procfs.

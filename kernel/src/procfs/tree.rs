@@ -130,6 +130,11 @@ impl<T: Subject> Node<T> {
         Arc::new(Self { subject, what, number, device })
     }
 
+    /// What it is about, if it is the item `what`.
+    pub fn subject_of(&self, what: &'static What<T>) -> Option<&T> {
+        core::ptr::eq(self.what, what).then_some(&self.subject)
+    }
+
     fn child(&self, item: &'static Item<T>) -> Arc<dyn Inode> {
         Node::entry(
             self.subject.clone(),

@@ -82,7 +82,7 @@ pub struct Prepared {
     pub secure: bool,
     /// Whether it has set-user-id or set-group-id bits that count, gained or not.
     pub set_id: bool,
-    /// The last part of its path: the name of the thread.
+    /// The last part of the path that was executed: the name of the thread.
     pub name: Name,
 }
 
@@ -99,7 +99,7 @@ pub struct Program {
     pub interpreter: Option<(Executable, Arc<Record>)>,
     /// What stands in place of the first argument, if it was found through `#!`.
     pub arguments: Strings,
-    /// The last part of its path: the name of the thread.
+    /// The last part of the path that was executed, a script's if it is one: the name of the thread.
     pub name: Name,
 }
 
@@ -180,8 +180,8 @@ pub fn find<W: Watch>(
         }
         None => None,
     };
-    let name = path.as_deref().unwrap_or(shown);
-    let last = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
+    // Of a script its own, not the interpreter's (`begin_new_exec`, `bprm->filename`): `pidof` asks.
+    let last = shown.rsplit(|&byte| byte == b'/').next().unwrap_or(shown);
     let mut name = Name::new();
     name.try_reserve(last.len()).map_err(|_| Errno::ENOMEM)?;
     name.extend_from_slice(last);

@@ -65,6 +65,76 @@ pub enum Policy {
     RoundRobin(u8),
 }
 
+/// How an execution is scheduled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scheduling {
+    /// How it competes.
+    pub policy: Policy,
+    /// Its nice value.
+    pub nice: i8,
+    /// What it starts gets neither a realtime policy nor a negative nice value from it
+    /// (SCHED_RESET_ON_FORK).
+    pub reset_on_fork: bool,
+}
+
+/// Bit of a packed policy: [`Scheduling::reset_on_fork`].
+const RESET_ON_FORK: u32 = 1 << 31;
+
+impl Policy {
+    fn pack(self) -> u32 {
+        match self {
+            Policy::Other => 0,
+            Policy::Fifo(priority) => 1 << 8 | u32::from(priority.clamp(1, 99)),
+            Policy::RoundRobin(priority) => 2 << 8 | u32::from(priority.clamp(1, 99)),
+            Policy::Batch => 3 << 8,
+            Policy::Idle => 5 << 8,
+        }
+    }
+
+    fn unpack(packed: u32) -> Policy {
+        let priority = packed as u8;
+        match packed >> 8 & 0xff {
+            1 => Policy::Fifo(priority),
+            2 => Policy::RoundRobin(priority),
+            3 => Policy::Batch,
+            5 => Policy::Idle,
+            _ => Policy::Other,
+        }
+    }
+}
+
+impl Scheduling {
+    /// As one word, 0 for what a first process has.
+    pub fn pack(self) -> u64 {
+        let reset = if self.reset_on_fork { RESET_ON_FORK } else { 0 };
+        u64::from(self.nice as u8) << 32 | u64::from(self.policy.pack() | reset)
+    }
+
+    /// From [`Scheduling::pack`].
+    pub fn unpack(word: u64) -> Scheduling {
+        let packed = word as u32;
+        Scheduling {
+            policy: Policy::unpack(packed),
+            nice: (word >> 32) as u8 as i8,
+            reset_on_fork: packed & RESET_ON_FORK != 0,
+        }
+    }
+
+    /// What a child starts with (`sched_fork`, kernel/sched/core.c of Linux 6.1).
+    pub fn for_child(self) -> Scheduling {
+        if !self.reset_on_fork {
+            return self;
+        }
+        let child = Scheduling { reset_on_fork: false, ..self };
+        match self.policy {
+            Policy::Fifo(_) | Policy::RoundRobin(_) => {
+                Scheduling { policy: Policy::Other, nice: 0, ..child }
+            }
+            _ => Scheduling { nice: self.nice.max(0), ..child },
+        }
+    }
+}
+
 /// An execution; see the module.
 pub struct Execution {
     id: u64,
@@ -76,7 +146,7 @@ pub struct Execution {
     /// The CPU it runs on, or ran on last.
     pub(super) cpu: AtomicU32,
     affinity: AtomicU64,
-    /// Policy in bits 8.., priority in bits 0..8.
+    /// Policy in bits 8 to 15, priority in bits 0 to 7, [`RESET_ON_FORK`].
     policy: AtomicU32,
     /// What the virtual time is added to for the rank (see `run_queue`).
     pub(super) rank_base: AtomicU64,
@@ -311,31 +381,34 @@ impl Execution {
 
     /// Its policy.
     pub fn policy(&self) -> Policy {
-        let packed = self.policy.load(Ordering::Relaxed);
-        let priority = packed as u8;
-        match packed >> 8 {
-            1 => Policy::Fifo(priority),
-            2 => Policy::RoundRobin(priority),
-            3 => Policy::Batch,
-            5 => Policy::Idle,
-            _ => Policy::Other,
-        }
+        Policy::unpack(self.policy.load(Ordering::Relaxed))
     }
 
     /// Sets its policy; it counts from the next time it is queued.
     pub fn set_policy(&self, policy: Policy) {
-        if matches!(policy, Policy::Fifo(_) | Policy::RoundRobin(_)) {
+        self.set_scheduling(Scheduling { policy, ..self.scheduling() });
+    }
+
+    /// How it is scheduled, in the form of [`Scheduling::pack`].
+    #[inline]
+    pub fn packed_scheduling(&self) -> u64 {
+        u64::from(self.nice.load(Ordering::Relaxed) as u8) << 32
+            | u64::from(self.policy.load(Ordering::Relaxed))
+    }
+
+    /// How it is scheduled.
+    pub fn scheduling(&self) -> Scheduling {
+        Scheduling::unpack(self.packed_scheduling())
+    }
+
+    /// Sets how it is scheduled; it counts from the next time it is queued.
+    pub fn set_scheduling(&self, new: Scheduling) {
+        if matches!(new.policy, Policy::Fifo(_) | Policy::RoundRobin(_)) {
             super::real_time::note();
         }
-        let packed = match policy {
-            Policy::Other => 0,
-            Policy::Fifo(priority) => 1 << 8 | u32::from(priority.clamp(1, 99)),
-            Policy::RoundRobin(priority) => 2 << 8 | u32::from(priority.clamp(1, 99)),
-            Policy::Batch => 3 << 8,
-            Policy::Idle => 5 << 8,
-        };
-        self.policy.store(packed, Ordering::Relaxed);
-        self.rank_base.store(run_queue::rank_base(policy), Ordering::Relaxed);
+        self.set_nice(new.nice);
+        self.policy.store(new.pack() as u32, Ordering::Relaxed);
+        self.rank_base.store(run_queue::rank_base(new.policy), Ordering::Relaxed);
     }
 
     /// Nanoseconds it has had on a processor.

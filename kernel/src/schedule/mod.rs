@@ -28,7 +28,7 @@ mod waiting;
 mod weight;
 pub mod work_area;
 
-pub use execution::{Agent, Execution, Policy};
+pub use execution::{Agent, Execution, Policy, Scheduling};
 pub use idle::run_idle;
 pub use lock::{Mutex, MutexGuard, RwMutex, RwMutexReadGuard, RwMutexWriteGuard};
 pub use real_time::{MOST_NS, SHARE_NS};

@@ -26,6 +26,7 @@ fn change(edit: impl FnOnce(&mut Credentials) -> Result<()>) -> Result<()> {
     if new.euid != old.euid || new.egid != old.egid {
         // What the process did with its old rights is not for its new equals to see.
         thread.process.dumpable.store(0, core::sync::atomic::Ordering::Relaxed);
+        thread.parent_death_signal.store(0, core::sync::atomic::Ordering::Relaxed);
     }
     thread.set_credentials(Arc::new(new));
     Ok(())

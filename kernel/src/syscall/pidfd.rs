@@ -1,5 +1,7 @@
 //! Processes held by descriptors (`pidfd_open(2)`, `pidfd_send_signal(2)`).
 
+use alloc::sync::Arc;
+
 use hayate_abi::signal::{SI_USER, Siginfo};
 use hayate_abi::{Errno, Result};
 
@@ -7,6 +9,7 @@ use super::file::open_file;
 use super::signal;
 use crate::file::open_file::flags::O_NONBLOCK;
 use crate::process::{self, pidfd, pids};
+use crate::procfs;
 
 /// `pidfd_open(2)`
 pub fn pidfd_open(pid: i32, flags: u32) -> Result<i32> {
@@ -23,13 +26,16 @@ pub fn pidfd_open(pid: i32, flags: u32) -> Result<i32> {
     process::current().install(pidfd::open(&target, flags)?, true)
 }
 
-/// `pidfd_send_signal(2)`
+/// `pidfd_send_signal(2)`: a descriptor of the directory `/proc/PID` will do as well.
 pub fn pidfd_send_signal(fd: i32, number: i32, info: usize, flags: u32) -> Result<()> {
     if flags != 0 {
         return Err(Errno::EINVAL);
     }
     let file = open_file(fd)?;
-    let target = pidfd::process(&file)?;
+    let target = match pidfd::process(&file) {
+        Err(Errno::EBADF) => procfs::process_of(&file).ok_or(Errno::EBADF)??,
+        found => found?,
+    };
     let caller = process::current();
     let info = match info {
         0 => {
@@ -37,8 +43,13 @@ pub fn pidfd_send_signal(fd: i32, number: i32, info: usize, flags: u32) -> Resul
             Siginfo::from_sender(number as u32, SI_USER, caller.process.id(), uid)
         }
         address => {
-            let itself = alloc::sync::Arc::ptr_eq(&target, &caller.process);
-            signal::read_info(number, address, itself)?
+            let given = signal::read_info(address, None)?;
+            if given.si_signo != number {
+                return Err(Errno::EINVAL);
+            }
+            let is_own = Arc::ptr_eq(&target, &caller.process) && caller.id() == target.id();
+            signal::check_code(given.si_code, is_own)?;
+            given
         }
     };
     signal::send_to(&caller, &target, info)

@@ -38,9 +38,6 @@ mod option {
 }
 use option::*;
 
-/// The timer slack of a thread that never set one (`init_task`).
-const DEFAULT_SLACK: u64 = 50_000;
-
 fn flag(value: usize) -> Result<bool> {
     match value {
         0 => Ok(false),
@@ -104,7 +101,7 @@ pub fn prctl(which: i32, second: usize, third: usize, fourth: usize, fifth: usiz
         PR_GET_SECUREBITS => return Ok(i64::from(thread.credentials().securebits)),
         PR_SET_SECUREBITS => set_securebits(&thread, second)?,
         PR_SET_TIMERSLACK => {
-            let slack = if second as isize <= 0 { DEFAULT_SLACK } else { second as u64 };
+            let slack = if second == 0 { thread.default_timer_slack } else { second as u64 };
             thread.timer_slack.store(slack, Ordering::Relaxed);
         }
         PR_GET_TIMERSLACK => return Ok(thread.timer_slack.load(Ordering::Relaxed) as i64),

@@ -11,7 +11,7 @@ use hayate_machine::user::{self, UserPtr};
 
 use crate::credentials::Capability;
 use crate::process::{self, Thread, pids};
-use crate::schedule::{self, Execution, Policy};
+use crate::schedule::{self, Execution, Policy, Scheduling};
 
 const SCHED_OTHER: i32 = 0;
 const SCHED_FIFO: i32 = 1;
@@ -22,6 +22,15 @@ const SCHED_DEADLINE: i32 = 6;
 const SCHED_RESET_ON_FORK: i32 = 0x4000_0000;
 const RLIMIT_NICE: usize = 13;
 const RLIMIT_RTPRIO: usize = 14;
+
+/// Flags of sched_setattr(2).
+mod flag {
+    pub const RESET_ON_FORK: u64 = 0x01;
+    pub const KEEP_POLICY: u64 = 0x08;
+    pub const KEEP_PARAMS: u64 = 0x10;
+    pub const UTIL_CLAMP: u64 = 0x60;
+    pub const ALL: u64 = 0x7f;
+}
 
 /// sched_yield(2).
 pub fn sched_yield() -> i32 {
@@ -38,8 +47,38 @@ fn find(pid: i32) -> Result<Arc<Thread>> {
     pids::thread(id).ok_or(Errno::ESRCH)
 }
 
-fn execution_of(thread: &Thread) -> Result<Arc<Execution>> {
-    thread.execution().ok_or(Errno::ESRCH)
+/// What is scheduled of a thread. One that has ended and was not waited for still answers and takes
+/// what it is told, as in Linux, where a zombie is a task like any other.
+enum Subject {
+    Live(Arc<Execution>),
+    Ended(Arc<Thread>),
+}
+
+impl Subject {
+    fn of(thread: &Arc<Thread>) -> Subject {
+        match thread.execution() {
+            Some(execution) => Subject::Live(execution),
+            None => Subject::Ended(thread.clone()),
+        }
+    }
+
+    fn find(pid: i32) -> Result<Subject> {
+        Ok(Subject::of(&find(pid)?))
+    }
+
+    fn scheduling(&self) -> Scheduling {
+        match self {
+            Subject::Live(execution) => execution.scheduling(),
+            Subject::Ended(thread) => thread.last_scheduling(),
+        }
+    }
+
+    fn set(&self, new: Scheduling) {
+        match self {
+            Subject::Live(execution) => execution.set_scheduling(new),
+            Subject::Ended(thread) => thread.set_last_scheduling(new),
+        }
+    }
 }
 
 /// EPERM unless the caller may set the scheduling of `thread` (check_same_owner of Linux).
@@ -96,9 +135,8 @@ fn for_each(which: i32, who: i32, mut visit: impl FnMut(&Arc<Thread>) -> Result<
 pub fn getpriority(which: i32, who: i32) -> Result<i32> {
     let mut highest = None;
     for_each(which, who, |thread| {
-        if let Some(execution) = thread.execution() {
-            highest = highest.max(Some(20 - i32::from(execution.nice())));
-        }
+        let nice = Subject::of(thread).scheduling().nice;
+        highest = highest.max(Some(20 - i32::from(nice)));
         Ok(())
     })?;
     highest.ok_or(Errno::ESRCH)
@@ -109,22 +147,20 @@ pub fn setpriority(which: i32, who: i32, nice: i32) -> Result<()> {
     let nice = nice.clamp(-20, 19) as i8;
     for_each(which, who, |thread| {
         check_owner(thread)?;
-        let execution = execution_of(thread)?;
-        check_nice(thread, execution.nice(), nice).map_err(|_| Errno::EACCES)?;
-        execution.set_nice(nice);
+        let subject = Subject::of(thread);
+        let old = subject.scheduling();
+        let privileged = || process::current().credentials().has(Capability::SysNice);
+        if nice < old.nice && !nice_is_granted(thread, nice) && !privileged() {
+            return Err(Errno::EACCES);
+        }
+        subject.set(Scheduling { nice, ..old });
         Ok(())
     })
 }
 
-/// Whether a nice value may become `new`: upwards always, downwards as far as RLIMIT_NICE says.
-fn check_nice(thread: &Thread, old: i8, new: i8) -> Result<()> {
-    let limit = thread.process.limit(RLIMIT_NICE);
-    let allowed = (20 - i64::from(new)) as u64 <= limit;
-    if new >= old || allowed || process::current().credentials().has(Capability::SysNice) {
-        Ok(())
-    } else {
-        Err(Errno::EPERM)
-    }
+/// Whether RLIMIT_NICE lets the thread have this nice value (`is_nice_reduction`).
+fn nice_is_granted(thread: &Thread, nice: i8) -> bool {
+    (20 - i64::from(nice)) as u64 <= thread.process.limit(RLIMIT_NICE)
 }
 
 /// sched_get_priority_max(2).
@@ -169,66 +205,123 @@ fn numbers_of(policy: Policy) -> (i32, i32) {
     }
 }
 
-/// Changes the policy of a thread: EPERM for another user's, and for a realtime priority beyond
-/// RLIMIT_RTPRIO without privilege (sched(7)).
-fn set_policy(thread: &Thread, new: Policy) -> Result<()> {
-    check_owner(thread)?;
-    let execution = execution_of(thread)?;
-    let (_, priority) = numbers_of(new);
-    if priority > 0 && !process::current().credentials().has(Capability::SysNice) {
-        let (_, old) = numbers_of(execution.policy());
-        let limit = thread.process.limit(RLIMIT_RTPRIO);
-        if priority > old && priority as u64 > limit {
-            return Err(Errno::EPERM);
-        }
+/// How a thread is to be scheduled.
+struct Wanted {
+    /// The policy; `None` to leave it and whether it is reset on fork.
+    policy: Option<i32>,
+    priority: i32,
+    /// For SCHED_OTHER and SCHED_BATCH; `None` to leave it.
+    nice: Option<i8>,
+    /// Of sched_setattr(2).
+    flags: u64,
+}
+
+/// Changes how a thread is scheduled, with the checks of `__sched_setscheduler` (kernel/sched/core.c
+/// of Linux 6.1) in its order: EINVAL, EPERM, EOPNOTSUPP.
+fn set_scheduling(thread: &Arc<Thread>, wanted: &Wanted) -> Result<()> {
+    let subject = Subject::of(thread);
+    let old = subject.scheduling();
+    let (number, reset_on_fork) = match wanted.policy {
+        Some(number) => (number, wanted.flags & flag::RESET_ON_FORK != 0),
+        None => (numbers_of(old.policy).0, old.reset_on_fork),
+    };
+    let policy = policy_of(number, wanted.priority)?;
+    if wanted.flags & !flag::ALL != 0 {
+        return Err(Errno::EINVAL);
     }
-    execution.set_policy(new);
+    let is_fair = matches!(policy, Policy::Other | Policy::Batch);
+    let nice = wanted.nice.filter(|_| is_fair).unwrap_or(old.nice);
+    let new = Scheduling { policy, nice, reset_on_fork };
+    if !is_granted(thread, old, new) {
+        process::current().credentials().require(Capability::SysNice)?;
+    }
+    if wanted.flags & flag::UTIL_CLAMP != 0 {
+        // As a Linux built without CONFIG_UCLAMP_TASK.
+        return Err(Errno::EOPNOTSUPP);
+    }
+    match wanted.flags & flag::KEEP_PARAMS {
+        0 => subject.set(new),
+        // The policy is one of them (`__sched_setscheduler`).
+        _ => subject.set(Scheduling { reset_on_fork, ..old }),
+    }
     Ok(())
 }
 
-/// sched_setscheduler(2). SCHED_RESET_ON_FORK is refused.
+/// Whether no privilege is needed for this change (`user_check_sched_setscheduler`, sched(7)).
+fn is_granted(thread: &Thread, old: Scheduling, new: Scheduling) -> bool {
+    let (old_number, old_priority) = numbers_of(old.policy);
+    let (number, priority) = numbers_of(new.policy);
+    if new.nice < old.nice && !nice_is_granted(thread, new.nice) {
+        return false;
+    }
+    if priority > 0 {
+        let limit = thread.process.limit(RLIMIT_RTPRIO);
+        if (number != old_number && limit == 0)
+            || (priority > old_priority && priority as u64 > limit)
+        {
+            return false;
+        }
+    }
+    let leaves_idle = old.policy == Policy::Idle && new.policy != Policy::Idle;
+    if leaves_idle && !nice_is_granted(thread, old.nice) {
+        return false;
+    }
+    let loses_reset = old.reset_on_fork && !new.reset_on_fork;
+    !loses_reset && check_owner(thread).is_ok()
+}
+
+/// sched_setscheduler(2)
 pub fn sched_setscheduler(pid: i32, policy: i32, parameters: usize) -> Result<()> {
-    if pid < 0 || parameters == 0 || policy & SCHED_RESET_ON_FORK != 0 {
+    if policy < 0 {
         return Err(Errno::EINVAL);
     }
-    let parameters: SchedParam = UserPtr::new(parameters).read()?;
-    let thread = find(pid)?;
-    set_policy(&thread, policy_of(policy, parameters.sched_priority)?)
+    let reset = policy & SCHED_RESET_ON_FORK != 0;
+    let flags = if reset { flag::RESET_ON_FORK } else { 0 };
+    set_parameters(pid, Some(policy & !SCHED_RESET_ON_FORK), flags, parameters)
 }
 
-/// sched_getscheduler(2).
-pub fn sched_getscheduler(pid: i32) -> Result<i32> {
-    Ok(numbers_of(execution_of(&*find(pid)?)?.policy()).0)
-}
-
-/// sched_setparam(2).
+/// sched_setparam(2)
 pub fn sched_setparam(pid: i32, parameters: usize) -> Result<()> {
+    set_parameters(pid, None, 0, parameters)
+}
+
+fn set_parameters(pid: i32, policy: Option<i32>, flags: u64, parameters: usize) -> Result<()> {
     if pid < 0 || parameters == 0 {
         return Err(Errno::EINVAL);
     }
     let parameters: SchedParam = UserPtr::new(parameters).read()?;
-    let thread = find(pid)?;
-    let (policy, _) = numbers_of(execution_of(&thread)?.policy());
-    set_policy(&thread, policy_of(policy, parameters.sched_priority)?)
+    let priority = parameters.sched_priority;
+    set_scheduling(&find(pid)?, &Wanted { policy, priority, nice: None, flags })
 }
 
-/// sched_getparam(2).
+/// sched_getscheduler(2)
+pub fn sched_getscheduler(pid: i32) -> Result<i32> {
+    let found = Subject::find(pid)?.scheduling();
+    let reset = if found.reset_on_fork { SCHED_RESET_ON_FORK } else { 0 };
+    Ok(numbers_of(found.policy).0 | reset)
+}
+
+/// sched_getparam(2)
 pub fn sched_getparam(pid: i32, parameters: usize) -> Result<()> {
     if parameters == 0 {
         return Err(Errno::EINVAL);
     }
-    let (_, priority) = numbers_of(execution_of(&*find(pid)?)?.policy());
+    let (_, priority) = numbers_of(Subject::find(pid)?.scheduling().policy);
     UserPtr::new(parameters).write(&SchedParam { sched_priority: priority })
 }
 
 /// sched_rr_get_interval(2): the slice of a round-robin thread; zero for FIFO.
 pub fn sched_rr_get_interval(pid: i32, interval: usize) -> Result<()> {
-    let policy = execution_of(&*find(pid)?)?.policy();
-    let slice = match policy {
+    let slice = match Subject::find(pid)?.scheduling().policy {
         Policy::Fifo(_) => 0,
         _ => schedule::SLICE_NS,
     };
     UserPtr::new(interval).write(&Timespec::from_nanos(slice))
+}
+
+/// A thread by its number; unlike [`find`] a negative one names none: ESRCH.
+fn find_any(pid: i32) -> Result<Arc<Thread>> {
+    if pid < 0 { Err(Errno::ESRCH) } else { find(pid) }
 }
 
 /// sched_setaffinity(2).
@@ -236,9 +329,14 @@ pub fn sched_setaffinity(pid: i32, size: usize, mask: usize) -> Result<()> {
     let mut bytes = [0; 8];
     let length = size.min(bytes.len());
     user::copy_in(&mut bytes[..length], mask)?;
-    let thread = find(pid)?;
+    let thread = find_any(pid)?;
     check_owner(&thread)?;
-    execution_of(&thread)?.set_affinity(u64::from_le_bytes(bytes))
+    let mask = u64::from_le_bytes(bytes);
+    match thread.execution() {
+        Some(execution) => execution.set_affinity(mask),
+        None if mask & cpu::online_mask() == 0 => Err(Errno::EINVAL),
+        None => Ok(()),
+    }
 }
 
 /// sched_getaffinity(2): returns the number of bytes written.
@@ -246,66 +344,86 @@ pub fn sched_getaffinity(pid: i32, size: usize, mask: usize) -> Result<usize> {
     if !size.is_multiple_of(8) || size.saturating_mul(8) < cpu::count() {
         return Err(Errno::EINVAL);
     }
-    let allowed = execution_of(&*find(pid)?)?.affinity() & cpu::online_mask();
-    let bytes = allowed.to_le_bytes();
+    let allowed = find_any(pid)?.execution().map_or(u64::MAX, |execution| execution.affinity());
+    let bytes = (allowed & cpu::online_mask()).to_le_bytes();
     let length = size.min(bytes.len());
     user::copy_out(mask, &bytes[..length])?;
     Ok(length)
 }
 
-/// sched_setattr(2): the policies of sched_setscheduler(2) and the nice value, without flags.
-pub fn sched_setattr(pid: i32, attributes: usize, how: u32) -> Result<()> {
-    const FIRST_SIZE: u32 = 48;
-    if pid < 0 || attributes == 0 || how != 0 {
-        return Err(Errno::EINVAL);
-    }
-    let size: u32 = UserPtr::new(attributes).read()?;
-    let size = if size == 0 { FIRST_SIZE } else { size };
-    if !(FIRST_SIZE..=4096).contains(&size) {
-        return Err(Errno::E2BIG);
+/// The first size of `struct sched_attr` (`SCHED_ATTR_SIZE_VER0`), and the one with bounds of
+/// utilisation.
+const FIRST_ATTR_SIZE: u32 = 48;
+const SECOND_ATTR_SIZE: u32 = 56;
+
+/// Copies the attributes of sched_setattr(2) in (`sched_copy_attr`). E2BIG, with the size that the
+/// kernel knows in the program's structure, if it does not understand what it is given.
+fn read_attributes(at: usize) -> Result<SchedAttr> {
+    const PAGE: u32 = 4096;
+    let pointer = UserPtr::<u32>::new(at);
+    let too_big = || match pointer.write(&(size_of::<SchedAttr>() as u32)) {
+        Ok(()) => Errno::E2BIG,
+        Err(error) => error,
+    };
+    let size = match pointer.read()? {
+        0 => FIRST_ATTR_SIZE,
+        size => size,
+    };
+    if !(FIRST_ATTR_SIZE..=PAGE).contains(&size) {
+        return Err(too_big());
     }
     let known = (size as usize).min(size_of::<SchedAttr>());
     let mut bytes = Vec::new();
-    bytes.try_reserve_exact(size as usize).map_err(|_| Errno::ENOMEM)?;
+    bytes.try_reserve_exact((size as usize).max(known)).map_err(|_| Errno::ENOMEM)?;
     bytes.resize(size as usize, 0);
-    user::copy_in(&mut bytes, attributes)?;
+    user::copy_in(&mut bytes, at)?;
     if bytes[known..].iter().any(|&byte| byte != 0) {
-        return Err(Errno::E2BIG);
+        return Err(too_big());
     }
     bytes.resize(size_of::<SchedAttr>(), 0);
-    let wanted: SchedAttr =
+    let attributes: SchedAttr =
         zerocopy::FromBytes::read_from_bytes(&bytes).map_err(|_| Errno::EINVAL)?;
-    if wanted.sched_flags != 0 || wanted.sched_policy as i32 == SCHED_DEADLINE {
+    if attributes.sched_flags & flag::UTIL_CLAMP != 0 && size < SECOND_ATTR_SIZE {
         return Err(Errno::EINVAL);
     }
-    let thread = find(pid)?;
-    let priority = i32::try_from(wanted.sched_priority).map_err(|_| Errno::EINVAL)?;
-    let policy = policy_of(wanted.sched_policy as i32, priority)?;
-    if matches!(policy, Policy::Other | Policy::Batch) {
-        if !(-20..=19).contains(&wanted.sched_nice) {
-            return Err(Errno::EINVAL);
-        }
-        let execution = execution_of(&thread)?;
-        check_owner(&thread)?;
-        check_nice(&thread, execution.nice(), wanted.sched_nice as i8)?;
-        execution.set_nice(wanted.sched_nice as i8);
+    Ok(attributes)
+}
+
+/// sched_setattr(2): the policies of sched_setscheduler(2) and the nice value.
+pub fn sched_setattr(pid: i32, attributes: usize, how: u32) -> Result<()> {
+    if pid < 0 || attributes == 0 || how != 0 {
+        return Err(Errno::EINVAL);
     }
-    set_policy(&thread, policy)
+    let given = read_attributes(attributes)?;
+    let number = i32::try_from(given.sched_policy).map_err(|_| Errno::EINVAL)?;
+    let thread = find(pid)?;
+    let mut wanted = Wanted {
+        policy: (given.sched_flags & flag::KEEP_POLICY == 0).then_some(number),
+        priority: i32::try_from(given.sched_priority).map_err(|_| Errno::EINVAL)?,
+        nice: Some(given.sched_nice.clamp(-20, 19) as i8),
+        flags: given.sched_flags,
+    };
+    if given.sched_flags & flag::KEEP_PARAMS != 0 {
+        wanted.nice = None;
+        wanted.priority = numbers_of(Subject::of(&thread).scheduling().policy).1;
+    }
+    set_scheduling(&thread, &wanted)
 }
 
 /// sched_getattr(2).
 pub fn sched_getattr(pid: i32, attributes: usize, size: u32, how: u32) -> Result<()> {
-    const FIRST_SIZE: u32 = 48;
-    if attributes == 0 || how != 0 || !(FIRST_SIZE..=4096).contains(&size) {
+    if attributes == 0 || how != 0 || !(FIRST_ATTR_SIZE..=4096).contains(&size) {
         return Err(Errno::EINVAL);
     }
-    let execution = execution_of(&*find(pid)?)?;
-    let (policy, priority) = numbers_of(execution.policy());
+    let found = Subject::find(pid)?.scheduling();
+    let (policy, priority) = numbers_of(found.policy);
     let length = (size as usize).min(size_of::<SchedAttr>());
     let current = SchedAttr {
         size: length as u32,
         sched_policy: policy as u32,
-        sched_nice: i32::from(execution.nice()),
+        sched_flags: if found.reset_on_fork { flag::RESET_ON_FORK } else { 0 },
+        // A thread with a priority has none (`get_params`).
+        sched_nice: if priority > 0 { 0 } else { i32::from(found.nice) },
         sched_priority: priority as u32,
         ..SchedAttr::default()
     };

@@ -36,6 +36,11 @@ fn may_signal(caller: &Thread, target: &Process, signal: u32) -> bool {
         .is_some_and(|thread| caller.credentials().may_signal(&thread.credentials()))
 }
 
+/// The process with this number; that of any of its threads will do as well, as in Linux.
+fn find_process(number: u32) -> Option<Arc<Process>> {
+    pids::process(number).or_else(|| pids::thread(number).map(|thread| thread.process.clone()))
+}
+
 fn from_caller(caller: &Thread, signal: u32, code: i32) -> Siginfo {
     Siginfo::from_sender(signal, code, caller.process.id(), caller.credentials().uid)
 }
@@ -51,11 +56,8 @@ pub fn kill(pid: i32, signal: i32) -> Result<()> {
         0 => kill_group(&caller, caller.process.group(), info),
         group if group < 0 => kill_group(&caller, group.unsigned_abs(), info),
         pid => {
-            let target = pids::process(pid.unsigned_abs()).or_else(|| {
-                // A thread's number will do as well, as in Linux.
-                pids::thread(pid.unsigned_abs()).map(|thread| thread.process.clone())
-            });
-            send_to(&caller, &target.ok_or(Errno::ESRCH)?, info)
+            let target = find_process(pid.unsigned_abs()).ok_or(Errno::ESRCH)?;
+            send_to(&caller, &target, info)
         }
     }
 }
@@ -137,29 +139,69 @@ pub fn tgkill(pid: i32, tid: i32, signal: i32) -> Result<()> {
     send_to_thread(&caller, &target, info)
 }
 
-/// The information a program sends along: nobody may pretend to be the kernel or `kill(2)`
-/// towards another process.
-pub fn read_info(signal: i32, address: usize, to_self: bool) -> Result<Siginfo> {
+/// The information that a program sends along (`copy_siginfo_from_user`, kernel/signal.c of Linux
+/// 6.1), with `signal` as its number if that is given. Only what the kernel knows of the structure
+/// reaches the receiver; `E2BIG` where a code of an unknown kind may mean something in the rest.
+pub fn read_info(address: usize, signal: Option<i32>) -> Result<Siginfo> {
+    /// Words of the union within the kernel's `struct kernel_siginfo`.
+    const KNOWN_WORDS: usize = 4;
     let mut info: Siginfo = UserPtr::new(address).read()?;
-    info.si_signo = number(signal)? as i32;
-    if !to_self && (info.si_code >= 0 || info.si_code == SI_TKILL) {
-        return Err(Errno::EPERM);
+    info.hole = 0;
+    info.si_signo = signal.unwrap_or(info.si_signo);
+    let known = has_known_layout(info.si_signo, info.si_code);
+    let (_, rest) = info.fields.split_at_mut(KNOWN_WORDS);
+    if rest.iter().any(|&word| word != 0) && !known {
+        return Err(Errno::E2BIG);
     }
+    rest.fill(0);
     Ok(info)
 }
 
-/// `rt_sigqueueinfo(2)`
+/// Whether Linux 6.1 knows what a signal with this code carries (`known_siginfo_layout`).
+fn has_known_layout(signal: i32, code: i32) -> bool {
+    const SI_ASYNCNL: i32 = -60;
+    const SI_DETHREAD: i32 = -7;
+    const NSIGPOLL: i32 = 6;
+    let last = match signal as u32 {
+        SIGILL => 11,
+        SIGFPE => 15,
+        SIGSEGV => 9,
+        SIGBUS => 5,
+        SIGTRAP => 6,
+        SIGCHLD => 6,
+        SIGIO => NSIGPOLL,
+        SIGSYS => 2,
+        _ => 0,
+    };
+    match code {
+        SI_KERNEL => true,
+        code if code > SI_USER => code <= last.max(NSIGPOLL),
+        code => code >= SI_DETHREAD || code == SI_ASYNCNL,
+    }
+}
+
+/// `EPERM` where a program pretends to be the kernel or `kill(2)` towards another thread than itself.
+pub fn check_code(code: i32, is_own: bool) -> Result<()> {
+    if !is_own && (code >= 0 || code == SI_TKILL) { Err(Errno::EPERM) } else { Ok(()) }
+}
+
+/// `rt_sigqueueinfo(2)`: the number of any of its threads names the process.
 pub fn rt_sigqueueinfo(pid: i32, signal: i32, info: usize) -> Result<()> {
     let caller = process::current();
-    let info = read_info(signal, info, pid as u32 == caller.process.id())?;
-    let target = u32::try_from(pid).ok().and_then(pids::process).ok_or(Errno::ESRCH)?;
+    let info = read_info(info, Some(signal))?;
+    check_code(info.si_code, pid as u32 == caller.id())?;
+    let target = u32::try_from(pid).ok().and_then(find_process).ok_or(Errno::ESRCH)?;
     send_to(&caller, &target, info)
 }
 
 /// `rt_tgsigqueueinfo(2)`
 pub fn rt_tgsigqueueinfo(pid: i32, tid: i32, signal: i32, info: usize) -> Result<()> {
     let caller = process::current();
-    let info = read_info(signal, info, pid as u32 == caller.process.id())?;
+    let info = read_info(info, Some(signal))?;
+    if pid <= 0 || tid <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    check_code(info.si_code, tid as u32 == caller.id())?;
     let target = find_thread(Some(pid), tid)?;
     send_to_thread(&caller, &target, info)
 }
@@ -298,6 +340,9 @@ pub fn restart_syscall() -> Result<i64> {
         Restart::Nothing => Err(Errno::EINTR),
         Restart::Sleep { deadline, remaining } => {
             super::time::sleep(deadline, remaining).map(|()| 0)
+        }
+        Restart::CpuSleep { clock, due, remaining } => {
+            super::time::sleep_on_again(clock, due, remaining).map(|()| 0)
         }
         Restart::Futex { address, value, private, deadline, bits } => {
             super::futex::wait_again(address, value, private, deadline, bits).map(|()| 0)

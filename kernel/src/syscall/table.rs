@@ -190,8 +190,8 @@ syscalls! {
         322 execveat(directory: Fd, path: Path, arguments: Pointer, environment: Pointer, flags: Flags) [complete registers process::execveat];
         60 exit(status: Int) [complete process::exit];
         231 exit_group(status: Int) [complete process::exit_group];
-        61 wait4(pid: Int, status: Pointer, options: Flags, usage: Pointer) [complete process::wait4];
-        247 waitid(kind: Int, id: Int, info: Pointer, options: Flags, usage: Pointer) [complete process::waitid];
+        61 wait4(pid: Int, status: Pointer, options: Flags, usage: Pointer) [partial process::wait4 "no core files, so no status says that there is one; __WNOTHREAD has no effect"];
+        247 waitid(kind: Int, id: Int, info: Pointer, options: Flags, usage: Pointer) [partial process::waitid "no core files, so no status says that there is one; __WNOTHREAD has no effect"];
         39 getpid() [complete process::getpid];
         110 getppid() [complete process::getppid];
         186 gettid() [complete process::gettid];
@@ -237,12 +237,12 @@ syscalls! {
 
     "Time" {
         35 nanosleep(request: Pointer, remaining: Pointer) [complete time::nanosleep];
-        230 clock_nanosleep(clock: Int, flags: Flags, request: Pointer, remaining: Pointer) [complete time::clock_nanosleep];
+        230 clock_nanosleep(clock: Int, flags: Flags, request: Pointer, remaining: Pointer) [partial time::clock_nanosleep "a sleep does not follow when the clock is set"];
         228 clock_gettime(clock: Int, time: Pointer) [complete time::clock_gettime];
         227 clock_settime(clock: Int, time: Pointer) [complete time::clock_settime];
         229 clock_getres(clock: Int, resolution: Pointer) [complete time::clock_getres];
-        305 clock_adjtime(clock: Int, timex: Pointer) [complete time::clock_adjtime];
-        159 adjtimex(timex: Pointer) [complete time::adjtimex];
+        305 clock_adjtime(clock: Int, timex: Pointer) [partial time::clock_adjtime "reads only"];
+        159 adjtimex(timex: Pointer) [partial time::adjtimex "reads only"];
         96 gettimeofday(time: Pointer, zone: Pointer) [complete time::gettimeofday];
         164 settimeofday(time: Pointer, zone: Pointer) [complete time::settimeofday];
         201 time(time: Pointer) [complete time::time];
@@ -250,7 +250,7 @@ syscalls! {
         36 getitimer(which: Int, current: Pointer) [complete timer::getitimer];
         38 setitimer(which: Int, new: Pointer, old: Pointer) [complete timer::setitimer];
         222 timer_create(clock: Int, event: Pointer, timer: Pointer) [partial timer::timer_create "no processor-time clocks of others"];
-        223 timer_settime(timer: Int, flags: Flags, new: Pointer, old: Pointer) [complete timer::timer_settime];
+        223 timer_settime(timer: Int, flags: Flags, new: Pointer, old: Pointer) [partial timer::timer_settime "a timer does not follow when the clock is set"];
         224 timer_gettime(timer: Int, current: Pointer) [complete timer::timer_gettime];
         225 timer_getoverrun(timer: Int) [complete timer::timer_getoverrun];
         226 timer_delete(timer: Int) [complete timer::timer_delete];
@@ -262,14 +262,14 @@ syscalls! {
         141 setpriority(which: Int, who: Int, nice: Int) [complete sched::setpriority];
         142 sched_setparam(pid: Int, parameters: Pointer) [complete sched::sched_setparam];
         143 sched_getparam(pid: Int, parameters: Pointer) [complete sched::sched_getparam];
-        144 sched_setscheduler(pid: Int, policy: Int, parameters: Pointer) [complete sched::sched_setscheduler];
+        144 sched_setscheduler(pid: Int, policy: Int, parameters: Pointer) [partial sched::sched_setscheduler "no SCHED_DEADLINE"];
         145 sched_getscheduler(pid: Int) [complete sched::sched_getscheduler];
         146 sched_get_priority_max(policy: Int) [complete sched::sched_get_priority_max];
         147 sched_get_priority_min(policy: Int) [complete sched::sched_get_priority_min];
         148 sched_rr_get_interval(pid: Int, interval: Pointer) [complete sched::sched_rr_get_interval];
         203 sched_setaffinity(pid: Int, size: Size, mask: Pointer) [complete sched::sched_setaffinity];
         204 sched_getaffinity(pid: Int, size: Size, mask: Pointer) [complete sched::sched_getaffinity];
-        314 sched_setattr(pid: Int, attributes: Pointer, flags: Flags) [complete sched::sched_setattr];
+        314 sched_setattr(pid: Int, attributes: Pointer, flags: Flags) [partial sched::sched_setattr "no SCHED_DEADLINE, no bounds of utilisation"];
         315 sched_getattr(pid: Int, attributes: Pointer, size: Uint, flags: Flags) [complete sched::sched_getattr];
         309 getcpu(cpu: Pointer, node: Pointer, cache: Pointer) [complete sched::getcpu];
         251 ioprio_set(which: Int, who: Int, priority: Int) [none "no I/O priorities"];

@@ -5,41 +5,72 @@
 //! CLOCK_BOOTTIME is CLOCK_MONOTONIC, and nothing disciplines the clock, so the raw and the coarse
 //! clocks are the fine ones.
 
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
 use hayate_abi::time::{CLOCK_TICKS_PER_SEC, NANOS_PER_SEC, Timespec, Timeval, Timex, Timezone};
 use hayate_abi::{Errno, Result};
 use hayate_machine::user::UserPtr;
 
 use crate::credentials::Capability;
-use crate::process::{self, Process, Thread, pids};
+use crate::process::timer::{self, Clock};
+use crate::process::{self, Process, pids};
 use crate::schedule::{self, Woken, time};
 
-const CLOCK_REALTIME: i32 = 0;
-const CLOCK_MONOTONIC: i32 = 1;
-const CLOCK_PROCESS_CPUTIME_ID: i32 = 2;
-const CLOCK_THREAD_CPUTIME_ID: i32 = 3;
-const CLOCK_MONOTONIC_RAW: i32 = 4;
-const CLOCK_REALTIME_COARSE: i32 = 5;
-const CLOCK_MONOTONIC_COARSE: i32 = 6;
-const CLOCK_BOOTTIME: i32 = 7;
-const CLOCK_REALTIME_ALARM: i32 = 8;
-const CLOCK_BOOTTIME_ALARM: i32 = 9;
-const CLOCK_TAI: i32 = 11;
+/// The clocks (`clock_gettime(2)`).
+#[allow(missing_docs, reason = "named as in clock_gettime(2)")]
+mod clocks {
+    pub const CLOCK_REALTIME: i32 = 0;
+    pub const CLOCK_MONOTONIC: i32 = 1;
+    pub const CLOCK_PROCESS_CPUTIME_ID: i32 = 2;
+    pub const CLOCK_THREAD_CPUTIME_ID: i32 = 3;
+    pub const CLOCK_MONOTONIC_RAW: i32 = 4;
+    pub const CLOCK_REALTIME_COARSE: i32 = 5;
+    pub const CLOCK_MONOTONIC_COARSE: i32 = 6;
+    pub const CLOCK_BOOTTIME: i32 = 7;
+    pub const CLOCK_REALTIME_ALARM: i32 = 8;
+    pub const CLOCK_BOOTTIME_ALARM: i32 = 9;
+    pub const CLOCK_TAI: i32 = 11;
+}
+pub use clocks::*;
+
 const TIMER_ABSTIME: u32 = 1;
 
-/// Processor time that all threads of a process have had, in nanoseconds.
-pub fn process_cpu_time(process: &Process) -> u64 {
-    let usage = process.usage();
-    usage.user_ns + usage.system_ns
+/// Whether a clock's number names an open file (`FD_TO_CLOCKID`): there are no such clocks.
+pub fn is_file_clock(clock: i32) -> bool {
+    clock < 0 && clock & 7 == 3
 }
 
-fn thread_cpu_time(thread: &Thread) -> u64 {
-    thread.execution().map_or(0, |execution| execution.run_time())
+/// The clock of processor time that a number names, and whose it is: EINVAL.
+///
+/// Negative numbers name the processor time of a process or thread (`MAKE_PROCESS_CPUCLOCK`,
+/// Linux `include/linux/posix-timers.h`), as clock_getcpuclockid(3) makes them. Threads of other
+/// processes have none (`pid_for_clock`).
+pub fn cpu_clock(clock: i32) -> Result<(Arc<Process>, Clock)> {
+    const PER_THREAD: i32 = 4;
+    let own = process::current();
+    match clock {
+        CLOCK_PROCESS_CPUTIME_ID => return Ok((own.process.clone(), Clock::Process)),
+        CLOCK_THREAD_CPUTIME_ID => return Ok((own.process.clone(), Clock::Thread(own.id()))),
+        clock if clock >= 0 || clock & 3 == 3 => return Err(Errno::EINVAL),
+        _ => {}
+    }
+    let id = !(clock >> 3) as u32;
+    if clock & PER_THREAD != 0 {
+        let id = if id == 0 { own.id() } else { id };
+        own.process.thread(id).ok_or(Errno::EINVAL)?;
+        return Ok((own.process.clone(), Clock::Thread(id)));
+    }
+    let process = match id {
+        0 => own.process.clone(),
+        // A thread may name its process by its own number.
+        id if id == own.id() => own.process.clone(),
+        id => pids::process(id).ok_or(Errno::EINVAL)?,
+    };
+    Ok((process, Clock::Process))
 }
 
 /// The value of a clock in nanoseconds; EINVAL for a clock that is none.
-///
-/// Negative numbers name the processor time of a process or thread (`MAKE_PROCESS_CPUCLOCK`,
-/// Linux `include/linux/posix-timers.h`), as clock_getcpuclockid(3) makes them.
 pub fn read_clock(clock: i32) -> Result<u64> {
     match clock {
         CLOCK_REALTIME | CLOCK_REALTIME_COARSE | CLOCK_REALTIME_ALARM | CLOCK_TAI => {
@@ -50,27 +81,11 @@ pub fn read_clock(clock: i32) -> Result<u64> {
         | CLOCK_MONOTONIC_COARSE
         | CLOCK_BOOTTIME
         | CLOCK_BOOTTIME_ALARM => Ok(time::monotonic_ns()),
-        CLOCK_PROCESS_CPUTIME_ID => Ok(process_cpu_time(&process::current().process)),
         CLOCK_THREAD_CPUTIME_ID => Ok(schedule::current().run_time()),
-        clock if clock < 0 => {
-            const PER_THREAD: i32 = 4;
-            let id = !(clock >> 3) as u32;
-            if clock & 3 == 3 {
-                return Err(Errno::EINVAL);
-            }
-            if clock & PER_THREAD != 0 {
-                let thread = match id {
-                    0 => return Ok(schedule::current().run_time()),
-                    id => pids::thread(id).ok_or(Errno::EINVAL)?,
-                };
-                return Ok(thread_cpu_time(&thread));
-            }
-            match id {
-                0 => Ok(process_cpu_time(&process::current().process)),
-                id => Ok(process_cpu_time(&*pids::process(id).ok_or(Errno::EINVAL)?)),
-            }
+        clock => {
+            let (process, clock) = cpu_clock(clock)?;
+            Ok(clock.now(&process))
         }
-        _ => Err(Errno::EINVAL),
     }
 }
 
@@ -91,17 +106,31 @@ pub fn clock_getres(clock: i32, at: usize) -> Result<()> {
 
 /// clock_settime(2): only the real-time clock can be set.
 pub fn clock_settime(clock: i32, at: usize) -> Result<()> {
-    read_clock(clock)?;
+    if clock < 0 && !is_file_clock(clock) {
+        // The kernel copies before it finds that processor time cannot be set
+        // (`posix_cpu_clock_set`).
+        let _: Timespec = UserPtr::new(at).read()?;
+        cpu_clock(clock)?;
+        return Err(Errno::EPERM);
+    }
     if clock != CLOCK_REALTIME {
         return Err(Errno::EINVAL);
     }
     let new: Timespec = UserPtr::new(at).read()?;
-    set_real_time(new.to_nanos()?)
+    set_real_time(Some(new))
 }
 
-fn set_real_time(nanos: u64) -> Result<()> {
+/// Sets the clock if it is given; EPERM without the privilege to, whether or not it is.
+fn set_real_time(new: Option<Timespec>) -> Result<()> {
+    /// Thirty years before the end of what 64 bits of nanoseconds hold (`TIME_SETTOD_SEC_MAX`).
+    const MOST_SECONDS: i64 = i64::MAX / NANOS_PER_SEC as i64 - 30 * 365 * 24 * 3600;
+    let nanos = new.map(Timespec::to_nanos).transpose()?;
+    if new.is_some_and(|new| new.tv_sec >= MOST_SECONDS) {
+        return Err(Errno::EINVAL);
+    }
     process::current().credentials().require(Capability::SysTime)?;
-    // Below what has passed since boot Linux refuses as well (timekeeping_inject_offset).
+    let Some(nanos) = nanos else { return Ok(()) };
+    // Below what has passed since boot Linux refuses as well (`do_settimeofday64`).
     if nanos < time::monotonic_ns() {
         return Err(Errno::EINVAL);
     }
@@ -109,29 +138,56 @@ fn set_real_time(nanos: u64) -> Result<()> {
     Ok(())
 }
 
+/// The time zone, which the kernel keeps for programs and does nothing with (`sys_tz`): minutes west
+/// of Greenwich, and the kind of daylight saving in the upper half.
+static ZONE: AtomicU64 = AtomicU64::new(0);
+/// Whether the time zone was set before.
+static ZONE_WAS_SET: AtomicBool = AtomicBool::new(false);
+
 /// gettimeofday(2).
 pub fn gettimeofday(at: usize, zone: usize) -> Result<()> {
     if let Some(pointer) = UserPtr::new(at).optional() {
         pointer.write(&Timeval::from_nanos(time::realtime_ns()))?;
     }
     if let Some(pointer) = UserPtr::new(zone).optional() {
-        pointer.write(&Timezone::default())?;
+        let kept = ZONE.load(Ordering::Relaxed);
+        let (tz_minuteswest, tz_dsttime) = (kept as u32 as i32, (kept >> 32) as u32 as i32);
+        pointer.write(&Timezone { tz_minuteswest, tz_dsttime })?;
     }
     Ok(())
 }
 
-/// settimeofday(2). A time zone is refused: the kernel keeps none.
+/// settimeofday(2). The first time zone, given without a time, says what zone the clock stood in
+/// until now: it is put to UTC (`do_sys_settimeofday64`, "warp clock").
 pub fn settimeofday(at: usize, zone: usize) -> Result<()> {
-    if zone != 0 {
-        let zone: Timezone = UserPtr::new(zone).read()?;
-        if zone.tz_minuteswest != 0 {
+    const MOST_MINUTES: i32 = 15 * 60;
+    let new = match UserPtr::<Timeval>::new(at).optional() {
+        Some(pointer) => {
+            let given = pointer.read()?;
+            given.to_nanos()?;
+            Some(Timespec { tv_sec: given.tv_sec, tv_nsec: given.tv_usec * 1000 })
+        }
+        None => None,
+    };
+    let zone: Option<Timezone> = match UserPtr::new(zone).optional() {
+        Some(pointer) => Some(pointer.read()?),
+        None => None,
+    };
+    let own = process::current();
+    own.credentials().require(Capability::SysTime)?;
+    if let Some(zone) = zone {
+        if !(-MOST_MINUTES..=MOST_MINUTES).contains(&zone.tz_minuteswest) {
             return Err(Errno::EINVAL);
         }
+        let halves = (zone.tz_minuteswest as u32, zone.tz_dsttime as u32);
+        ZONE.store(u64::from(halves.0) | u64::from(halves.1) << 32, Ordering::Relaxed);
+        let is_first = !ZONE_WAS_SET.swap(true, Ordering::Relaxed);
+        if is_first && new.is_none() && zone.tz_minuteswest != 0 {
+            let west = i64::from(zone.tz_minuteswest) * 60 * NANOS_PER_SEC as i64;
+            time::set_realtime(time::realtime_ns().saturating_add_signed(west));
+        }
     }
-    match UserPtr::<Timeval>::new(at).optional() {
-        Some(pointer) => set_real_time(pointer.read()?.to_nanos()?),
-        None => Ok(()),
-    }
+    set_real_time(new)
 }
 
 /// time(2).
@@ -197,32 +253,112 @@ pub fn sleep(deadline: u64, remaining: usize) -> Result<()> {
     }
 }
 
-/// clock_nanosleep(2). ENOTSUP for processor-time clocks of threads, EINVAL for others that cannot
-/// be slept on.
-pub fn clock_nanosleep(clock: i32, how: u32, request: usize, remaining: usize) -> Result<()> {
-    let offset = match clock {
-        CLOCK_REALTIME | CLOCK_TAI => Some(time::realtime_ns().wrapping_sub(time::monotonic_ns())),
-        CLOCK_MONOTONIC | CLOCK_BOOTTIME => Some(0),
-        CLOCK_PROCESS_CPUTIME_ID => None,
-        CLOCK_REALTIME_ALARM | CLOCK_BOOTTIME_ALARM => {
-            process::current().credentials().require(Capability::WakeAlarm)?;
-            let real = clock == CLOCK_REALTIME_ALARM;
-            Some(if real { time::realtime_ns().wrapping_sub(time::monotonic_ns()) } else { 0 })
+/// What a sleep is measured by.
+enum SleepClock {
+    /// A clock that runs; by how much it is ahead of the monotonic one.
+    Runs(u64),
+    /// Processor time of a process.
+    Processor(Arc<Process>, Clock),
+}
+
+/// The clock of a sleep: EINVAL for none, EOPNOTSUPP for one that nobody can sleep by, as
+/// kernel/time/posix-timers.c of Linux 6.1 has it where clock_nanosleep(2) says EINVAL.
+fn sleep_clock(clock: i32) -> Result<SleepClock> {
+    const PER_THREAD: i32 = 4;
+    let real = || SleepClock::Runs(time::realtime_ns().wrapping_sub(time::monotonic_ns()));
+    match clock {
+        CLOCK_REALTIME | CLOCK_TAI | CLOCK_REALTIME_ALARM => Ok(real()),
+        CLOCK_MONOTONIC | CLOCK_BOOTTIME | CLOCK_BOOTTIME_ALARM => Ok(SleepClock::Runs(0)),
+        CLOCK_THREAD_CPUTIME_ID
+        | CLOCK_MONOTONIC_RAW
+        | CLOCK_REALTIME_COARSE
+        | CLOCK_MONOTONIC_COARSE => Err(Errno::EOPNOTSUPP),
+        clock if is_file_clock(clock) => Err(Errno::EOPNOTSUPP),
+        number => {
+            let (process, clock) = cpu_clock(number)?;
+            let is_own = clock == Clock::Thread(process::current().id());
+            // A thread that sleeps uses no processor time: it would sleep for ever.
+            if number & PER_THREAD != 0 && is_own {
+                Err(Errno::EINVAL)
+            } else {
+                Ok(SleepClock::Processor(process, clock))
+            }
         }
-        CLOCK_MONOTONIC_RAW | CLOCK_REALTIME_COARSE | CLOCK_MONOTONIC_COARSE => {
-            return Err(Errno::ENOTSUP);
-        }
-        _ => return Err(Errno::EINVAL),
+    }
+}
+
+/// clock_nanosleep(2)
+pub fn clock_nanosleep(number: i32, how: u32, request: usize, remaining: usize) -> Result<()> {
+    let clock = match sleep_clock(number) {
+        // What is wrong with the clock of a process is found after what is wrong with the request.
+        Err(Errno::EINVAL) if number < 0 => Err(Errno::EINVAL),
+        found => Ok(found?),
     };
     let request: Timespec = UserPtr::new(request).read()?;
     let request = request.to_nanos()?;
-    let Some(offset) = offset else { return Err(Errno::ENOTSUP) };
-    if how & TIMER_ABSTIME == 0 {
-        return sleep(time::monotonic_ns().saturating_add(request), remaining);
+    let clock = clock?;
+    let absolute = how & TIMER_ABSTIME != 0;
+    match clock {
+        SleepClock::Processor(process, clock) => {
+            sleep_on_cpu_time(&process, clock, number, request, absolute, remaining)
+        }
+        SleepClock::Runs(ahead) => {
+            if matches!(number, CLOCK_REALTIME_ALARM | CLOCK_BOOTTIME_ALARM) {
+                if how & !TIMER_ABSTIME != 0 {
+                    return Err(Errno::EINVAL);
+                }
+                process::current().credentials().require(Capability::WakeAlarm)?;
+            }
+            if !absolute {
+                return sleep(time::monotonic_ns().saturating_add(request), remaining);
+            }
+            match schedule::sleep_until(request.saturating_sub(ahead), true) {
+                Ok(()) | Err(Woken::TimedOut) => Ok(()),
+                // Called again with the same absolute time, the call simply goes on.
+                Err(Woken::Interrupted) => Err(Errno::ERESTARTNOHAND),
+            }
+        }
     }
-    match schedule::sleep_until(request.saturating_sub(offset), true) {
-        Ok(()) | Err(Woken::TimedOut) => Ok(()),
-        // Called again with the same absolute time, the call simply goes on.
-        Err(Woken::Interrupted) => Err(Errno::ERESTARTNOHAND),
+}
+
+/// Sleeps until a process has had some processor time.
+fn sleep_on_cpu_time(
+    process: &Arc<Process>,
+    clock: Clock,
+    number: i32,
+    request: u64,
+    absolute: bool,
+    remaining: usize,
+) -> Result<()> {
+    if absolute {
+        return timer::sleep_on(process, clock, request);
     }
+    let due = clock.now(process).saturating_add(request);
+    sleep_on_until(process, clock, number, due, remaining)
+}
+
+fn sleep_on_until(
+    process: &Arc<Process>,
+    clock: Clock,
+    number: i32,
+    due: u64,
+    remaining: usize,
+) -> Result<()> {
+    match timer::sleep_on(process, clock, due) {
+        Err(Errno::ERESTARTNOHAND) => {
+            if let Some(pointer) = UserPtr::new(remaining).optional() {
+                let rest = due.saturating_sub(clock.now(process));
+                pointer.write(&Timespec::from_nanos(rest))?;
+            }
+            let restart = process::Restart::CpuSleep { clock: number, due, remaining };
+            Err(process::current().restart_with(restart))
+        }
+        result => result,
+    }
+}
+
+/// Goes on with a sleep on processor time (restart_syscall(2)).
+pub fn sleep_on_again(number: i32, due: u64, remaining: usize) -> Result<()> {
+    let (process, clock) = cpu_clock(number)?;
+    sleep_on_until(&process, clock, number, due, remaining)
 }

@@ -1,10 +1,13 @@
 //! Interval timers and POSIX timers (`setitimer(2)`, `alarm(2)`, `timer_create(2)`).
 
+use alloc::sync::Arc;
+
 use hayate_abi::signal::Sigevent;
 use hayate_abi::time::{Itimerspec, Itimerval, NANOS_PER_SEC, Timespec, Timeval};
 use hayate_abi::{Errno, Result};
 use hayate_machine::user::UserPtr;
 
+use super::time;
 use crate::process::signal::is_signal;
 use crate::process::timer::{self, Clock, Notify, Setting};
 use crate::process::{self, cpu_time};
@@ -91,25 +94,14 @@ pub fn setitimer(which: i32, new: usize, old: usize) -> Result<()> {
 
 /// `timer_create(2)`
 pub fn timer_create(clock: i32, event: usize, id: usize) -> Result<()> {
-    const REALTIME: i32 = 0;
-    const MONOTONIC: i32 = 1;
-    const PROCESS: i32 = 2;
-    const THREAD: i32 = 3;
-    const BOOTTIME: i32 = 7;
-    const TAI: i32 = 11;
-    let clock = match clock {
-        REALTIME | TAI => Clock::Realtime,
-        MONOTONIC | BOOTTIME => Clock::Monotonic,
-        PROCESS => Clock::Process,
-        THREAD => Clock::Thread(process::current().id()),
-        _ => return Err(Errno::EINVAL),
-    };
-    let notify = match event {
+    let event: Option<Sigevent> = match event {
         0 => None,
-        address => {
-            let event: Sigevent = UserPtr::new(address).read()?;
-            Some((notification(&event)?, event.sigev_value))
-        }
+        address => Some(UserPtr::new(address).read()?),
+    };
+    let clock = timer_clock(clock)?;
+    let notify = match event {
+        None => None,
+        Some(event) => Some((notification(&event)?, event.sigev_value)),
     };
     let own = process::current();
     let made = timer::create(&own.process, clock, notify)?;
@@ -118,22 +110,45 @@ pub fn timer_create(clock: i32, event: usize, id: usize) -> Result<()> {
     })
 }
 
+/// The clock of a timer: EINVAL for none, EOPNOTSUPP for one that no timer can be set on
+/// (`clockid_to_kclock` and `timer_create` of the clocks, kernel/time/posix-timers.c of Linux 6.1).
+fn timer_clock(clock: i32) -> Result<Clock> {
+    match clock {
+        time::CLOCK_REALTIME | time::CLOCK_TAI => Ok(Clock::Realtime),
+        time::CLOCK_MONOTONIC | time::CLOCK_BOOTTIME => Ok(Clock::Monotonic),
+        time::CLOCK_PROCESS_CPUTIME_ID => Ok(Clock::Process),
+        time::CLOCK_THREAD_CPUTIME_ID => Ok(Clock::Thread(process::current().id())),
+        time::CLOCK_MONOTONIC_RAW
+        | time::CLOCK_REALTIME_COARSE
+        | time::CLOCK_MONOTONIC_COARSE
+        | time::CLOCK_REALTIME_ALARM
+        | time::CLOCK_BOOTTIME_ALARM => Err(Errno::EOPNOTSUPP),
+        clock if time::is_file_clock(clock) => Err(Errno::EOPNOTSUPP),
+        clock => {
+            let (process, clock) = time::cpu_clock(clock)?;
+            let is_own = Arc::ptr_eq(&process, &process::current().process);
+            if is_own { Ok(clock) } else { Err(Errno::EOPNOTSUPP) }
+        }
+    }
+}
+
+/// What an event asks for (`good_sigevent`): EINVAL.
 fn notification(event: &Sigevent) -> Result<Notify> {
     const SIGEV_SIGNAL: i32 = 0;
     const SIGEV_NONE: i32 = 1;
+    const SIGEV_THREAD: i32 = 2;
     const SIGEV_THREAD_ID: i32 = 4;
-    if event.sigev_notify == SIGEV_NONE {
-        return Ok(Notify::Nothing);
-    }
-    let signal = u32::try_from(event.sigev_signo).map_err(|_| Errno::EINVAL)?;
-    if !is_signal(signal) {
-        return Err(Errno::EINVAL);
-    }
+    let signal = || match u32::try_from(event.sigev_signo) {
+        Ok(signal) if is_signal(signal) => Ok(signal),
+        _ => Err(Errno::EINVAL),
+    };
     match event.sigev_notify {
-        SIGEV_SIGNAL => Ok(Notify::Process(signal)),
+        SIGEV_NONE => Ok(Notify::Nothing),
+        // The C library makes the thread; to the kernel it is a signal as any.
+        SIGEV_SIGNAL | SIGEV_THREAD => Ok(Notify::Process(signal()?)),
         SIGEV_THREAD_ID => {
             let thread = timer::own_thread(event.sigev_notify_thread_id).ok_or(Errno::EINVAL)?;
-            Ok(Notify::Thread(signal, thread.id()))
+            Ok(Notify::Thread(signal()?, thread.id()))
         }
         _ => Err(Errno::EINVAL),
     }
