@@ -1,8 +1,12 @@
 //! The command line: what can be asked for, with the help that says so.
 
+mod values;
+
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use values::{checked, memory, not_empty, policy, processor, user, variable, words};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,7 +40,8 @@ Exit status:
   the program's own; 128 + N if signal N killed it
    70  the kernel panicked; its messages and a backtrace are on standard error
   124  the time of --timeout passed
-  125  Hayate could not do it: a tool is missing, a root file system is unusable, ...
+  125  Hayate could not do it: a tool is missing, a root file system is unusable, the program's
+       output or the log cannot be written, ...
   126  the program was found and cannot be run
   127  the program was not found
     2  the command line is wrong";
@@ -114,7 +119,7 @@ pub enum Request {
     Compare(Compare),
     /// Show where the start of a program went, step by step, beside a second start of it
     #[command(after_help = EXPLAIN_HELP)]
-    Explain(Explain),
+    Explain(Box<Explain>),
     /// Run an experiment described in experiments/ and write table, picture and data
     Experiment(Experiment),
     /// Make, find and list root file systems
@@ -143,7 +148,7 @@ pub struct Run {
     /// Put the programs and libraries whose path matches GLOB (all, without it) in two files, their
     /// texts on non-volatile memory, where they are executed in place
     #[arg(long, value_name = "GLOB", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "*")]
+    #[arg(default_missing_value = "*", value_parser = NonEmptyStringValueParser::new())]
     pub off2f: Option<String>,
 
     /// Show a copy of the folder DIR at PATH in the guest; what the guest changes there is not
@@ -152,11 +157,11 @@ pub struct Run {
     pub with: Vec<OsString>,
 
     /// Set an environment variable; NAME alone passes the host's value on (can be repeated)
-    #[arg(long, short, value_name = "NAME[=VALUE]")]
+    #[arg(long, short, value_name = "NAME[=VALUE]", value_parser = checked(variable))]
     pub env: Vec<OsString>,
 
     /// The working directory of the program [default: / for a program, /root for a shell]
-    #[arg(long, short = 'w', value_name = "PATH")]
+    #[arg(long, short = 'w', value_name = "PATH", value_parser = checked(not_empty))]
     pub directory: Option<OsString>,
 
     /// Run as this user and group, by number
@@ -213,6 +218,11 @@ pub struct Machine {
     #[arg(value_parser = clap::value_parser!(u8).range(1..=16))]
     pub cpus: u8,
 
+    /// The processor, by QEMU's name, and what it has or lacks: Haswell, EPYC, max,-xsave. It cannot
+    /// have what KVM or QEMU's translation lacks [default: max, all that they can do]
+    #[arg(long = "cpu", value_name = "MODEL[,+-FEATURE]", value_parser = processor)]
+    pub processor: Option<String>,
+
     /// Memory: 512M, 2G
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = memory)]
     pub memory: u64,
@@ -238,7 +248,7 @@ pub struct Machine {
     pub deterministic: bool,
 
     /// Add words to the kernel's command line (can be repeated)
-    #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
+    #[arg(long, value_name = "WORDS", allow_hyphen_values = true, value_parser = words)]
     pub append: Vec<String>,
 
     /// Pass an argument on to QEMU (can be repeated)
@@ -553,7 +563,7 @@ pub enum ImageRequest {
         /// Put the programs and libraries whose path matches GLOB (all, without it) in two files;
         /// prints the paths of the image and of the memory with their texts
         #[arg(long, value_name = "GLOB", num_args = 0..=1, require_equals = true)]
-        #[arg(default_missing_value = "*")]
+        #[arg(default_missing_value = "*", value_parser = NonEmptyStringValueParser::new())]
         off2f: Option<String>,
     },
     /// Print the path of the default image, made if it is not there
@@ -570,40 +580,6 @@ pub struct Build {
     pub profile: Profile,
 }
 
-/// `512M`, `2G`, `1024` (MiB) as MiB.
-fn memory(text: &str) -> Result<u64, String> {
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let number: u64 = number.parse().map_err(|_| "write it as 512M or 2G".to_string())?;
-    let scale = match unit.to_ascii_uppercase().as_str() {
-        "" | "M" | "MB" | "MIB" => 1,
-        "G" | "GB" | "GIB" => 1024,
-        _ => return Err("write it as 512M or 2G".into()),
-    };
-    match number.checked_mul(scale) {
-        Some(mib) if (32..=1 << 20).contains(&mib) => Ok(mib),
-        _ => Err("between 32M and 1024G".into()),
-    }
-}
-
-/// A policy of the kernel, as `recycle=` takes it.
-fn policy(text: &str) -> Result<String, String> {
-    match hayate_recycler::Policy::parse(text) {
-        Ok(policy) => Ok(policy.to_string()),
-        Err(_) => {
-            let names: Vec<_> = hayate_recycler::Policy::names().collect();
-            Err(format!("it is made of {}, joined by + or -", names.join(", ")))
-        }
-    }
-}
-
-/// `1000` or `1000:100`.
-fn user(text: &str) -> Result<(u32, u32), String> {
-    let (user, group) = text.split_once(':').unwrap_or((text, text));
-    let number = |text: &str| text.parse().map_err(|_| "write it as 1000 or 1000:100".to_string());
-    Ok((number(user)?, number(group)?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -615,18 +591,35 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_users() {
-        assert_eq!(memory("512M"), Ok(512));
-        assert_eq!(memory("2g"), Ok(2048));
-        assert_eq!(memory("1024"), Ok(1024));
-        assert!(memory("1").is_err());
-        assert!(memory("12X").is_err());
-        assert!(memory("99999999999999999999G").is_err());
-        assert_eq!(user("1000"), Ok((1000, 1000)));
-        assert_eq!(user("1000:5"), Ok((1000, 5)));
-        assert!(user("root").is_err());
-        assert_eq!(policy("text+all"), Ok("all+text".into()));
-        assert!(policy("everything").is_err());
+    fn values_that_cannot_be_meant_are_refused() {
+        let parse = |option: &str, value: &str| {
+            Arguments::try_parse_from(["hayate", "run", &format!("{option}={value}")])
+        };
+        let wrong = [
+            ("--env", ""),
+            ("--env", "=x"),
+            ("--directory", ""),
+            ("--rootfs", ""),
+            ("--off2f", ""),
+            ("--append", "a\nb"),
+            ("--cpu", ""),
+            ("--cpu", "-xsave"),
+            ("--cpu", "max -xsave"),
+            ("--timeout", "0"),
+            ("--memory", "31M"),
+            ("--memory", "1025G"),
+            ("--memory", ""),
+            ("--cpus", "0"),
+        ];
+        for (option, value) in wrong {
+            let refused = parse(option, value).err().map(|error| error.exit_code());
+            assert_eq!(refused, Some(2), "{option} {value:?}");
+        }
+        let right =
+            [("--env", "A="), ("--env", "A"), ("--cpu", "max,-xsave,+avx"), ("--append", "")];
+        for (option, value) in right {
+            assert!(parse(option, value).is_ok(), "{option} {value:?}");
+        }
     }
 
     #[test]

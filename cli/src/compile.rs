@@ -120,6 +120,7 @@ fn build(product: &Product, profile: Profile) -> Result<PathBuf> {
         done.push(output.clone());
         return Ok(output);
     }
+    place::ours(&place::target(), "CARGO_TARGET_DIR")?;
     let began = SystemTime::now();
     let _step = Step::new(product.saying);
     let mut cargo = cargo()?;

@@ -35,7 +35,11 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     guest::terminal::restore_on_panic();
-    let result = handle(Arguments::parse().command);
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(told) => return tell(&told),
+    };
+    let result = handle(arguments.command);
     guest::terminal::restore();
     match result {
         Ok(status) => ExitCode::from(status),
@@ -43,6 +47,19 @@ fn main() -> ExitCode {
             eprintln!("hayate: {error:#}");
             ExitCode::from(failure::status(&error))
         }
+    }
+}
+
+/// Prints a help that was asked for, or what is wrong with the command line.
+fn tell(told: &clap::Error) -> ExitCode {
+    let status = u8::try_from(told.exit_code()).unwrap_or(failure::USAGE);
+    match told.print() {
+        // A reader that went away has read what it wanted.
+        Err(error) if status == 0 && error.kind() != std::io::ErrorKind::BrokenPipe => {
+            eprintln!("hayate: cannot write standard output: {error}");
+            ExitCode::from(failure::FAULT)
+        }
+        _ => ExitCode::from(status),
     }
 }
 

@@ -18,18 +18,35 @@ pub fn project() -> PathBuf {
 
 /// Where cargo puts what it builds.
 pub fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| project().join("target"), |path| project().join(path))
+    named("CARGO_TARGET_DIR", "target")
 }
 
-/// A folder below `build/`, made if it is not there. Everything in `build/` can be removed at any
-/// time and is made again.
+/// The folder that the variable names, or this one of the project. `./hayate` makes a relative path
+/// absolute, from where it was started.
+fn named(variable: &str, usual: &str) -> PathBuf {
+    let given = std::env::var_os(variable).filter(|path| !path.is_empty());
+    project().join(given.unwrap_or_else(|| usual.into()))
+}
+
+/// A folder below `build/`, made if it is not there, and ours to write in. Everything in `build/` can
+/// be removed at any time and is made again.
 pub fn build(folder: &str) -> Result<PathBuf> {
-    let base = std::env::var_os("HAYATE_BUILD_DIR")
-        .map_or_else(|| project().join("build"), |path| project().join(path));
-    let path = base.join(folder);
-    std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+    let path = named("HAYATE_BUILD_DIR", "build").join(folder);
+    ours(&path, "HAYATE_BUILD_DIR")?;
     Ok(path)
+}
+
+/// Makes a folder if it is not there, and checks that it can be written in. Asked of the kernel, which
+/// also knows of file systems that are mounted read-only. `variable` names another place.
+pub fn ours(path: &Path, variable: &str) -> Result<()> {
+    use rustix::fs::{Access, access};
+    let access = || access(path, Access::WRITE_OK | Access::EXEC_OK);
+    std::fs::create_dir_all(path).and_then(|()| Ok(access()?)).map_err(|error| {
+        anyhow::anyhow!(
+            "cannot write in {}: {error}; set {variable} to a folder of your own",
+            path.display()
+        )
+    })
 }
 
 /// Waits until no other command in this project does what `name` says, and returns what keeps
@@ -52,6 +69,15 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
+
+    #[test]
+    fn a_place_that_is_not_ours_is_told_with_what_names_another() {
+        // Nobody may make anything in /proc, not even root.
+        let error = ours(Path::new("/proc/hayate"), "SOME_DIR").unwrap_err().to_string();
+        assert!(error.contains("/proc/hayate") && error.contains("set SOME_DIR"), "{error}");
+        let folder = tempfile::tempdir().unwrap();
+        assert!(ours(&folder.path().join("a/b"), "SOME_DIR").is_ok());
+    }
 
     #[test]
     fn alone_is_one_at_a_time() {

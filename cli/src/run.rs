@@ -5,7 +5,7 @@ use crate::failure::{self, Failure, USAGE};
 use crate::guest::log::Sink;
 use crate::guest::qemu::{Qemu, names_only_a_module};
 use crate::guest::session::{End, Event, Outcome, Session, Streams};
-use crate::guest::{backtrace, initramfs, terminal};
+use crate::guest::{backtrace, initramfs, processor, terminal};
 use crate::image::{convert, default};
 use anyhow::{Context, Result, bail};
 use hayate_job::{Explain, Job, Mount, Root};
@@ -58,17 +58,19 @@ pub fn boot(options: &Run, explain: Option<Explain>) -> Result<(Outcome, bool)> 
             return Err(Failure::error(USAGE, text));
         }
     }
+    if options.mode == Mode::Supervisor && options.machine.linux {
+        return Err(Failure::error(USAGE, "--mode is for Hayate's kernel, not for --linux"));
+    }
+    if options.recycle.is_some() && options.machine.linux {
+        return Err(Failure::error(USAGE, "--recycle is for Hayate's kernel, not for --linux"));
+    }
+    processor::check(options.machine.processor.as_deref())?;
+    let sink = Sink::open(options.log.as_deref())?;
     let (root, texts) = root(options)?;
     let with: Vec<_> = options.with.iter().map(|with| folder(with)).collect::<Result<_>>()?;
     let mut machine = options.machine.clone();
     if let Some(policy) = &options.recycle {
-        if machine.linux {
-            return Err(Failure::error(USAGE, "--recycle is for Hayate's kernel, not for --linux"));
-        }
         machine.append.push(format!("recycle={policy}"));
-    }
-    if options.mode == Mode::Supervisor && machine.linux {
-        return Err(Failure::error(USAGE, "--mode is for Hayate's kernel, not for --linux"));
     }
     let mut qemu = Qemu::new(&machine)?;
     if let Some(texts) = &texts {
@@ -103,7 +105,6 @@ pub fn boot(options: &Run, explain: Option<Explain>) -> Result<(Outcome, bool)> 
     };
     let initramfs =
         initramfs::make(&job, archive.as_deref(), input.as_deref(), &[], &qemu.modules)?;
-    let sink = Sink::open(options.log.as_deref())?;
     let streams = if on_terminal {
         Streams::Terminal
     } else {
@@ -122,7 +123,7 @@ pub fn boot(options: &Run, explain: Option<Explain>) -> Result<(Outcome, bool)> 
     if on_terminal {
         terminal::make_raw();
     }
-    let outcome = session.run(Some(initramfs.path()));
+    let outcome = session.run(Some(&initramfs));
     terminal::restore();
     Ok((outcome?, shown))
 }
@@ -168,8 +169,11 @@ fn folder(with: &OsStr) -> Result<(PathBuf, Vec<u8>)> {
         return Err(Failure::error(USAGE, format!("--with {shown}: write it as DIR:/PATH")));
     };
     let folder = Path::new(OsStr::from_bytes(&bytes[..at]));
-    if !folder.is_dir() {
-        bail!("--with: no folder {}", folder.display());
+    let shown = folder.display();
+    match folder.metadata() {
+        Ok(found) if found.is_dir() => {}
+        Ok(_) => bail!("--with: {shown} is not a folder"),
+        Err(error) => bail!("--with: no folder {shown}: {error}"),
     }
     Ok((convert::disk(folder)?, bytes[at + 1..].to_vec()))
 }
@@ -261,12 +265,23 @@ pub fn conclude(outcome: &Outcome, shown: bool) -> Result<u8> {
     for error in &outcome.errors {
         eprintln!("hayate: {error}");
     }
+    let ended = match outcome.end {
+        End::Program(status) if !outcome.unwritten.is_empty() => {
+            format!("; the program ended with status {status}")
+        }
+        _ => String::new(),
+    };
+    for what in &outcome.unwritten {
+        eprintln!("hayate: {what}{ended}");
+    }
     let log = || {
         if !shown {
             eprint!("{}", outcome.log.text());
         }
     };
     match outcome.end {
+        // What was asked for did not come to where it should.
+        End::Program(_) if !outcome.unwritten.is_empty() => Ok(failure::FAULT),
         End::Program(status) => Ok(u8::try_from(status).unwrap_or(failure::FAULT)),
         End::Panic => {
             eprint!("{}", backtrace::symbolise(&outcome.log.text(), &outcome.kernel));
@@ -279,6 +294,15 @@ pub fn conclude(outcome: &Outcome, shown: bool) -> Result<u8> {
             Ok(failure::TIMEOUT)
         }
         End::Killed(signal) => Ok(u8::try_from(128 + signal).unwrap_or(failure::FAULT)),
+        End::Machine(_) if outcome.log.refusal.is_some() => {
+            let why = outcome.log.refusal.as_deref().unwrap_or_default();
+            eprintln!("hayate: the kernel does not boot on this machine: {why}");
+            Ok(failure::FAULT)
+        }
+        End::Machine(_) if outcome.log.first.is_none() && !outcome.complaint.is_empty() => {
+            eprintln!("hayate: QEMU does not start the machine: {}", essence(&outcome.complaint));
+            Ok(failure::FAULT)
+        }
         End::Machine(status) => {
             log();
             if !outcome.complaint.is_empty() {
@@ -290,6 +314,21 @@ pub fn conclude(outcome: &Outcome, shown: bool) -> Result<u8> {
             );
             Ok(failure::FAULT)
         }
+    }
+}
+
+/// What QEMU said, on one line: without its name, and without its warnings of what a processor cannot
+/// have, unless there is nothing else.
+fn essence(complaint: &str) -> String {
+    let name = |line: &str| line.split_once(": ").map_or(line, |(_, rest)| rest).trim().to_string();
+    let of_qemu = |line: &&str| line.starts_with("qemu");
+    let lines: Vec<String> = complaint.lines().filter(of_qemu).map(name).collect();
+    let errors: Vec<String> =
+        lines.iter().filter(|line| !line.starts_with("warning: ")).cloned().collect();
+    match (errors.is_empty(), lines.is_empty()) {
+        (false, _) => errors.join("; "),
+        (true, false) => lines.join("; "),
+        (true, true) => complaint.lines().collect::<Vec<_>>().join("; "),
     }
 }
 

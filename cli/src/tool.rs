@@ -1,5 +1,6 @@
 //! Running other programs, and saying it well when one is missing or fails.
 
+use crate::failure::{Failure, USAGE};
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -60,6 +61,12 @@ pub fn run(command: &mut Command) -> Result<Output> {
         said = String::from_utf8_lossy(&output.stdout).trim_end().to_string();
     }
     let lines: Vec<&str> = said.lines().collect();
+    // This very command, started below a shell: its own word for a wrong command line is ours.
+    if let (Some(2), Some(line)) = (output.status.code(), lines.last())
+        && let Some(text) = line.strip_prefix("hayate: ")
+    {
+        return Err(Failure::error(USAGE, text));
+    }
     let tail = lines[lines.len().saturating_sub(30)..].join("\n  ");
     bail!("{name} failed ({}):\n  {tail}", output.status)
 }

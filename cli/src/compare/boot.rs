@@ -240,7 +240,7 @@ impl Setup {
             error: Box::new(error.clone()),
         };
         let session = Session::new(qemu, streams, Sink::None, Some(self.timeout));
-        let outcome = session.run(Some(initramfs.path()));
+        let outcome = session.run(Some(&initramfs));
         drop(held);
         let status = status(&outcome?, system)?;
         Ok(Ended { status, output: output.text(), error: error.text() })
@@ -249,6 +249,7 @@ impl Setup {
     fn machine(&self, system: &System) -> Machine {
         Machine {
             cpus: self.cpus,
+            processor: None,
             memory: self.memory,
             accel: self.accel,
             board: Board::Q35,

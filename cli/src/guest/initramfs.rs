@@ -5,11 +5,12 @@ use crate::cpio::Archive;
 use crate::{compile, place};
 use anyhow::{Context, Result};
 use hayate_job::Job;
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
 
-/// Writes the archive for one run; the file goes when it is dropped.
+/// Writes the archive for one run, into a file without a name (`O_TMPFILE`): it goes with the last
+/// process that has it open, however that ends.
 ///
 /// `root` is an archive with the whole root file system for a machine without a disk; it comes
 /// first, so that init and the note are ours whatever it holds. `input` is what the program reads,
@@ -21,8 +22,10 @@ pub fn make(
     input: Option<&[u8]>,
     further: &[PathBuf],
     modules: &[PathBuf],
-) -> Result<NamedTempFile> {
-    let mut file = NamedTempFile::with_prefix_in("initramfs-", place::build("run")?)?;
+) -> Result<File> {
+    let folder = place::build("run")?;
+    let mut file = tempfile::tempfile_in(&folder)
+        .with_context(|| format!("cannot write in {}", folder.display()))?;
     if let Some(root) = root {
         let mut root =
             std::fs::File::open(root).with_context(|| format!("cannot read {}", root.display()))?;

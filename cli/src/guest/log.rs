@@ -43,6 +43,8 @@ pub struct Log {
     pub stages: Vec<(String, u64)>,
     /// Whether a line said that the kernel panicked.
     pub panicked: bool,
+    /// Why the kernel does not boot on this machine, as it said.
+    pub refusal: Option<String>,
     line: Vec<u8>,
 }
 
@@ -79,6 +81,9 @@ impl Log {
         if text.starts_with("panic: ") || text.starts_with("Kernel panic - ") {
             self.panicked = true;
         }
+        if let Some(why) = text.strip_prefix("cannot boot: ") {
+            self.refusal = Some(why.to_string());
+        }
         let stage = text.strip_prefix("boot: ").unwrap_or(text);
         if let Some((name, time)) = stage.rsplit_once(' ')
             && (stage.len() < text.len() || name == "first-instruction")
@@ -89,23 +94,30 @@ impl Log {
     }
 }
 
-/// Reads messages until the machine ends, each piece through `with`.
-pub fn read(mut source: impl Read, mut sink: Sink, mut with: impl FnMut(&mut dyn FnMut(&mut Log))) {
+/// Reads messages until the machine ends, each piece through `with`. Returns why they could not be
+/// written where they should be: a full disk must not stop the guest.
+pub fn read(
+    mut source: impl Read,
+    mut sink: Sink,
+    mut with: impl FnMut(&mut dyn FnMut(&mut Log)),
+) -> std::io::Result<()> {
     let mut buffer = [0; 4096];
+    let mut written = Ok(());
     loop {
         let bytes = match source.read(&mut buffer) {
-            Ok(0) => return,
+            Ok(0) => return written,
             Ok(count) => &buffer[..count],
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(_) => return,
+            Err(_) => return written,
         };
         with(&mut |log: &mut Log| log.take(bytes));
-        // A full disk or a closed screen must not stop the guest.
-        let _ = match &mut sink {
-            Sink::None => Ok(()),
-            Sink::Screen => std::io::stderr().write_all(bytes),
-            Sink::File(file) => file.write_all(bytes),
-        };
+        if written.is_ok() {
+            written = match &mut sink {
+                Sink::None => Ok(()),
+                Sink::Screen => std::io::stderr().write_all(bytes),
+                Sink::File(file) => file.write_all(bytes),
+            };
+        }
     }
 }
 
@@ -128,6 +140,23 @@ mod tests {
         );
         assert!(!log.panicked);
         log.take(b"panic: no more frames\n");
+        assert!(log.panicked);
+    }
+
+    #[test]
+    fn a_refusal_is_noticed() {
+        let mut log = Log::default();
+        log.take(b"cannot boot: this processor lacks nx lm\r\n");
+        assert_eq!(log.refusal.as_deref(), Some("this processor lacks nx lm"));
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_told_and_the_rest_is_read() {
+        let full = || File::options().write(true).open("/dev/full").unwrap();
+        let mut log = Log::default();
+        let text = b"one\npanic: two\n";
+        let end = read(&text[..], Sink::File(full()), |change| change(&mut log));
+        assert_eq!(end.map_err(|error| error.kind()), Err(std::io::ErrorKind::StorageFull));
         assert!(log.panicked);
     }
 

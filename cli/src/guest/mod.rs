@@ -5,6 +5,7 @@ pub mod backtrace;
 pub mod initramfs;
 pub mod linux;
 pub mod log;
+pub mod processor;
 pub mod qemu;
 pub mod session;
 pub mod terminal;

@@ -1,20 +1,22 @@
 //! The command line of QEMU: which machine, which devices, tied to which sockets.
 //!
 //! Every stream of the guest is one end of a socket pair, inherited by QEMU as a numbered
-//! descriptor: no name in a file system, no race, and its end is seen when either side goes.
+//! descriptor: no name in a file system, no race, and its end is seen when either side goes. So is
+//! the initramfs, a file without a name: none stays behind, however the command ends.
 //!
 //! The kernel log alone goes through a pipe, with room for all of it. QEMU writes it byte by byte,
 //! and a socket counts hundreds of bytes for each of them: some 280 fill it. When the reader on a
 //! busy host is so far behind, the serial line waits for a time of the host's choosing, and a run
 //! that counts instructions is no longer the same each time.
 
-use super::linux;
+use super::{linux, processor};
 use crate::arguments::{Accel, Board, Machine};
 use crate::failure::{Failure, USAGE};
 use crate::{compile, off2f, tool};
 use anyhow::{Context, Result, bail};
 use command_fds::{CommandFdExt, FdMapping};
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::PipeReader;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -206,7 +208,7 @@ impl Qemu {
     /// The command that starts the machine, and the host's end of the kernel log. The machine
     /// dies with the thread that starts it (`PR_SET_PDEATHSIG`, through setpriv(1)), and lives in
     /// a process group of its own, out of reach of a Ctrl-C meant for its guest.
-    pub fn command(mut self, initramfs: Option<&Path>) -> Result<(Command, PipeReader)> {
+    pub fn command(mut self, initramfs: Option<&File>) -> Result<(Command, PipeReader)> {
         let qemu = tool::command("qemu-system-x86_64")?;
         let mut command = tool::command("setpriv")?;
         command.args(["--pdeathsig", "KILL", "--"]);
@@ -217,9 +219,6 @@ impl Qemu {
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
         self.board(&mut command);
         command.arg("-kernel").arg(&self.kernel);
-        if let Some(initramfs) = initramfs {
-            command.arg("-initrd").arg(initramfs);
-        }
         if self.counts() && !self.disks.is_empty() {
             self.words.push("fw_cfg_disks".into());
         }
@@ -232,6 +231,10 @@ impl Qemu {
         let mut sockets = vec![OwnedFd::from(theirs)];
         command.args(["-chardev", &format!("file,id=log,path=/dev/fd/{FIRST_SOCKET}")]);
         command.args(["-serial", "chardev:log"]);
+        if let Some(initramfs) = initramfs {
+            command.args(["-initrd", &format!("/dev/fd/{}", FIRST_SOCKET + sockets.len() as i32)]);
+            sockets.push(initramfs.try_clone().context("no descriptor")?.into());
+        }
         let ports = std::mem::take(&mut self.ports);
         self.devices(&mut command, ports, &mut sockets);
         command.args(&self.options.qemu);
@@ -297,16 +300,14 @@ impl Qemu {
             command.args(["-device", &format!("{device},memdev=nvm,id=nvm1")]);
         }
         command.args(["-accel", if self.kvm { "kvm" } else { "tcg" }]);
+        let model = self.options.processor.as_deref();
+        command.args(["-cpu", &processor::option(model, self.options.deterministic)]);
         if self.options.deterministic {
-            // QEMU counts each turn of a repeated string instruction; without "erms" no kernel
-            // is led to prefer those.
-            command.args(["-cpu", "max,-erms", "-icount", "shift=0,sleep=off"]);
+            command.args(["-icount", "shift=0,sleep=off"]);
             command.args(["-rtc", "base=2024-01-01,clock=vm", "-seed", "1"]);
             // A write to a port is served in the instruction that makes it, and not by another
             // thread of QEMU some instructions later.
             command.args(["-global", "virtio-serial-pci.ioeventfd=off"]);
-        } else {
-            command.args(["-cpu", "max"]);
         }
     }
 
@@ -380,13 +381,21 @@ fn after<'a>(given: &'a OsStr, word: &str) -> Option<&'a OsStr> {
     }
 }
 
-/// What `--nvm FILE|SIZE` names.
+/// What `--nvm FILE|SIZE` names. What is no file and begins with a digit was meant as a size.
 fn nvm(given: &OsStr) -> Result<Nvm> {
-    let size = given.to_str().and_then(|text| size_in_mib(text).ok());
-    if let (Some(mib), false) = (size, Path::new(given).exists()) {
+    let file = Path::new(given).to_path_buf();
+    if let Some(text) = given.to_str()
+        && text.starts_with(|c: char| c.is_ascii_digit())
+        && !file.exists()
+    {
+        let mib = size_in_mib(text).map_err(|why| {
+            Failure::error(
+                USAGE,
+                format!("--nvm {text}: there is no such file, and as a size: {why}"),
+            )
+        })?;
         return Ok(Nvm { file: None, size: mib << 20, kept: false });
     }
-    let file = Path::new(given).to_path_buf();
     Ok(Nvm { size: off2f::blank(&file)?, file: Some(file), kept: true })
 }
 
@@ -401,7 +410,7 @@ fn size_in_mib(text: &str) -> Result<u64, &'static str> {
     let number: u64 = digits.parse().map_err(|_| "write the size as 64M or 1G")?;
     match number.checked_mul(scale) {
         Some(mib) if (2..1 << 20).contains(&mib) && mib % 2 == 0 => Ok(mib),
-        _ => Err("an even number of MiB, at least 2M"),
+        _ => Err("an even number of MiB, from 2M to below 1024G"),
     }
 }
 

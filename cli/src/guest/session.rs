@@ -12,10 +12,11 @@ use super::terminal;
 use anyhow::{Context, Result};
 use hayate_job::port;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use std::fs::File;
 use std::io::{ErrorKind, PipeReader, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -93,6 +94,8 @@ pub struct Outcome {
     pub timings: Vec<(String, u64, Duration)>,
     /// What the kernel wrote down of starts that are explained, lines of text.
     pub explained: String,
+    /// What could not be written on the host: streams of the program, the log.
+    pub unwritten: Vec<String>,
     /// The kernel's messages.
     pub log: Log,
     /// From the start of QEMU to the first byte of the log.
@@ -115,11 +118,12 @@ pub struct Session {
     held: Vec<UnixStream>,
 }
 
-/// Bytes that have gone out to the host's side of the two output streams.
+/// Bytes that have gone out to the host's side of the two output streams, and why some did not.
 #[derive(Default)]
 struct Counts {
     output: AtomicU64,
     error: AtomicU64,
+    unwritten: Mutex<Vec<String>>,
 }
 
 impl Session {
@@ -134,7 +138,7 @@ impl Session {
     }
 
     /// Starts the machine and stays with it to its end.
-    pub fn run(mut self, initramfs: Option<&Path>) -> Result<Outcome> {
+    pub fn run(mut self, initramfs: Option<&File>) -> Result<Outcome> {
         let kernel = self.qemu.kernel.clone();
         let counts = Arc::new(Counts::default());
         let (pumps, control) = self.connect(&counts)?;
@@ -154,9 +158,10 @@ impl Session {
         let pumps: Vec<JoinHandle<()>> = pumps.into_iter().map(|start| start()).collect();
         let mut course = Course {
             control,
-            counts,
+            counts: counts.clone(),
             began,
-            limit: self.timeout.map(|limit| began + limit),
+            // Beyond what the clock can hold there is no limit.
+            limit: self.timeout.and_then(|limit| began.checked_add(limit)),
             end: None,
             expected: None,
             done: false,
@@ -170,7 +175,10 @@ impl Session {
         for pump in pumps {
             let _ = pump.join();
         }
-        let [_, complaint] = readers.map(|reader| reader.join().unwrap_or_default());
+        let [unlogged, complaint] = readers.map(|reader| reader.join().unwrap_or_default());
+        let mut unwritten =
+            counts.unwritten.lock().map(|mut list| std::mem::take(&mut *list)).unwrap_or_default();
+        unwritten.extend(Some(unlogged).filter(|text| !text.is_empty()));
         let log = Arc::try_unwrap(log).ok().and_then(|log| log.into_inner().ok());
         let log = log.unwrap_or_default();
         let end = course.end.unwrap_or_else(|| {
@@ -182,6 +190,7 @@ impl Session {
             errors: course.errors,
             timings: course.timings,
             explained: course.explained,
+            unwritten,
             first_word: log.first.map(|first| first.duration_since(began)),
             log,
             total,
@@ -210,7 +219,7 @@ impl Session {
                     std::thread::spawn(|| feed(std::io::stdin(), keys));
                     let output = std::io::stdout();
                     std::thread::spawn(move || {
-                        drain(screen, output, &counts.output, "stdout", &events);
+                        drain(screen, output, &counts, "stdout", &events);
                     })
                 }));
             }
@@ -226,13 +235,13 @@ impl Session {
                 let (events2, counts2) = (events.clone(), counts.clone());
                 pumps.push(Box::new(move || {
                     std::thread::spawn(move || {
-                        drain(out, output, &counts2.output, "stdout", &events2);
+                        drain(out, output, &counts2, "stdout", &events2);
                     })
                 }));
                 let counts = counts.clone();
                 pumps.push(Box::new(move || {
                     std::thread::spawn(move || {
-                        drain(err, error, &counts.error, "stderr", &events);
+                        drain(err, error, &counts, "stderr", &events);
                     })
                 }));
             }
@@ -392,14 +401,19 @@ fn feed(mut input: impl Read, mut guest: UnixStream) {
 }
 
 /// Copies what the guest writes to the host until the machine ends. When the host's reader goes
-/// away, the guest is told, and what still comes is counted and dropped.
+/// away or the host's disk is full, the guest is told, and what still comes is counted and dropped.
+/// The program sees either as a reader that went away; a full disk is told at the end.
 fn drain(
     mut guest: UnixStream,
     mut output: impl Write,
-    count: &AtomicU64,
+    counts: &Counts,
     name: &'static str,
     events: &Sender<Event>,
 ) {
+    let (count, shown) = match name {
+        "stderr" => (&counts.error, "standard error"),
+        _ => (&counts.output, "standard output"),
+    };
     let mut buffer = vec![0; 64 << 10];
     let mut read = true;
     loop {
@@ -407,9 +421,15 @@ fn drain(
             Ok(0) => return,
             Ok(length) => {
                 if read
-                    && output.write_all(&buffer[..length]).and_then(|()| output.flush()).is_err()
+                    && let Err(error) =
+                        output.write_all(&buffer[..length]).and_then(|()| output.flush())
                 {
                     read = false;
+                    if error.kind() != ErrorKind::BrokenPipe
+                        && let Ok(mut unwritten) = counts.unwritten.lock()
+                    {
+                        unwritten.push(format!("cannot write {shown}: {error}"));
+                    }
                     let _ = events.send(Event::Unread(name));
                 }
                 count.fetch_add(length as u64, Ordering::Release);
@@ -437,7 +457,7 @@ fn read_log(
 ) -> JoinHandle<String> {
     std::thread::spawn(move || {
         let mut told = false;
-        log::read(pipe, sink, |change| {
+        let written = log::read(pipe, sink, |change| {
             let Ok(mut log) = log.lock() else { return };
             change(&mut log);
             if log.panicked && !told {
@@ -447,7 +467,7 @@ fn read_log(
         });
         drop(log);
         let _ = events.send(Event::LogEnded);
-        String::new()
+        written.map_or_else(|error| format!("cannot write the log: {error}"), |()| String::new())
     })
 }
 

@@ -4,7 +4,9 @@
 //! The settings to come back to are kept for the whole process, because the ways out are many:
 //! the ordinary end, an error, a signal, a panic.
 
+use crate::failure;
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
+use std::io::Write;
 use std::sync::Mutex;
 
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
@@ -51,9 +53,17 @@ pub fn restore_on_panic() {
         restore();
         // Whoever read our output has gone (`./hayate test --list | head`): as with SIGPIPE, nothing is
         // left to say.
-        let text = information.payload().downcast_ref::<String>();
-        if text.is_some_and(|text| text.contains("Broken pipe")) {
+        let text = information.payload().downcast_ref::<String>().map_or("", String::as_str);
+        if text.contains("Broken pipe") {
             std::process::exit(128 + signal_hook::consts::SIGPIPE);
+        }
+        // A full disk is no fault of ours either, and there may be no place to say so.
+        if let Some(error) = text.strip_prefix("failed printing to stdout: ") {
+            let _ = writeln!(std::io::stderr(), "hayate: cannot write standard output: {error}");
+            std::process::exit(i32::from(failure::FAULT));
+        }
+        if text.starts_with("failed printing to stderr: ") {
+            std::process::exit(i32::from(failure::FAULT));
         }
         usual(information);
     }));

@@ -1,28 +1,19 @@
 //! The user's own root file system as a disk or an initramfs.
 
+use super::scratch::Scratch;
+use super::source::{Kind, file_key, folder_key, kind};
 use super::{finished, key};
 use crate::{place, tool};
 use anyhow::{Context, Result, bail, ensure};
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// What a path given as `--rootfs` is.
-#[derive(Debug, PartialEq, Eq)]
-enum Kind {
-    Folder,
-    Tar,
-    Disk,
-    Initramfs,
-}
 
 /// A disk image with the content of the path.
 pub fn disk(path: &Path) -> Result<PathBuf> {
     match kind(path)? {
-        Kind::Disk => Ok(path.to_path_buf()),
+        // Absolute: QEMU takes what stands before a colon for the name of a protocol.
+        Kind::Disk => Ok(std::path::absolute(path)?),
         Kind::Initramfs => {
             bail!("{} is a cpio archive; use it with --in-memory", path.display())
         }
@@ -81,11 +72,12 @@ pub fn split(path: &Path, glob: &str, in_memory: bool) -> Result<Split> {
     let image = place::build("images")?.join(named(&format!("{kind}-off2f"), path, &state, end)?);
     let pack = if in_memory { "archive \"$3\" \"$2\"" } else { "disk \"$3\" \"$2\"" };
     make_split(image, &path.display().to_string(), |output, nvm| {
-        let body = format!("{unpack}; split \"$3\" \"{}\"; {pack}", nvm.display());
+        let body = format!("{unpack}; split \"$3\" \"$HAYATE_NVM\"; {pack}");
         let as_is = rustix::process::geteuid().is_root() && path.is_dir();
-        let scratch = tempfile::tempdir_in(place::build("images")?)?;
+        let scratch = Scratch::new()?;
         let mut command = shell(&body, as_is)?;
         command.env("HAYATE_SELF", std::env::current_exe()?).env("HAYATE_GLOB", glob);
+        command.env("HAYATE_NVM", nvm);
         command.arg(path.canonicalize()?).arg(output).arg(scratch.path());
         tool::run(&mut command).map(drop)
     })
@@ -163,74 +155,6 @@ fn kept(output: PathBuf, source: &Path, make: impl FnOnce(&Path) -> Result<()>) 
     finished(&output, &format!("of {shown}"), &format!("Making an image of {shown}"), make)
 }
 
-/// Tells by content, not by name.
-fn kind(path: &Path) -> Result<Kind> {
-    let found =
-        path.metadata().with_context(|| format!("no root file system {}", path.display()))?;
-    if found.is_dir() {
-        return Ok(Kind::Folder);
-    }
-    let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let mut start = [0; 512];
-    let length = file.read(&mut start)?;
-    if start.starts_with(b"070701") {
-        return Ok(Kind::Initramfs);
-    }
-    // Compressed archives, which tar(1) recognises by itself.
-    let compressed: [&[u8]; 4] = [b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"];
-    let tar = length == 512 && &start[257..262] == b"ustar";
-    if tar || compressed.iter().any(|magic| start.starts_with(magic)) {
-        return Ok(Kind::Tar);
-    }
-    // The superblock of ext2, 3 and 4: the magic number at 56 in the block at 1024.
-    let mut magic = [0; 2];
-    file.seek(SeekFrom::Start(1024 + 56))?;
-    if file.read_exact(&mut magic).is_ok() && magic == [0x53, 0xef] {
-        return Ok(Kind::Disk);
-    }
-    bail!("{} is none of a folder, a tar archive, an ext4 image and a cpio archive", path.display())
-}
-
-fn file_key(path: &Path) -> Result<String> {
-    let real = path.canonicalize()?;
-    let found = real.metadata()?;
-    let state = [found.len() as i64, found.mtime(), found.mtime_nsec(), found.ino() as i64];
-    Ok(key([real.as_os_str().as_bytes(), &state.map(i64::to_le_bytes).concat()]))
-}
-
-/// A name for the state of a whole folder: every path with its kind, size and times.
-fn folder_key(folder: &Path) -> Result<String> {
-    let root = folder.canonicalize()?;
-    let mut pending = vec![root.clone()];
-    let mut parts = vec![root.as_os_str().as_bytes().to_vec()];
-    while let Some(path) = pending.pop() {
-        let found = path.symlink_metadata()?;
-        let state = [
-            i64::from(found.mode()),
-            found.len() as i64,
-            found.mtime(),
-            found.mtime_nsec(),
-            i64::from(found.uid()),
-            i64::from(found.gid()),
-            // Owners and permissions change without the content.
-            found.ctime(),
-            found.ctime_nsec(),
-        ];
-        parts.push(path.as_os_str().as_bytes().to_vec());
-        parts.push(state.map(i64::to_le_bytes).concat());
-        if found.is_dir() {
-            let entries =
-                path.read_dir().with_context(|| format!("cannot read {}", path.display()))?;
-            let mut entries = entries
-                .map(|entry| entry.map(|entry| entry.path()))
-                .collect::<std::io::Result<Vec<PathBuf>>>()?;
-            entries.sort();
-            pending.extend(entries);
-        }
-    }
-    Ok(key(parts.iter().map(Vec::as_slice)))
-}
-
 /// Shell functions for making images.
 pub const FUNCTIONS: &str = include_str!("functions.sh");
 
@@ -244,7 +168,7 @@ const ARCHIVE_OF_TAR: &str = "unpack \"$1\" \"$3\"; archive \"$3\" \"$2\"";
 /// fakeroot, which lets an ordinary user give files to root and make devices.
 fn script(body: &str, source: &Path, output: &Path) -> Result<()> {
     let as_is = rustix::process::geteuid().is_root() && source.is_dir();
-    let scratch = tempfile::tempdir_in(place::build("images")?)?;
+    let scratch = Scratch::new()?;
     let source = source.canonicalize()?;
     let mut command = shell(body, as_is)?;
     command.arg(source).arg(output).arg(scratch.path());
@@ -268,39 +192,4 @@ pub fn shell(body: &str, as_is: bool) -> Result<Command> {
     folders.extend(["/usr/sbin", "/sbin"].map(PathBuf::from));
     command.env("PATH", std::env::join_paths(folders)?);
     Ok(command)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kinds_are_told_by_content() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        let mut tar = vec![0; 1024];
-        tar[257..262].copy_from_slice(b"ustar");
-        std::fs::write(path("a"), &tar).unwrap();
-        let mut disk = vec![0; 4096];
-        disk[1080..1082].copy_from_slice(&[0x53, 0xef]);
-        std::fs::write(path("b"), &disk).unwrap();
-        std::fs::write(path("c"), "070701").unwrap();
-        std::fs::write(path("d"), "text").unwrap();
-        assert_eq!(kind(folder.path()).unwrap(), Kind::Folder);
-        assert_eq!(kind(&path("a")).unwrap(), Kind::Tar);
-        assert_eq!(kind(&path("b")).unwrap(), Kind::Disk);
-        assert_eq!(kind(&path("c")).unwrap(), Kind::Initramfs);
-        assert!(kind(&path("d")).is_err());
-        assert!(kind(&path("none")).is_err());
-    }
-
-    #[test]
-    fn a_changed_folder_has_another_key() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("a"), "1").unwrap();
-        let before = folder_key(folder.path()).unwrap();
-        assert_eq!(before, folder_key(folder.path()).unwrap());
-        std::fs::write(folder.path().join("a"), "22").unwrap();
-        assert_ne!(before, folder_key(folder.path()).unwrap());
-    }
 }

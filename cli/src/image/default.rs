@@ -8,6 +8,7 @@
 
 use super::convert::{self, FUNCTIONS, SPLIT_VERSION, Split, shell};
 use super::debian::{self, Package};
+use super::scratch::Scratch;
 use super::{finished, key};
 use crate::{place, tool};
 use anyhow::Result;
@@ -178,7 +179,7 @@ impl Recipe {
                 format!("the {} image: {} Debian packages\n{manifest}", self.name, packages.len());
             let saying = format!("Making the {} image", self.name);
             finished(&image, about.trim_end(), &saying, |output| {
-                let scratch = tempfile::tempdir_in(&folder)?;
+                let scratch = Scratch::new()?;
                 let body = format!("{SETTLE}\n{}", self.body);
                 let mut command = shell(&body, false)?;
                 command.arg(output).arg(scratch.path());
@@ -202,7 +203,7 @@ impl Recipe {
         let parts = [&recipe, &manifest, glob, SPLIT_VERSION].map(str::as_bytes);
         let image = folder.join(format!("{}-off2f-{}.ext4", self.name, key(parts)));
         convert::make_split(image, self.title, |output, nvm| {
-            let scratch = tempfile::tempdir_in(&folder)?;
+            let scratch = Scratch::new()?;
             let body = self
                 .body
                 .replace("disk \"$root\"", "split \"$root\" \"$HAYATE_NVM\"\ndisk \"$root\"");

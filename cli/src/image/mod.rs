@@ -8,7 +8,9 @@ pub mod convert;
 pub mod debian;
 pub mod default;
 pub mod in_place;
+mod scratch;
 pub mod small;
+mod source;
 
 use crate::{place, step::Step};
 use anyhow::{Context, Result};
@@ -57,8 +59,7 @@ fn key<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
     hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Makes a file by way of a temporary one beside it, so that an interrupted run leaves none that
-/// looks finished.
+/// Makes a file by way of a temporary one, so that an interrupted run leaves none that looks finished.
 fn finished(
     path: &Path,
     about: &str,
@@ -66,13 +67,12 @@ fn finished(
     make: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<PathBuf> {
     let _step = Step::new(saying);
-    let folder = path.parent().context("an image lies in a folder")?;
-    let temporary =
-        tempfile::Builder::new().prefix(".making-").tempfile_in(folder)?.into_temp_path();
+    let scratch = scratch::Scratch::new()?;
+    let temporary = scratch.path().join("image");
     make(&temporary)?;
     std::fs::write(path.with_extension("about"), format!("{about}\n"))?;
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(&temporary, std::fs::Permissions::from_mode(0o644))?;
-    temporary.persist(path)?;
+    std::fs::rename(&temporary, path).with_context(|| format!("cannot keep {}", path.display()))?;
     Ok(path.to_path_buf())
 }

@@ -6,6 +6,7 @@
 
 use super::convert::{FUNCTIONS, shell};
 use super::default::{self, MERGED, SETTLE};
+use super::scratch::Scratch;
 use super::{finished, key};
 use crate::{place, tool};
 use anyhow::{Context, Result};
@@ -43,7 +44,7 @@ pub fn get(program: &Path) -> Result<PathBuf> {
     let packages = default::packages(&PACKAGES)?;
     let about = format!("the image for measuring: {} Debian packages", packages.len());
     finished(&image, &about, "Making the image for measuring", |output| {
-        let scratch = tempfile::tempdir_in(&folder)?;
+        let scratch = Scratch::new()?;
         let mut command = shell(&format!("{SETTLE}\n{BODY}"), false)?;
         command.arg(output).arg(scratch.path()).arg(program);
         command.args(packages.iter().map(|(_, file)| file));

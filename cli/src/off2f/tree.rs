@@ -2,6 +2,7 @@
 
 use super::files::store_text;
 use super::store::FileStore;
+use crate::failure::{Failure, USAGE};
 use crate::step::Step;
 use anyhow::{Context, Result};
 use hayate_off2f::{Converted, MARK, Options, Refusal};
@@ -32,7 +33,12 @@ pub fn convert(root: &Path, nvm: &Path, glob: Option<&str>) -> Result<String> {
     let _step = Step::new("Converting programs");
     let mut summary = Summary::default();
     let mut done: Vec<(PathBuf, Converted)> = Vec::new();
-    for path in executables(root, glob)? {
+    let executables = executables(root, glob)?;
+    if let (true, Some(glob)) = (executables.is_empty(), glob.filter(|&glob| glob != "*")) {
+        let text = format!("--off2f={glob}: no program or library has such a path");
+        return Err(Failure::error(USAGE, text));
+    }
+    for path in executables {
         let original = std::fs::read(&path)?;
         match hayate_off2f::convert(&original, Options::default()) {
             Ok(converted) => {

@@ -76,13 +76,14 @@ pub(super) fn trials_of(group: &str, checks: &[(&str, Check)], options: &Test) -
 pub(super) struct Hayate {
     accel: &'static str,
     profile: &'static str,
-    linux: bool,
+    /// Whether Debian's Linux boots instead.
+    pub(super) linux: bool,
     /// Whether to take minutes.
     pub(super) long: bool,
 }
 
 impl Hayate {
-    fn new(options: &Test) -> Hayate {
+    pub(super) fn new(options: &Test) -> Hayate {
         Hayate {
             accel: match options.accel {
                 Accel::Auto => "auto",

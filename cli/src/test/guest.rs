@@ -355,6 +355,7 @@ pub fn stress(options: &Test, programs: &Programs) -> Vec<Trial> {
 fn machine(options: &Test, cpus: u8) -> Machine {
     Machine {
         cpus,
+        processor: None,
         memory: 1024,
         accel: options.accel,
         board: Board::Q35,
@@ -409,7 +410,7 @@ fn run(
         error: Box::new(error.clone()),
     };
     let session = Session::new(qemu, streams, Sink::None, Some(limit));
-    let outcome = session.run(Some(initramfs.path()))?;
+    let outcome = session.run(Some(&initramfs))?;
     Ok((outcome, output.text(), error.text()))
 }
 

@@ -22,6 +22,7 @@ mod explain;
 mod guest;
 mod mode;
 mod off2f;
+mod processor;
 mod report;
 mod sources;
 
@@ -96,6 +97,7 @@ pub fn test(options: &Test) -> Result<u8> {
         machines.extend(guest::in_supervisor_mode(options, &programs));
         stages.push(machines);
         stages.push(command::trials(options));
+        stages.push(processor::trials(options));
         stages.push(mode::trials(options));
         stages.push(explain::trials(options));
         stages.push(off2f::trials(options));

@@ -106,6 +106,12 @@ fn detect() -> Features {
     }
     if let Some(f) = cpuid.get_extended_processor_and_feature_identifiers() {
         found.gigabyte_pages = f.has_1gib_pages();
+        if !f.has_syscall_sysret() {
+            // Looked at here: see `boot::entry` for what is looked at before.
+            crate::log::raw(format_args!("cannot boot: this processor lacks syscall\n"));
+            crate::power::exit_device(crate::power::REFUSED);
+            super::stop();
+        }
     }
     if let Some(f) = cpuid.get_advanced_power_mgmt_info() {
         found.invariant_tsc = f.has_invariant_tsc();

@@ -1,0 +1,100 @@
+//! What the values of options may be, and what is said of others.
+
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+/// `512M`, `2G`, `1024` (MiB) as MiB.
+pub fn memory(text: &str) -> Result<u64, String> {
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let number: u64 = number.parse().map_err(|_| "write it as 512M or 2G".to_string())?;
+    let scale = match unit.to_ascii_uppercase().as_str() {
+        "" | "M" | "MB" | "MIB" => 1,
+        "G" | "GB" | "GIB" => 1024,
+        _ => return Err("write it as 512M or 2G".into()),
+    };
+    match number.checked_mul(scale) {
+        Some(mib) if (32..=1 << 20).contains(&mib) => Ok(mib),
+        _ => Err("between 32M and 1024G".into()),
+    }
+}
+
+/// A policy of the kernel, as `recycle=` takes it.
+pub fn policy(text: &str) -> Result<String, String> {
+    match hayate_recycler::Policy::parse(text) {
+        Ok(policy) => Ok(policy.to_string()),
+        Err(_) => {
+            let names: Vec<_> = hayate_recycler::Policy::names().collect();
+            Err(format!("it is made of {}, joined by + or -", names.join(", ")))
+        }
+    }
+}
+
+/// `1000` or `1000:100`. The largest number means "none" to Linux (setresuid(2)).
+pub fn user(text: &str) -> Result<(u32, u32), String> {
+    let (user, group) = text.split_once(':').unwrap_or((text, text));
+    let number = |text: &str| match text.parse() {
+        Ok(u32::MAX) => Err("4294967295 is nobody's number; the largest is 4294967294".to_string()),
+        Ok(number) if !text.starts_with('+') => Ok(number),
+        _ => Err("write it as 1000 or 1000:100".to_string()),
+    };
+    Ok((number(user)?, number(group)?))
+}
+
+/// A value that need not be UTF-8, which `check` looks at.
+pub fn checked(
+    check: fn(&[u8]) -> Result<(), &'static str>,
+) -> impl TypedValueParser<Value = OsString> {
+    OsStringValueParser::new().try_map(move |value| check(value.as_bytes()).map(|()| value))
+}
+
+/// Anything but nothing.
+pub fn not_empty(value: &[u8]) -> Result<(), &'static str> {
+    if value.is_empty() { Err("it is empty") } else { Ok(()) }
+}
+
+/// `NAME=VALUE` or `NAME`.
+pub fn variable(value: &[u8]) -> Result<(), &'static str> {
+    if value.is_empty() || value[0] == b'=' { Err("a variable has a name") } else { Ok(()) }
+}
+
+/// Words of a kernel's command line, which is one line.
+pub fn words(text: &str) -> Result<String, String> {
+    if text.contains(|c: char| c.is_ascii_control() && c != '\t') {
+        return Err("the kernel's command line is one line of text".into());
+    }
+    Ok(text.into())
+}
+
+/// A processor as QEMU's `-cpu` takes it. Whether there is such a model is QEMU's to say.
+pub fn processor(text: &str) -> Result<String, String> {
+    let named = |c: char| c.is_ascii_alphanumeric() || "-_.,+=".contains(c);
+    match text.chars().next() {
+        Some(first) if first.is_ascii_alphanumeric() && text.chars().all(named) => Ok(text.into()),
+        _ => Err("write it as Haswell or max,-xsave".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_users() {
+        assert_eq!(memory("512M"), Ok(512));
+        assert_eq!(memory("2g"), Ok(2048));
+        assert_eq!(memory("1024"), Ok(1024));
+        assert!(memory("1").is_err());
+        assert!(memory("12X").is_err());
+        assert!(memory("99999999999999999999G").is_err());
+        assert_eq!(user("1000"), Ok((1000, 1000)));
+        assert_eq!(user("1000:5"), Ok((1000, 5)));
+        assert_eq!(user("4294967294:0"), Ok((u32::MAX - 1, 0)));
+        for wrong in ["root", "", "1000:", ":5", "-1", "+1", "4294967295", "0:4294967295"] {
+            assert!(user(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(policy("text+all"), Ok("all+text".into()));
+        assert!(policy("everything").is_err());
+    }
+}

@@ -1,0 +1,107 @@
+//! Folders to make things in, which do not stay when the maker is killed.
+//!
+//! Each is a folder of `build/making`, locked (flock(2)) by the command that works in it. The kernel
+//! gives the lock back with the process, however that ends; who makes the next folder removes those
+//! that nobody has locked. Between the making of a folder and its lock another command may take it for
+//! left behind: then the maker sees that its name is gone, and makes another.
+//!
+//! The road not taken: names with the number of the process, which another process may have later.
+
+use crate::place;
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// A folder of our own, removed when it is dropped, or by the next command if that never comes.
+pub struct Scratch {
+    // Dropped before the lock is.
+    folder: TempDir,
+    _lock: File,
+}
+
+impl Scratch {
+    /// A new, empty one, on the file system that the images are on.
+    pub fn new() -> Result<Scratch> {
+        Scratch::below(&place::build("making")?)
+    }
+
+    fn below(all: &Path) -> Result<Scratch> {
+        remove_abandoned(all);
+        loop {
+            let folder = tempfile::tempdir_in(all)
+                .with_context(|| format!("cannot make a folder in {}", all.display()))?;
+            let Ok(lock) = File::open(folder.path()) else { continue };
+            lock.lock().with_context(|| format!("cannot lock {}", folder.path().display()))?;
+            if is_named(&lock, folder.path()) {
+                return Ok(Scratch { folder, _lock: lock });
+            }
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// Whether the open folder is still the one of this name.
+fn is_named(open: &File, path: &Path) -> bool {
+    let both = (open.metadata(), path.symlink_metadata());
+    matches!(both, (Ok(open), Ok(named)) if (open.dev(), open.ino()) == (named.dev(), named.ino()))
+}
+
+/// Removes folders whose makers are gone. What cannot be removed is tried again another time.
+fn remove_abandoned(all: &Path) {
+    let entries = all.read_dir().into_iter().flatten().flatten();
+    let paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    for path in paths {
+        if let Ok(folder) = File::open(&path)
+            && folder.try_lock().is_ok()
+            && is_named(&folder, &path)
+        {
+            let _ = std::fs::remove_dir_all(&path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_holds_is_removed_and_the_rest_stays() {
+        let all = tempfile::tempdir().unwrap();
+        let left = all.path().join("left");
+        std::fs::create_dir(&left).unwrap();
+        std::fs::write(left.join("half"), "an image").unwrap();
+        let first = Scratch::below(all.path()).unwrap();
+        assert!(!left.exists());
+        std::fs::write(first.path().join("file"), "").unwrap();
+        let second = Scratch::below(all.path()).unwrap();
+        assert!(first.path().join("file").exists());
+        assert_ne!(first.path(), second.path());
+        drop((first, second));
+        assert_eq!(all.path().read_dir().unwrap().count(), 0);
+    }
+
+    #[test]
+    fn many_at_once_each_have_their_own() {
+        let all = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for number in 0..8 {
+                let all = all.path();
+                scope.spawn(move || {
+                    for _ in 0..25 {
+                        let scratch = Scratch::below(all).unwrap();
+                        let file = scratch.path().join("who");
+                        std::fs::write(&file, number.to_string()).unwrap();
+                        assert_eq!(std::fs::read_to_string(&file).unwrap(), number.to_string());
+                    }
+                });
+            }
+        });
+        assert_eq!(all.path().read_dir().unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,201 @@
+//! What a path given as a root file system is, in which state, and whether it can be copied.
+
+use super::key;
+use anyhow::{Context, Result, bail};
+use rustix::fs::{Access, access, statfs};
+use std::fs::{File, Metadata};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// What a path given as `--rootfs` is.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A folder.
+    Folder,
+    /// An archive of tar's, also compressed.
+    Tar,
+    /// An ext4 image.
+    Disk,
+    /// A cpio archive.
+    Initramfs,
+}
+
+/// File systems whose files are made by the kernel when they are read: most have no size, some never
+/// end, some do something when they are opened. Their numbers are those of statfs(2) and Linux'
+/// include/uapi/linux/magic.h.
+const MADE_BY_THE_KERNEL: [(u64, &str); 14] = [
+    (0x9fa0, "proc"),
+    (0x6265_6572, "sysfs"),
+    (0x6462_6720, "debugfs"),
+    (0x7472_6163, "tracefs"),
+    (0x7363_6673, "securityfs"),
+    (0x0027_e0eb, "cgroup"),
+    (0x6367_7270, "cgroup2"),
+    (0xcafe_4a11, "bpf"),
+    (0x6165_676c, "pstore"),
+    (0xde5e_81e4, "efivarfs"),
+    (0x6265_6570, "configfs"),
+    (0x4249_4e4d, "binfmt_misc"),
+    (0xf97c_ff8c, "selinuxfs"),
+    (0x6573_5543, "fusectl"),
+];
+
+/// Tells by content, not by name.
+pub fn kind(path: &Path) -> Result<Kind> {
+    let found =
+        path.metadata().with_context(|| format!("no root file system {}", path.display()))?;
+    if found.is_dir() {
+        return Ok(Kind::Folder);
+    }
+    let none = || {
+        let shown = path.display();
+        bail!("{shown} is none of a folder, a tar archive, an ext4 image and a cpio archive")
+    };
+    // To open a pipe is to wait for its other end, and other devices answer as they like.
+    if !found.is_file() && !found.file_type().is_block_device() {
+        return none();
+    }
+    let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut start = Vec::new();
+    (&mut file).take(512).read_to_end(&mut start)?;
+    if start.starts_with(b"070701") {
+        return Ok(Kind::Initramfs);
+    }
+    // Compressed archives, which tar(1) recognises by itself.
+    let compressed: [&[u8]; 4] = [b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"];
+    let tar = start.get(257..262) == Some(b"ustar");
+    if tar || compressed.iter().any(|magic| start.starts_with(magic)) {
+        return Ok(Kind::Tar);
+    }
+    // The superblock of ext2, 3 and 4: the magic number at 56 in the block at 1024.
+    let mut magic = [0; 2];
+    file.seek(SeekFrom::Start(1024 + 56))?;
+    if file.read_exact(&mut magic).is_ok() && magic == [0x53, 0xef] {
+        return Ok(Kind::Disk);
+    }
+    none()
+}
+
+/// A name for the state of a file.
+pub fn file_key(path: &Path) -> Result<String> {
+    let real = path.canonicalize()?;
+    let found = real.metadata()?;
+    let state = [found.len() as i64, found.mtime(), found.mtime_nsec(), found.ino() as i64];
+    Ok(key([real.as_os_str().as_bytes(), &state.map(i64::to_le_bytes).concat()]))
+}
+
+/// A name for the state of a whole folder: every path with its kind, size and times. What cannot be
+/// copied into an image is told here, before one is begun.
+pub fn folder_key(folder: &Path) -> Result<String> {
+    let root = folder.canonicalize()?;
+    let mut pending = vec![(root.clone(), None)];
+    let mut parts = vec![root.as_os_str().as_bytes().to_vec()];
+    while let Some((path, above)) = pending.pop() {
+        let found = path.symlink_metadata().with_context(|| format!("{}", path.display()))?;
+        copyable(&path, &found, above)?;
+        let state = [
+            i64::from(found.mode()),
+            found.len() as i64,
+            found.mtime(),
+            found.mtime_nsec(),
+            i64::from(found.uid()),
+            i64::from(found.gid()),
+            // Owners and permissions change without the content.
+            found.ctime(),
+            found.ctime_nsec(),
+        ];
+        parts.push(path.as_os_str().as_bytes().to_vec());
+        parts.push(state.map(i64::to_le_bytes).concat());
+        if found.is_dir() {
+            let entries =
+                path.read_dir().with_context(|| format!("cannot read {}", path.display()))?;
+            let mut entries = entries
+                .map(|entry| entry.map(|entry| entry.path()))
+                .collect::<std::io::Result<Vec<PathBuf>>>()?;
+            entries.sort();
+            pending.extend(entries.into_iter().map(|entry| (entry, Some(found.dev()))));
+        }
+    }
+    Ok(key(parts.iter().map(Vec::as_slice)))
+}
+
+/// Checks that a file or folder can be copied; `above` is the file system of the folder it lies in.
+fn copyable(path: &Path, found: &Metadata, above: Option<u64>) -> Result<()> {
+    let shown = path.display();
+    if found.is_dir() && above != Some(found.dev()) {
+        let kind = statfs(path).with_context(|| format!("{shown}"))?.f_type as u64;
+        if let Some((_, name)) = MADE_BY_THE_KERNEL.iter().find(|(magic, _)| *magic == kind) {
+            bail!(
+                "cannot copy {shown}: it is of the file system {name}, whose files this machine's \
+                 kernel makes when they are read"
+            );
+        }
+    }
+    if found.is_file() {
+        access(path, Access::READ_OK).with_context(|| format!("cannot copy {shown}"))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_told_by_content() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let mut tar = vec![0; 1024];
+        tar[257..262].copy_from_slice(b"ustar");
+        std::fs::write(path("a"), &tar).unwrap();
+        let mut disk = vec![0; 4096];
+        disk[1080..1082].copy_from_slice(&[0x53, 0xef]);
+        std::fs::write(path("b"), &disk).unwrap();
+        std::fs::write(path("c"), "070701").unwrap();
+        std::fs::write(path("d"), "text").unwrap();
+        std::fs::write(path("e"), "").unwrap();
+        assert_eq!(kind(folder.path()).unwrap(), Kind::Folder);
+        assert_eq!(kind(&path("a")).unwrap(), Kind::Tar);
+        assert_eq!(kind(&path("b")).unwrap(), Kind::Disk);
+        assert_eq!(kind(&path("c")).unwrap(), Kind::Initramfs);
+        assert!(kind(&path("d")).is_err());
+        assert!(kind(&path("e")).is_err());
+        assert!(kind(&path("none")).is_err());
+    }
+
+    #[test]
+    fn devices_pipes_and_sockets_are_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let made = std::process::Command::new("mkfifo").arg(path("pipe")).status().unwrap();
+        assert!(made.success());
+        let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+        for path in [path("pipe"), path("socket"), "/dev/zero".into(), "/dev/null".into()] {
+            let told = kind(&path).unwrap_err().to_string();
+            assert!(told.contains(" is none of "), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_changed_folder_has_another_key() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a"), "1").unwrap();
+        let before = folder_key(folder.path()).unwrap();
+        assert_eq!(before, folder_key(folder.path()).unwrap());
+        std::fs::write(folder.path().join("a"), "22").unwrap();
+        assert_ne!(before, folder_key(folder.path()).unwrap());
+    }
+
+    #[test]
+    fn what_the_kernel_makes_is_not_copied() {
+        let told = folder_key(Path::new("/proc")).unwrap_err().to_string();
+        assert!(told.starts_with("cannot copy /proc: it is of the file system proc"), "{told}");
+        // Also below another folder's name.
+        let folder = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/proc/self", folder.path().join("link")).unwrap();
+        assert!(folder_key(folder.path()).is_ok(), "a symbolic link is copied as one");
+        assert!(folder_key(&folder.path().join("link")).is_err());
+    }
+}
