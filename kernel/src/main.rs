@@ -6,6 +6,7 @@
 extern crate alloc;
 extern crate hayate_machine as machine;
 
+pub mod clock;
 pub mod credentials;
 pub mod device;
 pub mod file;

@@ -4,8 +4,10 @@
 //! ([`rates`]). It is taken to run at one constant rate on all CPUs, as it does in every virtual
 //! machine of today.
 
+mod bend;
 mod rates;
 
+pub use bend::{bend, is_bent};
 pub(crate) use rates::start_beat;
 
 use core::arch::x86_64::_rdtsc;
@@ -38,11 +40,19 @@ pub fn tsc() -> u64 {
     unsafe { _rdtsc() }
 }
 
+/// Nanoseconds since the first instruction of the kernel as the TSC counts them, whatever the clock was
+/// adjusted by (CLOCK_MONOTONIC_RAW).
+#[inline]
+pub fn raw_ns() -> u64 {
+    let ticks = tsc().saturating_sub(ORIGIN.load(Ordering::Relaxed));
+    ((u128::from(ticks) * u128::from(SCALE.load(Ordering::Relaxed))) >> 32) as u64
+}
+
 /// Nanoseconds since the first instruction of the kernel. Never goes back.
 #[inline]
 pub fn monotonic_ns() -> u64 {
-    let ticks = tsc().saturating_sub(ORIGIN.load(Ordering::Relaxed));
-    ((u128::from(ticks) * u128::from(SCALE.load(Ordering::Relaxed))) >> 32) as u64
+    // A clock that nobody ever made faster or slower costs this one question.
+    if bend::is_bent() { bend::monotonic_ns() } else { raw_ns() }
 }
 
 /// Nanoseconds since 1970-01-01 UTC.
@@ -56,18 +66,25 @@ pub fn set_realtime(ns: u64) {
     REAL_OFFSET.store(ns.wrapping_sub(monotonic_ns()) as i64, Ordering::Relaxed);
 }
 
+/// Moves the real-time clock by so many nanoseconds.
+pub fn step_realtime(by: i64) {
+    REAL_OFFSET.fetch_add(by, Ordering::Relaxed);
+}
+
 /// The TSC's frequency in Hz.
 pub fn tsc_hz() -> u64 {
     TSC_HZ.load(Ordering::Relaxed)
 }
 
-/// (TSC at monotonic 0, ns per tick times 2^32, real minus monotonic): for a vDSO.
-pub fn parameters() -> (u64, u64, i64) {
-    (
+/// (TSC at monotonic 0, ns per tick times 2^32, real minus monotonic): for a vDSO. `None` once the clock
+/// was adjusted ([`is_bent`]): only the kernel knows it then.
+pub fn parameters() -> Option<(u64, u64, i64)> {
+    let found = (
         ORIGIN.load(Ordering::Relaxed),
         SCALE.load(Ordering::Relaxed),
         REAL_OFFSET.load(Ordering::Relaxed),
-    )
+    );
+    (!is_bent()).then_some(found)
 }
 
 /// Asks for the timer handler to be called on this CPU at `deadline` (monotonic ns) or soon after,
@@ -83,7 +100,7 @@ pub fn set_timer_before(deadline: u64) {
 fn program(deadline: u64) {
     PROGRAMMED.set(deadline);
     let now = monotonic_ns();
-    let wait = deadline.saturating_sub(now);
+    let wait = bend::to_raw(deadline.saturating_sub(now));
     if features().tsc_deadline {
         const DEADLINE: u32 = 0x6e0;
         let scale = u128::from(SCALE.load(Ordering::Relaxed)).max(1);
@@ -96,6 +113,14 @@ fn program(deadline: u64) {
     } else {
         let ticks = (u128::from(wait) * u128::from(APIC_SCALE.load(Ordering::Relaxed))) >> 32;
         apic::set_count(ticks.clamp(1, u128::from(u32::MAX)) as u32);
+    }
+}
+
+/// Programs this CPU's timer again for what it is programmed for: the clock runs differently now.
+pub fn program_again() {
+    match PROGRAMMED.get() {
+        u64::MAX => {}
+        deadline => program(deadline),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Interval timers and POSIX timers (`setitimer(2)`, `timer_create(2)`).
 //!
-//! A process that uses timers has a [`Timers`] record behind one lock; the others carry an empty
+//! A process that uses timers has a [`Timers`] record behind one lock (and before that of the followers
+//! of the clock, `clock.rs`); the others carry an empty
 //! slot. Timers that run on a clock are timers of the scheduler; those on processor
 //! time are looked at on each tick (`cpu_time.rs`). A timer expires on whatever processor it
 //! was armed on, with interrupts off, and does nothing there but queue a signal and count.
@@ -8,7 +9,7 @@
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use hayate_abi::signal::*;
 use hayate_abi::{Errno, Result};
@@ -17,6 +18,7 @@ use super::record::Process;
 use super::signal::send;
 use super::thread::Thread;
 use super::{current, pids};
+use crate::clock::{self, Follower};
 use crate::schedule::time;
 use crate::schedule::{Timer, TimerTarget, WaitQueue};
 
@@ -161,6 +163,8 @@ struct Posix {
     /// processor time, where 0 is a disarmed timer.
     due: AtomicI64,
     interval: AtomicU64,
+    /// It is armed for a time of a clock that can be set.
+    follows: AtomicBool,
     /// Expiries since the signal that waits was queued, beyond the one it tells of.
     overrun: AtomicU64,
     /// The same for the signal that was taken last (`timer_getoverrun(2)`).
@@ -172,6 +176,8 @@ struct Posix {
 pub enum Clock {
     /// The time of day.
     Realtime,
+    /// The same without leap seconds.
+    Tai,
     /// Time since boot.
     Monotonic,
     /// Processor time of the process.
@@ -185,10 +191,16 @@ impl Clock {
     pub fn now(self, process: &Process) -> u64 {
         match self {
             Clock::Realtime => time::realtime_ns(),
+            Clock::Tai => time::realtime_ns().saturating_add_signed(clock::tai_ahead()),
             Clock::Monotonic => time::monotonic_ns(),
             Clock::Process => process.usage().cpu_ns(),
             Clock::Thread(id) => process.thread(id).map_or(0, |thread| thread.usage().cpu_ns()),
         }
+    }
+
+    /// Whether it can be set.
+    fn can_leap(self) -> bool {
+        matches!(self, Clock::Realtime | Clock::Tai)
     }
 
     /// Whether only running makes it advance.
@@ -205,6 +217,17 @@ impl TimerTarget for Posix {
         self.due.store(following.unwrap_or(last), Ordering::Relaxed);
         self.signal(&process, missed);
         following.map(|due| (due.max(0) as u64).max(now + 1))
+    }
+}
+
+impl Follower for Posix {
+    fn clock_leapt(&self, by: i64) {
+        // One that expires at this moment stays where it is: it was due in any case.
+        if self.follows.load(Ordering::Relaxed) && self.timer.cancel() {
+            let due = self.due.load(Ordering::Relaxed).saturating_sub(by);
+            self.due.store(due, Ordering::Relaxed);
+            self.timer.arm(due.max(0) as u64);
+        }
     }
 }
 
@@ -287,9 +310,14 @@ pub fn create(process: &Arc<Process>, clock: Clock, notify: Option<(Notify, u64)
             timer: Timer::new(this.clone()),
             due: AtomicI64::new(0),
             interval: AtomicU64::new(0),
+            follows: AtomicBool::new(false),
             overrun: AtomicU64::new(0),
             told: AtomicU64::new(0),
         });
+        if clock.can_leap() {
+            let follower: Weak<dyn Follower> = Arc::<Posix>::downgrade(&timer);
+            clock::follow(follower)?;
+        }
         if let Some(slot) = timers.posix.get_mut(index) {
             *slot = Some(timer);
         }
@@ -309,6 +337,7 @@ pub fn set(process: &Arc<Process>, id: i32, new: Setting, absolute: bool) -> Res
     let posix = find(process, id)?;
     let old = get(process, id)?;
     posix.timer.cancel();
+    posix.follows.store(absolute && posix.clock.can_leap(), Ordering::Relaxed);
     posix.interval.store(new.interval, Ordering::Relaxed);
     posix.overrun.store(0, Ordering::Relaxed);
     posix.told.store(0, Ordering::Relaxed);

@@ -10,7 +10,8 @@
 //!
 //! Handlers decode and encode Linux; what they do stands in the modules below.
 
-pub mod arch;
+pub mod adjust;
+mod arch;
 pub mod argument;
 mod control;
 mod credentials;

@@ -237,12 +237,12 @@ syscalls! {
 
     "Time" {
         35 nanosleep(request: Pointer, remaining: Pointer) [complete time::nanosleep];
-        230 clock_nanosleep(clock: Int, flags: Flags, request: Pointer, remaining: Pointer) [partial time::clock_nanosleep "a sleep does not follow when the clock is set"];
+        230 clock_nanosleep(clock: Int, flags: Flags, request: Pointer, remaining: Pointer) [complete time::clock_nanosleep];
         228 clock_gettime(clock: Int, time: Pointer) [complete time::clock_gettime];
         227 clock_settime(clock: Int, time: Pointer) [complete time::clock_settime];
         229 clock_getres(clock: Int, resolution: Pointer) [complete time::clock_getres];
-        305 clock_adjtime(clock: Int, timex: Pointer) [partial time::clock_adjtime "reads only"];
-        159 adjtimex(timex: Pointer) [partial time::adjtimex "reads only"];
+        305 clock_adjtime(clock: Int, timex: Pointer) [complete adjust::clock_adjtime];
+        159 adjtimex(timex: Pointer) [complete adjust::adjtimex];
         96 gettimeofday(time: Pointer, zone: Pointer) [complete time::gettimeofday];
         164 settimeofday(time: Pointer, zone: Pointer) [complete time::settimeofday];
         201 time(time: Pointer) [complete time::time];
@@ -250,7 +250,7 @@ syscalls! {
         36 getitimer(which: Int, current: Pointer) [complete timer::getitimer];
         38 setitimer(which: Int, new: Pointer, old: Pointer) [complete timer::setitimer];
         222 timer_create(clock: Int, event: Pointer, timer: Pointer) [partial timer::timer_create "no processor-time clocks of others"];
-        223 timer_settime(timer: Int, flags: Flags, new: Pointer, old: Pointer) [partial timer::timer_settime "a timer does not follow when the clock is set"];
+        223 timer_settime(timer: Int, flags: Flags, new: Pointer, old: Pointer) [complete timer::timer_settime];
         224 timer_gettime(timer: Int, current: Pointer) [complete timer::timer_gettime];
         225 timer_getoverrun(timer: Int) [complete timer::timer_getoverrun];
         226 timer_delete(timer: Int) [complete timer::timer_delete];

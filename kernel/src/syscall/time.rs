@@ -1,17 +1,17 @@
 //! Clocks and sleeping: clock_gettime(2) and its relatives, nanosleep(2), gettimeofday(2).
 //!
 //! All clocks count from one source, the TSC: CLOCK_MONOTONIC since the kernel's first
-//! instruction, CLOCK_REALTIME with an offset that can be set. There is no suspend, so
-//! CLOCK_BOOTTIME is CLOCK_MONOTONIC, and nothing disciplines the clock, so the raw and the coarse
-//! clocks are the fine ones.
+//! instruction, CLOCK_REALTIME with an offset that can be set. There is no suspend, so CLOCK_BOOTTIME is
+//! CLOCK_MONOTONIC, and the coarse clocks are the fine ones. adjtimex(2) is in `adjust.rs`.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use hayate_abi::time::{CLOCK_TICKS_PER_SEC, NANOS_PER_SEC, Timespec, Timeval, Timex, Timezone};
+use hayate_abi::time::{NANOS_PER_SEC, Timespec, Timeval, Timezone};
 use hayate_abi::{Errno, Result};
 use hayate_machine::user::UserPtr;
 
+use crate::clock;
 use crate::credentials::Capability;
 use crate::process::timer::{self, Clock};
 use crate::process::{self, Process, pids};
@@ -73,14 +73,12 @@ pub fn cpu_clock(clock: i32) -> Result<(Arc<Process>, Clock)> {
 /// The value of a clock in nanoseconds; EINVAL for a clock that is none.
 pub fn read_clock(clock: i32) -> Result<u64> {
     match clock {
-        CLOCK_REALTIME | CLOCK_REALTIME_COARSE | CLOCK_REALTIME_ALARM | CLOCK_TAI => {
-            Ok(time::realtime_ns())
+        CLOCK_REALTIME | CLOCK_REALTIME_COARSE | CLOCK_REALTIME_ALARM => Ok(time::realtime_ns()),
+        CLOCK_TAI => Ok(Clock::Tai.now(&process::current().process)),
+        CLOCK_MONOTONIC_RAW => Ok(time::raw_ns()),
+        CLOCK_MONOTONIC | CLOCK_MONOTONIC_COARSE | CLOCK_BOOTTIME | CLOCK_BOOTTIME_ALARM => {
+            Ok(time::monotonic_ns())
         }
-        CLOCK_MONOTONIC
-        | CLOCK_MONOTONIC_RAW
-        | CLOCK_MONOTONIC_COARSE
-        | CLOCK_BOOTTIME
-        | CLOCK_BOOTTIME_ALARM => Ok(time::monotonic_ns()),
         CLOCK_THREAD_CPUTIME_ID => Ok(schedule::current().run_time()),
         clock => {
             let (process, clock) = cpu_clock(clock)?;
@@ -134,7 +132,7 @@ fn set_real_time(new: Option<Timespec>) -> Result<()> {
     if nanos < time::monotonic_ns() {
         return Err(Errno::EINVAL);
     }
-    time::set_realtime(nanos);
+    clock::set(nanos);
     Ok(())
 }
 
@@ -184,7 +182,7 @@ pub fn settimeofday(at: usize, zone: usize) -> Result<()> {
         let is_first = !ZONE_WAS_SET.swap(true, Ordering::Relaxed);
         if is_first && new.is_none() && zone.tz_minuteswest != 0 {
             let west = i64::from(zone.tz_minuteswest) * 60 * NANOS_PER_SEC as i64;
-            time::set_realtime(time::realtime_ns().saturating_add_signed(west));
+            clock::step(west)?;
         }
     }
     set_real_time(new)
@@ -197,37 +195,6 @@ pub fn time(at: usize) -> Result<i64> {
         pointer.write(&now)?;
     }
     Ok(now)
-}
-
-/// clock_adjtime(2): the state can be read; nothing can be adjusted.
-pub fn clock_adjtime(clock: i32, at: usize) -> Result<i32> {
-    if clock != CLOCK_REALTIME {
-        return Err(Errno::EINVAL);
-    }
-    adjtimex(at)
-}
-
-/// adjtimex(2): the state can be read; adjusting is refused.
-pub fn adjtimex(at: usize) -> Result<i32> {
-    const TIME_ERROR: i32 = 5;
-    const STA_UNSYNC: i32 = 0x40;
-    let pointer = UserPtr::<Timex>::new(at);
-    let asked = pointer.read()?;
-    if asked.modes != 0 {
-        process::current().credentials().require(Capability::SysTime)?;
-        return Err(Errno::EINVAL);
-    }
-    let now = Timeval::from_nanos(time::realtime_ns());
-    let state = Timex {
-        status: STA_UNSYNC,
-        tick: (1_000_000 / CLOCK_TICKS_PER_SEC) as i64,
-        time: now,
-        maxerror: 16_000_000,
-        esterror: 16_000_000,
-        ..Timex::default()
-    };
-    pointer.write(&state)?;
-    Ok(TIME_ERROR)
 }
 
 /// nanosleep(2).
@@ -255,8 +222,10 @@ pub fn sleep(deadline: u64, remaining: usize) -> Result<()> {
 
 /// What a sleep is measured by.
 enum SleepClock {
-    /// A clock that runs; by how much it is ahead of the monotonic one.
-    Runs(u64),
+    /// A clock that runs and is never set.
+    Monotonic,
+    /// One that can be set.
+    Settable(Clock),
     /// Processor time of a process.
     Processor(Arc<Process>, Clock),
 }
@@ -265,10 +234,10 @@ enum SleepClock {
 /// kernel/time/posix-timers.c of Linux 6.1 has it where clock_nanosleep(2) says EINVAL.
 fn sleep_clock(clock: i32) -> Result<SleepClock> {
     const PER_THREAD: i32 = 4;
-    let real = || SleepClock::Runs(time::realtime_ns().wrapping_sub(time::monotonic_ns()));
     match clock {
-        CLOCK_REALTIME | CLOCK_TAI | CLOCK_REALTIME_ALARM => Ok(real()),
-        CLOCK_MONOTONIC | CLOCK_BOOTTIME | CLOCK_BOOTTIME_ALARM => Ok(SleepClock::Runs(0)),
+        CLOCK_REALTIME | CLOCK_REALTIME_ALARM => Ok(SleepClock::Settable(Clock::Realtime)),
+        CLOCK_TAI => Ok(SleepClock::Settable(Clock::Tai)),
+        CLOCK_MONOTONIC | CLOCK_BOOTTIME | CLOCK_BOOTTIME_ALARM => Ok(SleepClock::Monotonic),
         CLOCK_THREAD_CPUTIME_ID
         | CLOCK_MONOTONIC_RAW
         | CLOCK_REALTIME_COARSE
@@ -298,26 +267,38 @@ pub fn clock_nanosleep(number: i32, how: u32, request: usize, remaining: usize) 
     let request = request.to_nanos()?;
     let clock = clock?;
     let absolute = how & TIMER_ABSTIME != 0;
-    match clock {
-        SleepClock::Processor(process, clock) => {
-            sleep_on_cpu_time(&process, clock, number, request, absolute, remaining)
+    if let SleepClock::Processor(process, clock) = clock {
+        return sleep_on_cpu_time(&process, clock, number, request, absolute, remaining);
+    }
+    if matches!(number, CLOCK_REALTIME_ALARM | CLOCK_BOOTTIME_ALARM) {
+        if how & !TIMER_ABSTIME != 0 {
+            return Err(Errno::EINVAL);
         }
-        SleepClock::Runs(ahead) => {
-            if matches!(number, CLOCK_REALTIME_ALARM | CLOCK_BOOTTIME_ALARM) {
-                if how & !TIMER_ABSTIME != 0 {
-                    return Err(Errno::EINVAL);
-                }
-                process::current().credentials().require(Capability::WakeAlarm)?;
-            }
-            if !absolute {
-                return sleep(time::monotonic_ns().saturating_add(request), remaining);
-            }
-            match schedule::sleep_until(request.saturating_sub(ahead), true) {
-                Ok(()) | Err(Woken::TimedOut) => Ok(()),
-                // Called again with the same absolute time, the call simply goes on.
-                Err(Woken::Interrupted) => Err(Errno::ERESTARTNOHAND),
-            }
-        }
+        process::current().credentials().require(Capability::WakeAlarm)?;
+    }
+    if !absolute {
+        return sleep(time::monotonic_ns().saturating_add(request), remaining);
+    }
+    let slept = match clock {
+        SleepClock::Settable(clock) => sleep_until_time(clock, request),
+        _ => schedule::sleep_until(request, true),
+    };
+    match slept {
+        Ok(()) | Err(Woken::TimedOut) => Ok(()),
+        // Called again with the same absolute time, the call simply goes on.
+        Err(Woken::Interrupted) => Err(Errno::ERESTARTNOHAND),
+    }
+}
+
+/// Sleeps until a clock that can be set shows a time, however it comes to that.
+fn sleep_until_time(clock: Clock, until: u64) -> core::result::Result<(), Woken> {
+    let own = process::current();
+    loop {
+        let seen = clock::settings();
+        let left = until.saturating_sub(clock.now(&own.process));
+        let deadline = time::monotonic_ns().saturating_add(left);
+        let was_set = || (clock::settings() != seen).then_some(());
+        clock::SET.wait_interruptible(Some(deadline), was_set)?;
     }
 }
 

@@ -114,7 +114,8 @@ pub fn timer_create(clock: i32, event: usize, id: usize) -> Result<()> {
 /// (`clockid_to_kclock` and `timer_create` of the clocks, kernel/time/posix-timers.c of Linux 6.1).
 fn timer_clock(clock: i32) -> Result<Clock> {
     match clock {
-        time::CLOCK_REALTIME | time::CLOCK_TAI => Ok(Clock::Realtime),
+        time::CLOCK_REALTIME => Ok(Clock::Realtime),
+        time::CLOCK_TAI => Ok(Clock::Tai),
         time::CLOCK_MONOTONIC | time::CLOCK_BOOTTIME => Ok(Clock::Monotonic),
         time::CLOCK_PROCESS_CPUTIME_ID => Ok(Clock::Process),
         time::CLOCK_THREAD_CPUTIME_ID => Ok(Clock::Thread(process::current().id())),

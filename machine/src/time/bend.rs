@@ -1,0 +1,104 @@
+//! A clock that was made to run faster or slower than the TSC (`adjtimex(2)`).
+//!
+//! From the first [`bend`] on, monotonic time is a line through a point, with a slope that the next bend
+//! replaces where it begins, so that time never leaps. Until then none of this is looked at.
+//!
+//! There are two lines: readers use the one that [`TURN`] names and look whether it still does; a bend
+//! writes the other and then turns. So a reader never waits for a writer, and may be a handler that
+//! interrupted one (Linux' `latch`, include/linux/seqlock.h).
+
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering, fence};
+
+use super::raw_ns;
+use crate::sync::SpinLock;
+
+/// A line: at `raw` of the TSC's nanoseconds the clock shows `ns`, and for each more of them one and
+/// `extra` times 2^-32.
+struct Line {
+    raw: AtomicU64,
+    ns: AtomicU64,
+    extra: AtomicI64,
+}
+
+impl Line {
+    const fn straight() -> Line {
+        Line { raw: AtomicU64::new(0), ns: AtomicU64::new(0), extra: AtomicI64::new(0) }
+    }
+
+    fn at(&self, now: u64) -> u64 {
+        let (raw, ns) = (self.raw.load(Ordering::Relaxed), self.ns.load(Ordering::Relaxed));
+        let passed = i128::from(now) - i128::from(raw);
+        let extra = (passed * i128::from(self.extra.load(Ordering::Relaxed))) >> 32;
+        (i128::from(ns) + passed + extra) as u64
+    }
+}
+
+static LINES: [Line; 2] = [Line::straight(), Line::straight()];
+/// Counts the bends; its lowest bit names the line that holds.
+static TURN: AtomicUsize = AtomicUsize::new(0);
+static BENT: AtomicBool = AtomicBool::new(false);
+/// Who bends.
+static WRITER: SpinLock<()> = SpinLock::new(());
+
+/// The most nanoseconds that a timer is set ahead while the clock is bent: it may be bent again.
+const AHEAD: u64 = 50_000_000;
+
+/// Whether the clock was ever made to run at another rate than the TSC.
+#[inline(always)]
+pub fn is_bent() -> bool {
+    BENT.load(Ordering::Relaxed)
+}
+
+/// Calls `read` with the line that holds, until it held all the while.
+fn with_line<T>(read: impl Fn(&Line) -> T) -> T {
+    loop {
+        let turn = TURN.load(Ordering::Acquire);
+        let value = read(&LINES[turn & 1]);
+        fence(Ordering::Acquire);
+        if TURN.load(Ordering::Relaxed) == turn {
+            return value;
+        }
+    }
+}
+
+/// Monotonic time where the clock is bent.
+#[cold]
+pub(super) fn monotonic_ns() -> u64 {
+    with_line(|line| line.at(raw_ns()))
+}
+
+/// How long the TSC takes for so many nanoseconds of the clock, or a part of that: timers look again.
+#[inline]
+pub(super) fn to_raw(wait: u64) -> u64 {
+    if is_bent() { bent_to_raw(wait) } else { wait }
+}
+
+#[cold]
+fn bent_to_raw(wait: u64) -> u64 {
+    let extra = with_line(|line| line.extra.load(Ordering::Relaxed));
+    let slope = (1i128 << 32) + i128::from(extra);
+    (((i128::from(wait.min(AHEAD)) << 32) / slope.max(1)) + 1) as u64
+}
+
+/// From now on the clock gains `extra` times 2^-32 of each nanosecond, at most a half. True if it was
+/// not bent before: timers are still set by the TSC.
+pub fn bend(extra: i64) -> bool {
+    const MOST: i64 = 1 << 31;
+    let _writer = WRITER.lock();
+    let was_bent = is_bent();
+    if !was_bent && extra == 0 {
+        return false;
+    }
+    let turn = TURN.load(Ordering::Relaxed);
+    let (old, new) = (&LINES[turn & 1], &LINES[(turn + 1) & 1]);
+    // Readers of the turn before last are done with it, or will see that it turned.
+    fence(Ordering::SeqCst);
+    let raw = raw_ns();
+    let ns = old.at(raw);
+    new.raw.store(raw, Ordering::Relaxed);
+    new.ns.store(ns, Ordering::Relaxed);
+    new.extra.store(extra.clamp(-MOST, MOST), Ordering::Relaxed);
+    TURN.store(turn.wrapping_add(1), Ordering::Release);
+    BENT.store(true, Ordering::SeqCst);
+    !was_bent
+}
