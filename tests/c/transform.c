@@ -428,6 +428,7 @@ TEST(errors_of_opening) {
     ERR(hayate_space_open(HAYATE_SPACE_COPY, 1), EINVAL);
     ERR(hayate_program_open(AT_FDCWD, "nowhere", 0), ENOENT);
     ERR(hayate_program_open(AT_FDCWD, BAD, 0), EFAULT);
+    ERR(hayate_program_open(200, "nowhere", 0), EBADF);
     ERR(hayate_program_open(AT_FDCWD, ".", 0), EACCES);
     ERR(hayate_program_open(AT_FDCWD, "/", 0x10000), EINVAL);
     int fd = OK(open("text", O_CREAT | O_WRONLY, 0755));

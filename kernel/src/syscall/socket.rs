@@ -104,13 +104,17 @@ fn read_address(at: usize, length: u32) -> Result<Address> {
     Address::parse(bytes)
 }
 
+/// The room that the program says it has for an address.
+fn room(length: usize) -> Result<usize> {
+    usize::try_from(UserPtr::<i32>::new(length).read()?).map_err(|_| Errno::EINVAL)
+}
+
 /// Writes an address and its full length, cut to the room that the program says it has.
 fn write_address(name: Option<&Name>, at: usize, length: usize) -> Result<()> {
     if at == 0 {
         return Ok(());
     }
-    let room = UserPtr::<i32>::new(length).read()?;
-    let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
+    let room = room(length)?;
     let bytes = address::to_bytes(name);
     user::copy_out(at, &bytes[..bytes.len().min(room)])?;
     UserPtr::<i32>::new(length).write(&(bytes.len() as i32))
@@ -362,7 +366,10 @@ pub fn recvfrom(
     if at != 0 {
         match &incoming.from {
             Some(name) => write_address(name.as_ref(), at, length)?,
-            None => UserPtr::<i32>::new(length).write(&0)?,
+            None => {
+                room(length)?;
+                UserPtr::<i32>::new(length).write(&0)?;
+            }
         }
     }
     Ok(if how & flags::TRUNC != 0 { incoming.full } else { incoming.count })

@@ -1,0 +1,135 @@
+//! A row of the table of system calls may be called complete only if the suite shows it.
+//!
+//! The suite's C programs (`tests/c`) say by `ERR(call, ERROR)` which error a call must give, and
+//! they pass on Linux. For each complete row this test wants
+//!
+//! * the call itself, somewhere in the suite, and
+//! * its error cases: those that follow from the kinds of its arguments ([`wanted`]).
+//!
+//! A call that cannot give one of them stands in [`cannot`], with the place in Linux or the manual
+//! page that says so. Whatever else a manual page lists is the business of whoever writes the case:
+//! no list of errors would know which of them matter.
+
+#[path = "evidence/source.rs"]
+mod source;
+
+use source::Evidence;
+use std::path::Path;
+
+struct Row {
+    name: &'static str,
+    kinds: &'static [&'static str],
+    is_complete: bool,
+}
+
+macro_rules! is_complete {
+    ([complete $($path:tt)*]) => {
+        true
+    };
+    ($($other:tt)*) => {
+        false
+    };
+}
+
+macro_rules! syscalls {
+    ($($family:literal {
+        $($number:literal $name:ident ($($argument:ident : $kind:ident),*) $support:tt;)*
+    })*) => {
+        fn rows() -> Vec<Row> {
+            vec![$($(Row {
+                name: stringify!($name),
+                kinds: &[$(stringify!($kind)),*],
+                is_complete: is_complete!($support),
+            }),*),*]
+        }
+    };
+}
+
+include!("../../../kernel/src/syscall/table.rs");
+
+/// What a kind of argument may get wrong: any one of the errors shows it.
+const fn wanted(kind: &str) -> &'static [&'static [&'static str]] {
+    match kind.as_bytes() {
+        b"Fd" => &[&["EBADF"]],
+        b"Path" => &[&["ENOENT", "ENOTDIR", "ELOOP", "ENAMETOOLONG"], &["EFAULT"]],
+        b"Pointer" => &[&["EFAULT"]],
+        b"Flags" => &[&["EINVAL"]],
+        _ => &[],
+    }
+}
+
+/// Errors that a complete call cannot give, and why.
+const CANNOT: &[(&str, &str, &str)] = &[
+    ("fsetxattr", "ENOENT", "its file is open; the path is the attribute's name"),
+    ("fgetxattr", "ENOENT", "its file is open; the path is the attribute's name"),
+    ("fremovexattr", "ENOENT", "its file is open; the path is the attribute's name"),
+    ("set_robust_list", "EFAULT", "the list is looked at when the thread ends"),
+    ("recvmsg", "EINVAL", "flags that it does not know are ignored (net/socket.c)"),
+    ("sendmmsg", "EINVAL", "flags that it does not know are ignored (net/socket.c)"),
+];
+
+/// Complete calls that give no error at all, and why.
+const NEVER_FAILS: &[(&str, &str)] = &[
+    ("sync", "sync(2): always successful"),
+    ("umask", "umask(2): always succeeds"),
+    ("brk", "a break that cannot be is answered by the one that is (brk(2), notes)"),
+    ("munlockall", "nothing to get wrong"),
+    ("vfork", "only limits refuse it, and those are shown by storms"),
+    ("exit", "does not return"),
+    ("exit_group", "does not return"),
+    ("getpid", "getpid(2): always successful"),
+    ("getppid", "getpid(2): always successful"),
+    ("gettid", "gettid(2): always successful"),
+    ("getpgrp", "getpgrp(2): always successful"),
+    ("set_tid_address", "set_tid_address(2): always succeeds"),
+    ("rt_sigreturn", "what it finds wrong is a SIGSEGV; every handler of the suite returns by it"),
+    ("alarm", "alarm(2): always successful"),
+    ("sched_yield", "sched_yield(2): always succeeds on Linux"),
+    ("getuid", "getuid(2): always successful"),
+    ("getgid", "getgid(2): always successful"),
+    ("geteuid", "getuid(2): always successful"),
+    ("getegid", "getgid(2): always successful"),
+    ("setfsuid", "setfsuid(2): the answer is the user before"),
+    ("setfsgid", "setfsgid(2): the answer is the group before"),
+];
+
+/// The one call that no C code writes: the trampoline behind each signal handler makes it.
+const UNSEEN: &str = "rt_sigreturn";
+
+#[test]
+fn complete_rows_have_their_error_cases() {
+    let suite = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/c");
+    let evidence = Evidence::read(&suite).unwrap();
+    let mut lacks = Vec::new();
+    for row in rows().iter().filter(|row| row.is_complete) {
+        let found = evidence.of(row.name);
+        if !found.is_called && row.name != UNSEEN {
+            lacks.push(format!("{}: no case calls it", row.name));
+        }
+        for errors in row.kinds.iter().flat_map(|kind| wanted(kind)) {
+            let shown = errors.iter().any(|error| found.errors.contains(*error));
+            let cannot =
+                CANNOT.iter().any(|&(name, error, _)| name == row.name && errors.contains(&error));
+            let lack = format!("{}: no case for {}", row.name, errors.join(" or "));
+            if !shown && !cannot && !lacks.contains(&lack) {
+                lacks.push(lack);
+            }
+        }
+        let never = NEVER_FAILS.iter().any(|&(name, _)| name == row.name);
+        if found.errors.is_empty() && !never {
+            lacks.push(format!("{}: no error case", row.name));
+        }
+    }
+    assert!(lacks.is_empty(), "{} lacks:\n{}", lacks.len(), lacks.join("\n"));
+}
+
+/// Every exception is one of a complete row.
+#[test]
+fn no_exception_is_stale() {
+    let rows = rows();
+    let names = CANNOT.iter().map(|(name, ..)| name);
+    for name in names.chain(NEVER_FAILS.iter().map(|(name, _)| name)) {
+        let row = rows.iter().find(|row| row.name == *name && row.is_complete);
+        assert!(row.is_some(), "{name} is no complete row");
+    }
+}
