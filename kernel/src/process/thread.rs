@@ -491,6 +491,14 @@ impl Thread {
         Ok(())
     }
 
+    /// Both bases at once, whatever they are (a number that the processor does not take becomes 0). For
+    /// the current thread.
+    pub(super) fn take_bases(&self, fs: u64, gs: u64) {
+        self.fs_base.store(fs, Ordering::Relaxed);
+        self.gs_base.store(gs, Ordering::Relaxed);
+        cpu::restore_user_bases(fs, gs);
+    }
+
     /// The signals it blocks.
     #[inline]
     pub fn blocked(&self) -> SignalSet {
@@ -615,9 +623,9 @@ impl Agent for Thread {
         if let Some(space) = self.space.lock().as_ref() {
             space.activate();
         }
-        // A base that was once accepted is accepted again.
-        let _ = cpu::set_user_fs_base(self.fs_base.load(Ordering::Relaxed));
-        let _ = cpu::set_user_gs_base(self.gs_base.load(Ordering::Relaxed));
+        // Whatever they are: nothing of the thread that ran here before may stay.
+        let (fs, gs) = (&self.fs_base, &self.gs_base);
+        cpu::restore_user_bases(fs.load(Ordering::Relaxed), gs.load(Ordering::Relaxed));
         self.fpu.restore();
     }
 

@@ -149,9 +149,7 @@ impl Transform<'_> for Running<'_> {
     }
 
     fn change_position(&mut self, position: &Position) {
-        // Who asked has checked the bases; zero is always valid.
-        let _ = self.thread.set_fs_base(position.fs_base);
-        let _ = self.thread.set_gs_base(position.gs_base);
+        self.thread.take_bases(position.fs_base, position.gs_base);
         *self.regs = position.regs;
         trap::attention::raise(trap::FULL_RETURN);
     }

@@ -22,7 +22,7 @@ pub(crate) use local::{area_size, prepare_area, set_gs_base};
 use core::arch::asm;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use x86_64::registers::model_specific::{FsBase, KernelGsBase, Msr};
+use x86_64::registers::model_specific::Msr;
 
 /// The most CPUs the kernel can use: masks of CPUs are a `u64`.
 pub const MAX_CPUS: usize = 64;
@@ -68,7 +68,12 @@ pub fn stop() -> ! {
     }
 }
 
-/// The FS base of the program this CPU works for.
+/// The registers that hold the program's segment bases while its CPU runs the kernel.
+const FS_BASE: u32 = 0xc000_0100;
+const KERNEL_GS_BASE: u32 = 0xc000_0102;
+
+/// The FS base of the program this CPU works for: any number. With FSGSBASE a program sets it to
+/// addresses of the kernel's half as well, and translated by QEMU, to such as are not canonical.
 #[inline]
 pub fn user_fs_base() -> u64 {
     if features().fsgsbase {
@@ -77,39 +82,77 @@ pub fn user_fs_base() -> u64 {
         unsafe { asm!("rdfsbase {}", out(reg) base, options(nomem, nostack, preserves_flags)) };
         base
     } else {
-        FsBase::read().as_u64()
+        // SAFETY: every 64-bit CPU has the register.
+        unsafe { read_msr(FS_BASE) }
     }
 }
 
-/// Sets the program's FS base. A non-canonical address is refused (false).
+/// The GS base of the program this CPU works for (the kernel's own is swapped in): any number, as
+/// [`user_fs_base`].
+#[inline]
+pub fn user_gs_base() -> u64 {
+    // SAFETY: every 64-bit CPU has the register.
+    unsafe { read_msr(KERNEL_GS_BASE) }
+}
+
+/// Sets the program's FS base. An address outside of the program's half is refused (false).
 #[inline]
 pub fn set_user_fs_base(base: u64) -> bool {
     if base >= USER_END {
         return false;
     }
-    if features().fsgsbase {
-        // SAFETY: the kernel itself does not use FS; the address is canonical.
-        unsafe { asm!("wrfsbase {}", in(reg) base, options(nomem, nostack, preserves_flags)) };
-    } else {
-        FsBase::write(x86_64::VirtAddr::new(base));
-    }
+    load_fs_base(base);
     true
 }
 
-/// The GS base of the program this CPU works for (the kernel's own is swapped in).
-#[inline]
-pub fn user_gs_base() -> u64 {
-    KernelGsBase::read().as_u64()
-}
-
-/// Sets the program's GS base. A non-canonical address is refused (false).
+/// Sets the program's GS base. An address outside of the program's half is refused (false).
 #[inline]
 pub fn set_user_gs_base(base: u64) -> bool {
     if base >= USER_END {
         return false;
     }
-    KernelGsBase::write(x86_64::VirtAddr::new(base));
+    load_base(KERNEL_GS_BASE, base);
     true
+}
+
+/// Gives the program the bases that [`user_fs_base`] and [`user_gs_base`] have read, whatever they are:
+/// a base gives no right, for each access is checked where it ends up. A number that this processor
+/// does not take (`#GP`) becomes 0. One that was read from it is never such.
+#[inline]
+pub fn restore_user_bases(fs: u64, gs: u64) {
+    load_fs_base(fs);
+    load_base(KERNEL_GS_BASE, gs);
+}
+
+#[inline]
+fn load_fs_base(base: u64) {
+    if !features().fsgsbase {
+        return load_base(FS_BASE, base);
+    }
+    // SAFETY: CR4.FSGSBASE is on where the CPU has it, and the kernel itself does not use FS. A fault
+    // (the address is not canonical) goes on with 0, which never faults.
+    unsafe {
+        asm!("2: wrfsbase {base}",
+             ".pushsection .text.fixup,\"ax\",@progbits",
+             "3: xor {base:e}, {base:e}", "jmp 2b", ".popsection",
+             ".pushsection .ex_table,\"a\",@progbits", ".quad 2b, 3b", ".popsection",
+             base = inout(reg) base => _, options(nomem, nostack));
+    }
+}
+
+/// Writes one of the two registers above.
+#[inline]
+fn load_base(register: u32, base: u64) {
+    // SAFETY: every 64-bit CPU has the registers; the kernel uses neither FS nor, until it has swapped
+    // it back, this GS base. A fault goes on with 0 as above.
+    unsafe {
+        asm!("2: wrmsr",
+             ".pushsection .text.fixup,\"ax\",@progbits",
+             "3: xor eax, eax", "xor edx, edx", "jmp 2b", ".popsection",
+             ".pushsection .ex_table,\"a\",@progbits", ".quad 2b, 3b", ".popsection",
+             in("ecx") register, inout("eax") base as u32 => _,
+             inout("edx") (base >> 32) as u32 => _, options(nomem, nostack));
+    }
 }
 
 /// The first address that is not a user address: the last page of the lower half is never mapped.
