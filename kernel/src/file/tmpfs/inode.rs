@@ -517,12 +517,14 @@ impl Inode for TmpInode {
     }
 }
 
-/// As Linux 6.1's tmpfs: attributes of the system and of security modules, none of users.
+/// As Linux 6.1's tmpfs: attributes of the system and of security modules, none of users. `EINVAL` for
+/// a namespace without a name behind it.
 fn kept_xattr(name: &[u8]) -> Result<()> {
-    if name.starts_with(b"trusted.") || name.starts_with(b"security.") {
-        Ok(())
-    } else {
-        Err(Errno::EOPNOTSUPP)
+    let suffix = name.strip_prefix(b"trusted.").or_else(|| name.strip_prefix(b"security."));
+    match suffix {
+        Some([]) => Err(Errno::EINVAL),
+        Some(_) => Ok(()),
+        None => Err(Errno::EOPNOTSUPP),
     }
 }
 

@@ -1,5 +1,10 @@
 //! Extended attributes (`xattr(7)`): decoded here, answered by the file system, most of which
 //! have none.
+//!
+//! Each name begins with a namespace, and each namespace has rules of its own about its readers and
+//! writers ([`permission`], [`check_security`]). They hold for what programs ask, whatever the file
+//! system: a file system that uses attributes itself, as the overlay does, asks the one below it
+//! without them.
 
 use alloc::vec::Vec;
 
@@ -8,11 +13,21 @@ use hayate_machine::user;
 
 use super::metadata::place_of;
 use super::{open_file, string};
-use crate::credentials::access;
+use crate::credentials::{Capability, access};
 use crate::file::directory::check_writable;
+use crate::file::inode::{FileKind, Inode};
 use crate::file::mount::Location;
+use crate::file::notify::{self, Mask};
 use crate::file::off2f;
 use crate::file::path::permitted;
+
+const TRUSTED: &[u8] = b"trusted.";
+const SECURITY: &[u8] = b"security.";
+const SYSTEM: &[u8] = b"system.";
+const USER: &[u8] = b"user.";
+/// What a program may do whatever its user (`capabilities(7)`, "File capabilities").
+const FILE_CAPABILITIES: &[u8] = b"security.capability";
+const S_ISVTX: u16 = 0o1000;
 
 /// The longest name with its zero (`XATTR_NAME_MAX` + 1).
 const NAME_MAX: usize = 256;
@@ -46,10 +61,66 @@ fn set(place: &Location, name_address: usize, value: usize, size: usize, flags: 
 fn change(place: &Location, name: &[u8], value: Option<&[u8]>, flags: u32) -> Result<()> {
     check_writable(place)?;
     let inode = place.inode()?;
-    if name.starts_with(b"user.") {
-        permitted(&super::credentials(), &inode.attributes(), access::WRITE)?;
+    if name == FILE_CAPABILITIES
+        && let Some(value) = value
+    {
+        check_capabilities(value)?;
     }
-    inode.set_xattr(name, value, flags)
+    permission(&*inode, name, true)?;
+    check_security(name)?;
+    inode.set_xattr(name, value, flags)?;
+    notify::place(place, Mask::ATTRIB);
+    Ok(())
+}
+
+/// Whether the caller may read, or write, an attribute as far as its namespace says (`xattr_permission`,
+/// fs/xattr.c of Linux 6.1). Names in no namespace are left to the file system, which refuses them.
+fn permission(inode: &dyn Inode, name: &[u8], write: bool) -> Result<()> {
+    let credentials = super::credentials();
+    // The reader of something that it may not know of sees nothing.
+    let refused = if write { Errno::EPERM } else { Errno::ENODATA };
+    if name.starts_with(SECURITY) || name.starts_with(SYSTEM) {
+        return Ok(());
+    }
+    if name.starts_with(TRUSTED) {
+        return if credentials.has(Capability::SysAdmin) { Ok(()) } else { Err(refused) };
+    }
+    let attributes = inode.attributes();
+    if name.starts_with(USER) {
+        let directory = attributes.kind == FileKind::Directory;
+        if attributes.kind != FileKind::Regular && !directory {
+            return Err(refused);
+        }
+        let sticky = directory && attributes.mode & S_ISVTX != 0;
+        if sticky && write && !credentials.owns(attributes.uid) {
+            return Err(Errno::EPERM);
+        }
+    }
+    permitted(&credentials, &attributes, if write { access::WRITE } else { access::READ })
+}
+
+/// The right to change attributes of `security.` (`cap_inode_setxattr` and `cap_inode_removexattr`,
+/// security/commoncap.c).
+fn check_security(name: &[u8]) -> Result<()> {
+    let credentials = super::credentials();
+    if name == FILE_CAPABILITIES {
+        // Also for an empty value, which Linux lets anybody set, and take away the capabilities of any
+        // file with it.
+        return credentials.require(Capability::Setfcap);
+    }
+    if name.starts_with(SECURITY) { credentials.require(Capability::SysAdmin) } else { Ok(()) }
+}
+
+/// Checks the form of file capabilities (`cap_convert_nscap`, security/commoncap.c): `EINVAL`.
+fn check_capabilities(value: &[u8]) -> Result<()> {
+    const REVISION: u32 = 0xff00_0000;
+    let Some(first) = value.first_chunk() else {
+        return if value.is_empty() { Ok(()) } else { Err(Errno::EINVAL) };
+    };
+    match (u32::from_le_bytes(*first) & REVISION, value.len()) {
+        (0x0200_0000, 20) | (0x0300_0000, 24) => Ok(()),
+        _ => Err(Errno::EINVAL),
+    }
 }
 
 /// Gives a value or list to the program: its length only if there is no room asked for.
@@ -71,11 +142,29 @@ fn get(place: &Location, name_address: usize, value: usize, size: usize) -> Resu
     if name == off2f::ATTRIBUTE {
         permitted(&super::credentials(), &inode.attributes(), access::READ)?;
     }
+    permission(&*inode, &name, false)?;
     answer(&inode.get_xattr(&name)?, value, size)
 }
 
+/// The names. Those that the caller could not read are not among them (`simple_xattr_list`, fs/xattr.c).
 fn list(place: &Location, buffer: usize, size: usize) -> Result<usize> {
-    answer(&place.inode()?.list_xattr()?, buffer, size)
+    let mut all = place.inode()?.list_xattr()?;
+    if !super::credentials().has(Capability::SysAdmin) {
+        let mut kept = 0;
+        let mut at = 0;
+        while let Some(name) =
+            all.get(at..).and_then(|rest| rest.split_inclusive(|&b| b == 0).next())
+        {
+            let length = name.len();
+            if !name.starts_with(TRUSTED) {
+                all.copy_within(at..at + length, kept);
+                kept += length;
+            }
+            at += length;
+        }
+        all.truncate(kept);
+    }
+    answer(&all, buffer, size)
 }
 
 /// `setxattr(2)`
