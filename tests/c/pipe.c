@@ -3,6 +3,8 @@
 #include "harness.h"
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
 
 static int r, w;
@@ -370,6 +372,109 @@ TEST(vmsplice_puts_user_memory_in) {
     char text[16] = "";
     CHECK_EQ(OK(read(r, text, 16)), 11);
     CHECK_STR(text, "user memory");
+}
+
+TEST(vmsplice_waits_for_the_first_room_alone) {
+    make(0);
+    static char data[40 * 4096];
+    memset(data, 'v', sizeof data);
+    struct iovec piece = {data, sizeof data};
+    /* More than a pipe holds: what fits. */
+    ssize_t count = OK(vmsplice(w, &piece, 1, 0));
+    CHECK(count > 0 && count <= 65536);
+    ERR(vmsplice(w, &piece, 1, SPLICE_F_NONBLOCK), EAGAIN);
+    piece.iov_len = 0;
+    CHECK_EQ(OK(vmsplice(w, &piece, 1, 0)), 0); /* nothing has room */
+    piece.iov_len = sizeof data;
+    /* The pipe's own flag does not count, only the call's. */
+    OK(fcntl(w, F_SETFL, O_NONBLOCK));
+    pid_t parent = getpid(), pid = FORK();
+    if (pid == 0) {
+        wait_asleep(parent);
+        for (ssize_t left = count; left > 0;) {
+            char text[4096];
+            left -= OK(read(r, text, left < 4096 ? (size_t)left : 4096));
+        }
+        _exit(0);
+    }
+    CHECK(OK(vmsplice(w, &piece, 1, 0)) > 0);
+    EXITS(pid, 0);
+}
+
+TEST(vmsplice_to_memory_takes_what_is_there) {
+    make(0);
+    char text[16] = "";
+    struct iovec piece = {text, sizeof text};
+    ERR(vmsplice(r, &piece, 1, SPLICE_F_NONBLOCK), EAGAIN);
+    OK(write(w, "short", 5));
+    CHECK_EQ(OK(vmsplice(r, &piece, 1, 0)), 5);
+    CHECK_STR(text, "short");
+    OK(close(w));
+    CHECK_EQ(OK(vmsplice(r, &piece, 1, 0)), 0);
+}
+
+TEST(vmsplice_without_a_reader_is_epipe) {
+    signal(SIGPIPE, SIG_IGN);
+    make(0);
+    OK(close(r));
+    struct iovec piece = {(char *)"x", 1};
+    ERR(vmsplice(w, &piece, 1, 0), EPIPE);
+    ERR(vmsplice(w, &piece, 1, SPLICE_F_NONBLOCK), EPIPE);
+    signal(SIGPIPE, SIG_DFL);
+    pid_t pid = FORK();
+    if (pid == 0) {
+        (void)!vmsplice(w, &piece, 1, 0);
+        _exit(0);
+    }
+    KILLED(pid, SIGPIPE);
+    int fd = OK(open("f", O_RDWR | O_CREAT, 0600));
+    ERR(vmsplice(fd, &piece, 1, 0), EBADF);
+}
+
+TEST(moving_into_a_pipe_ends_when_it_is_full) {
+    make(0);
+    static char data[300000];
+    PUT_BYTES("f", data, sizeof data);
+    int fd = OK(open("f", O_RDONLY));
+    off_t at = 0;
+    /* A page less where the offset is none. */
+    CHECK_EQ(OK(sendfile(w, fd, &at, sizeof data)), 65536);
+    CHECK_EQ(at, 65536);
+    loff_t from = 0;
+    ERR(splice(fd, &from, w, NULL, 1, SPLICE_F_NONBLOCK), EAGAIN);
+    int full = w, r1 = r;
+    make(0);
+    OK(write(w, "more", 4));
+    ERR(splice(r, NULL, full, NULL, 4, SPLICE_F_NONBLOCK), EAGAIN);
+    ERR(tee(r, full, 4, SPLICE_F_NONBLOCK), EAGAIN);
+    OK(fcntl(full, F_SETFL, O_NONBLOCK));
+    ERR(sendfile(full, fd, &at, 1), EAGAIN);
+    ERR(splice(fd, &from, full, NULL, 1, 0), EAGAIN);
+    ERR(tee(r, full, 4, 0), EAGAIN);
+    OK(read(r1, data, 65536));
+    /* A blocking one of more than fits gives what fits. */
+    OK(fcntl(full, F_SETFL, 0));
+    CHECK_EQ(OK(splice(fd, &from, full, NULL, sizeof data, 0)), 65536);
+}
+
+TEST(splice_of_a_stream_takes_what_is_there) {
+    int s[2];
+    OK(socketpair(AF_UNIX, SOCK_STREAM, 0, s));
+    make(0);
+    static char data[8192], back[8192];
+    memset(data, 's', sizeof data);
+    ERR(splice(s[0], NULL, w, NULL, 100, SPLICE_F_NONBLOCK), EAGAIN);
+    for (size_t length = 4096; length <= 8192; length += 2048) { /* whole pages, and not */
+        OK(write(s[1], data, length));
+        size_t moved = 0;
+        while (moved < length) /* with nothing behind it that could be waited for */
+            moved += (size_t)OK(splice(s[0], NULL, w, NULL, 65536, 0));
+        CHECK_EQ(moved, length);
+        for (size_t done = 0; done < length;)
+            done += (size_t)OK(read(r, back, sizeof back));
+    }
+    OK(shutdown(s[1], SHUT_WR));
+    CHECK_EQ(OK(splice(s[0], NULL, w, NULL, 100, SPLICE_F_NONBLOCK)), 0);
 }
 
 TEST(splice_errors) {

@@ -237,11 +237,17 @@ impl Pipe {
         if ring.segments.len() >= ring.slots {
             return Err(Errno::EAGAIN);
         }
-        ring.segments.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        ring.reserve(1)?;
+        self.push_reserved(ring, segment);
+        Ok(())
+    }
+
+    /// Puts a piece behind the others, also beyond the last slot: for data that has no other place to
+    /// stay. The caller has [reserved](Ring::reserve) room for it.
+    pub(super) fn push_reserved(&self, ring: &mut Ring, segment: Segment) {
         let bytes = self.bytes.load(Ordering::Relaxed) + segment.length;
         ring.segments.push_back(segment);
         self.publish(ring, bytes);
-        Ok(())
     }
 
     /// Drops `count` bytes of the first piece.
@@ -273,11 +279,12 @@ impl Pipe {
         self.writable.wake_all();
     }
 
-    fn read(&self, file: &OpenFile, out: &mut Output<'_>) -> Result<usize> {
+    /// Reads what is there, waiting for the first byte unless told not to.
+    pub fn read(&self, nonblocking: bool, out: &mut Output<'_>) -> Result<usize> {
         if out.remaining() == 0 {
             return Ok(0);
         }
-        let Some(mut ring) = self.lock_for_reading(file.nonblocking())? else { return Ok(0) };
+        let Some(mut ring) = self.lock_for_reading(nonblocking)? else { return Ok(0) };
         let was_full = ring.segments.len() >= ring.slots;
         let mut outcome = Ok(());
         while out.remaining() != 0 {
@@ -374,6 +381,22 @@ impl Pipe {
         }
     }
 
+    /// Writes what fits, waiting for the first room unless told not to, and never for more
+    /// (`vmsplice_to_pipe`, fs/splice.c of Linux 6.1).
+    pub fn write_some(&self, nonblocking: bool, input: &mut Input<'_>) -> Result<usize> {
+        if input.remaining() == 0 {
+            return Ok(0);
+        }
+        let mut ring = self.lock_for_writing(nonblocking)?;
+        let outcome = self.fill(&mut ring, input, false);
+        drop(ring);
+        if input.done() != 0 {
+            self.readable.wake_all();
+            self.touch();
+        }
+        input.finish(outcome)
+    }
+
     /// Notes the time of a write.
     pub(super) fn touch(&self) {
         let now = Timestamp::now();
@@ -406,6 +429,16 @@ impl Ring {
     /// Whether no slot is free.
     pub(super) fn is_full(&self) -> bool {
         self.segments.len() >= self.slots
+    }
+
+    /// How many slots are free.
+    pub(super) fn free(&self) -> usize {
+        self.slots.saturating_sub(self.segments.len())
+    }
+
+    /// Makes sure of memory for `count` more pieces.
+    pub(super) fn reserve(&mut self, count: usize) -> Result<()> {
+        self.segments.try_reserve(count).map_err(|_| Errno::ENOMEM)
     }
 
     /// Whether there is no data.
@@ -480,7 +513,7 @@ impl FileOps for PipeEnd {
     }
 
     fn read(&self, file: &OpenFile, _: u64, out: &mut Output<'_>) -> Result<usize> {
-        self.pipe.read(file, out)
+        self.pipe.read(file.nonblocking(), out)
     }
 
     fn write(&self, file: &OpenFile, _: &mut u64, input: &mut Input<'_>) -> Result<usize> {

@@ -3,7 +3,10 @@
 //!
 //! Into a pipe, pages of a plate go by reference, as in Linux; everything else goes through a
 //! buffer of a few pages. What was read from a pipe or at a position counts as consumed only once
-//! it was written.
+//! it was written. Into a pipe goes what there is room for: only the first piece is waited for.
+//!
+//! How a piece is written to a file is said by the caller ([`Write`]), which knows the limits of the
+//! process and tells the watchers of the file.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -12,7 +15,8 @@ use hayate_abi::{Errno, Result};
 
 use super::open_file::OpenFile;
 use super::pipe::{Pipe, Segment};
-use super::plate::PAGE;
+use super::plate::{PAGE, Plate};
+use super::poll::{Events, Registrar};
 use super::transfer::{Input, Output};
 use crate::schedule;
 
@@ -26,6 +30,9 @@ fn buffer(length: usize) -> Result<Vec<u8>> {
     bytes.resize(length, 0);
     Ok(bytes)
 }
+
+/// Writes a piece to a file: at an offset, or at the file's position.
+pub type Write = fn(&OpenFile, Option<u64>, &mut Input<'_>) -> Result<usize>;
 
 /// Where one side of a transfer works: at the file's position, or at an offset of its own, which
 /// is moved on.
@@ -55,11 +62,11 @@ impl Side<'_> {
         }
     }
 
-    fn write(&mut self, file: &OpenFile, bytes: &[u8]) -> Result<usize> {
+    fn write(&mut self, write: Write, file: &OpenFile, bytes: &[u8]) -> Result<usize> {
         match self {
-            Side::Position => file.write(&mut Input::kernel(bytes)),
+            Side::Position => write(file, None, &mut Input::kernel(bytes)),
             Side::At(offset) => {
-                let count = file.write_at(**offset, &mut Input::kernel(bytes))?;
+                let count = write(file, Some(**offset), &mut Input::kernel(bytes))?;
                 **offset += count as u64;
                 Ok(count)
             }
@@ -74,6 +81,7 @@ pub fn copy(
     to: &OpenFile,
     mut to_side: Side<'_>,
     count: usize,
+    write: Write,
 ) -> Result<usize> {
     let mut bytes = buffer(count)?;
     let mut done = 0;
@@ -89,7 +97,7 @@ pub fn copy(
                 break;
             }
         };
-        let written = to_side.write(to, piece.get(..read).unwrap_or_default());
+        let written = to_side.write(write, to, piece.get(..read).unwrap_or_default());
         let used = *written.as_ref().unwrap_or(&0);
         from_side.settle(from, read, used);
         done += used;
@@ -111,83 +119,106 @@ pub fn copy(
 /// Moves up to `count` bytes of a file into a pipe.
 pub fn into_pipe(
     from: &OpenFile,
-    mut side: Side<'_>,
+    side: Side<'_>,
     pipe: &Arc<Pipe>,
     count: usize,
     nonblocking: bool,
 ) -> Result<usize> {
-    let plate = from.inode().plate();
     if !from.readable() {
         return Err(Errno::EBADF);
     }
+    match from.inode().plate() {
+        Some(plate) => pages_into_pipe(from, side, &plate, pipe, count, nonblocking),
+        None => bytes_into_pipe(from, side, pipe, count, nonblocking),
+    }
+}
+
+fn pages_into_pipe(
+    from: &OpenFile,
+    mut side: Side<'_>,
+    plate: &Plate,
+    pipe: &Arc<Pipe>,
+    count: usize,
+    nonblocking: bool,
+) -> Result<usize> {
     let mut done = 0;
-    // The first page waits for room and data; after it, what goes without waiting.
+    // The first page waits for room; after it, what goes without waiting.
     while done < count {
         let mut ring = match pipe.lock_for_writing(nonblocking || done != 0) {
             Ok(ring) => ring,
             Err(error) if done == 0 => return Err(error),
             Err(_) => break,
         };
-        let moved = match &plate {
-            Some(plate) => {
-                let offset = match &side {
-                    Side::Position => *from.lock_position(),
-                    Side::At(offset) => **offset,
-                };
-                let left = plate.size().saturating_sub(offset);
-                let within = (offset % PAGE as u64) as usize;
-                let length = (PAGE - within).min(count - done);
-                let length = length.min(usize::try_from(left).unwrap_or(usize::MAX));
-                if length == 0 {
-                    break;
-                }
-                let frame = match plate.page(offset / PAGE as u64) {
-                    Ok(frame) => frame,
-                    Err(error) if done == 0 => return Err(error),
-                    Err(_) => break,
-                };
-                let piece = Segment { frame, offset: within, length, own: false, packet: false };
-                pipe.push(&mut ring, piece)?;
-                match &mut side {
-                    Side::Position => *from.lock_position() += length as u64,
-                    Side::At(offset) => **offset += length as u64,
-                }
-                length
-            }
-            None => {
-                // A stream: read what is there, without the ring locked.
-                drop(ring);
-                let mut bytes = buffer((count - done).min(PAGE))?;
-                let read = match side.read(from, &mut bytes) {
-                    Ok(read) => read,
-                    Err(error) if done == 0 => return Err(error),
-                    Err(_) => break,
-                };
-                if let Side::At(offset) = &mut side {
-                    **offset += read as u64;
-                }
-                if read == 0 {
-                    break;
-                }
-                let frame = super::reclaim::frame()?;
-                frame.write(0, bytes.get(..read).unwrap_or_default());
-                let mut ring = pipe.lock_for_writing(false)?;
-                let piece = Segment { frame, offset: 0, length: read, own: true, packet: false };
-                pipe.push(&mut ring, piece)?;
-                drop(ring);
-                pipe.wake_readers();
-                done += read;
-                if read < bytes.len() {
-                    break;
-                }
-                continue;
-            }
+        let offset = match &side {
+            Side::Position => *from.lock_position(),
+            Side::At(offset) => **offset,
         };
+        let left = plate.size().saturating_sub(offset);
+        let within = (offset % PAGE as u64) as usize;
+        let length = (PAGE - within).min(count - done);
+        let length = length.min(usize::try_from(left).unwrap_or(usize::MAX));
+        if length == 0 {
+            break;
+        }
+        let pushed = plate.page(offset / PAGE as u64).and_then(|frame| {
+            let piece = Segment { frame, offset: within, length, own: false, packet: false };
+            pipe.push(&mut ring, piece)
+        });
+        match pushed {
+            Ok(()) => {}
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
+        }
+        match &mut side {
+            Side::Position => *from.lock_position() += length as u64,
+            Side::At(offset) => **offset += length as u64,
+        }
         drop(ring);
         pipe.wake_readers();
-        done += moved;
+        done += length;
     }
     Ok(done)
+}
+
+/// What a stream has now, at most a buffer full: a second read could wait for ever.
+fn bytes_into_pipe(
+    from: &OpenFile,
+    mut side: Side<'_>,
+    pipe: &Arc<Pipe>,
+    count: usize,
+    nonblocking: bool,
+) -> Result<usize> {
+    let free = pipe.lock_for_writing(nonblocking)?.free();
+    let readable = Events::READABLE | Events::HUP | Events::ERR;
+    if nonblocking && !from.poll(&mut Registrar::Query).intersects(readable) {
+        return Err(Errno::EAGAIN);
+    }
+    let mut bytes = buffer(count.min(free.saturating_mul(PAGE)))?;
+    // All that may be lacking, before anything is taken.
+    let pages = bytes.len().div_ceil(PAGE);
+    let mut frames = Vec::new();
+    frames.try_reserve_exact(pages).map_err(|_| Errno::ENOMEM)?;
+    for _ in 0..pages {
+        frames.push(super::reclaim::frame()?);
+    }
+    pipe.lock().reserve(pages)?;
+    let read = side.read(from, &mut bytes)?;
+    if read == 0 {
+        return Ok(0);
+    }
+    if let Side::At(offset) = &mut side {
+        **offset += read as u64;
+    }
+    let mut ring = pipe.lock();
+    ring.reserve(pages)?;
+    for (frame, chunk) in frames.into_iter().zip(bytes[..read].chunks(PAGE)) {
+        frame.write(0, chunk);
+        let piece = Segment { frame, offset: 0, length: chunk.len(), own: true, packet: false };
+        pipe.push_reserved(&mut ring, piece);
+    }
+    drop(ring);
+    pipe.wake_readers();
+    Ok(read)
 }
 
 /// Moves up to `count` bytes out of a pipe into a file.
@@ -197,6 +228,7 @@ pub fn out_of_pipe(
     mut side: Side<'_>,
     count: usize,
     nonblocking: bool,
+    write: Write,
 ) -> Result<usize> {
     if !to.writable() {
         return Err(Errno::EBADF);
@@ -214,7 +246,7 @@ pub fn out_of_pipe(
         let length = front.length.min(count - done).min(PAGE);
         let piece = bytes.get_mut(..length).ok_or(Errno::EINVAL)?;
         front.frame.read(front.offset, piece);
-        let written = side.write(to, piece);
+        let written = side.write(write, to, piece);
         let used = *written.as_ref().unwrap_or(&0);
         if used != 0 {
             pipe.take(&mut ring, used);
@@ -262,6 +294,12 @@ pub fn between_pipes(
         }
         let (mut done, mut index) = (0, 0);
         while done < count && !target.is_full() {
+            // Before a piece is taken, which would be lost.
+            match target.reserve(1) {
+                Ok(()) => {}
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+            }
             let piece = if keep {
                 let piece = Pipe::piece(&source, index);
                 index += 1;
@@ -273,7 +311,7 @@ pub fn between_pipes(
             piece.length = piece.length.min(count - done);
             piece.own = false;
             done += piece.length;
-            to.push(&mut target, piece)?;
+            to.push_reserved(&mut target, piece);
         }
         drop(source);
         drop(target);

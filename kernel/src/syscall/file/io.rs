@@ -71,6 +71,12 @@ pub fn write_file(file: &OpenFile, place: Place, input: &mut Input<'_>) -> Resul
     outcome
 }
 
+/// Writes a piece of a longer transfer, at an offset or at the position: within the limits, as any
+/// write, but the whole of it is reported by the caller.
+pub fn write_piece(file: &OpenFile, at: Option<u64>, input: &mut Input<'_>) -> Result<usize> {
+    write_positioned(file, at.map_or(Place::Position, Place::At), input)
+}
+
 #[inline(always)]
 fn write_there(file: &OpenFile, place: Place, input: &mut Input<'_>) -> Result<usize> {
     match place {

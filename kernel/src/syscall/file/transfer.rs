@@ -4,7 +4,7 @@ use hayate_abi::signal::SIGPIPE;
 use hayate_abi::{Errno, Result};
 use hayate_machine::user::UserPtr;
 
-use super::io::{self, Place, vector};
+use super::io::{self, vector};
 use super::{open_file, raise};
 use crate::file::inode::FileKind;
 use crate::file::notify::{self, Mask};
@@ -64,7 +64,12 @@ pub fn sendfile(out: i32, input: i32, offset: usize, count: usize) -> Result<usi
     if from.inode().attributes().kind == FileKind::Directory {
         return Err(Errno::EINVAL);
     }
-    let outcome = splice::copy(&from, side(&mut at), &to, Side::Position, count.min(MAXIMUM));
+    let count = count.min(MAXIMUM);
+    let outcome = match pipe::of(&to) {
+        // What there is room for, as splice(2) (`do_sendfile`, fs/read_write.c, since Linux 5.12).
+        Some(target) => splice::into_pipe(&from, side(&mut at), target, count, to.nonblocking()),
+        None => splice::copy(&from, side(&mut at), &to, Side::Position, count, io::write_piece),
+    };
     write_offset(offset, at)?;
     if outcome.is_ok_and(|moved| moved != 0) {
         notify::file(&from, Mask::ACCESS);
@@ -113,8 +118,12 @@ pub fn splice(
                 return Err(Errno::EINVAL);
             }
             let nonblocking = asked || from.nonblocking();
-            let outcome = splice::out_of_pipe(source, &to, side(&mut at), count, nonblocking);
+            let side = side(&mut at);
+            let outcome = splice::out_of_pipe(source, &to, side, count, nonblocking, io::write_piece);
             write_offset(out_offset, at)?;
+            if matches!(outcome, Ok(1..)) {
+                notify::file(&to, Mask::MODIFY);
+            }
             outcome
         }
         (None, Some(target)) => {
@@ -150,17 +159,27 @@ pub fn tee(input: i32, out: i32, count: usize, flags: u32) -> Result<usize> {
     report(splice::between_pipes(source, target, count, nonblocking, true))
 }
 
-/// `vmsplice(2)`: the program's pages are copied, which is all that it may rely on.
+/// `vmsplice(2)`: the program's pages are copied, which is all that it may rely on. Only the flag
+/// says whether to wait, whatever the pipe's own flags are, and nobody waits for more than the first
+/// room or data.
 pub fn vmsplice(fd: i32, address: usize, count: usize, flags: u32) -> Result<usize> {
     if flags & !SPLICE_FLAGS != 0 {
         return Err(Errno::EINVAL);
     }
     let file = open_file(fd)?;
-    pipe::of(&file).ok_or(Errno::EBADF)?;
+    if !file.writable() && !file.readable() {
+        return Err(Errno::EBADF);
+    }
     let pieces = vector(address, count)?;
+    let nonblocking = flags & SPLICE_F_NONBLOCK != 0;
+    let pipe = pipe::of(&file).ok_or(Errno::EBADF)?;
     if file.writable() {
-        io::write_file(&file, Place::Position, &mut Input::vector(&pieces))
+        let outcome = report(pipe.write_some(nonblocking, &mut Input::vector(&pieces)));
+        if matches!(outcome, Ok(1..)) {
+            notify::file(&file, Mask::MODIFY);
+        }
+        outcome
     } else {
-        file.read(&mut Output::vector(&pieces))
+        pipe.read(nonblocking, &mut Output::vector(&pieces))
     }
 }
