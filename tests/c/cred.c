@@ -3,6 +3,8 @@
 #include "harness.h"
 #include <grp.h>
 #include <sys/fsuid.h>
+#include <sys/sendfile.h>
+#include <sys/uio.h>
 
 #define AS_USER(uid, gid, ...)                                                                     \
     IN_CHILD({                                                                                     \
@@ -305,6 +307,110 @@ TEST(setgid_directory_hands_its_group_down) {
         CHECK_EQ(st.st_gid, 4000);
         CHECK_EQ(st.st_mode & 02000, 02000); /* directories also the bit (inode(7)) */
     });
+}
+
+/* CVE-2018-13405, CVE-2021-4037: the group is the directory's, which the maker is not in. */
+static void make_all(const char *dir, mode_t mask, mode_t want) {
+    char path[PATH_MAX];
+    umask(mask);
+    const mode_t mode = 02777;
+    snprintf(path, sizeof path, "%s/open", dir);
+    OK(close(OK(open(path, O_CREAT | O_EXCL | O_WRONLY, mode))));
+    CHECK_EQ(mode_of(path) & 02000, want);
+    OK(unlink(path));
+    OK(close(OK(creat(path, mode))));
+    CHECK_EQ(mode_of(path) & 02000, want);
+    OK(unlink(path));
+    OK(mknod(path, S_IFREG | mode, 0));
+    CHECK_EQ(mode_of(path) & 02000, want);
+    OK(unlink(path));
+    OK(mknod(path, S_IFIFO | mode, 0));
+    CHECK_EQ(mode_of(path) & 02000, want);
+    OK(unlink(path));
+    int fd = open(dir, O_TMPFILE | O_RDWR, mode);
+    if (fd != -1) {
+        struct stat st;
+        OK(fstat(fd, &st));
+        CHECK_EQ(st.st_mode & 02000, want);
+        CHECK_EQ(st.st_gid, 4000);
+        /* Nor is it made afterwards. */
+        OK(fchmod(fd, mode));
+        OK(fstat(fd, &st));
+        CHECK_EQ(st.st_mode & 02000, want);
+        OK(close(fd));
+    }
+    OK(mkdir(path, mode));
+    CHECK_EQ(mode_of(path) & 02000, 02000); /* directories inherit it from whomever */
+    OK(rmdir(path));
+}
+
+TEST(setgid_is_not_made_by_outsiders_whatever_the_umask) {
+    OK(mkdir("d", 0777));
+    OK(chown("d", 0, 4000));
+    OK(chmod("d", 02777));
+    static const mode_t masks[] = {0, 022, 010, 011, 0777};
+    for (int i = 0; i < 5; i++) {
+        AS_USER(1000, 1000, make_all("d", masks[i], 0));
+        AS_USER(1000, 4000, make_all("d", masks[i], 02000));
+        IN_CHILD({
+            gid_t group = 4000;
+            OK(syscall(SYS_setgroups, 1, &group));
+            OK(setresgid_(1000, 1000, 1000));
+            OK(setresuid_(1000, 1000, 1000));
+            make_all("d", masks[i], 02000);
+        });
+    }
+    umask(022);
+    int fd = OK(open("d/kept", O_CREAT | O_WRONLY, 02777)); /* CAP_FSETID */
+    CHECK_EQ(mode_of("d/kept"), 02755);
+    OK(close(fd));
+}
+
+static void change_by(int way) {
+    int fd = OK(open("f", way == 0 ? O_WRONLY | O_TRUNC : O_WRONLY)), p[2];
+    int from = OK(open("from", O_RDONLY));
+    struct iovec piece = {(char *)"z", 1};
+    loff_t zero = 0;
+    switch (way) {
+    case 1: OK(ftruncate(fd, 1)); break;
+    case 2: OK(pwrite(fd, "z", 1, 0)); break;
+    case 3: OK(pwritev(fd, &piece, 1, 0)); break;
+    case 4: OK(sendfile(fd, from, NULL, 1)); break;
+    case 5: OK(copy_file_range(from, &zero, fd, NULL, 1, 0)); break;
+    case 6:
+        OK(pipe(p));
+        OK(write(p[1], "z", 1));
+        OK(splice(p[0], NULL, fd, NULL, 1, 0));
+        break;
+    case 7: OK(writev(fd, &piece, 1)); break;
+    }
+    OK(close(fd));
+}
+
+TEST(every_change_of_the_content_clears_set_id_bits) {
+    PUT_MODE("f", "content", 0777);
+    PUT_MODE("from", "content", 0644);
+    OK(chown("f", 1000, 1000));
+    for (int way = 0; way < 8; way++) {
+        OK(chmod("f", 06777));
+        AS_USER(2000, 2000, change_by(way));
+        if (mode_of("f") != 0777)
+            FAIL("way %d: mode %o", way, mode_of("f"));
+        OK(chmod("f", 06777));
+        change_by(way); /* not for CAP_FSETID */
+        CHECK_EQ(mode_of("f"), 06777);
+    }
+}
+
+TEST(a_write_of_nothing_keeps_set_id_bits) {
+    PUT_MODE("f", "content", 0777);
+    OK(chown("f", 1000, 1000));
+    OK(chmod("f", 06777));
+    AS_USER(2000, 2000, {
+        int fd = OK(open("f", O_WRONLY));
+        CHECK_EQ(OK(write(fd, "x", 0)), 0);
+    });
+    CHECK_EQ(mode_of("f"), 06777);
 }
 
 TEST(sticky_directory_protects_others_files) {

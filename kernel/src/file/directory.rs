@@ -13,6 +13,7 @@ use super::inode::{Attributes, DeviceNumber, FileKind, Inode, Owner, RenameFlags
 use super::mount::Location;
 use super::notify::{self, Mask};
 use super::path::{Ending, Parent, Resolver, lookup_locked, permitted};
+use super::set_id;
 use crate::credentials::{Capability, Credentials, access};
 use crate::schedule;
 
@@ -32,22 +33,6 @@ pub fn new_owner(directory: &Attributes, credentials: &Credentials) -> Owner {
     let inherits = directory.mode & S_ISGID != 0;
     let gid = if inherits { directory.gid } else { credentials.fsgid };
     Owner { uid: credentials.fsuid, gid }
-}
-
-/// The mode of a file made in `directory`: a directory inherits set-group-id; another file loses
-/// it where the maker is not of the group (`inode_init_owner`, fs/inode.c).
-pub fn new_mode(directory: &Attributes, credentials: &Credentials, mode: u16, dir: bool) -> u16 {
-    if directory.mode & S_ISGID == 0 {
-        return mode;
-    }
-    if dir {
-        return mode | S_ISGID;
-    }
-    let executable = mode & (S_ISGID | 0o010) == S_ISGID | 0o010;
-    if executable && !credentials.in_group(directory.gid) && !credentials.has(Capability::Fsetid) {
-        return mode & !S_ISGID;
-    }
-    mode
 }
 
 /// Checks that names can be added to or removed from a directory.
@@ -111,15 +96,15 @@ fn make(
     Ok(Location { mount: Arc::clone(&directory.mount), dentry })
 }
 
-/// `mkdir(2)`; `mode` is already masked.
+/// `mkdir(2)`; the umask is taken off `mode` here.
 pub fn mkdir(resolver: &Resolver<'_>, path: &[u8], mode: u16) -> Result<Location> {
     make(resolver, path, true, |inode, name, attributes| {
-        let mode = new_mode(attributes, resolver.credentials, mode & 0o1777, true);
+        let mode = set_id::of_new(attributes, resolver, mode & 0o1777, true);
         inode.mkdir(name, mode, new_owner(attributes, resolver.credentials))
     })
 }
 
-/// `mknod(2)`; `mode` is already masked.
+/// `mknod(2)`; the umask is taken off `mode` here.
 pub fn mknod(
     resolver: &Resolver<'_>,
     path: &[u8],
@@ -134,7 +119,7 @@ pub fn mknod(
     }
     make(resolver, path, false, |inode, name, attributes| {
         let owner = new_owner(attributes, resolver.credentials);
-        let mode = new_mode(attributes, resolver.credentials, mode & 0o7777, false);
+        let mode = set_id::of_new(attributes, resolver, mode & 0o7777, false);
         match kind {
             FileKind::Regular => inode.create(name, mode, owner),
             _ => inode.mknod(name, kind, mode, device, owner),

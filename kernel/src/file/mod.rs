@@ -47,6 +47,7 @@ pub mod port;
 pub mod reclaim;
 pub mod resources;
 pub mod root;
+pub mod set_id;
 pub mod splice;
 mod test;
 pub mod timerfd;

@@ -6,16 +6,18 @@ use hayate_abi::{Errno, Result};
 
 use super::dentry::{Dentry, DentryState, Name};
 use super::device;
-use super::directory::{check_directory, check_writable, new_mode, new_owner, record};
+use super::directory::{check_directory, check_writable, new_owner, record};
 use super::inode::{Attributes, Change, DirectorySink, FileKind, Inode};
 use super::mount::{Location, flags::MS_NODEV};
 use super::notify::{self, Mask};
 use super::open_file::flags::*;
 use super::open_file::{FileOps, OpenFile, OpenRequest, Traits, Whence};
 use super::path::{Resolver, Walk, WalkFlags, lookup_locked, permitted};
+use super::set_id;
 use crate::credentials::access;
 
-/// Opens the file at `path`. `mode` (already masked) is for a file that is made.
+/// Opens the file at `path`. `mode` is for a file that is made; the umask is taken
+/// off it there.
 pub fn open(
     resolver: &Resolver<'_>,
     path: &[u8],
@@ -115,7 +117,7 @@ fn create(
     check_writable(directory)?;
     let attributes = inode.attributes();
     check_directory(directory, &attributes, resolver.credentials)?;
-    let mode = new_mode(&attributes, resolver.credentials, mode & 0o7777, false);
+    let mode = set_id::of_new(&attributes, resolver, mode & 0o7777, false);
     let made = inode.create(name, mode, new_owner(&attributes, resolver.credentials))?;
     Ok((record(&directory.dentry, found, name, made)?, true))
 }
@@ -136,7 +138,7 @@ fn open_unnamed(
     check_writable(&directory)?;
     let attributes = inode.attributes();
     check_directory(&directory, &attributes, resolver.credentials)?;
-    let mode = new_mode(&attributes, resolver.credentials, mode & 0o7777, false);
+    let mode = set_id::of_new(&attributes, resolver, mode & 0o7777, false);
     let made = inode.create_unnamed(mode, new_owner(&attributes, resolver.credentials))?;
     let dentry = Dentry::child(&directory.dentry, Name::from(&b"#tmpfile"[..]), Some(made));
     dentry.set_state(DentryState::UNLINKED);
@@ -193,6 +195,9 @@ pub fn open_location(
     };
     let ops = operations(&inode, &attributes, resolver, &location, flags)?;
     if truncates && attributes.kind == FileKind::Regular {
+        if set_id::are_there(&inode) {
+            set_id::drop_for_write(&inode, resolver.credentials)?;
+        }
         inode.set_metadata(&Change { size: Some(0), ..Change::default() })?;
         notify::place(&location, Mask::MODIFY);
     }

@@ -172,8 +172,7 @@ pub fn bind(fd: i32, at: usize, length: u32) -> Result<()> {
 fn make_node(path: &[u8]) -> Result<Arc<dyn Inode>> {
     let view = View::current()?;
     let resolver = view.resolver(AT_FDCWD, path)?;
-    let mode = 0o777 & !view.context().umask();
-    let made = directory::mknod(&resolver, path, FileKind::Socket, mode, DeviceNumber::NONE);
+    let made = directory::mknod(&resolver, path, FileKind::Socket, 0o777, DeviceNumber::NONE);
     match made {
         Ok(location) => location.inode(),
         Err(Errno::EEXIST) => Err(Errno::EADDRINUSE),

@@ -38,8 +38,7 @@ fn open_at(fd: i32, path: &[u8], flags: u32, mode: u32, walk: WalkFlags) -> Resu
     let reserved = table.reserve(0, descriptor_limit(), flags & O_CLOEXEC != 0)?;
     let view = View::current()?;
     let resolver = view.resolver(fd, path)?;
-    let mode = mode as u16 & 0o7777 & !view.context().umask();
-    let file = open::open(&resolver, path, flags, mode, walk)?;
+    let file = open::open(&resolver, path, flags, mode as u16 & 0o7777, walk)?;
     Ok(reserved.install(file))
 }
 

@@ -9,11 +9,11 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::user::{UserBytes, UserPtr, in_user_half};
 
 use super::{open_file, raise};
-use crate::credentials::Capability;
 use crate::file::ahead;
-use crate::file::inode::{Change, FileKind, Inode};
+use crate::file::inode::{FileKind, Inode};
 use crate::file::notify::{self, Mask};
 use crate::file::open_file::{OpenFile, Traits, Whence, flags::O_APPEND, flags::O_NONBLOCK};
+use crate::file::set_id;
 use crate::file::transfer::{Input, MAXIMUM, Output};
 use crate::memory::USER_END;
 use crate::process;
@@ -88,11 +88,9 @@ fn write_there(file: &OpenFile, place: Place, input: &mut Input<'_>) -> Result<u
 /// A call of its own, so that a stream need not save the registers that this wants.
 #[inline(never)]
 fn write_positioned(file: &OpenFile, place: Place, input: &mut Input<'_>) -> Result<usize> {
-    if file.traits().contains(Traits::REGULAR) {
+    if file.traits().contains(Traits::REGULAR) && input.remaining() != 0 {
         limit_size(file, place, input)?;
-        if input.remaining() != 0 {
-            remove_privileges(file.inode())?;
-        }
+        remove_privileges(file.inode())?;
     }
     write_there(file, place, input)
 }
@@ -122,21 +120,13 @@ fn limit_size(file: &OpenFile, place: Place, input: &mut Input<'_>) -> Result<()
     check_limit(limit, at, input)
 }
 
-/// A write by somebody without privilege takes the set-id bits of a program away, lest it change
-/// what others run as its owner (`file_remove_privs`, fs/inode.c).
+/// A change of the content by somebody without privilege takes the set-id bits away.
+#[inline]
 pub fn remove_privileges(inode: &Arc<dyn Inode>) -> Result<()> {
-    let attributes = inode.attributes();
-    if attributes.mode & 0o6000 == 0 || attributes.kind != FileKind::Regular {
-        return Ok(());
+    if set_id::are_there(inode) {
+        set_id::drop_for_write(inode, &super::credentials())?;
     }
-    let mut mode = attributes.mode & !0o4000;
-    if attributes.mode & 0o2010 == 0o2010 {
-        mode &= !0o2000;
-    }
-    if mode == attributes.mode || super::credentials().has(Capability::Fsetid) {
-        return Ok(());
-    }
-    inode.set_metadata(&Change { mode: Some(mode), ..Change::default() })
+    Ok(())
 }
 
 /// `read(2)`

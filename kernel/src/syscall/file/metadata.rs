@@ -10,11 +10,13 @@ use hayate_machine::user::UserPtr;
 
 use super::{View, at, credentials, locate, open_file, path, raise};
 use crate::credentials::{Capability, Credentials, access as wants};
+use crate::file::content::mode::FALLOC_FL_KEEP_SIZE;
 use crate::file::directory::check_writable;
-use crate::file::inode::{Change, FileKind, Metadata, Timestamp};
+use crate::file::inode::{Change, FileKind, Inode, Metadata, Timestamp};
 use crate::file::mount::{Location, flags as mount_flags};
 use crate::file::notify::{self, Mask};
 use crate::file::path::{WalkFlags, permitted};
+use crate::file::set_id;
 
 fn encode(metadata: &Metadata) -> Stat {
     Stat {
@@ -204,7 +206,7 @@ fn change_mode(credentials: &Credentials, place: &Location, mode: u32) -> Result
         return Err(Errno::EOPNOTSUPP);
     }
     let mut mode = mode as u16 & 0o7777;
-    if !credentials.in_group(attributes.gid) && !credentials.has(Capability::Fsetid) {
+    if !set_id::may_set_group(credentials, attributes.gid) {
         mode &= !0o2000;
     }
     inode.set_metadata(&Change { mode: Some(mode), ..Change::default() })?;
@@ -249,10 +251,7 @@ fn change_owner(credentials: &Credentials, place: &Location, user: u32, group: u
     }
     let mut mode = None;
     if attributes.kind != FileKind::Directory {
-        let mut cleared = attributes.mode & !0o4000;
-        if attributes.mode & 0o2010 == 0o2010 {
-            cleared &= !0o2000;
-        }
+        let cleared = set_id::after_change(&attributes, credentials);
         mode = (cleared != attributes.mode).then_some(cleared);
     }
     inode.set_metadata(&Change { mode, uid, gid, ..Change::default() })?;
@@ -287,14 +286,20 @@ pub fn fchownat(fd: i32, path_address: usize, user: u32, group: u32, flags: u32)
     change_owner(view.credentials(), &place, user, group)
 }
 
-/// Truncates or extends; the caller has checked that writing is allowed.
-fn change_size(place: &Location, length: i64) -> Result<()> {
-    let size = u64::try_from(length).map_err(|_| Errno::EINVAL)?;
-    let inode = place.inode()?;
+/// `EFBIG`, with SIGXFSZ, if a file may not become so large (`inode_newsize_ok`, fs/attr.c).
+fn check_new_size(inode: &Arc<dyn Inode>, size: u64) -> Result<()> {
     if size > super::size_limit() && size > inode.metadata()?.size {
         raise(SIGXFSZ);
         return Err(Errno::EFBIG);
     }
+    Ok(())
+}
+
+/// Truncates or extends; the caller has checked that writing is allowed.
+fn change_size(place: &Location, length: i64) -> Result<()> {
+    let size = u64::try_from(length).map_err(|_| Errno::EINVAL)?;
+    let inode = place.inode()?;
+    check_new_size(&inode, size)?;
     super::io::remove_privileges(&inode)?;
     inode.set_metadata(&Change { size: Some(size), ..Change::default() })?;
     notify::place(place, Mask::MODIFY);
@@ -351,8 +356,14 @@ pub fn fallocate(fd: i32, mode: i32, offset: i64, length: i64) -> Result<()> {
         FileKind::Directory => return Err(Errno::EISDIR),
         _ => return Err(Errno::ENODEV),
     }
-    if offset.checked_add(length).is_none() {
-        return Err(Errno::EFBIG);
+    let end = offset.checked_add(length).ok_or(Errno::EFBIG)?;
+    if file.inode().attributes().kind == FileKind::Regular {
+        // Also if the size shall stay, as tmpfs does (`shmem_fallocate`, mm/shmem.c): what lies behind
+        // the end takes room.
+        if mode as u32 & !FALLOC_FL_KEEP_SIZE == 0 {
+            check_new_size(file.inode(), end as u64)?;
+        }
+        super::io::remove_privileges(file.inode())?;
     }
     file.ops().allocate(&file, mode as u32, offset as u64, length as u64)?;
     notify::file(&file, Mask::MODIFY);

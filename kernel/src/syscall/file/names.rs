@@ -23,7 +23,7 @@ pub fn mkdir(path_address: usize, mode: u32) -> Result<()> {
 /// `mkdirat(2)`
 pub fn mkdirat(fd: i32, path_address: usize, mode: u32) -> Result<()> {
     let (view, path) = (View::current()?, path(path_address)?);
-    let mode = mode as u16 & 0o7777 & !view.context().umask();
+    let mode = mode as u16 & 0o7777;
     directory::mkdir(&view.resolver(fd, &path)?, &path, mode).map(drop)
 }
 
@@ -42,7 +42,7 @@ pub fn mknodat(fd: i32, path_address: usize, mode: u32, device: usize) -> Result
         Some(kind) => kind,
     };
     let (view, path) = (View::current()?, path(path_address)?);
-    let mode = mode as u16 & 0o7777 & !view.context().umask();
+    let mode = mode as u16 & 0o7777;
     let device = match kind {
         FileKind::CharDevice | FileKind::BlockDevice => DeviceNumber::decode(device as u64),
         _ => DeviceNumber::NONE,

@@ -1,0 +1,75 @@
+//! The set-user-id and set-group-id bits of files: what a maker gets, and what takes them away.
+//!
+//! A program with such a bit acts as its file's owner or group. So nobody may make one for a group
+//! that it is not in, and a change by somebody else takes the bits away, lest it change what others
+//! run with the rights of the owner. One case has cost Linux several faults (CVE-2018-13405,
+//! CVE-2021-4037): in a set-group-id directory a file gets the directory's group, of which its maker
+//! need not be. Whether the bit is refused there is decided by the mode that was asked for, before
+//! the umask: that could take the group's right to execute away, and hide the bit.
+
+use alloc::sync::Arc;
+
+use hayate_abi::Result;
+
+use super::inode::{Attributes, Change, FileKind, Inode};
+use super::path::Resolver;
+use crate::credentials::{Capability, Credentials};
+
+const S_ISUID: u16 = 0o4000;
+const S_ISGID: u16 = 0o2000;
+/// The bit, and the group's right to execute: without that, it once meant mandatory locks.
+const GROUP_PROGRAM: u16 = S_ISGID | 0o010;
+
+/// Whether the caller may give a file of `group` the set-group-id bit (`in_group_or_capable`,
+/// fs/inode.c).
+pub fn may_set_group(credentials: &Credentials, group: u32) -> bool {
+    credentials.in_group(group) || credentials.has(Capability::Fsetid)
+}
+
+/// The mode of a file made in `directory`, of the one that was asked for and the maker's umask: a
+/// directory inherits set-group-id; another file loses it where the maker is not of the group
+/// (`mode_strip_sgid` and `inode_init_owner`, fs/inode.c of Linux 6.1).
+pub fn of_new(directory: &Attributes, resolver: &Resolver<'_>, mode: u16, is_dir: bool) -> u16 {
+    let mut mode = mode;
+    if directory.mode & S_ISGID != 0 {
+        if is_dir {
+            mode |= S_ISGID;
+        } else if mode & GROUP_PROGRAM == GROUP_PROGRAM
+            && !may_set_group(resolver.credentials, directory.gid)
+        {
+            mode &= !S_ISGID;
+        }
+    }
+    mode & !resolver.context.umask()
+}
+
+/// The mode of a file that somebody changes who has no privilege to keep the bits
+/// (`setattr_should_drop_sgid`, fs/attr.c).
+pub fn after_change(attributes: &Attributes, credentials: &Credentials) -> u16 {
+    let mut mode = attributes.mode & !S_ISUID;
+    if mode & GROUP_PROGRAM == GROUP_PROGRAM
+        || mode & S_ISGID != 0 && !may_set_group(credentials, attributes.gid)
+    {
+        mode &= !S_ISGID;
+    }
+    mode
+}
+
+/// Whether a file has bits that [`drop_for_write`] has to look at.
+#[inline]
+pub fn are_there(inode: &Arc<dyn Inode>) -> bool {
+    let attributes = inode.attributes();
+    attributes.mode & (S_ISUID | S_ISGID) != 0 && attributes.kind == FileKind::Regular
+}
+
+/// Takes the bits away before the content of a regular file is changed, unless the caller has the
+/// privilege to keep them (`file_remove_privs`, fs/inode.c).
+#[cold]
+pub fn drop_for_write(inode: &Arc<dyn Inode>, credentials: &Credentials) -> Result<()> {
+    let attributes = inode.attributes();
+    let mode = after_change(&attributes, credentials);
+    if mode == attributes.mode || credentials.has(Capability::Fsetid) {
+        return Ok(());
+    }
+    inode.set_metadata(&Change { mode: Some(mode), ..Change::default() })
+}
