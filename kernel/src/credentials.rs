@@ -230,6 +230,16 @@ impl Credentials {
             || self.has(Capability::Kill)
     }
 
+    /// Whether who has these may do what who had `old` could not, or the other way round, so far as it
+    /// concerns what others may see of it (`commit_creds`, kernel/cred.c).
+    pub fn differs_in_rights(&self, old: &Credentials) -> bool {
+        self.euid != old.euid
+            || self.egid != old.egid
+            || self.fsuid != old.fsuid
+            || self.fsgid != old.fsgid
+            || !old.permitted.contains(self.permitted)
+    }
+
     /// Adjusts the capability sets after the user ids changed from those of `old`
     /// (`cap_task_fix_setuid` in security/commoncap.c).
     pub fn fix_capabilities_after_setuid(&mut self, old: &Credentials) {

@@ -1,7 +1,9 @@
 /* Resource limits and what happens at each of them. */
 #define AREA "limit"
 #include "harness.h"
+#include <sys/sendfile.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 static void limit(int resource, rlim_t soft, rlim_t hard) {
     struct rlimit l = {soft, hard};
@@ -166,6 +168,82 @@ TEST(fsize_raises_sigxfsz_or_is_efbig) {
     CHECK_EQ(OK(write(p[1], big, 8000)), 8000); /* files only */
 }
 
+static volatile sig_atomic_t too_large;
+static void on_xfsz(int sig UNUSED) { too_large++; }
+
+/* The call is refused at the limit, and says so by the signal as well. */
+#define TOO_LARGE(call)                                                                            \
+    do {                                                                                           \
+        too_large = 0;                                                                             \
+        ERR(call, EFBIG);                                                                          \
+        CHECK_EQ(too_large, 1);                                                                    \
+    } while (0)
+
+TEST(fsize_binds_every_call_that_makes_a_file_larger) {
+    static char data[8192];
+    PUT_BYTES("from", data, sizeof data);
+    int from = OK(open("from", O_RDONLY));
+    signal(SIGXFSZ, on_xfsz);
+    limit(RLIMIT_FSIZE, 5000, RLIM_INFINITY);
+    int fd = OK(open("f", O_RDWR | O_CREAT, 0600)), p[2];
+    struct iovec piece = {data, sizeof data};
+    loff_t at;
+    OK(pipe(p));
+    for (int round = 0; round < 7; round++) {
+        OK(ftruncate(fd, 0));
+        OK(lseek(fd, 0, SEEK_SET));
+        OK(lseek(from, 0, SEEK_SET));
+        too_large = 0;
+        ssize_t count = 0;
+        switch (round) {
+        case 0: count = OK(write(fd, data, sizeof data)); break;
+        case 1: count = OK(writev(fd, &piece, 1)); break;
+        case 2: count = OK(pwrite(fd, data, sizeof data, 0)); break;
+        case 3: count = OK(pwritev(fd, &piece, 1, 0)); break;
+        case 4: count = OK(sendfile(fd, from, NULL, sizeof data)); break;
+        case 5: at = 0; count = OK(copy_file_range(from, NULL, fd, &at, sizeof data, 0)); break;
+        case 6:
+            OK(write(p[1], data, sizeof data));
+            count = OK(splice(p[0], NULL, fd, NULL, sizeof data, 0));
+            break;
+        }
+        if (count != 5000)
+            FAIL("way %d: %zd bytes", round, count);
+        struct stat st;
+        OK(fstat(fd, &st));
+        CHECK_EQ(st.st_size, 5000);
+    }
+    OK(lseek(fd, 5000, SEEK_SET));
+    OK(lseek(from, 0, SEEK_SET));
+    TOO_LARGE(write(fd, data, 1));
+    TOO_LARGE(writev(fd, &piece, 1));
+    TOO_LARGE(pwrite(fd, data, 1, 5000));
+    TOO_LARGE(sendfile(fd, from, NULL, 1));
+    at = 6000;
+    TOO_LARGE(copy_file_range(from, NULL, fd, &at, 1, 0));
+    TOO_LARGE(splice(p[0], NULL, fd, NULL, 1, 0));
+    TOO_LARGE(ftruncate(fd, 5001));
+    TOO_LARGE(truncate("f", 5001));
+    TOO_LARGE(fallocate(fd, 0, 0, 5001));
+    TOO_LARGE(fallocate(fd, 0, 4999, 2));
+    OK(fallocate(fd, 0, 0, 5000));
+    OK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 4096, 8192)); /* makes nothing */
+    int end = OK(open("f", O_WRONLY | O_APPEND));
+    TOO_LARGE(write(end, data, 1));
+    TOO_LARGE(pwrite(end, data, 1, 0)); /* it appends all the same */
+    too_large = 0;
+    CHECK_EQ(OK(write(fd, data, 0)), 0); /* nothing is not too much */
+    CHECK_EQ(too_large, 0);
+    /* What is too large already may be changed and made smaller. */
+    limit(RLIMIT_FSIZE, RLIM_INFINITY, RLIM_INFINITY);
+    OK(ftruncate(fd, 10000));
+    limit(RLIMIT_FSIZE, 5000, RLIM_INFINITY);
+    OK(ftruncate(fd, 8000));
+    OK(fallocate(fd, 0, 0, 8000));
+    OK(pwrite(fd, data, 10, 100));
+    CHECK_EQ(too_large, 0);
+}
+
 TEST(cpu_time_raises_sigxcpu_then_kills) {
     pid_t pid = FORK();
     if (pid == 0) {
@@ -246,5 +324,49 @@ TEST(memlock_limit) {
         ERR(mlock(p, 64 * PAGE), ENOMEM);
         limit(RLIMIT_MEMLOCK, 0, 0);
         ERR(mlock(p + 32 * PAGE, PAGE), EPERM);
+    });
+}
+
+/* Also of somebody who was root, and had no limit, a moment ago. */
+TEST(memlock_binds_every_call_that_locks) {
+    const int rw = PROT_READ | PROT_WRITE, private = MAP_PRIVATE | MAP_ANONYMOUS;
+    IN_CHILD({
+        char *p = OK(mmap(NULL, 64 * PAGE, rw, private, -1, 0));
+        limit(RLIMIT_MEMLOCK, 8 * PAGE, 8 * PAGE);
+        OK(mlock(p, 32 * PAGE)); /* CAP_IPC_LOCK */
+        OK(munlock(p, 32 * PAGE));
+        BECOME(1000, 1000);
+        OK(mlock(p, 8 * PAGE));
+        OK(mlock(p, 8 * PAGE)); /* what is locked does not count twice */
+        ERR(mlock(p, 9 * PAGE), ENOMEM);
+        ERR(mlock(p + 8 * PAGE, 1), ENOMEM);
+        ERR(syscall(SYS_mlock2, p + 8 * PAGE, PAGE, 1 /* MLOCK_ONFAULT */), ENOMEM);
+        ERR(mmap(NULL, PAGE, rw, private | MAP_LOCKED, -1, 0), EAGAIN);
+        ERR(mremap(p, 8 * PAGE, 9 * PAGE, MREMAP_MAYMOVE), EAGAIN);
+        ERR(mlockall(MCL_CURRENT), ENOMEM);
+        OK(munlock(p, 4 * PAGE));
+        char *q = OK(mmap(NULL, 4 * PAGE, rw, private | MAP_LOCKED, -1, 0));
+        OK(munmap(q, 4 * PAGE));
+        OK(munlock(p, 8 * PAGE));
+        /* Everything to come, too. */
+        OK(mlockall(MCL_FUTURE));
+        ERR(mmap(NULL, 16 * PAGE, rw, private, -1, 0), EAGAIN);
+        q = OK(mmap(NULL, 2 * PAGE, rw, private, -1, 0));
+        long end = syscall(SYS_brk, 0);
+        CHECK_EQ(syscall(SYS_brk, end + 64 * (long)PAGE), end);
+        OK(munlockall());
+        OK(mmap(NULL, 16 * PAGE, rw, private, -1, 0));
+        limit(RLIMIT_MEMLOCK, 0, 0);
+        ERR(mlock(p, PAGE), EPERM);
+        ERR(mlockall(MCL_FUTURE), EPERM);
+        ERR(syscall(SYS_mmap, NULL, PAGE, rw, private | MAP_LOCKED, -1, 0), EPERM);
+        OK(munlock(p, PAGE));
+    });
+    IN_CHILD({
+        limit(RLIMIT_MEMLOCK, 0, 0);
+        char *p = OK(mmap(NULL, 16 * PAGE, rw, private | MAP_LOCKED, -1, 0));
+        OK(mlock(p, 16 * PAGE)); /* root with a limit of nothing */
+        OK(mlockall(MCL_CURRENT | MCL_FUTURE));
+        OK(munlockall());
     });
 }

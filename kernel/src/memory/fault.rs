@@ -26,6 +26,7 @@ use machine::per_cpu;
 use machine::trap::{FaultCode, FaultOutcome, PageFault};
 
 use super::layout::STACK_GUARD;
+use super::lock::may_lock;
 use super::region::{Mapping, Protection, RegionFlags};
 use super::space::{Inner, Space};
 use super::{PAGE, USER_END, large, pressure};
@@ -181,7 +182,7 @@ impl Space {
         let locked = stack.value.flags.contains(RegionFlags::LOCKED);
         if size > limits.stack
             || inner.map.size() + grown > limits.address_space
-            || (locked && inner.locked + grown > limits.locked)
+            || (locked && !may_lock(grown, inner.locked, limits.locked))
         {
             return false;
         }

@@ -2,28 +2,56 @@
 //!
 //! There is no swap, so a page that is present stays; locking puts the pages in ahead, keeps them
 //! from being given up by advice, and counts against the limit.
+//!
+//! The limit does not bind a caller with `CAP_IPC_LOCK`. Whether it has that is asked when it would
+//! exceed the limit, not when the space is made: programs give privilege up, and processes with
+//! different ones may share a space.
 
 use core::ops::Range;
 
 use hayate_abi::{Errno, Result};
+use machine::sync::Once;
 
 use super::map::NoMemoryError;
 use super::region::RegionFlags;
 use super::space::Space;
 use super::{PAGE, USER_END, page_up};
 
+static PRIVILEGED: Once<fn() -> bool> = Once::new();
+
+/// Says how to find out whether the running thread may lock without limit (`CAP_IPC_LOCK`): processes
+/// know. Boot calls it once.
+pub fn set_privilege(ask: fn() -> bool) {
+    PRIVILEGED.call_once(|| ask);
+}
+
+/// Whether `more` bytes may be locked besides `locked` ones, under a limit of `limit`.
+#[inline]
+pub(super) fn may_lock(more: usize, locked: usize, limit: usize) -> bool {
+    more <= limit.saturating_sub(locked) || is_privileged()
+}
+
+#[cold]
+fn is_privileged() -> bool {
+    PRIVILEGED.get().is_some_and(|ask| ask())
+}
+
 impl Space {
+    /// Whether the caller may lock anything at all (`can_do_mlock`, mm/mlock.c).
+    pub fn lets_lock(&self) -> bool {
+        self.limits().locked != 0 || is_privileged()
+    }
+
     /// Locks what is mapped in `length` bytes from `address`. `on_fault`: pages come as they are
     /// touched.
     ///
     /// # Errors
     /// `ENOMEM` (a hole, or more than the limit), `EPERM` (the limit is 0), `EINVAL`.
     pub fn lock_memory(&self, address: usize, length: usize, on_fault: bool) -> Result<()> {
-        let range = whole_pages(address, length)?;
-        let limits = self.limits();
-        if limits.locked == 0 {
+        if !self.lets_lock() {
             return Err(Errno::EPERM);
         }
+        let range = whole_pages(address, length)?;
         if range.is_empty() {
             return Ok(());
         }
@@ -36,7 +64,7 @@ impl Space {
                 .map(|region| region.end.min(range.end) - region.start.max(range.start))
                 .sum();
             let more = range.len() - already.min(range.len());
-            if more > limits.locked.saturating_sub(guard.locked) {
+            if !may_lock(more, guard.locked, self.limits().locked) {
                 return Err(Errno::ENOMEM);
             }
         }
@@ -68,14 +96,13 @@ impl Space {
     /// # Errors
     /// `ENOMEM` (more than the limit), `EPERM` (the limit is 0).
     pub fn lock_all(&self, current: bool, future: bool, on_fault: bool) -> Result<()> {
-        let limits = self.limits();
         let lock = current || future;
-        if lock && limits.locked == 0 {
+        if lock && !self.lets_lock() {
             return Err(Errno::EPERM);
         }
         {
             let mut guard = self.table.lock();
-            if current && guard.map.size() > limits.locked {
+            if current && !may_lock(guard.map.size(), 0, self.limits().locked) {
                 return Err(Errno::ENOMEM);
             }
             guard.future = RegionFlags::empty();

@@ -13,6 +13,7 @@ use machine::paging::{Gather, OutOfMemory, Tables};
 
 use super::attach;
 use super::layout::STACK_GUARD;
+use super::lock::may_lock;
 use super::region::{Backing, Mapping, Protection, RegionFlags};
 use super::space::{Inner, Space, data_size};
 use super::{LOWEST, PAGE, Touch, USER_END, page_up, pressure};
@@ -250,7 +251,7 @@ impl Space {
                 return Err(Errno::ENOMEM);
             }
             let locked = mapping.flags.contains(RegionFlags::LOCKED);
-            if locked && size > limits.locked.saturating_sub(inner.locked) {
+            if locked && !may_lock(size, inner.locked, limits.locked) {
                 return Err(Errno::EAGAIN);
             }
             inner.map.reserve(3).map_err(NoMemoryError::from)?;
@@ -451,7 +452,7 @@ impl Space {
                 let flags = RegionFlags::HEAP | RegionFlags::MAY_WRITE | RegionFlags::MAY_EXECUTE;
                 let flags = flags | inner.future;
                 populate = flags.contains(RegionFlags::LOCKED);
-                if populate && size > limits.locked.saturating_sub(inner.locked) {
+                if populate && !may_lock(size, inner.locked, limits.locked) {
                     return before;
                 }
                 let protection = Protection::READ | Protection::WRITE;

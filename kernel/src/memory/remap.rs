@@ -3,6 +3,7 @@
 use hayate_abi::{Errno, Result};
 use hayate_space_map::Content;
 
+use super::lock::may_lock;
 use super::map::{NoMemoryError, Removed, checked_range, part};
 use super::region::RegionFlags;
 use super::space::{Space, data_size};
@@ -89,7 +90,7 @@ impl Space {
             {
                 return Err(Errno::ENOMEM);
             }
-            if locked && added > limits.locked.saturating_sub(inner.locked) {
+            if locked && !may_lock(added, inner.locked, limits.locked) {
                 return Err(Errno::EAGAIN);
             }
             mapping.offset.checked_add(size as u64).ok_or(Errno::EINVAL)?;

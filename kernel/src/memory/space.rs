@@ -53,7 +53,7 @@ pub struct Limits {
     pub data: usize,
     /// `RLIMIT_STACK`.
     pub stack: usize,
-    /// `RLIMIT_MEMLOCK`; `usize::MAX` too for those who may lock anything (`CAP_IPC_LOCK`).
+    /// `RLIMIT_MEMLOCK`; see [`super::lock`] about those whom it does not bind.
     pub locked: usize,
 }
 

@@ -17,8 +17,7 @@ use super::limits::Limits;
 use super::record::{Process, Vectors, notice};
 use super::thread::{Restart, Thread, name_of};
 use super::transform::{Executed, Position, Running, Transform};
-use super::{futex, mode, pids, timer};
-use crate::credentials::{Capability, Credentials};
+use super::{access, futex, mode, pids, timer};
 use crate::memory;
 use crate::program::Prepared;
 use crate::schedule::{self, Woken};
@@ -86,7 +85,8 @@ fn wait_until_alone(process: &Process) -> Result<()> {
 /// The point of no return.
 fn commit(thread: &Thread, regs: &mut UserRegs, prepared: Prepared) {
     let process = &thread.process;
-    let Prepared { space, entry, stack, executable, credentials, secure, set_id, name } = prepared;
+    let Prepared { space, entry, stack, executable, credentials, secure, set_id, concealed, name } =
+        prepared;
     let mut running = Running { thread, regs };
 
     leave_space_for_good(thread);
@@ -97,14 +97,15 @@ fn commit(thread: &Thread, regs: &mut UserRegs, prepared: Prepared) {
     }
     leave_program_for_good(thread);
 
-    let changed = {
-        let old = thread.credentials();
-        old.euid != credentials.euid || old.egid != credentials.egid
-    };
-    if secure || changed {
+    let old = thread.credentials();
+    if secure {
         thread.parent_death_signal.store(0, Ordering::Relaxed);
     }
-    process.dumpable.store(u32::from(!(secure || changed)), Ordering::Relaxed);
+    // As `begin_new_exec` of fs/exec.c has it, with `suid_dumpable` 0: what the user may not read does
+    // not become readable by being executed.
+    let hidden = secure || concealed || old.euid != old.uid || old.egid != old.gid;
+    process.dumpable.store(u32::from(!hidden), Ordering::Relaxed);
+    access::conceal(thread, &old, &credentials);
     thread.set_credentials(Arc::new(credentials));
     running.change_program(Executed {
         executable: Some(executable),
@@ -139,17 +140,13 @@ pub fn leave_program_for_good(thread: &Thread) {
 }
 
 /// What a space may hold under these resource limits.
-pub fn space_limits(limits: &Limits, credentials: &Credentials) -> memory::Limits {
+pub fn space_limits(limits: &Limits) -> memory::Limits {
     let soft = |resource| limits.soft(resource).min(usize::MAX as u64) as usize;
     memory::Limits {
         address_space: soft(RLIMIT_AS),
         data: soft(RLIMIT_DATA),
         stack: soft(RLIMIT_STACK),
-        locked: if credentials.has(Capability::IpcLock) {
-            usize::MAX
-        } else {
-            soft(RLIMIT_MEMLOCK)
-        },
+        locked: soft(RLIMIT_MEMLOCK),
     }
 }
 

@@ -20,6 +20,7 @@
 //! | [`futex`], [`timer`], [`cpu_time`] | waiting for words and for time |
 //! | [`mode`] | user or supervisor mode |
 //! | [`limits`], [`usage`], [`identity`] | limits, consumption, names |
+//! | [`access`] | who may look into a process |
 //! | [`starts`] | where one start went, if it is to be explained |
 //! | [`resources`] | the parts of processes as the registry shows them |
 //!
@@ -27,6 +28,7 @@
 //! leaves (queues, actions, the slots of a thread, shards of the number table). No lock of this
 //! module is held during a sleep, and none is global on the way of a start or an end.
 
+pub mod access;
 pub mod clone;
 pub mod cpu_time;
 pub mod exec;
@@ -53,8 +55,6 @@ mod victim;
 pub mod wait;
 
 use alloc::sync::Arc;
-use core::sync::atomic::Ordering;
-
 use hayate_abi::signal::SignalStack;
 use hayate_abi::{Errno, Result};
 use hayate_machine::fpu::FpuState;
@@ -72,6 +72,7 @@ use crate::credentials::{Capability, Credentials};
 use crate::file::context::FsContext;
 use crate::file::descriptor::FdTable;
 use crate::file::path::{Resolver, WalkFlags};
+use crate::memory;
 use crate::program::{self, Strings};
 use crate::resource::watch::Unwatched;
 use crate::schedule::{self, Execution};
@@ -81,6 +82,9 @@ static INIT: Once<Arc<Process>> = Once::new();
 /// Prepares the module; boot calls it once.
 pub fn init() {
     session::init();
+    memory::lock::set_privilege(|| {
+        try_current().is_some_and(|thread| thread.credentials().has(Capability::IpcLock))
+    });
     resources::register();
 }
 
@@ -137,7 +141,7 @@ pub fn start_first(
         context: &directories,
         credentials: &credentials,
         no_new_privileges: false,
-        limits: exec::space_limits(&limits, &credentials),
+        limits: exec::space_limits(&limits),
         randomise: crate::memory::randomizes(),
     })?;
     let position = Position::start(prepared.entry as u64, prepared.stack.pointer as u64);
@@ -197,21 +201,11 @@ pub fn start_first(
 /// The space of a process that the caller may look into and change (`process_vm_readv(2)`):
 /// its own, and that of processes of the same user that have not gained privilege.
 ///
-/// `ESRCH` if there is none, `EPERM` if it may not (`__ptrace_may_access`).
+/// `ESRCH` if there is none, `EPERM` if it may not ([`access`]).
 pub fn foreign_space(pid: i32) -> Result<Arc<crate::memory::Space>> {
-    let caller = current();
     let number = u32::try_from(pid).map_err(|_| Errno::ESRCH)?;
     let target = pids::thread(number).ok_or(Errno::ESRCH)?;
-    if !Arc::ptr_eq(&target.process, &caller.process) {
-        let (own, other) = (caller.credentials(), target.credentials());
-        let same = [other.uid, other.euid, other.suid].iter().all(|&id| id == own.uid)
-            && [other.gid, other.egid, other.sgid].iter().all(|&id| id == own.gid)
-            && target.process.dumpable.load(Ordering::Relaxed) == 1
-            && own.permitted.contains(other.permitted);
-        if !same {
-            own.require(Capability::SysPtrace)?;
-        }
-    }
+    access::check(&target, access::Ids::Real)?;
     target.space().ok_or(Errno::ESRCH)
 }
 

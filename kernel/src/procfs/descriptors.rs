@@ -30,8 +30,8 @@ impl Descriptor {
 }
 
 impl Subject for Descriptor {
-    fn owner(&self) -> (u32, u32) {
-        self.target.owner()
+    fn owner(&self, public: bool) -> (u32, u32) {
+        self.target.owner(public)
     }
 
     fn check(&self) -> Result<()> {
@@ -46,16 +46,17 @@ impl Subject for Descriptor {
 /// A directory with an entry for each descriptor of a process: `fd` and `fdinfo`.
 pub struct Descriptors {
     kind: FileKind,
+    mode: u16,
     what: &'static What<Descriptor>,
 }
 
 /// `/proc/PID/fd`.
 pub static LINKS: Descriptors =
-    Descriptors { kind: FileKind::Symlink, what: &What::Magic(place, text) };
+    Descriptors { kind: FileKind::Symlink, mode: 0o500, what: &What::Magic(place, text) };
 
 /// `/proc/PID/fdinfo`.
 pub static INFORMATION: Descriptors =
-    Descriptors { kind: FileKind::Regular, what: &What::Private(information) };
+    Descriptors { kind: FileKind::Regular, mode: 0o555, what: &What::Text(information) };
 
 impl Listing<Target> for Descriptors {
     fn lookup(&self, target: &Target, device: u64, name: &[u8]) -> Result<Arc<dyn Inode>> {
@@ -93,7 +94,7 @@ impl Listing<Target> for Descriptors {
     }
 
     fn mode(&self) -> u16 {
-        0o500
+        self.mode
     }
 }
 

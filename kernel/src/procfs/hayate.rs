@@ -61,7 +61,7 @@ struct Resource {
 }
 
 impl Subject for Resource {
-    fn owner(&self) -> (u32, u32) {
+    fn owner(&self, _: bool) -> (u32, u32) {
         (self.owner, 0)
     }
 

@@ -1,8 +1,8 @@
 //! `/proc/PID` and `/proc/PID/task/TID`: what there is to know about a process or a thread.
 //!
 //! A directory holds its process weakly. What only the process itself and the privileged may see
-//! (`environ`, `maps`, where its links lead) is checked when it is read, as ptrace(2) access is on
-//! Linux.
+//! (`environ`, `maps`, where its links lead) is checked when it is opened or followed, as ptrace(2)
+//! access is on Linux.
 
 use alloc::format;
 use alloc::sync::{Arc, Weak};
@@ -17,6 +17,7 @@ use super::tree::{Item, Subject, What};
 use crate::credentials::Capability;
 use crate::file::mount::Location;
 use crate::memory::{Protection, RegionFlags, Space};
+use crate::process::access::{self, Ids};
 use crate::process::{self, Process, Thread, signal};
 
 const PAGE: usize = 4096;
@@ -57,41 +58,44 @@ impl Target {
         }
     }
 
-    /// Its memory, when the caller may look into it: EACCES; `None` when it has none any more.
-    fn space(&self) -> Result<Option<Arc<Space>>> {
-        self.check_access()?;
-        Ok(self.thread().ok().and_then(|thread| thread.space()))
+    /// Its memory; `None` when it has none any more.
+    fn space(&self) -> Option<Arc<Space>> {
+        self.thread().ok().and_then(|thread| thread.space())
     }
 
-    /// PTRACE_MODE_READ of ptrace(2), "Ptrace access mode checking".
+    /// PTRACE_MODE_READ of ptrace(2), "Ptrace access mode checking": EACCES.
     pub fn check_access(&self) -> Result<()> {
-        let caller = process::current();
         let process = self.process()?;
-        if Arc::ptr_eq(&caller.process, &process) {
+        if Arc::ptr_eq(&process::current().process, &process) {
             return Ok(());
         }
-        let own = caller.credentials();
-        if own.has(Capability::SysPtrace) {
-            return Ok(());
-        }
-        let Ok(thread) = self.thread() else { return Err(Errno::EACCES) };
-        let other = thread.credentials();
-        let uids = [other.uid, other.euid, other.suid].iter().all(|id| *id == own.fsuid);
-        let gids = [other.gid, other.egid, other.sgid].iter().all(|id| *id == own.fsgid);
-        let dumpable = process.dumpable.load(core::sync::atomic::Ordering::Relaxed) == 1;
-        if uids && gids && dumpable { Ok(()) } else { Err(Errno::EACCES) }
+        let thread = self.thread().map_err(|_| Errno::EACCES)?;
+        access::check(&thread, Ids::FileSystem).map_err(|_| Errno::EACCES)
     }
 }
 
 impl Subject for Target {
-    fn owner(&self) -> (u32, u32) {
-        match self.thread() {
-            Ok(thread) => {
-                let credentials = thread.credentials();
-                (credentials.euid, credentials.egid)
-            }
-            Err(_) => (0, 0),
+    /// What cannot be looked into is the superuser's (`task_dump_owner`, fs/proc/base.c).
+    fn owner(&self, public: bool) -> (u32, u32) {
+        let Ok(thread) = self.thread() else { return (0, 0) };
+        let shown = access::is_dumpable(&thread.process) && thread.space().is_some();
+        if !public && !shown {
+            return (0, 0);
         }
+        let credentials = thread.credentials();
+        (credentials.euid, credentials.egid)
+    }
+
+    fn check_access(&self) -> Result<()> {
+        Target::check_access(self)
+    }
+
+    fn is_callers_own(&self) -> bool {
+        self.process.upgrade().is_some_and(|it| Arc::ptr_eq(&it, &process::current().process))
+    }
+
+    fn inside(&self) -> u64 {
+        self.space().map_or(0, |space| space.serial())
     }
 
     fn check(&self) -> Result<()> {
@@ -115,7 +119,7 @@ pub static PROCESS: What<Target> = What::Directory(&[
     Item { name: "fd", what: What::Listing(&descriptors::LINKS) },
     Item { name: "fdinfo", what: What::Listing(&descriptors::INFORMATION) },
     Item { name: "limits", what: What::Text(limits) },
-    Item { name: "maps", what: What::Text(maps) },
+    Item { name: "maps", what: What::Guarded(maps) },
     Item { name: "mountinfo", what: What::Text(mountinfo) },
     Item { name: "mounts", what: What::Text(mounts) },
     Item { name: "oom_score_adj", what: What::Setting(oom_score_adj, set_oom_score_adj) },
@@ -136,7 +140,7 @@ pub static THREAD: What<Target> = What::Directory(&[
     Item { name: "fd", what: What::Listing(&descriptors::LINKS) },
     Item { name: "fdinfo", what: What::Listing(&descriptors::INFORMATION) },
     Item { name: "limits", what: What::Text(limits) },
-    Item { name: "maps", what: What::Text(maps) },
+    Item { name: "maps", what: What::Guarded(maps) },
     Item { name: "mountinfo", what: What::Text(mountinfo) },
     Item { name: "mounts", what: What::Text(mounts) },
     Item { name: "root", what: What::Magic(root, |target| show(target, root)) },
@@ -205,19 +209,17 @@ fn cmdline(target: &Target, out: &mut Vec<u8>) -> Result<()> {
 }
 
 fn environ(target: &Target, out: &mut Vec<u8>) -> Result<()> {
-    target.check_access()?;
     let vectors = target.process()?.vectors();
     memory(target, vectors.environment, vectors.environment_end, out)
 }
 
 fn auxv(target: &Target, out: &mut Vec<u8>) -> Result<()> {
-    target.check_access()?;
     let vectors = target.process()?.vectors();
     memory(target, vectors.auxiliary, vectors.auxiliary_end, out)
 }
 
 fn maps(target: &Target, out: &mut Vec<u8>) -> Result<()> {
-    let Some(space) = target.space()? else { return Ok(()) };
+    let Some(space) = target.space() else { return Ok(()) };
     let own_root = process::current().directories()?.root();
     for view in space.shown(false)? {
         let start = out.len();

@@ -17,17 +17,29 @@ const LONGEST_WRITE: usize = 4096;
 
 /// What a subtree is about.
 pub trait Subject: Clone + Send + Sync + 'static {
-    /// Owner of its files.
-    fn owner(&self) -> (u32, u32);
+    /// Owner of its files. `public`: of a directory that everybody may list.
+    fn owner(&self, public: bool) -> (u32, u32);
     /// ESRCH or ENOENT when it is gone.
     fn check(&self) -> Result<()>;
+    /// EACCES unless the caller may look inside.
+    fn check_access(&self) -> Result<()> {
+        Ok(())
+    }
+    /// Whether it is the caller itself.
+    fn is_callers_own(&self) -> bool {
+        false
+    }
+    /// A number for what is inside, another one as soon as that is replaced.
+    fn inside(&self) -> u64 {
+        0
+    }
     /// Mixed into inode numbers, so that they differ between subjects and stay the same for one.
     fn seed(&self) -> u64;
 }
 
 /// The system itself.
 impl Subject for () {
-    fn owner(&self) -> (u32, u32) {
+    fn owner(&self, _: bool) -> (u32, u32) {
         (0, 0)
     }
 
@@ -55,8 +67,10 @@ pub type Write<T> = fn(&T, &mut Vec<u8>) -> Result<()>;
 pub enum What<T: 'static> {
     /// A text that everybody may read.
     Text(Write<T>),
-    /// A text for the owner alone.
+    /// A text for the owner alone, about the inside.
     Private(Write<T>),
+    /// A text about the inside that shows by its rights as if everybody might read it.
+    Guarded(Write<T>),
     /// A text that the owner may write as well: it is given what was written.
     Setting(Write<T>, fn(&T, &[u8]) -> Result<()>),
     /// A symbolic link with its text.
@@ -84,7 +98,9 @@ pub trait Listing<T>: Sync {
 impl<T> What<T> {
     fn kind(&self) -> FileKind {
         match self {
-            What::Text(_) | What::Private(_) | What::Setting(..) => FileKind::Regular,
+            What::Text(_) | What::Private(_) | What::Guarded(_) | What::Setting(..) => {
+                FileKind::Regular
+            }
             What::Link(_) | What::Magic(..) => FileKind::Symlink,
             What::Directory(_) | What::Listing(_) => FileKind::Directory,
         }
@@ -92,7 +108,7 @@ impl<T> What<T> {
 
     fn mode(&self) -> u16 {
         match self {
-            What::Text(_) => 0o444,
+            What::Text(_) | What::Guarded(_) => 0o444,
             What::Private(_) => 0o400,
             What::Setting(..) => 0o644,
             What::Link(_) | What::Magic(..) => 0o777,
@@ -135,6 +151,11 @@ impl<T: Subject> Node<T> {
         core::ptr::eq(self.what, what).then_some(&self.subject)
     }
 
+    fn owner(&self) -> (u32, u32) {
+        let public = self.what.kind() == FileKind::Directory && self.what.mode() == 0o555;
+        self.subject.owner(public)
+    }
+
     fn child(&self, item: &'static Item<T>) -> Arc<dyn Inode> {
         Node::entry(
             self.subject.clone(),
@@ -171,13 +192,19 @@ pub fn list<T>(
 
 impl<T: Subject> Inode for Node<T> {
     fn attributes(&self) -> Attributes {
-        let (uid, gid) = self.subject.owner();
-        Attributes { kind: self.what.kind(), mode: self.what.mode(), uid, gid }
+        let (uid, gid) = self.owner();
+        let mut mode = self.what.mode();
+        // Nobody is kept from listing its own, whoever its files belong to (`proc_fd_permission`,
+        // fs/proc/fd.c).
+        if matches!(self.what, What::Listing(_)) && self.subject.is_callers_own() {
+            mode |= 0o555;
+        }
+        Attributes { kind: self.what.kind(), mode, uid, gid }
     }
 
     fn metadata(&self) -> Result<Metadata> {
         self.subject.check()?;
-        let (uid, gid) = self.subject.owner();
+        let (uid, gid) = self.owner();
         let kind = self.what.kind();
         Ok(Metadata {
             number: self.number,
@@ -235,13 +262,20 @@ impl<T: Subject> Inode for Node<T> {
 
     fn open(self: Arc<Self>, _: &OpenRequest) -> Result<Arc<dyn FileOps>> {
         self.subject.check()?;
-        Ok(Arc::new(OpenText { node: self, text: Mutex::new(None) }))
+        if matches!(self.what, What::Private(_) | What::Guarded(_)) {
+            self.subject.check_access()?;
+        }
+        let inside = self.subject.inside();
+        Ok(Arc::new(OpenText { node: self, inside, text: Mutex::new(None) }))
     }
 }
 
-/// An open text.
+/// An open text. About the inside of something it tells only as long as that is what its opener was
+/// allowed to see: an open file may be read by others, with more rights, or after another program took
+/// the place of the one that ran.
 struct OpenText<T: Subject> {
     node: Arc<Node<T>>,
+    inside: u64,
     text: Mutex<Option<Vec<u8>>>,
 }
 
@@ -251,9 +285,16 @@ impl<T: Subject> FileOps for OpenText<T> {
     }
 
     fn read(&self, _: &OpenFile, offset: u64, out: &mut Output<'_>) -> Result<usize> {
-        let (What::Text(write) | What::Private(write) | What::Setting(write, _)) = self.node.what
-        else {
-            return Err(Errno::EINVAL);
+        let write = match self.node.what {
+            What::Private(_) | What::Guarded(_) if self.node.subject.inside() != self.inside => {
+                self.node.subject.check()?;
+                return Ok(0);
+            }
+            What::Text(write)
+            | What::Private(write)
+            | What::Guarded(write)
+            | What::Setting(write, _) => write,
+            _ => return Err(Errno::EINVAL),
         };
         let mut text = self.text.lock();
         if offset == 0 || text.is_none() {

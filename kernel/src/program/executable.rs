@@ -25,6 +25,8 @@ pub struct Executable {
     file: Arc<OpenFile>,
     plate: Arc<Plate>,
     _denial: WriteDenial,
+    /// Whether who executes it may read it, too.
+    pub readable: bool,
     /// The owner, if the file sets the user (`S_ISUID`).
     pub set_user: Option<Id>,
     /// The group, if the file sets the group (`S_ISGID`).
@@ -51,7 +53,11 @@ impl Executable {
         if attributes.kind != FileKind::Regular || mount_flags & flags::MS_NOEXEC != 0 {
             return Err(Errno::EACCES);
         }
-        permitted(credentials, &attributes, access::EXECUTE)?;
+        // Asked for both first: nearly every program may be read as well.
+        let readable = permitted(credentials, &attributes, access::EXECUTE | access::READ).is_ok();
+        if !readable {
+            permitted(credentials, &attributes, access::EXECUTE)?;
+        }
         let resolver = Resolver { context, credentials, start: None };
         // Executing does not need the right to read: the opening is not checked again.
         let file = open::open_location(&resolver, location, O_RDONLY, true)?;
@@ -62,6 +68,7 @@ impl Executable {
             file,
             plate,
             _denial: denial,
+            readable,
             set_user: (sets & SET_USER != 0).then_some(attributes.uid),
             // Without the right to execute for the group the bit means mandatory locking.
             set_group: (sets & SET_GROUP != 0 && attributes.mode & GROUP_EXECUTE != 0)

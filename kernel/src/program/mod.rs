@@ -82,6 +82,8 @@ pub struct Prepared {
     pub secure: bool,
     /// Whether it has set-user-id or set-group-id bits that count, gained or not.
     pub set_id: bool,
+    /// Whether the user may not read what it executes (`would_dump`, fs/exec.c).
+    pub concealed: bool,
     /// The last part of the path that was executed: the name of the thread.
     pub name: Name,
 }
@@ -189,6 +191,12 @@ pub fn find<W: Watch>(
 }
 
 impl Program {
+    /// Whether who asked for it may read all that will be in its space.
+    #[inline]
+    pub fn is_readable(&self) -> bool {
+        self.executable.readable && self.interpreter.as_ref().is_none_or(|(file, _)| file.readable)
+    }
+
     /// Puts the program and its interpreter into an empty space, with the heap behind it.
     #[inline]
     pub fn attach(&self, space: &Space) -> Result<Attached> {
@@ -302,6 +310,7 @@ pub fn prepare<W: Watch>(request: Request<'_>) -> Result<Prepared> {
     // Privilege gained is never left behind.
     let set_id = program.executable.is_set_id();
     let plain = !secure && !set_id && (keep::is_wanted() || regions::are_wanted());
+    let concealed = !program.is_readable();
     let key = plain.then(|| program.key(&new, &request.limits, request.randomise));
     let layout = layout(&request.limits, request.randomise);
     let kept = key.as_ref().and_then(|key| keep::take::<W>(key, request.limits, layout));
@@ -345,6 +354,7 @@ pub fn prepare<W: Watch>(request: Request<'_>) -> Result<Prepared> {
         credentials: new,
         secure,
         set_id,
+        concealed,
         name: program.name,
     })
 }

@@ -8,7 +8,7 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::user::UserPtr;
 
 use crate::credentials::{Capability, CapabilitySet, Credentials, Id, KEEP};
-use crate::process::{self, pids};
+use crate::process::{self, access, pids};
 
 /// The most supplementary groups.
 const GROUPS_MAX: usize = 65536;
@@ -23,11 +23,7 @@ fn change(edit: impl FnOnce(&mut Credentials) -> Result<()>) -> Result<()> {
     let old = thread.credentials();
     let mut new = Credentials::clone(&old);
     edit(&mut new)?;
-    if new.euid != old.euid || new.egid != old.egid {
-        // What the process did with its old rights is not for its new equals to see.
-        thread.process.dumpable.store(0, core::sync::atomic::Ordering::Relaxed);
-        thread.parent_death_signal.store(0, core::sync::atomic::Ordering::Relaxed);
-    }
+    access::conceal(&thread, &old, &new);
     thread.set_credentials(Arc::new(new));
     Ok(())
 }

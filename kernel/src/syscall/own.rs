@@ -109,6 +109,10 @@ pub fn program_open(directory: i32, path_address: usize, flags: u32) -> Result<i
     permitted(view.credentials(), &location.inode()?.attributes(), access::READ)?;
     let program =
         program::find::<Unwatched>(location, &text, false, view.context(), view.credentials())?;
+    // The interpreters that it names land there, too.
+    if !program.is_readable() {
+        return Err(Errno::EACCES);
+    }
     install(held::hold_program(program, text.to_vec())?, close_on_exec)
 }
 
@@ -271,7 +275,7 @@ fn alone(thread: &Thread) -> Result<()> {
 }
 
 fn limits(thread: &Thread) -> memory::Limits {
-    exec::space_limits(&thread.process.limits(), &thread.credentials())
+    exec::space_limits(&thread.process.limits())
 }
 
 /// Changes the space; the process's limits hold in it from now on.

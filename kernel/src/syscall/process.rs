@@ -201,7 +201,7 @@ fn prepare<W: Watch>(
         context: view.context(),
         credentials: view.credentials(),
         no_new_privileges: thread.no_new_privileges.load(Ordering::Relaxed),
-        limits: exec::space_limits(&limits, view.credentials()),
+        limits: exec::space_limits(&limits),
         randomise: memory::randomizes()
             && thread.personality.load(Ordering::Relaxed) & ADDR_NO_RANDOMIZE == 0,
     })
@@ -461,7 +461,7 @@ fn set_limit(own: &Thread, target: &Process, resource: usize, new: Rlimit) -> Re
         && let Some(thread) = target.first_thread()
         && let Some(space) = thread.space()
     {
-        space.set_limits(exec::space_limits(&target.limits(), &thread.credentials()));
+        space.set_limits(exec::space_limits(&target.limits()));
     }
     Ok(())
 }

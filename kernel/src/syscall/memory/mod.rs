@@ -89,7 +89,7 @@ pub fn mmap(
     if region.contains(RegionFlags::GROWS_DOWN) && (shared || !anonymous) {
         return Err(Errno::EINVAL);
     }
-    if region.contains(RegionFlags::LOCKED) && memory::current().limits().locked == 0 {
+    if region.contains(RegionFlags::LOCKED) && !memory::current().lets_lock() {
         return Err(Errno::EPERM);
     }
     region.set(RegionFlags::SHARED, shared);
