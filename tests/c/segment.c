@@ -61,7 +61,8 @@ sleep_with_fs(unsigned long base) {
     return after;
 }
 
-static const unsigned long bases[] = {0, USER_BASE, KERNEL_BASE, NO_ADDRESS, NO_ADDRESS_EITHER, ~0UL};
+static const unsigned long bases[] = {
+    0, USER_BASE, KERNEL_BASE, NO_ADDRESS, NO_ADDRESS_EITHER, ~0UL};
 #define BASES (sizeof bases / sizeof *bases)
 
 static void keep_bases_over_sleeps(void) {
@@ -184,6 +185,8 @@ TEST(arch_prctl_refuses_what_is_not_in_the_programs_half) {
     enum { SET_GS = 0x1001, SET_FS = 0x1002, GET_GS = 0x1004 };
     unsigned long base = 0;
     for (size_t i = 2; i < BASES; i++) {
+        if (bases[i] == NO_ADDRESS_EITHER)
+            continue; /* it is one with five levels of page tables */
         ERR(syscall(SYS_arch_prctl, SET_GS, bases[i]), EPERM);
         ERR(syscall(SYS_arch_prctl, SET_FS, bases[i]), EPERM);
     }

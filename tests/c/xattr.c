@@ -5,14 +5,17 @@
 
 /* Capabilities, version 2: none (struct vfs_cap_data). */
 static const char no_capabilities[20] = {0, 0, 0, 2};
+#define NO_CAPABILITIES "security.capability", no_capabilities, sizeof no_capabilities
 
 /* Every way to name a file. */
 enum { PATH, LINK, DESCRIPTOR, WAYS };
 
-static int set(int way, const char *path, const char *name, const void *value, size_t size, int flags) {
+static int set(int way, const char *path, const char *name, const void *value, size_t size,
+               int flags) {
     if (way != DESCRIPTOR)
         return (way == PATH ? setxattr : lsetxattr)(path, name, value, size, flags);
-    int fd = OK(open(path, O_RDONLY)), result = fsetxattr(fd, name, value, size, flags), error = errno;
+    int fd = OK(open(path, O_RDONLY)), result = fsetxattr(fd, name, value, size, flags);
+    int error = errno;
     close(fd);
     errno = error;
     return result;
@@ -44,11 +47,12 @@ static bool listed(int way, const char *path, const char *name) {
     if (way == DESCRIPTOR) {
         int fd = OK(open(path, O_RDONLY));
         size = OK(flistxattr(fd, names, sizeof names));
-        CHECK_EQ(flistxattr(fd, NULL, 0), size);
+        CHECK(flistxattr(fd, NULL, 0) >= size);
         close(fd);
     } else {
         size = OK((way == PATH ? listxattr : llistxattr)(path, names, sizeof names));
-        CHECK_EQ((way == PATH ? listxattr : llistxattr)(path, NULL, 0), size);
+        /* Linux' overlay leaves nothing out when it is asked for the size alone. */
+        CHECK((way == PATH ? listxattr : llistxattr)(path, NULL, 0) >= size);
     }
     for (char *at = names; at < names + size; at += strlen(at) + 1)
         if (!strcmp(at, name))
@@ -62,7 +66,8 @@ static bool listed(int way, const char *path, const char *name) {
         __VA_ARGS__;                                                                               \
     })
 
-/* A file of user 1000 that everybody may read and write, and a directory, in each of some file systems. */
+/* A file of user 1000 that everybody may read and write, and a directory, in each of some file
+ * systems. */
 static const char *const places[] = {".", "/var/tmp", "/dev/shm"};
 #define EACH_PLACE(body)                                                                           \
     for (size_t p = 0; p < sizeof places / sizeof *places; p++) {                                  \
@@ -108,16 +113,25 @@ TEST(trusted_is_for_the_administrator_alone) {
     });
 }
 
+/* With the BPF security module Linux before 6.10 never gets to the check of capabilities ("lsm:
+ * fixup the inode xattr capability handling"). */
+static void needs_the_check(void) {
+    char version[300] = "";
+    get_file("/proc/version", version, sizeof version);
+    if (strstr(version, "Linux version 6.1.") && strstr(version, "Debian"))
+        SKIP("this Linux lets anybody change security attributes");
+}
+
 static void nobody_changes_security(const char *path) {
     char text[64];
     OK(setxattr(path, "security.mine", "label", 5, 0));
-    OK(setxattr(path, "security.capability", no_capabilities, sizeof no_capabilities, 0));
+    OK(setxattr(path, NO_CAPABILITIES, 0));
     for (int way = 0; way < WAYS; way++)
         AS_USER(1000, 1000, {
             ERR(set(way, path, "security.mine", "x", 1, 0), EPERM);
             ERR(set(way, path, "security.new", "x", 1, 0), EPERM);
             ERR(drop(way, path, "security.mine"), EPERM);
-            ERR(set(way, path, "security.capability", no_capabilities, sizeof no_capabilities, 0), EPERM);
+            ERR(set(way, path, NO_CAPABILITIES, 0), EPERM);
             ERR(set(way, path, "security.capability", "abc", 3, 0), EINVAL); /* looked at first */
             ERR(drop(way, path, "security.capability"), EPERM);
             /* Reading and listing is for everybody. */
@@ -128,7 +142,10 @@ static void nobody_changes_security(const char *path) {
     OK(removexattr(path, "security.capability"));
 }
 
-TEST(security_is_changed_by_the_administrator_alone) { EACH_PLACE(nobody_changes_security(file)); }
+TEST(security_is_changed_by_the_administrator_alone) {
+    needs_the_check();
+    EACH_PLACE(nobody_changes_security(file));
+}
 
 /* Leaves the caller the one capability. */
 static void keep_capability(int number) {
@@ -142,18 +159,19 @@ static void keep_capability(int number) {
 
 TEST(each_capability_opens_its_own) {
     enum { CAP_SYS_ADMIN_ = 21, CAP_SETFCAP_ = 31 };
+    needs_the_check();
     EACH_PLACE({
         IN_CHILD({
             keep_capability(CAP_SYS_ADMIN_);
             OK(setxattr(file, "trusted.a", "x", 1, 0));
             OK(setxattr(file, "security.a", "x", 1, 0));
-            ERR(setxattr(file, "security.capability", no_capabilities, sizeof no_capabilities, 0), EPERM);
+            ERR(setxattr(file, NO_CAPABILITIES, 0), EPERM);
             CHECK(listed(PATH, file, "trusted.a"));
             OK(removexattr(file, "trusted.a"));
         });
         IN_CHILD({
             keep_capability(CAP_SETFCAP_);
-            OK(setxattr(file, "security.capability", no_capabilities, sizeof no_capabilities, 0));
+            OK(setxattr(file, NO_CAPABILITIES, 0));
             ERR(setxattr(file, "security.a", "y", 1, 0), EPERM);
             ERR(setxattr(file, "trusted.a", "y", 1, 0), EPERM);
             OK(removexattr(file, "security.capability"));
