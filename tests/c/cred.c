@@ -515,6 +515,34 @@ HELPER(still_user) {
     return geteuid() == 1000 && getegid() == 1000 && syscall(SYS_prctl, 39, 0, 0, 0, 0) == 1 ? 0 : 1;
 }
 
+/* Of a process that shares its working directory, root and umask with another, which could change them
+ * under the program (clone(2), CLONE_FS). */
+TEST(sharing_directories_disarms_set_id) {
+    COPY(hy_self, "suid", 0755);
+    OK(chmod("suid", 04755));
+    for (int shared = 0; shared < 2; shared++)
+        IN_CHILD({
+            BECOME(1000, 1000);
+            const long flags = SIGCHLD | (shared ? CLONE_FS : 0);
+            pid_t pid = (pid_t)OK(syscall(SYS_clone, flags, 0, 0, 0, 0));
+            if (pid == 0) {
+                execl("./suid", "./suid", "--helper", "effective", (char *)NULL);
+                _exit(99);
+            }
+            EXITS(pid, shared ? 1 : 0);
+            if (shared) /* who shares with nobody any more has it back */
+                continue;
+            pid = (pid_t)OK(syscall(SYS_clone, SIGCHLD | CLONE_FS, 0, 0, 0, 0));
+            if (pid == 0) {
+                OK(unshare(CLONE_FS));
+                execl("./suid", "./suid", "--helper", "effective", (char *)NULL);
+                _exit(99);
+            }
+            EXITS(pid, 0);
+        });
+}
+HELPER(effective) { return geteuid() == 1000; }
+
 TEST(linking_and_renaming_need_directory_rights) {
     OK(mkdir("from", 0755));
     OK(mkdir("to", 0777));

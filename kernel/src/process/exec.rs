@@ -18,6 +18,7 @@ use super::record::{Process, Vectors, notice};
 use super::thread::{Restart, Thread, name_of};
 use super::transform::{Executed, Position, Running, Transform};
 use super::{access, futex, mode, pids, timer};
+use crate::credentials::Capability;
 use crate::memory;
 use crate::program::Prepared;
 use crate::schedule::{self, Woken};
@@ -29,8 +30,36 @@ use crate::schedule::{self, Woken};
 /// same time, `EINTR`-like if the process is ending.
 pub fn execute(thread: &Thread, regs: &mut UserRegs, prepared: Prepared) -> Result<()> {
     outlive_others(thread)?;
+    if prepared.set_id && prepared.secure && may_be_misled(thread) {
+        // Somebody came to share them since the program was prepared.
+        return Err(Errno::EAGAIN);
+    }
     commit(thread, regs, prepared);
     Ok(())
+}
+
+/// Whether another process can change the root, the working directory or the umask under a program that
+/// the thread executes. Such a program gains nothing by set-id bits, unless by root's leave
+/// (`LSM_UNSAFE_SHARE` of `check_unsafe_exec`, fs/exec.c, and `cap_bprm_creds_from_file`,
+/// security/commoncap.c).
+#[cold]
+pub fn may_be_misled(thread: &Thread) -> bool {
+    if thread.credentials().has(Capability::Setuid) {
+        return false;
+    }
+    let Ok(directories) = thread.directories() else { return false };
+    // The thread's and ours; those that calls hold for a moment are told apart by looking.
+    if Arc::strong_count(&directories) == 2 {
+        return false;
+    }
+    let Ok(processes) = pids::processes() else { return true };
+    let mut shared = false;
+    for process in processes {
+        if !core::ptr::eq(&*process, &*thread.process) {
+            process.for_each_thread(|other| shared |= other.has_directories(&directories));
+        }
+    }
+    shared
 }
 
 /// Ends all other threads of the process and takes over its number (`de_thread`).

@@ -141,6 +141,7 @@ pub fn start_first(
         context: &directories,
         credentials: &credentials,
         no_new_privileges: false,
+        refuses_privilege: &|| false,
         limits: exec::space_limits(&limits),
         randomise: crate::memory::randomizes(),
     })?;

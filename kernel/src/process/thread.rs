@@ -439,6 +439,11 @@ impl Thread {
         self.directories.lock().clone().ok_or(Errno::ESRCH)
     }
 
+    /// Whether it has this root, working directory and umask.
+    pub(super) fn has_directories(&self, directories: &Arc<FsContext>) -> bool {
+        self.directories.lock().as_ref().is_some_and(|own| Arc::ptr_eq(own, directories))
+    }
+
     pub(super) fn set_directories(&self, directories: Option<Arc<FsContext>>) {
         let old = core::mem::replace(&mut *self.directories.lock(), directories);
         drop(old);

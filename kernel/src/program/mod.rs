@@ -60,6 +60,8 @@ pub struct Request<'a> {
     pub credentials: &'a Credentials,
     /// Files do not give privilege (`PR_SET_NO_NEW_PRIVS`).
     pub no_new_privileges: bool,
+    /// Asked for a file with set-id bits: whether it shall give none for another reason.
+    pub refuses_privilege: &'a dyn Fn() -> bool,
     /// What the new space may hold.
     pub limits: Limits,
     /// Whether addresses are random.
@@ -300,7 +302,8 @@ pub fn prepare<W: Watch>(request: Request<'_>) -> Result<Prepared> {
     W::enter(Part::Arguments);
     program.complete(&mut arguments)?;
 
-    let privileged = !request.no_new_privileges;
+    let set_id = program.executable.is_set_id();
+    let privileged = !request.no_new_privileges && !(set_id && (request.refuses_privilege)());
     let (new, secure) = credentials.for_program(
         program.executable.set_user.filter(|_| privileged),
         program.executable.set_group.filter(|_| privileged),
@@ -308,7 +311,6 @@ pub fn prepare<W: Watch>(request: Request<'_>) -> Result<Prepared> {
 
     W::enter(Part::Space);
     // Privilege gained is never left behind.
-    let set_id = program.executable.is_set_id();
     let plain = !secure && !set_id && (keep::is_wanted() || regions::are_wanted());
     let concealed = !program.is_readable();
     let key = plain.then(|| program.key(&new, &request.limits, request.randomise));

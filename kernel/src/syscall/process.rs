@@ -201,6 +201,7 @@ fn prepare<W: Watch>(
         context: view.context(),
         credentials: view.credentials(),
         no_new_privileges: thread.no_new_privileges.load(Ordering::Relaxed),
+        refuses_privilege: &|| exec::may_be_misled(&thread),
         limits: exec::space_limits(&limits),
         randomise: memory::randomizes()
             && thread.personality.load(Ordering::Relaxed) & ADDR_NO_RANDOMIZE == 0,
