@@ -119,7 +119,8 @@ pub fn splice(
             }
             let nonblocking = asked || from.nonblocking();
             let side = side(&mut at);
-            let outcome = splice::out_of_pipe(source, &to, side, count, nonblocking, io::write_piece);
+            let outcome =
+                splice::out_of_pipe(source, &to, side, count, nonblocking, io::write_piece);
             write_offset(out_offset, at)?;
             if matches!(outcome, Ok(1..)) {
                 notify::file(&to, Mask::MODIFY);
