@@ -303,7 +303,8 @@ pub fn prepare<W: Watch>(request: Request<'_>) -> Result<Prepared> {
     program.complete(&mut arguments)?;
 
     let set_id = program.executable.is_set_id();
-    let privileged = !request.no_new_privileges && !(set_id && (request.refuses_privilege)());
+    let refused = set_id && (request.refuses_privilege)();
+    let privileged = !request.no_new_privileges && !refused;
     let (new, secure) = credentials.for_program(
         program.executable.set_user.filter(|_| privileged),
         program.executable.set_group.filter(|_| privileged),
