@@ -170,6 +170,11 @@ fn folder(with: &OsStr) -> Result<(PathBuf, Vec<u8>)> {
     };
     let folder = Path::new(OsStr::from_bytes(&bytes[..at]));
     let shown = folder.display();
+    let place = Path::new(OsStr::from_bytes(&bytes[at + 1..]));
+    if !place.components().any(|part| matches!(part, std::path::Component::Normal(_))) {
+        let text = format!("--with {shown}:/: name a path below /; --rootfs gives another root");
+        return Err(Failure::error(USAGE, text));
+    }
     match folder.metadata() {
         Ok(found) if found.is_dir() => {}
         Ok(_) => bail!("--with: {shown} is not a folder"),

@@ -1,7 +1,7 @@
 //! The user's own root file system as a disk or an initramfs.
 
 use super::scratch::Scratch;
-use super::source::{Kind, file_key, folder_key, kind};
+use super::source::{Kind, file_key, folder_key, kind, whole};
 use super::{finished, key};
 use crate::{place, tool};
 use anyhow::{Context, Result, bail, ensure};
@@ -13,7 +13,10 @@ use std::process::Command;
 pub fn disk(path: &Path) -> Result<PathBuf> {
     match kind(path)? {
         // Absolute: QEMU takes what stands before a colon for the name of a protocol.
-        Kind::Disk => Ok(std::path::absolute(path)?),
+        Kind::Disk => {
+            whole(path)?;
+            Ok(std::path::absolute(path)?)
+        }
         Kind::Initramfs => {
             bail!("{} is a cpio archive; use it with --in-memory", path.display())
         }
@@ -171,8 +174,9 @@ fn script(body: &str, source: &Path, output: &Path) -> Result<()> {
     let scratch = Scratch::new()?;
     let source = source.canonicalize()?;
     let mut command = shell(body, as_is)?;
-    command.arg(source).arg(output).arg(scratch.path());
-    tool::run(&mut command).map(drop)
+    command.arg(&source).arg(output).arg(scratch.path());
+    let made = tool::run(&mut command).map(drop);
+    made.with_context(|| format!("cannot make an image of {}", source.display()))
 }
 
 /// A shell that knows the functions; arguments follow.

@@ -78,6 +78,34 @@ pub fn kind(path: &Path) -> Result<Kind> {
     none()
 }
 
+/// Checks that an ext4 image has all of its file system: a copy that was cut short would only be noticed
+/// in the guest, which does not know the file.
+pub fn whole(path: &Path) -> Result<()> {
+    let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    // Fields of the superblock (Linux' Documentation/filesystems/ext4/super.rst): blocks, the size of
+    // one, and whether their number has a second half.
+    let mut block = [0; 1024];
+    file.seek(SeekFrom::Start(1024))?;
+    file.read_exact(&mut block).with_context(|| format!("cannot read {}", path.display()))?;
+    let field = |at: usize| {
+        u64::from(u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]))
+    };
+    let high = if field(0x60) & 0x80 != 0 { field(0x150) } else { 0 };
+    let size = 1024_u64.checked_shl(field(0x18) as u32).unwrap_or(u64::MAX);
+    let wanted = (high << 32 | field(4)).saturating_mul(size);
+    // Of a device the end is its length.
+    let found = file.seek(SeekFrom::End(0))?;
+    if found < wanted {
+        bail!(
+            "{} is cut short: it has {} KiB of a file system of {} KiB",
+            path.display(),
+            found >> 10,
+            wanted >> 10
+        );
+    }
+    Ok(())
+}
+
 /// A name for the state of a file.
 pub fn file_key(path: &Path) -> Result<String> {
     let real = path.canonicalize()?;
@@ -86,8 +114,8 @@ pub fn file_key(path: &Path) -> Result<String> {
     Ok(key([real.as_os_str().as_bytes(), &state.map(i64::to_le_bytes).concat()]))
 }
 
-/// A name for the state of a whole folder: every path with its kind, size and times. What cannot be
-/// copied into an image is told here, before one is begun.
+/// A name for the state of a whole folder: every path with its kind, size and times. A file that cannot
+/// be copied into an image is told here, before an image is begun.
 pub fn folder_key(folder: &Path) -> Result<String> {
     let root = folder.canonicalize()?;
     let mut pending = vec![(root.clone(), None)];
@@ -176,6 +204,24 @@ mod tests {
             let told = kind(&path).unwrap_err().to_string();
             assert!(told.contains(" is none of "), "{told}");
         }
+    }
+
+    #[test]
+    fn an_image_that_is_cut_short_is_told() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut image = vec![0; 64 << 10];
+        image[1080..1082].copy_from_slice(&[0x53, 0xef]);
+        image[1024 + 4] = 16;
+        image[1024 + 0x18] = 2;
+        std::fs::write(file.path(), &image).unwrap();
+        assert!(whole(file.path()).is_ok());
+        std::fs::write(file.path(), &image[..60 << 10]).unwrap();
+        let told = whole(file.path()).unwrap_err().to_string();
+        assert!(told.ends_with("cut short: it has 60 KiB of a file system of 64 KiB"), "{told}");
+        // A size that no file has.
+        image[1024 + 0x18] = 255;
+        std::fs::write(file.path(), &image).unwrap();
+        assert!(whole(file.path()).is_err());
     }
 
     #[test]

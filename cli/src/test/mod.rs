@@ -20,6 +20,7 @@ mod cargo;
 mod command;
 mod explain;
 mod guest;
+mod manners;
 mod mode;
 mod off2f;
 mod processor;
@@ -97,6 +98,7 @@ pub fn test(options: &Test) -> Result<u8> {
         machines.extend(guest::in_supervisor_mode(options, &programs));
         stages.push(machines);
         stages.push(command::trials(options));
+        stages.push(manners::trials(options));
         stages.push(processor::trials(options));
         stages.push(mode::trials(options));
         stages.push(explain::trials(options));
