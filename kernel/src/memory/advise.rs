@@ -129,7 +129,7 @@ impl Space {
     /// Gives the pages in `range` up: private content is lost, shared content stays in its plate.
     fn give_up(&self, range: Range<usize>, advice: Advice) -> Result<()> {
         let mut guard = self.table.lock();
-        let (inner, mut tables, mut gather) = guard.parts();
+        let (inner, mut edit) = guard.parts();
         for region in inner.map.overlapping(range.clone()) {
             let locked = region.value.flags.contains(RegionFlags::LOCKED);
             if (locked && advice != Advice::DontNeedLocked)
@@ -138,7 +138,7 @@ impl Space {
                 return Err(Errno::EINVAL);
             }
             let part = region.start.max(range.start)..region.end.min(range.end);
-            tables.unmap(part, &mut gather).map_err(NoMemoryError::from)?;
+            edit.unmap(part).map_err(NoMemoryError::from)?;
         }
         if inner.map.is_covered(range) { Ok(()) } else { Err(Errno::ENOMEM) }
     }
@@ -231,13 +231,13 @@ impl Space {
         for page in (address..end).step_by(PAGE) {
             let resident = {
                 let mut guard = self.table.lock();
-                let (inner, tables, _) = guard.parts();
+                let (inner, edit) = guard.parts();
                 let region = inner.map.find(page).ok_or(Errno::ENOMEM)?;
                 let in_plate = || {
                     let backing = region.value.backing.as_ref()?;
                     backing.plate.peek(region.value.index(region.start, page))
                 };
-                tables.page(page).is_some() || in_plate().is_some()
+                edit.page(page).is_some() || in_plate().is_some()
             };
             report(resident)?;
             crate::schedule::breathe();

@@ -14,7 +14,7 @@ use alloc::sync::Arc;
 use core::ops::Range;
 
 use machine::layout::LARGE_PAGE_SIZE;
-use machine::paging::{Gather, Tables};
+use machine::paging::Edit;
 
 use super::PAGE;
 use super::region::{Backing, Mapping, Protection};
@@ -27,8 +27,7 @@ pub(super) fn enter(
     mapping: &Mapping,
     fixed: bool,
     range: Range<usize>,
-    tables: &mut Tables<'_>,
-    gather: &mut Gather<'_>,
+    edit: &mut Edit<'_>,
 ) -> bool {
     let Some(place) = mapping.backing.as_ref().and_then(|backing| backing.plate.place()) else {
         return false;
@@ -50,7 +49,7 @@ pub(super) fn enter(
             let shared = access.execute && access.read;
             if shared { place.text().table(stretch.text_page + page) } else { None }
         };
-        if tables.attach(at, &stretch.extent, access, table, gather).is_err() {
+        if edit.attach(at, &stretch.extent, access, table).is_err() {
             break;
         }
     }

@@ -98,8 +98,8 @@ impl Space {
     /// Takes everything out of it. What its map held comes back, to be dropped without the lock.
     fn clear(&self) -> Inner {
         let mut guard = self.table.lock();
-        let (inner, mut tables, mut gather) = guard.parts();
-        tables.clear(&mut gather);
+        let (inner, mut edit) = guard.parts();
+        edit.clear();
         let layout = inner.layout;
         core::mem::replace(inner, Inner::empty(layout))
     }

@@ -11,7 +11,7 @@ use arrayvec::ArrayVec;
 use hayate_abi::{Errno, Result};
 use machine::cpu::{self, MAX_CPUS};
 use machine::layout::LARGE_PAGE_SIZE;
-use machine::paging::{Gather, Kind, Tables};
+use machine::paging::{Edit, Kind};
 use machine::sync::{Lazy, SpinLock};
 
 use super::PAGE;
@@ -112,7 +112,7 @@ impl Space {
     /// Takes pages `first..=last` of a plate out of the page table; private copies too if `copies`.
     fn forget_plate(&self, plate: &Plate, first: u64, last: u64, copies: bool) {
         let mut guard = self.table.lock();
-        let (inner, mut tables, mut gather) = guard.parts();
+        let (inner, mut edit) = guard.parts();
         for region in inner.map.iter() {
             let Some(backing) = &region.value.backing else { continue };
             if !is(backing, plate) {
@@ -129,9 +129,9 @@ impl Space {
                 // Fails only if a table shared with another space cannot be copied for want of the
                 // kernel's own reserve. Then the pages stay reachable until they are unmapped, as
                 // pages of nobody.
-                let _ = tables.unmap(at(from)..at(to), &mut gather);
+                let _ = edit.unmap(at(from)..at(to));
             } else {
-                forget_originals(&mut tables, &mut gather, at(from)..at(to));
+                forget_originals(&mut edit, at(from)..at(to));
             }
         }
     }
@@ -139,7 +139,7 @@ impl Space {
 
 /// Takes the pages that are the plate's own out of `range`, and leaves private copies. In proportion to
 /// the pages that are there, however long the range is.
-fn forget_originals(tables: &mut Tables<'_>, gather: &mut Gather<'_>, range: Range<usize>) {
+fn forget_originals(edit: &mut Edit<'_>, range: Range<usize>) {
     // What one look finds room for; a range with more holes than that is looked at again from there,
     // a stretch at a time.
     const RUNS: usize = 64;
@@ -149,7 +149,7 @@ fn forget_originals(tables: &mut Tables<'_>, gather: &mut Gather<'_>, range: Ran
         let mut next = range.end.min(from.saturating_add(STRETCH));
         let mut runs: ArrayVec<Range<usize>, RUNS> = ArrayVec::new();
         let mut full = None;
-        tables.visit(from..next, &mut |start, page| {
+        edit.visit(from..next, &mut |start, page| {
             if page.kind != Kind::File || full.is_some() {
                 return;
             }
@@ -162,7 +162,7 @@ fn forget_originals(tables: &mut Tables<'_>, gather: &mut Gather<'_>, range: Ran
         });
         next = full.unwrap_or(next);
         for run in runs {
-            let _ = tables.unmap(run, gather);
+            let _ = edit.unmap(run);
         }
         from = next;
     }

@@ -21,7 +21,7 @@ use hayate_abi::Errno;
 use hayate_space_map::Region;
 use machine::cpu::{MAX_CPUS, PerCpu};
 use machine::frames::Frame;
-use machine::paging::{Access, Gather, Kind, Slot, Tables};
+use machine::paging::{Access, Edit, Kind, Slot};
 use machine::per_cpu;
 use machine::trap::{FaultCode, FaultOutcome, PageFault};
 
@@ -133,12 +133,12 @@ impl Space {
     #[inline]
     fn try_fault(&self, address: usize, touch: Touch, minor: bool) -> Step {
         let mut guard = self.table.lock();
-        let (inner, mut tables, mut gather) = guard.parts();
+        let (inner, mut edit) = guard.parts();
         let Some(region) = inner.map.find(address) else {
             if !self.grow_stack(inner, address) {
                 return Step::Finished(FaultResult::NotMapped);
             }
-            drop(gather);
+            drop(edit);
             drop(guard);
             return self.try_fault(address, touch, minor);
         };
@@ -150,7 +150,7 @@ impl Space {
         if !region.value.protection.intersects(needed) {
             return Step::Finished(FaultResult::NotAllowed);
         }
-        let step = resolve(region, address & !(PAGE - 1), touch, &mut tables, &mut gather);
+        let step = resolve(region, address & !(PAGE - 1), touch, &mut edit);
         if minor && matches!(step, Step::Finished(FaultResult::Done)) {
             self.count_minor();
         }
@@ -195,34 +195,34 @@ impl Space {
 
 /// Puts the page in, or says what is needed for it. The access has been found to be allowed.
 #[inline]
-fn resolve(
-    region: &Region<Mapping>,
-    page: usize,
-    touch: Touch,
-    tables: &mut Tables<'_>,
-    gather: &mut Gather<'_>,
-) -> Step {
+fn resolve(region: &Region<Mapping>, page: usize, touch: Touch, edit: &mut Edit<'_>) -> Step {
     const DONE: Step = Step::Finished(FaultResult::Done);
     let mapping = &region.value;
     let access = mapping.protection.access();
     if mapping.flags.contains(RegionFlags::LARGE)
         && mapping.backing.is_none()
-        && large::asked(region, page, tables, gather)
+        && large::asked(region, page, edit)
     {
         return DONE;
     }
-    let Some(slot) = tables.slot(page, gather) else { return Step::Memory };
+    let Some(mut slot) = edit.slot(page) else { return Step::Memory };
     let write = touch == Touch::Write;
     if let Some(there) = slot.page() {
-        return present(&slot, there, mapping, page, write, tables, gather);
+        return present(slot, there, mapping, write);
     }
     let Some(backing) = &mapping.backing else {
         if !write {
             slot.fill_zero(access.execute);
             return DONE;
         }
-        if large::is_time(&slot) && large::earned(region, page, &slot, tables, gather) {
-            return DONE;
+        if large::is_time(&slot)
+            && let Some(earned) = large::earned(region, page, &slot)
+        {
+            if large::spend(earned, region, page, edit) {
+                return DONE;
+            }
+            let Some(again) = edit.slot(page) else { return Step::Memory };
+            slot = again;
         }
         let Some(frame) = Frame::allocate_zeroed() else { return Step::Memory };
         // The place is empty: the lock is held.
@@ -249,7 +249,7 @@ fn resolve(
         if access.execute {
             count_text(backing);
         }
-        fill_around(&slot, region, page, index, access);
+        fill_around(&mut slot, region, page, index, access);
     }
     DONE
 }
@@ -281,7 +281,13 @@ pub fn text_faults() -> (u64, u64) {
 
 /// Maps the pages of the plate around `page` that are in memory, inside the region, the table and
 /// an aligned window.
-fn fill_around(slot: &Slot<'_>, region: &Region<Mapping>, page: usize, index: u64, access: Access) {
+fn fill_around(
+    slot: &mut Slot<'_, '_>,
+    region: &Region<Mapping>,
+    page: usize,
+    index: u64,
+    access: Access,
+) {
     let Some(backing) = &region.value.backing else { return };
     let window = AROUND * PAGE;
     let low = (page & !(window - 1)).max(region.start);
@@ -303,13 +309,10 @@ fn fill_around(slot: &Slot<'_>, region: &Region<Mapping>, page: usize, index: u6
 
 /// A page is there, but the program faulted on it.
 fn present(
-    slot: &Slot<'_>,
+    slot: Slot<'_, '_>,
     there: machine::paging::Page,
     mapping: &Mapping,
-    page: usize,
     write: bool,
-    tables: &mut Tables<'_>,
-    gather: &mut Gather<'_>,
 ) -> Step {
     const DONE: Step = Step::Finished(FaultResult::Done);
     let access = mapping.protection.access();
@@ -326,23 +329,17 @@ fn present(
         slot.allow(access);
         // This processor may remember the page as read-only: without the flush it would fault once
         // more.
-        slot.forget_here(page);
+        slot.forget_here();
         return DONE;
     }
-    if there.large {
-        return match tables.split(page, gather) {
-            Err(_) => Step::Memory,
-            Ok(()) => match tables.slot(page, gather) {
-                None => Step::Memory,
-                Some(slot) => copy(&slot, page, access, gather),
-            },
-        };
+    match slot.split() {
+        Ok(slot) => copy(slot, access),
+        Err(_) => Step::Memory,
     }
-    copy(slot, page, access, gather)
 }
 
 /// Copies on write.
-fn copy(slot: &Slot<'_>, page: usize, access: Access, gather: &mut Gather<'_>) -> Step {
+fn copy(mut slot: Slot<'_, '_>, access: Access) -> Step {
     let Some(there) = slot.page() else { return Step::Memory };
     let frame = if there.kind == Kind::Zero {
         Frame::allocate_zeroed()
@@ -350,7 +347,7 @@ fn copy(slot: &Slot<'_>, page: usize, access: Access, gather: &mut Gather<'_>) -
         Frame::allocate().inspect(|frame| slot.copy_to(frame))
     };
     let Some(frame) = frame else { return Step::Memory };
-    let _ = slot.replace(page, frame, Kind::Private, access, gather);
+    let _ = slot.replace(frame, Kind::Private, access);
     Step::Finished(FaultResult::Done)
 }
 

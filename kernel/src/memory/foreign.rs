@@ -42,8 +42,8 @@ impl Space {
     /// never sleeps.
     pub fn peek_word(&self, address: usize) -> Option<u32> {
         let mut guard = self.table.lock();
-        let (_, tables, _) = guard.parts();
-        let (frame, page) = tables.frame(address)?;
+        let (_, edit) = guard.parts();
+        let (frame, page) = edit.frame(address)?;
         page.access.read.then(|| frame.load_u32(address % PAGE))?
     }
 
@@ -102,7 +102,7 @@ impl Space {
         loop {
             {
                 let mut guard = self.table.lock();
-                let (inner, tables, _) = guard.parts();
+                let (inner, edit) = guard.parts();
                 if let Some(region) = inner.map.find(address) {
                     let needed = match touch {
                         Touch::Read => Protection::all(),
@@ -112,12 +112,12 @@ impl Space {
                     if !region.value.protection.intersects(needed) {
                         return Err(FaultResult::NotAllowed);
                     }
-                    if let Some((frame, page)) = tables.frame(address)
+                    if let Some((frame, page)) = edit.frame(address)
                         && page.access.read
-                        && (touch != Touch::Write || tables.is_writable(address))
+                        && (touch != Touch::Write || edit.is_writable(address))
                     {
                         if touch == Touch::Write {
-                            tables.note_written(address);
+                            edit.note_written(address);
                         }
                         return Ok(frame);
                     }

@@ -53,7 +53,7 @@ use hayate_recycler::{AttachmentKey, Keep, Kept, Kind, Pool};
 use hayate_space_map::{Region, SpaceMap};
 use machine::cpu::{self, MAX_CPUS};
 use machine::frames::{self, Frame};
-use machine::paging::{self, Access, Fate, Found, Gather, Kind as PageKind, Tables};
+use machine::paging::{self, Access, Edit, Fate, Found, Kind as PageKind};
 use machine::sync::SpinLock;
 
 use super::map::{NoMemoryError, Removed};
@@ -162,18 +162,13 @@ impl Inner {
 impl Inner {
     /// Unmaps a range; with nothing else near, the page tables go too, or each start would leave
     /// some. `None`: no memory.
-    fn cut_with_tables(
-        &mut self,
-        tables: &mut Tables<'_>,
-        gather: &mut Gather<'_>,
-        range: Range<usize>,
-    ) -> Option<Removed> {
+    fn cut_with_tables(&mut self, edit: &mut Edit<'_>, range: Range<usize>) -> Option<Removed> {
         let end = range.end.next_multiple_of(NEAR).min(USER_END);
         let near = range.start & !(NEAR - 1)..end;
         let alone =
             |region: &Region<Mapping>| range.start <= region.start && region.end <= range.end;
         let is_alone = self.map.overlapping(near.clone()).all(alone);
-        self.cut(tables, gather, if is_alone { near } else { range }).ok()
+        self.cut(edit, if is_alone { near } else { range }).ok()
     }
 }
 
@@ -303,28 +298,28 @@ impl Space {
         // What a larger stack leaves is dropped after the lock.
         let _removed;
         let mut guard = self.table.lock();
-        let (inner, mut tables, mut gather) = guard.parts();
+        let (inner, mut edit) = guard.parts();
         let there = inner.map.find(range.end - 1).map_or(range.end, |stack| stack.start);
         let more = there.saturating_sub(range.start);
         if more > self.limits().address_space.saturating_sub(inner.map.size()) {
             return Err(Errno::ENOMEM);
         }
         if there < range.start {
-            _removed = inner.cut(&mut tables, &mut gather, there..range.start)?;
+            _removed = inner.cut(&mut edit, there..range.start)?;
         } else if there == range.end {
             if !inner.map.is_free(range.clone()) {
                 return Err(Errno::ENOMEM);
             }
             let access = mapping.protection.access();
             inner.put(range, mapping).map_err(NoMemoryError::from)?;
-            if begin_stack(&mut tables, &mut gather, pointer, content, access) {
+            if begin_stack(&mut edit, pointer, content, access) {
                 self.count_minor();
                 return Ok(());
             }
         } else if more != 0 && !inner.map.grow_down(there, range.start) {
             return Err(Errno::ENOMEM);
         }
-        drop(gather);
+        drop(edit);
         drop(guard);
         self.fill_foreign(pointer, content)
     }
@@ -333,25 +328,25 @@ impl Space {
     /// `None`: it cannot be kept.
     fn strip(&self) -> Option<(AttachmentKey, usize, Removed)> {
         let mut guard = self.table.lock();
-        let (inner, mut tables, mut gather) = guard.parts();
+        let (inner, mut edit) = guard.parts();
         let origin = inner.origin.take()?;
         if origin.key.randomised && origin.lives >= LIVES {
             return None;
         }
-        let is_large = tables.begin_end();
+        let is_large = edit.begin_end();
         let mut removed = Removed::new();
         // Nearly always all that is new is the stack, at its random place.
         if origin.key.randomised
             && let Some(stack) = inner.map.find(inner.layout.stack_top - 1)
         {
             let range = stack.start..stack.end;
-            removed = inner.cut_with_tables(&mut tables, &mut gather, range)?;
+            removed = inner.cut_with_tables(&mut edit, range)?;
         }
         if !is_same(&inner.map, &origin.map) {
             let mut extra: ArrayVec<Range<usize>, 32> = ArrayVec::new();
             find_added(&inner.map, &origin.map, &mut extra)?;
             for range in extra {
-                let gone = inner.cut_with_tables(&mut tables, &mut gather, range)?;
+                let gone = inner.cut_with_tables(&mut edit, range)?;
                 removed.try_reserve(gone.len()).ok()?;
                 removed.extend(gone);
             }
@@ -368,10 +363,10 @@ impl Space {
         inner.full_above = (usize::MAX, 0);
         let key = origin.key;
         inner.origin = Some(origin);
-        drop(gather);
         if is_large {
-            tables.recount();
+            edit.recount();
         }
+        drop(edit);
         drop(guard);
         let resident = self.table.resident();
         Some((key, (resident.anonymous + resident.tables + 1) * PAGE, removed))
@@ -381,7 +376,7 @@ impl Space {
     fn restore<W: Watch>(&self, layout: Layout) -> Option<Start> {
         let (start, missing) = {
             let mut guard = self.table.lock();
-            let (inner, mut tables, mut gather) = guard.parts();
+            let (inner, mut edit) = guard.parts();
             inner.layout = layout;
             let Inner { origin, altered, .. } = inner;
             let origin = origin.as_mut()?;
@@ -396,7 +391,7 @@ impl Space {
                 let range = region.start..region.end;
                 if !writable && !text {
                     // Nothing of it is kept, which is quicker told of all pages at once.
-                    tables.unmap(range, &mut gather).ok()?;
+                    edit.unmap(range).ok()?;
                     continue;
                 }
                 let access = mapping.protection.access();
@@ -406,10 +401,10 @@ impl Space {
                     W::restored(changed && fate != Fate::Drop, mapping.backing.is_some());
                     fate
                 };
-                tables.restore(range, &mut gather, &mut decide).ok()?;
+                edit.restore(range, &mut decide).ok()?;
             }
             altered.clear();
-            (origin.start, uncleared(&tables, &origin.cleared))
+            (origin.start, uncleared(&edit, &origin.cleared))
         };
         // These are brought in again, as the loader did.
         const ZEROES: [u8; PAGE] = [0; PAGE];
@@ -426,17 +421,11 @@ impl Space {
 /// Puts the first content of a stack on its first page, where nothing is, as a fault would and the
 /// copy after it. False: that is for them to do, as there is no memory or the content is larger.
 #[inline]
-fn begin_stack(
-    tables: &mut Tables<'_>,
-    gather: &mut Gather<'_>,
-    pointer: usize,
-    content: &[u8],
-    access: Access,
-) -> bool {
+fn begin_stack(edit: &mut Edit<'_>, pointer: usize, content: &[u8], access: Access) -> bool {
     if pointer % PAGE + content.len() > PAGE {
         return false;
     }
-    let Some(slot) = tables.slot(pointer & !(PAGE - 1), gather) else { return false };
+    let Some(slot) = edit.slot(pointer & !(PAGE - 1)) else { return false };
     if slot.page().is_some() {
         return false;
     }
@@ -480,9 +469,9 @@ fn decide(
 }
 
 /// The zeroed parts whose page is not there: it would come as the file has it.
-fn uncleared(tables: &Tables<'_>, cleared: &Cleared) -> Cleared {
+fn uncleared(edit: &Edit<'_>, cleared: &Cleared) -> Cleared {
     let is_there = |range: &&Range<usize>| {
-        tables.page(range.start).is_some_and(|page: paging::Page| page.kind == PageKind::Private)
+        edit.page(range.start).is_some_and(|page: paging::Page| page.kind == PageKind::Private)
     };
     cleared.iter().filter(|range| !is_there(range)).cloned().collect()
 }

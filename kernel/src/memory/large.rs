@@ -27,7 +27,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use hayate_space_map::Region;
 use machine::frames::{self, Block};
 use machine::layout::LARGE_PAGE_SIZE;
-use machine::paging::{Gather, Slot, Tables};
+use machine::paging::{Edit, Slot};
 
 use super::PAGE;
 use super::region::{Mapping, RegionFlags};
@@ -75,44 +75,58 @@ fn around(region: &Region<Mapping>, page: usize) -> Option<usize> {
 
 /// Puts a large page of zeroes around `page`, where the program asked for large ones; whether it did.
 #[cold]
-pub(super) fn asked(
-    region: &Region<Mapping>,
-    page: usize,
-    tables: &mut Tables<'_>,
-    gather: &mut Gather<'_>,
-) -> bool {
-    mode() != Mode::Never && around(region, page).is_some() && fill(region, page, tables, gather)
+pub(super) fn asked(region: &Region<Mapping>, page: usize, edit: &mut Edit<'_>) -> bool {
+    mode() != Mode::Never && around(region, page).is_some() && fill(region, page, edit)
 }
 
 /// Whether `slot`, empty until now, is one at which [`earned`] is to be asked.
 #[inline]
-pub(super) fn is_time(slot: &Slot<'_>) -> bool {
+pub(super) fn is_time(slot: &Slot<'_, '_>) -> bool {
     slot.is_milestone() || slot.is_first()
 }
 
-/// Puts a large page around `page`, whose place `slot` is, if that has been earned; whether it did.
-/// The region has no backing, and the program wants to write.
+/// What a place without a page may have earned its neighbourhood.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Earned {
+    /// A large page, if there is one right before.
+    ToGoOn,
+    /// A large page in the place of the small ones.
+    ToCollapse,
+}
+
+/// What may have been earned around `page`, whose place `slot` is. The region has no backing, and the
+/// program wants to write.
 #[cold]
-pub(super) fn earned(
-    region: &Region<Mapping>,
-    page: usize,
-    slot: &Slot<'_>,
-    tables: &mut Tables<'_>,
-    gather: &mut Gather<'_>,
-) -> bool {
+pub(super) fn earned(region: &Region<Mapping>, page: usize, slot: &Slot<'_, '_>) -> Option<Earned> {
     let small = RegionFlags::NO_LARGE | RegionFlags::GROWS_DOWN;
     if slot.is_large() || region.value.flags.intersects(small) {
-        return false;
+        return None;
     }
-    let Some(start) = around(region, page) else { return false };
+    let start = around(region, page)?;
     if slot.is_first() {
         let before = start.checked_sub(LARGE_PAGE_SIZE).filter(|&before| before >= region.start);
-        let goes_on = before.and_then(|before| tables.page(before)).is_some_and(|page| page.large);
-        goes_on && may_spend() && fill(region, page, tables, gather)
+        before.filter(|_| may_spend()).map(|_| Earned::ToGoOn)
     } else {
-        slot.occupied_groups() >= EARNED
-            && may_spend()
-            && tables.collapse(page, region.value.protection.access(), gather)
+        (slot.occupied_groups() >= EARNED && may_spend()).then_some(Earned::ToCollapse)
+    }
+}
+
+/// Puts the large page around `page` that was earned; whether it did.
+#[cold]
+pub(super) fn spend(
+    earned: Earned,
+    region: &Region<Mapping>,
+    page: usize,
+    edit: &mut Edit<'_>,
+) -> bool {
+    match earned {
+        Earned::ToGoOn => {
+            let before = (page & !(LARGE_PAGE_SIZE - 1)).checked_sub(LARGE_PAGE_SIZE);
+            let goes_on =
+                before.and_then(|before| edit.page(before)).is_some_and(|page| page.large);
+            goes_on && fill(region, page, edit)
+        }
+        Earned::ToCollapse => edit.collapse(page, region.value.protection.access()),
     }
 }
 
@@ -122,15 +136,10 @@ fn may_spend() -> bool {
 
 /// Puts a large page of zeroes in; false if small pages must do: something is mapped there already,
 /// or no 2 MiB in a row are free.
-fn fill(
-    region: &Region<Mapping>,
-    page: usize,
-    tables: &mut Tables<'_>,
-    gather: &mut Gather<'_>,
-) -> bool {
+fn fill(region: &Region<Mapping>, page: usize, edit: &mut Edit<'_>) -> bool {
     // The block first: the place for it may take the table away that small pages would go to.
     let Some(block) = Block::allocate((LARGE_PAGE_SIZE / PAGE) as u32) else { return false };
-    let Some(slot) = tables.large_slot(page, gather) else { return false };
+    let Some(slot) = edit.large_slot(page) else { return false };
     block.zero();
     slot.fill_large(block, region.value.protection.access()).is_ok()
 }

@@ -9,7 +9,7 @@ use core::ops::Range;
 
 use hayate_abi::{Errno, Result};
 use hayate_space_map::{Content, NoMemory, Region};
-use machine::paging::{Gather, OutOfMemory, Tables};
+use machine::paging::{Edit, OutOfMemory};
 
 use super::attach;
 use super::layout::STACK_GUARD;
@@ -96,18 +96,17 @@ impl Inner {
     /// Unmaps everything in `range`. What was there comes back, to be dropped without the lock.
     pub(super) fn cut(
         &mut self,
-        tables: &mut Tables<'_>,
-        gather: &mut Gather<'_>,
+        edit: &mut Edit<'_>,
         range: Range<usize>,
     ) -> Result<Removed, NoMemoryError> {
         self.map.reserve(2)?;
-        tables.prepare(range.clone(), gather)?;
+        edit.prepare(range.clone())?;
         self.note_altered(&range);
         let removed = self.map.remove(range.clone())?;
         if range.end > self.full_above.0 {
             self.full_above = (usize::MAX, 0);
         }
-        tables.unmap(range, gather)?;
+        edit.unmap(range)?;
         for region in &removed {
             self.data -= data_size(region);
             if region.value.flags.contains(RegionFlags::LOCKED) {
@@ -220,7 +219,7 @@ impl Space {
         let _removed;
         let (at, locked) = {
             let mut guard = self.table.lock();
-            let (inner, mut tables, mut gather) = guard.parts();
+            let (inner, mut edit) = guard.parts();
             mapping.flags |= inner.future;
             let at = if fixed {
                 request.address
@@ -256,16 +255,13 @@ impl Space {
             }
             inner.map.reserve(3).map_err(NoMemoryError::from)?;
             let on_fault = mapping.flags.contains(RegionFlags::LOCK_ON_FAULT);
-            _removed = if replaced == 0 {
-                Removed::new()
-            } else {
-                inner.cut(&mut tables, &mut gather, range.clone())?
-            };
-            let entered = attach::enter(&mapping, fixed, range.clone(), &mut tables, &mut gather);
+            _removed =
+                if replaced == 0 { Removed::new() } else { inner.cut(&mut edit, range.clone())? };
+            let entered = attach::enter(&mapping, fixed, range.clone(), &mut edit);
             if let Err(error) = inner.put(range.clone(), mapping) {
                 if entered {
                     // No table is shared here, so no memory is needed.
-                    let _ = tables.unmap(range, &mut gather);
+                    let _ = edit.unmap(range);
                 }
                 return Err(NoMemoryError::from(error).into());
             }
@@ -292,11 +288,11 @@ impl Space {
             let removed;
             {
                 let mut guard = self.table.lock();
-                let (inner, mut tables, mut gather) = guard.parts();
+                let (inner, mut edit) = guard.parts();
                 if inner.map.splits(&range) == 2 && inner.too_many(1) {
                     return Err(Errno::ENOMEM);
                 }
-                removed = inner.cut(&mut tables, &mut gather, range.clone());
+                removed = inner.cut(&mut edit, range.clone());
             }
             match removed {
                 Ok(_) => return Ok(()),
@@ -329,7 +325,7 @@ impl Space {
         let mut range = address..end.filter(|&end| end <= USER_END).ok_or(Errno::ENOMEM)?;
         let limits = self.limits();
         let mut guard = self.table.lock();
-        let (inner, mut tables, mut gather) = guard.parts();
+        let (inner, mut edit) = guard.parts();
         if grows_down {
             let stack = inner.map.find_from(range.start).ok_or(Errno::ENOMEM)?;
             if stack.start >= range.end || !stack.value.flags.contains(RegionFlags::GROWS_DOWN) {
@@ -378,9 +374,7 @@ impl Space {
         }
         inner.map.reserve(2).map_err(NoMemoryError::from)?;
         inner.note_altered(&range);
-        tables
-            .protect(range.clone(), protection.access(), &mut gather)
-            .map_err(NoMemoryError::from)?;
+        edit.protect(range.clone(), protection.access()).map_err(NoMemoryError::from)?;
         let changed = inner.map.update(range, |mapping| mapping.protection = protection);
         changed.map_err(NoMemoryError::from)?;
         inner.data = inner.data + after - before;
@@ -421,7 +415,7 @@ impl Space {
         let _removed;
         let (before, populate) = {
             let mut guard = self.table.lock();
-            let (inner, mut tables, mut gather) = guard.parts();
+            let (inner, mut edit) = guard.parts();
             let before = inner.heap_end;
             if end < inner.heap_start || end > USER_END - PAGE {
                 return before;
@@ -429,7 +423,7 @@ impl Space {
             let old = before.next_multiple_of(PAGE);
             let new = end.next_multiple_of(PAGE);
             if new < old {
-                match inner.cut(&mut tables, &mut gather, new..old) {
+                match inner.cut(&mut edit, new..old) {
                     Ok(removed) => _removed = removed,
                     Err(_) => return before,
                 }

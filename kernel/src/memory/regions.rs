@@ -33,7 +33,7 @@ use hayate_recycler::{Keep, Kept, Kind, Pool, RegionKey, Role};
 use hayate_space_map::Region;
 use machine::cpu::{self, MAX_CPUS};
 use machine::frames::{self, Frame};
-use machine::paging::{Fate, Found, Gather, Kind as PageKind, Slot, Tables};
+use machine::paging::{Edit, Fate, Found, Kind as PageKind, Slot};
 use machine::sync::SpinLock;
 
 use super::region::{Mapping, Protection, RegionFlags};
@@ -188,8 +188,7 @@ fn take(key: &RegionKey, content: Option<Content>) -> Option<Kept<RegionKey, Idl
 /// is still mapped there.
 fn lift(
     inner: &Inner,
-    tables: &mut Tables<'_>,
-    gather: &mut Gather<'_>,
+    edit: &mut Edit<'_>,
     region: &Region<Mapping>,
     found: &mut Vec<(RegionKey, Idle)>,
 ) {
@@ -217,7 +216,7 @@ fn lift(
         let common = now.start.max(range.start)..now.end.min(range.end);
         if region.value.shows_same(region.start, &now.value, now.start, common.start) {
             // Without memory to split a table some pages stay, and go with the space.
-            let _ = tables.restore(common, gather, &mut visit);
+            let _ = edit.restore(common, &mut visit);
         }
     }
     if pages.len() < WORTH_PAGES || found.try_reserve(1).is_err() {
@@ -234,15 +233,15 @@ impl Space {
     fn take_regions(&self) -> Vec<(RegionKey, Idle)> {
         let mut found = Vec::new();
         let mut guard = self.table.lock();
-        let (inner, mut tables, mut gather) = guard.parts();
+        let (inner, mut edit) = guard.parts();
         let Some(origin) = inner.origin.take() else { return found };
         for region in origin.regions() {
-            lift(inner, &mut tables, &mut gather, region, &mut found);
+            lift(inner, &mut edit, region, &mut found);
         }
         // At a random place it is not part of what the program began with.
         let stack = inner.map.find(inner.layout.stack_top - 1);
         if let Some(stack) = stack.filter(|_| origin.is_randomised()) {
-            lift(inner, &mut tables, &mut gather, stack, &mut found);
+            lift(inner, &mut edit, stack, &mut found);
         }
         found
     }
@@ -298,14 +297,19 @@ impl Space {
         let mut access = mapping.protection.access();
         access.write &= kind == PageKind::Private;
         let mut guard = self.table.lock();
-        let (_, mut tables, mut gather) = guard.parts();
-        let mut last: Option<(usize, Slot<'_>)> = None;
+        let (_, mut edit) = guard.parts();
+        let mut last: Option<(usize, Slot<'_, '_>)> = None;
         for (index, frame) in pages {
             let Some(at) = place(index) else { continue };
             // Pages mostly follow each other.
             let next = last.filter(|(before, _)| before + PAGE == at);
-            let slot = next.and_then(|(_, slot)| slot.neighbour(1));
-            let Some(slot) = slot.or_else(|| tables.slot(at, &mut gather)) else { return };
+            let next = next.and_then(|(_, slot)| slot.next());
+            let Some(slot) = (match next {
+                Some(slot) => Some(slot),
+                None => edit.slot(at),
+            }) else {
+                return;
+            };
             // A page that is there already stays.
             let _ = slot.fill(frame, kind, access);
             last = Some((at, slot));

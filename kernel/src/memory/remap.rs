@@ -58,7 +58,7 @@ impl Space {
             (Removed::new(), Removed::new(), Removed::new());
         let (at, populate) = {
             let mut guard = self.table.lock();
-            let (inner, mut tables, mut gather) = guard.parts();
+            let (inner, mut edit) = guard.parts();
             let region = inner.map.find(from.start).ok_or(Errno::EFAULT)?;
             if from.is_empty() && !region.value.is_shared() {
                 return Err(Errno::EINVAL);
@@ -69,7 +69,7 @@ impl Space {
             // Shrinking in place works whatever is behind.
             if size <= from.len() && !matches!(place, Move::To(_)) && !keep {
                 if size < from.len() {
-                    _tail = inner.cut(&mut tables, &mut gather, from.start + size..from.end)?;
+                    _tail = inner.cut(&mut edit, from.start + size..from.end)?;
                 }
                 return Ok(from.start);
             }
@@ -112,16 +112,16 @@ impl Space {
                 let at = match place {
                     Move::Never => return Err(Errno::ENOMEM),
                     Move::To(to) => {
-                        _target = inner.cut(&mut tables, &mut gather, to..to + size)?;
+                        _target = inner.cut(&mut edit, to..to + size)?;
                         to
                     }
                     Move::Anywhere => inner.room(size, super::PAGE, 0, false)?,
                 };
                 let moved = from.start..from.start + from.len().min(size);
-                tables.move_pages(moved, at, &mut gather).map_err(NoMemoryError::from)?;
+                edit.move_pages(moved, at).map_err(NoMemoryError::from)?;
                 inner.put(at..at + size, mapping).map_err(NoMemoryError::from)?;
                 if !keep && !from.is_empty() {
-                    _source = inner.cut(&mut tables, &mut gather, from)?;
+                    _source = inner.cut(&mut edit, from)?;
                 }
                 (at, locked.then_some(at..at + size))
             }

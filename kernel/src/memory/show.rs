@@ -70,7 +70,7 @@ impl Space {
     pub fn shown(&self, count: bool) -> Result<Vec<Shown>> {
         let mut shown: Vec<Shown> = Vec::new();
         let mut guard = self.table.lock();
-        let (inner, tables, _) = guard.parts();
+        let (inner, edit) = guard.parts();
         shown.try_reserve_exact(inner.map.len()).map_err(|_| Errno::ENOMEM)?;
         for region in inner.map.iter() {
             let mapping = &region.value;
@@ -82,7 +82,7 @@ impl Space {
             };
             let mut pages = ShownPages::default();
             if count {
-                tables.visit(region.start..region.end, &mut |_, page| {
+                edit.visit(region.start..region.end, &mut |_, page| {
                     let size = if page.large { 512 } else { 1 };
                     if page.kind == Kind::Zero {
                         return;
@@ -112,11 +112,11 @@ impl Space {
     /// The pages that are its own, as (copied from files, zeroed).
     pub fn own_pages(&self) -> (u64, u64) {
         let mut guard = self.table.lock();
-        let (inner, tables, _) = guard.parts();
+        let (inner, edit) = guard.parts();
         let (mut copied, mut zeroed) = (0, 0);
         for region in inner.map.iter() {
             let sum = if region.value.backing.is_some() { &mut copied } else { &mut zeroed };
-            tables.visit(region.start..region.end, &mut |_, page| {
+            edit.visit(region.start..region.end, &mut |_, page| {
                 if page.kind == Kind::Private {
                     *sum += if page.large { 512 } else { 1 };
                 }
@@ -128,10 +128,10 @@ impl Space {
     /// The page at an address, and whether what lies there comes from a file. For those who watch.
     pub fn seen(&self, address: usize) -> (Option<machine::paging::Page>, bool) {
         let mut guard = self.table.lock();
-        let (inner, tables, _) = guard.parts();
+        let (inner, edit) = guard.parts();
         let region = inner.map.find(address);
         let file = region.is_some_and(|region| region.value.backing.is_some());
-        (region.and_then(|_| tables.page(address)), file)
+        (region.and_then(|_| edit.page(address)), file)
     }
 
     /// The sums.

@@ -25,7 +25,7 @@ use alloc::vec::Vec;
 
 use hayate_call_sites::{self as call_sites, Form, Left};
 use machine::frames::Frame;
-use machine::paging::{Access, Gather, Kind, Tables};
+use machine::paging::{Access, Edit, Kind};
 use machine::trap;
 
 use super::map::touch_for;
@@ -160,11 +160,11 @@ impl Area {
 }
 
 /// Reads up to `to.len()` bytes of mapped pages; how many it were.
-fn read(tables: &Tables<'_>, address: usize, to: &mut [u8]) -> usize {
+fn read(edit: &Edit<'_>, address: usize, to: &mut [u8]) -> usize {
     let mut done = 0;
     while done < to.len() {
         let Some(at) = address.checked_add(done).filter(|&at| at < USER_END) else { break };
-        let Some((frame, page)) = tables.frame(at) else { break };
+        let Some((frame, page)) = edit.frame(at) else { break };
         if !page.access.read {
             break;
         }
@@ -174,38 +174,30 @@ fn read(tables: &Tables<'_>, address: usize, to: &mut [u8]) -> usize {
     done
 }
 
-fn holds(tables: &Tables<'_>, address: usize, bytes: &[u8]) -> bool {
+fn holds(edit: &Edit<'_>, address: usize, bytes: &[u8]) -> bool {
     let mut there = [0; call_sites::JUMP];
     let length = bytes.len().min(there.len());
-    read(tables, address, &mut there[..length]) == length && there[..length] == bytes[..length]
+    read(edit, address, &mut there[..length]) == length && there[..length] == bytes[..length]
 }
 
 /// Writes code into one page of the space. In place only if `alone`: nobody else executes what is
 /// overwritten.
-fn write(
-    tables: &mut Tables<'_>,
-    gather: &mut Gather<'_>,
-    address: usize,
-    bytes: &[u8],
-    alone: bool,
-) -> Option<()> {
+fn write(edit: &mut Edit<'_>, address: usize, bytes: &[u8], alone: bool) -> Option<()> {
     let access = Access { read: true, write: false, execute: true };
-    tables.split(address, gather).ok()?;
-    let slot = tables.slot(address, gather)?;
+    let mut slot = edit.slot(address)?.split().ok()?;
     let Some(page) = slot.page() else {
         let frame = Frame::allocate_zeroed()?;
         frame.write(address % PAGE, bytes);
         return slot.fill(frame, Kind::Private, access).ok();
     };
     if alone && page.kind == Kind::Private && slot.is_sole_owner() {
-        let (frame, _) = tables.frame(address)?;
-        frame.write(address % PAGE, bytes);
+        slot.frame()?.write(address % PAGE, bytes);
         return Some(());
     }
     let frame = Frame::allocate()?;
     slot.copy_to(&frame);
     frame.write(address % PAGE, bytes);
-    slot.replace(address, frame, Kind::Private, page.access, gather).ok()
+    slot.replace(frame, Kind::Private, page.access).ok()
 }
 
 impl Inner {
@@ -233,7 +225,7 @@ impl Inner {
         Some(())
     }
 
-    fn examine(&self, tables: &Tables<'_>, site: usize, number: u64) -> Result<Form, Left> {
+    fn examine(&self, edit: &Edit<'_>, site: usize, number: u64) -> Result<Form, Left> {
         let region = self.map.find(site).ok_or(Left::Edge)?;
         if region.value.is_shared() || touch_for(&region.value).is_none() {
             return Err(Left::Shared);
@@ -243,11 +235,11 @@ impl Inner {
         let count = before.len().min(site - page);
         let before = &mut before[..count];
         let behind_at = site + call_sites::SYSCALL;
-        if read(tables, site - count, before) != count || page_down(behind_at) != page {
+        if read(edit, site - count, before) != count || page_down(behind_at) != page {
             return Err(Left::Edge);
         }
         let mut behind = [0; call_sites::BEHIND];
-        let count = read(tables, behind_at, &mut behind);
+        let count = read(edit, behind_at, &mut behind);
         let site = call_sites::Site {
             address: site as u64,
             before,
@@ -255,17 +247,16 @@ impl Inner {
             same_page: page + PAGE - behind_at,
             number,
         };
-        call_sites::examine(&site, &|address, to| read(tables, address as usize, to))
+        call_sites::examine(&site, &|address, to| read(edit, address as usize, to))
     }
 
     fn turn(
         &mut self,
-        tables: &mut Tables<'_>,
-        gather: &mut Gather<'_>,
+        edit: &mut Edit<'_>,
         (site, number): (usize, u64),
         alone: bool,
     ) -> Result<(), Left> {
-        let form = self.examine(tables, site, number)?;
+        let form = self.examine(edit, site, number)?;
         if self.sites.turned.len() >= MOST || self.sites.turned.try_reserve(1).is_err() {
             return Err(Left::TooMany);
         }
@@ -276,7 +267,7 @@ impl Inner {
                 self.sites.take_place(&form, site).ok_or(Left::NoRoom)?
             }
         };
-        let placed = self.place(tables, gather, (site, form, place), alone);
+        let placed = self.place(edit, (site, form, place), alone);
         if placed.is_none() {
             self.sites.free_place(place);
         }
@@ -285,8 +276,7 @@ impl Inner {
 
     fn place(
         &mut self,
-        tables: &mut Tables<'_>,
-        gather: &mut Gather<'_>,
+        edit: &mut Edit<'_>,
         (site, form, place): (usize, Form, usize),
         alone: bool,
     ) -> Option<()> {
@@ -295,13 +285,13 @@ impl Inner {
         })?;
         let jump_at = turned.jump_at as usize;
         let mut original = [0; call_sites::JUMP];
-        if read(tables, jump_at, &mut original) != original.len() {
+        if read(edit, jump_at, &mut original) != original.len() {
             return None;
         }
         let trampoline = turned.trampoline.get(..turned.length)?;
         // Nobody executes at a place that was free; but its page may be another space's, too.
-        write(tables, gather, place, trampoline, true)?;
-        write(tables, gather, jump_at, &turned.jump, alone)?;
+        write(edit, place, trampoline, true)?;
+        write(edit, jump_at, &turned.jump, alone)?;
         self.sites.turned.push(Site {
             at: site,
             form,
@@ -322,8 +312,8 @@ impl Space {
     /// tried again next time.
     pub fn reached(&self, site: usize, number: u64, alone: bool) -> bool {
         let mut guard = self.table.lock();
-        let (inner, mut tables, mut gather) = guard.parts();
-        if !tables.is_supervisor() {
+        let (inner, mut edit) = guard.parts();
+        if !edit.is_supervisor() {
             return true;
         }
         if inner.sites.is_left(site) || inner.sites.area_around(site).is_some() {
@@ -331,12 +321,12 @@ impl Space {
         }
         if let Some(index) = inner.sites.turned.iter().position(|known| known.at == site) {
             let known = inner.sites.turned[index];
-            if known.active && holds(&tables, known.jump_at, &known.jump) {
+            if known.active && holds(&edit, known.jump_at, &known.jump) {
                 // Somebody jumped between the `mov` and the `syscall`.
                 return matches!(known.form, Form::After { .. });
             }
-            if holds(&tables, known.jump_at, &known.original) {
-                let done = write(&mut tables, &mut gather, known.jump_at, &known.jump, alone);
+            if holds(&edit, known.jump_at, &known.original) {
+                let done = write(&mut edit, known.jump_at, &known.jump, alone);
                 if done.is_some() {
                     inner.sites.turned[index].active = true;
                 }
@@ -346,7 +336,7 @@ impl Space {
             inner.sites.turned.swap_remove(index);
             inner.sites.free_place(known.trampoline);
         }
-        match inner.turn(&mut tables, &mut gather, (site, number), alone) {
+        match inner.turn(&mut edit, (site, number), alone) {
             Ok(()) => true,
             Err(why) => {
                 inner.sites.leave(site, why);
@@ -360,14 +350,14 @@ impl Space {
     /// if it was about to execute its `sti`, behind that.
     pub fn around_gate(&self, rip: usize) -> usize {
         let mut guard = self.table.lock();
-        let (inner, tables, _) = guard.parts();
+        let (inner, edit) = guard.parts();
         if inner.sites.area_around(rip).is_none() {
             return rip;
         }
         let before = rip.wrapping_sub(1);
-        if holds(&tables, rip, &[STI]) {
+        if holds(&edit, rip, &[STI]) {
             rip + 1
-        } else if holds(&tables, before, &[CLI]) {
+        } else if holds(&edit, before, &[CLI]) {
             before
         } else {
             rip
@@ -379,17 +369,17 @@ impl Space {
     /// `syscall`. `alone`: the faulting thread is the only one in this space.
     pub fn leave_trampoline(&self, rip: usize, alone: bool) -> bool {
         let mut guard = self.table.lock();
-        let (inner, mut tables, mut gather) = guard.parts();
-        if inner.sites.area_around(rip).is_none() || !holds(&tables, rip, &[CLI]) {
+        let (inner, mut edit) = guard.parts();
+        if inner.sites.area_around(rip).is_none() || !holds(&edit, rip, &[CLI]) {
             return false;
         }
         let place = rip - rip % STEP;
-        if !tables.is_supervisor()
+        if !edit.is_supervisor()
             && let Some(index) = inner.sites.turned.iter().position(|s| s.trampoline == place)
         {
             let known = inner.sites.turned[index];
-            if known.active && holds(&tables, known.jump_at, &known.jump) {
-                let done = write(&mut tables, &mut gather, known.jump_at, &known.original, alone);
+            if known.active && holds(&edit, known.jump_at, &known.jump) {
+                let done = write(&mut edit, known.jump_at, &known.original, alone);
                 inner.sites.turned[index].active = done.is_none();
             }
         }
@@ -413,14 +403,14 @@ impl Space {
     /// turned site's jump.
     pub fn pass_breakpoint(&self, address: usize) -> Option<usize> {
         let mut guard = self.table.lock();
-        let (inner, tables, _) = guard.parts();
+        let (inner, edit) = guard.parts();
         let found = |site: &&Site| site.breakpoint.is_some_and(|(at, _)| at == address);
         let known = inner.sites.turned.iter().find(found)?;
-        if holds(&tables, known.jump_at, &known.jump) {
+        if holds(&edit, known.jump_at, &known.jump) {
             known.breakpoint.map(|(_, to)| to)
         } else {
             // It was given its bytes back in between.
-            holds(&tables, known.jump_at, &known.original).then_some(address)
+            holds(&edit, known.jump_at, &known.original).then_some(address)
         }
     }
 

@@ -180,9 +180,10 @@ impl Space {
         let mut wiped = alloc::vec::Vec::new();
         let child = Self::build(self.layout())?;
         child.set_limits(self.limits());
+        let mut young = child.table.lock();
         let forked = {
             let mut guard = self.table.lock();
-            let (inner, mut tables, mut gather) = guard.parts();
+            let (inner, mut edit) = guard.parts();
             let mut lacking = false;
             let map = inner.map.try_clone(|region| {
                 let flags = region.value.flags;
@@ -202,7 +203,7 @@ impl Space {
             });
             match map {
                 Ok(map) if !lacking => {
-                    tables.share_with(&child.table, &mut gather);
+                    edit.share_with(&mut young);
                     Ok(Inner {
                         map,
                         layout: inner.layout,
@@ -221,11 +222,10 @@ impl Space {
             }
         }?;
         {
-            let mut guard = child.table.lock();
-            let (inner, mut tables, mut gather) = guard.parts();
+            let (inner, mut edit) = young.parts();
             *inner = forked;
             for range in wiped {
-                tables.unmap(range.clone(), &mut gather).map_err(|_| Errno::ENOMEM)?;
+                edit.unmap(range.clone()).map_err(|_| Errno::ENOMEM)?;
                 if inner.map.is_free(range.clone()) {
                     // A region left behind: its bytes no longer count, and its place is free.
                     inner.full_above = (usize::MAX, 0);
@@ -233,6 +233,7 @@ impl Space {
                 }
             }
         }
+        drop(young);
         Ok(child)
     }
 

@@ -25,13 +25,13 @@ impl Space {
     /// in the old mode any more. Says whether anything changed.
     pub fn set_supervisor(&self, supervisor: bool) -> bool {
         let mut guard = self.table.lock();
-        let (inner, mut tables, mut gather) = guard.parts();
-        if tables.is_supervisor() == supervisor {
+        let (inner, mut edit) = guard.parts();
+        if edit.is_supervisor() == supervisor {
             return false;
         }
         // What once ran in ring 0 is not kept for the next.
         inner.origin = None;
-        tables.set_supervisor(supervisor, &mut gather);
+        edit.set_supervisor(supervisor);
         true
     }
 

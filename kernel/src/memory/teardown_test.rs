@@ -30,8 +30,8 @@ fn filled(pages: usize) -> Result<Arc<Space>> {
 /// The frame of a page.
 fn frame(space: &Space, address: usize) -> Option<u32> {
     let mut guard = space.table.lock();
-    let (_, tables, _) = guard.parts();
-    tables.page(address).map(|page| page.frame())
+    let (_, edit) = guard.parts();
+    edit.page(address).map(|page| page.frame())
 }
 
 /// Free frames when nothing is owed, with those of the heap's slabs, which another processor may have.

@@ -1,6 +1,6 @@
 //! Texts in place: non-volatile memory in page tables, without counting and without faults.
 //!
-//! [`Tables::attach`] enters a row of such frames at once: a large page where both addresses allow
+//! [`Edit::attach`] enters a row of such frames at once: a large page where both addresses allow
 //! it, a table built once and shared by everybody ([`Prebuilt`]) where a row covers all that a table
 //! maps and the addresses do not fit, single entries at the edges. The cost is one entry for 2 MiB, and
 //! two or three instructions for each page of an edge; a fault would cost hundreds.
@@ -14,10 +14,9 @@
 //! region that is gone do not outlive it.
 
 use super::entry::{Access, Entry, Kind};
-use super::gather::Gather;
 use super::share;
 use super::table::{ENTRIES, Table, index, shift};
-use super::{OutOfMemory, Tables};
+use super::{Edit, OutOfMemory};
 use crate::layout::{LARGE_PAGE_SIZE, PAGE_SHIFT, PAGE_SIZE, USER_END};
 use crate::nvm::Extent;
 use alloc::sync::Arc;
@@ -53,7 +52,7 @@ impl Drop for Prebuilt {
     }
 }
 
-impl Tables<'_> {
+impl Edit<'_> {
     /// Enters the pages of `text` from `address` on, where nothing is mapped; what is mapped already
     /// stays. `prebuilt` gives the shared table for the 512 pages from an index on, if there is one;
     /// else they are entered one by one.
@@ -63,7 +62,6 @@ impl Tables<'_> {
         text: &Extent,
         access: Access,
         mut prebuilt: impl FnMut(u32) -> Option<Arc<Prebuilt>>,
-        gather: &mut Gather<'_>,
     ) -> Result<(), OutOfMemory> {
         let (mut at, end) = (address, address + text.count() as usize * PAGE_SIZE);
         if end > USER_END {
@@ -74,9 +72,9 @@ impl Tables<'_> {
             let page = ((at - address) / PAGE_SIZE) as u32;
             let frame = text.first() + page;
             if next - at == LARGE_PAGE_SIZE {
-                self.attach_whole(at, frame, access, || prebuilt(page), gather)?;
+                self.attach_whole(at, frame, access, || prebuilt(page))?;
             } else {
-                self.attach_part(at..next, frame, access, gather)?;
+                self.attach_part(at..next, frame, access)?;
             }
             at = next;
         }
@@ -90,12 +88,11 @@ impl Tables<'_> {
         frame: u32,
         access: Access,
         prebuilt: impl FnOnce() -> Option<Arc<Prebuilt>>,
-        gather: &mut Gather<'_>,
     ) -> Result<(), OutOfMemory> {
         let aligned = (frame as usize).is_multiple_of(ENTRIES);
         let shared = if aligned { None } else { prebuilt() };
         if (aligned || shared.is_some())
-            && let Some(slot) = self.large_slot(at, gather)
+            && let Some(slot) = self.large_slot(at)
         {
             let (table, place) = (slot.table(), index(at, 1));
             match shared {
@@ -104,13 +101,13 @@ impl Tables<'_> {
                     Table(shared.table).info().refs.fetch_add(1, Relaxed);
                     let way = Entry::table(shared.table).0 & !Entry::WRITE;
                     table.fill(place, Entry(way | Entry::SHARED_TABLE));
-                    self.usage.add_tables(1);
+                    self.gather.usage.add_tables(1);
                 }
             }
-            self.usage.add(Kind::File, ENTRIES as u64);
+            self.gather.usage.add(Kind::File, ENTRIES as u64);
             return Ok(());
         }
-        self.attach_part(at..at + LARGE_PAGE_SIZE, frame, access, gather)
+        self.attach_part(at..at + LARGE_PAGE_SIZE, frame, access)
     }
 
     /// Single entries in one table.
@@ -119,9 +116,8 @@ impl Tables<'_> {
         range: core::ops::Range<usize>,
         frame: u32,
         access: Access,
-        gather: &mut Gather<'_>,
     ) -> Result<(), OutOfMemory> {
-        let slot = self.slot(range.start, gather).ok_or(OutOfMemory)?;
+        let slot = self.slot(range.start).ok_or(OutOfMemory)?;
         if slot.is_large() {
             return Ok(());
         }
@@ -131,13 +127,13 @@ impl Tables<'_> {
         table.occupied(first, first + pages - 1, |_, _| others = true);
         if !others {
             table.fill_row(first, pages, entry(frame, access));
-            self.usage.add(Kind::File, pages as u64);
+            self.gather.usage.add(Kind::File, pages as u64);
             return Ok(());
         }
         for (at, frame) in (first..first + pages).zip(frame..) {
             if table.load(at).is_none() {
                 table.fill(at, entry(frame, access));
-                self.usage.add(Kind::File, 1);
+                self.gather.usage.add(Kind::File, 1);
             }
         }
         Ok(())

@@ -7,8 +7,10 @@
 //! entries were changed: a processor that loads the space later sees the new entries
 //! ([`PageTable::activate`](super::PageTable::activate) has the matching fence).
 
+use super::entry::Entry;
 use super::large;
 use super::share;
+use super::table::ENTRIES;
 use super::teardown;
 use super::usage::Usage;
 use crate::cpu;
@@ -33,8 +35,9 @@ enum Waiting {
     Original(u32, u8),
 }
 
-/// Collects what one operation leaves behind. Dropping it does what is left to do.
-pub struct Gather<'a> {
+/// Collects what changes of a table leave behind. Dropping it does what is left to do. It is part of an
+/// [`Edit`](super::Edit), so it is always the gather of the table that is changed.
+pub(super) struct Gather<'a> {
     pub(super) usage: &'a Usage,
     start: usize,
     end: usize,
@@ -58,6 +61,24 @@ impl<'a> Gather<'a> {
     #[inline]
     pub(super) fn give(&mut self, frame: Frame) {
         self.wait(Waiting::Page(frame));
+    }
+
+    /// Takes over what an entry at `start` held, and counts it off.
+    pub(super) fn displace(&mut self, entry: Entry, start: usize, large: bool) {
+        let pages = if large { ENTRIES } else { 1 };
+        self.usage.remove(entry.kind(), pages as u64);
+        if entry.has(Entry::PRESENT) {
+            self.stale(start, start + pages * PAGE_SIZE);
+        }
+        if !entry.is_counted() {
+            return;
+        }
+        if large {
+            self.give_large(entry.number());
+        } else {
+            // SAFETY: the reference that the entry held.
+            self.give(unsafe { Frame::from_number(entry.number()) });
+        }
     }
 
     /// A large page was mapped in the stale range; give its entry's part in it up after the flush.
@@ -88,7 +109,7 @@ impl<'a> Gather<'a> {
 
     /// Flushes the TLBs and gives up what waited. May be called with spin locks held.
     #[inline]
-    pub fn flush(&mut self) {
+    pub(super) fn flush(&mut self) {
         if self.start < self.end {
             self.shoot();
         }

@@ -6,7 +6,7 @@
 //! entries without touching a count. Only when one of several is broken up do the frames get a
 //! reference each.
 //!
-//! Small pages become a large one by [`Tables::collapse`]: their entry is taken away and flushed
+//! Small pages become a large one by [`Edit::collapse`]: their entry is taken away and flushed
 //! first, so that nobody can write while they are copied; a processor that wants one meanwhile
 //! faults and waits for the space's lock.
 //!
@@ -18,7 +18,7 @@ use super::gather::Gather;
 use super::share;
 use super::slot::Slot;
 use super::table::{ENTRIES, Table, index, shift};
-use super::{OutOfMemory, Tables};
+use super::{Edit, OutOfMemory};
 use crate::frames::{Block, Frame, FrameInfo, copy_numbered, info, zero_numbered};
 use crate::layout::{LARGE_PAGE_SIZE, PAGE_SHIFT, USER_END};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -115,35 +115,32 @@ fn break_up(first: u32) {
     }
 }
 
-/// Breaks the large page at entry `at` of `parent` (a table of level 1, this space's own) into small
-/// ones.
-#[cold]
-pub(super) fn split(
-    parent: Table,
-    at: usize,
-    address: usize,
-    gather: &mut Gather<'_>,
-) -> Option<Table> {
-    let large = parent.load(at);
-    let table = Table::allocate()?;
-    gather.usage.add_tables(1);
-    if large.is_counted() {
-        break_up(large.number());
+impl Gather<'_> {
+    /// Breaks the large page at entry `at` of `parent` (a table of level 1, this space's own) into small
+    /// ones.
+    #[cold]
+    pub(super) fn split(&mut self, parent: Table, at: usize, address: usize) -> Option<Table> {
+        let large = parent.load(at);
+        let table = Table::allocate()?;
+        self.usage.add_tables(1);
+        if large.is_counted() {
+            break_up(large.number());
+        }
+        let small = Entry(large.0 & !Entry::LARGE & !Entry::ADDRESS);
+        for (index, number) in (large.number()..large.number() + FRAMES).enumerate() {
+            table.fill(index, Entry(small.0 | u64::from(number) << PAGE_SHIFT));
+        }
+        parent.store(at, Entry(Entry::table(table.0).0 | Entry::BROKEN));
+        let start = address & !((1 << shift(1)) - 1);
+        self.stale(start, start + (1 << shift(1)));
+        Some(table)
     }
-    let small = Entry(large.0 & !Entry::LARGE & !Entry::ADDRESS);
-    for (index, number) in (large.number()..large.number() + FRAMES).enumerate() {
-        table.fill(index, Entry(small.0 | u64::from(number) << PAGE_SHIFT));
-    }
-    parent.store(at, Entry(Entry::table(table.0).0 | Entry::BROKEN));
-    let start = address & !((1 << shift(1)) - 1);
-    gather.stale(start, start + (1 << shift(1)));
-    Some(table)
 }
 
-impl<'a> Tables<'a> {
+impl<'a> Edit<'a> {
     /// The place for a large page at `address`, if it can hold one: nothing is mapped in its
     /// 2 MiB yet. `None` also when out of memory.
-    pub fn large_slot(&mut self, address: usize, gather: &mut Gather<'_>) -> Option<Slot<'a>> {
+    pub fn large_slot(&mut self, address: usize) -> Option<Slot<'_, 'a>> {
         if address >= USER_END {
             return None;
         }
@@ -153,11 +150,11 @@ impl<'a> Tables<'a> {
             let entry = table.load(at);
             table = if entry.is_none() {
                 let below = Table::allocate()?;
-                self.usage.add_tables(1);
+                self.gather.usage.add_tables(1);
                 table.fill(at, self.table_entry(below, level));
                 below
             } else if entry.has(Entry::SHARED_TABLE) {
-                share::own(table, at, level, address, gather)?
+                self.gather.own(table, at, level, address)?
             } else {
                 Table(entry.number())
             };
@@ -172,26 +169,24 @@ impl<'a> Tables<'a> {
             }
             table.clear(at);
             let start = address & !(LARGE_PAGE_SIZE - 1);
-            gather.stale(start, start + LARGE_PAGE_SIZE);
-            gather.give_table(below.0, 0);
+            self.gather.stale(start, start + LARGE_PAGE_SIZE);
+            self.gather.give_table(below.0, 0);
         }
-        Some(Slot::new(table, at, true, self.usage))
+        Some(Slot::new(table, at, true, address, &mut self.gather))
     }
 
     /// Breaks the large page around `address`, if there is one, into small ones.
-    pub fn split(&mut self, address: usize, gather: &mut Gather<'_>) -> Result<(), OutOfMemory> {
-        let slot = self.slot(address, gather).ok_or(OutOfMemory)?;
-        if slot.is_large() {
-            split(slot.table(), index(address, 1), address, gather).ok_or(OutOfMemory)?;
-        }
-        Ok(())
+    pub fn split(&mut self, address: usize) -> Result<(), OutOfMemory> {
+        let slot = self.slot(address).ok_or(OutOfMemory)?;
+        slot.split().map(|_| ())
     }
+
     /// Puts one large page in the place of the small ones around `address`, with their content and
     /// zeroes where nothing is mapped; whether it did. Not if one of them is shared, of a file, held
     /// back or not executable like `access`; not where a large page was broken up before; and not
     /// without 2 MiB of free memory in a row.
     #[cold]
-    pub fn collapse(&mut self, address: usize, access: Access, gather: &mut Gather<'_>) -> bool {
+    pub fn collapse(&mut self, address: usize, access: Access) -> bool {
         if address >= USER_END {
             return false;
         }
@@ -227,8 +222,8 @@ impl<'a> Tables<'a> {
         let Some(block) = Block::allocate(FRAMES) else { return false };
         parent.clear(at);
         let start = address & !(LARGE_PAGE_SIZE - 1);
-        gather.stale(start, start + LARGE_PAGE_SIZE);
-        gather.flush();
+        self.gather.stale(start, start + LARGE_PAGE_SIZE);
+        self.gather.flush();
         for (index, to) in block.frames().enumerate() {
             let entry = table.load(index);
             if entry.is_none() || entry.kind() == Kind::Zero {
@@ -237,11 +232,12 @@ impl<'a> Tables<'a> {
                 copy_numbered(to, entry.number());
             }
         }
-        if Slot::new(parent, at, true, self.usage).fill_large(block, access).is_err() {
+        let slot = Slot::new(parent, at, true, address, &mut self.gather);
+        if slot.fill_large(block, access).is_err() {
             parent.fill(at, entry);
             return false;
         }
-        gather.give_table(table.0, 0);
+        self.gather.give_table(table.0, 0);
         true
     }
 }

@@ -1,15 +1,16 @@
 //! Page tables of programs: four levels, frames counted, tables shareable between spaces.
 //!
 //! A [`PageTable`] is a root, its lock and whatever the lock protects besides (the kernel puts the
-//! map of regions there). Everything that changes entries goes through [`Tables`], which the lock's
-//! guard lends, so two changes never race; what may only be given up after a TLB flush goes into a
-//! [`Gather`], which cannot outlive the guard.
+//! map of regions there). Everything that changes entries goes through an [`Edit`], which the lock's
+//! guard lends, so two changes never race. What may only be given up after a TLB flush it collects, and
+//! sees to when it is dropped, before the lock is released. A [`Slot`], the place of one page, holds the
+//! edit: while somebody has one, nobody can take away the table that it is in.
 //!
 //! Invariants:
 //! * an entry of a page holds one reference to its frame (the page of zeroes none; for large pages
 //!   see [`large`]), so a frame that is mapped cannot be freed; entries of non-volatile memory made
 //!   by [`attach`] hold none, because it cannot be freed at all;
-//! * a frame leaves the table only through a gather, that is, after every processor that may have
+//! * a frame leaves the table only through an edit's gather, that is, after every processor that may have
 //!   it in a TLB has dropped it;
 //! * tables are shared between spaces only as [`share`] describes: forking takes as many steps as
 //!   the root has entries, whatever the size of the space, and the first change below a shared table
@@ -50,7 +51,7 @@ use core::ops::{Deref, DerefMut, Range};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use entry::Entry;
 pub use entry::{Access, Kind, Page};
-pub use gather::Gather;
+use gather::Gather;
 pub use large::count as large_pages;
 pub use restore::{Fate, Found};
 pub use slot::Slot;
@@ -196,26 +197,27 @@ impl<T> DerefMut for Guard<'_, T> {
 }
 
 impl<T> Guard<'_, T> {
-    /// What the lock protects, and the tables, and a gather for what they will leave behind.
+    /// What the lock protects, and the table to be changed.
     #[inline]
-    pub fn parts(&mut self) -> (&mut T, Tables<'_>, Gather<'_>) {
-        let tables = Tables { root: self.table.root, usage: &self.table.usage };
-        (&mut self.inner, tables, Gather::new(&self.table.usage))
+    pub fn parts(&mut self) -> (&mut T, Edit<'_>) {
+        let edit = Edit { root: self.table.root, gather: Gather::new(&self.table.usage) };
+        (&mut self.inner, edit)
     }
 }
 
-/// The entries of a locked page table.
-pub struct Tables<'a> {
+/// Changes to a locked page table. When it is dropped, processors that may remember what was there before
+/// have forgotten it, and what was taken out is given up.
+pub struct Edit<'a> {
     root: Table,
-    usage: &'a Usage,
+    gather: Gather<'a>,
 }
 
-impl<'a> Tables<'a> {
+impl<'a> Edit<'a> {
     /// The place of the page at `address` (of the program's half), ready for a change: tables that
     /// lack are made, shared ones become this space's own. `None`: out of memory, or not a
     /// program's address.
     #[inline]
-    pub fn slot(&mut self, address: usize, gather: &mut Gather<'_>) -> Option<Slot<'a>> {
+    pub fn slot(&mut self, address: usize) -> Option<Slot<'_, 'a>> {
         if address >= USER_END {
             return None;
         }
@@ -229,17 +231,23 @@ impl<'a> Tables<'a> {
                 table = Table(entry.number());
             } else if entry.is_none() {
                 let below = Table::allocate()?;
-                self.usage.add_tables(1);
+                self.gather.usage.add_tables(1);
                 table.fill(at, self.table_entry(below, level));
                 table = below;
             } else if level == 1 && entry.has(Entry::LARGE) {
-                return Some(Slot::new(table, at, true, self.usage));
+                return Some(Slot::new(table, at, true, address, &mut self.gather));
             } else {
-                table = share::own(table, at, level, address, gather)?;
+                table = self.gather.own(table, at, level, address)?;
             }
             level -= 1;
         }
-        Some(Slot::new(table, index(address, 0), false, self.usage))
+        Some(Slot::new(table, index(address, 0), false, address, &mut self.gather))
+    }
+
+    /// Has processors forget what they may remember of what was changed, and gives up what was taken out,
+    /// now already. May be called with spin locks held.
+    pub fn flush(&mut self) {
+        self.gather.flush();
     }
 
     /// The page at `address`, if there is one. Changes nothing.
@@ -279,11 +287,7 @@ impl<'a> Tables<'a> {
 
     /// Makes the tables that `range` cuts through this space's own, and splits the large pages at
     /// its edges. After that [`unmap`](Self::unmap) of the range needs no memory.
-    pub fn prepare(
-        &mut self,
-        range: Range<usize>,
-        gather: &mut Gather<'_>,
-    ) -> Result<(), OutOfMemory> {
+    pub fn prepare(&mut self, range: Range<usize>) -> Result<(), OutOfMemory> {
         for edge in [range.start, range.end] {
             let mut table = self.root;
             let mut level = 3;
@@ -294,9 +298,9 @@ impl<'a> Tables<'a> {
                 table = if entry.is_none() {
                     break;
                 } else if level == 1 && entry.has(Entry::LARGE) {
-                    large::split(table, at, edge, gather).ok_or(OutOfMemory)?
+                    self.gather.split(table, at, edge).ok_or(OutOfMemory)?
                 } else if entry.has(Entry::SHARED_TABLE) {
-                    share::own(table, at, level, edge, gather).ok_or(OutOfMemory)?
+                    self.gather.own(table, at, level, edge).ok_or(OutOfMemory)?
                 } else {
                     Table(entry.number())
                 };
@@ -308,54 +312,45 @@ impl<'a> Tables<'a> {
 
     /// Unmaps everything in `range` (page-aligned). On `Err` nothing is unmapped: a table or large
     /// page that had to be split could not be.
-    pub fn unmap(
-        &mut self,
-        range: Range<usize>,
-        gather: &mut Gather<'_>,
-    ) -> Result<(), OutOfMemory> {
+    pub fn unmap(&mut self, range: Range<usize>) -> Result<(), OutOfMemory> {
         if range.start >= range.end || range.end > USER_END {
             return Ok(());
         }
-        self.prepare(range.clone(), gather)?;
-        self.change(self.root, 3, 0, &range, &mut Change::Unmap, gather)
+        self.prepare(range.clone())?;
+        self.change(self.root, 3, 0, &range, &mut Change::Unmap)
     }
 
     /// Unmaps everything, for a space that nobody uses any more. Tables that another space shares are let
     /// go as they are: it takes as long as there are pages that this space has alone, and of a large
     /// one those are given back later.
-    pub fn clear(&mut self, gather: &mut Gather<'_>) {
+    pub fn clear(&mut self) {
         let root = self.root;
         let mut any = false;
         root.occupied(0, ENTRIES / 2 - 1, |at, entry| {
             root.clear(at);
             // Nothing of it is counted off: all counts begin again.
-            gather.give_original(entry.number(), 2);
+            self.gather.give_original(entry.number(), 2);
             any = true;
         });
         if any {
             root.settle(0, ENTRIES / 2 - 1);
-            gather.stale(0, USER_END);
+            self.gather.stale(0, USER_END);
             self.begin_end();
-            gather.flush();
+            self.gather.flush();
         }
         // It may have begun to end before, and not come to a recount.
-        self.usage.ends.store(false, Relaxed);
-        self.usage.clear();
+        self.gather.usage.ends.store(false, Relaxed);
+        self.gather.usage.clear();
     }
 
     /// Takes rights away from all pages in `range` that have more than `most`; pages get new rights
     /// by their next fault. Taking `read` away leaves the pages where they are, unreachable; giving
     /// it back makes them reachable again, not writable.
-    pub fn protect(
-        &mut self,
-        range: Range<usize>,
-        most: Access,
-        gather: &mut Gather<'_>,
-    ) -> Result<(), OutOfMemory> {
+    pub fn protect(&mut self, range: Range<usize>, most: Access) -> Result<(), OutOfMemory> {
         if range.start >= range.end || range.end > USER_END {
             return Ok(());
         }
-        self.change(self.root, 3, 0, &range, &mut Change::Protect(most), gather)
+        self.change(self.root, 3, 0, &range, &mut Change::Protect(most))
     }
 
     fn change(
@@ -365,13 +360,12 @@ impl<'a> Tables<'a> {
         base: usize,
         range: &Range<usize>,
         change: &mut Change,
-        gather: &mut Gather<'_>,
     ) -> Result<(), OutOfMemory> {
         let size = 1usize << shift(level);
         let first = range.start.saturating_sub(base) >> shift(level);
         let last = ((range.end - 1 - base) >> shift(level)).min(ENTRIES - 1);
         if level == 0 && matches!(change, Change::Unmap) {
-            self.unmap_row(table, first, last, base, gather);
+            self.unmap_row(table, first, last, base);
             return Ok(());
         }
         let mut result = Ok(());
@@ -385,7 +379,7 @@ impl<'a> Tables<'a> {
                 match change {
                     Change::Unmap => {
                         table.clear(at);
-                        self.displace(entry, start, level == 1, gather);
+                        self.gather.displace(entry, start, level == 1);
                     }
                     Change::Protect(most) => {
                         let now = entry.access();
@@ -402,7 +396,7 @@ impl<'a> Tables<'a> {
                                 || (now.write && !then.write)
                                 || (now.execute && !then.execute)
                             {
-                                gather.stale(start, start + size);
+                                self.gather.stale(start, start + size);
                             }
                         }
                     }
@@ -411,21 +405,21 @@ impl<'a> Tables<'a> {
             }
             if whole && matches!(change, Change::Unmap) {
                 table.clear(at);
-                gather.stale(start, start + size);
-                gather.give_table(entry.number(), level - 1);
+                self.gather.stale(start, start + size);
+                self.gather.give_table(entry.number(), level - 1);
                 return;
             }
             let address = start.max(range.start);
             let below = if entry.has(Entry::LARGE) && level == 1 {
-                large::split(table, at, address, gather)
+                self.gather.split(table, at, address)
             } else if entry.has(Entry::SHARED_TABLE) {
-                share::own(table, at, level, address, gather)
+                self.gather.own(table, at, level, address)
             } else {
                 Some(Table(entry.number()))
             };
             result = match below {
                 None => Err(OutOfMemory),
-                Some(below) => self.change(below, level - 1, start, range, change, gather),
+                Some(below) => self.change(below, level - 1, start, range, change),
             };
         });
         if matches!(change, Change::Unmap) {
@@ -437,14 +431,7 @@ impl<'a> Tables<'a> {
     /// Unmaps the pages of a lowest table between two indexes (inclusive); `base` is the address of the
     /// table's first. A text in place is hundreds of entries that hold nothing: those are counted off
     /// together.
-    fn unmap_row(
-        &self,
-        table: Table,
-        first: usize,
-        last: usize,
-        base: usize,
-        gather: &mut Gather<'_>,
-    ) {
+    fn unmap_row(&mut self, table: Table, first: usize, last: usize, base: usize) {
         let (in_place, low, high) = (Cell::new(0), Cell::new(usize::MAX), Cell::new(0));
         let count = |at: usize, pages: usize| {
             in_place.set(in_place.get() + pages);
@@ -455,55 +442,35 @@ impl<'a> Tables<'a> {
             if entry.has(Entry::UNCOUNTED) {
                 count(at, 1);
             } else {
-                self.displace(entry, base + at * PAGE_SIZE, false, gather);
+                self.gather.displace(entry, base + at * PAGE_SIZE, false);
             }
         };
         table.take(first, last, other, |at| count(at, 8));
         if in_place.get() != 0 {
-            self.usage.remove(Kind::File, in_place.get() as u64);
-            gather.stale(base + low.get() * PAGE_SIZE, base + high.get() * PAGE_SIZE);
-        }
-    }
-
-    /// Hands what an entry held to the gather, and counts it off.
-    fn displace(&self, entry: Entry, start: usize, large: bool, gather: &mut Gather<'_>) {
-        let pages = if large { ENTRIES } else { 1 };
-        self.usage.remove(entry.kind(), pages as u64);
-        if entry.has(Entry::PRESENT) {
-            gather.stale(start, start + pages * PAGE_SIZE);
-        }
-        if !entry.is_counted() {
-            return;
-        }
-        if large {
-            gather.give_large(entry.number());
-        } else {
-            // SAFETY: the reference that the entry held.
-            gather.give(unsafe { Frame::from_number(entry.number()) });
+            self.gather.usage.remove(Kind::File, in_place.get() as u64);
+            self.gather.stale(base + low.get() * PAGE_SIZE, base + high.get() * PAGE_SIZE);
         }
     }
 
     /// Moves the pages in `range` to `to` (`mremap(2)`), where nothing is mapped. On `Err` nothing
     /// has moved.
-    pub fn move_pages(
-        &mut self,
-        range: Range<usize>,
-        to: usize,
-        gather: &mut Gather<'_>,
-    ) -> Result<(), OutOfMemory> {
+    pub fn move_pages(&mut self, range: Range<usize>, to: usize) -> Result<(), OutOfMemory> {
         // First everything that needs memory: own tables and small pages on both sides.
         let mut from = self.next_page(range.start, range.end);
         while from < range.end {
-            self.split(from, gather)?;
+            self.split(from)?;
             let target = to + (from - range.start);
-            self.slot(target, gather).ok_or(OutOfMemory)?;
+            self.slot(target).ok_or(OutOfMemory)?;
             from = self.next_page(from + PAGE_SIZE, range.end);
         }
         let mut from = self.next_page(range.start, range.end);
         while from < range.end {
-            let target = self.slot(to + (from - range.start), gather).ok_or(OutOfMemory)?;
-            let source = self.slot(from, gather).ok_or(OutOfMemory)?;
-            source.move_to(&target, from, gather);
+            let target = self.slot(to + (from - range.start)).ok_or(OutOfMemory)?;
+            let is_free = target.page().is_none() && !target.is_large();
+            if is_free && let Some(entry) = self.slot(from).ok_or(OutOfMemory)?.take() {
+                // The place was walked to just now, and nothing was taken away meanwhile.
+                self.slot(to + (from - range.start)).ok_or(OutOfMemory)?.put(entry);
+            }
             from = self.next_page(from + PAGE_SIZE, range.end);
         }
         Ok(())
@@ -565,12 +532,15 @@ impl<'a> Tables<'a> {
         end
     }
 
-    /// Shares everything that is mapped here with the empty table of `child` (fork): both see the
-    /// same pages, private ones are copied on write. A constant number of steps; the gather flushes
-    /// this space's TLBs.
-    pub fn share_with<T>(&mut self, child: &PageTable<T>, gather: &mut Gather<'_>) {
-        share::share_root(self.root, child.root, gather);
-        child.usage.copy_counts(self.usage);
+    /// Shares everything that is mapped here with `child`, whose table is empty (fork): both see the
+    /// same pages, private ones are copied on write. A constant number of steps; this space's TLBs are
+    /// flushed.
+    ///
+    /// # Panics
+    /// If the child's table is not empty.
+    pub fn share_with<T>(&mut self, child: &mut Guard<'_, T>) {
+        share::share_root(self.root, child.table.root, &mut self.gather);
+        child.table.usage.copy_counts(self.gather.usage);
     }
 }
 

@@ -1,18 +1,16 @@
 //! Bringing the pages of a kept space back to what they were when its program began.
 //!
 //! Whether a page was written to since it was last restored, the processor tells by the entry's
-//! dirty bit: [`Tables::restore`] clears it, and everything else in this module leaves it set or
+//! dirty bit: [`Edit::restore`] clears it, and everything else in this module leaves it set or
 //! sets it. So a page that nobody wrote to costs a look, and one that was written costs a copy.
 //!
 //! The bit only counts if no processor remembers the entry as dirty, which would write without
 //! setting it again. A kept space is loaded nowhere; if a processor that idles still has it, its
-//! memory of the whole half is flushed when the gather is.
+//! memory of the whole half is flushed when the [`Edit`] is.
 
 use super::entry::{Access, Entry, Kind};
-use super::gather::Gather;
 use super::table::{ENTRIES, Table, shift};
-use super::{OutOfMemory, Tables};
-use super::{large, share};
+use super::{Edit, OutOfMemory};
 use crate::frames::Frame;
 use crate::layout::USER_END;
 use core::mem::ManuallyDrop;
@@ -48,7 +46,7 @@ impl Found {
     }
 }
 
-impl Tables<'_> {
+impl Edit<'_> {
     /// Has `decide` look at every page in `range`; it may change the content of those that are the
     /// space's own ([`Kind::Private`], and nobody else has the frame). Large pages go.
     ///
@@ -58,16 +56,15 @@ impl Tables<'_> {
     pub fn restore(
         &mut self,
         range: Range<usize>,
-        gather: &mut Gather<'_>,
         decide: &mut impl FnMut(&Found) -> Fate,
     ) -> Result<(), OutOfMemory> {
         if range.start >= range.end || range.end > USER_END {
             return Ok(());
         }
-        if self.usage.active.load(SeqCst) != 0 {
-            gather.stale(0, USER_END);
+        if self.gather.usage.active.load(SeqCst) != 0 {
+            self.gather.stale(0, USER_END);
         }
-        self.restore_below(self.root, 3, 0, &range, gather, decide)
+        self.restore_below(self.root, 3, 0, &range, decide)
     }
 
     fn restore_below(
@@ -76,7 +73,6 @@ impl Tables<'_> {
         level: u8,
         base: usize,
         range: &Range<usize>,
-        gather: &mut Gather<'_>,
         decide: &mut impl FnMut(&Found) -> Fate,
     ) -> Result<(), OutOfMemory> {
         let first = range.start.saturating_sub(base) >> shift(level);
@@ -108,7 +104,7 @@ impl Tables<'_> {
                     }
                     Fate::Drop => {
                         table.clear(at);
-                        self.displace(entry, start, false, gather);
+                        self.gather.displace(entry, start, false);
                         emptied = true;
                     }
                 }
@@ -118,21 +114,21 @@ impl Tables<'_> {
             let whole = range.start <= start && start + size <= range.end;
             if level == 1 && entry.has(Entry::LARGE) && whole {
                 table.clear(at);
-                self.displace(entry, start, true, gather);
+                self.gather.displace(entry, start, true);
                 emptied = true;
                 return;
             }
             let address = start.max(range.start);
             let below = if level == 1 && entry.has(Entry::LARGE) {
-                large::split(table, at, address, gather)
+                self.gather.split(table, at, address)
             } else if entry.has(Entry::SHARED_TABLE) {
-                share::own(table, at, level, address, gather)
+                self.gather.own(table, at, level, address)
             } else {
                 Some(Table(entry.number()))
             };
             result = match below {
                 None => Err(OutOfMemory),
-                Some(below) => self.restore_below(below, level - 1, start, range, gather, decide),
+                Some(below) => self.restore_below(below, level - 1, start, range, decide),
             };
         });
         if emptied {

@@ -3,7 +3,7 @@
 //! The reference count of a table's frame says how many entries lead to it. While it is more
 //! than one, the table is immutable (but for the one change below), and every entry that leads to
 //! it is read-only and carries [`Entry::SHARED_TABLE`]. Whoever wants to change anything below such
-//! an entry calls [`own`] first, which makes the table this space's own:
+//! an entry calls [`Gather::own`] first, which makes the table this space's own:
 //!
 //! * if the others have gone (count 1), by setting the entry writable again;
 //! * else by a copy, which adds a reference for each thing the table leads to, and makes private
@@ -68,32 +68,34 @@ fn copy_table(from: Table, to: Table, level: u8) {
     }
 }
 
-/// Makes the table below entry `at` of `parent` (a table of `level`) this space's own, by taking it
-/// back or copying it; `address` is one below the entry. `None`: out of memory.
-#[cold]
-pub(super) fn own(
-    parent: Table,
-    at: usize,
-    level: u8,
-    address: usize,
-    gather: &mut Gather<'_>,
-) -> Option<Table> {
-    let entry = parent.load(at);
-    let table = Table(entry.number());
-    if table.references() == 1 {
-        parent.store(at, entry.with_table(table.0));
-        return Some(table);
+impl Gather<'_> {
+    /// Makes the table below entry `at` of `parent` (a table of `level`) this space's own, by taking it
+    /// back or copying it; `address` is one below the entry. `None`: out of memory.
+    #[cold]
+    pub(super) fn own(
+        &mut self,
+        parent: Table,
+        at: usize,
+        level: u8,
+        address: usize,
+    ) -> Option<Table> {
+        let entry = parent.load(at);
+        let table = Table(entry.number());
+        if table.references() == 1 {
+            parent.store(at, entry.with_table(table.0));
+            return Some(table);
+        }
+        let copy = Table::allocate()?;
+        copy_table(table, copy, level - 1);
+        parent.store(at, entry.with_table(copy.0));
+        // The pages are where they were, with the rights they had; but a processor may remember the
+        // old table itself, whose other owners may change it. One page's flush drops that, too (SDM
+        // vol. 3, 4.10.4.1: INVLPG drops all paging-structure caches of the address space).
+        let page = address & !(PAGE_SIZE - 1);
+        self.stale(page, page + PAGE_SIZE);
+        self.give_original(table.0, level - 1);
+        Some(copy)
     }
-    let copy = Table::allocate()?;
-    copy_table(table, copy, level - 1);
-    parent.store(at, entry.with_table(copy.0));
-    // The pages are where they were, with the rights they had; but a processor may remember the
-    // old table itself, whose other owners may change it. One page's flush drops that, too (SDM
-    // vol. 3, 4.10.4.1: INVLPG drops all paging-structure caches of the address space).
-    let page = address & !(PAGE_SIZE - 1);
-    gather.stale(page, page + PAGE_SIZE);
-    gather.give_original(table.0, level - 1);
-    Some(copy)
 }
 
 /// Counts what lies below a table as gone, without changing it.
@@ -200,7 +202,12 @@ impl Drop for Run {
 
 /// Shares everything of the program's half between `from` and the empty root `to`: as many steps
 /// as there are entries in the root. Stale is the whole half.
+///
+/// # Panics
+/// If `to` has something in that half.
 pub(super) fn share_root(from: Table, to: Table, gather: &mut Gather<'_>) {
+    const HALF: u64 = u64::MAX >> 32;
+    assert!(to.groups() & HALF == 0, "the table of a child is not empty");
     const LEVEL: u8 = 3;
     from.occupied(0, ENTRIES / 2 - 1, |at, entry| {
         let entry_now = protected(entry, LEVEL);

@@ -1,26 +1,35 @@
 //! The place of one page in a page table, for the fault path: walked to once, then used.
 
+use super::OutOfMemory;
 use super::entry::{Access, Entry, Kind, Page};
 use super::gather::Gather;
 use super::large;
-use super::table::{ENTRIES, Table};
-use super::usage::Usage;
+use super::table::{ENTRIES, Table, index};
 use crate::frames::{Block, Frame};
 use crate::layout::{LARGE_PAGE_SIZE, PAGE_SIZE};
 use core::sync::atomic::Ordering::Acquire;
 
-/// The place of one page in a locked page table whose tables are all this space's own.
-pub struct Slot<'a> {
+/// The place of one page in a locked page table whose tables are all this space's own. It holds the
+/// [`Edit`](super::Edit) that lent it, so that the table that it is in stays while it is used.
+pub struct Slot<'e, 'a> {
     table: Table,
     index: usize,
     large: bool,
-    usage: &'a Usage,
+    /// An address in the page.
+    address: usize,
+    gather: &'e mut Gather<'a>,
 }
 
-impl<'a> Slot<'a> {
+impl<'e, 'a> Slot<'e, 'a> {
     #[inline]
-    pub(super) fn new(table: Table, index: usize, large: bool, usage: &'a Usage) -> Self {
-        Slot { table, index, large, usage }
+    pub(super) fn new(
+        table: Table,
+        index: usize,
+        large: bool,
+        address: usize,
+        gather: &'e mut Gather<'a>,
+    ) -> Self {
+        Slot { table, index, large, address, gather }
     }
 
     pub(super) fn table(&self) -> Table {
@@ -80,7 +89,7 @@ impl<'a> Slot<'a> {
             return Err(frame);
         }
         self.table.fill(self.index, Entry::page(frame.into_number(), kind, access));
-        self.usage.add(kind, 1);
+        self.gather.usage.add(kind, 1);
         Ok(())
     }
 
@@ -90,7 +99,7 @@ impl<'a> Slot<'a> {
             let access = Access { read: true, write: false, execute };
             let zero = super::zero_frame();
             self.table.fill(self.index, Entry::page(zero, Kind::Zero, access));
-            self.usage.add(Kind::Zero, 1);
+            self.gather.usage.add(Kind::Zero, 1);
         }
     }
 
@@ -109,35 +118,27 @@ impl<'a> Slot<'a> {
         let entry = Entry::page(first, Kind::Private, access);
         large::begin(first);
         self.table.fill(self.index, Entry(entry.0 | Entry::LARGE));
-        self.usage.add(Kind::Private, ENTRIES as u64);
+        self.gather.usage.add(Kind::Private, ENTRIES as u64);
         Ok(())
     }
 
-    /// Replaces the page at `address` (this place's) by another one; the old frame goes through the
-    /// gather.
+    /// Replaces the page that is there by another one; the old frame is given up after the flush.
     #[inline]
-    pub fn replace(
-        &self,
-        address: usize,
-        frame: Frame,
-        kind: Kind,
-        access: Access,
-        gather: &mut Gather<'_>,
-    ) -> Result<(), Frame> {
+    pub fn replace(&mut self, frame: Frame, kind: Kind, access: Access) -> Result<(), Frame> {
         let old = self.table.load(self.index);
         if self.large || kind == Kind::Zero || old.is_none() {
             return Err(frame);
         }
         self.table.store(self.index, Entry::page(frame.into_number(), kind, access));
         if old.kind() != kind {
-            self.usage.remove(old.kind(), 1);
-            self.usage.add(kind, 1);
+            self.gather.usage.remove(old.kind(), 1);
+            self.gather.usage.add(kind, 1);
         }
-        let page = address & !(PAGE_SIZE - 1);
-        gather.stale(page, page + PAGE_SIZE);
+        let page = self.address & !(PAGE_SIZE - 1);
+        self.gather.stale(page, page + PAGE_SIZE);
         if old.is_counted() {
             // SAFETY: the reference that the old entry held.
-            gather.give(unsafe { Frame::from_number(old.number()) });
+            self.gather.give(unsafe { Frame::from_number(old.number()) });
         }
         Ok(())
     }
@@ -160,25 +161,58 @@ impl<'a> Slot<'a> {
 
     /// The place `pages` further on, if it is in the same table.
     #[inline]
-    pub fn neighbour(&self, pages: isize) -> Option<Slot<'a>> {
+    pub fn neighbour(&mut self, pages: isize) -> Option<Slot<'_, 'a>> {
         let index = self.index.checked_add_signed(pages).filter(|&index| index < ENTRIES)?;
-        (!self.large).then_some(Slot { index, ..*self })
+        let address = self.address.wrapping_add_signed(pages.wrapping_mul(PAGE_SIZE as isize));
+        let Slot { table, large, .. } = *self;
+        (!large).then_some(Slot { table, index, large, address, gather: &mut *self.gather })
     }
 
-    /// Moves the page that is here (at address `from`) to another, empty place.
-    pub(super) fn move_to(&self, to: &Slot<'_>, from: usize, gather: &mut Gather<'_>) {
+    /// The next place, if it is in the same table.
+    #[inline]
+    pub fn next(self) -> Option<Slot<'e, 'a>> {
+        let (index, address) = (self.index + 1, self.address.wrapping_add(PAGE_SIZE));
+        (!self.large && index < ENTRIES).then_some(Slot { index, address, ..self })
+    }
+
+    /// Breaks the large page that is here, if there is one, into small ones: the place of the small one.
+    ///
+    /// # Errors
+    /// There is no memory; nothing has changed.
+    pub fn split(self) -> Result<Slot<'e, 'a>, OutOfMemory> {
+        if !self.large {
+            return Ok(self);
+        }
+        let table = self.gather.split(self.table, self.index, self.address).ok_or(OutOfMemory)?;
+        Ok(Slot { table, index: index(self.address, 0), large: false, ..self })
+    }
+
+    /// Takes the page that is here (a small one) out, to be put elsewhere by [`put`](Self::put).
+    pub(super) fn take(&mut self) -> Option<Entry> {
         let entry = self.table.load(self.index);
-        if entry.is_none() || self.large || to.large || !to.table.load(to.index).is_none() {
-            return;
+        if entry.is_none() || self.large {
+            return None;
         }
         self.table.clear(self.index);
         self.table.settle(self.index, self.index);
-        to.table.fill(to.index, entry);
-        gather.stale(from, from + PAGE_SIZE);
+        let page = self.address & !(PAGE_SIZE - 1);
+        self.gather.stale(page, page + PAGE_SIZE);
+        Some(entry)
     }
-}
 
-impl Slot<'_> {
+    /// Puts in what was taken out elsewhere in the space.
+    pub(super) fn put(&mut self, entry: Entry) {
+        self.table.fill(self.index, entry);
+    }
+
+    /// A reference to the frame of the page that is here (a small one).
+    pub fn frame(&self) -> Option<Frame> {
+        let entry = self.table.load(self.index);
+        // SAFETY: the entry holds a reference, or is the page of zeroes or non-volatile memory, which are
+        // for ever; the table is locked.
+        (!entry.is_none() && !self.large).then(|| unsafe { Frame::another(entry.number()) })
+    }
+
     /// Copies the content of the page that is here (a small one) to `to`.
     #[inline]
     pub fn copy_to(&self, to: &Frame) {
@@ -191,12 +225,12 @@ impl Slot<'_> {
         }
     }
 
-    /// Drops this processor's memory of the page at `address`.
+    /// Drops this processor's memory of the page.
     #[inline]
-    pub fn forget_here(&self, address: usize) {
+    pub fn forget_here(&self) {
         // SAFETY: dropping TLB entries is always allowed.
         unsafe {
-            core::arch::asm!("invlpg [{}]", in(reg) address, options(nostack, preserves_flags));
+            core::arch::asm!("invlpg [{}]", in(reg) self.address, options(nostack, preserves_flags));
         }
     }
 }

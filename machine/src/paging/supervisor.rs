@@ -16,7 +16,7 @@
 
 use super::entry::Entry;
 use super::table::{ENTRIES, Table};
-use super::{Gather, LOADED, PageTable, Tables, Usage};
+use super::{Edit, LOADED, PageTable, Usage};
 use crate::smp::{self, Flush};
 use crate::trap;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -50,35 +50,39 @@ impl<T> PageTable<T> {
     }
 }
 
-impl Tables<'_> {
+impl Edit<'_> {
     /// The entry for a table of its own in a table of `level`: in the root the mode decides.
     #[inline]
     pub(super) fn table_entry(&self, table: Table, level: u8) -> Entry {
         let entry = Entry::table(table.0);
-        if level == 3 && self.usage.is_supervisor() { Entry(entry.0 & !Entry::USER) } else { entry }
+        if level == 3 && self.gather.usage.is_supervisor() {
+            Entry(entry.0 & !Entry::USER)
+        } else {
+            entry
+        }
     }
 
     /// Whether the program's half is the supervisor's.
     #[inline]
     pub fn is_supervisor(&self) -> bool {
-        self.usage.is_supervisor()
+        self.gather.usage.is_supervisor()
     }
 
     /// Makes the program's half the supervisor's, or the user's again. When it returns no processor
     /// executes an instruction of the program in the old mode any more.
-    pub fn set_supervisor(&mut self, supervisor: bool, gather: &mut Gather<'_>) {
-        if self.usage.is_supervisor() == supervisor {
+    pub fn set_supervisor(&mut self, supervisor: bool) {
+        if self.gather.usage.is_supervisor() == supervisor {
             return;
         }
         // What was changed before is flushed with it.
-        gather.flush();
-        self.usage.set_supervisor(supervisor);
+        self.gather.flush();
+        self.gather.usage.set_supervisor(supervisor);
         self.root.occupied(0, ENTRIES / 2 - 1, |at, entry| {
             let user = if supervisor { 0 } else { Entry::USER };
             self.root.store(at, Entry(entry.0 & !Entry::USER | user));
         });
         fence(SeqCst);
-        smp::shootdown(self.usage.active.load(SeqCst), Flush::Mode);
+        smp::shootdown(self.gather.usage.active.load(SeqCst), Flush::Mode);
     }
 }
 

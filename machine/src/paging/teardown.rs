@@ -35,7 +35,7 @@ use super::large;
 use super::share;
 use super::table::{ENTRIES, Table};
 use super::usage::Usage;
-use super::{LOADED, PageTable, Tables, deactivate, kernel};
+use super::{Edit, LOADED, PageTable, deactivate, kernel};
 use crate::frames;
 use crate::smp::{self, Flush};
 use crate::sync::{SpinLock, relax};
@@ -166,26 +166,28 @@ pub(super) unsafe fn release_large(first: u32) {
     }
 }
 
-impl Tables<'_> {
+impl Edit<'_> {
     /// The program has ended, and the space is about to be unmapped but for what is kept of it: from now
     /// on whole tables may be given back later if the space is large. Says whether it is; then
-    /// [`recount`](Self::recount) is to be called at the end, after the gather's flush.
+    /// [`recount`](Self::recount) is to be called at the end.
     #[inline]
     pub fn begin_end(&mut self) -> bool {
-        let [private, files] = [Kind::Private, Kind::File].map(|kind| self.usage.count(kind));
+        let [private, files] =
+            [Kind::Private, Kind::File].map(|kind| self.gather.usage.count(kind));
         let is_large = private >= LARGE.max(files);
         if is_large {
-            self.usage.ends.store(true, Relaxed);
+            self.gather.usage.ends.store(true, Relaxed);
         }
         is_large
     }
 
-    /// Counts what is left: that is quicker than to count off what went, page by page.
+    /// Gives up what waits, and counts what is left: that is quicker than to count off what went, page by page.
     #[cold]
     pub fn recount(&mut self) {
-        self.usage.ends.store(false, Relaxed);
-        self.usage.clear();
-        count(self.root, 3, ENTRIES / 2, self.usage);
+        self.gather.flush();
+        self.gather.usage.ends.store(false, Relaxed);
+        self.gather.usage.clear();
+        count(self.root, 3, ENTRIES / 2, self.gather.usage);
     }
 }
 
