@@ -275,6 +275,7 @@ pub fn capget(header: usize, data: usize) -> Result<()> {
     let (asked, count) = match slices(header) {
         // Asking for the version only is no error.
         Err(Errno::EINVAL) if data == 0 => return Ok(()),
+        Ok(_) if data == 0 => return Ok(()),
         other => other?,
     };
     if asked.pid < 0 {
@@ -290,9 +291,6 @@ pub fn capget(header: usize, data: usize) -> Result<()> {
         inheritable: (found.inheritable.0 >> shift) as u32,
     };
     let both = [slice(0), slice(32)];
-    if data == 0 {
-        return Ok(());
-    }
     UserPtr::new(data).write_slice(both.get(..count).unwrap_or(&both))
 }
 

@@ -336,6 +336,10 @@ pub fn setsid() -> Result<u32> {
 pub fn setpgid(pid: i32, group: i32) -> Result<()> {
     let own = process::current().process.clone();
     let group = u32::try_from(group).map_err(|_| Errno::EINVAL)?;
+    if group == 0 && pid < 0 {
+        // The group would have that number.
+        return Err(Errno::EINVAL);
+    }
     let target = target(pid)?;
     let group = if group == 0 { target.id() } else { group };
     if !Arc::ptr_eq(&target, &own) {
