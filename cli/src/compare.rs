@@ -18,6 +18,7 @@ pub mod table;
 
 use crate::arguments::{Compare, Profile};
 use crate::failure::{Failure, USAGE};
+use crate::guest::accel::settled;
 use crate::{compile, image, step::Step};
 use anyhow::{Context, Result, bail};
 use boot::{Missing, Setup, System};
@@ -67,7 +68,7 @@ pub fn compare(options: &Compare) -> Result<u8> {
 
     let setup = Setup {
         counting: !options.wall,
-        accel: options.accel,
+        accel: if options.wall { settled(options.accel, options.profile)? } else { options.accel },
         cpus: 1,
         memory: options.memory,
         kernel: options.kernel.clone(),

@@ -22,6 +22,7 @@ use crate::compare::boot::{Disk, Missing, Setup, System};
 use crate::compare::table::kind;
 use crate::compare::{measured_or_missing, names, save};
 use crate::failure::{Failure, USAGE};
+use crate::guest::accel::settled;
 use crate::image::default::{self, Recipe};
 use crate::image::{convert, in_place, small};
 use crate::{compile, place};
@@ -131,7 +132,7 @@ fn made(options: &Experiment, name: &str, what: &Description, counting: bool) ->
     let commands = what.workload.iter().filter_map(|w| Some((w.name.clone(), w.run.clone()?)));
     let setup = Setup {
         counting,
-        accel: options.accel,
+        accel: if counting { options.accel } else { settled(options.accel, Profile::Release)? },
         cpus: if what.scaling.is_some() { 2 } else { 1 },
         memory: what.memory,
         kernel: options.kernel.clone(),

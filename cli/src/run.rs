@@ -3,9 +3,9 @@
 use crate::arguments::{Mode, Run};
 use crate::failure::{self, Failure, USAGE};
 use crate::guest::log::Sink;
-use crate::guest::qemu::{Qemu, names_only_a_module};
+use crate::guest::qemu::names_only_a_module;
 use crate::guest::session::{End, Event, Outcome, Session, Streams};
-use crate::guest::{backtrace, initramfs, processor, terminal};
+use crate::guest::{accel, backtrace, initramfs, processor, terminal};
 use crate::image::{convert, default};
 use anyhow::{Context, Result, bail};
 use hayate_job::{Explain, Job, Mount, Root};
@@ -72,7 +72,7 @@ pub fn boot(options: &Run, explain: Option<Explain>) -> Result<(Outcome, bool)> 
     if let Some(policy) = &options.recycle {
         machine.append.push(format!("recycle={policy}"));
     }
-    let mut qemu = Qemu::new(&machine)?;
+    let mut qemu = accel::machine(&machine)?;
     if let Some(texts) = &texts {
         qemu.texts(texts)?;
     }
@@ -284,10 +284,10 @@ pub fn conclude(outcome: &Outcome, shown: bool) -> Result<u8> {
             eprint!("{}", outcome.log.text());
         }
     };
-    match outcome.end {
+    match &outcome.end {
         // What was asked for did not come to where it should.
         End::Program(_) if !outcome.unwritten.is_empty() => Ok(failure::FAULT),
-        End::Program(status) => Ok(u8::try_from(status).unwrap_or(failure::FAULT)),
+        &End::Program(status) => Ok(u8::try_from(status).unwrap_or(failure::FAULT)),
         End::Panic => {
             eprint!("{}", backtrace::symbolise(&outcome.log.text(), &outcome.kernel));
             eprintln!("hayate: the kernel panicked; its messages and the stack are above");
@@ -298,14 +298,15 @@ pub fn conclude(outcome: &Outcome, shown: bool) -> Result<u8> {
             eprintln!("hayate: the time limit passed; the kernel's messages are above");
             Ok(failure::TIMEOUT)
         }
-        End::Killed(signal) => Ok(u8::try_from(128 + signal).unwrap_or(failure::FAULT)),
+        &End::Killed(signal) => Ok(u8::try_from(128 + signal).unwrap_or(failure::FAULT)),
         End::Machine(_) if outcome.log.refusal.is_some() => {
             let why = outcome.log.refusal.as_deref().unwrap_or_default();
             eprintln!("hayate: the kernel does not boot on this machine: {why}");
             Ok(failure::FAULT)
         }
-        End::Machine(_) if outcome.log.first.is_none() && !outcome.complaint.is_empty() => {
-            eprintln!("hayate: QEMU does not start the machine: {}", essence(&outcome.complaint));
+        End::Failed(fault) => {
+            log();
+            eprintln!("hayate: {fault}");
             Ok(failure::FAULT)
         }
         End::Machine(status) => {
@@ -319,21 +320,6 @@ pub fn conclude(outcome: &Outcome, shown: bool) -> Result<u8> {
             );
             Ok(failure::FAULT)
         }
-    }
-}
-
-/// What QEMU said, on one line: without its name, and without its warnings of what a processor cannot
-/// have, unless there is nothing else.
-fn essence(complaint: &str) -> String {
-    let name = |line: &str| line.split_once(": ").map_or(line, |(_, rest)| rest).trim().to_string();
-    let of_qemu = |line: &&str| line.starts_with("qemu");
-    let lines: Vec<String> = complaint.lines().filter(of_qemu).map(name).collect();
-    let errors: Vec<String> =
-        lines.iter().filter(|line| !line.starts_with("warning: ")).cloned().collect();
-    match (errors.is_empty(), lines.is_empty()) {
-        (false, _) => errors.join("; "),
-        (true, false) => lines.join("; "),
-        (true, true) => complaint.lines().collect::<Vec<_>>().join("; "),
     }
 }
 

@@ -344,8 +344,8 @@ fn counted(mut run: Run) -> Run {
 fn status(outcome: &Outcome, system: &System) -> Result<i32> {
     let title = &system.title;
     let log = || outcome.log.text();
-    match outcome.end {
-        End::Program(status) if outcome.errors.is_empty() => Ok(status),
+    match &outcome.end {
+        &End::Program(status) if outcome.errors.is_empty() => Ok(status),
         End::Program(_) => bail!("{title}: {}", outcome.errors.join("; ")),
         End::Panic => {
             eprint!("{}", backtrace::symbolise(&log(), &outcome.kernel));
@@ -358,6 +358,10 @@ fn status(outcome: &Outcome, system: &System) -> Result<i32> {
             Err(Failure::error(failure::TIMEOUT, text))
         }
         End::Killed(signal) => bail!("{title} was ended by signal {signal}"),
+        End::Failed(fault) => {
+            eprint!("{}", log());
+            bail!("{title}: {fault}")
+        }
         End::Machine(status) => {
             eprint!("{}", log());
             bail!("the machine with {title} ended (QEMU: {status}). {}", outcome.complaint)

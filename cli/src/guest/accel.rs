@@ -1,109 +1,157 @@
 //! Whether KVM works on this machine.
 //!
-//! That `/dev/kvm` is there and can be opened says little: in nested or restricted machines the
-//! first instruction of a guest may hang for ever. So a machine of a few instructions is run, in
-//! a child that is killed after two seconds: a ROM whose reset vector writes to the exit device.
-//! The verdict is kept until the next boot of the host.
+//! That `/dev/kvm` is there and can be opened says little, and neither does a machine of a few
+//! instructions: in nested or restricted machines a guest may hang or stop at the first instruction
+//! that is out of the ordinary. So Hayate's own kernel is booted on it, to its first programs, within
+//! [`PATIENCE`]. What comes of it is kept ([`super::verdict`]).
+//!
+//! A kernel that does not boot says nothing about KVM: it may be the developer's. Against KVM counts
+//! only what TCG does better at the same moment, on the same busy host; otherwise the verdict is for
+//! this command alone.
 
-use crate::arguments::Accel;
-use crate::{place, tool};
-use anyhow::{Context, Result};
+use super::log::Sink;
+use super::qemu::{self, Qemu};
+use super::session::{End, Session, Streams};
+use super::verdict::Verdict;
+use super::{initramfs, terminal};
+use crate::arguments::{Accel, Board, Machine, Profile};
+use crate::compile;
+use anyhow::Result;
+use hayate_job::{Job, Root};
 use std::path::Path;
-use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long Hayate may take to come up, run a program and end. It takes a fifth of a second.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The same with TCG, which is slower; here a busy host may take its time.
+const PATIENCE_TCG: Duration = Duration::from_secs(30);
+/// MiB that the kernel needs for that.
+const MEMORY: u64 = 64;
 
-/// `mov al, 0x10; out 0xf4, al; hlt` at the reset vector, 16 bytes below the end of the ROM.
-const RESET: [u8; 5] = [0xb0, 0x10, 0xe6, 0xf4, 0xf4];
-/// What QEMU makes of that: not 1, with which it ends if it cannot start at all.
-const WORKED: i32 = 0x10 << 1 | 1;
-
-/// Whether to use KVM.
-pub fn kvm(wish: Accel) -> Result<bool> {
-    match wish {
-        Accel::Kvm => Ok(true),
-        Accel::Tcg => Ok(false),
-        Accel::Auto => automatic(),
+/// A machine with these options, and KVM if that is asked for, or works where nothing is.
+pub fn machine(options: &Machine) -> Result<Qemu> {
+    let mut qemu = Qemu::new(options)?;
+    if qemu.is_open() {
+        qemu.accelerate(automatic(&qemu.program, options.profile)?);
     }
+    Ok(qemu)
 }
 
-fn automatic() -> Result<bool> {
+/// What `wish` means here, for machines that have to be all alike.
+pub fn settled(wish: Accel, profile: Profile) -> Result<Accel> {
+    Ok(match wish {
+        Accel::Auto if automatic(&qemu::program()?, profile)? => Accel::Kvm,
+        Accel::Auto => Accel::Tcg,
+        known => known,
+    })
+}
+
+fn automatic(program: &Path, profile: Profile) -> Result<bool> {
     use rustix::fs::{Access, access};
     // Asked by permission, not by opening: on a broken host the opening may hang.
     if access("/dev/kvm", Access::READ_OK | Access::WRITE_OK).is_err() {
         return Ok(false);
     }
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let kept = place::build("stamps")?.join("kvm");
-    if let Ok(text) = std::fs::read_to_string(&kept)
-        && let Some((known, verdict)) = text.split_once(' ')
-        && known == boot.trim()
-    {
-        return Ok(verdict.trim() == "works");
+    let verdict = Verdict::about(program)?;
+    if let Some(works) = verdict.known() {
+        return Ok(works);
     }
-    let works = probe("kvm")?;
-    let verdict = if works { "works" } else { "does not work" };
-    if !works {
-        eprintln!(
-            "hayate: /dev/kvm is there and {verdict} (tried a tiny machine for {} s); using tcg",
-            PATIENCE.as_secs()
+    let _alone = Verdict::alone()?;
+    if let Some(works) = verdict.known() {
+        return Ok(works);
+    }
+    // A machine that has another kernel works without ours.
+    if compile::kernel(profile).is_err() {
+        terminal::say(
+            "Hayate's kernel does not build, which would tell whether KVM works; using tcg",
         );
+        return Ok(false);
     }
-    std::fs::write(&kept, format!("{} {verdict}\n", boot.trim()))
-        .with_context(|| format!("cannot write {}", kept.display()))?;
-    Ok(works)
-}
-
-/// Runs the tiny machine. A child that cannot even be killed is left behind rather than waited
-/// for: it holds nothing and ends when the host's kernel lets it.
-fn probe(accel: &str) -> Result<bool> {
-    let folder = tempfile::tempdir()?;
-    let rom = folder.path().join("rom");
-    write_rom(&rom)?;
-    let mut child = tool::command("qemu-system-x86_64")?
-        .args(["-machine", "q35", "-accel", accel, "-cpu", "max", "-m", "16", "-nodefaults"])
-        .args(["-display", "none", "-no-reboot"])
-        .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4", "-bios"])
-        .arg(&rom)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()?;
-    let began = Instant::now();
-    while began.elapsed() < PATIENCE {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status.code() == Some(WORKED));
-        }
-        std::thread::sleep(Duration::from_millis(5));
+    let with = attempt(Accel::Kvm, profile, PATIENCE)?;
+    let Some(problem) = with.problem else {
+        verdict.keep(Some(true))?;
+        return Ok(true);
+    };
+    if !with.of_kvm {
+        // The machine itself is going to say the same.
+        return Ok(false);
     }
-    let _ = child.kill();
+    let without = attempt(Accel::Tcg, profile, PATIENCE_TCG)?;
+    let certain = without.problem.is_none() && (!with.late || without.took < PATIENCE);
+    if certain {
+        verdict.keep(Some(false))?;
+    }
+    let more = match without.problem {
+        Some(problem) => format!(", and not with tcg either ({problem})"),
+        None => String::new(),
+    };
+    terminal::say(&format!("Hayate does not run with KVM here ({problem}){more}; using tcg"));
     Ok(false)
 }
 
-fn write_rom(path: &Path) -> Result<()> {
-    let mut rom = vec![0xf4; 64 << 10];
-    let reset = rom.len() - 16;
-    rom[reset..reset + RESET.len()].copy_from_slice(&RESET);
-    std::fs::write(path, rom).with_context(|| format!("cannot write {}", path.display()))
+/// What came of starting Hayate.
+struct Attempt {
+    /// What kept it from running its first programs.
+    problem: Option<String>,
+    /// Whether that was only time.
+    late: bool,
+    /// Whether it may have to do with KVM.
+    of_kvm: bool,
+    took: Duration,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Starts Hayate with this accelerator, to its first programs.
+fn attempt(accel: Accel, profile: Profile, limit: Duration) -> Result<Attempt> {
+    let qemu = Qemu::new(&small(accel, profile))?;
+    let job = Job {
+        arguments: vec![format!("{}/mode", hayate_job::PROGRAMS).into_bytes(), b"list".to_vec()],
+        environment: Vec::new(),
+        directory: None,
+        user: (0, 0),
+        hostname: "tried".into(),
+        root: Root::Memory,
+        mounts: Vec::new(),
+        streams: hayate_job::Streams::Separate,
+        input_along: false,
+        explain: None,
+    };
+    let initramfs = initramfs::make(&job, None, None, &[], &[])?;
+    let streams = Streams::Separate {
+        input: Some(Box::new(std::io::empty())),
+        output: Box::new(std::io::sink()),
+        error: Box::new(std::io::sink()),
+    };
+    let session = Session::new(qemu, streams, Sink::None, Some(limit));
+    let outcome = session.run(Some(&initramfs))?;
+    let late = outcome.end == End::TimedOut;
+    let of_kvm = !matches!(&outcome.end, End::Failed(fault) if !fault.may_be_of_kvm());
+    let problem = match outcome.end {
+        End::Program(0) => None,
+        End::Program(status) => Some(format!("its first program ended with status {status}")),
+        End::Panic => Some("its kernel panicked".into()),
+        End::TimedOut => Some(format!("it did not come up within {} s", limit.as_secs())),
+        End::Killed(signal) => Some(format!("signal {signal} ended it")),
+        End::Machine(status) => Some(format!("QEMU ended with status {status}")),
+        End::Failed(fault) => Some(fault.to_string()),
+    };
+    Ok(Attempt { problem, late, of_kvm, took: outcome.total })
+}
 
-    /// The tiny machine says yes where the processor works: TCG always does.
-    #[test]
-    fn the_probe_recognises_a_working_machine() {
-        if tool::find("qemu-system-x86_64").is_some() {
-            assert!(probe("tcg").unwrap());
-        }
-    }
-
-    #[test]
-    fn an_accelerator_that_is_not_there_does_not_work() {
-        if tool::find("qemu-system-x86_64").is_some() {
-            assert!(!probe("no-such-accelerator").unwrap());
-        }
+/// The smallest machine that Hayate runs in.
+fn small(accel: Accel, profile: Profile) -> Machine {
+    Machine {
+        cpus: 1,
+        memory: MEMORY,
+        accel,
+        board: Board::Q35,
+        deterministic: false,
+        nvm: None,
+        append: Vec::new(),
+        qemu: Vec::new(),
+        kernel: None,
+        background: false,
+        linux: false,
+        processor: None,
+        profile,
     }
 }

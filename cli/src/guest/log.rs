@@ -31,6 +31,15 @@ impl Sink {
                 .with_context(|| format!("cannot write the log to {}", path.display())),
         }
     }
+
+    /// The same place, for another start of the machine.
+    pub fn again(&self) -> Result<Sink> {
+        Ok(match self {
+            Sink::None => Sink::None,
+            Sink::Screen => Sink::Screen,
+            Sink::File(file) => Sink::File(file.try_clone().context("no descriptor is left")?),
+        })
+    }
 }
 
 /// What the kernel said.

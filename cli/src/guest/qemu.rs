@@ -8,8 +8,11 @@
 //! and a socket counts hundreds of bytes for each of them: some 280 fill it. When the reader on a
 //! busy host is so far behind, the serial line waits for a time of the host's choosing, and a run
 //! that counts instructions is no longer the same each time.
+//!
+//! A machine can be started more than once: [`Qemu::command`] takes the ports that it was given since
+//! the last start, and everything else stays.
 
-use super::{linux, processor};
+use super::{linux, monitor, processor};
 use crate::arguments::{Accel, Board, Machine};
 use crate::failure::{Failure, USAGE};
 use crate::{compile, off2f, tool};
@@ -24,12 +27,28 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// The first descriptor that QEMU inherits; 0 to 2 are its standard streams.
 const FIRST_SOCKET: i32 = 3;
 
+/// The monitor's name among QEMU's character devices.
+const MONITOR: &str = "hayate";
+
 /// Room for the kernel log in its pipe: more than any boot prints, and what an ordinary user may ask.
 const LOG_ROOM: usize = 1 << 20;
+
+/// How long a kernel may say nothing after the start of QEMU, unless [`PATIENCE`] says otherwise. It
+/// says something within a second; a busy host translates a hundred times slower.
+const SILENCE: Duration = Duration::from_secs(120);
+/// The environment variable with that number of seconds.
+const PATIENCE: &str = "HAYATE_PATIENCE";
+/// So many bytes of images does QEMU read in a second at least, before the kernel runs.
+const READ_A_SECOND: u64 = 16 << 20;
+
+/// Options of QEMU with which a person can pause the machine, or has it wait.
+const PAUSING: [&str; 9] =
+    ["S", "s", "gdb", "monitor", "qmp", "qmp-pretty", "mon", "preconfig", "incoming"];
 
 /// Where QEMU's package puts its firmware, on Debian and elsewhere.
 const FIRMWARE: [&str; 3] = ["/usr/share/qemu", "/usr/share/seabios", "/usr/local/share/qemu"];
@@ -62,10 +81,25 @@ struct Nvm {
     kept: bool,
 }
 
+/// A start of a machine: the command, and the host's ends of what it does not share with the guest's
+/// program.
+pub struct Start {
+    /// The command.
+    pub command: Command,
+    /// The kernel log.
+    pub log: PipeReader,
+    /// QEMU's own word.
+    pub monitor: UnixStream,
+    /// How long the kernel may say nothing; `None`: as long as it likes.
+    pub silence: Option<Duration>,
+}
+
 /// A machine, ready to be told its initramfs, disks and streams.
 pub struct Qemu {
     /// Which kernel it boots.
     pub system: System,
+    /// QEMU.
+    pub program: PathBuf,
     /// The kernel's file, for the backtrace of a panic.
     pub kernel: PathBuf,
     /// Drivers that a Linux kernel needs in its initramfs.
@@ -74,6 +108,7 @@ pub struct Qemu {
     nvdimm: Vec<PathBuf>,
     options: Machine,
     kvm: bool,
+    silence: Duration,
     /// Each with QEMU's options that slow it down, if any.
     disks: Vec<(PathBuf, String)>,
     nvm: Option<Nvm>,
@@ -84,7 +119,8 @@ pub struct Qemu {
 }
 
 impl Qemu {
-    /// Checks the options, builds or finds the kernel.
+    /// Checks the options, builds or finds the kernel. Where `--accel auto` leaves it open, the machine is
+    /// one with TCG until [`Qemu::accelerate`].
     pub fn new(options: &Machine) -> Result<Qemu> {
         if options.deterministic && options.cpus != 1 {
             return Err(Failure::error(USAGE, "--deterministic counts on one processor: --cpus 1"));
@@ -96,7 +132,8 @@ impl Qemu {
             let text = "Linux finds no clock on the microvm board without --accel kvm; use q35";
             return Err(Failure::error(USAGE, text));
         }
-        let kvm = !options.deterministic && super::accel::kvm(options.accel)?;
+        let silence = silence()?;
+        let program = program()?;
         let (system, kernel, modules, nvdimm) = if options.linux {
             let linux = linux::kernel()?;
             (System::Linux, linux.kernel, linux.modules, linux.nvdimm)
@@ -146,17 +183,26 @@ impl Qemu {
         }
         Ok(Qemu {
             system,
+            program,
             kernel,
             modules,
             nvdimm,
             options: options.clone(),
-            kvm,
+            kvm: options.accel == Accel::Kvm,
+            silence,
             disks: Vec::new(),
             nvm,
             module,
             ports: Vec::new(),
             words,
         })
+    }
+
+    /// A machine that this program plays, for tests of the session.
+    #[cfg(test)]
+    pub fn stand_in(program: &Path, options: &Machine, silence: Duration) -> Qemu {
+        let options = Machine { kernel: Some(program.into()), ..options.clone() };
+        Qemu { program: program.into(), silence, ..Qemu::new(&options).unwrap() }
     }
 
     /// Adds a read-only disk and returns its name in the guest.
@@ -205,25 +251,50 @@ impl Qemu {
         Ok(ours)
     }
 
-    /// The command that starts the machine, and the host's end of the kernel log. The machine
+    /// Whether nobody said which accelerator it has: with KVM, it may be started again with TCG.
+    pub fn is_open(&self) -> bool {
+        self.options.accel == Accel::Auto && !self.options.deterministic
+    }
+
+    /// Whether it runs with KVM.
+    pub fn has_kvm(&self) -> bool {
+        self.kvm
+    }
+
+    /// Makes the next start of the machine one with KVM or TCG.
+    pub fn accelerate(&mut self, kvm: bool) {
+        self.kvm = kvm;
+    }
+
+    /// Whether a person gave options with which the machine can be paused: then a pause is no fault, and
+    /// silence neither.
+    pub fn is_examined(&self) -> bool {
+        self.options.qemu.iter().any(|option| {
+            let option = option.to_string_lossy();
+            let name = option.strip_prefix("--").or_else(|| option.strip_prefix('-'));
+            name.is_some_and(|name| PAUSING.contains(&name)) || option.starts_with("mon:")
+        })
+    }
+
+    /// The command that starts the machine, and the host's ends of its log and monitor. The machine
     /// dies with the thread that starts it (`PR_SET_PDEATHSIG`, through setpriv(1)), and lives in
     /// a process group of its own, out of reach of a Ctrl-C meant for its guest.
-    pub fn command(mut self, initramfs: Option<&File>) -> Result<(Command, PipeReader)> {
-        let qemu = tool::command("qemu-system-x86_64")?;
+    pub fn command(&mut self, initramfs: Option<&File>) -> Result<Start> {
         let mut command = tool::command("setpriv")?;
         command.args(["--pdeathsig", "KILL", "--"]);
         if self.options.background {
             command.args(["nice", "-n", "10"]);
         }
-        command.arg(qemu.get_program());
+        command.arg(&self.program);
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
         self.board(&mut command);
         command.arg("-kernel").arg(&self.kernel);
+        let mut words = self.words.clone();
         if self.counts() && !self.disks.is_empty() {
-            self.words.push("fw_cfg_disks".into());
+            words.push("fw_cfg_disks".into());
         }
-        if !self.words.is_empty() {
-            command.arg("-append").arg(self.words.join(" "));
+        if !words.is_empty() {
+            command.arg("-append").arg(words.join(" "));
         }
         let (log, theirs) = std::io::pipe().context("no pipe")?;
         // Where it may not grow it still holds 64 KiB.
@@ -231,12 +302,17 @@ impl Qemu {
         let mut sockets = vec![OwnedFd::from(theirs)];
         command.args(["-chardev", &format!("file,id=log,path=/dev/fd/{FIRST_SOCKET}")]);
         command.args(["-serial", "chardev:log"]);
+        let (monitor, theirs) = UnixStream::pair().context("no socket pair")?;
+        monitor::begin(&monitor).context("cannot write to a socket")?;
+        socket(&mut command, MONITOR, FIRST_SOCKET + sockets.len() as i32);
+        sockets.push(theirs.into());
+        command.args(["-mon", &format!("chardev={MONITOR},mode=control")]);
+        let ports = std::mem::take(&mut self.ports);
+        self.devices(&mut command, ports, &mut sockets);
         if let Some(initramfs) = initramfs {
             command.args(["-initrd", &format!("/dev/fd/{}", FIRST_SOCKET + sockets.len() as i32)]);
             sockets.push(initramfs.try_clone().context("no descriptor")?.into());
         }
-        let ports = std::mem::take(&mut self.ports);
-        self.devices(&mut command, ports, &mut sockets);
         command.args(&self.options.qemu);
         let mappings = sockets
             .into_iter()
@@ -245,7 +321,16 @@ impl Qemu {
             .collect();
         command.fd_mappings(mappings).context("descriptors of the machine collide")?;
         command.process_group(0);
-        Ok((command, log))
+        let silence = (!self.is_examined()).then(|| self.silence + self.reading(initramfs));
+        Ok(Start { command, log, monitor, silence })
+    }
+
+    /// How long QEMU may take to read what the guest finds in its memory.
+    fn reading(&self, initramfs: Option<&File>) -> Duration {
+        let held = self.disks.iter().filter(|_| self.counts()).map(|(disk, _)| disk.metadata());
+        let sizes = initramfs.into_iter().map(File::metadata).chain(held);
+        let bytes: u64 = sizes.filter_map(|file| Some(file.ok()?.len())).sum();
+        Duration::from_secs(bytes / READ_A_SECOND)
     }
 
     fn board(&self, command: &mut Command) {
@@ -358,6 +443,24 @@ impl Qemu {
             let terminal = name == hayate_job::port::TTY && self.system == System::Linux;
             let kind = if terminal { "virtconsole" } else { "virtserialport" };
             command.args(["-device", &format!("{kind},chardev={id},name={name}")]);
+        }
+    }
+}
+
+/// Where QEMU lies.
+pub fn program() -> Result<PathBuf> {
+    Ok(tool::command("qemu-system-x86_64")?.get_program().into())
+}
+
+/// [`SILENCE`], or what the environment says.
+fn silence() -> Result<Duration> {
+    let Some(given) = std::env::var_os(PATIENCE) else { return Ok(SILENCE) };
+    match given.to_str().and_then(|text| text.parse().ok()) {
+        Some(seconds @ 1..=86400) => Ok(Duration::from_secs(seconds)),
+        _ => {
+            let shown = given.to_string_lossy();
+            let text = format!("{PATIENCE}={shown}: a number of seconds, from 1 to 86400");
+            Err(Failure::error(USAGE, text))
         }
     }
 }

@@ -35,6 +35,12 @@ pub fn make_raw() {
     }
 }
 
+/// Says one line on standard error, also while a raw terminal does not return the carriage by itself.
+pub fn say(line: &str) {
+    let raw = BEFORE.lock().is_ok_and(|kept| kept.is_some());
+    eprint!("hayate: {line}{}", if raw { "\r\n" } else { "\n" });
+}
+
 /// The settings from before [`make_raw`]; nothing if it was not called.
 pub fn restore() {
     let before = match BEFORE.lock() {

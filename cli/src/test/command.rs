@@ -4,7 +4,8 @@
 use super::report::{Case, Verdict};
 use super::{Report, Trial};
 use crate::arguments::{Accel, Profile, Test};
-use crate::place;
+use crate::guest::accel::settled;
+use crate::{compile, place};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -74,8 +75,8 @@ pub(super) fn trials_of(group: &str, checks: &[(&str, Check)], options: &Test) -
 
 /// This very program, as the user's command.
 pub(super) struct Hayate {
-    accel: &'static str,
-    profile: &'static str,
+    accel: Accel,
+    profile: Profile,
     /// Whether Debian's Linux boots instead.
     pub(super) linux: bool,
     /// Whether to take minutes.
@@ -85,12 +86,8 @@ pub(super) struct Hayate {
 impl Hayate {
     pub(super) fn new(options: &Test) -> Hayate {
         Hayate {
-            accel: match options.accel {
-                Accel::Auto => "auto",
-                Accel::Kvm => "kvm",
-                Accel::Tcg => "tcg",
-            },
-            profile: if options.profile == Profile::Dev { "dev" } else { "release" },
+            accel: options.accel,
+            profile: options.profile,
             linux: options.guest_linux,
             long: options.long,
         }
@@ -99,7 +96,18 @@ impl Hayate {
     /// `./hayate REQUEST`, not started.
     pub(super) fn any(&self, request: &str) -> Result<Command> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.env("HAYATE_ACCEL", self.accel).env("HAYATE_PROFILE", self.profile);
+        // What is said of builds and of KVM the first time is not what a test compares.
+        compile::kernel(self.profile)?;
+        compile::init()?;
+        compile::programs()?;
+        let accel = match settled(self.accel, self.profile)? {
+            Accel::Tcg => "tcg",
+            // What a user gets.
+            _ if self.accel == Accel::Auto => "auto",
+            _ => "kvm",
+        };
+        let profile = if self.profile == Profile::Dev { "dev" } else { "release" };
+        command.env("HAYATE_ACCEL", accel).env("HAYATE_PROFILE", profile);
         command.env("HAYATE_ROOT", place::project());
         command.arg(request);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

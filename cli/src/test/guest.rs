@@ -4,9 +4,8 @@ use super::report::{Case, judge};
 use super::{Report, Trial};
 use crate::arguments::{Board, Machine, Test};
 use crate::guest::log::Sink;
-use crate::guest::qemu::Qemu;
 use crate::guest::session::{End, Outcome, Session, Streams};
-use crate::guest::{backtrace, initramfs};
+use crate::guest::{accel, backtrace, initramfs};
 use crate::image::{convert, default};
 use crate::run::IN_SUPERVISOR_MODE;
 use crate::{place, step::Step, tool};
@@ -98,7 +97,7 @@ pub fn kernel_trials(options: &Test) -> Vec<Trial> {
             run: Box::new(move |_| {
                 let qemu = {
                     let _one_at_a_time = MAKING.lock();
-                    Qemu::new(&machine)?
+                    accel::machine(&machine)?
                 };
                 let session = Session::new(qemu, Streams::None, Sink::None, Some(MACHINE));
                 let outcome = session.run(None)?;
@@ -380,7 +379,7 @@ fn run(
     let (root, tests, mut qemu) = {
         // Made by the first trial, found by the others.
         let _one_at_a_time = MAKING.lock();
-        (default::DEFAULT.get()?, convert::disk(tests)?, Qemu::new(machine)?)
+        (default::DEFAULT.get()?, convert::disk(tests)?, accel::machine(machine)?)
     };
     let root = Root::disk(qemu.disk(&root)?);
     let tests = qemu.disk(&tests)?;
@@ -446,12 +445,13 @@ fn end(outcome: &Outcome) -> Result<(), String> {
 }
 
 fn told(outcome: &Outcome) -> String {
-    match outcome.end {
+    match &outcome.end {
         End::Program(status) => format!("the program ended with status {status}"),
         End::Panic => "the kernel panicked".into(),
         End::TimedOut => "the machine did not end in time".into(),
         End::Killed(signal) => format!("the machine was ended by signal {signal}"),
         End::Machine(status) => format!("QEMU ended with status {status}"),
+        End::Failed(fault) => fault.to_string(),
     }
 }
 

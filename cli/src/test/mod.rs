@@ -26,6 +26,7 @@ mod off2f;
 mod processor;
 mod report;
 mod sources;
+pub mod start;
 
 use crate::arguments::Test;
 use anyhow::Result;
@@ -97,6 +98,7 @@ pub fn test(options: &Test) -> Result<u8> {
         machines.extend(guest::in_machines(options, &programs));
         machines.extend(guest::in_supervisor_mode(options, &programs));
         stages.push(machines);
+        stages.push(start::trials(options));
         stages.push(command::trials(options));
         stages.push(manners::trials(options));
         stages.push(processor::trials(options));

@@ -1,0 +1,294 @@
+//! What is known while a machine runs, and the decisions about it: who is told what, and when its time
+//! is up.
+//!
+//! Each wait has an end. A machine whose QEMU stopped it, whose kernel says nothing, or that does not go
+//! when it was killed is not waited for.
+
+use super::event::{Event, News, Reporter};
+use super::fault::Fault;
+use super::monitor::Word;
+use super::session::End;
+use super::streams::Counts;
+use super::terminal;
+use anyhow::{Context, Result};
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// How long a machine may take to end after its program has, or after it was told to.
+const GRACE_END: Duration = Duration::from_secs(10);
+/// How long a kernel that panicked may take to print and end.
+const GRACE_PANIC: Duration = Duration::from_secs(5);
+/// How long QEMU may take to say in which state it stopped.
+const GRACE_STATE: Duration = Duration::from_secs(2);
+/// How long a QEMU that was killed may take to go. One whose thread hangs in the host's kernel does
+/// not; it holds nothing that is needed, and ends when that kernel lets it.
+const GRACE_KILLED: Duration = Duration::from_secs(5);
+
+/// States of a machine that will not run again, whoever looks at it.
+const FATAL: [&str; 4] = ["internal-error", "io-error", "guest-panicked", "watchdog"];
+/// The state of a machine that something paused by a command.
+const PAUSED: &str = "paused";
+
+/// What is known while the machine runs.
+pub struct Course {
+    control: Option<UnixStream>,
+    counts: Arc<Counts>,
+    began: Instant,
+    limit: Option<Instant>,
+    /// Until when the kernel must have said something.
+    silence: Option<Instant>,
+    /// Whether a person examines the machine.
+    examined: bool,
+    /// Until when QEMU must have said why it stopped.
+    stopped: Option<Instant>,
+    /// Until when QEMU must have gone.
+    killed: Option<Instant>,
+    /// Why the machine ends, as far as it is known.
+    pub end: Option<End>,
+    /// Whether QEMU made the machine.
+    pub up: bool,
+    /// QEMU's version.
+    pub version: Option<(u64, u64)>,
+    /// Why the machine shut down.
+    pub reason: Option<String>,
+    expected: Option<(u64, u64)>,
+    done: bool,
+    /// What init could not do.
+    pub errors: Vec<String>,
+    /// Times that init told.
+    pub timings: Vec<(String, u64, Duration)>,
+    /// Lines about starts that are explained.
+    pub explained: String,
+    interrupted: Option<i32>,
+}
+
+impl Course {
+    /// The course of a machine that was just started.
+    pub fn new(
+        control: Option<UnixStream>,
+        counts: Arc<Counts>,
+        began: Instant,
+        limit: Option<Instant>,
+    ) -> Course {
+        Course {
+            control,
+            counts,
+            began,
+            limit,
+            silence: None,
+            examined: true,
+            stopped: None,
+            killed: None,
+            end: None,
+            up: false,
+            version: None,
+            reason: None,
+            expected: None,
+            done: false,
+            errors: Vec::new(),
+            timings: Vec::new(),
+            explained: String::new(),
+            interrupted: None,
+        }
+    }
+
+    /// The kernel must say something within this time. `None`: it need not, and may be paused.
+    pub fn expect_a_word(&mut self, within: Option<Duration>) {
+        self.examined = within.is_none();
+        self.silence = within.map(|within| self.began + within);
+    }
+
+    /// Handles events until QEMU has ended and everything it said has been read. `None`: it was killed
+    /// and does not go.
+    pub fn follow(
+        &mut self,
+        events: &Receiver<Event>,
+        reporter: &Reporter,
+        child: &mut Child,
+    ) -> Result<Option<ExitStatus>> {
+        let (mut ended, mut log_open, mut monitor_open) = (false, true, true);
+        let mut control_open = self.control.is_some();
+        while !ended || log_open || monitor_open || control_open {
+            self.acknowledge();
+            let event = match self.patience() {
+                None => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(wait) => events.recv_timeout(wait),
+            };
+            let news = match event {
+                Ok(Event::Machine(start, news)) if reporter.is(start) => news,
+                Ok(Event::Machine(..)) => continue,
+                Ok(Event::Resized) => {
+                    let (rows, columns) = terminal::size();
+                    self.tell(&format!("winsize {rows} {columns}"));
+                    continue;
+                }
+                Ok(Event::Signal(number)) => {
+                    self.interrupt(number, child);
+                    continue;
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    if self.look_at_the_clock(child) {
+                        return Ok(None);
+                    }
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
+            match news {
+                News::Heard => self.silence = None,
+                News::Ended => ended = true,
+                News::LogEnded => log_open = false,
+                News::MonitorEnded => monitor_open = false,
+                News::ControlEnded => control_open = false,
+                News::Line(line) => self.understand(&line),
+                News::Unread(stream) => self.tell(&format!("close {stream}")),
+                News::Panicked => self.panicked(),
+                News::Monitor(word) => self.consider(word, child),
+            }
+        }
+        child.wait().context("QEMU is lost").map(Some)
+    }
+
+    fn panicked(&mut self) {
+        self.end.get_or_insert(End::Panic);
+        self.limit = Some(Instant::now() + GRACE_PANIC);
+    }
+
+    /// What QEMU says of the machine.
+    fn consider(&mut self, word: Word, child: &mut Child) {
+        match word {
+            Word::Version(major, minor) => self.version = Some((major, minor)),
+            Word::Up => self.up = true,
+            Word::Shutdown(reason) => self.reason = Some(reason),
+            Word::Panicked => self.panicked(),
+            Word::Resumed => self.stopped = None,
+            // At its end every machine is stopped.
+            Word::Stopped if self.reason.is_none() && !self.examined => {
+                self.stopped = Some(Instant::now() + GRACE_STATE);
+            }
+            Word::Stopped => {}
+            Word::State(state) => {
+                self.stopped = None;
+                let fatal = FATAL.contains(&state.as_str());
+                if !self.examined && (fatal || state == PAUSED) {
+                    self.fail(Fault::Stopped { state: Some(state), said: String::new() }, child);
+                } else if fatal {
+                    terminal::say(&format!(
+                        "QEMU stopped the machine ({state}); it stays to be examined"
+                    ));
+                }
+            }
+        }
+    }
+
+    fn fail(&mut self, fault: Fault, child: &mut Child) {
+        self.end.get_or_insert(End::Failed(fault));
+        self.kill(child);
+    }
+
+    fn kill(&mut self, child: &mut Child) {
+        // It may have ended already.
+        let _ = child.kill();
+        self.killed.get_or_insert(Instant::now() + GRACE_KILLED);
+        (self.limit, self.silence, self.stopped) = (None, None, None);
+    }
+
+    /// Whatever is late. True: not even what was killed has gone.
+    fn look_at_the_clock(&mut self, child: &mut Child) -> bool {
+        let now = Instant::now();
+        let passed = |time: Option<Instant>| time.is_some_and(|time| now >= time);
+        if passed(self.killed) {
+            return true;
+        }
+        if passed(self.limit) {
+            let why = self.interrupted.map_or(End::TimedOut, End::Killed);
+            self.end.get_or_insert(why);
+            self.kill(child);
+        } else if passed(self.stopped) {
+            self.fail(Fault::Stopped { state: None, said: String::new() }, child);
+        } else if let Some(silence) = self.silence
+            && now >= silence
+        {
+            let waited = silence - self.began;
+            self.fail(Fault::Silent { waited, up: self.up }, child);
+        }
+        false
+    }
+
+    /// The first signal is the program's. The second one, and any while there is no program yet,
+    /// ends the machine; so does the time after a signal that asks to end rather than to stop
+    /// what one does.
+    fn interrupt(&mut self, number: i32, child: &mut Child) {
+        if self.interrupted.is_some() || self.timings.is_empty() {
+            self.end.get_or_insert(End::Killed(number));
+            self.kill(child);
+            return;
+        }
+        self.interrupted = Some(number);
+        self.tell(&format!("signal {number}"));
+        if number != signal_hook::consts::SIGINT {
+            let limit = Instant::now() + GRACE_END;
+            self.limit = Some(self.limit.map_or(limit, |known| known.min(limit)));
+        }
+    }
+
+    /// How long the next event may take: till something is late, and only a moment while the last
+    /// bytes of the program are on their way.
+    fn patience(&self) -> Option<Duration> {
+        if self.expected.is_some() && !self.done {
+            return Some(Duration::from_millis(1));
+        }
+        let times = [self.limit, self.silence, self.stopped, self.killed];
+        let next = times.into_iter().flatten().min();
+        next.map(|next| next.saturating_duration_since(Instant::now()))
+    }
+
+    /// Tells init that everything arrived, once it has.
+    fn acknowledge(&mut self) {
+        let Some((output, error)) = self.expected else { return };
+        let arrived = self.counts.output.load(Ordering::Acquire) >= output
+            && self.counts.error.load(Ordering::Acquire) >= error;
+        if arrived && !self.done {
+            self.done = true;
+            self.tell("done");
+            self.limit = Some(Instant::now() + GRACE_END);
+        }
+    }
+
+    fn tell(&mut self, line: &str) {
+        if let Some(control) = &mut self.control {
+            // A guest that is gone hears nothing; its end is an event of its own.
+            let _ = writeln!(control, "{line}");
+        }
+    }
+
+    fn understand(&mut self, line: &str) {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let mut numbers = rest.split(' ').map(str::parse::<u64>);
+        match word {
+            "exit" => {
+                let mut next = || numbers.next().and_then(Result::ok).unwrap_or_default();
+                self.end.get_or_insert(End::Program(next() as i32));
+                self.expected = Some((next(), next()));
+            }
+            "explained" => {
+                self.explained.push_str(rest);
+                self.explained.push('\n');
+            }
+            "error" => self.errors.push(rest.to_string()),
+            "timing" => {
+                if let Some((name, time)) = rest.split_once(' ')
+                    && let Ok(time) = time.parse()
+                {
+                    self.timings.push((name.to_string(), time, self.began.elapsed()));
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Why a machine failed although its guest did nothing: each reason is one line.
+
+use crate::tool;
+use std::fmt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// The oldest QEMU that Hayate is tested with. An older one may do, and is not refused: only where it
+/// refuses something itself, its age is said.
+const TESTED: (u64, u64) = (7, 2);
+/// How long QEMU may take to tell its version.
+const PATIENCE_VERSION: Duration = Duration::from_secs(2);
+/// What of a message fits on a line.
+const MOST_SAID: usize = 200;
+/// What setpriv(1) and nice(1) end with if they cannot execute the program. QEMU itself ends with 1.
+const NOT_EXECUTED: [i32; 2] = [126, 127];
+
+/// What was wrong.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// QEMU's program cannot be executed.
+    Unexecutable {
+        /// Its path.
+        program: PathBuf,
+        /// What the host's kernel says.
+        why: String,
+    },
+    /// QEMU does not accept its options, or cannot give what they ask for.
+    Refused {
+        /// What it said.
+        said: String,
+        /// Its version, if it is older than the ones that are tested.
+        old: Option<(u64, u64)>,
+    },
+    /// QEMU ended, and no byte had come from the guest.
+    Died {
+        /// How.
+        how: String,
+        /// What it said.
+        said: String,
+        /// Whether somebody may have asked for just that (`--qemu -version`).
+        asked: bool,
+    },
+    /// QEMU stopped the machine.
+    Stopped {
+        /// The state that it reports.
+        state: Option<String>,
+        /// What it said.
+        said: String,
+    },
+    /// No byte came from the guest.
+    Silent {
+        /// For so long.
+        waited: Duration,
+        /// Whether QEMU said that the machine was made.
+        up: bool,
+    },
+}
+
+/// What is known of a QEMU that ended.
+pub struct Ended<'a> {
+    /// Its program.
+    pub program: &'a Path,
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Its version, if it greeted.
+    pub version: Option<(u64, u64)>,
+    /// Whether the machine was made.
+    pub up: bool,
+    /// Why the machine shut down, if it did.
+    pub reason: Option<&'a str>,
+    /// What it wrote on its standard error.
+    pub complaint: &'a str,
+}
+
+impl Fault {
+    /// The fault of a QEMU that ended before a byte came from its guest.
+    pub fn of(ended: &Ended) -> Fault {
+        let code = ended.status.code();
+        let said = gist(ended.complaint);
+        if code.is_some_and(|code| NOT_EXECUTED.contains(&code)) && !ended.up {
+            let why = said.rsplit_once(": ").map_or(said.as_str(), |(_, why)| why).to_string();
+            return Fault::Unexecutable { program: ended.program.into(), why };
+        }
+        if code == Some(1) && !ended.up && !said.is_empty() {
+            let version = ended.version.or_else(|| version(ended.program));
+            return Fault::Refused { said, old: version.filter(|version| *version < TESTED) };
+        }
+        let how = match (ended.reason, code, ended.status.signal()) {
+            (Some(reason), ..) => reason.to_string(),
+            (None, Some(code), _) => format!("status {code}"),
+            (None, None, signal) => format!("signal {}", signal.unwrap_or_default()),
+        };
+        Fault::Died { how, said, asked: !ended.up && code == Some(0) }
+    }
+
+    /// Whether the same machine may do under another accelerator.
+    pub fn may_be_of_kvm(&self) -> bool {
+        match self {
+            Fault::Unexecutable { .. } => false,
+            Fault::Refused { said, .. } => said.to_ascii_lowercase().contains("kvm"),
+            Fault::Died { asked, .. } => !asked,
+            Fault::Stopped { .. } | Fault::Silent { .. } => true,
+        }
+    }
+
+    /// The fault with what QEMU wrote on its standard error.
+    pub fn with(mut self, complaint: &str) -> Fault {
+        if let Fault::Stopped { said, .. } = &mut self {
+            *said = gist(complaint);
+        }
+        self
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let told = |f: &mut fmt::Formatter<'_>, said: &str| match said {
+            "" => Ok(()),
+            said => write!(f, ": {said}"),
+        };
+        match self {
+            Fault::Unexecutable { program, why } => {
+                write!(f, "{} cannot be executed: {why}", program.display())
+            }
+            Fault::Refused { said, old } => {
+                write!(f, "QEMU does not start the machine: {said}")?;
+                let Some((major, minor)) = old else { return Ok(()) };
+                let (least, after) = TESTED;
+                write!(f, " (it is version {major}.{minor}; {least}.{after} and newer are tested)")
+            }
+            Fault::Died { how, said, .. } => {
+                write!(f, "QEMU ended ({how}) before the guest said a word")?;
+                told(f, said)
+            }
+            Fault::Stopped { state, said } => {
+                let state = state.as_deref().unwrap_or("it does not say why");
+                write!(f, "QEMU stopped the machine ({state})")?;
+                told(f, said)
+            }
+            Fault::Silent { waited, up: true } => {
+                write!(f, "the kernel said nothing for {} s", waited.as_secs())
+            }
+            Fault::Silent { waited, up: false } => {
+                write!(f, "QEMU did not start the machine within {} s", waited.as_secs())
+            }
+        }
+    }
+}
+
+/// The line of a complaint that says most: the first that is no warning.
+fn gist(complaint: &str) -> String {
+    let lines = || complaint.lines().map(str::trim).filter(|line| !line.is_empty());
+    let line = lines().find(|line| !line.contains("warning: ")).or_else(|| lines().next());
+    let line = line.unwrap_or_default();
+    let line = line.strip_prefix("qemu-system-x86_64: ").unwrap_or(line);
+    line.chars().filter(|c| !c.is_control()).take(MOST_SAID).collect()
+}
+
+/// The version that a program says it has; it may be anything that bears QEMU's name.
+fn version(program: &Path) -> Option<(u64, u64)> {
+    let mut command = tool::command("timeout").ok()?;
+    command.args(["-s", "KILL", &PATIENCE_VERSION.as_secs().to_string()]);
+    let mut child = command
+        .arg(program)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .ok()?;
+    let began = Instant::now();
+    while child.try_wait().ok()?.is_none() {
+        if began.elapsed() > PATIENCE_VERSION * 2 {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let text = String::from_utf8(child.wait_with_output().ok()?.stdout).ok()?;
+    numbers(&text)
+}
+
+/// `QEMU emulator version 7.2.22 (Debian ...)` as 7 and 2.
+fn numbers(text: &str) -> Option<(u64, u64)> {
+    let (_, rest) = text.split_once("version ")?;
+    let mut numbers = rest.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(status: i32, up: bool, reason: Option<&str>, complaint: &str) -> Fault {
+        Fault::of(&Ended {
+            program: Path::new("/q"),
+            status: ExitStatus::from_raw(status),
+            version: Some((5, 2)),
+            up,
+            reason,
+            complaint,
+        })
+    }
+
+    const ONE: i32 = 1 << 8;
+
+    #[test]
+    fn a_refusal_says_what_and_whether_qemu_is_old() {
+        let fault =
+            of(ONE, false, None, "qemu-system-x86_64: warning: x\nqemu-system-x86_64: -y: no");
+        let text =
+            "QEMU does not start the machine: -y: no (it is version 5.2; 7.2 and newer are tested)";
+        assert_eq!(fault.to_string(), text);
+        assert!(!fault.may_be_of_kvm());
+        assert!(of(ONE, false, None, "Could not access KVM kernel module: busy").may_be_of_kvm());
+    }
+
+    #[test]
+    fn a_program_that_is_none_is_named() {
+        let fault = of(126 << 8, false, None, "setpriv: failed to execute /q: Exec format error");
+        assert_eq!(fault.to_string(), "/q cannot be executed: Exec format error");
+        assert!(!fault.may_be_of_kvm());
+    }
+
+    #[test]
+    fn an_early_end_says_how() {
+        let fault = of(6, false, None, "error: failed to set MSR 0x10a to 0x69\nAssertion");
+        let text = "QEMU ended (signal 6) before the guest said a word: \
+                    error: failed to set MSR 0x10a to 0x69";
+        assert_eq!(fault.to_string(), text);
+        assert!(fault.may_be_of_kvm());
+        let fault = of(0, true, Some("guest-reset"), "");
+        assert_eq!(fault.to_string(), "QEMU ended (guest-reset) before the guest said a word");
+        assert!(fault.may_be_of_kvm());
+        // As after `--qemu -version`.
+        assert!(!of(0, false, None, "").may_be_of_kvm());
+    }
+
+    #[test]
+    fn a_stop_says_the_state() {
+        let state = Some("internal-error".to_string());
+        let fault = Fault::Stopped { state, said: String::new() };
+        let fault = fault.with("KVM internal error. Suberror: 1\nRAX=0");
+        let text = "QEMU stopped the machine (internal-error): KVM internal error. Suberror: 1";
+        assert_eq!(fault.to_string(), text);
+        let fault = Fault::Stopped { state: None, said: String::new() };
+        assert_eq!(fault.to_string(), "QEMU stopped the machine (it does not say why)");
+    }
+
+    #[test]
+    fn versions_are_read() {
+        assert_eq!(numbers("QEMU emulator version 7.2.22 (Debian 1:7.2)\nCopyright"), Some((7, 2)));
+        assert_eq!(numbers("QEMU emulator version 10.0"), Some((10, 0)));
+        assert_eq!(numbers("nonsense"), None);
+    }
+}

@@ -1,0 +1,130 @@
+//! What QEMU itself says about its machine, by QMP (docs/interop/qmp-spec of QEMU): that it is up,
+//! that it stopped and why, that it shuts down.
+//!
+//! The monitor is one end of a socket pair like every stream of the guest. The one command that is
+//! needed, `qmp_capabilities`, lies in the socket before QEMU starts; after that QEMU is asked only
+//! when it stopped. So a run that counts instructions counts the same.
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+
+/// Leaves the negotiation, after which QEMU reports events. Its answer comes once the machine runs.
+const BEGIN: &str = "{\"execute\": \"qmp_capabilities\", \"id\": \"begin\"}\n";
+/// Asks for the state that the machine is in.
+const ASK: &str = "{\"execute\": \"query-status\", \"id\": \"status\"}\n";
+
+/// What QEMU says.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Word {
+    /// It reads its options: its version, major and minor.
+    Version(u64, u64),
+    /// The machine is made, and runs unless somebody asked otherwise.
+    Up,
+    /// The machine does not run any more; the state comes next.
+    Stopped,
+    /// The machine runs again.
+    Resumed,
+    /// The state of the machine, as `query-status` has it.
+    State(String),
+    /// A device noticed that the guest's kernel panicked.
+    Panicked,
+    /// The machine ends, for this reason.
+    Shutdown(String),
+}
+
+/// Lays the first command into the socket of a machine that is not started yet.
+pub fn begin(mut socket: &UnixStream) -> std::io::Result<()> {
+    socket.write_all(BEGIN.as_bytes())
+}
+
+/// Reads what QEMU says to its end.
+pub fn listen(socket: UnixStream, mut tell: impl FnMut(Word)) {
+    let Ok(mut answers) = socket.try_clone() else { return };
+    for line in BufReader::new(socket).split(b'\n') {
+        let Ok(line) = line else { return };
+        let Some(word) = understand(&line) else { continue };
+        if word == Word::Stopped {
+            // QEMU that is gone answers nothing; its end is told by others.
+            let _ = answers.write_all(ASK.as_bytes());
+        }
+        tell(word);
+    }
+}
+
+/// One line; what is not known means nothing.
+fn understand(line: &[u8]) -> Option<Word> {
+    let line: Value = serde_json::from_slice(line).ok()?;
+    let text = |value: &Value| value.as_str().map(str::to_string);
+    if let Some(greeting) = line.get("QMP") {
+        let version = greeting.get("version")?.get("qemu")?;
+        return Some(Word::Version(
+            version.get("major")?.as_u64()?,
+            version.get("minor")?.as_u64()?,
+        ));
+    }
+    if let Some(event) = line.get("event") {
+        return match event.as_str()? {
+            "STOP" => Some(Word::Stopped),
+            "RESUME" => Some(Word::Resumed),
+            "GUEST_PANICKED" => Some(Word::Panicked),
+            "SHUTDOWN" => {
+                Some(Word::Shutdown(line.get("data").and_then(|data| text(data.get("reason")?))?))
+            }
+            _ => None,
+        };
+    }
+    match line.get("id")?.as_str()? {
+        "begin" => Some(Word::Up),
+        "status" => Some(Word::State(text(line.get("return")?.get("status")?)?)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_understood() {
+        let word = |line: &str| understand(line.as_bytes());
+        let greeting = r#"{"QMP": {"version": {"qemu": {"micro": 22, "minor": 2, "major": 7},
+            "package": "Debian"}, "capabilities": ["oob"]}}"#;
+        assert_eq!(word(greeting), Some(Word::Version(7, 2)));
+        assert_eq!(word(r#"{"return": {}, "id": "begin"}"#), Some(Word::Up));
+        assert_eq!(word(r#"{"timestamp": {"seconds": 1}, "event": "STOP"}"#), Some(Word::Stopped));
+        assert_eq!(word(r#"{"event": "RESUME"}"#), Some(Word::Resumed));
+        let state = r#"{"return": {"status": "internal-error", "running": false}, "id": "status"}"#;
+        assert_eq!(word(state), Some(Word::State("internal-error".into())));
+        let end = r#"{"event": "SHUTDOWN", "data": {"guest": true, "reason": "guest-reset"}}"#;
+        assert_eq!(word(end), Some(Word::Shutdown("guest-reset".into())));
+        assert_eq!(word(r#"{"event": "GUEST_PANICKED", "data": {}}"#), Some(Word::Panicked));
+        for other in
+            ["", "STOP", "[]", "7", "{}", r#"{"event": 7}"#, r#"{"id": "status"}"#, "\u{1}"]
+        {
+            assert_eq!(word(other), None, "{other}");
+        }
+    }
+
+    /// The state is asked for when the machine stopped, and not before.
+    #[test]
+    fn a_stop_is_asked_about() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        begin(&ours).unwrap();
+        let qemu = std::thread::spawn(move || {
+            let mut asked = BufReader::new(theirs.try_clone().unwrap()).lines();
+            assert!(asked.next().unwrap().unwrap().contains("qmp_capabilities"));
+            (&theirs)
+                .write_all(b"{\"return\": {}, \"id\": \"begin\"}\n{\"event\": \"STOP\"}\n")
+                .unwrap();
+            assert!(asked.next().unwrap().unwrap().contains("query-status"));
+            (&theirs)
+                .write_all(b"{\"return\": {\"status\": \"paused\"}, \"id\": \"status\"}\n")
+                .unwrap();
+        });
+        let mut words = Vec::new();
+        listen(ours, |word| words.push(word));
+        qemu.join().unwrap();
+        assert_eq!(words, [Word::Up, Word::Stopped, Word::State("paused".into())]);
+    }
+}

@@ -1,0 +1,257 @@
+//! The streams of a guest's program, and the threads that copy their bytes.
+//!
+//! The host's side outlives a start of the machine, the sockets do not: where a machine is started a
+//! second time, the second one gets everything: what the host has for the program is not touched before
+//! the guest was heard.
+
+use super::event::{News, Reporter};
+use super::qemu::Qemu;
+use anyhow::Result;
+use hayate_job::port;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// How the guest's program is tied to the host.
+pub enum Streams {
+    /// The host's terminal, already raw.
+    Terminal,
+    /// Each stream by itself.
+    Separate {
+        /// What the program reads; `None` if it came along in the initramfs.
+        input: Option<Box<dyn Read + Send>>,
+        /// Where its standard output goes.
+        output: Box<dyn Write + Send>,
+        /// Where its standard error goes.
+        error: Box<dyn Write + Send>,
+    },
+    /// No program: the kernel does something by itself and ends the machine.
+    None,
+}
+
+/// A stream from the host; taken when the guest was heard.
+type Input = Arc<Mutex<Option<Box<dyn Read + Send>>>>;
+/// A stream to the host.
+type Output = Arc<Mutex<Box<dyn Write + Send>>>;
+/// A thread that is not started yet.
+type Pump = Box<dyn FnOnce() -> JoinHandle<()>>;
+
+/// The host's side of the streams, for every start of the machine.
+pub enum Host {
+    /// [`Streams::Terminal`].
+    Terminal,
+    /// [`Streams::Separate`].
+    Separate {
+        /// What the program reads.
+        input: Option<Input>,
+        /// Standard output.
+        output: Output,
+        /// Standard error.
+        error: Output,
+    },
+    /// [`Streams::None`].
+    None,
+}
+
+/// Bytes that have gone out to the host's side of the two output streams, and why some did not.
+#[derive(Default)]
+pub struct Counts {
+    /// Of standard output.
+    pub output: AtomicU64,
+    /// Of standard error.
+    pub error: AtomicU64,
+    /// What could not be written, of these and of the log.
+    pub unwritten: Mutex<Vec<String>>,
+}
+
+/// The host's ends of the sockets of one start.
+#[derive(Default)]
+pub struct Wires {
+    /// Threads, unstarted: none may hold a socket of ours before QEMU has its own.
+    pub pumps: Vec<Pump>,
+    /// Threads that wait for the host, which may never say anything: never joined.
+    feeders: Vec<Pump>,
+    /// Where init is spoken to.
+    pub control: Option<UnixStream>,
+    /// All of them: kept open to the end ([`feed`]), and then shut.
+    ours: Vec<UnixStream>,
+}
+
+impl Host {
+    /// The host's side of these.
+    pub fn new(streams: Streams) -> Host {
+        match streams {
+            Streams::Terminal => Host::Terminal,
+            Streams::None => Host::None,
+            Streams::Separate { input, output, error } => Host::Separate {
+                input: input.map(|input| Arc::new(Mutex::new(Some(input)))),
+                output: Arc::new(Mutex::new(output)),
+                error: Arc::new(Mutex::new(error)),
+            },
+        }
+    }
+
+    /// Gives the machine its ports, and ties them to the host.
+    pub fn connect(
+        &self,
+        qemu: &mut Qemu,
+        reporter: &Reporter,
+        counts: &Arc<Counts>,
+    ) -> Result<Wires> {
+        let mut wires = Wires::default();
+        match self {
+            Host::None => return Ok(wires),
+            Host::Terminal => {
+                let screen = wires.port(qemu, port::TTY)?;
+                let keyboard: Box<dyn Read + Send> = Box::new(std::io::stdin());
+                let keyboard = Arc::new(Mutex::new(Some(keyboard)));
+                wires.input(keyboard, screen.try_clone()?, reporter);
+                let output = Arc::new(Mutex::new(Box::new(std::io::stdout()) as _));
+                wires.output(screen, output, "stdout", counts, reporter);
+            }
+            Host::Separate { input, output, error } => {
+                if let Some(input) = input {
+                    let feeder = wires.port(qemu, port::STDIN)?;
+                    wires.input(input.clone(), feeder, reporter);
+                }
+                let (out, err) = (wires.port(qemu, port::STDOUT)?, wires.port(qemu, port::STDERR)?);
+                let (output, error) = (output.clone(), error.clone());
+                wires.output(out, output, "stdout", counts, reporter);
+                wires.output(err, error, "stderr", counts, reporter);
+            }
+        }
+        let control = wires.port(qemu, port::CONTROL)?;
+        let (lines, reporter) = (control.try_clone()?, reporter.clone());
+        wires
+            .pumps
+            .push(Box::new(move || std::thread::spawn(move || read_control(lines, &reporter))));
+        wires.control = Some(control);
+        Ok(wires)
+    }
+}
+
+impl Wires {
+    fn port(&mut self, qemu: &mut Qemu, name: &'static str) -> Result<UnixStream> {
+        let ours = qemu.port(name)?;
+        self.ours.push(ours.try_clone()?);
+        Ok(ours)
+    }
+
+    fn input(&mut self, input: Input, guest: UnixStream, reporter: &Reporter) {
+        let reporter = reporter.clone();
+        self.feeders.push(Box::new(move || {
+            std::thread::spawn(move || {
+                // A machine that says nothing gets nothing: the next one may need it.
+                if !reporter.ear().wait() {
+                    return;
+                }
+                let input = input.lock().unwrap_or_else(PoisonError::into_inner).take();
+                if let Some(input) = input {
+                    feed(input, guest);
+                }
+            })
+        }));
+    }
+
+    fn output(
+        &mut self,
+        guest: UnixStream,
+        output: Output,
+        name: &'static str,
+        counts: &Arc<Counts>,
+        reporter: &Reporter,
+    ) {
+        let (counts, reporter) = (counts.clone(), reporter.clone());
+        self.pumps.push(Box::new(move || {
+            std::thread::spawn(move || drain(guest, &output, &counts, name, &reporter))
+        }));
+    }
+
+    /// Starts the threads, and returns those that end with the machine.
+    pub fn start(&mut self) -> Vec<JoinHandle<()>> {
+        std::mem::take(&mut self.feeders).into_iter().for_each(|start| drop(start()));
+        std::mem::take(&mut self.pumps).into_iter().map(|start| start()).collect()
+    }
+
+    /// Ends the threads of a machine that may not have ended.
+    pub fn shut(&self) {
+        for socket in &self.ours {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// Copies the host's input to the guest, and its end with it.
+fn feed(mut input: impl Read, mut guest: UnixStream) {
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        match input.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => {
+                if guest.write_all(&buffer[..count]).is_err() {
+                    return;
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    // Only this direction, and another handle keeps the socket from closing altogether: then QEMU
+    // would drop what it has not passed on yet.
+    let _ = guest.shutdown(Shutdown::Write);
+}
+
+/// Copies what the guest writes to the host until the machine ends. When the host's reader goes
+/// away or the host's disk is full, the guest is told, and what still comes is counted and dropped.
+/// The program sees either as a reader that went away; a full disk is told at the end.
+fn drain(
+    mut guest: UnixStream,
+    output: &Mutex<Box<dyn Write + Send>>,
+    counts: &Counts,
+    name: &'static str,
+    reporter: &Reporter,
+) {
+    let (count, shown) = match name {
+        "stderr" => (&counts.error, "standard error"),
+        _ => (&counts.output, "standard output"),
+    };
+    let mut buffer = vec![0; 64 << 10];
+    let mut read = true;
+    loop {
+        match guest.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(length) => {
+                reporter.heard();
+                let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
+                if read
+                    && let Err(error) =
+                        output.write_all(&buffer[..length]).and_then(|()| output.flush())
+                {
+                    read = false;
+                    if error.kind() != ErrorKind::BrokenPipe
+                        && let Ok(mut unwritten) = counts.unwritten.lock()
+                    {
+                        unwritten.push(format!("cannot write {shown}: {error}"));
+                    }
+                    reporter.tell(News::Unread(name));
+                }
+                count.fetch_add(length as u64, Ordering::Release);
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Tells the lines of the guest's init.
+fn read_control(guest: UnixStream, reporter: &Reporter) {
+    for line in BufReader::new(guest).split(b'\n') {
+        let Ok(line) = line else { break };
+        reporter.heard();
+        reporter.tell(News::Line(String::from_utf8_lossy(&line).into_owned()));
+    }
+    reporter.tell(News::ControlEnded);
+}
