@@ -156,6 +156,13 @@ impl Sleep {
         }
     }
 
+    /// Its processor has left it, and it [ran](Self::is_running): it is runnable. Nobody else changes
+    /// the state of an execution that runs, so this is a plain store.
+    #[inline]
+    pub fn preempt(&self) {
+        self.0.store(RUNNABLE, SeqCst);
+    }
+
     /// Its processor has left it: what is to be done with it.
     #[inline]
     pub fn leave(&self) -> Left {

@@ -1,19 +1,11 @@
 //! An execution: what can be put on a processor.
 //!
-//! State machine (`state`):
-//! ```text
-//!            switch in             prepare to sleep            switched away
-//! RUNNABLE ------------> RUNNING ------------------> PREPARED ---------------> PARKED
-//!    ^                      ^                           | wake                   | wake
-//!    |                      +------- (never left) --- WOKEN                      |
-//!    +---------------------- (after leaving) ----------+-------------------------+
-//! ```
-//! A waker that finds PREPARED only marks WOKEN: the sleeper notices it before or right after it
-//! leaves its CPU, so nobody ever spins until another CPU has finished a switch.
+//! Whether it runs, sleeps or waits is one word, [`Sleep`], whose states and rules stand in
+//! `hayate_protocols::sleep`.
 
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
-use core::sync::atomic::{AtomicBool, AtomicI8, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI8, AtomicU32, AtomicU64, Ordering};
 
 use hayate_abi::{Errno, Result};
 use hayate_machine::context::Context;
@@ -23,6 +15,7 @@ use hayate_machine::stack::KernelStack;
 use hayate_machine::sync::{Once, SpinLock};
 use hayate_machine::time;
 use hayate_machine::trap::{self, UserRegs, attention};
+use hayate_protocols::sleep::{Sleep, State};
 use intrusive_collections::{LinkedListAtomicLink, RBTreeAtomicLink};
 
 use super::haste::Haste;
@@ -30,14 +23,6 @@ use super::run_queue;
 use super::switch;
 use super::timer::Timer;
 use super::weight;
-
-pub(super) const RUNNABLE: u8 = 0;
-pub(super) const RUNNING: u8 = 1;
-pub(super) const PREPARED: u8 = 2;
-pub(super) const WOKEN: u8 = 3;
-pub(super) const PARKED: u8 = 4;
-pub(super) const DEAD: u8 = 5;
-const NEW: u8 = 6;
 
 /// What an execution works for: a user thread brings its space, FPU state and current slots.
 pub trait Agent: Send + Sync {
@@ -142,7 +127,7 @@ pub struct Execution {
     pub(super) context: Context,
     pub(super) agent: Option<Arc<dyn Agent>>,
     work: SpinLock<Option<Box<dyn FnOnce() + Send>>>,
-    pub(super) state: AtomicU8,
+    pub(super) sleep: Sleep,
     /// The CPU it runs on, or ran on last.
     pub(super) cpu: AtomicU32,
     affinity: AtomicU64,
@@ -201,7 +186,7 @@ impl Execution {
             context,
             agent,
             work: SpinLock::new(work),
-            state: AtomicU8::new(NEW),
+            sleep: Sleep::new(),
             cpu: AtomicU32::new(cpu::id() as u32),
             affinity: AtomicU64::new(u64::MAX),
             policy: AtomicU32::new(0),
@@ -246,7 +231,7 @@ impl Execution {
     /// The flow of control a CPU was started with.
     pub(super) fn new_idle() -> Arc<Execution> {
         let idle = Execution::with_context(Context::running(), None, None, true);
-        idle.state.store(RUNNING, Ordering::Relaxed);
+        idle.sleep.run();
         idle
     }
 
@@ -267,23 +252,13 @@ impl Execution {
 
     /// Makes it runnable if it sleeps; whoever slept checks again what it waited for.
     pub fn wake(&self) {
-        let mut seen = self.state.load(Ordering::SeqCst);
-        loop {
-            let next = match seen {
-                PREPARED => WOKEN,
-                PARKED => RUNNABLE,
-                _ => return,
-            };
-            match self.state.compare_exchange(seen, next, Ordering::SeqCst, Ordering::SeqCst) {
-                Ok(PARKED) => return run_queue::enqueue_woken(self.arc()),
-                Ok(_) => return,
-                Err(other) => seen = other,
-            }
+        if self.sleep.wake() {
+            run_queue::enqueue_woken(self.arc());
         }
     }
 
     pub(super) fn first_start(&self) -> bool {
-        self.state.compare_exchange(NEW, RUNNABLE, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        self.sleep.begin()
     }
 
     /// Says that it is about to exit: whom it wakes from now on, as its parent, may wait for its CPU
@@ -309,8 +284,8 @@ impl Execution {
     /// notice (its attention handler is called) soon, on whatever CPU it is.
     pub fn interrupt(&self) {
         self.interrupted.store(true, Ordering::SeqCst);
-        match self.state.load(Ordering::SeqCst) {
-            RUNNING => {
+        match self.sleep.state() {
+            State::Running => {
                 let target = self.cpu.load(Ordering::SeqCst) as usize;
                 if target == cpu::id() {
                     if run_queue::current().id == self.id {
@@ -320,7 +295,9 @@ impl Execution {
                     smp::reschedule(target);
                 }
             }
-            PREPARED | PARKED if self.interruptible.load(Ordering::SeqCst) => self.wake(),
+            State::Prepared | State::Parked if self.interruptible.load(Ordering::SeqCst) => {
+                self.wake()
+            }
             _ => {}
         }
     }
@@ -351,7 +328,7 @@ impl Execution {
         }
         self.affinity.store(mask, Ordering::SeqCst);
         let on = self.cpu.load(Ordering::SeqCst) as usize;
-        if mask >> on & 1 == 0 && self.state.load(Ordering::SeqCst) == RUNNING {
+        if mask >> on & 1 == 0 && self.sleep.is_running() {
             if on == cpu::id() && run_queue::current().id == self.id {
                 // Leaves at once: the caller of sched_setaffinity returns on an allowed CPU.
                 super::yield_now();
@@ -419,7 +396,7 @@ impl Execution {
     /// The same, by a clock that was read a moment ago.
     pub fn run_time_at(&self, now: u64) -> u64 {
         let counted = self.run_time.load(Ordering::Relaxed);
-        if self.state.load(Ordering::Relaxed) == RUNNING {
+        if self.sleep.is_running() {
             counted + now.saturating_sub(self.since.load(Ordering::Relaxed))
         } else {
             counted
@@ -445,7 +422,7 @@ impl Execution {
 
     /// Whether it runs or waits for a CPU (state R in /proc).
     pub fn is_runnable(&self) -> bool {
-        matches!(self.state.load(Ordering::Relaxed), RUNNING | RUNNABLE | WOKEN)
+        matches!(self.sleep.state(), State::Running | State::Runnable | State::Woken)
     }
 
     /// Whether it sleeps interruptibly (state S in /proc; else D).

@@ -15,8 +15,9 @@ use hayate_machine::paging::teardown;
 use hayate_machine::smp;
 use hayate_machine::time;
 use hayate_machine::trap::{self, UserRegs, attention};
+use hayate_protocols::sleep::Left;
 
-use super::execution::{DEAD, Execution, PARKED, PREPARED, Policy, RUNNABLE, RUNNING, WOKEN};
+use super::execution::{Execution, Policy};
 use super::real_time::{self, Turn};
 use super::run_queue::{
     CURRENT, FAIR_RANK, IDLE, IDLE_RANK, Inner, QUEUE, RunQueue, SLICE_NS, call_idle, choose_cpu,
@@ -89,7 +90,7 @@ pub(super) fn reschedule(yielding: bool) {
         attention::raise(trap::INTERRUPTED);
     }
     account(&prev, now);
-    let stays = prev.state.load(Ordering::SeqCst) == RUNNING;
+    let stays = prev.sleep.is_running();
     let welcome = prev.affinity() >> me & 1 != 0;
     let mut stolen = None;
     if queue.length.load(Ordering::Relaxed) == 0 && (!stays || !welcome || !prev.is_user()) {
@@ -205,7 +206,7 @@ fn choose(
         inner.floor = inner.floor.max(rank - FAIR_RANK);
     }
     chosen.cpu.store(me as u32, Ordering::SeqCst);
-    chosen.state.store(RUNNING, Ordering::SeqCst);
+    chosen.sleep.run();
     CURRENT.lend(&chosen);
     let leaving = inner.running.replace(chosen);
     inner.previous = leaving;
@@ -229,43 +230,30 @@ pub(super) extern "C" fn arrived() {
     let queue = QUEUE.here();
     let mut inner = queue.inner.lock();
     let Some(left) = inner.previous.take() else { return };
-    let seen = left.state.load(Ordering::SeqCst);
     let allowed = left.affinity();
     // It did not sleep, so nobody else changes its state: it waits here for its next turn. The tick
     // knows of it.
-    if seen == RUNNING && !left.idle && allowed >> cpu::id() & 1 != 0 {
-        left.state.store(RUNNABLE, Ordering::SeqCst);
+    if left.sleep.is_running() && !left.idle && allowed >> cpu::id() & 1 != 0 {
+        left.sleep.preempt();
         let (earliest, latest) = (inner.floor, inner.latest());
         inner.put(queue, left, earliest, latest);
         drop(inner);
         return call_idle(allowed);
     }
     drop(inner);
-    settle(left, seen);
+    settle(left);
 }
 
 /// The rest of [`arrived`], for one that slept, ended, or must go elsewhere.
-fn settle(left: Arc<Execution>, mut seen: u8) {
-    loop {
-        let next = match seen {
-            RUNNING | WOKEN => RUNNABLE,
-            PREPARED => PARKED,
-            DEAD => return drop(left),
-            _ => return,
-        };
-        match left.state.compare_exchange(seen, next, Ordering::SeqCst, Ordering::SeqCst) {
-            Ok(PREPARED) => return drop(left),
-            Ok(_) => break,
-            Err(other) => seen = other,
-        }
-    }
-    if left.idle {
-        left.state.store(RUNNABLE, Ordering::SeqCst);
+fn settle(left: Arc<Execution>) {
+    let how = left.sleep.leave();
+    let is_runnable = matches!(how, Left::Preempted | Left::Woken);
+    if !is_runnable || left.idle {
         return;
     }
     let me = cpu::id();
     let target = if left.affinity() >> me & 1 != 0 { me } else { choose_cpu(&left) };
-    enqueue_on(target, left, seen == WOKEN);
+    enqueue_on(target, left, how == Left::Woken);
 }
 
 /// Decides when this CPU must be interrupted next; `leaves` tells that the execution which leaves it is
@@ -291,15 +279,15 @@ pub fn yield_now() {
 /// Sleeps: the state is PREPARED (or WOKEN by now). Returns with state RUNNING.
 pub(super) fn park() {
     let me = current();
-    if me.state.load(Ordering::SeqCst) == PREPARED {
+    if me.sleep.is_prepared() {
         reschedule(false);
     }
-    me.state.store(RUNNING, Ordering::SeqCst);
+    me.sleep.run();
 }
 
 /// Ends the current execution.
 pub fn exit_current() -> ! {
-    current().state.store(DEAD, Ordering::SeqCst);
+    current().sleep.die();
     reschedule(false);
     panic!("a dead execution was continued")
 }

@@ -3,18 +3,20 @@
 //! The protocol that loses no wake-up: the sleeper marks itself PREPARED, enters the queue, and only
 //! *then* checks the condition; the waker makes the condition true *before* it looks at the
 //! queue (with a full barrier between). A woken sleeper checks again and may sleep again, so
-//! spurious wake-ups are harmless.
+//! spurious wake-ups are harmless. The words are those of `hayate_protocols`, whose models try every
+//! order of these steps.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicUsize, Ordering, fence};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use hayate_machine::sync::SpinLock;
 use hayate_machine::time;
 use hayate_machine::trap::{self, attention};
+use hayate_protocols::presence::Presence;
 use intrusive_collections::LinkedList;
 
-use super::execution::{Execution, PREPARED, RUNNING};
+use super::execution::Execution;
 use super::run_queue::current;
 use super::switch;
 use super::timer::Timer;
@@ -54,7 +56,7 @@ struct Inner {
 /// Executions waiting for a condition, and listeners to be told of it.
 pub struct WaitQueue {
     /// Waiters and listeners: so that waking an empty queue takes no lock.
-    count: AtomicUsize,
+    presence: Presence,
     inner: SpinLock<Inner>,
 }
 
@@ -68,7 +70,7 @@ impl WaitQueue {
     /// An empty queue.
     pub const fn new() -> WaitQueue {
         WaitQueue {
-            count: AtomicUsize::new(0),
+            presence: Presence::new(),
             inner: SpinLock::new(Inner {
                 waiters: LinkedList::new(WaitAdapter::NEW),
                 listeners: Vec::new(),
@@ -122,19 +124,19 @@ impl WaitQueue {
             // PREPARED first: whoever takes this execution out of the queue from here on leaves it
             // WOKEN, so that it does not park without being in the queue.
             me.interruptible.store(interruptible, Ordering::Relaxed);
-            me.state.store(PREPARED, Ordering::SeqCst);
+            me.sleep.prepare();
             self.enter(&me);
             if let Some(value) = condition() {
-                me.state.store(RUNNING, Ordering::SeqCst);
+                me.sleep.run();
                 break Ok(value);
             }
             if interruptible && me.is_interrupted() {
-                me.state.store(RUNNING, Ordering::SeqCst);
+                me.sleep.run();
                 break Err(Woken::Interrupted);
             }
             if let Some(deadline) = deadline {
                 if time::monotonic_ns() >= deadline {
-                    me.state.store(RUNNING, Ordering::SeqCst);
+                    me.sleep.run();
                     break Err(Woken::TimedOut);
                 }
                 if alarm.is_none() {
@@ -162,7 +164,7 @@ impl WaitQueue {
             let arc = me.arc();
             let mut inner = self.inner.lock();
             inner.waiters.push_back(arc);
-            self.count.fetch_add(1, Ordering::SeqCst);
+            self.presence.enter();
         }
     }
 
@@ -176,7 +178,7 @@ impl WaitQueue {
         while let Some(waiter) = cursor.get() {
             if waiter.id() == me.id() {
                 cursor.remove();
-                self.count.fetch_sub(1, Ordering::SeqCst);
+                self.presence.leave();
                 return;
             }
             cursor.move_next();
@@ -186,8 +188,7 @@ impl WaitQueue {
     /// Whether anybody waits or listens. With a full barrier before it.
     #[inline]
     pub fn is_wanted(&self) -> bool {
-        fence(Ordering::SeqCst);
-        self.count.load(Ordering::Relaxed) != 0
+        self.presence.is_any()
     }
 
     /// Wakes the longest waiting execution and tells all listeners.
@@ -228,7 +229,7 @@ impl WaitQueue {
         while woken < most
             && let Some(waiter) = inner.waiters.pop_front()
         {
-            self.count.fetch_sub(1, Ordering::SeqCst);
+            self.presence.leave();
             woken += 1;
             waiter.wake();
         }
@@ -239,7 +240,7 @@ impl WaitQueue {
     pub fn listen(&self, listener: Arc<dyn Listener>) {
         let mut inner = self.inner.lock();
         inner.listeners.push(listener);
-        self.count.fetch_add(1, Ordering::SeqCst);
+        self.presence.enter();
     }
 
     /// Forgets one registration of `listener`.
@@ -247,7 +248,7 @@ impl WaitQueue {
         let mut inner = self.inner.lock();
         if let Some(at) = inner.listeners.iter().position(|known| Arc::ptr_eq(known, listener)) {
             inner.listeners.swap_remove(at);
-            self.count.fetch_sub(1, Ordering::SeqCst);
+            self.presence.leave();
         }
     }
 }
