@@ -23,8 +23,8 @@
 //! path of every fork and open.
 
 use crate::cpu::{MAX_CPUS, PerCpu};
-use crate::frames::{self, Block, FrameInfo, direct, info};
-use crate::layout::{DIRECT_MAP, PAGE_SHIFT, PAGE_SIZE};
+use crate::frames::{self, Block, FrameInfo, direct, info, physical};
+use crate::layout::{PAGE_SHIFT, PAGE_SIZE};
 use crate::per_cpu;
 use crate::scattered;
 use crate::sync::SpinLock;
@@ -73,7 +73,7 @@ impl Slab {
 
     /// The slab of an object.
     fn of(object: *mut u8) -> Slab {
-        Slab(((object as usize - DIRECT_MAP) >> PAGE_SHIFT) as u32)
+        Slab((physical(object) >> PAGE_SHIFT) as u32)
     }
 
     fn info(self) -> &'static FrameInfo {
@@ -190,9 +190,10 @@ pub fn objects() -> impl Iterator<Item = (usize, usize)> {
 }
 
 /// The kernel's allocator; registered here for every binary that links the machine.
-struct Heap;
+pub(crate) struct Heap;
 
-#[global_allocator]
+#[cfg_attr(not(miri), global_allocator)]
+#[cfg_attr(miri, expect(dead_code, reason = "the interpreter has a heap of its own"))]
 static HEAP: Heap = Heap;
 
 /// The class for a layout; `None`: frames of its own.
@@ -452,7 +453,7 @@ unsafe fn free_large(memory: *mut u8, layout: &Layout) {
         // SAFETY: the caller's promise.
         return unsafe { scattered::free(memory, pages) };
     }
-    let first = (memory as usize - DIRECT_MAP) >> PAGE_SHIFT;
+    let first = physical(memory) >> PAGE_SHIFT;
     // SAFETY: the block was given away by `into_raw`.
     drop(unsafe { Block::from_raw(first as u32, pages as u32) });
     const { assert!(LARGEST == SIZES[SIZES.len() - 1]) };

@@ -22,6 +22,15 @@ pub const LARGE_PAGE_SIZE: usize = 2 << 20;
 pub const USER_END: usize = 0x0000_7fff_ffff_f000;
 /// Where physical address 0 appears.
 pub const DIRECT_MAP: usize = 0xffff_8880_0000_0000;
+/// [`DIRECT_MAP`], or what stands for memory when an interpreter runs the machine's tests.
+#[inline(always)]
+pub(crate) fn direct_map() -> usize {
+    #[cfg(miri)]
+    return crate::interpreted::memory();
+    #[cfg(not(miri))]
+    DIRECT_MAP
+}
+
 /// How much physical memory the direct map can hold.
 pub const DIRECT_MAP_SIZE: usize = 64 << 40;
 /// Kernel stacks and device registers.

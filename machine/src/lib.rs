@@ -4,7 +4,7 @@
 //! assembly lives here behind safe functions. The kernel runs with interrupts off (see [`cpu`]),
 //! never nests interrupts on a lock holder, and registers the functions the machine calls up to
 //! once, at boot ([`trap::Handlers`]).
-#![no_std]
+#![cfg_attr(not(miri), no_std)]
 
 extern crate alloc;
 
@@ -17,6 +17,8 @@ pub mod fpu;
 pub mod frames;
 pub mod fw_cfg;
 pub mod heap;
+#[cfg(miri)]
+mod interpreted;
 mod interrupt;
 mod ioapic;
 pub mod layout;

@@ -10,7 +10,8 @@ static PANICKING: AtomicBool = AtomicBool::new(false);
 /// The value for the exit device.
 const EXIT: u8 = 0x7f;
 
-#[panic_handler]
+#[cfg_attr(not(miri), panic_handler)]
+#[cfg_attr(miri, expect(dead_code, reason = "the interpreter panics by itself"))]
 fn panic(info: &PanicInfo) -> ! {
     if PANICKING.swap(true, Ordering::SeqCst) {
         // A second panic, here or on another CPU: the first one tells the story.

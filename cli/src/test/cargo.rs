@@ -1,11 +1,11 @@
 //! Tests of what runs on the host: pure crates, this command, and the parts of guest programs
 //! that can be tested without a guest.
 
-use super::report::{Case, judge};
+use super::report::{Case, Verdict, judge};
 use super::{Report, Trial};
-use crate::{compile, step::Step};
+use crate::{compile, place, step::Step, tool};
 use anyhow::Result;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 /// The crates in `crates/`, as cargo names them by leaving out the rest: unit tests in them and the
 /// tests of their `tests/` folders, mutations of untrusted input among them.
@@ -22,6 +22,44 @@ const CRATES: &[&str] = &[
     "--exclude=hayate-stress",
 ];
 
+/// The models of crates/protocols: loom's atomic types instead of the processor's, and a target
+/// folder of their own, so that nothing else is built anew.
+const MODELS: &[&str] =
+    &["--release", "-p", "hayate-protocols", "--test", "models", "--target-dir", "target/loom"];
+
+/// The toolchain that Miri belongs to: a nightly of one date, for this check alone.
+const MIRI: &str = "nightly-2026-05-20";
+
+/// What Miri runs: crates whose tests end in reasonable time under an interpreter.
+const INTERPRETED: &[&str] = &[
+    "--lib",
+    "-p",
+    "hayate-machine",
+    "-p",
+    "hayate-frames",
+    "-p",
+    "hayate-protocols",
+    "-p",
+    "hayate-recycler",
+    "-p",
+    "hayate-space-map",
+    "-p",
+    "hayate-program-image",
+    "-p",
+    "hayate-cpio",
+    "-p",
+    "hayate-call-sites",
+    "-p",
+    "hayate-line-discipline",
+    "-p",
+    "hayate-abi",
+    "--target-dir",
+    "target/miri",
+];
+
+/// The host's clock and environment are read, and addresses become pointers, as in a kernel.
+const FLAGS: &str = "-Zmiri-disable-isolation -Zmiri-permissive-provenance";
+
 /// The trials.
 pub fn trials() -> Vec<Trial> {
     let sets: [(&str, &[&str]); 3] = [
@@ -32,22 +70,56 @@ pub fn trials() -> Vec<Trial> {
             &["-p", "hayate-init", "-p", "hayate-guest", "-p", "resource", "-p", "measure"],
         ),
     ];
-    sets.into_iter()
-        .map(|(name, packages)| Trial {
-            name: name.into(),
-            cases: Vec::new(),
-            weight: 2,
-            run: Box::new(move |filters| run(name, packages, filters)),
+    let sets = sets.into_iter().map(|(name, packages)| {
+        trial(name, move |filters| {
+            let mut command = compile::cargo()?;
+            command.args(["test", "--no-fail-fast"]).args(packages);
+            run(name, command, filters)
         })
-        .collect()
+    });
+    sets.chain([trial("host/models", models), trial("host/miri", miri)]).collect()
 }
 
-fn run(name: &str, packages: &[&str], filters: &[String]) -> Result<Report> {
-    let _step = Step::new(format!("Building and running {name}"));
+fn trial(name: &str, run: impl Fn(&[String]) -> Result<Report> + Send + 'static) -> Trial {
+    Trial { name: name.into(), cases: Vec::new(), weight: 2, run: Box::new(run) }
+}
+
+/// Every order in which the steps of the lock-free protocols may fall.
+fn models(filters: &[String]) -> Result<Report> {
     let mut command = compile::cargo()?;
+    command.args(["test", "--no-fail-fast"]).args(MODELS).env("RUSTFLAGS", "--cfg loom");
+    run("host/models", command, filters)
+}
+
+/// Tests under an interpreter that finds undefined behaviour. Where it is not installed, the case is
+/// skipped: it needs a nightly toolchain, which nothing else here does.
+fn miri(filters: &[String]) -> Result<Report> {
+    let rustup = || -> Result<Command> {
+        let mut rustup = tool::command("rustup")?;
+        rustup.args(["run", MIRI, "cargo", "miri"]).current_dir(place::project());
+        Ok(rustup)
+    };
+    let is_there = rustup().is_ok_and(|mut rustup| {
+        rustup.arg("--version").output().is_ok_and(|said| said.status.success())
+    });
+    if !is_there {
+        let how =
+            format!("rustup toolchain install {MIRI} --profile minimal --component miri,rust-src");
+        let skipped = Case::new("", Verdict::Skipped(format!("no Miri; to have it: {how}")));
+        return Ok(Report { cases: vec![skipped], output: String::new() });
+    }
+    let mut command = rustup()?;
+    command.args(["test", "--no-fail-fast"]).args(INTERPRETED);
+    // Few rounds of the random tests: an interpreter is some hundred times slower.
+    command.env("PROPTEST_CASES", "4").env("MIRIFLAGS", FLAGS);
+    run("host/miri", command, filters)
+}
+
+fn run(name: &str, mut command: Command, filters: &[String]) -> Result<Report> {
+    let _step = Step::new(format!("Building and running {name}"));
     // Quiet would hide which crate a case belongs to.
     command.env_remove("CARGO_TERM_QUIET");
-    command.args(["test", "--no-fail-fast"]).args(packages).arg("--").args(filters);
+    command.arg("--").args(filters);
     let (reader, writer) = std::io::pipe()?;
     command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn()?;

@@ -9,11 +9,12 @@
 //! that those are fast and is not an emulator, for which they are the slowest of all. The vector
 //! register used belongs to the program that runs; it is saved and restored around. QEMU's
 //! instruction counter counts every repetition of a string instruction as one instruction: clearing
-//! a frame is 150 instructions with AVX and 512 with `rep stosq`.
+//! a frame is 150 instructions with AVX and 512 with `rep stosq`. Miri, which interprets no assembly,
+//! gets plain writes.
 
 use super::Frame;
 use crate::cpu::features;
-use crate::layout::{DIRECT_MAP, PAGE_SHIFT, PAGE_SIZE};
+use crate::layout::{PAGE_SHIFT, PAGE_SIZE, direct_map};
 use core::arch::asm;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
@@ -22,7 +23,13 @@ use core::sync::atomic::{AtomicU8, AtomicU32};
 /// Where a physical address appears in the direct map.
 #[inline]
 pub(crate) fn direct(physical: u64) -> *mut u8 {
-    (DIRECT_MAP + physical as usize) as *mut u8
+    (direct_map() + physical as usize) as *mut u8
+}
+
+/// The physical address of what lies in the direct map.
+#[inline]
+pub(crate) fn physical(pointer: *const u8) -> u64 {
+    (pointer as usize - direct_map()) as u64
 }
 
 #[inline]
@@ -46,6 +53,9 @@ static WAY: AtomicU8 = AtomicU8::new(Way::Words as u8);
 
 /// Chooses the way, once the processor's features are known and AVX is enabled.
 pub(super) fn choose() {
+    if cfg!(miri) {
+        return;
+    }
     let cpu = features();
     let emulated = cpu.hypervisor && {
         let leaf = core::arch::x86_64::__cpuid(0x4000_0000);
@@ -76,6 +86,10 @@ pub(crate) fn zero(number: u32) {
 /// They must be writable memory, page-aligned, to which there is no Rust reference.
 #[inline]
 pub(super) unsafe fn zero_pages(to: *mut u8, pages: usize) {
+    if cfg!(miri) {
+        // SAFETY: the caller's promise.
+        return unsafe { to.write_bytes(0, pages * PAGE_SIZE) };
+    }
     if WAY.load(Relaxed) == Way::Wide as u8 {
         let mut kept = MaybeUninit::<[u64; 4]>::uninit();
         // SAFETY: the caller's promise; the register that the program may be using is put back.
@@ -119,6 +133,9 @@ pub(crate) fn copy_numbered(to: u32, from: u32) {
 
 #[inline]
 fn copy_frame(to: *mut u8, from: *const u8) {
+    if cfg!(miri) {
+        return copy(to, from, PAGE_SIZE);
+    }
     if WAY.load(Relaxed) == Way::Wide as u8 {
         let mut kept = MaybeUninit::<[u64; 4]>::uninit();
         // SAFETY: two whole frames of memory; see `zero`.
@@ -151,6 +168,10 @@ fn copy_frame(to: *mut u8, from: *const u8) {
 
 #[inline]
 fn copy(to: *mut u8, from: *const u8, len: usize) {
+    if cfg!(miri) {
+        // SAFETY: the callers below give ranges inside one frame, or inside a slice they hold.
+        return unsafe { core::ptr::copy(from, to, len) };
+    }
     // SAFETY: the callers below give ranges inside one frame, or inside a slice they hold.
     unsafe {
         asm!("rep movsq", "mov rcx, {rest}", "rep movsb", rest = in(reg) len & 7,
@@ -170,6 +191,10 @@ impl Frame {
     pub fn zero_range(&self, offset: usize, len: usize) {
         let offset = offset.min(PAGE_SIZE);
         let len = len.min(PAGE_SIZE - offset);
+        if cfg!(miri) {
+            // SAFETY: the range was cut to the frame; see `zero`.
+            return unsafe { bytes(self.number()).add(offset).write_bytes(0, len) };
+        }
         // SAFETY: the range was cut to the frame; see `zero`.
         unsafe {
             asm!("rep stosb", inout("rdi") bytes(self.number()).add(offset) => _,

@@ -26,8 +26,8 @@ mod info;
 mod stock;
 
 use crate::layout::{PAGE_SHIFT, PAGE_SIZE};
-pub(crate) use content::direct;
 pub(crate) use content::{copy_numbered, zero as zero_numbered};
+pub(crate) use content::{direct, physical};
 use core::mem::ManuallyDrop;
 use core::num::NonZeroU32;
 use core::ops::Range;

@@ -1,0 +1,190 @@
+//! The machine under Miri, the interpreter that finds undefined behaviour: what stands in for the
+//! hardware, and tests of what then runs.
+//!
+//! Memory is an array, which the direct map shows from its first byte; there is one CPU, whose per-CPU
+//! data are the templates; clearing and copying are plain writes. So the frame table, the
+//! allocators of frames and of the heap, and the locks run as they are, and each pointer that they make
+//! is checked: that it lies in memory which it was made from, is aligned and initialised, and is not
+//! used from two threads at once. Page tables, traps and devices need a processor.
+//!
+//! `./hayate test host/miri` runs them, if the nightly toolchain with Miri is there.
+
+use crate::boot::{BootInfo, MemoryKind, MemoryRange};
+use crate::frames::{self, Block, Frame};
+use crate::heap::{self, Heap};
+use crate::layout::PAGE_SIZE;
+use crate::sync::{Once, RwSpinLock, SpinLock};
+use arrayvec::ArrayVec;
+use core::alloc::{GlobalAlloc, Layout};
+use core::cell::UnsafeCell;
+use hayate_fuzzing::Random;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::vec::Vec;
+
+/// Bytes of memory: the reserve takes one of them, the frame table little.
+const SIZE: usize = 3 << 20;
+
+#[repr(C, align(4096))]
+struct Memory(UnsafeCell<[u8; SIZE]>);
+
+// SAFETY: the frame allocator hands its bytes out, each to one owner.
+unsafe impl Sync for Memory {}
+
+static MEMORY: Memory = Memory(UnsafeCell::new([0; SIZE]));
+
+/// Where physical address 0 appears.
+pub(crate) fn memory() -> usize {
+    MEMORY.0.get() as usize
+}
+
+/// The machine, set up once, for one test at a time: its one CPU is whichever thread has it.
+fn machine() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    static READY: Once<()> = Once::new();
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    READY.call_once(|| {
+        let mut map = ArrayVec::new();
+        map.push(MemoryRange { start: 0, end: SIZE as u64, kind: MemoryKind::Usable });
+        frames::init(&BootInfo {
+            memory: map,
+            command_line: "",
+            modules: SpinLock::new(ArrayVec::new()),
+            rsdp: None,
+        });
+    });
+    turn
+}
+
+#[test]
+fn frames_are_memory_and_come_back() {
+    let _turn = machine();
+    let before = frames::counts();
+    let mut taken = Vec::new();
+    while let Some(frame) = Frame::allocate() {
+        let number = frame.number().to_ne_bytes();
+        assert_eq!(frame.write(PAGE_SIZE - 4, &number), 4);
+        taken.push(frame);
+    }
+    assert!(taken.len() > 100, "{before:?}");
+    for frame in &taken {
+        let mut number = [0; 8];
+        assert_eq!(frame.read(PAGE_SIZE - 4, &mut number), 4, "it ends with the frame");
+        assert_eq!(
+            u32::from_ne_bytes([number[0], number[1], number[2], number[3]]),
+            frame.number()
+        );
+    }
+    let (first, second) = (&taken[0], &taken[1]);
+    first.zero();
+    second.copy_from(first);
+    assert_eq!(second.load_u32(PAGE_SIZE - 4), Some(0));
+    assert_eq!(second.load_u32(PAGE_SIZE - 2), None);
+    second.write(8, &[1, 2, 3, 4]);
+    second.zero_range(9, 2);
+    assert_eq!(second.load_u32(8), Some(u32::from_ne_bytes([1, 0, 0, 4])));
+    drop(taken);
+    assert_eq!(frames::counts(), before);
+}
+
+#[test]
+fn references_are_counted() {
+    let _turn = machine();
+    let before = frames::counts();
+    let frame = Frame::allocate_zeroed().unwrap();
+    assert!(frame.is_unique());
+    let other = frame.clone();
+    assert_eq!((frame.references(), other.references()), (2, 2));
+    drop(frame);
+    assert!(other.is_unique());
+    drop(other);
+    assert_eq!(frames::counts(), before);
+}
+
+#[test]
+fn blocks_are_in_a_row() {
+    let _turn = machine();
+    let before = frames::counts();
+    for count in [1, 2, 3, 8, 13, 64] {
+        let block = Block::allocate(count).unwrap();
+        assert_eq!(block.size(), count as usize * PAGE_SIZE);
+        assert!(block.address().is_multiple_of(u64::from(count.next_power_of_two()) * 4096));
+        let mut numbers = Vec::new();
+        block.into_frames(|frame| numbers.push(frame));
+        assert!(numbers.windows(2).all(|pair| pair[0].number() + 1 == pair[1].number()));
+    }
+    assert_eq!(frames::counts().free, before.free);
+}
+
+#[test]
+fn the_heap_keeps_what_is_written() {
+    let _turn = machine();
+    heap::trim();
+    let before = frames::counts();
+    let mut random = Random::new(7);
+    let mut held: Vec<(*mut u8, Layout, u8)> = Vec::new();
+    for round in 0..600 {
+        let size = 1 + random.below(if round % 16 == 0 { 9000 } else { 700 });
+        let layout = Layout::from_size_align(size, 1 << random.below(7)).unwrap();
+        match random.below(3) {
+            0 if !held.is_empty() => {
+                let (memory, layout, mark) = held.swap_remove(random.below(held.len()));
+                // SAFETY: allocated below with this layout, and held once.
+                unsafe {
+                    assert_eq!((memory.read(), memory.add(layout.size() - 1).read()), (mark, mark));
+                    Heap.dealloc(memory, layout);
+                }
+            }
+            1 if !held.is_empty() => {
+                let (memory, layout, mark) = held.pop().unwrap();
+                // SAFETY: as above; the new size is not 0.
+                let memory = unsafe { Heap.realloc(memory, layout, size) };
+                assert!(!memory.is_null());
+                let layout = Layout::from_size_align(size, layout.align()).unwrap();
+                // SAFETY: of this size now; the first byte was kept.
+                unsafe {
+                    assert_eq!(memory.read(), mark);
+                    memory.write_bytes(mark, size);
+                }
+                held.push((memory, layout, mark));
+            }
+            _ => {
+                // SAFETY: the size is not 0.
+                let memory = unsafe { Heap.alloc(layout) };
+                assert!(!memory.is_null() && memory.addr().is_multiple_of(layout.align()));
+                // SAFETY: just allocated, of this size.
+                unsafe { memory.write_bytes(round as u8, size) };
+                held.push((memory, layout, round as u8));
+            }
+        }
+    }
+    for (memory, layout, _) in held {
+        // SAFETY: allocated with this layout, and held once.
+        unsafe { Heap.dealloc(memory, layout) };
+    }
+    heap::trim();
+    assert!(heap::objects().all(|(_, count)| count == 0));
+    assert_eq!(frames::counts().free, before.free);
+}
+
+#[test]
+fn locks_keep_threads_apart() {
+    let _turn = machine();
+    static SPIN: SpinLock<u32> = SpinLock::new(0);
+    static READERS: RwSpinLock<[u32; 2]> = RwSpinLock::new([0; 2]);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    *SPIN.lock() += 1;
+                    let mut both = READERS.write();
+                    both[0] += 1;
+                    both[1] += 1;
+                    drop(both);
+                    let both = READERS.read();
+                    assert_eq!(both[0], both[1]);
+                }
+            });
+        }
+    });
+    assert_eq!((*SPIN.lock(), *READERS.read()), (60, [60; 2]));
+}
