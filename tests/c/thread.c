@@ -603,6 +603,47 @@ TEST(process_lives_on_after_its_first_thread) {
     EXITS(pid, 6);
 }
 
+static void *tell_and_end_all(void *gate) {
+    pid_t tid = (pid_t)syscall(SYS_gettid);
+    if (write(((struct gate *)gate)->fd[1], &tid, sizeof tid) != sizeof tid)
+        FAIL("write: %s", strerror(errno));
+    msleep(20);
+    _exit(0);
+}
+
+/* The number of a thread is free with the process, also if the first thread ended before it. */
+TEST(number_of_the_last_thread_is_free_after_the_wait) {
+    for (int round = 0; round < 3; round++) {
+        GATE(gate);
+        pid_t pid = FORK();
+        if (pid == 0) {
+            pthread_t thread;
+            ZERO(pthread_create(&thread, NULL, tell_and_end_all, &gate));
+            syscall(SYS_exit, 0);
+        }
+        pid_t tid = 0;
+        CHECK_EQ(read(gate.fd[0], &tid, sizeof tid), sizeof tid);
+        EXITS(pid, 0);
+        CHECK(tid > 0 && tid != pid);
+        ERR(syscall(SYS_tkill, tid, 0), ESRCH);
+        /* And one that did not end by itself. */
+        pid = FORK();
+        if (pid == 0) {
+            pthread_t thread;
+            ZERO(pthread_create(&thread, NULL, tell_and_end_all, &gate));
+            CHECK_EQ(read(gate.fd[0], &tid, sizeof tid), sizeof tid);
+            if (write(gate.fd[1], &tid, sizeof tid) != sizeof tid)
+                FAIL("write: %s", strerror(errno));
+            _exit(0);
+        }
+        EXITS(pid, 0);
+        CHECK_EQ(read(gate.fd[0], &tid, sizeof tid), sizeof tid);
+        ERR(syscall(SYS_tkill, tid, 0), ESRCH);
+        close(gate.fd[0]);
+        close(gate.fd[1]);
+    }
+}
+
 TEST(leader_exited_process_cannot_be_reaped_early) {
     GATE(go);
     pid_t pid = FORK();

@@ -166,6 +166,10 @@ fn bury(child: Arc<Process>) {
     let threads = core::mem::take(&mut *child.threads.lock());
     let parent = child.parent.lock().take();
     pids::release(id);
+    // It need not be the first one, and has then a number of its own.
+    for thread in threads.iter().filter(|thread| thread.id() != id) {
+        pids::release(thread.id());
+    }
     drop(threads);
     drop(parent);
 }
