@@ -11,6 +11,7 @@ pub mod credentials;
 pub mod device;
 pub mod file;
 mod first;
+pub mod growth;
 pub mod ktest;
 pub mod memory;
 pub mod net;

@@ -333,8 +333,9 @@ impl Dentry {
     /// is: its file system was changed without the cache (an overlay's upper layer). Costs
     /// something only where somebody has looked.
     pub fn forget_name(self: &Arc<Self>, inode: &Arc<dyn Inode>, name: &[u8]) {
-        let mut waiting = alloc::vec![Arc::clone(self)];
-        while let Some(dentry) = waiting.pop() {
+        let mut waiting = Vec::new();
+        let mut next = Some(Arc::clone(self));
+        while let Some(dentry) = next {
             let here = dentry.inode.lock().as_ref().is_some_and(|own| Arc::ptr_eq(own, inode));
             if here {
                 let used = |child: Arc<Dentry>| child.state().contains(DentryState::MOUNTED);
@@ -343,7 +344,20 @@ impl Dentry {
                 }
                 return;
             }
-            waiting.extend(dentry.children_snapshot());
+            let all = {
+                let children = dentry.children.lock();
+                let room = waiting.try_reserve(children.len()).is_ok();
+                if room {
+                    waiting.extend(children.iter().map(|(_, child)| Arc::clone(child)));
+                }
+                room
+            };
+            if !all {
+                // No memory to look for it: then every name goes that nobody uses.
+                self.prune();
+                return;
+            }
+            next = waiting.pop();
         }
     }
 
@@ -358,17 +372,42 @@ impl Dentry {
         list
     }
 
-    fn children_snapshot(&self) -> Vec<Arc<Dentry>> {
-        self.children.lock().iter().map(|child| Arc::clone(&child.1)).collect()
-    }
-
     /// Takes the whole tree below apart: the file system was unmounted. (Children own their
     /// parents, so nothing would go away by itself.)
     pub fn dismantle(self: &Arc<Self>) {
-        let mut waiting = alloc::vec![Arc::clone(self)];
-        while let Some(dentry) = waiting.pop() {
-            let children = core::mem::take(&mut *dentry.children.lock());
-            waiting.extend(children.into_iter().map(|child| child.1));
+        let take = |dentry: &Arc<Dentry>| core::mem::take(&mut *dentry.children.lock());
+        let mut waiting = Vec::new();
+        waiting.push(take(self).into_iter());
+        while let Some(children) = waiting.last_mut() {
+            let Some((_, child)) = children.next() else {
+                waiting.pop();
+                continue;
+            };
+            if child.children.lock().is_empty() {
+                continue;
+            }
+            if waiting.try_reserve(1).is_ok() {
+                waiting.push(take(&child).into_iter());
+            } else {
+                child.dismantle_in_place();
+            }
+        }
+    }
+
+    /// The same without memory: down to a leaf, and up by what the leaf knows.
+    #[cold]
+    fn dismantle_in_place(self: &Arc<Self>) {
+        let mut at = Arc::clone(self);
+        loop {
+            let child = at.children.lock().extract_if(|_| true).next();
+            at = match child {
+                Some((_, child)) => child,
+                None if Arc::ptr_eq(&at, self) => return,
+                None => match at.parent() {
+                    Some(parent) => parent,
+                    None => return,
+                },
+            };
         }
     }
 }

@@ -22,6 +22,7 @@ use hayate_machine::sync::Owned;
 use smallvec::SmallVec;
 
 use super::open_file::OpenFile;
+use crate::growth;
 
 /// The most descriptors a table can have (`fs.nr_open`).
 pub const MAXIMUM: usize = 1 << 20;
@@ -378,11 +379,11 @@ impl FdTable {
         }
     }
 
-    /// The open descriptors in order, for `/proc/PID/fd`.
-    pub fn numbers(&self) -> Vec<i32> {
+    /// The open descriptors in order, for `/proc/PID/fd`. `ENOMEM`.
+    pub fn numbers(&self) -> Result<Vec<i32>> {
         let slots = self.slots.lock();
         let open = slots.files.iter().enumerate().filter(|(_, slot)| slot.is_some());
-        open.map(|(number, _)| number as i32).collect()
+        growth::collect(open.map(|(number, _)| number as i32))
     }
 
     /// How many numbers the table has room for (`FDSize` of `/proc/PID/status`).

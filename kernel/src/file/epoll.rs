@@ -18,7 +18,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::{Once, SpinLock};
@@ -79,7 +79,12 @@ pub struct Epoll {
     visited: nesting::Visited,
     holdings: Arc<Holdings>,
     items: Mutex<BTreeMap<Key, Arc<Item>>>,
+    /// Items of `items`, and those that leave it, each once and with room for all: news cannot wait for
+    /// memory. An item is put in by its listener, or by a caller that has `items` locked and finds it
+    /// there; it is taken out when it has left `items` and its listener is on no queue any more.
     ready: SpinLock<VecDeque<Arc<Item>>>,
+    /// How many have left `items` and may be ready still.
+    leaving: AtomicUsize,
     waiters: WaitQueue,
 }
 
@@ -97,6 +102,7 @@ pub fn open(user: u32) -> Result<Arc<OpenFile>> {
         holdings,
         items: Mutex::new(BTreeMap::new()),
         ready: SpinLock::new(VecDeque::new()),
+        leaving: AtomicUsize::new(0),
         waiters: WaitQueue::new(),
     });
     let file = anonymous::open("[eventpoll]", Arc::clone(&set) as _, O_RDWR)?;
@@ -122,6 +128,7 @@ impl Item {
     fn enqueue(self: Arc<Self>) {
         let Some(set) = self.set.upgrade() else { return };
         if !self.queued.swap(true, Ordering::AcqRel) {
+            // There is room: see `Epoll::ready`.
             set.ready.lock().push_back(self);
         }
         set.waiters.wake_all();
@@ -155,6 +162,7 @@ impl Watch {
         if let Some(set) = item.set.upgrade() {
             let mut items = set.items.lock();
             items.retain(|_, other| !Arc::ptr_eq(other, &item));
+            set.forget(&item);
         }
     }
 
@@ -218,11 +226,23 @@ impl Epoll {
             holdings: Arc::clone(&self.holdings),
             retired: AtomicBool::new(false),
         });
+        let room = {
+            let mut ready = self.ready.lock();
+            let most = items.len() + self.leaving.load(Ordering::Relaxed) + 1;
+            let missing = most.saturating_sub(ready.len());
+            ready.try_reserve(missing).map_err(|_| Errno::ENOMEM)
+        };
         let listener: Arc<dyn Listener> = Arc::new(ItemListener(Arc::clone(&item)));
+        let watch = Watch { item: Arc::downgrade(&item), listener: Arc::clone(&listener) };
+        room.and_then(|()| file.add_watch(watch)).inspect_err(|_| item.retire())?;
         items.insert(key(file, fd), Arc::clone(&item));
-        let found = item.look(file, &mut Registrar::Listen(&listener));
-        file.add_watch(Watch { item: Arc::downgrade(&item), listener });
-        drop(items);
+        let mut registrar = Registrar::listen(&listener);
+        let found = item.look(file, &mut registrar);
+        if let Err(error) = registrar.is_whole() {
+            items.remove(&key(file, fd));
+            self.end(&item, file);
+            return Err(error);
+        }
         if !found.is_empty() {
             item.enqueue();
         }
@@ -234,40 +254,68 @@ impl Epoll {
         self.file.get().and_then(Weak::upgrade).is_some_and(|file| file.has_watches())
     }
 
+    /// Takes an item's listener off its file's queues, and the item off the ready ones: it has left
+    /// `items`, which the caller may have locked.
+    fn end(&self, item: &Arc<Item>, file: &OpenFile) {
+        item.retire();
+        if let Some(watch) = file.take_watch(|watch| watch.belongs_to(item)) {
+            file.poll(&mut Registrar::Unlisten(&watch.listener));
+        }
+        self.forget(item);
+    }
+
+    fn forget(&self, item: &Arc<Item>) {
+        if item.queued.load(Ordering::Acquire) {
+            self.ready.lock().retain(|other| !Arc::ptr_eq(other, item));
+        }
+    }
+
     /// `EPOLL_CTL_MOD`
     pub fn modify(&self, file: &Arc<OpenFile>, fd: i32, interest: u32, data: u64) -> Result<()> {
         if interest & EXCLUSIVE != 0 {
             return Err(Errno::EINVAL);
         }
         let interest = interest | ALWAYS;
-        let item = self.items.lock().get(&key(file, fd)).cloned().ok_or(Errno::ENOENT)?;
+        let items = self.items.lock();
+        let item = items.get(&key(file, fd)).cloned().ok_or(Errno::ENOENT)?;
         if item.interest.load(Ordering::Acquire) & EXCLUSIVE != 0 {
             return Err(Errno::EINVAL);
         }
         item.data.store(data, Ordering::Relaxed);
         item.interest.store(interest, Ordering::Release);
+        drop(items);
         if !item.look(file, &mut Registrar::Query).is_empty() {
-            item.enqueue();
+            let items = self.items.lock();
+            if items.get(&key(file, fd)).is_some_and(|here| Arc::ptr_eq(here, &item)) {
+                item.enqueue();
+            }
         }
         Ok(())
     }
 
     /// `EPOLL_CTL_DEL`
     pub fn remove(&self, file: &Arc<OpenFile>, fd: i32) -> Result<()> {
-        let item = self.items.lock().remove(&key(file, fd)).ok_or(Errno::ENOENT)?;
-        item.retire();
-        if let Some(watch) = file.take_watch(|watch| watch.belongs_to(&item)) {
-            file.poll(&mut Registrar::Unlisten(&watch.listener));
-        }
+        let item = {
+            let mut items = self.items.lock();
+            let item = items.remove(&key(file, fd)).ok_or(Errno::ENOENT)?;
+            item.retire();
+            self.leaving.fetch_add(1, Ordering::Relaxed);
+            item
+        };
+        self.end(&item, file);
+        self.leaving.fetch_sub(1, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Takes what is ready now, up to `most` entries, as events and data.
-    fn collect(&self, most: usize) -> Vec<(u32, u64)> {
+    /// Takes what is ready now, up to `most` entries, as events and data. `ENOMEM` before anything is
+    /// taken.
+    fn collect(&self, most: usize) -> Result<Vec<(u32, u64)>> {
         let mut found = Vec::new();
         let mut again: Vec<Arc<Item>> = Vec::new();
         // Each item once, even if it comes back meanwhile.
         let count = self.ready.lock().len();
+        found.try_reserve_exact(count.min(most)).map_err(|_| Errno::ENOMEM)?;
+        again.try_reserve_exact(count.min(most)).map_err(|_| Errno::ENOMEM)?;
         for _ in 0..count {
             if found.len() >= most {
                 break;
@@ -287,19 +335,24 @@ impl Epoll {
                 again.push(item);
             }
         }
+        let items = if again.is_empty() { None } else { Some(self.items.lock()) };
         for item in again {
-            if !item.queued.swap(true, Ordering::AcqRel) {
+            // One that was removed meanwhile has no interest.
+            if item.interest.load(Ordering::Acquire) != 0
+                && !item.queued.swap(true, Ordering::AcqRel)
+            {
                 self.ready.lock().push_back(item);
             }
         }
-        found
+        drop(items);
+        Ok(found)
     }
 
     /// Waits for events until `deadline` (monotonic ns; `Some(0)` looks only). `ERESTARTNOHAND`
     /// would restart, so an interruption is `EINTR`, as in Linux.
     pub fn wait(&self, most: usize, deadline: Option<u64>) -> Result<Vec<(u32, u64)>> {
         loop {
-            let found = self.collect(most);
+            let found = self.collect(most)?;
             if !found.is_empty() || deadline == Some(0) {
                 return Ok(found);
             }
@@ -309,7 +362,7 @@ impl Epoll {
             match woken {
                 Ok(()) => {}
                 Err(Woken::Interrupted) => return Err(Errno::EINTR),
-                Err(Woken::TimedOut) => return Ok(self.collect(most)),
+                Err(Woken::TimedOut) => return self.collect(most),
             }
         }
     }
@@ -322,12 +375,17 @@ impl FileOps for Epoll {
 
     fn poll(&self, _: &OpenFile, registrar: &mut Registrar<'_>) -> Events {
         registrar.register(&self.waiters);
-        let candidates: Vec<Arc<Item>> = self.ready.lock().iter().cloned().collect();
-        let ready = candidates.iter().any(|item| {
+        // One that moves up while the list is not locked has been taken by somebody, who puts it back
+        // and says so if it is ready still.
+        let mut at = 0;
+        loop {
+            let Some(item) = self.ready.lock().get(at).cloned() else { return Events::empty() };
             let file = item.file.upgrade();
-            file.is_some_and(|file| !item.look(&file, &mut Registrar::Query).is_empty())
-        });
-        if ready { Events::READABLE } else { Events::empty() }
+            if file.is_some_and(|file| !item.look(&file, &mut Registrar::Query).is_empty()) {
+                return Events::READABLE;
+            }
+            at += 1;
+        }
     }
 
     fn release(&self, _: &OpenFile) {

@@ -23,6 +23,7 @@ use super::dentry::{Dentry, DentryState};
 use super::filesystem::FileSystem;
 use super::inode::{Inode, Metadata};
 use super::pages::IndexHasher;
+use crate::growth;
 use crate::schedule;
 
 /// `mount(2)` flags (`include/uapi/linux/mount.h`).
@@ -234,12 +235,11 @@ impl Mount {
         }
     }
 
-    /// The mounts that hang onto this one.
-    pub fn children(self: &Arc<Self>) -> Vec<Arc<Mount>> {
-        all()
-            .into_iter()
-            .filter(|other| other.attached().is_some_and(|at| Arc::ptr_eq(&at.mount, self)))
-            .collect()
+    /// The mounts that hang onto this one. `ENOMEM`.
+    pub fn children(self: &Arc<Self>) -> Result<Vec<Arc<Mount>>> {
+        let mut mounts = all()?;
+        mounts.retain(|other| other.attached().is_some_and(|at| Arc::ptr_eq(&at.mount, self)));
+        Ok(mounts)
     }
 }
 
@@ -306,7 +306,8 @@ impl Location {
 
     /// The path from `root` to here, as `getcwd` and `/proc` show it, and whether `root` was met
     /// on the way (otherwise Linux puts `(unreachable)` before it).
-    pub fn path_from(&self, root: &Location) -> (Vec<u8>, bool) {
+    /// `ENOMEM`: a tree may be as deep as a program likes.
+    pub fn path_from(&self, root: &Location) -> Result<(Vec<u8>, bool)> {
         let mut parts: Vec<super::dentry::Name> = Vec::new();
         let mut here = self.clone();
         let reached = loop {
@@ -321,51 +322,54 @@ impl Location {
                 continue;
             }
             let Some(parent) = here.dentry.parent() else { break false };
-            parts.push(here.dentry.name());
+            growth::push(&mut parts, here.dentry.name())?;
             here.dentry = parent;
         };
         let mut path = Vec::new();
         for part in parts.iter().rev() {
-            path.push(b'/');
-            path.extend_from_slice(part);
+            growth::append(&mut path, b"/")?;
+            growth::append(&mut path, part)?;
         }
         if path.is_empty() {
             path.push(b'/');
         }
-        (path, reached)
+        Ok((path, reached))
     }
 
     /// The path as `/proc/PID/fd` and `maps` show it: anonymous files by their name, removed ones
     /// with ` (deleted)` behind.
-    pub fn display(&self, root: &Location) -> Vec<u8> {
+    /// `ENOMEM`.
+    pub fn display(&self, root: &Location) -> Result<Vec<u8>> {
         let state = self.dentry.state();
         if state.contains(DentryState::ANONYMOUS) {
-            return self.dentry.name().to_vec();
+            return growth::copy(&self.dentry.name());
         }
-        let (mut path, _) = self.path_from(root);
+        let (mut path, _) = self.path_from(root)?;
         if state.contains(DentryState::UNLINKED) {
-            path.extend_from_slice(b" (deleted)");
+            growth::append(&mut path, b" (deleted)")?;
         }
-        path
+        Ok(path)
     }
 }
 
-/// All mounts that hang in the tree, oldest first.
-pub fn all() -> Vec<Arc<Mount>> {
-    let mut mounts: Vec<Arc<Mount>> = TABLE.read().values().cloned().collect();
-    mounts.sort_by_key(|mount| mount.id);
-    mounts
+/// All mounts that hang in the tree, oldest first. `ENOMEM`.
+pub fn all() -> Result<Vec<Arc<Mount>>> {
+    let mut mounts = growth::collect(TABLE.read().values().cloned())?;
+    mounts.sort_unstable_by_key(|mount| mount.id);
+    Ok(mounts)
 }
 
 /// The first root and everything mounted in it: for `/proc/mounts` also with the root itself.
-pub fn all_with_root() -> Vec<Arc<Mount>> {
-    let mut mounts = all();
+/// `ENOMEM`.
+pub fn all_with_root() -> Result<Vec<Arc<Mount>>> {
+    let mut mounts = all()?;
     if let Some(root) = ROOT.lock().clone()
         && !mounts.iter().any(|mount| Arc::ptr_eq(mount, &root))
     {
+        mounts.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         mounts.insert(0, root);
     }
-    mounts
+    Ok(mounts)
 }
 
 static ROOT: SpinLock<Option<Arc<Mount>>> = SpinLock::new(None);

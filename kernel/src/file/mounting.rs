@@ -11,6 +11,7 @@ use super::filesystem::{self, MountRequest};
 use super::inode::FileKind;
 use super::mount::{self, Location, Mount, flags::*};
 use super::path::{Resolver, WalkFlags};
+use crate::growth;
 use crate::resource::{Kind, pools};
 
 fn is_mount_root(place: &Location) -> bool {
@@ -101,27 +102,30 @@ fn bind(source: &Location, target: &Location, deep: bool) -> Result<()> {
     };
     let top = copy(&source.mount, Arc::clone(&source.dentry));
     let target = target.clone().into_topmost();
-    // What hangs below is listed before the new mount is there, which may lie below itself.
-    let mut pending: alloc::vec::Vec<(Arc<Mount>, Arc<Mount>)> = alloc::vec::Vec::new();
+    // All are made before the first hangs anywhere: nothing can fail then, and the new mount, which may
+    // lie below itself, is not among them.
+    let mut pending = alloc::vec::Vec::new();
     if deep {
-        for child in source.mount.children() {
+        for child in source.mount.children()? {
             let below =
                 child.attached().is_some_and(|place| place.dentry.is_within(&source.dentry));
             if below {
-                pending.push((child, Arc::clone(&top)));
+                growth::push(&mut pending, (child, Arc::clone(&top)))?;
             }
         }
     }
-    top.attach(&target);
+    let mut made = alloc::vec::Vec::new();
     while let Some((original, parent)) = pending.pop() {
         let Some(place) = original.attached() else { continue };
         let twin = copy(&original, Arc::clone(original.root()));
-        for child in original.children() {
-            if !Arc::ptr_eq(&child, &top) {
-                pending.push((child, Arc::clone(&twin)));
-            }
+        for child in original.children()? {
+            growth::push(&mut pending, (child, Arc::clone(&twin)))?;
         }
-        twin.attach(&Location { mount: parent, dentry: place.dentry });
+        growth::push(&mut made, (twin, Location { mount: parent, dentry: place.dentry }))?;
+    }
+    top.attach(&target);
+    for (twin, place) in made {
+        twin.attach(&place);
     }
     Ok(())
 }
@@ -194,13 +198,20 @@ pub fn unmount(place: Location, lazily: bool) -> Result<()> {
         // The first root cannot be taken off.
         return Err(if lazily { Errno::EINVAL } else { Errno::EBUSY });
     }
-    let children = mount.children();
+    let children = mount.children()?;
     if !lazily && (!children.is_empty() || Arc::strong_count(&mount) > UNUSED) {
         return Err(Errno::EBUSY);
     }
-    let mut waiting = children;
-    while let Some(child) = waiting.pop() {
-        waiting.extend(child.children());
+    // All are listed before the first is taken off.
+    let mut below = children;
+    let mut listed = 0;
+    while let Some(child) = below.get(listed) {
+        let more = child.children()?;
+        below.try_reserve(more.len()).map_err(|_| Errno::ENOMEM)?;
+        below.extend(more);
+        listed += 1;
+    }
+    for child in below.into_iter().rev() {
         child.detach();
     }
     // What it had not written yet is written; an error has nobody left to hear it.

@@ -24,6 +24,7 @@ use super::plate::{Plate, WriteAccess};
 use super::poll::{Events, Registrar};
 use super::transfer::{Input, Output};
 use crate::credentials::Credentials;
+use crate::growth;
 use crate::schedule;
 
 /// `open(2)` flags, x86-64 values (`include/uapi/asm-generic/fcntl.h`).
@@ -332,9 +333,9 @@ impl OpenFile {
         self.flags() & O_NOATIME == 0 && self.location.mount.notes_access(false)
     }
 
-    /// Notes that an epoll set watches this file.
-    pub(super) fn add_watch(&self, watch: Watch) {
-        self.watches.lock().push(watch);
+    /// Notes that an epoll set watches this file. `ENOMEM`.
+    pub(super) fn add_watch(&self, watch: Watch) -> Result<()> {
+        growth::push(&mut self.watches.lock(), watch)
     }
 
     /// Whether an epoll set watches this file.

@@ -162,15 +162,22 @@ impl Pages {
         }
     }
 
-    /// Takes out the pages `first..=last`; the caller drops them after its lock.
-    pub fn remove_range(&mut self, first: u64, last: u64) -> Vec<Frame> {
+    /// Takes out the pages `first..=last`, as many as there is memory to list, and at least one; whether
+    /// these were all. The caller drops them after its lock, and comes again for the others.
+    pub fn remove_range(&mut self, first: u64, last: u64) -> (Vec<Frame>, bool) {
         let mut removed = Vec::new();
+        let mut all = true;
         let low = first / CHUNK;
         let mut clear = |number: u64, chunk: &mut Chunk| {
             for (at, slot) in chunk.pages.iter_mut().enumerate() {
                 let index = number * CHUNK + at as u64;
                 if (first..=last).contains(&index) {
                     chunk.loading &= !(1 << at);
+                    // The first few fit into a small object, which the reserve has.
+                    if !removed.is_empty() && slot.is_some() && removed.try_reserve(1).is_err() {
+                        all = false;
+                        return;
+                    }
                     removed.extend(slot.take());
                 }
             }
@@ -189,7 +196,7 @@ impl Pages {
             });
         }
         self.count -= removed.len();
-        removed
+        (removed, all)
     }
 
     /// Takes out up to `most` pages that nobody else uses.
@@ -218,10 +225,8 @@ impl Pages {
             Some(number * CHUNK + found as u64)
         };
         in_chunk(low, at).or_else(|| {
-            let mut later: Vec<u64> =
-                self.others.keys().copied().filter(|&number| number > low).collect();
-            later.sort_unstable();
-            later.into_iter().find_map(|number| in_chunk(number, 0))
+            let later = self.others.keys().filter(|&&number| number > low);
+            later.filter_map(|&number| in_chunk(number, 0)).min()
         })
     }
 }

@@ -495,17 +495,32 @@ impl Plate {
     }
 
     fn drop_pages(&self, first: u64, last: u64) {
-        let removed = self.pages.lock().remove_range(first, last);
-        if let Some(account) = &self.source {
-            account.uncharge(removed.len() as u64);
+        loop {
+            let (removed, all) = self.pages.lock().remove_range(first, last);
+            if let Some(account) = &self.source {
+                account.uncharge(removed.len() as u64);
+            }
+            if all {
+                return;
+            }
         }
     }
 
     fn unmap(&self, first: u64, last: u64, copies: bool) {
-        let mappers: Vec<Arc<dyn Mapper>> =
-            self.mappers.lock().iter().filter_map(Weak::upgrade).collect();
-        for mapper in mappers {
-            mapper.unmap(self, first, last, copies);
+        // From the last one down: one that leaves meanwhile gives its place to the last, which has had
+        // its turn, or has come since and finds the pages gone. So nobody is passed over, and no list is
+        // made: this happens when memory has run out as well.
+        let mut left = self.mappers.lock().len();
+        while left > 0 {
+            let mapper = {
+                let mappers = self.mappers.lock();
+                left = left.min(mappers.len());
+                left = left.saturating_sub(1);
+                mappers.get(left).and_then(Weak::upgrade)
+            };
+            if let Some(mapper) = mapper {
+                mapper.unmap(self, first, last, copies);
+            }
         }
     }
 

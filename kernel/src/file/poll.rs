@@ -58,18 +58,29 @@ impl Events {
 pub enum Registrar<'a> {
     /// Only a question.
     Query,
-    /// Put this listener on every queue.
-    Listen(&'a Arc<dyn Listener>),
+    /// Put this listener on every queue; false once there was no memory for one. Then the caller takes it
+    /// off again.
+    Listen(&'a Arc<dyn Listener>, bool),
     /// Take this listener off every queue.
     Unlisten(&'a Arc<dyn Listener>),
 }
 
-impl Registrar<'_> {
+impl<'a> Registrar<'a> {
+    /// To put `listener` on every queue.
+    pub fn listen(listener: &'a Arc<dyn Listener>) -> Self {
+        Registrar::Listen(listener, true)
+    }
+
+    /// Whether the listener is on every queue that was shown (`ENOMEM`).
+    pub fn is_whole(&self) -> Result<()> {
+        if matches!(self, Registrar::Listen(_, false)) { Err(Errno::ENOMEM) } else { Ok(()) }
+    }
+
     /// Shows a queue that can change the answer.
     pub fn register(&mut self, queue: &WaitQueue) {
         match self {
             Registrar::Query => {}
-            Registrar::Listen(listener) => queue.listen(Arc::clone(listener)),
+            Registrar::Listen(listener, whole) => *whole &= queue.listen(Arc::clone(listener)),
             Registrar::Unlisten(listener) => queue.unlisten(listener),
         }
     }
@@ -113,7 +124,7 @@ fn look_at_all(watched: &mut [Watched], registrar: &mut Registrar<'_>) -> usize 
 }
 
 /// Waits until one of the files has what is wanted, or until `deadline` (monotonic ns; `Some(0)`
-/// looks only, `None` waits for ever). Gives how many have; `ERESTARTNOHAND` when interrupted.
+/// looks only, `None` waits for ever). Gives how many have; `ERESTARTNOHAND` when interrupted, `ENOMEM`.
 /// Entries whose `found` is set already count as ready.
 pub fn wait(watched: &mut [Watched], deadline: Option<u64>) -> Result<usize> {
     let ready = look_at_all(watched, &mut Registrar::Query);
@@ -122,8 +133,9 @@ pub fn wait(watched: &mut [Watched], deadline: Option<u64>) -> Result<usize> {
     }
     let waiter = Arc::new(Waiter { happened: AtomicBool::new(false), queue: WaitQueue::new() });
     let listener: Arc<dyn Listener> = waiter.clone();
-    let mut ready = look_at_all(watched, &mut Registrar::Listen(&listener));
-    let mut outcome = Ok(());
+    let mut registrar = Registrar::listen(&listener);
+    let mut ready = look_at_all(watched, &mut registrar);
+    let mut outcome = registrar.is_whole();
     while ready == 0 && outcome.is_ok() {
         let woken = waiter.queue.wait_interruptible(deadline, || {
             waiter.happened.swap(false, Ordering::AcqRel).then_some(())

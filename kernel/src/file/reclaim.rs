@@ -112,6 +112,7 @@ pub fn keep_room() {
 /// Forgets names that nobody uses in every mounted file system; gives how many.
 pub fn names() -> usize {
     let forgotten = super::mount::all_with_root()
+        .unwrap_or_default()
         .iter()
         .filter(|mount| mount.filesystem().evictable())
         .map(|mount| mount.root().prune())

@@ -26,7 +26,7 @@ struct Plates;
 /// Shows every plate that is in memory and has a name, with its place and its file's owner.
 fn each(mut visit: impl FnMut(&Arc<Plate>, &Location, u32)) -> Result<()> {
     let mut seen = BTreeSet::new();
-    for mount in mount::all_with_root() {
+    for mount in mount::all_with_root()? {
         let mut waiting: Vec<_> = Vec::new();
         waiting.push(mount.root().clone());
         while let Some(dentry) = waiting.pop() {
@@ -68,7 +68,7 @@ impl Source for Plates {
         each(|plate, place, owner| {
             show(Entry {
                 serial: Serial::of(plate.id()),
-                name: place.display(&root),
+                name: place.display(&root).unwrap_or_default(),
                 owner,
                 bytes: plate.resident() * PAGE as u64,
                 kept: false,

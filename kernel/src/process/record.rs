@@ -334,9 +334,13 @@ impl Process {
         self.threads.lock().iter().for_each(&mut visit);
     }
 
-    /// Its threads. (Up to 64 fit without the heap.)
-    pub fn threads(&self) -> SmallVec<[Arc<Thread>; 4]> {
-        self.threads.lock().iter().cloned().collect()
+    /// Its threads. (Four fit without the heap.) `ENOMEM`.
+    pub fn threads(&self) -> hayate_abi::Result<SmallVec<[Arc<Thread>; 4]>> {
+        let threads = self.threads.lock();
+        let mut list = SmallVec::new();
+        list.try_reserve(threads.len()).map_err(|_| hayate_abi::Errno::ENOMEM)?;
+        list.extend(threads.iter().cloned());
+        Ok(list)
     }
 
     /// How many threads live.

@@ -34,7 +34,7 @@ pub fn register() {
 /// Every thread with its process.
 fn each_thread(mut visit: impl FnMut(&Arc<Process>, &Arc<Thread>)) -> Result<()> {
     for process in pids::processes()? {
-        for thread in process.threads() {
+        for thread in process.threads()? {
             visit(&process, &thread);
         }
     }
@@ -90,7 +90,7 @@ impl Source for Processes {
         if let Some(space) = process.first_thread().and_then(|thread| thread.space()) {
             to.add("space", format_args!("{}", space.serial()))?;
         }
-        for thread in process.threads() {
+        for thread in process.threads()? {
             if let Some(execution) = thread.execution() {
                 to.add("execution", format_args!("{}", execution.id()))?;
             }
@@ -218,7 +218,7 @@ impl Source for Programs {
             let attributes = executable.file().inode().attributes();
             show(Entry {
                 serial: Serial::of(id),
-                name: executable.location().display(&root),
+                name: executable.location().display(&root)?,
                 owner: attributes.uid,
                 bytes: executable.plate().size(),
                 kept: false,
@@ -391,7 +391,7 @@ impl Source for Attached {
                 to.add("content", format_args!("plate {}", backing.plate.id()))?;
                 to.add("offset", format_args!("{}", region.offset))?;
                 if let (Some(place), Some(root)) = (backing.location(), mount::root()) {
-                    to.add("file", format_args!("{}", place.display(&root).escape_ascii()))?;
+                    to.add("file", format_args!("{}", place.display(&root)?.escape_ascii()))?;
                 }
             }
         }

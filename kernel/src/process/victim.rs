@@ -68,7 +68,13 @@ fn badness(process: &Process) -> Option<i64> {
 /// How many pages it has for itself; `None`: it has given all back.
 fn held(process: &Process) -> Option<usize> {
     // Not while its threads are locked: the space could end with our reference.
-    let space = process.threads().iter().find_map(|thread| thread.space())?;
+    let mut space = None;
+    process.for_each_thread(|thread| {
+        if space.is_none() {
+            space = thread.space();
+        }
+    });
+    let space = space?;
     let resident = space.resident();
     Some(resident.anonymous + resident.tables)
 }

@@ -78,7 +78,7 @@ impl Listing<Target> for Descriptors {
     ) -> Result<()> {
         target.check_access()?;
         let Some(files) = target.thread()?.try_files() else { return Ok(()) };
-        for number in files.numbers() {
+        for number in files.numbers()? {
             let at = number as u64 + 2;
             if at < *position {
                 continue;
@@ -108,7 +108,7 @@ fn text(descriptor: &Descriptor) -> Result<Vec<u8>> {
         return Ok(name);
     }
     let own_root = process::current().directories()?.root();
-    Ok(file.location().display(&own_root))
+    file.location().display(&own_root)
 }
 
 fn information(descriptor: &Descriptor, out: &mut Vec<u8>) -> Result<()> {

@@ -170,7 +170,7 @@ fn exe(target: &Target) -> Result<Location> {
 /// The text of a link: the place's path as the caller's root shows it.
 fn show(target: &Target, place: fn(&Target) -> Result<Location>) -> Result<Vec<u8>> {
     let own_root = process::current().directories()?.root();
-    Ok(place(target)?.display(&own_root))
+    place(target)?.display(&own_root)
 }
 
 fn mounts(target: &Target, out: &mut Vec<u8>) -> Result<()> {
@@ -245,7 +245,7 @@ fn maps(target: &Target, out: &mut Vec<u8>) -> Result<()> {
         let device = crate::file::inode::DeviceNumber::decode(device);
         put(out, format_args!("{:02x}:{:02x} {number} ", device.major, device.minor))?;
         let name = match location {
-            Some(location) => location.display(&own_root),
+            Some(location) => location.display(&own_root)?,
             None => view.name.as_bytes().to_vec(),
         };
         if !name.is_empty() {

@@ -11,6 +11,7 @@ use super::process::{self as files, Target};
 use super::system;
 use super::tree::{self, Listing, Node, What};
 use crate::file::inode::{DirectorySink, FileKind, Inode};
+use crate::growth;
 use crate::process::{self, pids};
 
 /// Inode number of the root, as on Linux.
@@ -54,7 +55,7 @@ impl Listing<()> for Root {
             }
             *position = FIRST_PROCESS;
         }
-        let mut ids: Vec<u32> = pids::processes()?.iter().map(|process| process.id()).collect();
+        let mut ids = growth::collect(pids::processes()?.iter().map(|process| process.id()))?;
         ids.sort_unstable();
         list_numbers(&ids, FIRST_PROCESS, position, sink);
         Ok(())
@@ -97,8 +98,8 @@ impl Listing<Target> for Tasks {
         position: &mut u64,
         sink: &mut dyn DirectorySink,
     ) -> Result<()> {
-        let mut ids: Vec<u32> =
-            target.process()?.threads().iter().map(|thread| thread.id()).collect();
+        let threads = target.process()?.threads()?;
+        let mut ids = growth::collect(threads.iter().map(|thread| thread.id()))?;
         ids.sort_unstable();
         list_numbers(&ids, 2, position, sink);
         Ok(())

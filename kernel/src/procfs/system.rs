@@ -15,6 +15,7 @@ use super::{settings, tree::Write};
 use crate::file::dentry::Dentry;
 use crate::file::inode::FileKind;
 use crate::file::{device, filesystem, mount, reclaim};
+use crate::growth;
 use crate::memory::pressure;
 use crate::process::{self, identity, pids};
 use crate::schedule;
@@ -256,8 +257,8 @@ fn vmstat(_: &(), out: &mut Vec<u8>) -> Result<()> {
 
 /// `/proc/PID/mounts`: one line a mount, as seen from `root`.
 pub fn mounts(root: &mount::Location, out: &mut Vec<u8>) -> Result<()> {
-    for mounted in mount::all_with_root() {
-        let Some(path) = mount_path(&mounted, root) else { continue };
+    for mounted in mount::all_with_root()? {
+        let Some(path) = mount_path(&mounted, root)? else { continue };
         escaped(out, mounted.source().as_bytes())?;
         bytes(out, b" ")?;
         escaped(out, &path)?;
@@ -278,14 +279,14 @@ pub fn mounts(root: &mount::Location, out: &mut Vec<u8>) -> Result<()> {
 
 /// `/proc/PID/mountinfo` (proc(5)).
 pub fn mountinfo(root: &mount::Location, out: &mut Vec<u8>) -> Result<()> {
-    for mounted in mount::all_with_root() {
-        let Some(path) = mount_path(&mounted, root) else { continue };
+    for mounted in mount::all_with_root()? {
+        let Some(path) = mount_path(&mounted, root)? else { continue };
         let filesystem = mounted.filesystem();
         let device = crate::file::inode::DeviceNumber::decode(filesystem.device());
         let parent = mounted.attached().map_or(mounted.id(), |place| place.mount.id());
         put(out, format_args!("{} {parent} {}:{} ", mounted.id(), device.major, device.minor))?;
         // Mounts of a part of a file system (MS_BIND) begin at their own root's path.
-        escaped(out, &path_of(mounted.root()))?;
+        escaped(out, &path_of(mounted.root())?)?;
         bytes(out, b" ")?;
         escaped(out, &path)?;
         let access = if mounted.read_only() { "ro" } else { "rw" };
@@ -300,25 +301,25 @@ pub fn mountinfo(root: &mount::Location, out: &mut Vec<u8>) -> Result<()> {
 }
 
 /// The path of a name from its file system's root.
-fn path_of(dentry: &Arc<Dentry>) -> Vec<u8> {
+fn path_of(dentry: &Arc<Dentry>) -> Result<Vec<u8>> {
     let mut names = Vec::new();
     let mut at = dentry.clone();
     while let Some(parent) = at.parent() {
-        names.push(at.name());
+        growth::push(&mut names, at.name())?;
         at = parent;
     }
     let mut path = Vec::new();
     for name in names.iter().rev() {
-        path.push(b'/');
-        path.extend_from_slice(name);
+        growth::append(&mut path, b"/")?;
+        growth::append(&mut path, name)?;
     }
-    if path.is_empty() { b"/".to_vec() } else { path }
+    Ok(if path.is_empty() { b"/".to_vec() } else { path })
 }
 
 /// Where a mount shows below `root`; `None` when it does not.
-fn mount_path(mounted: &alloc::sync::Arc<mount::Mount>, root: &mount::Location) -> Option<Vec<u8>> {
-    let (path, reachable) = mounted.root_location().path_from(root);
-    reachable.then_some(path)
+fn mount_path(mounted: &Arc<mount::Mount>, root: &mount::Location) -> Result<Option<Vec<u8>>> {
+    let (path, reachable) = mounted.root_location().path_from(root)?;
+    Ok(reachable.then_some(path))
 }
 
 fn flag_words(flags: u64) -> &'static str {

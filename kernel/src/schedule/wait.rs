@@ -236,11 +236,17 @@ impl WaitQueue {
         woken
     }
 
-    /// Tells `listener` whenever the queue is woken, until [`unlisten`](Self::unlisten).
-    pub fn listen(&self, listener: Arc<dyn Listener>) {
+    /// Tells `listener` whenever the queue is woken, until [`unlisten`](Self::unlisten). False if there
+    /// is no memory to remember it.
+    #[must_use]
+    pub fn listen(&self, listener: Arc<dyn Listener>) -> bool {
         let mut inner = self.inner.lock();
+        if inner.listeners.try_reserve(1).is_err() {
+            return false;
+        }
         inner.listeners.push(listener);
         self.presence.enter();
+        true
     }
 
     /// Forgets one registration of `listener`.

@@ -112,14 +112,14 @@ fn for_each(which: i32, who: i32, mut visit: impl FnMut(&Arc<Thread>) -> Result<
             let group = if who == 0 { caller.process.group() } else { who as u32 };
             for process in pids::processes()? {
                 if process.group() == group {
-                    process.threads().iter().for_each(&mut each);
+                    process.threads()?.iter().for_each(&mut each);
                 }
             }
         }
         PRIO_USER => {
             let uid = if who == 0 { caller.credentials().uid } else { who as u32 };
             for process in pids::processes()? {
-                for thread in process.threads().iter() {
+                for thread in process.threads()?.iter() {
                     if thread.credentials().uid == uid {
                         each(thread);
                     }

@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::growth;
 use hayate_abi::{Errno, Result};
 use hayate_machine::warn;
 use hayate_overlay_rules::{lower_paths, unescape};
@@ -35,20 +36,20 @@ const HARMLESS: [&[u8]; 10] = [
 ];
 
 /// Parts at commas that have no `\` before them.
-fn words(data: &[u8]) -> Vec<&[u8]> {
+fn words(data: &[u8]) -> Result<Vec<&[u8]>> {
     let mut words = Vec::new();
     let mut start = 0;
     let mut escaped = false;
     for (at, &byte) in data.iter().enumerate() {
         if byte == b',' && !escaped {
-            words.push(&data[start..at]);
+            growth::push(&mut words, &data[start..at])?;
             start = at + 1;
         }
         escaped = byte == b'\\' && !escaped;
     }
-    words.push(&data[start..]);
+    growth::push(&mut words, &data[start..])?;
     words.retain(|word| !word.is_empty());
-    words
+    Ok(words)
 }
 
 impl Options {
@@ -56,7 +57,7 @@ impl Options {
     /// feature that is not there.
     pub fn parse(data: &[u8]) -> Result<Self> {
         let mut options = Self { lower: Vec::new(), upper: None, work: None, shown: String::new() };
-        for word in words(data) {
+        for word in words(data)? {
             if let Some(list) = word.strip_prefix(b"lowerdir=") {
                 options.lower = lower_paths(list).ok_or(Errno::EINVAL)?;
             } else if let Some(path) = word.strip_prefix(b"upperdir=") {

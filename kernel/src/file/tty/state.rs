@@ -136,7 +136,8 @@ impl Tty {
                     taken += 1;
                     let output = &mut state.output;
                     let effect = state.discipline.receive(byte, &mut |echo: &[u8]| {
-                        if output.len() + echo.len() <= OUTPUT_LIMIT {
+                        let room = output.len() + echo.len() <= OUTPUT_LIMIT;
+                        if room && output.try_reserve(echo.len()).is_ok() {
                             output.extend(echo);
                         }
                     });

@@ -20,6 +20,7 @@ use crate::file::mount::Mount;
 use crate::file::open_file::{FileOps, OpenFile, Traits};
 use crate::file::poll::{Events, Registrar};
 use crate::file::transfer::{Input, Output};
+use crate::growth;
 use crate::schedule::{Woken, time};
 
 /// A stream is cut into messages of at most this size.
@@ -279,7 +280,7 @@ impl Socket {
             self.endpoint.receive(|queue| {
                 if peek {
                     let message = queue.front()?;
-                    let bytes = message.bytes[..message.bytes.len().min(room)].to_vec();
+                    let bytes = growth::copy(&message.bytes[..message.bytes.len().min(room)]);
                     let files = Carried::Seen(message.descriptors.peek());
                     Some((bytes, message.bytes.len(), files, message.sender, message.from.clone()))
                 } else {
@@ -287,7 +288,7 @@ impl Socket {
                     let files = Carried::Taken(core::mem::take(&mut message.descriptors));
                     let full = message.bytes.len();
                     let bytes = core::mem::take(&mut message.bytes);
-                    Some((bytes, full, files, message.sender, message.from.take()))
+                    Some((Ok(bytes), full, files, message.sender, message.from.take()))
                 }
             })
         };
@@ -298,6 +299,7 @@ impl Socket {
         };
         let descriptors = carried.arrived();
         let count = full.min(room);
+        let bytes = bytes?;
         let bytes = bytes.get(..count).unwrap_or(&bytes);
         if out.put(bytes)? < bytes.len() {
             return Err(Errno::EFAULT);
@@ -384,6 +386,14 @@ struct Piece {
     sender: Ucred,
 }
 
+/// A copy of the first bytes of a stream's message, up to `most`; of a page of them where there is no
+/// memory for more.
+fn beginning(bytes: &[u8], most: usize) -> Vec<u8> {
+    const LEAST: usize = 4096;
+    let wanted = bytes.get(..most).unwrap_or(bytes);
+    growth::copy(wanted).unwrap_or_else(|_| wanted.get(..LEAST).unwrap_or(wanted).to_vec())
+}
+
 /// Takes (or, after skipping `peek` bytes, looks at) up to `room` bytes of the first message.
 fn take_piece(
     queue: &mut alloc::collections::VecDeque<Message>,
@@ -398,7 +408,7 @@ fn take_piece(
                 if refuse(message.sender) {
                     return None;
                 }
-                let bytes = rest[skip..].iter().copied().take(room).collect();
+                let bytes = beginning(&rest[skip..], room);
                 let seen = if skip == 0 { message.descriptors.peek() } else { Vec::new() };
                 let carried = Carried::Seen(seen);
                 return Some(Piece { bytes, carried, sender: message.sender });
@@ -418,8 +428,8 @@ fn take_piece(
         let message = queue.pop_front()?;
         return Some(Piece { bytes: message.bytes, carried, sender });
     }
-    let bytes = message.rest()[..count].to_vec();
-    message.taken += count;
+    let bytes = beginning(message.rest(), count);
+    message.taken += bytes.len();
     if message.rest().is_empty() {
         queue.pop_front();
     }

@@ -218,7 +218,7 @@ fn select_until(count: i32, addresses: [usize; 3], deadline: Option<u64>) -> Res
             watched.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
             numbers.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
             watched.push(Watched { file: Some(file), wanted, found: Events::empty() });
-            numbers.push(fd);
+            numbers.push((fd, [sets.has(0, fd), sets.has(1, fd), sets.has(2, fd)]));
         }
     }
     // Errors and hang-ups count only where a set asks for them: wait again if nothing else came.
@@ -237,11 +237,9 @@ fn select_until(count: i32, addresses: [usize; 3], deadline: Option<u64>) -> Res
             }
         }
     }
-    let asked: Vec<[bool; 3]> =
-        numbers.iter().map(|&fd| [sets.has(0, fd), sets.has(1, fd), sets.has(2, fd)]).collect();
     sets.clear();
     let mut total = 0;
-    for ((one, &fd), asked) in watched.iter().zip(&numbers).zip(asked) {
+    for (one, (fd, asked)) in watched.iter().zip(numbers) {
         for (set, asked) in asked.into_iter().enumerate() {
             if asked && one.found.intersects(select_events(set)) {
                 sets.mark(set, fd);

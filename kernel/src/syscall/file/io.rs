@@ -376,7 +376,7 @@ pub fn sync_file_range(fd: i32, offset: i64, count: i64, flags: u32) -> Result<(
 
 /// `sync(2)`
 pub fn sync() -> Result<()> {
-    for mount in crate::file::mount::all_with_root() {
+    for mount in crate::file::mount::all_with_root()? {
         // `sync` reports nothing: each call on a file does.
         let _ = mount.filesystem().sync();
     }

@@ -87,7 +87,7 @@ pub fn pivot_root(new_root: usize, put_old: usize) -> Result<()> {
     mounting::pivot(&old_root, &new_root, &put_old)?;
     // Every process that stood at the old root now stands at the new one.
     for process in process::pids::processes()? {
-        for thread in process.threads() {
+        for thread in process.threads()? {
             if let Ok(context) = thread.directories() {
                 context.move_from(&old_root, &new_root);
             }

@@ -14,6 +14,7 @@ use crate::file::mount::Location;
 use crate::file::notify::{self, Mask};
 use crate::file::open::read_directory;
 use crate::file::path::{PATH_MAX, WalkFlags, permitted};
+use crate::growth;
 
 /// `mkdir(2)`
 pub fn mkdir(path_address: usize, mode: u32) -> Result<()> {
@@ -164,13 +165,13 @@ pub fn getcwd(buffer: usize, size: usize) -> Result<usize> {
     if working.dentry.state().contains(DentryState::UNLINKED) {
         return Err(Errno::ENOENT);
     }
-    let (path, reachable) = working.path_from(&context.root());
+    let (path, reachable) = working.path_from(&context.root())?;
     let mut text = Vec::new();
     if !reachable {
         text.extend_from_slice(b"(unreachable)");
     }
-    text.extend_from_slice(&path);
-    text.push(0);
+    growth::append(&mut text, &path)?;
+    growth::append(&mut text, b"\0")?;
     if text.len() > PATH_MAX {
         return Err(Errno::ENAMETOOLONG);
     }
