@@ -30,6 +30,8 @@ mod panic;
 mod pci;
 pub mod power;
 pub mod random;
+#[cfg(debug_assertions)]
+pub mod refusal;
 mod scattered;
 pub mod serial;
 pub mod shared;

@@ -574,6 +574,16 @@ static void hy_sweep(void) {
     }
 }
 
+/* For `stress/refusal`: the case is refused its N-th request for memory (REFUSE_NTH). */
+static void hy_refuse_memory(void) {
+    const char *nth = getenv("REFUSE_NTH");
+    int fd = nth ? open("/proc/hayate/refusal", O_WRONLY | O_CLOEXEC) : -1;
+    if (fd != -1 && write(fd, nth, strlen(nth)) != (ssize_t)strlen(nth))
+        FAIL("/proc/hayate/refusal: %s", strerror(errno));
+    if (fd != -1)
+        close(fd);
+}
+
 enum hy_verdict { HY_PASS, HY_FAIL, HY_SKIP };
 
 static enum hy_verdict hy_run(const struct hy_case *test, int seconds) {
@@ -590,6 +600,7 @@ static enum hy_verdict hy_run(const struct hy_case *test, int seconds) {
         umask(022);
         if (have_dir && chdir(hy_tmp) == -1)
             FAIL("chdir %s: %s", hy_tmp, strerror(errno));
+        hy_refuse_memory();
         test->run();
         _exit(0);
     }

@@ -2,7 +2,7 @@
 
 use super::report::{Case, judge};
 use super::{Report, Trial};
-use crate::arguments::{Board, Machine, Test};
+use crate::arguments::{Board, Machine, Profile, Test};
 use crate::guest::log::Sink;
 use crate::guest::session::{End, Outcome, Session, Streams};
 use crate::guest::{accel, backtrace, initramfs};
@@ -24,6 +24,8 @@ const PLACE: &str = "/tests";
 const CASE_SECONDS: &str = "120";
 /// A machine's time limit, for all cases of one program.
 const MACHINE: Duration = Duration::from_secs(900);
+/// That of the one that refuses every request.
+const DAY: Duration = Duration::from_secs(86_400);
 /// QEMU's exit status when the kernel's tests passed: the exit device, told 0x10.
 const KERNEL_PASSED: i32 = 0x10 << 1 | 1;
 
@@ -221,6 +223,9 @@ struct Strain {
     beside: bool,
 }
 
+/// Strains that need a kernel for tests, whatever the others have.
+const FOR_TESTS: [&str; 2] = ["requests_for_memory_refused", "long_requests_for_memory_refused"];
+
 /// Programs that strain the guest for a while.
 pub fn stress(options: &Test, programs: &Programs) -> Vec<Trial> {
     let strain = |name, cpus, words| Strain { name, cpus, words, memory: 1024, beside: false };
@@ -266,12 +271,18 @@ pub fn stress(options: &Test, programs: &Programs) -> Vec<Trial> {
             2,
             &["storm", "--seconds", "1", "--limit", "60", "bomb"],
         ),
+        strain(
+            FOR_TESTS[0],
+            1,
+            &["refusal", "--stride", "7", "--only", "pipe,poll,thread", "/tests/static"],
+        ),
         strain("killed_at_any_moment", 2, &["storm", "--seconds", "2", "strike"]),
         strain("started_while_replaced", 2, &["storm", "--seconds", "3", "replace"]),
         strain("policy_changed_in_a_storm", 2, &["storm", "--seconds", "1", "policy"]),
         strain("policy_changed_in_a_storm", 4, &["storm", "--seconds", "1", "policy"]),
     ];
     let long = [
+        strain(FOR_TESTS[1], 1, &["refusal", "/tests/static"]),
         strain(
             "run_100000_mutated_programs_twice",
             2,
@@ -326,6 +337,9 @@ pub fn stress(options: &Test, programs: &Programs) -> Vec<Trial> {
         let mut machine = machine(options, cpus);
         machine.memory = memory;
         machine.background = beside;
+        if FOR_TESTS.contains(&name) {
+            machine.profile = Profile::Dev;
+        }
         let folder = programs.folder.clone();
         let mut words: Vec<String> = strain.words.iter().map(|&word| word.into()).collect();
         words[0] = format!("{PLACE}/stress/{}", words[0]);
@@ -334,7 +348,8 @@ pub fn stress(options: &Test, programs: &Programs) -> Vec<Trial> {
             cases: Vec::new(),
             weight: if beside { 0 } else { usize::from(cpus) },
             run: Box::new(move |_| {
-                let (outcome, output, said) = run(&machine, &folder, &words, MACHINE)?;
+                let limit = if name == FOR_TESTS[1] { DAY } else { MACHINE };
+                let (outcome, output, said) = run(&machine, &folder, &words, limit)?;
                 let end = end(&outcome);
                 let verdict = match end {
                     Ok(()) => super::report::Verdict::Passed,

@@ -29,6 +29,10 @@ pub(super) fn note(plate: &Arc<Plate>) {
 /// forgets names that nobody uses, with whose files their pages go. Gives how many pages (or
 /// names). Called by memory when frames run out, without any lock held.
 pub fn pages(most: usize) -> usize {
+    #[cfg(debug_assertions)]
+    if crate::resource::refusal::is_refusing() {
+        return 0;
+    }
     let freed = clean_pages(most);
     if freed != 0 { freed } else { names() }
 }

@@ -4,10 +4,10 @@
 //! shown with the first; one without a name (a file that is open and deleted, a memfd) is not
 //! shown, as nobody but its holder can find it either.
 
-use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use hashbrown::HashSet;
 use hayate_abi::{Errno, Result};
 
 use super::attributes::FileKind;
@@ -25,7 +25,7 @@ struct Plates;
 
 /// Shows every plate that is in memory and has a name, with its place and its file's owner.
 fn each(mut visit: impl FnMut(&Arc<Plate>, &Location, u32)) -> Result<()> {
-    let mut seen = BTreeSet::new();
+    let mut seen = HashSet::new();
     for mount in mount::all_with_root()? {
         let mut waiting: Vec<_> = Vec::new();
         waiting.push(mount.root().clone());
@@ -39,6 +39,7 @@ fn each(mut visit: impl FnMut(&Arc<Plate>, &Location, u32)) -> Result<()> {
                 continue;
             }
             let Some(plate) = inode.plate() else { continue };
+            seen.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
             if plate.resident() == 0 || !seen.insert(plate.id()) {
                 continue;
             }

@@ -104,6 +104,10 @@ pub fn init_process() -> Arc<Process> {
 pub fn attend(regs: &mut UserRegs) {
     if trap::attention::get() & trap::MEMORY != 0 {
         trap::attention::clear(trap::MEMORY);
+        #[cfg(debug_assertions)]
+        if crate::resource::refusal::end_call() {
+            return;
+        }
         fault::out_of_reserve();
     }
     if trap::attention::get() & trap::INTERRUPTED == 0 {

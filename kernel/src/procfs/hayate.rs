@@ -8,6 +8,8 @@
 //! * `nvm`, `text_faults`: texts on non-volatile memory ([`nvm`]);
 //! * `starts`: with `trace=starts`, where starts went ([`process::starts`]); written, `watch` asks for those
 //!   of the writer;
+//! * `refusal`, in a kernel for tests: which request for memory of the writer's is refused
+//!   ([`crate::resource::refusal`]);
 //! * `frames`, `objects`: how memory is used, exactly when nothing else runs ([`frames`]).
 
 use alloc::format;
@@ -34,6 +36,8 @@ pub static ITEMS: &[Item<()>] = &[
     Item { name: "objects", what: What::Text(frames::objects) },
     Item { name: "policy", what: What::Setting(show_policy, set_policy) },
     Item { name: "pools", what: What::Setting(show_pools, change_pools) },
+    #[cfg(debug_assertions)]
+    Item { name: "refusal", what: What::Setting(show_refusal, refuse) },
     Item { name: "resources", what: What::Directory(KINDS) },
     Item { name: "starts", what: What::Setting(show_starts, watch_starts) },
     Item { name: "text_faults", what: What::Text(nvm::text_faults) },
@@ -247,4 +251,22 @@ fn drop_kept(kind: Option<Kind>) {
         pressure::settle();
     }
     pools::drop_all(kind);
+}
+
+#[cfg(debug_assertions)]
+fn show_refusal(_: &(), out: &mut Vec<u8>) -> Result<()> {
+    let (left, refused) = crate::resource::refusal::counts();
+    line(out, format_args!("left {left}"))?;
+    line(out, format_args!("refused {refused}"))
+}
+
+/// `N`: the N-th request from now of the thread that writes, and those behind it in the same call, are
+/// refused. `0`: none.
+#[cfg(debug_assertions)]
+fn refuse(_: &(), text: &[u8]) -> Result<()> {
+    process::current().credentials().require(Capability::SysResource)?;
+    let word = str::from_utf8(text.trim_ascii()).map_err(|_| Errno::EINVAL)?;
+    let number = word.parse().map_err(|_| Errno::EINVAL)?;
+    crate::resource::refusal::arm(crate::schedule::current().id(), number);
+    Ok(())
 }

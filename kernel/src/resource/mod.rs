@@ -33,6 +33,8 @@
 
 pub mod policy;
 pub mod pools;
+#[cfg(debug_assertions)]
+pub mod refusal;
 pub mod registry;
 pub mod statistics;
 pub mod watch;

@@ -32,6 +32,8 @@ pub use execution::{Agent, Execution, Policy, Scheduling};
 pub use idle::run_idle;
 pub use lock::{Mutex, MutexGuard, RwMutex, RwMutexReadGuard, RwMutexWriteGuard};
 pub use real_time::{MOST_NS, SHARE_NS};
+#[cfg(debug_assertions)]
+pub use run_queue::try_current_id;
 pub use run_queue::{SLICE_NS, current, current_arc, init};
 pub use statistics::{
     CpuTimes, count_blocked, count_runnable, cpu_times, idle_ns, load_average, switches,

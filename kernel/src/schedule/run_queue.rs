@@ -96,6 +96,12 @@ hayate_machine::read_slot!(
     fn running = CURRENT: Execution
 );
 
+/// The number of the execution that runs here; nothing before [`init`].
+#[cfg(debug_assertions)]
+pub fn try_current_id() -> Option<u64> {
+    running().map(|execution| execution.id())
+}
+
 /// The execution that runs here, counted.
 pub fn current_arc() -> Arc<Execution> {
     current().arc()

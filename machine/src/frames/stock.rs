@@ -99,10 +99,14 @@ pub(crate) fn allocate_kernel() -> Option<u32> {
 
 #[inline]
 pub(super) fn take(need: Need) -> Option<u32> {
+    #[cfg(debug_assertions)]
+    if need == Need::Program && crate::refusal::is_refused() {
+        return None;
+    }
     match OWN.here().free.pop() {
         Some(frame) => Some(frame),
         // Where there is nothing for this purpose, frames that were zeroed ahead are as good.
-        None => refill(need).or_else(take_zeroed),
+        None => refill(need).or_else(pop_zeroed),
     }
 }
 
@@ -140,6 +144,15 @@ fn refill(need: Need) -> Option<u32> {
 
 #[inline]
 pub(super) fn take_zeroed() -> Option<u32> {
+    #[cfg(debug_assertions)]
+    if crate::refusal::is_refused() {
+        return None;
+    }
+    pop_zeroed()
+}
+
+#[inline]
+fn pop_zeroed() -> Option<u32> {
     OWN.here().zeroed.pop()
 }
 
@@ -182,6 +195,10 @@ fn spill(frame: u32) {
 pub(super) fn take_range(count: u32) -> Option<u32> {
     if count == 1 {
         return take(Need::Program);
+    }
+    #[cfg(debug_assertions)]
+    if crate::refusal::is_refused() {
+        return None;
     }
     loop {
         let first = try_range(count);

@@ -1,0 +1,194 @@
+//! Refuses the cases of the guest suite their N-th request for memory, for each N.
+//!
+//! Needs a kernel for tests (`/proc/hayate/refusal`). Each case of the programs named runs again and
+//! again: first undisturbed, then with its first request refused, its second, and so on until it comes
+//! to its end without a refusal. A case may fail then, or be killed: it says so itself. What must hold
+//! is that it ends, that the kernel lives, and that the kernel does not hold more after each sweep
+//! through all cases of a program.
+
+use hayate_stress::balance::{Memory, memory};
+use hayate_stress::{Options, fork, wait};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio, exit};
+use std::time::{Duration, Instant};
+
+const USAGE: &str = "refusal [--stride N] [--only AREAS] [--case NAME] [--most N] FOLDER
+
+Runs every case of the programs in FOLDER with its N-th request for memory refused.
+  --stride N   only every N-th request, another one first in each case [1]
+  --only AREAS these programs, with commas between
+  --case NAME  only cases with NAME in their names
+  --most N     no more than N requests of each case [1000]";
+
+/// What a case may take, and what its end may take then, in seconds: many wait for somebody who was killed.
+const LIMIT: &str = "4";
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often a program is swept before what grows is a leak.
+const SWEEPS: u64 = 4;
+
+/// Programs whose cases change what the whole machine does, or need minutes.
+const LEFT_OUT: [&str; 4] = ["mode", "recycle", "teardown", "clock"];
+
+fn refused() -> u64 {
+    let text = match fs::read_to_string("/proc/hayate/refusal") {
+        Ok(text) => text,
+        Err(error) => {
+            eprintln!("refusal: /proc/hayate/refusal: {error}: not a kernel for tests");
+            exit(2);
+        }
+    };
+    let count = text.lines().find_map(|line| line.strip_prefix("refused "));
+    count.and_then(|count| count.parse().ok()).unwrap_or(0)
+}
+
+/// Takes off what a case that did not come to its end left mounted.
+fn unmount_beyond(before: &str) {
+    let now = fs::read_to_string("/proc/mounts").unwrap_or_default();
+    for line in now.lines().rev().filter(|line| !before.lines().any(|old| old == *line)) {
+        if let Some(place) = line.split(' ').nth(1)
+            && let Ok(place) = std::ffi::CString::new(place)
+        {
+            // SAFETY: a string that ends with a zero.
+            unsafe { libc::umount2(place.as_ptr(), libc::MNT_DETACH) };
+        }
+    }
+}
+
+/// Runs one case; what it printed, or nothing if it did not end.
+fn run(program: &Path, case: &str, nth: u64) -> Option<String> {
+    let mut command = Command::new(program);
+    command.arg(case).env("TEST_TIMEOUT", LIMIT);
+    if nth != 0 {
+        command.env("REFUSE_NTH", nth.to_string());
+    }
+    let output = "/tmp/refusal.output";
+    let file = fs::File::create(output).ok()?;
+    command.stdin(Stdio::null()).stdout(file).stderr(Stdio::null());
+    let mut child = command.spawn().ok()?;
+    let start = Instant::now();
+    while child.try_wait().ok()?.is_none() {
+        if start.elapsed() > PATIENCE {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(if start.elapsed().as_millis() < 50 {
+            1
+        } else {
+            20
+        }));
+    }
+    fs::read_to_string(output).ok()
+}
+
+/// All requests of one case, one after the other; how many there were, or what went wrong.
+fn sweep(program: &Path, case: &str, first: u64, stride: u64, most: u64) -> Result<u64, String> {
+    let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+    let mut nth = first;
+    let mut runs = 0;
+    while nth <= most {
+        let before = refused();
+        let said = run(program, case, nth).ok_or(format!("no end with request {nth} refused"))?;
+        unmount_beyond(&mounts);
+        if !said.contains("test result:") {
+            return Err(format!("request {nth}: the runner ended early: {said}"));
+        }
+        if refused() == before {
+            break;
+        }
+        runs += 1;
+        nth += stride;
+    }
+    Ok(runs)
+}
+
+/// What the kernel holds that could leak: the number of its small objects, and its larger ones.
+fn held() -> (u64, u64) {
+    match memory(true) {
+        Some(Memory::Frames { count, large, .. }) => (count, large),
+        _ => (0, 0),
+    }
+}
+
+/// All requests of all cases of a program, refused one after the other; how many there were.
+///
+/// A sweep may make something once for all (a table that grows to what it needs at most). A leak grows
+/// with every sweep: so a program after which more is held is swept again, at most [`SWEEPS`] times.
+fn sweep_all(program: &Path, cases: &[&str], stride: u64, most: u64) -> Result<u64, String> {
+    let mut last = held();
+    let mut total = 0;
+    for turn in 0..SWEEPS {
+        for (number, case) in cases.iter().enumerate() {
+            let first = 1 + (number as u64 + turn) % stride;
+            let runs = sweep(program, case, first, stride, most)
+                .map_err(|why| format!("{case}: {why}"))?;
+            if turn == 0 {
+                println!("    {case}: {runs} refusals");
+            }
+            total += runs;
+        }
+        let now = held();
+        if now.0 <= last.0 && now.1 <= last.1 {
+            return Ok(total);
+        }
+        println!(
+            "    after sweep {}: objects {} to {}, large {} to {}",
+            turn + 1,
+            last.0,
+            now.0,
+            last.1,
+            now.1
+        );
+        last = now;
+    }
+    Err("the kernel holds more after every sweep".into())
+}
+
+fn main() {
+    let options = Options::parse(USAGE, &["stride", "only", "case", "most"], &[]);
+    let stride: u64 = options.get("stride", 1).max(1);
+    let most: u64 = options.get("most", 1000);
+    let only: String = options.get("only", String::new());
+    let wanted: String = options.get("case", String::new());
+    let Some(folder) = options.plain.clone() else { options.wrong("which folder?") };
+    let mut programs: Vec<_> = match fs::read_dir(&folder) {
+        Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
+        Err(error) => options.wrong(&format!("{folder}: {error}")),
+    };
+    programs.sort();
+    // The tables of numbers have been everywhere before anything is counted.
+    for _ in 0..1024 {
+        match fork() {
+            // SAFETY: ends the child at once.
+            Ok(0) => unsafe { libc::_exit(0) },
+            Ok(pid) => drop(wait(pid)),
+            Err(error) => options.wrong(&format!("fork: {error}")),
+        }
+    }
+    let (mut failed, mut total) = (0, 0);
+    for program in &programs {
+        let area = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let chosen = only.split(',').any(|one| one == area);
+        if !chosen && (!only.is_empty() || LEFT_OUT.contains(&area.as_str())) {
+            continue;
+        }
+        let Ok(list) = Command::new(program).arg("--list").output() else { continue };
+        let list = String::from_utf8_lossy(&list.stdout).into_owned();
+        let passes =
+            |case: &&str| run(program, case, 0).is_some_and(|said| said.contains(" ... ok"));
+        let cases = list.lines().filter(|case| case.contains(wanted.as_str()));
+        let cases: Vec<&str> = cases.filter(passes).collect();
+        match sweep_all(program, &cases, stride, most) {
+            Ok(runs) => {
+                total += runs;
+                println!("{area}: {} cases, {runs} refusals", cases.len());
+            }
+            Err(why) => {
+                failed += 1;
+                println!("{area}: FAILED: {why}");
+            }
+        }
+    }
+    println!("{total} refusals in all, {failed} programs failed");
+    exit(i32::from(failed != 0 || total == 0));
+}
