@@ -45,9 +45,13 @@ impl Context {
     pub fn for_user(stack: KernelStack, regs: &UserRegs, arrived: extern "C" fn()) -> Context {
         let frame = stack.top() - size_of::<UserRegs>() as u64;
         let switch = frame - size_of::<SwitchFrame>() as u64;
+        // The way out of ring 0's frames sets the segments to what the mode is then; the other one
+        // takes them from the frame.
+        let mut first = regs.copied();
+        first.make_users();
         // SAFETY: both frames lie within the new stack, which is nobody's yet.
         unsafe {
-            (frame as *mut UserRegs).write(*regs);
+            (frame as *mut UserRegs<'static>).write(first);
             (switch as *mut SwitchFrame).write(SwitchFrame {
                 r15: 0,
                 r14: 0,

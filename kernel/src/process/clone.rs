@@ -265,7 +265,7 @@ fn position_after(regs: &UserRegs, request: &Request) -> Result<Position> {
         return Err(Errno::EPERM);
     }
     let mut position = Position {
-        regs: *regs,
+        regs: regs.copied(),
         fs_base: if request.has(CLONE_SETTLS) { request.tls } else { cpu::user_fs_base() },
         gs_base: cpu::user_gs_base(),
     };

@@ -396,7 +396,7 @@ pub fn exception(vector: u8, error: u64, regs: &mut UserRegs) {
         cpu::set_breakpoint(None);
     } else {
         // Another program that has something at the same address.
-        regs.rflags |= cpu::PASS;
+        regs.set_flags(regs.flags() | cpu::PASS);
     }
 }
 

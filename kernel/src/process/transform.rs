@@ -61,7 +61,7 @@ impl Executed {
 #[derive(Clone, Default)]
 pub struct Position {
     /// All registers, the instruction and stack pointers among them.
-    pub regs: UserRegs,
+    pub regs: UserRegs<'static>,
     /// The thread pointer (FS base), below the end of the program's half.
     pub fs_base: u64,
     /// The other segment base.
@@ -126,14 +126,14 @@ impl<'a> Transform<'a> for Newcomer<'a> {
 }
 
 /// The process that runs on this processor, on its way back to user mode.
-pub struct Running<'a> {
+pub struct Running<'a, 'f> {
     /// Its current thread.
     pub thread: &'a Thread,
     /// What it goes on with.
-    pub regs: &'a mut UserRegs,
+    pub regs: &'a mut UserRegs<'f>,
 }
 
-impl Transform<'_> for Running<'_> {
+impl Transform<'_> for Running<'_, '_> {
     fn change_space(&mut self, space: Arc<Space>) -> Option<Arc<Space>> {
         let old = self.thread.change_space(Some(space));
         // The parent of a vfork has its space for itself again.
@@ -150,7 +150,7 @@ impl Transform<'_> for Running<'_> {
 
     fn change_position(&mut self, position: &Position) {
         self.thread.take_bases(position.fs_base, position.gs_base);
-        *self.regs = position.regs;
+        self.regs.go_on_at(&position.regs);
         trap::attention::raise(trap::FULL_RETURN);
     }
 }

@@ -49,7 +49,7 @@ static ENDED: AtomicUsize = AtomicUsize::new(0);
 static WRONG: AtomicUsize = AtomicUsize::new(0);
 static DONE: WaitQueue = WaitQueue::new();
 
-fn system_call(regs: &mut UserRegs) {
+extern "C" fn system_call(regs: &mut UserRegs) {
     match regs.orig_rax {
         1 => {
             WRONG.fetch_add(regs.rdi as usize, Ordering::SeqCst);
@@ -135,11 +135,9 @@ ktest! {
                 check!(false);
                 break;
             };
-            let regs = UserRegs {
-                rdi: (DATA + 8 + 8 * index) as u64,
-                rsi: DATA as u64,
-                ..UserRegs::start(CODE as u64, DATA as u64 + 4096)
-            };
+            let mut regs = UserRegs::start(CODE as u64, DATA as u64 + 4096);
+            regs.rdi = (DATA + 8 + 8 * index) as u64;
+            regs.rsi = DATA as u64;
             let Ok(execution) = Execution::new_user(Arc::new(Program { space, fpu }), &regs) else {
                 check!(false);
                 break;

@@ -167,7 +167,7 @@ pub fn row(number: u64) -> Option<&'static Row> {
 }
 
 /// Serves one system call: number in `orig_rax`, result to `rax`.
-pub fn dispatch(regs: &mut UserRegs) {
+pub extern "C" fn dispatch(regs: &mut UserRegs) {
     let result = match HANDLERS.get(regs.orig_rax as usize) {
         Some(handler) => handler(regs),
         None => dispatch_own(regs),
@@ -185,7 +185,7 @@ fn dispatch_own(regs: &mut UserRegs) -> i64 {
 
 /// The dispatcher to register with the machine: a tracing one if the command line says
 /// `trace=syscalls` or `trace=starts`.
-pub fn dispatcher() -> fn(&mut UserRegs) {
+pub fn dispatcher() -> extern "C" fn(&mut UserRegs) {
     match hayate_machine::boot::option("trace") {
         Some("syscalls") => trace::dispatch,
         Some("starts") => starts::dispatch,

@@ -282,7 +282,7 @@ fn limits(thread: &Thread) -> memory::Limits {
 ///
 /// A space in supervisor mode goes back to user mode when it is entered from user mode: a descriptor
 /// is no way to privilege, and a process that was switched to user mode stays there.
-fn enter(running: &mut Running<'_>, space: Arc<Space>) {
+fn enter(running: &mut Running<'_, '_>, space: Arc<Space>) {
     space.set_limits(limits(running.thread));
     if !running.thread.space().is_some_and(|own| own.is_supervisor()) {
         space.set_supervisor(false);

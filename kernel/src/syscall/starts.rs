@@ -20,7 +20,7 @@ const EXECVEAT: u64 = 322;
 const CLONE3: u64 = 435;
 
 /// Serves one system call like [`super::dispatch`], and marks it.
-pub fn dispatch(regs: &mut UserRegs) {
+pub extern "C" fn dispatch(regs: &mut UserRegs) {
     match starts::role() {
         Role::Other => super::dispatch(regs),
         Role::Parent => of_parent(regs),

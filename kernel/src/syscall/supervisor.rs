@@ -107,7 +107,7 @@ const GETPID: usize = 39;
 const GETTID: usize = 186;
 
 /// Serves one system call that a program in ring 0 made by `syscall`.
-fn by_trap(regs: &mut UserRegs) {
+extern "C" fn by_trap(regs: &mut UserRegs) {
     let site = (regs.rip as usize).wrapping_sub(hayate_call_sites::SYSCALL);
     if let Some(space) = memory::try_current()
         && let Some(known) = REACHED.here().get(site / 2 % REMEMBERED)

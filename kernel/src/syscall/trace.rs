@@ -23,7 +23,7 @@ pub fn show_string(address: usize, out: &mut dyn Write) -> fmt::Result {
 ///
 /// The line comes after the call; one that does not come back (`exit`, a successful `execve`
 /// of another thread's group) is announced before.
-pub fn dispatch(regs: &mut UserRegs) {
+pub extern "C" fn dispatch(regs: &mut UserRegs) {
     let number = regs.orig_rax;
     let arguments = regs.arguments();
     let mut line = String::new();

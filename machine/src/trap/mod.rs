@@ -91,7 +91,7 @@ pub mod attention {
 #[derive(Clone, Copy)]
 pub struct Handlers {
     /// A system call: number in `orig_rax` (and `rax` is preset to -ENOSYS); the result goes to `rax`.
-    pub syscall: fn(&mut UserRegs),
+    pub syscall: extern "C" fn(&mut UserRegs),
     /// A page fault from user mode (`Some(regs)`) or from a checked user copy in the kernel (`None`).
     /// [`FaultOutcome::Failed`] makes the copy fail; for user mode the handler has posted a signal.
     pub page_fault: fn(&PageFault, Option<&mut UserRegs>) -> FaultOutcome,
@@ -139,18 +139,20 @@ static SYSCALL_HANDLER: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Calls the handler of system calls, on behalf of another way in.
 #[inline]
-pub fn serve_syscall(regs: &mut UserRegs) {
+pub extern "C" fn serve_syscall(regs: &mut UserRegs) {
     let handler = SYSCALL_HANDLER.load(Ordering::Relaxed);
     if !handler.is_null() {
         // SAFETY: only `set_syscall_handler` stores here, and only functions of this type.
-        let handler: fn(&mut UserRegs) = unsafe { core::mem::transmute(handler) };
+        let handler: extern "C" fn(&mut UserRegs) = unsafe { core::mem::transmute(handler) };
         handler(regs);
     }
 }
 
 /// Replaces the system call handler, e.g. by a tracing one, and returns the former. It serves all
 /// numbers until [`set_call`] names functions for some.
-pub fn set_syscall_handler(handler: fn(&mut UserRegs)) -> Option<fn(&mut UserRegs)> {
+pub fn set_syscall_handler(
+    handler: extern "C" fn(&mut UserRegs),
+) -> Option<extern "C" fn(&mut UserRegs)> {
     entry::forget_calls();
     let former = SYSCALL_HANDLER.swap(handler as *mut (), Ordering::AcqRel);
     // SAFETY: only this function stores here, and only functions of this type.

@@ -1,13 +1,21 @@
 //! The register frame.
+//!
+//! What `iretq` and `sysretq` load must be fit to be loaded, whatever the kernel writes into a frame. So
+//! segments and flags are not the kernel's to write: the segments are those of the entry, and of flags only
+//! those that a program may set can be changed. A frame cannot be exchanged for another one either, which
+//! may be of a program in ring 0: the lifetime of [`UserRegs`] belongs to one frame. Values that are not
+//! frames have the lifetime `'static`, and [`UserRegs::go_on_at`] puts what they hold into a frame.
+
+use core::marker::PhantomData;
 
 use crate::cpu;
 
 /// A program's registers in the order of Linux' `struct pt_regs`
 /// (arch/x86/include/asm/ptrace.h), at the top of its kernel stack while it is in the kernel.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Debug)]
 #[allow(missing_docs)]
-pub struct UserRegs {
+pub struct UserRegs<'f> {
     pub r15: u64,
     pub r14: u64,
     pub r13: u64,
@@ -26,28 +34,88 @@ pub struct UserRegs {
     /// The system call's number; -1 (as u64) if the entry was not a system call.
     pub orig_rax: u64,
     pub rip: u64,
-    pub cs: u64,
-    pub rflags: u64,
+    pub(crate) cs: u64,
+    pub(super) rflags: u64,
     pub rsp: u64,
-    pub ss: u64,
+    pub(super) ss: u64,
+    /// Neither longer nor shorter than its own frame's.
+    frame: PhantomData<fn(&'f ()) -> &'f ()>,
 }
 
 /// The flags a program may set by sigreturn (Linux' FIX_EFLAGS plus RF):
 /// CF PF AF ZF SF TF DF OF NT RF AC.
-pub const USER_FLAGS: u64 = 0x0005_4dd5 & !(1 << 14) | (1 << 16);
+const USER_FLAGS: u64 = 0x0005_4dd5 & !(1 << 14) | (1 << 16);
 
-impl UserRegs {
+/// Flags that are always on: interrupts, and the bit that is reserved.
+const ALWAYS: u64 = 1 << 9 | 2;
+
+impl Default for UserRegs<'static> {
+    fn default() -> Self {
+        UserRegs::start(0, 0)
+    }
+}
+
+impl Clone for UserRegs<'static> {
+    fn clone(&self) -> Self {
+        self.copied()
+    }
+}
+
+impl UserRegs<'static> {
     /// The registers of a program about to execute its first instruction at `rip`.
-    pub fn start(rip: u64, rsp: u64) -> UserRegs {
+    pub fn start(rip: u64, rsp: u64) -> Self {
         UserRegs {
-            rip,
-            rsp,
+            r15: 0,
+            r14: 0,
+            r13: 0,
+            r12: 0,
+            rbp: 0,
+            rbx: 0,
+            r11: 0,
+            r10: 0,
+            r9: 0,
+            r8: 0,
+            rax: 0,
+            rcx: 0,
+            rdx: 0,
+            rsi: 0,
+            rdi: 0,
             orig_rax: u64::MAX,
+            rip,
             cs: u64::from(cpu::USER_CS),
+            rflags: ALWAYS,
+            rsp,
             ss: u64::from(cpu::USER_DS),
-            rflags: 1 << 9 | 2,
-            ..UserRegs::default()
+            frame: PhantomData,
         }
+    }
+}
+
+impl UserRegs<'_> {
+    /// What the frame holds, for another thread to begin with.
+    #[inline(always)]
+    pub fn copied(&self) -> UserRegs<'static> {
+        UserRegs { frame: PhantomData, ..*self }
+    }
+
+    /// Has the program go on with what `other` holds, in ring 3; if its mode is another, the way out or
+    /// its first fetch sees to that.
+    #[inline]
+    pub fn go_on_at(&mut self, other: &UserRegs<'static>) {
+        *self = UserRegs { frame: PhantomData, ..*other };
+        self.make_users();
+    }
+
+    /// The program's flags.
+    #[inline]
+    pub fn flags(&self) -> u64 {
+        self.rflags
+    }
+
+    /// Sets those of the program's flags that it may set itself, as in `flags`.
+    #[inline]
+    pub fn set_flags(&mut self, flags: u64) {
+        self.rflags = flags & USER_FLAGS | ALWAYS;
     }
 
     /// The six arguments of a system call.
@@ -62,12 +130,19 @@ impl UserRegs {
         self.orig_rax as i64 >= 0
     }
 
-    /// Makes the frame safe to return to, whatever a program wrote into it (sigreturn): user
-    /// segments, interrupts on, I/O privilege 0, only flags a program may set.
-    pub fn sanitize(&mut self) {
+    /// Makes it a frame of ring 3.
+    #[inline(always)]
+    pub(crate) fn make_users(&mut self) {
         self.cs = u64::from(cpu::USER_CS);
         self.ss = u64::from(cpu::USER_DS);
-        self.rflags = self.rflags & USER_FLAGS | 1 << 9 | 2;
+        self.set_flags(self.rflags);
+    }
+
+    /// Prepares the frame for another position of the program, which it may have chosen itself
+    /// (sigreturn): user segments, for the mode may be another one by now, and an instruction in the
+    /// program's half.
+    pub fn sanitize(&mut self) {
+        self.make_users();
         if self.rip >= cpu::USER_END {
             // `iretq` to a non-canonical address faults in the kernel: jump to where the program faults.
             self.rip = cpu::USER_END;

@@ -413,7 +413,7 @@ static SUPERVISOR_HANDLER: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut())
 
 /// Registers what `syscall` in ring 0 calls. Must be called before the first space changes to
 /// supervisor mode.
-pub fn set_supervisor_handler(handler: fn(&mut UserRegs)) {
+pub fn set_supervisor_handler(handler: extern "C" fn(&mut UserRegs)) {
     SUPERVISOR_HANDLER.store(handler as *mut (), Ordering::Release);
 }
 

@@ -104,7 +104,7 @@ pub fn enter_handler(
     regs.rax = 0;
     regs.rip = action.sa_handler;
     regs.rsp = frame;
-    regs.rflags &= !HANDLER_CLEARS;
+    regs.set_flags(regs.flags() & !HANDLER_CLEARS);
     regs.orig_rax = u64::MAX;
     regs.sanitize();
     trap::attention::raise(trap::FULL_RETURN);
@@ -131,7 +131,7 @@ fn registers(thread: &Thread, regs: &UserRegs, fpu: u64, mask: SignalSet) -> Sig
         rcx: regs.rcx,
         rsp: regs.rsp,
         rip: regs.rip,
-        eflags: regs.rflags,
+        eflags: regs.flags(),
         // What a program in user mode has, in either mode: programs look.
         cs: cpu::USER_CS,
         ss: cpu::USER_DS,
@@ -158,29 +158,25 @@ pub fn leave_handler(thread: &Thread, regs: &mut UserRegs) -> Result<i64> {
     } else {
         restore_fpu(thread, saved.fpstate)?;
     }
-    *regs = UserRegs {
-        r8: saved.r8,
-        r9: saved.r9,
-        r10: saved.r10,
-        r11: saved.r11,
-        r12: saved.r12,
-        r13: saved.r13,
-        r14: saved.r14,
-        r15: saved.r15,
-        rdi: saved.rdi,
-        rsi: saved.rsi,
-        rbp: saved.rbp,
-        rbx: saved.rbx,
-        rdx: saved.rdx,
-        rax: saved.rax,
-        rcx: saved.rcx,
-        rsp: saved.rsp,
-        rip: saved.rip,
-        rflags: saved.eflags,
-        orig_rax: u64::MAX,
-        cs: u64::from(cpu::USER_CS),
-        ss: u64::from(cpu::USER_DS),
-    };
+    regs.r8 = saved.r8;
+    regs.r9 = saved.r9;
+    regs.r10 = saved.r10;
+    regs.r11 = saved.r11;
+    regs.r12 = saved.r12;
+    regs.r13 = saved.r13;
+    regs.r14 = saved.r14;
+    regs.r15 = saved.r15;
+    regs.rdi = saved.rdi;
+    regs.rsi = saved.rsi;
+    regs.rbp = saved.rbp;
+    regs.rbx = saved.rbx;
+    regs.rdx = saved.rdx;
+    regs.rax = saved.rax;
+    regs.rcx = saved.rcx;
+    regs.rsp = saved.rsp;
+    regs.rip = saved.rip;
+    regs.orig_rax = u64::MAX;
+    regs.set_flags(saved.eflags);
     regs.sanitize();
     trap::attention::raise(trap::FULL_RETURN);
     thread.set_blocked(context.uc_sigmask);
