@@ -99,8 +99,8 @@ pub fn init() {
             trap::set_gate(number, Gate::Direct);
         }
     }
-    trap::set_gate(GETPID, Gate::Own(thread::current_process_id_gate));
-    trap::set_gate(GETTID, Gate::Own(thread::current_thread_id_gate));
+    trap::set_gate(GETPID, Gate::Own(thread::current_process_id_gate()));
+    trap::set_gate(GETTID, Gate::Own(thread::current_thread_id_gate()));
 }
 
 const GETPID: usize = 39;

@@ -23,7 +23,9 @@ pub(crate) use idt::{init as init_idt, load as load_idt};
 pub use regs::UserRegs;
 #[doc(hidden)]
 pub use supervisor::GATED;
-pub use supervisor::{BEHIND, Gate, gate_address, is_supervisor, set_gate, set_supervisor_handler};
+pub use supervisor::{
+    BEHIND, Gate, OwnGate, gate_address, is_supervisor, set_gate, set_supervisor_handler,
+};
 pub(crate) use supervisor::{gated_on, set_mode, start_address as supervisor_start_address};
 
 use core::sync::atomic::{AtomicPtr, Ordering};

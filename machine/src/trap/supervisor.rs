@@ -392,7 +392,23 @@ pub enum Gate {
     /// the frame but the arguments.
     Direct,
     /// By an entry of its own, which [`word_call!`](crate::word_call) made.
-    Own(unsafe extern "C" fn()),
+    Own(OwnGate),
+}
+
+/// An entry of its own in the gate's table. Only [`word_call!`](crate::word_call) makes one.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnGate(unsafe extern "C" fn());
+
+impl OwnGate {
+    /// The entry at `code`.
+    ///
+    /// # Safety
+    /// The code keeps the gate's contract: it is entered with interrupts off and the program's stack and
+    /// GS, leaves by `jmp rcx` with both as they were, and changes no register but rax.
+    #[doc(hidden)]
+    pub const unsafe fn new(code: unsafe extern "C" fn()) -> OwnGate {
+        OwnGate(code)
+    }
 }
 
 unsafe extern "C" {
@@ -425,7 +441,7 @@ pub fn set_gate(number: usize, gate: Gate) {
     let target = match gate {
         Gate::Full => hayate_gate_full as *const () as u64,
         Gate::Direct => hayate_gate_direct as *const () as u64,
-        Gate::Own(own) => own as usize as u64,
+        Gate::Own(OwnGate(code)) => code as usize as u64,
     };
     entry.store(target, Ordering::Release);
 }
@@ -509,26 +525,31 @@ macro_rules! word_call {
             $current().$field.load(core::sync::atomic::Ordering::Relaxed)
         }
 
-        // The field is four bytes, as the entry below reads it.
+        // The field is four bytes, as the entry below reads it, of what the slot names.
         const _: fn(&$type) -> &core::sync::atomic::AtomicU32 = |object| &object.$field;
+        const _: fn() -> &'static $crate::cpu::Local<$type> = || &$local;
 
         /// The gate's entry for the same word.
         #[allow(unsafe_code)]
-        // SAFETY: entered by the gate's table only, with interrupts off; see the gate's contract.
-        // The slot is never empty there, and the field is four bytes.
-        #[unsafe(naked)]
-        pub unsafe extern "C" fn $gate() {
-            core::arch::naked_asm!(
-                "swapgs",
-                "inc qword ptr gs:[{gated}]",
-                "mov rax, gs:[{local}]",
-                "mov eax, [rax + {offset}]",
-                "swapgs",
-                "jmp rcx",
-                gated = sym $crate::trap::GATED,
-                local = sym $local,
-                offset = const core::mem::offset_of!($type, $field),
-            )
+        pub fn $gate() -> $crate::trap::OwnGate {
+            // SAFETY: entered by the gate's table only, with interrupts off; see the gate's contract.
+            // The slot is never empty there, and the field is four bytes of what it names.
+            #[unsafe(naked)]
+            unsafe extern "C" fn code() {
+                core::arch::naked_asm!(
+                    "swapgs",
+                    "inc qword ptr gs:[{gated}]",
+                    "mov rax, gs:[{local}]",
+                    "mov eax, [rax + {offset}]",
+                    "swapgs",
+                    "jmp rcx",
+                    gated = sym $crate::trap::GATED,
+                    local = sym $local,
+                    offset = const core::mem::offset_of!($type, $field),
+                )
+            }
+            // SAFETY: it swaps GS twice, touches neither stack nor any register but rax, and goes to rcx.
+            unsafe { $crate::trap::OwnGate::new(code) }
         }
     };
 }
