@@ -21,6 +21,7 @@
 //! instructions per system call would be spent on it): the kernel has no vector code that minds.
 
 use core::arch::global_asm;
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::regs::UserRegs;
@@ -67,25 +68,25 @@ hayate_syscall_entry:
     cmp rax, {calls}
     jae 7f
     call [hayate_calls + rax*8]
-    mov [rsp + 10*8], rax
+    mov [rsp + {at_rax}], rax
 hayate_syscall_exit:
     // The result is in the frame and in rax.
     cmp dword ptr gs:[hayate_attention], 0
     jne hayate_slow_exit
-    mov rcx, [rsp + 16*8]
+    mov rcx, [rsp + {at_rip}]
     mov r11, rcx
     shr r11, 47
     jnz hayate_iret_exit
     // rbx and r12 to r15 have been kept by the handler.
-    mov rbp, [rsp + 4*8]
-    mov r10, [rsp + 7*8]
-    mov r9, [rsp + 8*8]
-    mov r8, [rsp + 9*8]
-    mov rdx, [rsp + 12*8]
-    mov rsi, [rsp + 13*8]
-    mov rdi, [rsp + 14*8]
-    mov r11, [rsp + 18*8]
-    mov rsp, [rsp + 19*8]
+    mov rbp, [rsp + {at_rbp}]
+    mov r10, [rsp + {at_r10}]
+    mov r9, [rsp + {at_r9}]
+    mov r8, [rsp + {at_r8}]
+    mov rdx, [rsp + {at_rdx}]
+    mov rsi, [rsp + {at_rsi}]
+    mov rdi, [rsp + {at_rdi}]
+    mov r11, [rsp + {at_rflags}]
+    mov rsp, [rsp + {at_rsp}]
     swapgs
     sysretq
 7:  call hayate_call_any
@@ -98,7 +99,7 @@ hayate_call_any:
     push rdi
     call [hayate_syscall_handler]
     pop rdi
-    mov rax, [rdi + 10*8]
+    mov rax, [rdi + {at_rax}]
     ret
 
 .pushsection .data.calls, "aw", @progbits
@@ -124,7 +125,7 @@ hayate_slow_exit:
 .globl hayate_iret_exit
 hayate_iret_exit:
     // An iretq to a non-canonical address would fault here: the program shall fault instead.
-    mov rcx, [rsp + 16*8]
+    mov rcx, [rsp + {at_rip}]
     shr rcx, 47
     jnz 6f
 5:
@@ -150,7 +151,7 @@ hayate_iret:
     iretq
 6:
     mov rcx, {user_end}
-    mov [rsp + 16*8], rcx
+    mov [rsp + {at_rip}], rcx
     jmp 5b
 
 // All exceptions and interrupts: on the stack are ss, rsp, rflags, cs, rip, error code, rdi;
@@ -173,10 +174,10 @@ hayate_trap:
     push r14
     push r15
     mov rsi, rsp
-    mov rdx, [rsp + 15*8]
-    mov qword ptr [rsp + 15*8], -1
+    mov rdx, [rsp + {at_orig_rax}]
+    mov qword ptr [rsp + {at_orig_rax}], -1
     cld
-    test byte ptr [rsp + 17*8], 3
+    test byte ptr [rsp + {at_cs}], 3
     jz 2f
     swapgs
     xor ebp, ebp
@@ -186,8 +187,8 @@ hayate_trap:
     mov rbp, rsp
     and rsp, -16
     // A frame that the backtrace can follow: the interrupted rbp and rip.
-    push [rbp + 16*8]
-    push [rbp + 4*8]
+    push [rbp + {at_rip}]
+    push [rbp + {at_rbp}]
     mov rbx, rbp
     mov rbp, rsp
     call {trap_from_kernel}
@@ -300,6 +301,19 @@ hayate_vectors:
     user_end = const cpu::USER_END,
     user_ds = const cpu::USER_DS as u64,
     user_cs = const cpu::USER_CS as u64,
+    at_rbp = const offset_of!(UserRegs, rbp),
+    at_r10 = const offset_of!(UserRegs, r10),
+    at_r9 = const offset_of!(UserRegs, r9),
+    at_r8 = const offset_of!(UserRegs, r8),
+    at_rax = const offset_of!(UserRegs, rax),
+    at_rdx = const offset_of!(UserRegs, rdx),
+    at_rsi = const offset_of!(UserRegs, rsi),
+    at_rdi = const offset_of!(UserRegs, rdi),
+    at_orig_rax = const offset_of!(UserRegs, orig_rax),
+    at_rip = const offset_of!(UserRegs, rip),
+    at_cs = const offset_of!(UserRegs, cs),
+    at_rflags = const offset_of!(UserRegs, rflags),
+    at_rsp = const offset_of!(UserRegs, rsp),
     attend = sym super::exception::attend,
     trap_from_user = sym super::exception::trap_from_user,
     trap_from_kernel = sym super::exception::trap_from_kernel,

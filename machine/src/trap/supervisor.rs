@@ -128,16 +128,16 @@ hayate_gate_direct:
     swapgs
     mov r11, rsp
     mov rsp, gs:[hayate_kernel_stack]
-    sub rsp, 21*8
-    mov [rsp + 19*8], r11
-    mov [rsp + 16*8], rcx
-    mov [rsp + 15*8], rax
-    mov [rsp + 14*8], rdi
-    mov [rsp + 13*8], rsi
-    mov [rsp + 12*8], rdx
-    mov [rsp + 9*8], r8
-    mov [rsp + 8*8], r9
-    mov [rsp + 7*8], r10
+    sub rsp, {frame}
+    mov [rsp + {at_rsp}], r11
+    mov [rsp + {at_rip}], rcx
+    mov [rsp + {at_orig_rax}], rax
+    mov [rsp + {at_rdi}], rdi
+    mov [rsp + {at_rsi}], rsi
+    mov [rsp + {at_rdx}], rdx
+    mov [rsp + {at_r8}], r8
+    mov [rsp + {at_r9}], r9
+    mov [rsp + {at_r10}], r10
     inc qword ptr gs:[{gated}]
     cld
     mov rdi, rsp
@@ -145,32 +145,32 @@ hayate_gate_direct:
     // Attention and mode, both.
     cmp qword ptr gs:[hayate_attention], 0
     jne 2f
-    mov rcx, [rsp + 16*8]
-    mov rdi, [rsp + 14*8]
-    mov rsi, [rsp + 13*8]
-    mov rdx, [rsp + 12*8]
-    mov r8, [rsp + 9*8]
-    mov r9, [rsp + 8*8]
-    mov r10, [rsp + 7*8]
-    mov rsp, [rsp + 19*8]
+    mov rcx, [rsp + {at_rip}]
+    mov rdi, [rsp + {at_rdi}]
+    mov rsi, [rsp + {at_rsi}]
+    mov rdx, [rsp + {at_rdx}]
+    mov r8, [rsp + {at_r8}]
+    mov r9, [rsp + {at_r9}]
+    mov r10, [rsp + {at_r10}]
+    mov rsp, [rsp + {at_rsp}]
     swapgs
     jmp rcx
 .globl hayate_gates_end
 hayate_gates_end:
 2:  // The handler has kept the other registers: the frame can be completed now.
-    mov rcx, [rsp + 16*8]
+    mov rcx, [rsp + {at_rip}]
     add rcx, {behind}
-    mov [rsp + 16*8], rcx
-    mov qword ptr [rsp + 18*8], 0x202
-    mov [rsp + 11*8], rcx
-    mov [rsp + 10*8], rax
-    mov qword ptr [rsp + 6*8], 0x202
-    mov [rsp + 5*8], rbx
-    mov [rsp + 4*8], rbp
-    mov [rsp + 3*8], r12
-    mov [rsp + 2*8], r13
-    mov [rsp + 1*8], r14
-    mov [rsp], r15
+    mov [rsp + {at_rip}], rcx
+    mov qword ptr [rsp + {at_rflags}], 0x202
+    mov [rsp + {at_rcx}], rcx
+    mov [rsp + {at_rax}], rax
+    mov qword ptr [rsp + {at_r11}], 0x202
+    mov [rsp + {at_rbx}], rbx
+    mov [rsp + {at_rbp}], rbp
+    mov [rsp + {at_r12}], r12
+    mov [rsp + {at_r13}], r13
+    mov [rsp + {at_r14}], r14
+    mov [rsp + {at_r15}], r15
 
 .globl hayate_supervisor_exit
 hayate_supervisor_exit:
@@ -182,9 +182,9 @@ hayate_supervisor_exit:
     je 4f
     mov eax, {user_cs}
     mov ecx, {user_ds}
-4:  mov [rsp + 17*8], rax
-    mov [rsp + 20*8], rcx
-    or dword ptr [rsp + 18*8], 0x200
+4:  mov [rsp + {at_cs}], rax
+    mov [rsp + {at_ss}], rcx
+    or dword ptr [rsp + {at_rflags}], 0x200
     jmp hayate_iret_exit
 3:  xor ebp, ebp
     mov rdi, rsp
@@ -247,8 +247,8 @@ hayate_supervisor_moved:
     push r14
     push r15
     mov rsi, rsp
-    mov rdx, [rsp + 15*8]
-    mov qword ptr [rsp + 15*8], -1
+    mov rdx, [rsp + {at_orig_rax}]
+    mov qword ptr [rsp + {at_orig_rax}], -1
     cld
     xor ebp, ebp
     call {trap_from_program}
@@ -372,6 +372,28 @@ hayate_gate_slot:
     behind = const BEHIND,
     gated = sym GATED,
     traps = const offset_of!(Usage, traps),
+    frame = const size_of::<UserRegs>(),
+    at_r15 = const offset_of!(UserRegs, r15),
+    at_r14 = const offset_of!(UserRegs, r14),
+    at_r13 = const offset_of!(UserRegs, r13),
+    at_r12 = const offset_of!(UserRegs, r12),
+    at_rbp = const offset_of!(UserRegs, rbp),
+    at_rbx = const offset_of!(UserRegs, rbx),
+    at_r11 = const offset_of!(UserRegs, r11),
+    at_r10 = const offset_of!(UserRegs, r10),
+    at_r9 = const offset_of!(UserRegs, r9),
+    at_r8 = const offset_of!(UserRegs, r8),
+    at_rax = const offset_of!(UserRegs, rax),
+    at_rcx = const offset_of!(UserRegs, rcx),
+    at_rdx = const offset_of!(UserRegs, rdx),
+    at_rsi = const offset_of!(UserRegs, rsi),
+    at_rdi = const offset_of!(UserRegs, rdi),
+    at_orig_rax = const offset_of!(UserRegs, orig_rax),
+    at_rip = const offset_of!(UserRegs, rip),
+    at_cs = const offset_of!(UserRegs, cs),
+    at_rflags = const offset_of!(UserRegs, rflags),
+    at_rsp = const offset_of!(UserRegs, rsp),
+    at_ss = const offset_of!(UserRegs, ss),
     attend = sym super::exception::attend,
     trap_from_program = sym super::exception::trap_from_program,
 );
