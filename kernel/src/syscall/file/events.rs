@@ -10,7 +10,7 @@ use hayate_machine::time::monotonic_ns;
 use hayate_machine::user::{self, UserPtr};
 
 use super::{View, credentials, files, install, open_file, path};
-use crate::credentials::access;
+use crate::credentials::{Capability, access};
 use crate::file::epoll::{self, Epoll};
 use crate::file::eventfd;
 use crate::file::inotify::{self, Inotify};
@@ -408,14 +408,20 @@ pub fn timerfd_create(clock: i32, flags: u32) -> Result<i32> {
     const CLOCK_REALTIME: i32 = 0;
     const CLOCK_MONOTONIC: i32 = 1;
     const CLOCK_BOOTTIME: i32 = 7;
+    const CLOCK_REALTIME_ALARM: i32 = 8;
+    const CLOCK_BOOTTIME_ALARM: i32 = 9;
     if flags & !(O_CLOEXEC | O_NONBLOCK) != 0 {
         return Err(Errno::EINVAL);
     }
     let realtime = match clock {
-        CLOCK_REALTIME => true,
-        CLOCK_MONOTONIC | CLOCK_BOOTTIME => false,
+        CLOCK_REALTIME | CLOCK_REALTIME_ALARM => true,
+        CLOCK_MONOTONIC | CLOCK_BOOTTIME | CLOCK_BOOTTIME_ALARM => false,
         _ => return Err(Errno::EINVAL),
     };
+    // The machine never sleeps: one that would wake it is like any other, for those who may.
+    if matches!(clock, CLOCK_REALTIME_ALARM | CLOCK_BOOTTIME_ALARM) {
+        credentials().require(Capability::WakeAlarm)?;
+    }
     install(timerfd::open(clock, realtime, flags)?, flags & O_CLOEXEC != 0)
 }
 
