@@ -64,8 +64,6 @@ const CANNOT: &[(&str, &str, &str)] = &[
     ("fgetxattr", "ENOENT", "its file is open; the path is the attribute's name"),
     ("fremovexattr", "ENOENT", "its file is open; the path is the attribute's name"),
     ("set_robust_list", "EFAULT", "the list is looked at when the thread ends"),
-    ("recvmsg", "EINVAL", "flags that it does not know are ignored (net/socket.c)"),
-    ("sendmmsg", "EINVAL", "flags that it does not know are ignored (net/socket.c)"),
 ];
 
 /// Complete calls that give no error at all, and why.

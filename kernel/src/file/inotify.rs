@@ -24,10 +24,13 @@ use hayate_machine::user::UserPtr;
 
 use super::anonymous;
 use super::dentry::DentryState;
+use super::dnotify;
+use super::fasync::{Interest, Signals};
 use super::inode::{FileKind, Inode};
 use super::notify::{Mask, WATCHES};
 use super::open_file::flags::{O_NONBLOCK, O_RDONLY};
 use super::open_file::{FileOps, OpenFile, Traits};
+use super::owner::Band;
 use super::poll::{Events, Registrar};
 use super::transfer::Output;
 use super::users::{self, Holdings, Limit};
@@ -61,6 +64,7 @@ pub struct Inotify {
     holdings: Arc<Holdings>,
     state: SpinLock<State>,
     arrivals: WaitQueue,
+    signals: Signals,
 }
 
 struct Watch {
@@ -93,6 +97,7 @@ pub fn open(flags: u32, user: u32) -> Result<Arc<OpenFile>> {
         holdings,
         state: SpinLock::new(State { events, watches: BTreeMap::new(), last: 0 }),
         arrivals: WaitQueue::new(),
+        signals: Signals::new(),
     });
     anonymous::open("inotify", instance, O_RDONLY | flags & O_NONBLOCK)
 }
@@ -168,6 +173,7 @@ impl Inotify {
     fn push(&self, event: Event) {
         if self.state.lock().events.push(event) {
             self.arrivals.wake_all();
+            self.signals.tell(Band::In);
         }
     }
 }
@@ -206,6 +212,7 @@ impl Happened<'_> {
 
 /// Tells the watchers of the inode with this identity.
 fn tell(identity: (u64, u64), what: Happened<'_>) {
+    dnotify::tell(identity, what.mask);
     let mut hit: Vec<(Arc<Inotify>, i32, bool)> = Vec::new();
     if let Some(watches) = TABLE.lock().get(&identity) {
         for watch in watches {
@@ -321,6 +328,11 @@ pub(super) fn report_renamed(
     static COOKIE: AtomicU32 = AtomicU32::new(1);
     let cookie = COOKIE.fetch_add(1, Ordering::Relaxed);
     let kind = with_kind(moved, Mask::empty());
+    if Arc::ptr_eq(old_directory, new_directory)
+        && let Ok(metadata) = old_directory.metadata()
+    {
+        dnotify::tell_renamed(metadata.identity());
+    }
     report(old_directory, Mask::MOVED_FROM | kind, Some(old_name), cookie);
     report(new_directory, Mask::MOVED_TO | kind, Some(new_name), cookie);
     report(moved, Mask::MOVE_SELF, None, 0);
@@ -357,6 +369,10 @@ impl FileOps for Inotify {
         let bytes = self.state.lock().events.size();
         UserPtr::<i32>::new(arg as usize).write(&(bytes as i32))?;
         Ok(0)
+    }
+
+    fn signals(&self, _: &OpenFile) -> Option<(&Signals, Interest)> {
+        Some((&self.signals, Interest::BOTH))
     }
 
     fn release(&self, _: &OpenFile) {

@@ -193,6 +193,7 @@ pub fn open_location(
         (true, FileKind::Regular, Some(plate)) => Some(plate.open_for_writing()?),
         _ => None,
     };
+    super::lease::break_for(&inode, flags)?;
     let ops = operations(&inode, &attributes, resolver, &location, flags)?;
     if truncates && attributes.kind == FileKind::Regular {
         if set_id::are_there(&inode) {

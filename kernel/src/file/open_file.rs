@@ -10,16 +10,18 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use hayate_abi::{Errno, Result};
 use hayate_machine::shared::Shared;
-use hayate_machine::sync::SpinLock;
+use hayate_machine::sync::{Once, SpinLock};
 
 use super::epoll::Watch;
+use super::fasync::{self, Interest, Signals};
 use super::inode::{Inode, Metadata};
 use super::mount::Location;
 use super::notify::{self, Mask};
+use super::owner::Owner;
 use super::plate::{Plate, WriteAccess};
 use super::poll::{Events, Registrar};
 use super::transfer::{Input, Output};
@@ -52,7 +54,7 @@ pub mod flags {
     pub const O_PATH: u32 = 0o10000000;
     pub const O_TMPFILE: u32 = 0o20000000 | O_DIRECTORY;
     /// What `F_SETFL` can change.
-    pub const SETTABLE: u32 = O_APPEND | O_NONBLOCK | O_NOATIME | O_DIRECT | FASYNC;
+    pub const SETTABLE: u32 = O_APPEND | O_NONBLOCK | O_NOATIME | O_DIRECT;
     /// Flags that only matter while opening and are not shown by `F_GETFL`.
     pub const OPEN_ONLY: u32 = O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC;
 }
@@ -184,6 +186,18 @@ pub trait FileOps: Any + Send + Sync {
         Ok(())
     }
 
+    /// Where openings enter that want signals (`O_ASYNC`), and what this one would be told; `None`
+    /// where there are none.
+    fn signals(&self, file: &OpenFile) -> Option<(&Signals, Interest)> {
+        let _ = file;
+        None
+    }
+
+    /// Signals are about to be switched on: makes somebody their owner if nobody is.
+    fn own_signals(&self, file: &OpenFile) {
+        let _ = file;
+    }
+
     /// The last reference is going away.
     fn release(&self, file: &OpenFile) {
         let _ = file;
@@ -193,6 +207,21 @@ pub trait FileOps: Any + Send + Sync {
     fn describe(&self, file: &OpenFile) -> Option<Vec<u8>> {
         let _ = file;
         None
+    }
+}
+
+bitflags::bitflags! {
+    /// What the end of an opening has to look for.
+    #[derive(Clone, Copy, Debug)]
+    pub(super) struct Marks: u32 {
+        /// A lock was taken through it.
+        const LOCKS = 1;
+        /// It wanted signals.
+        const SIGNALS = 2;
+        /// It had a lease.
+        const LEASE = 4;
+        /// It watched a directory.
+        const NOTIFY = 8;
     }
 }
 
@@ -208,12 +237,10 @@ pub struct OpenFile {
     path_only: bool,
     traits: Traits,
     position: schedule::Mutex<u64>,
-    /// `F_SETOWN`: a process, or a group when negative; 0 nobody.
-    owner: AtomicI32,
-    /// `F_SETSIG`.
-    owner_signal: AtomicI32,
-    /// Whether a lock was ever taken through this opening: its end must look then.
-    has_locks: AtomicBool,
+    /// Who gets its signals, once somebody asked.
+    owner: Once<Arc<Owner>>,
+    /// What its end has to look for, as [`Marks`].
+    marks: AtomicU32,
     /// The epoll sets that watch this file.
     watches: SpinLock<Vec<Watch>>,
     _write_access: Option<WriteAccess>,
@@ -246,9 +273,8 @@ impl OpenFile {
             flags: AtomicU32::new(flags & !OPEN_ONLY),
             traits,
             position: schedule::Mutex::new(0),
-            owner: AtomicI32::new(0),
-            owner_signal: AtomicI32::new(0),
-            has_locks: AtomicBool::new(false),
+            owner: Once::new(),
+            marks: AtomicU32::new(0),
             watches: SpinLock::new(Vec::new()),
             _write_access: write_access,
         }))
@@ -285,13 +311,33 @@ impl OpenFile {
         self.flags.load(Ordering::Relaxed)
     }
 
-    /// Replaces the status flags that `F_SETFL` can change.
+    /// Replaces the status flags that `F_SETFL` can change; `O_ASYNC` is
+    /// [`switch_signals`](Self::switch_signals).
     pub fn set_flags(&self, new: u32) -> Result<()> {
         let old = self.flags();
         let new = (old & !SETTABLE) | (new & SETTABLE);
         self.ops.set_flags(self, new)?;
         self.flags.store(new, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Switches `O_ASYNC` on, its signals told by the descriptor `fd`, or off. Nothing happens if it is
+    /// so already; `false` if this kind of file has no signals.
+    pub fn switch_signals(&self, fd: i32, on: bool) -> Result<bool> {
+        if on == (self.flags() & FASYNC != 0) {
+            return Ok(true);
+        }
+        if !fasync::is_supported(self) {
+            return Ok(false);
+        }
+        fasync::switch(self, fd, on)?;
+        if on {
+            self.flags.fetch_or(FASYNC, Ordering::Relaxed);
+            self.mark(Marks::SIGNALS);
+        } else {
+            self.flags.fetch_and(!FASYNC, Ordering::Relaxed);
+        }
+        Ok(true)
     }
 
     /// How the file behaves.
@@ -357,22 +403,35 @@ impl OpenFile {
 
     /// Notes that this opening has `flock` or description locks.
     pub fn note_locks(&self) {
-        self.has_locks.store(true, Ordering::Relaxed);
+        self.mark(Marks::LOCKS);
     }
 
-    /// `F_GETOWN` and `F_GETSIG`.
-    pub fn owner(&self) -> (i32, i32) {
-        (self.owner.load(Ordering::Relaxed), self.owner_signal.load(Ordering::Relaxed))
+    /// Notes what the end of this opening has to look for.
+    pub(super) fn mark(&self, what: Marks) {
+        self.marks.fetch_or(what.bits(), Ordering::Relaxed);
     }
 
-    /// `F_SETOWN`.
-    pub fn set_owner(&self, owner: i32) {
-        self.owner.store(owner, Ordering::Relaxed);
+    /// Who gets its signals.
+    pub fn owner(&self) -> &Arc<Owner> {
+        self.owner.call_once(|| Arc::new(Owner::default()))
     }
 
-    /// `F_SETSIG`.
-    pub fn set_owner_signal(&self, signal: i32) {
-        self.owner_signal.store(signal, Ordering::Relaxed);
+    /// Takes back what was entered elsewhere for this opening.
+    #[cold]
+    fn end_marks(&self, marks: Marks) {
+        if marks.contains(Marks::LOCKS) {
+            super::locks::release_open_file(self);
+        }
+        if marks.contains(Marks::LEASE) {
+            super::lease::release(self);
+        }
+        if marks.contains(Marks::NOTIFY) {
+            super::dnotify::release(self);
+        }
+        if marks.contains(Marks::SIGNALS) {
+            // Taking off cannot fail.
+            let _ = fasync::switch(self, -1, false);
+        }
     }
 
     /// `read(2)`: at the position, which moves on.
@@ -472,10 +531,11 @@ impl Drop for OpenFile {
         for watch in core::mem::take(self.watches.get_mut()) {
             watch.end(self);
         }
-        self.ops.release(self);
-        if self.has_locks.load(Ordering::Relaxed) {
-            super::locks::release_open_file(self);
+        let marks = *self.marks.get_mut();
+        if marks != 0 {
+            self.end_marks(Marks::from_bits_retain(marks));
         }
+        self.ops.release(self);
     }
 }
 

@@ -19,10 +19,12 @@ use hayate_machine::sync::{Lazy, SpinLock};
 use hayate_machine::user::UserPtr;
 
 use super::anonymous;
+use super::fasync::{Interest, Signals};
 use super::inode::{Attributes, Change, FileKind, Inode, Metadata, Timestamp};
 use super::mount::Mount;
 use super::open_file::flags::{O_DIRECT, O_RDONLY, O_RDWR, O_WRONLY};
 use super::open_file::{FileOps, OpenFile, OpenRequest, Traits};
+use super::owner::Band;
 use super::pipe_limits::{self, Share};
 use super::plate::PAGE;
 use super::poll::{Events, Registrar};
@@ -72,6 +74,8 @@ pub struct Pipe {
     readable: WaitQueue,
     /// Writers and openers for writing wait here.
     writable: WaitQueue,
+    /// Openings that want signals.
+    signals: Signals,
 }
 
 impl Pipe {
@@ -91,6 +95,7 @@ impl Pipe {
             writer_openings: AtomicU32::new(0),
             readable: WaitQueue::new(),
             writable: WaitQueue::new(),
+            signals: Signals::new(),
         })
     }
 
@@ -272,11 +277,13 @@ impl Pipe {
     /// Wakes those who wait for data.
     pub(super) fn wake_readers(&self) {
         self.readable.wake_all();
+        self.signals.tell(Band::In);
     }
 
     /// Wakes those who wait for room.
     pub(super) fn wake_writers(&self) {
         self.writable.wake_all();
+        self.signals.tell(Band::Out);
     }
 
     /// Reads what is there, waiting for the first byte unless told not to.
@@ -309,6 +316,7 @@ impl Pipe {
         if was_full && room {
             self.writable.wake_all();
         }
+        self.signals.tell(Band::Out);
         self.metadata.lock().accessed = Timestamp::now();
         out.finish(outcome)
     }
@@ -366,7 +374,7 @@ impl Pipe {
             let outcome = self.fill(&mut ring, input, packet);
             drop(ring);
             if input.done() != before {
-                self.readable.wake_all();
+                self.wake_readers();
                 self.touch();
             }
             if outcome.is_err() || input.remaining() == 0 {
@@ -504,10 +512,20 @@ impl PipeEnd {
         }
         pipe.readable.wake_all();
         pipe.writable.wake_all();
+        // Nobody is left on just one side.
+        let left = [&pipe.readers, &pipe.writers].map(|side| side.load(Ordering::Acquire) != 0);
+        if left[0] != left[1] {
+            pipe.signals.tell(Band::In);
+            pipe.signals.tell(Band::Out);
+        }
     }
 }
 
 impl FileOps for PipeEnd {
+    fn signals(&self, _: &OpenFile) -> Option<(&Signals, Interest)> {
+        Some((&self.pipe.signals, Interest { reads: self.reads, writes: self.writes }))
+    }
+
     fn traits(&self) -> Traits {
         Traits::STREAM
     }

@@ -577,6 +577,11 @@ impl Plate {
             .map_err(|_| Errno::ETXTBSY)
     }
 
+    /// How many have it open for writing.
+    pub fn writers(&self) -> usize {
+        self.write_access.load(Ordering::Acquire).max(0) as usize
+    }
+
     /// Refuses writers (exec): `ETXTBSY` while there are some.
     pub fn deny_writing(self: &Arc<Self>) -> Result<WriteDenial> {
         self.write_access

@@ -29,6 +29,7 @@
 //! module is held during a sleep, and none is global on the way of a start or an end.
 
 pub mod access;
+mod addressee;
 pub mod clone;
 pub mod cpu_time;
 pub mod exec;
@@ -85,6 +86,7 @@ pub fn init() {
     memory::lock::set_privilege(|| {
         try_current().is_some_and(|thread| thread.credentials().has(Capability::IpcLock))
     });
+    addressee::init();
     resources::register();
 }
 

@@ -8,7 +8,7 @@ use hayate_abi::{Errno, Result};
 
 use super::system::{line, line_of};
 use super::tree::{Item, What};
-use crate::file::{epoll, inotify, pipe_limits, reclaim};
+use crate::file::{dnotify, epoll, inotify, lease, pipe_limits, reclaim};
 use crate::memory::pressure;
 use crate::process::identity;
 use crate::resource::pools;
@@ -48,7 +48,10 @@ macro_rules! limit {
 static FS: &[Item<()>] = &[
     Item { name: "epoll", what: What::Directory(FS_EPOLL) },
     Item { name: "inotify", what: What::Directory(FS_INOTIFY) },
+    limit!("dir-notify-enable", dnotify::ENABLED),
     constant!("file-max", i64::MAX),
+    limit!("lease-break-time", lease::BREAK_TIME),
+    limit!("leases-enable", lease::ENABLED),
     constant!("nr_open", crate::file::descriptor::MAXIMUM),
     Item {
         name: "pipe-max-size",

@@ -8,7 +8,9 @@ use hayate_line_discipline::flags::TOSTOP;
 
 use super::job::{self, signal};
 use super::{Tty, ioctl};
+use crate::file::fasync::{Interest, Signals};
 use crate::file::open_file::{FileOps, OpenFile, Traits};
+use crate::file::owner::Band;
 use crate::file::poll::{Events, Registrar};
 use crate::file::transfer::{Input, Output};
 use crate::schedule::Woken;
@@ -29,6 +31,17 @@ impl TtyFile {
     pub fn open(tty: Arc<Tty>, privileged: bool) -> Result<Arc<Self>> {
         tty.opened(privileged)?;
         Ok(Arc::new(Self { tty }))
+    }
+}
+
+impl Tty {
+    /// Signals go to the foreground group, or else to the caller, where nobody was named
+    /// (`__tty_fasync`, drivers/tty/tty_io.c).
+    pub(super) fn own_signals(&self, file: &OpenFile) {
+        match self.session_and_foreground().1 {
+            Some(group) => file.owner().set_group(group),
+            None => file.owner().set_caller(),
+        }
     }
 }
 
@@ -74,7 +87,10 @@ impl FileOps for TtyFile {
                     .unwrap_or(Err(Errno::ERESTARTSYS))
             };
             match sent {
-                Ok(count) => written += count,
+                Ok(count) => {
+                    written += count;
+                    tty.master_signals.tell(Band::In);
+                }
                 Err(_) if written > 0 => break,
                 Err(error) => return Err(error),
             }
@@ -90,6 +106,14 @@ impl FileOps for TtyFile {
 
     fn ioctl(&self, file: &OpenFile, command: u32, arg: u64) -> Result<i64> {
         ioctl::program_side(&self.tty, file, command, arg)
+    }
+
+    fn signals(&self, _file: &OpenFile) -> Option<(&Signals, Interest)> {
+        Some((&self.tty.signals, Interest::BOTH))
+    }
+
+    fn own_signals(&self, file: &OpenFile) {
+        self.tty.own_signals(file);
     }
 
     fn release(&self, _file: &OpenFile) {

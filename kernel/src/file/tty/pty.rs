@@ -15,6 +15,7 @@ use hayate_machine::sync::SpinLock;
 use super::state::Output as Shown;
 use super::{Tty, ioctl};
 use crate::credentials::Credentials;
+use crate::file::fasync::{Interest, Signals};
 use crate::file::inode::{Inode, Timestamp};
 use crate::file::open_file::{FileOps, OpenFile, Traits};
 use crate::file::poll::{Events, Registrar};
@@ -209,6 +210,14 @@ impl FileOps for Master {
 
     fn ioctl(&self, file: &OpenFile, command: u32, arg: u64) -> Result<i64> {
         ioctl::master_side(self, file, command, arg)
+    }
+
+    fn signals(&self, _file: &OpenFile) -> Option<(&Signals, Interest)> {
+        Some((&self.slave.master_signals, Interest::BOTH))
+    }
+
+    fn own_signals(&self, file: &OpenFile) {
+        file.owner().set_caller();
     }
 
     fn release(&self, _file: &OpenFile) {

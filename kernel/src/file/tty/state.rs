@@ -9,6 +9,8 @@ use hayate_line_discipline::{Discipline, Effect, Signal, Termios};
 use hayate_machine::sync::SpinLock;
 
 use super::job::{self, signal};
+use crate::file::fasync::Signals;
+use crate::file::owner::Band;
 use crate::file::poll::Events;
 use crate::schedule::{Mutex, WaitQueue};
 
@@ -37,6 +39,9 @@ pub struct Tty {
     pub(super) writers: Arc<WaitQueue>,
     /// The master: woken when there is output to take or room to type.
     pub(super) master: Arc<WaitQueue>,
+    /// Openings of the program side, and of the master, that want signals.
+    pub(super) signals: Signals,
+    pub(super) master_signals: Signals,
     /// Open descriptions of the program side.
     opens: AtomicUsize,
 }
@@ -108,6 +113,8 @@ impl Tty {
             readers: Arc::new(WaitQueue::new()),
             writers: Arc::new(WaitQueue::new()),
             master: Arc::new(WaitQueue::new()),
+            signals: Signals::new(),
+            master_signals: Signals::new(),
             opens: AtomicUsize::new(0),
         })
     }
@@ -185,10 +192,12 @@ impl Tty {
         }
         if readable {
             self.readers.wake_events(Events::IN.bits());
+            self.signals.tell(Band::In);
         }
         if shown {
             self.master.wake_events(Events::IN.bits());
             self.writers.wake_events(Events::OUT.bits());
+            self.master_signals.tell(Band::In);
         }
         taken
     }

@@ -3,6 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use hayate_abi::socket::Ucred;
 use hayate_abi::{Errno, Result};
@@ -12,8 +13,10 @@ use super::account::Account;
 use super::address::{self, Name};
 use super::flight;
 use super::message::Message;
+use crate::file::fasync::Signals;
 use crate::file::inode::Inode;
 use crate::file::open_file::OpenFile;
+use crate::file::owner::Band;
 use crate::file::poll::Events;
 use crate::schedule::WaitQueue;
 
@@ -86,6 +89,10 @@ pub struct Endpoint {
     pub readers: WaitQueue,
     /// There may be room at the peer.
     pub writers: WaitQueue,
+    /// Its socket, if that wants signals.
+    pub signals: Signals,
+    /// There was no room to send when that was last tried or asked for.
+    space_wanted: AtomicBool,
 }
 
 impl Inner {
@@ -145,6 +152,8 @@ impl Endpoint {
             }),
             readers: WaitQueue::new(),
             writers: WaitQueue::new(),
+            signals: Signals::new(),
+            space_wanted: AtomicBool::new(false),
         })
     }
 
@@ -248,6 +257,7 @@ impl Endpoint {
             waiting.push_back(other);
         }
         listener.readers.wake_all();
+        listener.signals.tell(Band::In);
         self.writers.wake_all();
         Ok(Attempt::Done(()))
     }
@@ -349,7 +359,10 @@ impl Endpoint {
             return Err(Errno::ENOBUFS);
         }
         // The sender is woken when what it has in flight arrives, wherever that is.
-        let Some(charge) = sender.account.charge(length) else { return Ok(Attempt::Wait) };
+        let Some(charge) = sender.account.charge(length) else {
+            sender.space_wanted.store(true, Ordering::Relaxed);
+            return Ok(Attempt::Wait);
+        };
         if let Some(mut message) = message.take() {
             message.charge = Some(charge);
             inner.queued += length;
@@ -357,6 +370,7 @@ impl Endpoint {
         }
         drop(inner);
         self.readers.wake_all();
+        self.signals.tell(Band::In);
         Ok(Attempt::Done(()))
     }
 
@@ -445,6 +459,12 @@ impl Endpoint {
         self.wake();
         if let Some(peer) = peer {
             peer.wake();
+            // As `unix_shutdown` does: what the peer can no longer do.
+            match (self.kind.connects(), sending, receiving) {
+                (true, true, true) => peer.signals.tell(Band::Hangup),
+                (true, true, false) => peer.signals.tell(Band::In),
+                _ => {}
+            }
         }
     }
 
@@ -488,6 +508,9 @@ impl Endpoint {
                 }
             }
             peer.wake();
+            if self.kind.connects() {
+                peer.signals.tell(Band::Hangup);
+            }
         }
         for endpoint in waiting {
             let mut more = endpoint.refuse();
@@ -549,6 +572,10 @@ impl Endpoint {
     pub fn arrived(&self) {
         if self.account.is_writable() {
             self.writers.wake_all();
+            if self.space_wanted.load(Ordering::Relaxed) {
+                self.space_wanted.store(false, Ordering::Relaxed);
+                self.signals.tell(Band::Out);
+            }
         }
     }
 
@@ -593,6 +620,8 @@ impl Endpoint {
         }
         if !full && self.account.is_writable() {
             events |= Events::WRITABLE;
+        } else {
+            self.space_wanted.store(true, Ordering::Relaxed);
         }
         events
     }

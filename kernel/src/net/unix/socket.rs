@@ -15,6 +15,7 @@ use super::endpoint::{Attempt, Endpoint, Kind};
 use super::flight::{self, Descriptors};
 use super::message::Message;
 use crate::file::anonymous::{self, AnonymousInode};
+use crate::file::fasync::{Interest, Signals};
 use crate::file::inode::{FileKind, Inode};
 use crate::file::mount::Mount;
 use crate::file::open_file::{FileOps, OpenFile, Traits};
@@ -487,6 +488,10 @@ impl FileOps for Socket {
         let unread = self.endpoint.unread().min(i32::MAX as usize) as i32;
         UserPtr::<i32>::new(arg as usize).write(&unread)?;
         Ok(0)
+    }
+
+    fn signals(&self, _file: &OpenFile) -> Option<(&Signals, Interest)> {
+        Some((&self.endpoint.signals, Interest::BOTH))
     }
 
     fn release(&self, _file: &OpenFile) {

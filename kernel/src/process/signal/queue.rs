@@ -37,8 +37,9 @@ impl Queue {
         self.mask.load(Ordering::SeqCst)
     }
 
-    /// Adds a signal. At most `limit` wait (`RLIMIT_SIGPENDING`): beyond it a standard signal
-    /// comes without its information, as in Linux; a realtime one gives `EAGAIN`.
+    /// Adds a signal. At most `limit` wait (`RLIMIT_SIGPENDING`): beyond it a standard signal that a
+    /// program queued comes without its information, as in Linux; a realtime one gives `EAGAIN`. A
+    /// standard one of the kernel or of kill(2) is not limited (`__send_signal_locked`).
     pub fn push(&self, info: Siginfo, limit: u64) -> Result<()> {
         let signal = info.si_signo as u32;
         let mut infos = self.infos.lock();
@@ -46,7 +47,8 @@ impl Queue {
         if signal < SIGRTMIN && mask & bit(signal) != 0 {
             return Ok(());
         }
-        if infos.len() as u64 >= limit || infos.try_reserve(1).is_err() {
+        let limited = signal >= SIGRTMIN || info.si_code < 0;
+        if limited && infos.len() as u64 >= limit || infos.try_reserve(1).is_err() {
             if signal >= SIGRTMIN && info.si_code != SI_USER {
                 return Err(Errno::EAGAIN);
             }

@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 
 use hayate_abi::file::{AT_FDCWD, Flock, OpenHow};
+use hayate_abi::signal::NSIG;
 use hayate_abi::{Errno, Result};
 use hayate_machine::user::{self, UserPtr};
 
@@ -10,8 +11,10 @@ use super::{View, credentials, descriptor_limit, files, install, open_file, path
 use crate::file::inode::FileKind;
 use crate::file::open_file::OpenFile;
 use crate::file::open_file::flags::*;
+use crate::file::owner::Kind;
 use crate::file::path::WalkFlags;
-use crate::file::{locks, memfd, open, pipe};
+use crate::file::{dnotify, lease, locks, memfd, open, pipe};
+use crate::net::unix::socket::Socket;
 use crate::process;
 
 /// The flags that `openat2` knows; the older calls ignore others.
@@ -168,11 +171,20 @@ mod command {
     pub const F_OFD_GETLK: i32 = 36;
     pub const F_OFD_SETLK: i32 = 37;
     pub const F_OFD_SETLKW: i32 = 38;
+    pub const F_SETLEASE: i32 = 1024;
+    pub const F_GETLEASE: i32 = 1025;
+    pub const F_NOTIFY: i32 = 1026;
     pub const F_DUPFD_CLOEXEC: i32 = 1030;
     pub const F_SETPIPE_SZ: i32 = 1031;
     pub const F_GETPIPE_SZ: i32 = 1032;
     pub const F_ADD_SEALS: i32 = 1033;
     pub const F_GET_SEALS: i32 = 1034;
+}
+
+/// The owner as `F_GETOWN` gives it: a group is negative.
+fn owner_number(file: &OpenFile) -> i32 {
+    let (kind, number) = file.owner().get();
+    if kind == Kind::Group { -number } else { number }
 }
 
 /// `struct f_owner_ex`.
@@ -225,6 +237,8 @@ pub fn fcntl(fd: i32, command: i32, argument: usize) -> Result<i64> {
                     return Err(Errno::EPERM);
                 }
             }
+            // Where there are no signals, the flag is passed over.
+            file.switch_signals(fd, new & FASYNC != 0)?;
             file.set_flags(new)?;
             Ok(0)
         }
@@ -249,37 +263,43 @@ pub fn fcntl(fd: i32, command: i32, argument: usize) -> Result<i64> {
             Ok(0)
         }
         F_SETOWN => {
-            let owner = argument as i32;
-            if owner == i32::MIN {
-                return Err(Errno::EINVAL);
-            }
-            file.set_owner(owner);
+            file.owner().set_number(argument as i32)?;
             Ok(0)
         }
-        F_GETOWN => Ok(i64::from(file.owner().0)),
+        F_GETOWN => Ok(i64::from(owner_number(&file))),
         F_SETSIG => {
-            let signal = argument as i32;
-            if !(0..=64).contains(&signal) {
+            let signal = u32::try_from(argument).map_err(|_| Errno::EINVAL)?;
+            if signal > NSIG {
                 return Err(Errno::EINVAL);
             }
-            file.set_owner_signal(signal);
+            file.owner().set_signal(signal);
             Ok(0)
         }
-        F_GETSIG => Ok(i64::from(file.owner().1)),
+        F_GETSIG => Ok(i64::from(file.owner().signal())),
         F_SETOWN_EX => {
-            const F_OWNER_PGRP: i32 = 2;
-            let owner = UserPtr::<OwnerEx>::new(argument).read()?;
-            match owner.kind {
-                0 | 1 => file.set_owner(owner.pid),
-                F_OWNER_PGRP => file.set_owner(-owner.pid),
+            let asked = UserPtr::<OwnerEx>::new(argument).read()?;
+            let kind = match asked.kind {
+                0 => Kind::Thread,
+                1 => Kind::Process,
+                2 => Kind::Group,
                 _ => return Err(Errno::EINVAL),
-            }
+            };
+            file.owner().set(kind, asked.pid)?;
             Ok(0)
         }
         F_GETOWN_EX => {
-            let (owner, _) = file.owner();
-            let kind = if owner < 0 { 2 } else { 1 };
-            UserPtr::new(argument).write(&OwnerEx { kind, pid: owner.abs() })?;
+            let (kind, pid) = file.owner().get();
+            UserPtr::new(argument).write(&OwnerEx { kind: kind as i32, pid })?;
+            Ok(0)
+        }
+        F_SETLEASE => {
+            let kind = lease::Kind::parse(argument as i32)?;
+            lease::set(&file, fd, kind, &credentials())?;
+            Ok(0)
+        }
+        F_GETLEASE => Ok(lease::get(&file)? as i64),
+        F_NOTIFY => {
+            dnotify::watch(&file, fd, argument as u32)?;
             Ok(0)
         }
         F_SETPIPE_SZ => {
@@ -322,12 +342,20 @@ pub fn flock(fd: i32, operation: i32) -> Result<()> {
     locks::flock(&file, operation)
 }
 
+fn is_socket(file: &OpenFile) -> bool {
+    file.ops_as::<Socket>().is_some()
+}
+
 /// `ioctl(2)`: what works on any file here, the rest by the file.
 pub fn ioctl(fd: i32, command: u32, argument: usize) -> Result<i64> {
     const FIONCLEX: u32 = 0x5450;
     const FIOCLEX: u32 = 0x5451;
     const FIONBIO: u32 = 0x5421;
     const FIOASYNC: u32 = 0x5452;
+    const FIOSETOWN: u32 = 0x8901;
+    const SIOCSPGRP: u32 = 0x8902;
+    const FIOGETOWN: u32 = 0x8903;
+    const SIOCGPGRP: u32 = 0x8904;
     const FIOQSIZE: u32 = 0x5460;
     const FIGETBSZ: u32 = 2;
     const FIONREAD: u32 = 0x541b;
@@ -338,11 +366,22 @@ pub fn ioctl(fd: i32, command: u32, argument: usize) -> Result<i64> {
             table.set_close_on_exec(fd, command == FIOCLEX)?;
             Ok(0)
         }
-        FIONBIO | FIOASYNC => {
+        FIONBIO => {
             let on = UserPtr::<i32>::new(argument).read()? != 0;
-            let bit = if command == FIONBIO { O_NONBLOCK } else { FASYNC };
-            let flags = if on { file.flags() | bit } else { file.flags() & !bit };
-            file.set_flags(flags)?;
+            let flags = file.flags();
+            file.set_flags(if on { flags | O_NONBLOCK } else { flags & !O_NONBLOCK })?;
+            Ok(0)
+        }
+        FIOASYNC => {
+            let on = UserPtr::<i32>::new(argument).read()? != 0;
+            if file.switch_signals(fd, on)? { Ok(0) } else { Err(Errno::ENOTTY) }
+        }
+        FIOSETOWN | SIOCSPGRP if is_socket(&file) => {
+            file.owner().set_number(UserPtr::<i32>::new(argument).read()?)?;
+            Ok(0)
+        }
+        FIOGETOWN | SIOCGPGRP if is_socket(&file) => {
+            UserPtr::new(argument).write(&owner_number(&file))?;
             Ok(0)
         }
         FIOQSIZE => {

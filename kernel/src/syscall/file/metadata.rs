@@ -13,8 +13,10 @@ use crate::credentials::{Capability, Credentials, access as wants};
 use crate::file::content::mode::FALLOC_FL_KEEP_SIZE;
 use crate::file::directory::check_writable;
 use crate::file::inode::{Change, FileKind, Inode, Metadata, Timestamp};
+use crate::file::lease;
 use crate::file::mount::{Location, flags as mount_flags};
 use crate::file::notify::{self, Mask};
+use crate::file::open_file::flags::O_WRONLY;
 use crate::file::path::{WalkFlags, permitted};
 use crate::file::set_id;
 
@@ -326,6 +328,7 @@ pub fn truncate(path_address: usize, length: i64) -> Result<()> {
         Some(plate) => Some(plate.open_for_writing()?),
         None => None,
     };
+    lease::break_for(&inode, O_WRONLY)?;
     change_size(&place, length)
 }
 

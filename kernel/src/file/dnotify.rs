@@ -1,0 +1,159 @@
+//! Signals for changes of a directory (`F_NOTIFY`, fcntl(2)): the older way, beside `inotify`.
+//!
+//! An opening of a directory asks for kinds of changes of its entries; each sends the signal of the
+//! opening's owner, once unless `DN_MULTISHOT` was asked for. What happens is heard where inotify
+//! hears it (`notify.rs`): while nobody watches anything, nothing is looked up.
+//!
+//! Locks: the table is a spin lock and a leaf. Signals are sent without it.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use hayate_abi::{Errno, Result};
+use hayate_machine::sync::SpinLock;
+
+use super::inode::FileKind;
+use super::notify::{Mask, WATCHES};
+use super::open_file::{Marks, OpenFile};
+use super::owner::{Band, Owner};
+use super::users::Limit;
+
+/// Whether directories can be watched (`/proc/sys/fs/dir-notify-enable`).
+pub static ENABLED: Limit = Limit::new(|| 1);
+
+bitflags::bitflags! {
+    /// The kinds of changes, with the numbers of fcntl(2).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Changes: u32 {
+        /// A file was read.
+        const ACCESS = 1;
+        /// A file was written or truncated.
+        const MODIFY = 2;
+        /// An entry came.
+        const CREATE = 4;
+        /// An entry went.
+        const DELETE = 8;
+        /// An entry was renamed within the directory.
+        const RENAME = 0x10;
+        /// Metadata of a file changed.
+        const ATTRIB = 0x20;
+        /// Not only once.
+        const MULTISHOT = 0x8000_0000;
+    }
+}
+
+impl Changes {
+    /// The changes that an event stands for.
+    fn of(event: Mask) -> Changes {
+        const MEANING: [(Mask, Changes); 7] = [
+            (Mask::ACCESS, Changes::ACCESS),
+            (Mask::MODIFY, Changes::MODIFY),
+            (Mask::ATTRIB, Changes::ATTRIB),
+            (Mask::CREATE, Changes::CREATE),
+            (Mask::MOVED_TO, Changes::CREATE),
+            (Mask::DELETE, Changes::DELETE),
+            (Mask::MOVED_FROM, Changes::DELETE),
+        ];
+        let meant = MEANING.iter().filter(|(one, _)| event.contains(*one));
+        meant.fold(Changes::empty(), |all, (_, change)| all | *change)
+    }
+}
+
+struct Watch {
+    directory: (u64, u64),
+    /// The opening, by its address.
+    file: usize,
+    fd: i32,
+    changes: Changes,
+    owner: Arc<Owner>,
+}
+
+static TABLE: SpinLock<Vec<Watch>> = SpinLock::new(Vec::new());
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+fn address(file: &OpenFile) -> usize {
+    core::ptr::from_ref(file).addr()
+}
+
+/// `F_NOTIFY` through the descriptor `fd`: adds to what the opening wants; nothing ends it.
+pub fn watch(file: &OpenFile, fd: i32, asked: u32) -> Result<()> {
+    if ENABLED.get() == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let changes = Changes::from_bits_truncate(asked);
+    if (changes - Changes::MULTISHOT).is_empty() {
+        release(file);
+        return Ok(());
+    }
+    if file.inode().attributes().kind != FileKind::Directory {
+        return Err(Errno::ENOTDIR);
+    }
+    let directory = file.metadata()?.identity();
+    let owner = Arc::clone(file.owner());
+    owner.set_caller();
+    let mut table = TABLE.lock();
+    if let Some(watch) = table.iter_mut().find(|watch| watch.file == address(file)) {
+        watch.fd = fd;
+        watch.changes |= changes;
+        return Ok(());
+    }
+    table.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+    table.push(Watch { directory, file: address(file), fd, changes, owner });
+    COUNT.fetch_add(1, Ordering::Relaxed);
+    WATCHES.fetch_add(1, Ordering::Relaxed);
+    drop(table);
+    file.mark(Marks::NOTIFY);
+    Ok(())
+}
+
+fn take(table: &mut Vec<Watch>, at: usize) -> Watch {
+    COUNT.fetch_sub(1, Ordering::Relaxed);
+    WATCHES.fetch_sub(1, Ordering::Relaxed);
+    table.swap_remove(at)
+}
+
+/// The opening ends, or wants nothing more.
+pub(super) fn release(file: &OpenFile) {
+    let mut table = TABLE.lock();
+    let at = table.iter().position(|watch| watch.file == address(file));
+    let ended = at.map(|at| take(&mut table, at));
+    drop(table);
+    drop(ended);
+}
+
+/// Something happened in a directory.
+#[inline]
+pub(super) fn tell(directory: (u64, u64), event: Mask) {
+    if COUNT.load(Ordering::Relaxed) != 0 {
+        tell_changes(directory, Changes::of(event));
+    }
+}
+
+/// An entry was renamed within a directory.
+pub(super) fn tell_renamed(directory: (u64, u64)) {
+    tell_changes(directory, Changes::RENAME);
+}
+
+fn tell_changes(directory: (u64, u64), changes: Changes) {
+    let mut index = 0;
+    loop {
+        let mut table = TABLE.lock();
+        let Some(watch) = table.get(index) else { return };
+        let wanted = watch.directory == directory && watch.changes.intersects(changes);
+        if !wanted {
+            index += 1;
+            continue;
+        }
+        let (owner, fd) = (Arc::clone(&watch.owner), watch.fd);
+        let ended = if watch.changes.contains(Changes::MULTISHOT) {
+            index += 1;
+            None
+        } else {
+            Some(take(&mut table, index))
+        };
+        drop(table);
+        drop(ended);
+        owner.tell(fd, Band::Message);
+    }
+}

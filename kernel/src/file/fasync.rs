@@ -1,0 +1,138 @@
+//! Openings that want a signal when something happens (`O_ASYNC`, fcntl(2)).
+//!
+//! A thing that can be waited for (a pipe, a socket, a terminal, an inotify instance) has a
+//! [`Signals`]: who of its openings switched `O_ASYNC` on. Whoever changes it says so by
+//! [`Signals::tell`], which is one load and one branch while nobody wants any. Where a wait queue is
+//! woken for the same reason, the signal comes after it.
+//!
+//! Locks: the list is a spin lock and a leaf. No lock of the thing may be held over `tell`: signals
+//! go to processes, whose locks are no part of any order here.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use hayate_abi::{Errno, Result};
+use hayate_machine::sync::SpinLock;
+
+use super::open_file::OpenFile;
+use super::owner::{Band, Owner};
+
+/// What an opening wants to be told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interest {
+    /// What can be read.
+    pub reads: bool,
+    /// What can be written.
+    pub writes: bool,
+}
+
+impl Interest {
+    /// Everything.
+    pub const BOTH: Interest = Interest { reads: true, writes: true };
+
+    fn has(self, band: Band) -> bool {
+        if band == Band::Out { self.writes } else { self.reads }
+    }
+}
+
+struct Entry {
+    /// The opening, by its address.
+    file: usize,
+    fd: i32,
+    interest: Interest,
+    owner: Arc<Owner>,
+}
+
+/// The openings of one thing that want signals.
+pub struct Signals {
+    wanted: AtomicBool,
+    entries: SpinLock<Vec<Entry>>,
+}
+
+impl Default for Signals {
+    fn default() -> Signals {
+        Signals::new()
+    }
+}
+
+impl Signals {
+    /// Nobody yet.
+    pub const fn new() -> Signals {
+        Signals { wanted: AtomicBool::new(false), entries: SpinLock::new(Vec::new()) }
+    }
+
+    /// Tells those who want to know.
+    #[inline(always)]
+    pub fn tell(&self, band: Band) {
+        if self.wanted.load(Ordering::Relaxed) {
+            self.for_each(
+                |entry| {
+                    if entry.interest.has(band) {
+                        Some((entry.fd, Arc::clone(&entry.owner)))
+                    } else {
+                        None
+                    }
+                },
+                |(fd, owner)| owner.tell(fd, band),
+            );
+        }
+    }
+
+    /// Calls `tell` with what `choose` makes of each entry, the lock let go in between.
+    #[cold]
+    fn for_each<T>(&self, choose: impl Fn(&Entry) -> Option<T>, tell: impl Fn(T)) {
+        let mut index = 0;
+        loop {
+            let chosen = match self.entries.lock().get(index) {
+                Some(entry) => choose(entry),
+                None => return,
+            };
+            if let Some(chosen) = chosen {
+                tell(chosen);
+            }
+            index += 1;
+        }
+    }
+
+    /// Enters an opening, or changes the descriptor that it is told by.
+    fn enter(&self, file: &OpenFile, fd: i32, interest: Interest) -> Result<()> {
+        let owner = Arc::clone(file.owner());
+        let mut entries = self.entries.lock();
+        let file = core::ptr::from_ref(file).addr();
+        if let Some(entry) = entries.iter_mut().find(|entry| entry.file == file) {
+            entry.fd = fd;
+            return Ok(());
+        }
+        entries.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        entries.push(Entry { file, fd, interest, owner });
+        self.wanted.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn leave(&self, file: &OpenFile) {
+        let file = core::ptr::from_ref(file).addr();
+        let mut entries = self.entries.lock();
+        let at = entries.iter().position(|entry| entry.file == file);
+        let left = at.map(|at| entries.swap_remove(at));
+        self.wanted.store(!entries.is_empty(), Ordering::Relaxed);
+        drop(entries);
+        drop(left);
+    }
+}
+
+/// Whether the opening can be switched to signals at all.
+pub fn is_supported(file: &OpenFile) -> bool {
+    file.ops().signals(file).is_some()
+}
+
+/// Switches the signals of an opening on, told by the descriptor `fd`, or off.
+pub fn switch(file: &OpenFile, fd: i32, on: bool) -> Result<()> {
+    let Some((signals, interest)) = file.ops().signals(file) else { return Ok(()) };
+    if !on {
+        signals.leave(file);
+        return Ok(());
+    }
+    file.ops().own_signals(file);
+    signals.enter(file, fd, interest)
+}

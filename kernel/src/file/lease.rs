@@ -1,0 +1,327 @@
+//! Leases: to be told before somebody else opens a file in a way that conflicts (`F_SETLEASE`,
+//! fcntl(2)).
+//!
+//! An opening holds a read lease (told of writers) or a write lease (told of anybody). Whoever opens or
+//! truncates the file *breaks* the leases in its way: the holders get a signal, and the breaker waits
+//! until they gave up or stepped back, or `/proc/sys/fs/lease-break-time` is over.
+//!
+//! While nobody has a lease, opening and truncating ask one number. Leases belong to the file, found by
+//! device and inode number in one table.
+//!
+//! A write lease wants its opening to be the only one. Openings are not counted: each refers to the
+//! name of its file, and these references are. So a walk that passes by at this moment makes a
+//! write lease fail that could be had (`EAGAIN`, as Linux itself did until 5.2), and one on a file with
+//! several names is refused. Nobody slips in: the lease is entered before the references are looked
+//! at, and an opener has its reference before it looks for leases.
+//!
+//! Locks: the table is a spin lock and a leaf. Signals are sent and waits begin without it.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering, fence};
+
+use hayate_abi::{Errno, Result};
+use hayate_machine::sync::SpinLock;
+use hayate_machine::time;
+
+use super::dentry::Dentry;
+use super::inode::{FileKind, Inode};
+use super::open_file::flags::{O_ACCMODE, O_NONBLOCK, O_RDONLY};
+use super::open_file::{Marks, OpenFile};
+use super::owner::{Band, Owner};
+use super::users::Limit;
+use crate::credentials::{Capability, Credentials};
+use crate::resource::{self, pools};
+use crate::schedule::{WaitQueue, Woken};
+
+/// Seconds that a holder has to give a lease up; 0: as long as it likes.
+pub static BREAK_TIME: Limit = Limit::new(|| 45);
+/// Whether new leases are given.
+pub static ENABLED: Limit = Limit::new(|| 1);
+
+/// What a lease is, or is to become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// None.
+    None = 2,
+    /// Told of writers.
+    Read = 0,
+    /// Told of anybody.
+    Write = 1,
+}
+
+impl Kind {
+    /// From `F_RDLCK`, `F_WRLCK` or `F_UNLCK`.
+    pub fn parse(number: i32) -> Result<Kind> {
+        match number {
+            0 => Ok(Kind::Read),
+            1 => Ok(Kind::Write),
+            2 => Ok(Kind::None),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+}
+
+struct Lease {
+    /// The opening, by its address.
+    file: usize,
+    fd: i32,
+    kind: Kind,
+    owner: Arc<Owner>,
+    /// When it steps back to reading, and when it ends, by itself (monotonic ns), once it is broken.
+    reads_at: Option<u64>,
+    ends_at: Option<u64>,
+}
+
+impl Lease {
+    /// Whether it stands in the way of an opening.
+    fn conflicts(&self, writes: bool) -> bool {
+        self.kind == Kind::Write || writes
+    }
+
+    /// What it is to become (`target_leasetype`).
+    fn target(&self) -> Kind {
+        match (self.ends_at, self.reads_at) {
+            (Some(_), _) => Kind::None,
+            (None, Some(_)) => Kind::Read,
+            (None, None) => self.kind,
+        }
+    }
+
+    /// What it has become by `now`; `None` when it is over.
+    fn aged(mut self, now: u64) -> Option<Lease> {
+        if self.ends_at.is_some_and(|end| end <= now) {
+            self.owner.reset();
+            return None;
+        }
+        if self.reads_at.is_some_and(|end| end <= now) {
+            self.kind = Kind::Read;
+            self.reads_at = None;
+        }
+        Some(self)
+    }
+}
+
+/// The leases of one file, never none, and those who wait for them.
+#[derive(Default)]
+struct File {
+    leases: Vec<Lease>,
+    changes: Arc<WaitQueue>,
+}
+
+static TABLE: SpinLock<BTreeMap<(u64, u64), File>> = SpinLock::new(BTreeMap::new());
+
+/// How many leases there are: none, most of the time.
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// Changes the leases of a file, whose time is taken into account, and wakes who waits for them.
+fn change<T>(file: (u64, u64), work: impl FnOnce(&mut Vec<Lease>) -> T) -> T {
+    let now = time::monotonic_ns();
+    let mut table = TABLE.lock();
+    let entry = table.entry(file).or_default();
+    let before = entry.leases.len();
+    // What is over goes, without room being asked for.
+    let mut index = 0;
+    while index < entry.leases.len() {
+        match entry.leases.swap_remove(index).aged(now) {
+            Some(lease) => {
+                entry.leases.push(lease);
+                let last = entry.leases.len() - 1;
+                entry.leases.swap(index, last);
+                index += 1;
+            }
+            None => continue,
+        }
+    }
+    let result = work(&mut entry.leases);
+    COUNT.fetch_add(entry.leases.len() as u32, Ordering::SeqCst);
+    COUNT.fetch_sub(before as u32, Ordering::SeqCst);
+    let changes = Arc::clone(&entry.changes);
+    let empty = if entry.leases.is_empty() { table.remove(&file) } else { None };
+    drop(table);
+    drop(empty);
+    changes.wake_all();
+    result
+}
+
+fn address(file: &OpenFile) -> usize {
+    core::ptr::from_ref(file).addr()
+}
+
+/// `F_GETLEASE`
+pub fn get(file: &OpenFile) -> Result<Kind> {
+    if COUNT.load(Ordering::Relaxed) == 0 {
+        return Ok(Kind::None);
+    }
+    let identity = file.metadata()?.identity();
+    let mine = |lease: &&Lease| lease.file == address(file);
+    Ok(change(identity, |leases| leases.iter().find(mine).map_or(Kind::None, Lease::target)))
+}
+
+/// `F_SETLEASE` through the descriptor `fd`.
+pub fn set(file: &OpenFile, fd: i32, kind: Kind, credentials: &Credentials) -> Result<()> {
+    let attributes = file.inode().attributes();
+    if credentials.fsuid != attributes.uid && !credentials.has(Capability::Lease) {
+        return Err(Errno::EACCES);
+    }
+    if attributes.kind != FileKind::Regular {
+        return Err(Errno::EINVAL);
+    }
+    if kind == Kind::None {
+        return if remove(file)? { Ok(()) } else { Err(Errno::EAGAIN) };
+    }
+    check_others(file, kind)?;
+    let identity = file.metadata()?.identity();
+    let new = change(identity, |leases| enter(leases, file, fd, kind))?;
+    if new {
+        file.mark(Marks::LEASE);
+        fence(Ordering::SeqCst);
+        if let Err(error) = check_others(file, kind) {
+            remove(file)?;
+            return Err(error);
+        }
+    }
+    file.owner().set_caller();
+    Ok(())
+}
+
+/// Enters or changes a lease; says whether it is a new one.
+fn enter(leases: &mut Vec<Lease>, file: &OpenFile, fd: i32, kind: Kind) -> Result<bool> {
+    let mine = address(file);
+    for other in leases.iter().filter(|lease| lease.file != mine) {
+        if kind == Kind::Write || other.ends_at.is_some() {
+            return Err(Errno::EAGAIN);
+        }
+    }
+    if let Some(lease) = leases.iter_mut().find(|lease| lease.file == mine) {
+        (lease.kind, lease.fd, lease.reads_at) = (kind, fd, None);
+        return Ok(false);
+    }
+    if ENABLED.get() == 0 {
+        return Err(Errno::EINVAL);
+    }
+    leases.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+    let owner = Arc::clone(file.owner());
+    leases.push(Lease { file: mine, fd, kind, owner, reads_at: None, ends_at: None });
+    Ok(true)
+}
+
+/// Takes the lease of an opening away; says whether there was one.
+fn remove(file: &OpenFile) -> Result<bool> {
+    let identity = file.metadata()?.identity();
+    let mine = address(file);
+    let removed = change(identity, |leases| {
+        let at = leases.iter().position(|lease| lease.file == mine)?;
+        Some(leases.swap_remove(at))
+    });
+    if let Some(lease) = &removed {
+        lease.owner.reset();
+    }
+    Ok(removed.is_some())
+}
+
+/// The opening ends.
+pub(super) fn release(file: &OpenFile) {
+    // Without metadata there is no file either.
+    let _ = remove(file);
+}
+
+/// Whether other openings keep this one from its lease (`check_conflicting_open`): `EAGAIN`.
+fn check_others(file: &OpenFile, kind: Kind) -> Result<()> {
+    let writers = file.inode().plate().map_or(0, |plate| plate.writers());
+    let own = usize::from(file.writable());
+    let conflicts = match kind {
+        Kind::None => false,
+        Kind::Read => writers != 0,
+        Kind::Write => writers != own || !is_alone(file)?,
+    };
+    if conflicts { Err(Errno::EAGAIN) } else { Ok(()) }
+}
+
+/// Whether nobody but this opening and the cache of names refers to the file.
+fn is_alone(file: &OpenFile) -> Result<bool> {
+    let dentry = &file.location().dentry;
+    if file.metadata()?.links > 1 {
+        return Ok(false);
+    }
+    let alone = || {
+        let cached = dentry.parent().and_then(|parent| parent.cached(&dentry.name()));
+        let is_it = |held: &Arc<Dentry>| Arc::ptr_eq(held, dentry);
+        // The opening's reference; the cache's, and the one that was just taken to see it.
+        let known = if cached.as_ref().is_some_and(is_it) { 3 } else { 1 };
+        Arc::strong_count(dentry) <= known
+    };
+    if alone() {
+        return Ok(true);
+    }
+    // What is kept of an ended program that had it mapped is no opening.
+    pools::drop_all(Some(resource::Kind::Attachment));
+    Ok(alone())
+}
+
+/// Breaks the leases in the way of an opening with these flags, and waits for their holders;
+/// `EWOULDBLOCK` instead with `O_NONBLOCK`.
+#[inline]
+pub fn break_for(inode: &Arc<dyn Inode>, flags: u32) -> Result<()> {
+    if COUNT.load(Ordering::Relaxed) == 0 { Ok(()) } else { break_leases(inode, flags) }
+}
+
+#[cold]
+fn break_leases(inode: &Arc<dyn Inode>, flags: u32) -> Result<()> {
+    let identity = inode.metadata()?.identity();
+    let writes = flags & O_ACCMODE != O_RDONLY;
+    let end = match BREAK_TIME.get() as u64 {
+        0 => u64::MAX,
+        seconds => time::monotonic_ns().saturating_add(seconds.saturating_mul(1_000_000_000)),
+    };
+    while let Some((owner, fd)) = change(identity, |leases| break_one(leases, writes, end)) {
+        owner.tell(fd, Band::Message);
+    }
+    loop {
+        let Some((queue, deadline)) = in_the_way(identity, writes) else { return Ok(()) };
+        if flags & O_NONBLOCK != 0 {
+            return Err(Errno::EAGAIN);
+        }
+        let gone = || match in_the_way(identity, writes) {
+            Some((_, later)) if later == deadline => None,
+            _ => Some(()),
+        };
+        let until = (deadline != u64::MAX).then_some(deadline);
+        match queue.wait_interruptible(until, gone) {
+            Err(Woken::Interrupted) => return Err(Errno::ERESTARTSYS),
+            // What ran out of time is taken away here.
+            Ok(()) | Err(Woken::TimedOut) => change(identity, |_| ()),
+        }
+    }
+}
+
+/// Marks the next lease that is to be broken and was not; gives whom to tell.
+fn break_one(leases: &mut [Lease], writes: bool, end: u64) -> Option<(Arc<Owner>, i32)> {
+    for lease in leases.iter_mut().filter(|lease| lease.conflicts(writes)) {
+        let told = lease.ends_at.is_some() || !writes && lease.reads_at.is_some();
+        if told {
+            continue;
+        }
+        if writes {
+            lease.ends_at = Some(end);
+        } else {
+            lease.reads_at = Some(end);
+        }
+        return Some((Arc::clone(&lease.owner), lease.fd));
+    }
+    None
+}
+
+/// Where to wait for the leases in the way, and until when; `None` when there are none.
+fn in_the_way(file: (u64, u64), writes: bool) -> Option<(Arc<WaitQueue>, u64)> {
+    let table = TABLE.lock();
+    let entry = table.get(&file)?;
+    let mut conflicts = entry.leases.iter().filter(|lease| lease.conflicts(writes)).peekable();
+    conflicts.peek()?;
+    let ends = conflicts.filter_map(|lease| match (lease.ends_at, lease.reads_at) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    });
+    Some((Arc::clone(&entry.changes), ends.min().unwrap_or(u64::MAX)))
+}

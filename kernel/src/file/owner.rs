@@ -1,0 +1,211 @@
+//! Who gets the signals of an open file (`F_SETOWN`, `F_SETSIG`, fcntl(2)).
+//!
+//! This layer knows no processes: an [`Addressee`] is given by the layer that does, which registers
+//! how to find one. An open file has an owner only once somebody asked for signals; until then
+//! nothing is allocated.
+//!
+//! Locks: an owner's state is a spin lock and a leaf. Signals are sent with no lock held.
+
+use alloc::sync::Arc;
+
+use hayate_abi::signal::*;
+use hayate_abi::{Errno, Result};
+use hayate_machine::sync::{Once, SpinLock};
+
+/// What kind of addressee a number means; the values of `struct f_owner_ex`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// One thread.
+    #[default]
+    Thread = 0,
+    /// A process.
+    Process = 1,
+    /// A process group.
+    Group = 2,
+}
+
+/// Who asked for signals; who may get them is decided by this.
+#[derive(Clone, Copy, Default)]
+pub struct Asker {
+    /// The real user.
+    pub uid: u32,
+    /// The effective user.
+    pub euid: u32,
+}
+
+/// A thread, process or group that can be signalled; held by a file, it does not live longer.
+pub trait Addressee: Send + Sync {
+    /// Its number; `None` when it is gone.
+    fn number(&self) -> Option<i32>;
+
+    /// Sends a signal if `asker` may (`sigio_perm`, fs/fcntl.c); an error only for a full queue.
+    fn send(&self, asker: Asker, info: Siginfo) -> Result<()>;
+}
+
+/// The layer of processes.
+pub trait Directory: Send + Sync {
+    /// Finds who has a number; `ESRCH`.
+    fn find(&self, kind: Kind, number: i32) -> Result<Arc<dyn Addressee>>;
+
+    /// The calling process.
+    fn caller(&self) -> Arc<dyn Addressee>;
+
+    /// The users that the caller acts for.
+    fn asker(&self) -> Asker;
+}
+
+static DIRECTORY: Once<&'static dyn Directory> = Once::new();
+
+/// Registers the layer of processes; later calls change nothing.
+pub fn register(directory: &'static dyn Directory) {
+    DIRECTORY.call_once(|| directory);
+}
+
+fn directory() -> Result<&'static dyn Directory> {
+    DIRECTORY.get().copied().ok_or(Errno::ESRCH)
+}
+
+/// What a signal tells about a descriptor: the `si_code` and `si_band` of sigaction(2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Band {
+    /// There is something to read.
+    In = 1,
+    /// There is room to write.
+    Out = 2,
+    /// A message: a lease is to be given up, a directory changed.
+    Message = 3,
+    /// Something urgent.
+    Priority = 5,
+    /// The other side is gone.
+    Hangup = 6,
+}
+
+impl Band {
+    /// The events of poll(2) that it stands for (`band_table`, fs/fcntl.c).
+    const fn events(self) -> i64 {
+        match self {
+            Band::In => 0x41,
+            Band::Out => 0x304,
+            Band::Message => 0x441,
+            Band::Priority => 0x82,
+            Band::Hangup => 0x18,
+        }
+    }
+}
+
+/// Signals whose codes mean something of their own (`sig_specific_sicodes`).
+const SPECIFIC: SignalSet = bit(SIGILL)
+    | bit(SIGFPE)
+    | bit(SIGSEGV)
+    | bit(SIGBUS)
+    | bit(SIGTRAP)
+    | bit(SIGCHLD)
+    | bit(SIGSYS);
+
+#[derive(Clone, Default)]
+struct State {
+    kind: Kind,
+    addressee: Option<Arc<dyn Addressee>>,
+    asker: Asker,
+    /// `F_SETSIG`; 0: SIGIO that tells nothing.
+    signal: u32,
+}
+
+/// Who gets an open file's signals, and which.
+#[derive(Default)]
+pub struct Owner(SpinLock<State>);
+
+impl Owner {
+    /// Sets it (`F_SETOWN_EX`): 0 for nobody. `ESRCH` when there is none with this number.
+    pub fn set(&self, kind: Kind, number: i32) -> Result<()> {
+        let directory = directory()?;
+        let addressee = match number {
+            0 => None,
+            number => Some(directory.find(kind, number)?),
+        };
+        self.put(kind, addressee, directory.asker());
+        Ok(())
+    }
+
+    /// `F_SETOWN`: a process, or a group where negative.
+    pub fn set_number(&self, number: i32) -> Result<()> {
+        if number < 0 {
+            self.set(Kind::Group, number.checked_neg().ok_or(Errno::EINVAL)?)
+        } else {
+            self.set(Kind::Process, number)
+        }
+    }
+
+    /// Makes the caller the owner if there is none.
+    pub fn set_caller(&self) {
+        let has_one = self.0.lock().addressee.is_some();
+        if let (false, Ok(directory)) = (has_one, directory()) {
+            self.put(Kind::Process, Some(directory.caller()), directory.asker());
+        }
+    }
+
+    /// Makes a process group the owner if there is none.
+    pub fn set_group(&self, group: u32) {
+        let has_one = self.0.lock().addressee.is_some();
+        if !has_one {
+            // A group that is gone gets nothing.
+            let _ = self.set(Kind::Group, group as i32);
+        }
+    }
+
+    fn put(&self, kind: Kind, addressee: Option<Arc<dyn Addressee>>, asker: Asker) {
+        let mut state = self.0.lock();
+        let signal = state.signal;
+        let new = State { kind, addressee, asker, signal };
+        let old = core::mem::replace(&mut *state, new);
+        drop(state);
+        drop(old);
+    }
+
+    /// Nobody, and SIGIO that tells nothing (a lease is over).
+    pub fn reset(&self) {
+        let old = core::mem::take(&mut *self.0.lock());
+        drop(old);
+    }
+
+    /// Kind and number, 0 for nobody (`F_GETOWN_EX`).
+    pub fn get(&self) -> (Kind, i32) {
+        let state = self.0.lock().clone();
+        (state.kind, state.addressee.and_then(|addressee| addressee.number()).unwrap_or(0))
+    }
+
+    /// `F_GETSIG`.
+    pub fn signal(&self) -> u32 {
+        self.0.lock().signal
+    }
+
+    /// `F_SETSIG`.
+    pub fn set_signal(&self, signal: u32) {
+        self.0.lock().signal = signal;
+    }
+
+    /// Sends the signal for something that happened to the file, by the descriptor `fd` (`send_sigio`).
+    /// One that finds the queue full becomes a SIGIO that tells nothing.
+    pub fn tell(&self, fd: i32, band: Band) {
+        let state = self.0.lock().clone();
+        let Some(addressee) = state.addressee else { return };
+        if state.signal != 0 {
+            let own_codes = SPECIFIC & bit(state.signal) != 0;
+            let code = if own_codes { SI_SIGIO } else { band as i32 };
+            let info = Siginfo::from_poll(state.signal, code, band.events(), fd);
+            if addressee.send(state.asker, info).is_ok() {
+                return;
+            }
+        }
+        // A full queue loses what a standard signal tells, not the signal.
+        let _ = addressee.send(state.asker, Siginfo::new(SIGIO, SI_KERNEL));
+    }
+
+    /// Sends SIGURG (`send_sigurg`): something urgent came.
+    pub fn tell_urgent(&self) {
+        let state = self.0.lock().clone();
+        if let Some(addressee) = state.addressee {
+            let _ = addressee.send(state.asker, Siginfo::new(SIGURG, SI_KERNEL));
+        }
+    }
+}
