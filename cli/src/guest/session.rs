@@ -163,6 +163,9 @@ impl Session {
             wires.shut();
         }
         reporter.ear().close();
+        // Told, and no more: whether the program wanted its input is not known.
+        let unread = counts.unread.lock().ok().and_then(|mut unread| unread.take());
+        course.errors.extend(unread);
         let unwritten = counts.unwritten.lock().map(|mut list| std::mem::take(&mut *list));
         let log = std::mem::take(&mut *log.lock().unwrap_or_else(PoisonError::into_inner));
         let complaint = complaint.lock().unwrap_or_else(PoisonError::into_inner).clone();

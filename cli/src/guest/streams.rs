@@ -65,6 +65,8 @@ pub struct Counts {
     pub error: AtomicU64,
     /// What could not be written, of these and of the log.
     pub unwritten: Mutex<Vec<String>>,
+    /// Why the input could not be read.
+    pub unread: Mutex<Option<String>>,
 }
 
 /// The host's ends of the sockets of one start.
@@ -108,14 +110,14 @@ impl Host {
                 let screen = wires.port(qemu, port::TTY)?;
                 let keyboard: Box<dyn Read + Send> = Box::new(std::io::stdin());
                 let keyboard = Arc::new(Mutex::new(Some(keyboard)));
-                wires.input(keyboard, screen.try_clone()?, reporter);
+                wires.input(keyboard, screen.try_clone()?, counts, reporter);
                 let output = Arc::new(Mutex::new(Box::new(std::io::stdout()) as _));
                 wires.output(screen, output, "stdout", counts, reporter);
             }
             Host::Separate { input, output, error } => {
                 if let Some(input) = input {
                     let feeder = wires.port(qemu, port::STDIN)?;
-                    wires.input(input.clone(), feeder, reporter);
+                    wires.input(input.clone(), feeder, counts, reporter);
                 }
                 let (out, err) = (wires.port(qemu, port::STDOUT)?, wires.port(qemu, port::STDERR)?);
                 let (output, error) = (output.clone(), error.clone());
@@ -140,8 +142,14 @@ impl Wires {
         Ok(ours)
     }
 
-    fn input(&mut self, input: Input, guest: UnixStream, reporter: &Reporter) {
-        let reporter = reporter.clone();
+    fn input(
+        &mut self,
+        input: Input,
+        guest: UnixStream,
+        counts: &Arc<Counts>,
+        reporter: &Reporter,
+    ) {
+        let (counts, reporter) = (counts.clone(), reporter.clone());
         self.feeders.push(Box::new(move || {
             std::thread::spawn(move || {
                 // A machine that says nothing gets nothing: the next one may need it.
@@ -150,7 +158,7 @@ impl Wires {
                 }
                 let input = input.lock().unwrap_or_else(PoisonError::into_inner).take();
                 if let Some(input) = input {
-                    feed(input, guest);
+                    feed(input, guest, &counts);
                 }
             })
         }));
@@ -184,8 +192,9 @@ impl Wires {
     }
 }
 
-/// Copies the host's input to the guest, and its end with it.
-fn feed(mut input: impl Read, mut guest: UnixStream) {
+/// Copies the host's input to the guest, and its end with it. An input that cannot be read ends and is
+/// told; but not one that was opened for writing only, as nohup(1) does it, which is empty.
+fn feed(mut input: impl Read, mut guest: UnixStream, counts: &Counts) {
     let mut buffer = vec![0; 64 << 10];
     loop {
         match input.read(&mut buffer) {
@@ -196,7 +205,14 @@ fn feed(mut input: impl Read, mut guest: UnixStream) {
                 }
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => break,
+            Err(error) => {
+                if error.raw_os_error() != Some(rustix::io::Errno::BADF.raw_os_error())
+                    && let Ok(mut unread) = counts.unread.lock()
+                {
+                    *unread = Some(format!("cannot read standard input: {error}"));
+                }
+                break;
+            }
         }
     }
     // Only this direction, and another handle keeps the socket from closing altogether: then QEMU

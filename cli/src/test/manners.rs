@@ -153,7 +153,10 @@ fn closed_streams(hayate: &Hayate) -> Result<()> {
     };
     expect(&run("cat", "<&-")?, 0, "", "")?;
     expect(&run("ls /", ">&-")?, 0, "", "")?;
-    expect(&run("sh -c 'echo y; exit 3'", "<&- 2>&-")?, 3, "y\n", "")
+    expect(&run("sh -c 'echo y; exit 3'", "<&- 2>&-")?, 3, "y\n", "")?;
+    // Neither empty nor readable, and opened for writing only, as nohup(1) leaves it.
+    expect(&run("cat", "</")?, 0, "", "hayate: cannot read standard input: Is a directory")?;
+    expect(&run("cat", "0>/dev/null")?, 0, "", "")
 }
 
 /// `/proc/hayate` can be made by nobody, root or not. The script looks before it installs or builds, the
