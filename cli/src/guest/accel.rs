@@ -2,12 +2,12 @@
 //!
 //! That `/dev/kvm` is there and can be opened says little, and neither does a machine of a few
 //! instructions: in nested or restricted machines a guest may hang or stop at the first instruction
-//! that is out of the ordinary. So Hayate's own kernel is booted on it, to its first programs, within
-//! [`PATIENCE`]. What comes of it is kept ([`super::verdict`]).
+//! that is out of the ordinary. So Hayate's own kernel is booted on it, to its first programs,
+//! within [`PATIENCE`]. What comes of it is kept ([`super::verdict`]).
 //!
-//! A kernel that does not boot says nothing about KVM: it may be the developer's. Against KVM counts
-//! only what TCG does better at the same moment, on the same busy host; otherwise the verdict is for
-//! this command alone.
+//! A kernel that does not boot says nothing about KVM: it may be the developer's. Against KVM
+//! counts only what TCG does better at the same moment, on the same busy host; otherwise the
+//! verdict is for this command alone.
 
 use super::log::Sink;
 use super::qemu::{self, Qemu};

@@ -1,8 +1,8 @@
-//! What is known while a machine runs, and the decisions about it: who is told what, and when its time
-//! is up.
+//! What is known while a machine runs, and the decisions about it: what the guest is told, and when
+//! the machine's time is up.
 //!
-//! Each wait has an end. A machine whose QEMU stopped it, whose kernel says nothing, or that does not go
-//! when it was killed is not waited for.
+//! Each wait has an end: nothing is waited for of a machine that QEMU stopped, of one whose kernel
+//! says nothing, or of one that does not go when it is killed.
 
 use super::event::{Event, News, Reporter};
 use super::fault::Fault;
@@ -103,8 +103,8 @@ impl Course {
         self.silence = within.map(|within| self.began + within);
     }
 
-    /// Handles events until QEMU has ended and everything it said has been read. `None`: it was killed
-    /// and does not go.
+    /// Handles events until QEMU has ended and everything it said has been read. `None`: it was
+    /// killed and does not go.
     pub fn follow(
         &mut self,
         events: &Receiver<Event>,

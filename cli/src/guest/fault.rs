@@ -7,14 +7,15 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// The oldest QEMU that Hayate is tested with. An older one may do, and is not refused: only where it
-/// refuses something itself, its age is said.
+/// The oldest QEMU that Hayate is tested with. An older one may do, and is not refused: only where
+/// it refuses something itself, its age is said.
 const TESTED: (u64, u64) = (7, 2);
 /// How long QEMU may take to tell its version.
 const PATIENCE_VERSION: Duration = Duration::from_secs(2);
 /// What of a message fits on a line.
 const MOST_SAID: usize = 200;
-/// What setpriv(1) and nice(1) end with if they cannot execute the program. QEMU itself ends with 1.
+/// What setpriv(1) and nice(1) end with if they cannot execute the program. QEMU itself ends with
+/// 1.
 const NOT_EXECUTED: [i32; 2] = [126, 127];
 
 /// What was wrong.

@@ -9,8 +9,8 @@
 //! busy host is so far behind, the serial line waits for a time of the host's choosing, and a run
 //! that counts instructions is no longer the same each time.
 //!
-//! A machine can be started more than once: [`Qemu::command`] takes the ports that it was given since
-//! the last start, and everything else stays.
+//! A machine can be started more than once: [`Qemu::command`] takes the ports that it was given
+//! since the last start, and everything else stays.
 
 use super::{linux, monitor, processor};
 use crate::arguments::{Accel, Board, Machine};
@@ -35,11 +35,12 @@ const FIRST_SOCKET: i32 = 3;
 /// The monitor's name among QEMU's character devices.
 const MONITOR: &str = "hayate";
 
-/// Room for the kernel log in its pipe: more than any boot prints, and what an ordinary user may ask.
+/// Room for the kernel log in its pipe: more than any boot prints, and what an ordinary user may
+/// ask.
 const LOG_ROOM: usize = 1 << 20;
 
-/// How long a kernel may say nothing after the start of QEMU, unless [`PATIENCE`] says otherwise. It
-/// says something within a second; a busy host translates a hundred times slower.
+/// How long a kernel may say nothing after the start of QEMU, unless [`PATIENCE`] says otherwise.
+/// It says something within a second; a busy host translates a hundred times slower.
 const SILENCE: Duration = Duration::from_secs(120);
 /// The environment variable with that number of seconds.
 const PATIENCE: &str = "HAYATE_PATIENCE";
@@ -81,8 +82,8 @@ struct Nvm {
     kept: bool,
 }
 
-/// A start of a machine: the command, and the host's ends of what it does not share with the guest's
-/// program.
+/// A start of a machine: the command, and the host's ends of what it does not share with the
+/// guest's program.
 pub struct Start {
     /// The command.
     pub command: Command,
@@ -119,8 +120,8 @@ pub struct Qemu {
 }
 
 impl Qemu {
-    /// Checks the options, builds or finds the kernel. Where `--accel auto` leaves it open, the machine is
-    /// one with TCG until [`Qemu::accelerate`].
+    /// Checks the options, builds or finds the kernel. Where `--accel auto` leaves it open, the
+    /// machine is one with TCG until [`Qemu::accelerate`].
     pub fn new(options: &Machine) -> Result<Qemu> {
         if options.deterministic && options.cpus != 1 {
             return Err(Failure::error(USAGE, "--deterministic counts on one processor: --cpus 1"));
@@ -147,8 +148,8 @@ impl Qemu {
         };
         let mut words = Vec::new();
         if system == System::Linux {
-            // On a busy host a timer's interrupt may come too late for Linux' look at it, which then
-            // ends in a panic; under KVM it does not look either.
+            // On a busy host a timer's interrupt may come too late for Linux' look at it, which
+            // then ends in a panic; under KVM it does not look either.
             let usual = ["console=ttyS0", "panic=-1", "tsc=reliable", "no_timer_check"];
             words.extend(usual.map(String::from));
         }
@@ -236,8 +237,9 @@ impl Qemu {
         Ok(())
     }
 
-    /// Gives a machine with Linux an NVDIMM whose content is a disk ([`crate::image::in_place::nvdimm`]), to be
-    /// mounted with `-o dax`, and returns its name in the guest. What is written there is not kept.
+    /// Gives a machine with Linux an NVDIMM whose content is a disk
+    /// ([`crate::image::in_place::nvdimm`]), to be mounted with `-o dax`, and returns its name in
+    /// the guest. What is written there is not kept.
     pub fn disk_in_place(&mut self, file: &Path) -> Result<String> {
         self.texts(file)?;
         self.modules.append(&mut self.nvdimm);
@@ -266,8 +268,8 @@ impl Qemu {
         self.kvm = kvm;
     }
 
-    /// Whether a person gave options with which the machine can be paused: then a pause is no fault, and
-    /// silence neither.
+    /// Whether a person gave options with which the machine can be paused: then a pause is no
+    /// fault, and silence neither.
     pub fn is_examined(&self) -> bool {
         self.options.qemu.iter().any(|option| {
             let option = option.to_string_lossy();

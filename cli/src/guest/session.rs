@@ -6,8 +6,8 @@
 //! after the control port and the log have been read to their ends, so that nothing said before
 //! a crash is missed.
 //!
-//! A machine whose accelerator nobody chose, that runs with KVM and fails before its guest was heard,
-//! is started again with TCG. Nothing was lost until then: see [`super::streams`].
+//! A machine whose accelerator nobody chose, that runs with KVM and fails before its guest was
+//! heard, is started again with TCG. Nothing was lost until then: see [`super::streams`].
 
 use super::course::Course;
 pub use super::event::Event;
@@ -171,7 +171,8 @@ impl Session {
         let complaint = complaint.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let complaint = String::from_utf8_lossy(&complaint).trim_end().to_string();
         let code = status.and_then(|status| status.code());
-        // By the exit device the guest can end the machine without a byte, with more than QEMU's own 1.
+        // By the exit device the guest can end the machine without a byte, with more than QEMU's
+        // own 1.
         let spoke = reporter.ear().heard() || course.up && code.is_some_and(|code| code > 1);
         let end = match (course.end, status) {
             (Some(End::Failed(fault)), _) => End::Failed(fault.with(&complaint)),

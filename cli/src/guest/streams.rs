@@ -1,8 +1,8 @@
 //! The streams of a guest's program, and the threads that copy their bytes.
 //!
-//! The host's side outlives a start of the machine, the sockets do not: where a machine is started a
-//! second time, the second one gets everything: what the host has for the program is not touched before
-//! the guest was heard.
+//! The host's side outlives a start of the machine, the sockets do not: where a machine is started
+//! a second time, the second one gets everything: what the host has for the program is not touched
+//! before the guest was heard.
 
 use super::event::{News, Reporter};
 use super::qemu::Qemu;

@@ -1,8 +1,8 @@
 //! What was found out about KVM, kept until it may be different.
 //!
 //! One line for each QEMU: the verdict, the host's boot, its kernel's release, and the program's
-//! time, size and path. A line counts only if all of it is the same today. The file is replaced as a
-//! whole, so that a reader sees the old or the new one; writers hold [`place::alone`].
+//! time, size and path. A line counts only if all of it is the same today. The file is replaced as
+//! a whole, so that a reader sees the old or the new one; writers hold [`place::alone`].
 
 use crate::place;
 use anyhow::{Context, Result};

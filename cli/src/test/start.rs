@@ -132,8 +132,8 @@ fn has_kvm() -> bool {
     access("/dev/kvm", Access::READ_OK | Access::WRITE_OK).is_ok()
 }
 
-/// Output and status as they must be, and this line and no other on standard error, if there is a KVM
-/// to speak of.
+/// Output and status as they must be, and this line and no other on standard error, if there is a
+/// KVM to speak of.
 fn about_kvm(output: &Output, out: &str, line: &str) -> Result<()> {
     let said =
         if has_kvm() && !line.is_empty() { format!("hayate: {line}\n") } else { String::new() };

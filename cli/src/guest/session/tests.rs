@@ -4,8 +4,8 @@ use super::*;
 use crate::arguments::{Accel, Board, Machine, Profile};
 use crate::test::start::put_program;
 
-/// What the script may say. Its descriptors: 3 the log, 4 the monitor, 5 to 8 standard input, output,
-/// error and the control port.
+/// What the script may say. Its descriptors: 3 the log, 4 the monitor, 5 to 8 standard input,
+/// output, error and the control port.
 const WORDS: &str = r#"#!/bin/sh
 greet() { echo '{"QMP": {"version": {"qemu": {"micro": 0, "minor": 2, "major": 7}}}}' >&4; }
 up() { greet; read -r line <&4; echo '{"return": {}, "id": "begin"}' >&4; }
@@ -193,7 +193,7 @@ fn a_person_may_pause_it() {
     }
 }
 
-/// What outlives a kill, here a child that holds every stream, is not waited for.
+/// A QEMU that outlives a kill, here by a child that holds every stream, is not waited for.
 #[test]
 fn it_cannot_be_killed() {
     let began = Instant::now();
