@@ -122,6 +122,77 @@ TEST(prctl_subreaper_and_no_new_privs) {
     IN_CHILD(CHECK_EQ(OK(prctl_(39, 0)), 1));
 }
 
+/* ---- the time stamp counter, forbidden (PR_SET_TSC) ------------------------------------------- */
+
+enum { SET_TSC = 26, GET_TSC = 25, TSC_ENABLE = 1, TSC_SIGSEGV = 2 };
+static int tsc_setting(void) {
+    int setting = -1;
+    OK(syscall(SYS_prctl, GET_TSC, &setting));
+    return setting;
+}
+static void read_tsc(void) { __asm__ volatile("rdtsc" ::: "eax", "edx"); }
+static void let_read_tsc(int setting) { OK(syscall(SYS_prctl, SET_TSC, setting)); }
+
+/* Executes a program that reads the counter and exits with 42; no C library does so before it. */
+static pid_t run_reader(void) {
+    /* rdtsc; mov $60,%eax; mov $42,%edi; syscall in a minimal ELF64 executable (elf(5)) */
+    static const unsigned char image[0x90] = {
+        0x7f, 'E', 'L', 'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 62, 0, 1, 0, 0, 0,
+        0x78, 0, 0x40, 0, 0, 0, 0, 0, 64, 0, 0, 0, 0, 0, 0, 0, [52] = 64, 0, 56, 0, 1, 0,
+        [64] = 1, 0, 0, 0, 5, 0, 0, 0, [80] = 0, 0, 0x40, [88] = 0, 0, 0x40, [96] = 0x90,
+        [104] = 0x90, [112] = 0, 0x10, [120] = 0x0f, 0x31, 0xb8, 60, 0, 0, 0, 0xbf, 42, 0, 0, 0,
+        0x0f, 0x05};
+    hy_put(__FILE__, __LINE__, "reader", image, sizeof image, 0755);
+    pid_t pid = FORK();
+    if (pid == 0) {
+        char *argv[] = {(char *)"reader", NULL}, *envp[] = {NULL};
+        execve("reader", argv, envp);
+        _exit(1);
+    }
+    return pid;
+}
+
+TEST(rdtsc_is_forbidden_and_that_is_inherited) {
+    needs_user_mode();
+    CHECK_EQ(tsc_setting(), TSC_ENABLE);
+    CHECK_EQ(FAULT(read_tsc()), 0);
+    let_read_tsc(TSC_SIGSEGV);
+    CHECK_EQ(tsc_setting(), TSC_SIGSEGV);
+    FAULTS(read_tsc(), SIGSEGV, 0x80, NULL);
+    IN_CHILD({
+        CHECK_EQ(tsc_setting(), TSC_SIGSEGV);
+        FAULTS(read_tsc(), SIGSEGV, 0x80, NULL);
+        let_read_tsc(TSC_ENABLE);
+        CHECK_EQ(FAULT(read_tsc()), 0);
+    });
+    pid_t pid = run_reader();
+    KILLED(pid, SIGSEGV);
+    FAULTS(read_tsc(), SIGSEGV, 0x80, NULL); /* still */
+    let_read_tsc(TSC_ENABLE);
+    CHECK_EQ(FAULT(read_tsc()), 0);
+    pid = run_reader();
+    EXITS(pid, 42);
+}
+
+TEST(rdtsc_is_forbidden_to_one_thread_alone) {
+    needs_user_mode();
+    pid_t pid = FORK();
+    let_read_tsc(pid == 0 ? TSC_SIGSEGV : TSC_ENABLE);
+    for (int i = 0; i < 300; i++) {
+        int sig = FAULT(read_tsc());
+        if (sig != (pid == 0 ? SIGSEGV : 0)) FAIL("round %d: signal %d", i, sig);
+        sched_yield(); /* to the other, on one processor */
+    }
+    if (pid == 0) _exit(0);
+    EXITS(pid, 0);
+}
+
+TEST(prctl_tsc_errors) {
+    ERR(syscall(SYS_prctl, SET_TSC, 0), EINVAL);
+    ERR(syscall(SYS_prctl, SET_TSC, 3), EINVAL);
+    ERR(syscall(SYS_prctl, GET_TSC, BAD), EFAULT);
+}
+
 static long slack(void) { return OK(prctl_(30 /* PR_GET_TIMERSLACK */, 0)); }
 static void set_slack(long ns) { OK(prctl_(29 /* PR_SET_TIMERSLACK */, ns)); }
 

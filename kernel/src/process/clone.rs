@@ -281,6 +281,9 @@ fn inherit_schedule(execution: &Execution) {
     let parent = schedule::current();
     if parent.packed_scheduling() != 0 {
         execution.set_scheduling(parent.scheduling().for_child());
+        if !parent.may_read_tsc() {
+            execution.starts_without_tsc();
+        }
     }
     if parent.affinity() != u64::MAX {
         // It was a set with a processor that is there when the parent got it.

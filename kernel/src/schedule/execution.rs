@@ -64,6 +64,9 @@ pub struct Scheduling {
 
 /// Bit of a packed policy: [`Scheduling::reset_on_fork`].
 const RESET_ON_FORK: u32 = 1 << 31;
+/// Bit beside the policy: the program may not read the time stamp counter. It is kept here because fork
+/// asks for this word in any case.
+const NO_TSC: u32 = 1 << 30;
 
 impl Policy {
     fn pack(self) -> u32 {
@@ -131,7 +134,7 @@ pub struct Execution {
     /// The CPU it runs on, or ran on last.
     pub(super) cpu: AtomicU32,
     affinity: AtomicU64,
-    /// Policy in bits 8 to 15, priority in bits 0 to 7, [`RESET_ON_FORK`].
+    /// Policy in bits 8 to 15, priority in bits 0 to 7, [`RESET_ON_FORK`], [`NO_TSC`].
     policy: AtomicU32,
     /// What the virtual time is added to for the rank (see `run_queue`).
     pub(super) rank_base: AtomicU64,
@@ -384,8 +387,32 @@ impl Execution {
             super::real_time::note();
         }
         self.set_nice(new.nice);
-        self.policy.store(new.pack() as u32, Ordering::Relaxed);
+        let packed = |old| Some(new.pack() as u32 | old & NO_TSC);
+        let _ = self.policy.fetch_update(Ordering::Relaxed, Ordering::Relaxed, packed);
         self.rank_base.store(run_queue::rank_base(new.policy), Ordering::Relaxed);
+    }
+
+    /// Whether its program may read the time stamp counter.
+    pub fn may_read_tsc(&self) -> bool {
+        self.policy.load(Ordering::Relaxed) & NO_TSC == 0
+    }
+
+    /// Says whether it may. For the current execution.
+    pub fn let_read_tsc(&self, may: bool) {
+        if may {
+            self.policy.fetch_and(!NO_TSC, Ordering::Relaxed);
+            attention::clear(trap::NO_TSC);
+            cpu::allow_tsc();
+        } else {
+            self.policy.fetch_or(NO_TSC, Ordering::Relaxed);
+            attention::raise(trap::NO_TSC);
+        }
+    }
+
+    /// A newcomer that is not started yet starts without.
+    pub fn starts_without_tsc(&self) {
+        self.policy.fetch_or(NO_TSC, Ordering::Relaxed);
+        self.kept_attention.fetch_or(trap::NO_TSC, Ordering::Relaxed);
     }
 
     /// Nanoseconds it has had on a processor.

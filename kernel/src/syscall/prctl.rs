@@ -8,6 +8,7 @@ use hayate_machine::user::{self, UserPtr};
 use crate::credentials::{Capability, CapabilitySet, LAST_CAPABILITY, securebits};
 use crate::process::signal::is_signal;
 use crate::process::{self, Thread};
+use crate::schedule;
 
 #[allow(missing_docs, reason = "named as in prctl(2)")]
 mod option {
@@ -25,6 +26,9 @@ mod option {
     pub const PR_CAPBSET_READ: i32 = 23;
     pub const PR_CAPBSET_DROP: i32 = 24;
     pub const PR_GET_TSC: i32 = 25;
+    pub const PR_SET_TSC: i32 = 26;
+    pub const PR_TSC_ENABLE: i32 = 1;
+    pub const PR_TSC_SIGSEGV: i32 = 2;
     pub const PR_GET_SECUREBITS: i32 = 27;
     pub const PR_SET_SECUREBITS: i32 = 28;
     pub const PR_SET_TIMERSLACK: i32 = 29;
@@ -96,8 +100,15 @@ pub fn prctl(which: i32, second: usize, third: usize, fourth: usize, fifth: usiz
             new.bounding = CapabilitySet(new.bounding.0 & !bit);
             thread.set_credentials(alloc::sync::Arc::new(new));
         }
-        // Reading the time stamp counter is never forbidden.
-        PR_GET_TSC => UserPtr::new(second).write(&1i32)?,
+        PR_GET_TSC => {
+            let may = schedule::current().may_read_tsc();
+            UserPtr::new(second).write(if may { &PR_TSC_ENABLE } else { &PR_TSC_SIGSEGV })?;
+        }
+        PR_SET_TSC => match i32::try_from(second) {
+            Ok(PR_TSC_ENABLE) => schedule::current().let_read_tsc(true),
+            Ok(PR_TSC_SIGSEGV) => schedule::current().let_read_tsc(false),
+            _ => return Err(Errno::EINVAL),
+        },
         PR_GET_SECUREBITS => return Ok(i64::from(thread.credentials().securebits)),
         PR_SET_SECUREBITS => set_securebits(&thread, second)?,
         PR_SET_TIMERSLACK => {

@@ -202,7 +202,7 @@ syscalls! {
         112 setsid() [complete process::setsid];
         218 set_tid_address(address: Word) [complete process::set_tid_address];
         272 unshare(flags: Word) [partial process::unshare "no namespaces"];
-        157 prctl(option: Int, second: Word, third: Word, fourth: Word, fifth: Word) [partial prctl::prctl "no seccomp, no PR_SET_TSC, no MCE and mm options"];
+        157 prctl(option: Int, second: Word, third: Word, fourth: Word, fifth: Word) [partial prctl::prctl "no seccomp, no MCE and mm options"];
         158 arch_prctl(code: Int, address: Word) [partial arch::arch_prctl "no CPUID faulting, no AMX permission"];
         97 getrlimit(resource: Uint, limit: Pointer) [complete process::getrlimit];
         160 setrlimit(resource: Uint, limit: Pointer) [complete process::setrlimit];

@@ -172,3 +172,22 @@ pub(crate) fn init() {
     }
     FEATURES.call_once(|| found);
 }
+
+/// Has programs in user mode trap on this CPU when they read the time stamp counter (CR4.TSD, Intel SDM
+/// vol. 3, 2.5). The kernel may read it always.
+pub fn forbid_tsc() {
+    if !Cr4::read().contains(Cr4Flags::TIMESTAMP_DISABLE) {
+        // SAFETY: the bit concerns two instructions in ring 3 alone.
+        unsafe { Cr4::update(|flags| flags.insert(Cr4Flags::TIMESTAMP_DISABLE)) };
+    }
+}
+
+/// Lets them read it again; false if they could.
+pub fn allow_tsc() -> bool {
+    let forbidden = Cr4::read().contains(Cr4Flags::TIMESTAMP_DISABLE);
+    if forbidden {
+        // SAFETY: as in `forbid_tsc`.
+        unsafe { Cr4::update(|flags| flags.remove(Cr4Flags::TIMESTAMP_DISABLE)) };
+    }
+    forbidden
+}

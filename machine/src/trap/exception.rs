@@ -42,13 +42,16 @@ pub enum FaultOutcome {
 
 /// The attention loop before a return to user mode.
 pub(super) extern "C" fn attend(regs: &mut UserRegs) {
-    while attention::get() & !super::FULL_RETURN != 0 {
+    while attention::get() & !(super::FULL_RETURN | super::NO_TSC) != 0 {
         match handlers() {
             Some(handlers) => (handlers.attention)(regs),
             None => attention::clear(u64::MAX),
         }
     }
     attention::clear(super::FULL_RETURN);
+    if attention::get() & super::NO_TSC != 0 {
+        cpu::forbid_tsc();
+    }
 }
 
 /// Reads the address of the last page fault.
@@ -73,6 +76,12 @@ pub(super) extern "C" fn trap_from_user(vector: u64, regs: &mut UserRegs, code: 
             (handlers.page_fault)(&fault, Some(regs));
         }
     } else if vector < 32 {
+        const GENERAL_PROTECTION: u8 = 13;
+        if vector == GENERAL_PROTECTION && attention::get() & super::NO_TSC == 0 && cpu::allow_tsc()
+        {
+            // It was forbidden for the program that ran here before: once more.
+            return;
+        }
         if let Some(handlers) = handlers() {
             (handlers.exception)(vector, code, regs);
         }
