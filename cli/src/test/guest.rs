@@ -274,7 +274,7 @@ pub fn stress(options: &Test, programs: &Programs) -> Vec<Trial> {
         strain(
             FOR_TESTS[0],
             1,
-            &["refusal", "--stride", "7", "--only", "pipe,poll,thread", "/tests/static"],
+            &["refusal", "--stride", "7", "--only", "pipe,poll", "/tests/static"],
         ),
         strain("killed_at_any_moment", 2, &["storm", "--seconds", "2", "strike"]),
         strain("started_while_replaced", 2, &["storm", "--seconds", "3", "replace"]),
