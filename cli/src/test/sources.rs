@@ -11,6 +11,7 @@ pub fn trials() -> Vec<Trial> {
     vec![
         trial("sources/unsafe_lives_in_machine_only", unsafe_lives_in_machine_only),
         trial("sources/every_unsafe_block_says_why_it_is_sound", every_unsafe_block_says_why),
+        trial("sources/macros_bring_no_unsafe_code_out_of_its_room", macros_bring_no_unsafe_code),
         trial("sources/no_work_is_left_for_later", no_work_is_left),
         Trial {
             name: "sources/formatted".into(),
@@ -107,6 +108,59 @@ fn every_unsafe_block_says_why() -> Result<Vec<String>> {
         }
     }
     Ok(found)
+}
+
+/// The word `unsafe` is not all: a macro may expand to it where it is called. Each macro that `machine/`
+/// exports and that does so says why any safe use of it is sound; and what `kernel/` lets expand to unsafe
+/// code is nothing but macros of well-kept crates that are meant to be used so.
+fn macros_bring_no_unsafe_code() -> Result<Vec<String>> {
+    let root = place::project();
+    let mut found = Vec::new();
+    for (path, text) in sources(&root.join("machine/src"))? {
+        for number in unexplained_macros(&text) {
+            found.push(place_of(&root, &path, number));
+        }
+    }
+    for folder in ["kernel/src", "crates", "cli/src"] {
+        for (path, text) in sources(&root.join(folder))? {
+            for number in unknown_expansions(&text) {
+                found.push(place_of(&root, &path, number));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Where exported macros begin that expand to unsafe code and do not say why any safe use is sound.
+fn unexplained_macros(text: &str) -> Vec<usize> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    for (number, _) in lines.iter().enumerate().filter(|(_, line)| line.contains("#[macro_export]"))
+    {
+        let body = lines[number..].iter().take_while(|line| **line != "}");
+        let expands = body.clone().any(|line| has_word(&code(line), "unsafe"));
+        let above = lines[..number].iter().rev().take_while(|line| line.starts_with("//"));
+        let mut comments = above.chain(body).filter(|line| line.trim_start().starts_with("//"));
+        if expands && !comments.any(|line| line.contains("SOUND:")) {
+            found.push(number);
+        }
+    }
+    found
+}
+
+/// Where unsafe code is allowed, and what follows is none of the macros known.
+fn unknown_expansions(text: &str) -> Vec<usize> {
+    const KNOWN: [&str; 2] = ["intrusive_adapter!(", "#[linkme::distributed_slice"];
+    let lines: Vec<&str> = text.lines().collect();
+    let allows = |line: &str| {
+        let code = code(line);
+        code.contains("(unsafe_code") && !code.contains("deny(") && !code.contains("forbid(")
+    };
+    let known = |line: &&str| KNOWN.iter().any(|name| line.contains(name));
+    let all = lines.iter().enumerate().filter(|(_, line)| allows(line));
+    all.map(|(number, _)| number)
+        .filter(|&number| !lines[number..].iter().take(10).any(known))
+        .collect()
 }
 
 /// Whether a reason stands in the line, in the statement's lines above it, or in the comment
@@ -212,6 +266,27 @@ mod tests {
     fn code_is_what_is_left() {
         assert_eq!(code("let x = 1; // unsafe"), "let x = 1; ");
         assert_eq!(code(r#"f("un\"safe//", y)"#), "f(, y)");
+    }
+
+    #[test]
+    fn macros_say_why_they_are_sound() {
+        let bad =
+            "/// Does it.\n#[macro_export]\nmacro_rules! m {\n    () => { unsafe { f() } };\n}\n";
+        assert_eq!(unexplained_macros(bad), [1]);
+        let good = bad.replace("/// Does it.", "// SOUND: it is.");
+        assert!(unexplained_macros(&good).is_empty());
+        let safe = bad.replace("unsafe ", "");
+        assert!(unexplained_macros(&safe).is_empty());
+        // What stands behind a macro's end is not its own.
+        assert!(unexplained_macros(&format!("{safe}// x\nunsafe fn f() {{}}\n")).is_empty());
+    }
+
+    #[test]
+    fn unsafe_code_is_allowed_to_known_macros() {
+        let good = "#[allow(unsafe_code)]\nmod a {\n    intrusive_adapter!(A = B);\n}\n";
+        assert!(unknown_expansions(good).is_empty());
+        assert_eq!(unknown_expansions(&good.replace("intrusive", "other")), [0]);
+        assert!(unknown_expansions("#![deny(unsafe_code)]\n").is_empty());
     }
 
     #[test]

@@ -80,6 +80,7 @@ pub fn info() -> &'static BootInfo {
 
 /// Names the kernel's main function, `fn() -> !`, which the machine calls on the first CPU when
 /// memory is mapped and traps are set up: with interrupts off, without a heap.
+// SOUND: the function is a safe one of the type that the machine calls; a second use does not link.
 #[macro_export]
 macro_rules! entry {
     ($main:path) => {

@@ -537,6 +537,8 @@ pub(crate) fn gated_on(cpu: usize) -> u64 {
 /// `current` returns what the slot holds, in the shortest way ([`read_slot`](crate::read_slot)).
 ///
 /// `word_call!(getpid, getpid_gate, current, CURRENT, Thread, number);`
+// SOUND: slot, object and field are checked to belong together and to be of the width that is read; the
+// entry is in nobody's hands as a function, only as an `OwnGate`.
 #[macro_export]
 macro_rules! word_call {
     ($(#[$meta:meta])* $name:ident, $gate:ident, $current:path, $local:path, $type:ty,
