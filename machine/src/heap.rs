@@ -414,13 +414,23 @@ fn large_frames(layout: &Layout) -> usize {
 
 #[cold]
 fn allocate_large(layout: &Layout) -> *mut u8 {
+    /// How many frames may be taken of the reserve at once.
+    const SMALL: u32 = 16;
     // A block is aligned to the power of two that holds it, so the alignment holds if it is no
     // larger than that; larger alignments are taken as size.
     let size = layout.size().max(layout.align());
     let pages = size.div_ceil(PAGE_SIZE);
     let Ok(frames) = u32::try_from(pages) else { return null_mut() };
-    // One frame is a small object that happens to fill it.
-    let block = if frames == 1 { Block::allocate_kernel(1) } else { Block::allocate(frames) };
+    // One frame is a small object that happens to fill it. A few are as well in need: the caller may
+    // hold a lock, and so cannot have anything else given up first. Half of the reserve stays.
+    let block = match frames {
+        1 => Block::allocate_kernel(1),
+        2..=SMALL => Block::allocate(frames).or_else(|| {
+            let spare = !crate::frames::is_low();
+            if spare { Block::allocate_kernel(frames) } else { None }
+        }),
+        _ => Block::allocate(frames),
+    };
     let memory = match block {
         Some(block) => {
             let memory = block.pointer();
@@ -436,7 +446,7 @@ fn allocate_large(layout: &Layout) -> *mut u8 {
     if memory.is_null() {
         return memory;
     }
-    if frames == 1 {
+    if frames <= SMALL {
         mark_if_low();
     }
     LARGE.fetch_add(pages * PAGE_SIZE, Relaxed);

@@ -230,6 +230,7 @@ const FOR_TESTS: [&str; 2] = ["requests_for_memory_refused", "long_requests_for_
 pub fn stress(options: &Test, programs: &Programs) -> Vec<Trial> {
     let strain = |name, cpus, words| Strain { name, cpus, words, memory: 1024, beside: false };
     let small = |name, cpus, words| Strain { name, cpus, words, memory: 128, beside: false };
+    let tiny = |name, cpus, words| Strain { name, cpus, words, memory: 64, beside: false };
     let list = [
         strain(
             "spawn_10000_without_a_leak",
@@ -266,6 +267,8 @@ pub fn stress(options: &Test, programs: &Programs) -> Vec<Trial> {
         small("large_processes_end_beside_little_memory", 1, &["../static/teardown"]),
         small("large_processes_end_beside_little_memory", 2, &["../static/teardown"]),
         small("the_first_process_outlives_a_hoarder", 1, &["storm", "hoard"]),
+        tiny("what_is_kept_gives_way_to_who_asks", 1, &["../static/pressure"]),
+        tiny("what_is_kept_gives_way_to_who_asks", 2, &["../static/pressure"]),
         strain(
             "starts_until_a_limit_of_processes",
             2,

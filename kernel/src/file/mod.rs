@@ -70,6 +70,7 @@ pub fn init() {
     overlay::register();
     devfs::init();
     resources::register();
+    reclaim::init();
     let owner = inode::Owner::default();
     let root = tmpfs::TmpFs::new("rootfs", 0o755, owner, None, filesystem::Caching::All);
     mount::set_root(mount::Mount::whole(root, 0, b"rootfs"));

@@ -29,6 +29,7 @@ use hayate_off2f::{Fault, Header, MAGIC, Run, START};
 
 use super::plate::{PAGE, Plate, PlateSource};
 use crate::nvm;
+use crate::resource::pressure;
 
 /// Pages of a header file that are read together with its first one. What a small program needs to
 /// start is among them.
@@ -135,7 +136,7 @@ pub fn view(raw: Arc<dyn PlateSource>, size: u64) -> Result<Option<Arc<Plate>>> 
     frames.extend((0..wanted as u64).map_while(|index| raw.lend(index)));
     if frames.is_empty() {
         for _ in 0..wanted {
-            frames.push(super::reclaim::frame()?);
+            frames.push(pressure::frame()?);
         }
         let read = raw.read_pages(0, &frames)?;
         frames.truncate(read);
@@ -197,7 +198,7 @@ pub fn first_page(raw: &dyn PlateSource, size: u64) -> Result<Vec<u8>> {
     let frame = match raw.lend(0) {
         Some(frame) => frame,
         None => {
-            let frame = super::reclaim::frame()?;
+            let frame = pressure::frame()?;
             if raw.read_pages(0, core::slice::from_ref(&frame))? == 0 {
                 return Err(Errno::EIO);
             }

@@ -30,6 +30,7 @@ use super::plate::PAGE;
 use super::poll::{Events, Registrar};
 use super::transfer::{Input, Output};
 use crate::credentials::Credentials;
+use crate::resource::pressure;
 use crate::schedule::{Mutex, MutexGuard, WaitQueue};
 
 const FIONREAD: u32 = 0x541b;
@@ -342,7 +343,7 @@ impl Pipe {
         while input.remaining() != 0 && ring.segments.len() < ring.slots {
             let frame = match ring.spare.take() {
                 Some(frame) => frame,
-                None => super::reclaim::frame()?,
+                None => pressure::frame()?,
             };
             let length = input.remaining().min(PAGE);
             let count = match input.take_frame(&frame, 0, length) {

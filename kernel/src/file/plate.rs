@@ -29,6 +29,7 @@ use hayate_machine::sync::SpinLock;
 
 use super::off2f::InPlace;
 use super::pages::{Pages, Slot};
+use crate::resource::pressure;
 use crate::schedule::{Mutex, MutexGuard, WaitQueue};
 
 /// Who has pages read from a source.
@@ -336,11 +337,17 @@ impl Plate {
 
     /// A page of zeroes into a hole.
     fn make(&self, index: u64) -> Result<Frame> {
-        let frame = super::reclaim::zeroed_frame()?;
+        let frame = pressure::zeroed_frame()?;
         if let Some(account) = &self.source {
             account.charge(1)?;
         }
-        let inserted = self.pages.lock().insert_if_empty(index, frame);
+        let inserted = loop {
+            let inserted = self.pages.lock().insert_if_empty(index, frame.clone());
+            // Its row of pages needs memory as well.
+            if inserted.is_ok() || !pressure::relieve() {
+                break inserted;
+            }
+        };
         match inserted {
             Ok(Ok(frame)) => Ok(frame),
             Ok(Err(existing)) => {
@@ -371,7 +378,7 @@ impl Plate {
             let count = most.min(end - index).min(BATCH as u64);
             let mut frames: Vec<Frame> = Vec::new();
             frames.try_reserve_exact(count as usize).map_err(|_| Errno::ENOMEM)?;
-            frames.push(super::reclaim::frame()?);
+            frames.push(pressure::frame()?);
             frames.extend((1..count).map_while(|_| Frame::allocate()));
             {
                 let mut pages = self.pages.lock();
@@ -387,6 +394,10 @@ impl Plate {
                             marked += 1;
                         }
                         if marked == 0 {
+                            drop(pages);
+                            if pressure::relieve() {
+                                continue;
+                            }
                             return Err(Errno::ENOMEM);
                         }
                         frames.truncate(marked);

@@ -1,15 +1,16 @@
-//! Giving memory back: pages that can be read again and names that can be looked up again.
+//! Giving memory back: pages that can be read again and names that can be looked up again. When they
+//! go, and what goes before them, [`pressure`] says.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use hayate_abi::{Errno, Result};
-use hayate_machine::frames::{self, Frame};
+use hayate_machine::frames;
 use hayate_machine::paging::teardown;
 use hayate_machine::sync::SpinLock;
 
 use super::plate::Plate;
+use crate::resource::pressure;
 
 static PLATES: SpinLock<Vec<Weak<Plate>>> = SpinLock::new(Vec::new());
 
@@ -25,9 +26,23 @@ pub(super) fn note(plate: &Arc<Plate>) {
     }
 }
 
+/// The page cache and the names, for [`pressure`].
+struct Files;
+
+impl pressure::Cache for Files {
+    fn shrink(&self, most: usize) -> usize {
+        pages(most)
+    }
+}
+
+/// Registers the page cache and the names as what can go when frames run out; boot calls it once.
+pub(super) fn init() {
+    pressure::register(&Files);
+}
+
 /// Frees up to `most` pages of cached files that nobody else uses; if there are none, first
 /// forgets names that nobody uses, with whose files their pages go. Gives how many pages (or
-/// names). Called by memory when frames run out, without any lock held.
+/// names). Call it without spin locks.
 pub fn pages(most: usize) -> usize {
     #[cfg(debug_assertions)]
     if crate::resource::refusal::is_refusing() {
@@ -35,30 +50,6 @@ pub fn pages(most: usize) -> usize {
     }
     let freed = clean_pages(most);
     if freed != 0 { freed } else { names() }
-}
-
-/// A frame for the content of a file; what can be read again goes before there is none
-/// (`ENOMEM`). No lock may be held.
-pub fn frame() -> Result<Frame> {
-    obtain(Frame::allocate)
-}
-
-/// The same, filled with zeroes.
-pub fn zeroed_frame() -> Result<Frame> {
-    obtain(Frame::allocate_zeroed)
-}
-
-fn obtain(allocate: fn() -> Option<Frame>) -> Result<Frame> {
-    /// Pages given up for one that is wanted.
-    const BATCH: usize = 64;
-    loop {
-        if let Some(frame) = allocate() {
-            return Ok(frame);
-        }
-        if pages(BATCH) == 0 {
-            return Err(Errno::ENOMEM);
-        }
-    }
 }
 
 /// The pages of cached files in memory (`Cached` of `/proc/meminfo`).

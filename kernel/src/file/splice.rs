@@ -18,6 +18,7 @@ use super::pipe::{Pipe, Segment};
 use super::plate::{PAGE, Plate};
 use super::poll::{Events, Registrar};
 use super::transfer::{Input, Output};
+use crate::resource::pressure;
 use crate::schedule;
 
 /// Bytes moved at a time through a buffer.
@@ -199,7 +200,7 @@ fn bytes_into_pipe(
     let mut frames = Vec::new();
     frames.try_reserve_exact(pages).map_err(|_| Errno::ENOMEM)?;
     for _ in 0..pages {
-        frames.push(super::reclaim::frame()?);
+        frames.push(pressure::frame()?);
     }
     pipe.lock().reserve(pages)?;
     let read = side.read(from, &mut bytes)?;

@@ -11,6 +11,7 @@ use super::region::{Backing, Protection, RegionFlags};
 use super::space::Space;
 use super::{FaultResult, PAGE, Touch, USER_END, page_up};
 use crate::file::ahead;
+use crate::resource::pressure;
 
 /// What a program advises (`madvise(2)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,6 +129,7 @@ impl Space {
 
     /// Gives the pages in `range` up: private content is lost, shared content stays in its plate.
     fn give_up(&self, range: Range<usize>, advice: Advice) -> Result<()> {
+        pressure::make_room();
         let mut guard = self.table.lock();
         let (inner, mut edit) = guard.parts();
         for region in inner.map.overlapping(range.clone()) {

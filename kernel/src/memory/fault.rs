@@ -29,9 +29,10 @@ use super::layout::STACK_GUARD;
 use super::lock::may_lock;
 use super::region::{Mapping, Protection, RegionFlags};
 use super::space::{Inner, Space};
-use super::{PAGE, USER_END, large, pressure};
+use super::{PAGE, USER_END, large};
 use crate::file::ahead;
 use crate::file::plate::Reader;
+use crate::resource::pressure;
 
 /// How many pages of a file are mapped at one read fault, at most: an aligned window.
 const AROUND: usize = 16;

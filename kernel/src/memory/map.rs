@@ -16,7 +16,8 @@ use super::layout::STACK_GUARD;
 use super::lock::may_lock;
 use super::region::{Backing, Mapping, Protection, RegionFlags};
 use super::space::{Inner, Space, data_size};
-use super::{LOWEST, PAGE, Touch, USER_END, page_up, pressure};
+use super::{LOWEST, PAGE, Touch, USER_END, page_up};
+use crate::resource::pressure;
 
 /// How the address of a [`MapRequest`] is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,6 +203,7 @@ impl Space {
             if request.address < LOWEST {
                 return Err(Errno::EPERM);
             }
+            pressure::make_room();
         }
         let mut mapping = Mapping {
             protection: request.protection,
@@ -324,6 +326,7 @@ impl Space {
         let end = page_up(length).and_then(|length| address.checked_add(length));
         let mut range = address..end.filter(|&end| end <= USER_END).ok_or(Errno::ENOMEM)?;
         let limits = self.limits();
+        pressure::make_room();
         let mut guard = self.table.lock();
         let (inner, mut edit) = guard.parts();
         if grows_down {

@@ -11,14 +11,14 @@ use machine::cpu::{Here, Local, PerCpu, empty_slot};
 use machine::paging::{self, PageTable, Resident};
 use machine::per_cpu;
 
+use super::MAX_REGIONS;
 use super::empty;
 use super::everyone::{self, ListPlace};
 use super::keep::{Altered, Origin};
 use super::layout::Layout;
 use super::region::{Mapping, RegionFlags};
 use super::sites::Sites;
-use super::{MAX_REGIONS, pressure};
-use crate::resource::{Kind, statistics};
+use crate::resource::{Kind, pressure, statistics};
 
 /// What the space's lock protects besides the page table.
 pub(super) struct Inner {
@@ -139,14 +139,7 @@ impl Space {
         if let Some(space) = empty::take(layout) {
             return Ok(space);
         }
-        let table = loop {
-            if let Some(table) = PageTable::new(Inner::empty(layout)) {
-                break table;
-            }
-            if !pressure::relieve() {
-                return Err(Errno::ENOMEM);
-            }
-        };
+        let table = pressure::obtain(|| PageTable::new(Inner::empty(layout)))?;
         let place = everyone::reserve()?;
         let space = Arc::new(Space {
             table,

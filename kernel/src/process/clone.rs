@@ -83,7 +83,7 @@ pub fn start(regs: &UserRegs, request: &Request) -> Result<u32> {
         return Err(Errno::ERESTARTNOINTR);
     }
     check_limit(&parent)?;
-    crate::memory::pressure::leave_room()?;
+    crate::resource::pressure::leave_room()?;
     let number = Number::draw()?;
     let id = number.get();
     let position = position_after(regs, request)?;

@@ -11,6 +11,7 @@ use super::signal::send;
 use super::thread::{Thread, Trap};
 use super::{Process, current, try_current, victim};
 use crate::memory::{FaultResult, Touch, handle_fault};
+use crate::resource::pressure;
 
 /// Serves a page fault of a program, or of a user copy on behalf of it. From user mode the
 /// program gets a signal if it failed; a copy fails by itself.
@@ -67,7 +68,7 @@ pub(super) fn end_for_memory(process: &Process) {
 pub fn out_of_reserve() {
     let Some(thread) = try_current() else { return };
     while hayate_machine::frames::is_low() {
-        if !crate::memory::pressure::relieve() {
+        if !pressure::relieve() {
             if thread.process.id() == 1 && victim::make_room() {
                 continue;
             }

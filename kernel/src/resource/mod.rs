@@ -10,6 +10,7 @@
 //! | [`policy`] | the set of what is kept, from the command line (`recycle=`), changed at run time |
 //! | [`statistics`] | how many were made, reused, stored, dropped, and what is kept now |
 //! | [`pools`] | all pools, for those who list them, limit them, and drop what they hold |
+//! | [`pressure`] | what is done when frames run out, for all who ask for some |
 //! | [`watch`] | what a start is made of, for who wants to see where its time goes |
 //! | [`registry`] | every resource there is, in use or kept, by kind and serial |
 //!
@@ -33,6 +34,7 @@
 
 pub mod policy;
 pub mod pools;
+pub mod pressure;
 #[cfg(debug_assertions)]
 pub mod refusal;
 pub mod registry;

@@ -23,6 +23,7 @@ use super::run_queue;
 use super::switch;
 use super::timer::Timer;
 use super::weight;
+use crate::resource::pressure;
 
 /// What an execution works for: a user thread brings its space, FPU state and current slots.
 pub trait Agent: Send + Sync {
@@ -219,14 +220,14 @@ impl Execution {
     /// An execution that goes to user mode with `regs` when it is [started](super::start).
     /// ENOMEM if there is no memory for its stack.
     pub fn new_user(agent: Arc<dyn Agent>, regs: &UserRegs) -> Result<Arc<Execution>> {
-        let stack = KernelStack::new().ok_or(Errno::ENOMEM)?;
+        let stack = pressure::obtain(KernelStack::new)?;
         let context = Context::for_user(stack, regs, switch::arrived);
         Ok(Execution::with_context(context, Some(agent), None, false))
     }
 
     /// An execution that runs `work` in the kernel and ends. ENOMEM as for `new_user`.
     pub fn new_kernel(_name: &str, work: impl FnOnce() + Send + 'static) -> Result<Arc<Execution>> {
-        let stack = KernelStack::new().ok_or(Errno::ENOMEM)?;
+        let stack = pressure::obtain(KernelStack::new)?;
         let context = Context::for_kernel(stack, kernel_main, 0, switch::arrived);
         Ok(Execution::with_context(context, None, Some(Box::new(work)), false))
     }
