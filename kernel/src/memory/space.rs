@@ -42,6 +42,8 @@ pub(super) struct Inner {
     pub altered: Altered,
     /// Call sites that were looked at in supervisor mode.
     pub sites: Sites,
+    /// It never goes to supervisor mode: a set-user-id program is in it.
+    pub user_only: bool,
 }
 
 /// How much a process may map, in bytes: copies of its resource limits, kept where they are checked.
@@ -209,6 +211,7 @@ impl Space {
                         origin: None,
                         altered: Altered::default(),
                         sites: inner.sites.try_clone().ok_or(Errno::ENOMEM)?,
+                        user_only: inner.user_only,
                     })
                 }
                 _ => Err(Errno::ENOMEM),
@@ -356,6 +359,7 @@ impl Inner {
             origin: None,
             altered: Altered::default(),
             sites: Sites::default(),
+            user_only: false,
         }
     }
 

@@ -5,6 +5,8 @@
 //! one mode, the child of a vfork that borrows it too. A fork inherits it; a new space is the
 //! user's.
 
+use hayate_abi::{Errno, Result};
+
 use super::space::Space;
 
 impl Space {
@@ -23,16 +25,28 @@ impl Space {
 
     /// Moves it to ring 0 or back. When this returns no processor executes an instruction of it
     /// in the old mode any more. Says whether anything changed.
-    pub fn set_supervisor(&self, supervisor: bool) -> bool {
+    ///
+    /// # Errors
+    /// `EPERM`: it is to stay in user mode ([`stay_user`](Self::stay_user)).
+    pub fn set_supervisor(&self, supervisor: bool) -> Result<bool> {
         let mut guard = self.table.lock();
         let (inner, mut edit) = guard.parts();
+        if supervisor && inner.user_only {
+            return Err(Errno::EPERM);
+        }
         if edit.is_supervisor() == supervisor {
-            return false;
+            return Ok(false);
         }
         // What once ran in ring 0 is not kept for the next.
         inner.origin = None;
         edit.set_supervisor(supervisor);
-        true
+        Ok(true)
+    }
+
+    /// Neither it nor what is forked from it ever goes to supervisor mode. For a new space that nobody
+    /// executes in yet.
+    pub fn stay_user(&self) {
+        self.table.lock().user_only = true;
     }
 
     /// A number that no other stay of a space in supervisor mode has.

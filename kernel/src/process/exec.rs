@@ -15,10 +15,12 @@ use hayate_machine::trap::UserRegs;
 
 use super::limits::Limits;
 use super::record::{Process, Vectors, notice};
+use super::signal::send;
 use super::thread::{Restart, Thread, name_of};
 use super::transform::{Executed, Position, Running, Transform};
 use super::{access, futex, mode, pids, timer};
 use crate::credentials::Capability;
+use crate::file::descriptor::FdTable;
 use crate::memory;
 use crate::program::Prepared;
 use crate::schedule::{self, Woken};
@@ -27,14 +29,23 @@ use crate::schedule::{self, Woken};
 /// those of its first instruction.
 ///
 /// Fails only before the point of no return: `EAGAIN` if another thread executes a program at the
-/// same time, `EINTR`-like if the process is ending.
+/// same time, `EINTR`-like if the process is ending, `ENOMEM` without memory for a copy of a descriptor
+/// table that another process shares.
 pub fn execute(thread: &Thread, regs: &mut UserRegs, prepared: Prepared) -> Result<()> {
-    outlive_others(thread)?;
+    let mut files = own_files(thread)?;
+    if thread.process.thread_count() != 1 {
+        outlive_others(thread)?;
+        // One of them may have begun to share the table just before its end. They are gone, so there is
+        // no way back: the process ends if there is no memory, as in Linux (`begin_new_exec`).
+        if files.is_none() {
+            files = own_files(thread).inspect_err(|_| send::kill(&thread.process))?;
+        }
+    }
     if prepared.set_id && prepared.secure && may_be_misled(thread) {
         // Somebody came to share them since the program was prepared.
         return Err(Errno::EAGAIN);
     }
-    commit(thread, regs, prepared);
+    commit(thread, regs, prepared, files);
     Ok(())
 }
 
@@ -65,9 +76,6 @@ pub fn may_be_misled(thread: &Thread) -> bool {
 /// Ends all other threads of the process and takes over its number (`de_thread`).
 fn outlive_others(thread: &Thread) -> Result<()> {
     let process = &thread.process;
-    if process.thread_count() == 1 {
-        return Ok(());
-    }
     let me = schedule::current();
     {
         let mut control = process.control.lock();
@@ -111,21 +119,14 @@ fn wait_until_alone(process: &Process) -> Result<()> {
     result
 }
 
-/// The point of no return.
-fn commit(thread: &Thread, regs: &mut UserRegs, prepared: Prepared) {
+/// The point of no return. `files`: the descriptor table, if it is to be another one.
+fn commit(thread: &Thread, regs: &mut UserRegs, prepared: Prepared, files: Option<Arc<FdTable>>) {
     let process = &thread.process;
     let Prepared { space, entry, stack, executable, credentials, secure, set_id, concealed, name } =
         prepared;
     let mut running = Running { thread, regs };
 
     leave_space_for_good(thread);
-    mode::begin_program(process, &space, set_id);
-    let old = running.change_space(space);
-    if let Some(old) = old {
-        memory::keep::release(old);
-    }
-    leave_program_for_good(thread);
-
     let old = thread.credentials();
     if secure {
         thread.parent_death_signal.store(0, Ordering::Relaxed);
@@ -133,14 +134,21 @@ fn commit(thread: &Thread, regs: &mut UserRegs, prepared: Prepared) {
     // As `begin_new_exec` of fs/exec.c has it, with `suid_dumpable` 0: what the user may not read does
     // not become readable by being executed.
     let hidden = secure || concealed || old.euid != old.uid || old.egid != old.gid;
-    process.dumpable.store(u32::from(!hidden), Ordering::Relaxed);
-    access::conceal(thread, &old, &credentials);
-    thread.set_credentials(Arc::new(credentials));
-    running.change_program(Executed {
-        executable: Some(executable),
-        vectors: vectors(&stack),
-        name: name_of(&name),
+    let credentials = Arc::new(credentials);
+    let program =
+        Executed { executable: Some(executable), vectors: vectors(&stack), name: name_of(&name) };
+    let (old_space, old_program) = process.steady(|| {
+        mode::begin_program(process, &space, set_id);
+        process.dumpable.store(u32::from(!hidden), Ordering::Relaxed);
+        access::conceal(thread, &old, &credentials);
+        thread.set_credentials(credentials);
+        (running.change_space(space), running.change_program(program))
     });
+    if let Some(old) = old_space {
+        memory::keep::release(old);
+    }
+    leave_program_for_good(thread, files);
+    drop(old_program);
     process.exit_signal.store(SIGCHLD, Ordering::Relaxed);
     running.change_position(&Position::start(entry as u64, stack.pointer as u64));
 }
@@ -156,10 +164,13 @@ pub fn leave_space_for_good(thread: &Thread) {
 }
 
 /// Gives up what a new program does not inherit: handlers, timers, descriptors that exec closes,
-/// the state of the floating-point unit (`execve(2)`).
-pub fn leave_program_for_good(thread: &Thread) {
+/// the state of the floating-point unit (`execve(2)`). `files`: what [`own_files`] gave.
+pub fn leave_program_for_good(thread: &Thread, files: Option<Arc<FdTable>>) {
     let process = &thread.process;
-    own_files(thread);
+    if files.is_some() {
+        thread.set_files(files);
+    }
+    thread.files().exec();
     process.set_actions(Arc::new(process.actions().for_program()));
     *thread.signal_stack.lock() = SignalStack::default();
     *thread.restart.lock() = Restart::Nothing;
@@ -191,19 +202,22 @@ pub fn vectors(stack: &crate::program::stack::Stack) -> Vectors {
     }
 }
 
-/// The program gets a descriptor table of its own, without what exec closes.
-fn own_files(thread: &Thread) {
+/// A copy of the descriptor table for the new program, if another process shares it; then what exec closes
+/// is closed in the copy alone. `None`: only this process has the table.
+///
+/// `ENOMEM`.
+pub fn own_files(thread: &Thread) -> Result<Option<Arc<FdTable>>> {
     let files = thread.files();
     // One reference is the thread's, one is ours.
-    if Arc::strong_count(&files) > 2 {
-        // Without memory for a copy the program goes on with the shared table: it is no worse
-        // off than before.
-        if let Ok(copy) = files.fork() {
-            let copy = Arc::new(copy);
-            thread.set_files(Some(copy.clone()));
-            copy.exec();
-            return;
-        }
+    if Arc::strong_count(&files) <= 2 {
+        return Ok(None);
     }
-    files.exec();
+    let mut own = 1;
+    thread.process.for_each_thread(|other| {
+        own += usize::from(other.has_files(&files));
+    });
+    if Arc::strong_count(&files) <= own {
+        return Ok(None);
+    }
+    Ok(Some(Arc::new(files.fork()?)))
 }

@@ -135,7 +135,7 @@ fn end_of_process(process: &Arc<Process>, status: i32) {
         super::first_process_ended(status);
     }
     timer::release_all(process);
-    process.set_executable(None);
+    drop(process.set_executable(None));
     session::leader_ends(process);
     let stranded = session::own_end_strands(process);
     family::hand_over_children(process);

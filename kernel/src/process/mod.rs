@@ -212,8 +212,11 @@ pub fn start_first(
 pub fn foreign_space(pid: i32) -> Result<Arc<crate::memory::Space>> {
     let number = u32::try_from(pid).map_err(|_| Errno::ESRCH)?;
     let target = pids::thread(number).ok_or(Errno::ESRCH)?;
-    access::check(&target, access::Ids::Real)?;
-    target.space().ok_or(Errno::ESRCH)
+    // Both of one program, whatever the process executes meanwhile.
+    target.process.steady(|| {
+        access::check(&target, access::Ids::Real)?;
+        target.space().ok_or(Errno::ESRCH)
+    })
 }
 
 /// How many processes and threads were started since boot (`/proc/stat`).

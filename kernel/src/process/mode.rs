@@ -11,6 +11,10 @@
 //! handles a signal alike. What is kept here is who may, who did, and what exec does: a new program
 //! starts in user mode unless the process was told to keep its mode ([`Process::keeps_mode`]), which
 //! children inherit.
+//!
+//! Exec exchanges space and program while others switch the mode, so both happen with the process
+//! [steady](Process::steady). That a set-user-id program never gets the mode is a property of its space
+//! besides ([`Space::stay_user`]): whoever reaches the space, and by whatever process, is refused.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -58,16 +62,19 @@ pub fn switch(process: &Arc<Process>, supervisor: bool, keep: bool) -> Result<()
     }
     let caller = current();
     let target = process.first_thread().ok_or(Errno::ESRCH)?;
-    permit(&caller, &target, supervisor)?;
-    let space = target.space().ok_or(Errno::ESRCH)?;
-    if supervisor && process.executable().is_some_and(|program| program.is_set_id()) {
-        return Err(Errno::EPERM);
-    }
     if supervisor {
         hayate_machine::trap::watch_programs();
     }
-    process.keeps_mode.store(supervisor && keep, Ordering::Relaxed);
-    if space.set_supervisor(supervisor) {
+    // Dropped after the lock; nobody may be left who has the space but this.
+    let mut held = None;
+    let changed = process.steady(|| -> Result<bool> {
+        permit(&caller, &target, supervisor)?;
+        let space = held.insert(target.space().ok_or(Errno::ESRCH)?);
+        let changed = space.set_supervisor(supervisor)?;
+        process.keeps_mode.store(supervisor && keep, Ordering::Relaxed);
+        Ok(changed)
+    })?;
+    if changed {
         process.mode_switches.fetch_add(1, Ordering::Relaxed);
         let words = [process.id().into(), u64::from(supervisor), caller.process.id().into(), 0];
         log::later(Level::Info, words, |&[target, supervisor, caller, _], f| {
@@ -79,14 +86,16 @@ pub fn switch(process: &Arc<Process>, supervisor: bool, keep: bool) -> Result<()
 }
 
 /// Gives a new program's space the mode that it starts in; `set_id`: the program has set-user-id or
-/// set-group-id bits, whether it gained by them or not.
+/// set-group-id bits, whether it gained by them or not. Called when nobody has the space yet, with the
+/// process [steady](Process::steady).
 pub fn begin_program(process: &Process, space: &Space, set_id: bool) {
+    if set_id {
+        space.stay_user();
+    }
     if !process.keeps_mode.load(Ordering::Relaxed) {
         return;
     }
-    if set_id || is_off() {
+    if is_off() || space.set_supervisor(true).is_err() {
         process.keeps_mode.store(false, Ordering::Relaxed);
-    } else {
-        space.set_supervisor(true);
     }
 }

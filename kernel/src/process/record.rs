@@ -98,6 +98,8 @@ pub struct Process {
     pub(super) cpu_time_watched: AtomicBool,
     executable: SpinLock<Option<Arc<Executable>>>,
     vectors: SpinLock<Vectors>,
+    /// See [`Process::steady`].
+    exchange: SpinLock<()>,
     started: u64,
     /// Orphans below this process become its children (`PR_SET_CHILD_SUBREAPER`).
     pub subreaper: AtomicBool,
@@ -171,6 +173,7 @@ impl Process {
             cpu_time_watched: AtomicBool::new(cpu_limited),
             executable: SpinLock::new(from.executable),
             vectors: SpinLock::new(from.vectors),
+            exchange: SpinLock::new(()),
             started: crate::schedule::time::monotonic_ns(),
             subreaper: AtomicBool::new(false),
             dumpable: AtomicU32::new(from.dumpable),
@@ -313,10 +316,21 @@ impl Process {
         self.executable.lock().clone()
     }
 
-    /// Sets the program it executes; the old one is closed.
-    pub fn set_executable(&self, file: Option<Arc<Executable>>) {
-        let old = core::mem::replace(&mut *self.executable.lock(), file);
-        drop(old);
+    /// Sets the program it executes. The old one is closed when the caller drops it, without locks.
+    pub fn set_executable(&self, file: Option<Arc<Executable>>) -> Option<Arc<Executable>> {
+        core::mem::replace(&mut *self.executable.lock(), file)
+    }
+
+    /// Runs `look` while no thread exchanges what the process is: its space, its program, and on exec whom
+    /// it acts as, who may look into it and its mode. Who decides by some of these about others looks at
+    /// all of them here (Linux: `exec_update_lock`, fs/exec.c).
+    ///
+    /// `look` must neither sleep nor drop what may be the last reference to a thread, a space or a file.
+    /// Lock order: before the locks of single fields, before a space's.
+    #[inline]
+    pub fn steady<T>(&self, look: impl FnOnce() -> T) -> T {
+        let _exchange = self.exchange.lock();
+        look()
     }
 
     /// Where its arguments and environment lie.

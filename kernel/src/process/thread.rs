@@ -403,6 +403,11 @@ impl Thread {
         self.files.lock().clone()
     }
 
+    /// Whether its descriptors are in this table.
+    pub fn has_files(&self, table: &Arc<FdTable>) -> bool {
+        self.files.lock().as_ref().is_some_and(|files| Arc::ptr_eq(files, table))
+    }
+
     /// Puts an open file at the lowest free descriptor. `EMFILE`, `ENOMEM`.
     pub fn install(&self, file: Arc<OpenFile>, close_on_exec: bool) -> Result<i32> {
         let limit = self.process.limit(RLIMIT_NOFILE);

@@ -89,8 +89,9 @@ pub trait Transform<'a> {
     /// needed any more.
     fn change_space(&mut self, space: Arc<Space>) -> Option<Arc<Space>>;
 
-    /// Changes the program that it executes. The program's content is in the space already.
-    fn change_program(&mut self, program: Executed);
+    /// Changes the program that it executes. The program's content is in the space already. Gives the old
+    /// one, whose file closes when it is dropped.
+    fn change_program(&mut self, program: Executed) -> Option<Arc<Executable>>;
 
     /// Changes the position at which it goes on.
     fn change_position(&mut self, position: &'a Position);
@@ -115,8 +116,8 @@ impl<'a> Transform<'a> for Newcomer<'a> {
     }
 
     #[inline(always)]
-    fn change_program(&mut self, program: Executed) {
-        self.program = program;
+    fn change_program(&mut self, program: Executed) -> Option<Arc<Executable>> {
+        core::mem::replace(&mut self.program, program).executable
     }
 
     #[inline(always)]
@@ -141,11 +142,11 @@ impl Transform<'_> for Running<'_, '_> {
         old
     }
 
-    fn change_program(&mut self, program: Executed) {
+    fn change_program(&mut self, program: Executed) -> Option<Arc<Executable>> {
         let process = &self.thread.process;
         self.thread.take_name(program.name);
-        process.set_executable(program.executable);
         process.set_vectors(program.vectors);
+        process.set_executable(program.executable)
     }
 
     fn change_position(&mut self, position: &Position) {

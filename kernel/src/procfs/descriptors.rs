@@ -23,9 +23,13 @@ struct Descriptor {
 
 impl Descriptor {
     fn file(&self) -> Result<Arc<OpenFile>> {
-        self.target.check_access()?;
-        let files = self.target.thread()?.try_files().ok_or(Errno::ENOENT)?;
-        files.get(self.number).map_err(|_| Errno::ENOENT)
+        // The table comes along, lest its last reference is dropped where nothing may sleep.
+        let found = self.target.look(|thread| {
+            let files = thread.try_files()?;
+            Some((files.get(self.number), files))
+        })?;
+        let (file, _files) = found.ok_or(Errno::ENOENT)?;
+        file.map_err(|_| Errno::ENOENT)
     }
 }
 
@@ -76,8 +80,8 @@ impl Listing<Target> for Descriptors {
         position: &mut u64,
         sink: &mut dyn DirectorySink,
     ) -> Result<()> {
-        target.check_access()?;
-        let Some(files) = target.thread()?.try_files() else { return Ok(()) };
+        let found = target.look(|thread| thread.try_files())?;
+        let Some(files) = found else { return Ok(()) };
         for number in files.numbers()? {
             let at = number as u64 + 2;
             if at < *position {

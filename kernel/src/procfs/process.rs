@@ -65,12 +65,20 @@ impl Target {
 
     /// PTRACE_MODE_READ of ptrace(2), "Ptrace access mode checking": EACCES.
     pub fn check_access(&self) -> Result<()> {
+        if self.is_callers_own() { Ok(()) } else { self.look(|_| ()) }
+    }
+
+    /// What `look` finds in the thread, when the caller may look into it: EACCES. Both are of one program,
+    /// whatever the process executes meanwhile; so `look` must give back what it takes a reference to
+    /// (see [`Process::steady`]).
+    pub fn look<T>(&self, look: impl FnOnce(&Thread) -> T) -> Result<T> {
         let process = self.process()?;
-        if Arc::ptr_eq(&process::current().process, &process) {
-            return Ok(());
-        }
-        let thread = self.thread().map_err(|_| Errno::EACCES)?;
-        access::check(&thread, Ids::FileSystem).map_err(|_| Errno::EACCES)
+        let missing = if self.is_callers_own() { Errno::ESRCH } else { Errno::EACCES };
+        let thread = self.thread().map_err(|_| missing)?;
+        process.steady(|| {
+            access::check(&thread, Ids::FileSystem).map_err(|_| Errno::EACCES)?;
+            Ok(look(&thread))
+        })
     }
 }
 
@@ -152,18 +160,23 @@ pub static THREAD: What<Target> = What::Directory(&[
 // ---- places -------------------------------------------------------------------------------------
 
 fn cwd(target: &Target) -> Result<Location> {
-    target.check_access()?;
-    Ok(target.thread()?.directories()?.working())
+    let found = target.look(|thread| -> Result<_> {
+        let directories = thread.directories()?;
+        Ok((directories.working(), directories))
+    })?;
+    Ok(found?.0)
 }
 
 fn root(target: &Target) -> Result<Location> {
-    target.check_access()?;
-    Ok(target.thread()?.directories()?.root())
+    let found = target.look(|thread| -> Result<_> {
+        let directories = thread.directories()?;
+        Ok((directories.root(), directories))
+    })?;
+    Ok(found?.0)
 }
 
 fn exe(target: &Target) -> Result<Location> {
-    target.check_access()?;
-    let file = target.process()?.executable().ok_or(Errno::ENOENT)?;
+    let file = target.look(|thread| thread.process.executable())?.ok_or(Errno::ENOENT)?;
     Ok(file.location().clone())
 }
 
@@ -184,10 +197,8 @@ fn mountinfo(target: &Target, out: &mut Vec<u8>) -> Result<()> {
 // ---- memory -------------------------------------------------------------------------------------
 
 /// Appends a range of the process's memory; what cannot be read ends it.
-fn memory(target: &Target, start: usize, end: usize, out: &mut Vec<u8>) -> Result<()> {
-    let Some(space) = target.thread().ok().and_then(|thread| thread.space()) else {
-        return Ok(());
-    };
+fn memory(space: Option<Arc<Space>>, start: usize, end: usize, out: &mut Vec<u8>) -> Result<()> {
+    let Some(space) = space else { return Ok(()) };
     let mut piece = [0; 512];
     let mut at = start;
     let end = end.min(start.saturating_add(LONGEST_VECTOR));
@@ -204,18 +215,21 @@ fn memory(target: &Target, start: usize, end: usize, out: &mut Vec<u8>) -> Resul
 }
 
 fn cmdline(target: &Target, out: &mut Vec<u8>) -> Result<()> {
-    let vectors = target.process()?.vectors();
-    memory(target, vectors.arguments, vectors.arguments_end, out)
+    let process = target.process()?;
+    let Ok(thread) = target.thread() else { return Ok(()) };
+    // Together: in another program's space something else lies where they say.
+    let (vectors, space) = process.steady(|| (process.vectors(), thread.space()));
+    memory(space, vectors.arguments, vectors.arguments_end, out)
 }
 
 fn environ(target: &Target, out: &mut Vec<u8>) -> Result<()> {
     let vectors = target.process()?.vectors();
-    memory(target, vectors.environment, vectors.environment_end, out)
+    memory(target.space(), vectors.environment, vectors.environment_end, out)
 }
 
 fn auxv(target: &Target, out: &mut Vec<u8>) -> Result<()> {
     let vectors = target.process()?.vectors();
-    memory(target, vectors.auxiliary, vectors.auxiliary_end, out)
+    memory(target.space(), vectors.auxiliary, vectors.auxiliary_end, out)
 }
 
 fn maps(target: &Target, out: &mut Vec<u8>) -> Result<()> {

@@ -262,10 +262,11 @@ impl<T: Subject> Inode for Node<T> {
 
     fn open(self: Arc<Self>, _: &OpenRequest) -> Result<Arc<dyn FileOps>> {
         self.subject.check()?;
+        // First: what takes its place meanwhile is not what the check was about.
+        let inside = self.subject.inside();
         if matches!(self.what, What::Private(_) | What::Guarded(_)) {
             self.subject.check_access()?;
         }
-        let inside = self.subject.inside();
         Ok(Arc::new(OpenText { node: self, inside, text: Mutex::new(None) }))
     }
 }
@@ -300,6 +301,12 @@ impl<T: Subject> FileOps for OpenText<T> {
         if offset == 0 || text.is_none() {
             let mut fresh = Vec::new();
             write(&self.node.subject, &mut fresh)?;
+            let guarded = matches!(self.node.what, What::Private(_) | What::Guarded(_));
+            if guarded && self.node.subject.inside() != self.inside {
+                // Another program took the place while this was written.
+                self.node.subject.check()?;
+                return Ok(0);
+            }
             *text = Some(fresh);
         }
         let text = text.as_deref().unwrap_or_default();

@@ -154,7 +154,10 @@ pub fn change_program(program: i32, loaded: usize, flags: u32) -> Result<()> {
     }
     let mut scratch = UserRegs::default();
     let vectors = thread.process.vectors();
-    Running { thread: &thread, regs: &mut scratch }.change_program(executed(program, vectors));
+    let executed = executed(program, vectors);
+    let mut running = Running { thread: &thread, regs: &mut scratch };
+    let old = thread.process.steady(|| running.change_program(executed));
+    drop(old);
     Ok(())
 }
 
@@ -201,6 +204,8 @@ pub fn change(regs: &mut UserRegs, change: usize, size: usize) -> Result<()> {
         true => held_space(wanted.space)?,
         false => thread.space().ok_or(Errno::ESRCH)?,
     };
+    let starts_anew = has(CHANGE_SPACE) && has(CHANGE_PROGRAM);
+    let files = if starts_anew { exec::own_files(&thread)? } else { None };
     let mut position = wanted.position.decode();
     let mut program = None;
     if has(CHANGE_PROGRAM) {
@@ -226,7 +231,6 @@ pub fn change(regs: &mut UserRegs, change: usize, size: usize) -> Result<()> {
 
     // Nothing fails from here on.
     let mut running = Running { thread: &thread, regs };
-    let starts_anew = has(CHANGE_SPACE) && has(CHANGE_PROGRAM);
     if starts_anew {
         exec::leave_space_for_good(&thread);
     }
@@ -234,14 +238,16 @@ pub fn change(regs: &mut UserRegs, change: usize, size: usize) -> Result<()> {
         enter(&mut running, space);
     }
     if starts_anew {
-        exec::leave_program_for_good(&thread);
+        exec::leave_program_for_good(&thread, files);
     }
     if let Some((held, prepared)) = program {
         let vectors = match &prepared.stack {
             Some(stack) => exec::vectors(stack),
             None => thread.process.vectors(),
         };
-        running.change_program(executed(&held, vectors));
+        let executed = executed(&held, vectors);
+        let old = thread.process.steady(|| running.change_program(executed));
+        drop(old);
     }
     if has(CHANGE_POSITION) {
         running.change_position(&position);
@@ -284,10 +290,15 @@ fn limits(thread: &Thread) -> memory::Limits {
 /// is no way to privilege, and a process that was switched to user mode stays there.
 fn enter(running: &mut Running<'_, '_>, space: Arc<Space>) {
     space.set_limits(limits(running.thread));
-    if !running.thread.space().is_some_and(|own| own.is_supervisor()) {
-        space.set_supervisor(false);
-    }
-    let old = running.change_space(space);
+    // While a switch of the mode waits: it finds the new space in the mode that the old one has.
+    let own = running.thread.space();
+    let old = running.thread.process.steady(|| {
+        if !own.as_ref().is_some_and(|own| own.is_supervisor()) {
+            // To user mode every space may go.
+            let _ = space.set_supervisor(false);
+        }
+        running.change_space(space)
+    });
     drop(old);
 }
 
