@@ -16,7 +16,6 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::hash::Hasher;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use hashbrown::HashTable;
@@ -24,6 +23,7 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::sync::SpinLock;
 
 use super::filesystem::FileSystem;
+use super::hash::{hash_name, word};
 use super::inode::Inode;
 use crate::schedule;
 
@@ -35,69 +35,6 @@ pub type Name = Arc<[u8]>;
 
 /// The cached children of a directory, by the hash of the name.
 type Children = HashTable<(Name, Arc<Dentry>)>;
-
-/// Up to eight bytes as one word: two loads that may overlap instead of a loop.
-#[inline]
-fn word(bytes: &[u8]) -> u64 {
-    fn load<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-        let part = bytes.get(at..at + N).unwrap_or_default();
-        part.try_into().unwrap_or([0; N])
-    }
-    let length = bytes.len();
-    match length {
-        8.. => u64::from_le_bytes(load(bytes, 0)),
-        4.. => {
-            let low = u32::from_le_bytes(load(bytes, 0));
-            let high = u32::from_le_bytes(load(bytes, length - 4));
-            u64::from(low) | u64::from(high) << 32
-        }
-        2.. => {
-            let low = u16::from_le_bytes(load(bytes, 0));
-            let high = u16::from_le_bytes(load(bytes, length - 2));
-            u64::from(low) | u64::from(high) << 16
-        }
-        1 => u64::from(bytes[0]),
-        _ => 0,
-    }
-}
-
-/// A hash for short names: multiply and fold eight bytes at a time. Programs can build
-/// collisions in their own directories and so slow down their own look-ups; that is no more than
-/// they could do with a long directory.
-#[inline]
-pub fn hash_name(name: &[u8]) -> u64 {
-    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut state = name.len() as u64;
-    let mut rest = name;
-    while rest.len() > 8 {
-        let (head, tail) = rest.split_at(8);
-        state = (state.rotate_left(5) ^ word(head)).wrapping_mul(FACTOR);
-        rest = tail;
-    }
-    state = (state.rotate_left(5) ^ word(rest)).wrapping_mul(FACTOR);
-    state ^ (state >> 32)
-}
-
-/// [`hash_name`] for the tables of others.
-#[derive(Default)]
-pub struct NameHasher(u64);
-
-impl Hasher for NameHasher {
-    #[inline]
-    fn write(&mut self, bytes: &[u8]) {
-        self.0 = self.0.rotate_left(5) ^ hash_name(bytes);
-    }
-
-    #[inline]
-    fn write_usize(&mut self, _: usize) {
-        // The length, which the hash of the bytes has in it.
-    }
-
-    #[inline]
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
 
 /// Whether two names are the same: compared in words, for a call of `memcmp` costs more than most
 /// names have bytes.

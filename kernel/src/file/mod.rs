@@ -27,6 +27,7 @@ pub mod ext4;
 pub mod fasync;
 pub mod fifo;
 pub mod filesystem;
+pub mod hash;
 pub mod initramfs;
 pub mod inode;
 pub mod inotify;
@@ -64,6 +65,7 @@ pub mod xattr;
 /// Makes the first root, an empty tmpfs, and registers the types and devices that need no
 /// hardware. Boot calls it once, before anything opens a file.
 pub fn init() {
+    hash::init();
     filesystem::register_type(&tmpfs::TYPE);
     filesystem::register_type(&tmpfs::RAMFS);
     ext4::register();

@@ -5,11 +5,13 @@
 //! and the order it keeps is needed by nothing but `SEEK_DATA`.
 
 use alloc::vec::Vec;
-use core::hash::{BuildHasherDefault, Hasher};
+use core::hash::BuildHasherDefault;
 
 use hashbrown::HashMap;
 use hayate_abi::{Errno, Result};
 use hayate_machine::frames::Frame;
+
+use super::hash::IndexHasher;
 
 const CHUNK: u64 = 64;
 
@@ -30,34 +32,6 @@ struct Chunk {
     pages: Vec<Option<Frame>>,
     /// One bit per page that is being read.
     loading: u64,
-}
-
-/// Multiplies: chunk numbers need no more.
-#[derive(Default)]
-pub struct IndexHasher(u64);
-
-impl Hasher for IndexHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-    #[inline]
-    fn write_u64(&mut self, number: u64) {
-        self.0 = (self.0.rotate_left(5) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-    #[inline]
-    fn write_u32(&mut self, number: u32) {
-        self.write_u64(u64::from(number));
-    }
-    #[inline]
-    fn write_usize(&mut self, number: usize) {
-        self.write_u64(number as u64);
-    }
-    #[inline]
-    fn finish(&self) -> u64 {
-        self.0 ^ (self.0 >> 32)
-    }
 }
 
 /// The pages of a plate.

@@ -12,6 +12,7 @@ use hayate_ext4::{Kind, Map, Run};
 
 use super::Metadata as Disk;
 use super::node::Node;
+use crate::file::hash::hash_name;
 use crate::file::inode::{DirectorySink, FileKind};
 
 /// Positions 0 and 1 of an enumeration are those of `.` and `..`, which the caller makes.
@@ -20,9 +21,8 @@ const FIRST: u64 = 2;
 /// Hashes of the names of a directory with the places of their entries, sorted.
 pub struct Index(Vec<(u32, u32)>);
 
-/// FNV-1a.
 fn hash(name: &[u8]) -> u32 {
-    name.iter().fold(0x811c_9dc5, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+    hash_name(name) as u32
 }
 
 impl Index {

@@ -12,7 +12,8 @@ use hayate_machine::sync::SpinLock;
 use hayate_off2f::MARK;
 
 use super::super::content;
-use super::super::dentry::{Name, NameHasher};
+use super::super::dentry::Name;
+use super::super::hash::NameHasher;
 use super::super::inode::*;
 use super::super::off2f;
 use super::super::open_file::flags::O_TRUNC;
