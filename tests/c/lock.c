@@ -331,3 +331,225 @@ TEST(counter_under_locks_is_exact) {
     OK(pread(fd, &zero, sizeof zero, 0));
     CHECK_EQ(zero, 400);
 }
+
+/* ---- who is woken --------------------------------------------------------------------------- */
+
+enum { CROWD = 200 };
+
+/* Waits for all of them; how often they gave the processor up, all together. */
+static long switches_of(const pid_t *pids, int count) {
+    long switches = 0;
+    for (int i = 0; i < count; i++) {
+        struct rusage usage;
+        int status;
+        CHECK_EQ(OK(wait4(pids[i], &status, 0, &usage)), pids[i]);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) FAIL("status %#x of %d", status, i);
+        switches += usage.ru_nvcsw;
+    }
+    return switches;
+}
+
+/* A crowd waits, each for another byte; each release is for one of them. */
+TEST_TIMES(a_release_wakes_nobody_who_waits_for_another_range, 4) {
+    int fd = lock_file();
+    static pid_t pids[CROWD];
+    for (int i = 0; i < CROWD; i++) OK(lock(fd, F_SETLK, F_WRLCK, 2 * i, 1));
+    for (int i = 0; i < CROWD; i++)
+        if ((pids[i] = FORK()) == 0) {
+            OK(lock(fd, F_SETLKW, F_WRLCK, 2 * i, 1));
+            _exit(0);
+        }
+    for (int i = 0; i < CROWD; i++) wait_asleep(pids[i]);
+    for (int i = 0; i < CROWD; i++) OK(lock(fd, F_SETLK, F_UNLCK, 2 * i, 1));
+    long switches = switches_of(pids, CROWD);
+    if (switches > 10 * CROWD) FAIL("%ld switches of %d processes", switches, CROWD);
+}
+
+/* Each holds a byte and waits for the one of its neighbour; the first is let go. */
+TEST_TIMES(a_chain_of_hundreds_falls_one_by_one, 4) {
+    int fd = lock_file();
+    static pid_t pids[CROWD];
+    OK(lock(fd, F_SETLK, F_WRLCK, 0, 1));
+    GATE(held);
+    for (int i = 0; i < CROWD; i++) {
+        if ((pids[i] = FORK()) == 0) {
+            OK(lock(fd, F_SETLK, F_WRLCK, 2 * i + 2, 1));
+            gate_open(&held);
+            OK(lock(fd, F_SETLKW, F_WRLCK, 2 * i, 1));
+            _exit(0);
+        }
+        gate_pass(&held);
+    }
+    for (int i = 0; i < CROWD; i++) wait_asleep(pids[i]);
+    OK(lock(fd, F_SETLK, F_UNLCK, 0, 1));
+    long switches = switches_of(pids, CROWD);
+    if (switches > 12 * CROWD) FAIL("%ld switches of %d processes", switches, CROWD);
+}
+
+/* All want the same lock for themselves: it goes from one to the next. */
+static void pass_on(bool whole) {
+    int fd = lock_file();
+    static pid_t pids[CROWD];
+    int *inside = SHARED(sizeof *inside);
+    OK(whole ? flock(fd, LOCK_EX) : lock(fd, F_SETLK, F_WRLCK, 0, 0));
+    for (int i = 0; i < CROWD; i++)
+        if ((pids[i] = FORK()) == 0) {
+            int own = OK(open("f", O_RDWR));
+            OK(whole ? flock(own, LOCK_EX) : lock(own, F_SETLKW, F_WRLCK, 0, 0));
+            CHECK_EQ(__atomic_add_fetch(inside, 1, __ATOMIC_SEQ_CST), 1);
+            sched_yield();
+            CHECK_EQ(__atomic_sub_fetch(inside, 1, __ATOMIC_SEQ_CST), 0);
+            _exit(0);
+        }
+    for (int i = 0; i < CROWD; i++) wait_asleep(pids[i]);
+    OK(whole ? flock(fd, LOCK_UN) : lock(fd, F_SETLK, F_UNLCK, 0, 0));
+    long switches = switches_of(pids, CROWD);
+    if (switches > 12 * CROWD) FAIL("%ld switches of %d processes", switches, CROWD);
+}
+
+TEST_TIMES(a_record_lock_goes_from_one_to_the_next, 4) { pass_on(false); }
+TEST_TIMES(a_whole_file_lock_goes_from_one_to_the_next, 4) { pass_on(true); }
+
+/* Readers that wait for a writer all go on at once; a writer that waits for readers goes after the last. */
+TEST(shared_locks_are_given_together) {
+    for (int whole = 0; whole < 2; whole++) {
+        int fd = lock_file();
+        pid_t pids[5];
+        OK(whole ? flock(fd, LOCK_EX) : lock(fd, F_SETLK, F_WRLCK, 0, 0));
+        GATE(got);
+        GATE(go);
+        for (int i = 0; i < 4; i++)
+            if ((pids[i] = FORK()) == 0) {
+                int own = OK(open("f", O_RDWR));
+                OK(whole ? flock(own, LOCK_SH) : lock(own, F_SETLKW, F_RDLCK, i, 10));
+                gate_open(&got);
+                gate_pass(&go);
+                _exit(0);
+            }
+        for (int i = 0; i < 4; i++) wait_asleep(pids[i]);
+        /* A lock that becomes shared lets them in as well. */
+        OK(whole ? flock(fd, LOCK_SH) : lock(fd, F_SETLK, F_RDLCK, 0, 0));
+        for (int i = 0; i < 4; i++) gate_pass(&got);
+        if ((pids[4] = FORK()) == 0) {
+            int own = OK(open("f", O_RDWR));
+            OK(whole ? flock(own, LOCK_EX) : lock(own, F_SETLKW, F_WRLCK, 0, 0));
+            _exit(0);
+        }
+        wait_asleep(pids[4]);
+        OK(whole ? flock(fd, LOCK_UN) : lock(fd, F_SETLK, F_UNLCK, 0, 0));
+        for (int i = 0; i < 5; i++) {
+            if (i < 4) gate_open(&go);
+            int status;
+            pid_t gone = OK(waitpid(-1, &status, 0));
+            CHECK_EQ(status, 0);
+            /* A lock is given up a moment before its process can be waited for. */
+            if (i < 3) CHECK(gone != pids[4]);
+        }
+        OK(close(fd));
+    }
+}
+
+/* Two hold what a third waits for; the circle is there when one of them goes. */
+TEST(deadlock_that_begins_while_somebody_waits) {
+    int fd = lock_file();
+    GATE(held);
+    GATE(go);
+    GATE(second_waits);
+    pid_t first = FORK();
+    if (first == 0) {
+        OK(lock(fd, F_SETLK, F_RDLCK, 0, 1));
+        gate_open(&held);
+        gate_pass(&second_waits);
+        _exit(0); /* gives the byte up */
+    }
+    gate_pass(&held);
+    pid_t second = FORK();
+    if (second == 0) {
+        OK(lock(fd, F_SETLK, F_RDLCK, 0, 1));
+        gate_open(&held);
+        gate_pass(&go);
+        int result = lock(fd, F_SETLKW, F_WRLCK, 1, 1); /* waits for the third */
+        _exit(result == 0 ? 0 : errno == EDEADLK ? 1 : 2);
+    }
+    gate_pass(&held);
+    pid_t third = FORK();
+    if (third == 0) {
+        OK(lock(fd, F_SETLK, F_WRLCK, 1, 1));
+        int result = lock(fd, F_SETLKW, F_WRLCK, 0, 1);
+        _exit(result == 0 ? 0 : errno == EDEADLK ? 1 : 2);
+    }
+    wait_asleep(third);
+    gate_open(&go);
+    wait_asleep(second);
+    gate_open(&second_waits);
+    EXITS(first, 0);
+    int ends = WEXITSTATUS(WAIT(second)) + WEXITSTATUS(WAIT(third));
+    CHECK_EQ(ends, 1); /* one of them was refused, and so the other went on */
+}
+
+struct waiting {
+    int fd;
+    _Atomic pid_t tid;
+    int result, error;
+};
+
+static void *wait_for_the_lock(void *data) {
+    struct waiting *waiting = data;
+    atomic_store(&waiting->tid, (pid_t)syscall(SYS_gettid));
+    waiting->result = lock(waiting->fd, F_SETLKW, F_WRLCK, 0, 1);
+    waiting->error = errno;
+    return NULL;
+}
+
+/* The descriptor is closed by another thread during the wait: nobody could ever give the lock up. */
+TEST(a_lock_that_comes_after_close_is_given_back) {
+    int fd = lock_file();
+    GATE(held);
+    GATE(go);
+    pid_t holder = FORK();
+    if (holder == 0) {
+        OK(lock(fd, F_SETLK, F_WRLCK, 0, 1));
+        gate_open(&held);
+        gate_pass(&go);
+        _exit(0);
+    }
+    gate_pass(&held);
+    struct waiting waiting = {.fd = OK(open("f", O_RDWR))};
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, wait_for_the_lock, &waiting), 0);
+    EVENTUALLY(atomic_load(&waiting.tid) != 0);
+    wait_asleep(waiting.tid);
+    OK(close(waiting.fd));
+    gate_open(&go);
+    EXITS(holder, 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_EQ(waiting.result, -1);
+    CHECK_EQ(waiting.error, EBADF);
+    IN_CHILD(OK(lock(fd, F_SETLK, F_WRLCK, 0, 0)));
+}
+
+static void on_alarm(int sig UNUSED) {}
+
+/* A signal ends the wait; the place in the row goes with it, and those behind get the lock. */
+TEST(an_interrupted_waiter_is_passed_over) {
+    for (int whole = 0; whole < 2; whole++) {
+        int fd = lock_file();
+        OK(whole ? flock(fd, LOCK_EX) : lock(fd, F_SETLK, F_WRLCK, 0, 1));
+        pid_t pids[2];
+        for (int i = 0; i < 2; i++) {
+            if ((pids[i] = FORK()) == 0) {
+                struct sigaction act = {.sa_handler = on_alarm};
+                OK(sigaction(SIGUSR1, &act, NULL));
+                int own = OK(open("f", O_RDWR));
+                int result = whole ? flock(own, LOCK_EX) : lock(own, F_SETLKW, F_WRLCK, 0, 1);
+                _exit(result == 0 ? 0 : errno == EINTR ? 1 : 2);
+            }
+            wait_asleep(pids[i]);
+        }
+        OK(kill(pids[0], SIGUSR1));
+        EXITS(pids[0], 1);
+        OK(whole ? flock(fd, LOCK_UN) : lock(fd, F_SETLK, F_UNLCK, 0, 1));
+        EXITS(pids[1], 0);
+        OK(close(fd));
+    }
+}

@@ -649,4 +649,99 @@ TEST(pipes_of_a_user_with_many_are_small) {
     CHECK(set(FS "pipe-user-pages-soft", soft));
     CHECK(set(FS "pipe-user-pages-hard", hard));
     CHECK_EQ(status, 0);
+
+/* ---- who is woken --------------------------------------------------------------------------- */
+
+enum { CROWD = 150 };
+
+/* Waits for all of them; how often they gave the processor up, all together. */
+static long switches_of(const pid_t *pids) {
+    long switches = 0;
+    for (int i = 0; i < CROWD; i++) {
+        struct rusage usage;
+        int status;
+        CHECK_EQ(OK(wait4(pids[i], &status, 0, &usage)), pids[i]);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) FAIL("status %#x of %d", status, i);
+        switches += usage.ru_nvcsw;
+    }
+    return switches;
+}
+
+TEST_TIMES(a_write_wakes_one_of_many_readers, 4) {
+    int p[2];
+    static pid_t pids[CROWD];
+    OK(pipe(p));
+    for (int i = 0; i < CROWD; i++)
+        if ((pids[i] = FORK()) == 0) {
+            char byte;
+            CHECK_EQ(read(p[0], &byte, 1), 1);
+            _exit(0);
+        }
+    for (int i = 0; i < CROWD; i++) wait_asleep(pids[i]);
+    for (int i = 0; i < CROWD / 2; i++) {
+        CHECK_EQ(write(p[1], "", 1), 1);
+        msleep(1);
+    }
+    /* Many bytes at once: each who takes one wakes the next. */
+    char bytes[CROWD] = "";
+    CHECK_EQ(write(p[1], bytes, CROWD - CROWD / 2), CROWD - CROWD / 2);
+    long switches = switches_of(pids);
+    if (switches > 12 * CROWD) FAIL("%ld switches of %d processes", switches, CROWD);
+}
+
+TEST_TIMES(a_read_wakes_one_of_many_writers, 4) {
+    int p[2];
+    static pid_t pids[CROWD];
+    static char page[PAGE];
+    OK(pipe(p));
+    long size = OK(fcntl(p[1], F_GETPIPE_SZ));
+    for (long done = 0; done < size; done += PAGE) CHECK_EQ(write(p[1], page, PAGE), (ssize_t)PAGE);
+    for (int i = 0; i < CROWD; i++)
+        if ((pids[i] = FORK()) == 0) {
+            CHECK_EQ(write(p[1], page, PAGE), (ssize_t)PAGE);
+            _exit(0);
+        }
+    for (int i = 0; i < CROWD; i++) wait_asleep(pids[i]);
+    long left = size + CROWD * (long)PAGE;
+    for (int i = 0; i < CROWD / 2; i++, left -= PAGE) {
+        CHECK_EQ(read(p[0], page, PAGE), (ssize_t)PAGE);
+        msleep(1);
+    }
+    static char many[8 * PAGE];
+    while (left > 0) left -= OK(read(p[0], many, sizeof many));
+    long switches = switches_of(pids);
+    if (switches > 12 * CROWD) FAIL("%ld switches of %d processes", switches, CROWD);
+}
+
+static void nothing(int sig UNUSED) {}
+
+/* Readers are interrupted and killed while bytes come: none of the bytes is left lying. */
+TEST_TIMES(what_an_interrupted_reader_was_woken_for_goes_to_another, 4) {
+    int p[2];
+    OK(pipe(p));
+    struct sigaction act = {.sa_handler = nothing};
+    OK(sigaction(SIGUSR1, &act, NULL));
+    enum { READERS = 8, ROUNDS = 300 };
+    pid_t pids[READERS];
+    int *taken = SHARED(sizeof *taken);
+    for (int i = 0; i < READERS; i++)
+        if ((pids[i] = FORK()) == 0) {
+            for (;;) {
+                char byte;
+                ssize_t count = read(p[0], &byte, 1);
+                if (count == 1) __atomic_add_fetch(taken, 1, __ATOMIC_SEQ_CST);
+                else if (count == 0) _exit(0);
+                else CHECK_EQ(errno, EINTR);
+            }
+        }
+    for (int round = 1; round <= ROUNDS; round++) {
+        CHECK_EQ(write(p[1], "", 1), 1);
+        for (int i = 0; i < READERS; i++) OK(kill(pids[(i + round) % READERS], SIGUSR1));
+        EVENTUALLY(__atomic_load_n(taken, __ATOMIC_SEQ_CST) == round);
+    }
+    OK(close(p[1]));
+    for (int i = 0; i < READERS; i++) {
+        OK(kill(pids[i], SIGKILL));
+        WAIT(pids[i]);
+    }
 }

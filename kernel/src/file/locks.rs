@@ -5,12 +5,23 @@
 //! they are rare, short and never on a path that must be fast. Record locks are owned by a
 //! descriptor table (that is Linux' notion of "process" here), the others by an open file.
 //!
-//! A wait for a record lock records whom it waits for, so that a circle is found and refused
-//! (`EDEADLK`) before anybody sleeps in it.
+//! Who waits stands in the file's row, each with a wait queue of its own, and is given the lock by whoever
+//! makes it free: a lock that goes wakes those who have got it, and nobody else. For that a waiter for a
+//! record lock is noted with one holder that it waits for; only when that one gives something up within
+//! the wanted range is the waiter looked at again. Somebody who comes just then may still pass those who
+//! wait, as on Linux.
+//!
+//! Whom each owner waits for is noted in `edges`, so that a circle is found and refused (`EDEADLK`) before
+//! anybody sleeps in it, or when a waiter that stays is noted with another holder. Linux looks ten
+//! steps far (`MAX_DEADLK_ITERATIONS`, fs/locks.c), this as far as the chain goes.
+//!
+//! Memory for a lock is had before anything is changed (`ENOLCK`). Lock order: the table's lock, a waiter's
+//! queue.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicI32, Ordering};
 
 use hayate_abi::file::Flock;
 use hayate_abi::{Errno, Result};
@@ -22,7 +33,8 @@ use crate::schedule::WaitQueue;
 
 const F_RDLCK: i16 = 0;
 const F_WRLCK: i16 = 1;
-const F_UNLCK: i16 = 2;
+/// Gives a range up.
+pub const F_UNLCK: i16 = 2;
 
 /// Who holds a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,28 +67,110 @@ struct Record {
     exclusive: bool,
 }
 
+/// A thread that waits for a lock.
+struct Waiter {
+    sleep: WaitQueue,
+    /// What became of it: [`WAITING`], 0 for the lock, or an error's number.
+    outcome: AtomicI32,
+}
+
+const WAITING: i32 = -1;
+
+impl Waiter {
+    fn new() -> Arc<Waiter> {
+        Arc::new(Waiter { sleep: WaitQueue::new(), outcome: AtomicI32::new(WAITING) })
+    }
+
+    fn outcome(&self) -> Option<Result<()>> {
+        match self.outcome.load(Ordering::SeqCst) {
+            WAITING => None,
+            0 => Some(Ok(())),
+            number => Some(Err(Errno::from_number(number).unwrap_or(Errno::ENOLCK))),
+        }
+    }
+
+    fn end(&self, outcome: Result<()>) {
+        let number = outcome.map_or_else(|error| error.number(), |()| 0);
+        self.outcome.store(number, Ordering::SeqCst);
+        self.sleep.wake_all();
+    }
+}
+
+/// A place in a file's row of waiters.
+struct Queued {
+    waiter: Arc<Waiter>,
+    /// What it wants; of a whole-file lock owner and kind count.
+    wanted: Record,
+    whole: bool,
+    /// Somebody who holds what keeps it from that.
+    blocker: Owner,
+}
+
+impl Queued {
+    /// What names its edge: unlike its owner, which may wait with several threads.
+    fn edge(&self) -> (Owner, usize) {
+        (self.wanted.owner, Arc::as_ptr(&self.waiter).addr())
+    }
+}
+
+/// What an owner gave up.
+#[derive(Clone, Copy)]
+struct Freed {
+    owner: Owner,
+    first: u64,
+    last: u64,
+}
+
+impl Freed {
+    fn all_of(owner: Owner) -> Freed {
+        Freed { owner, first: 0, last: u64::MAX }
+    }
+
+    /// Whether that may let a waiter go on.
+    fn concerns(&self, queued: &Queued) -> bool {
+        queued.whole
+            || (queued.blocker == self.owner
+                && self.first <= queued.wanted.last
+                && queued.wanted.first <= self.last)
+    }
+}
+
+/// For whom owners wait: by owner and waiter, the holder.
+type Edges = BTreeMap<(Owner, usize), Owner>;
+
+/// Whether waiting for `blocker` would close a circle back to `owner`.
+fn would_deadlock(edges: &Edges, owner: Owner, blocker: Owner) -> bool {
+    let mut next = blocker;
+    for _ in 0..=edges.len() {
+        if next == owner {
+            return true;
+        }
+        let mut waits = edges.range((next, 0)..=(next, usize::MAX));
+        match waits.next() {
+            Some((_, holder)) => next = *holder,
+            None => return false,
+        }
+    }
+    false
+}
+
 #[derive(Default)]
 struct FileLocks {
     records: Vec<Record>,
+    /// One exclusive lock, or any number of shared ones.
     whole: Vec<(Owner, bool)>,
-    queue: Option<Arc<WaitQueue>>,
-}
-
-/// Whom somebody waits for, and at which file.
-struct Wait {
-    holder: Owner,
-    file: (u64, u64),
+    /// In the order of their arrival.
+    waiters: Vec<Queued>,
 }
 
 #[derive(Default)]
 struct Table {
     files: BTreeMap<(u64, u64), FileLocks>,
-    /// Who waits for whom.
-    waiting: BTreeMap<Owner, Wait>,
+    edges: Edges,
 }
 
 static TABLE: SpinLock<Table> =
-    SpinLock::new(Table { files: BTreeMap::new(), waiting: BTreeMap::new() });
+    SpinLock::new(Table { files: BTreeMap::new(), edges: BTreeMap::new() });
 
 impl FileLocks {
     /// A lock of somebody else that keeps `wanted` from being taken.
@@ -92,27 +186,52 @@ impl FileLocks {
             .copied()
     }
 
-    /// Takes the owner's locks out of a range, splitting those that reach beyond.
-    fn clear(&mut self, owner: Owner, first: u64, last: u64) {
-        let mut kept = Vec::with_capacity(self.records.len() + 1);
-        for held in self.records.drain(..) {
-            if held.owner != owner || held.last < first || last < held.first {
-                kept.push(held);
-                continue;
-            }
-            if held.first < first {
-                kept.push(Record { last: first - 1, ..held });
-            }
-            if held.last > last {
-                kept.push(Record { first: last + 1, ..held });
-            }
-        }
-        self.records = kept;
+    /// Who keeps a whole-file lock from being taken.
+    fn whole_conflict(&self, exclusive: bool) -> Option<Owner> {
+        self.whole.first().filter(|held| held.1 || exclusive).map(|held| held.0)
     }
 
-    /// Adds a lock, joining it with neighbours of the same kind.
-    fn add(&mut self, mut new: Record) {
-        self.clear(new.owner, new.first, new.last);
+    /// Makes room for `more` records. `ENOLCK`.
+    fn reserve(&mut self, more: usize) -> Result<()> {
+        self.records.try_reserve(more).map_err(|_| Errno::ENOLCK)
+    }
+
+    /// Takes the owner's locks out of a range, splitting one that reaches beyond on both sides. `ENOLCK`
+    /// without memory for that; then nothing has changed.
+    fn clear(&mut self, owner: Owner, first: u64, last: u64) -> Result<()> {
+        self.reserve(1)?;
+        let mut rest = None;
+        self.records.retain_mut(|held| {
+            if held.owner != owner || held.last < first || last < held.first {
+                return true;
+            }
+            let (before, behind) = (held.first < first, last < held.last);
+            if before && behind {
+                rest = Some(Record { first: last + 1, ..*held });
+            }
+            if before {
+                held.last = first - 1;
+            } else if behind {
+                held.first = last + 1;
+            }
+            before || behind
+        });
+        if let Some(rest) = rest {
+            self.insert(rest);
+        }
+        Ok(())
+    }
+
+    /// There is room for it.
+    fn insert(&mut self, new: Record) {
+        let at = self.records.iter().position(|held| held.first > new.first);
+        self.records.insert(at.unwrap_or(self.records.len()), new);
+    }
+
+    /// Adds a lock, joining it with neighbours of the same kind. `ENOLCK`.
+    fn add(&mut self, mut new: Record) -> Result<()> {
+        self.reserve(2)?;
+        self.clear(new.owner, new.first, new.last)?;
         self.records.retain(|held| {
             let joins = held.owner == new.owner
                 && held.exclusive == new.exclusive
@@ -124,45 +243,178 @@ impl FileLocks {
             }
             !joins
         });
-        let at = self.records.iter().position(|held| held.first > new.first);
-        self.records.insert(at.unwrap_or(self.records.len()), new);
+        self.insert(new);
+        Ok(())
+    }
+
+    /// Adds a whole-file lock. `ENOLCK`.
+    fn add_whole(&mut self, owner: Owner, exclusive: bool) -> Result<()> {
+        self.whole.try_reserve(1).map_err(|_| Errno::ENOLCK)?;
+        self.whole.push((owner, exclusive));
+        Ok(())
+    }
+
+    /// Looks at a waiter again: what ends its wait, or whom it waits for from now on.
+    fn try_grant(&mut self, at: usize, edges: &mut Edges) -> Option<Result<()>> {
+        let queued = self.waiters.get(at)?;
+        let (wanted, edge) = (queued.wanted, queued.edge());
+        if queued.whole {
+            if self.whole_conflict(wanted.exclusive).is_some() {
+                return None;
+            }
+            return Some(self.add_whole(wanted.owner, wanted.exclusive));
+        }
+        let Some(held) = self.conflict(&wanted) else { return Some(self.add(wanted)) };
+        // Its own wait is no step of a circle.
+        if edges.remove(&edge).is_some() {
+            if would_deadlock(edges, wanted.owner, held.owner) {
+                return Some(Err(Errno::EDEADLK));
+            }
+            edges.insert(edge, held.owner);
+        }
+        if let Some(queued) = self.waiters.get_mut(at) {
+            queued.blocker = held.owner;
+        }
+        None
+    }
+
+    /// Gives what `freed` says to those who wait for it, the longest waiting first.
+    fn grant(&mut self, freed: Freed, edges: &mut Edges) {
+        let mut freed = Some(freed);
+        loop {
+            let mut more = false;
+            let mut at = 0;
+            while let Some(queued) = self.waiters.get(at) {
+                let outcome = match &freed {
+                    Some(freed) if !freed.concerns(queued) => None,
+                    _ => self.try_grant(at, edges),
+                };
+                let Some(outcome) = outcome else {
+                    at += 1;
+                    continue;
+                };
+                let queued = self.waiters.remove(at);
+                edges.remove(&queued.edge());
+                // A shared lock may have taken the place of an exclusive one of the same owner.
+                more |= !queued.whole && !queued.wanted.exclusive;
+                queued.waiter.end(outcome);
+            }
+            if !more {
+                return;
+            }
+            freed = None;
+        }
     }
 
     fn is_idle(&self) -> bool {
-        self.records.is_empty()
-            && self.whole.is_empty()
-            && self.queue.as_ref().is_none_or(|queue| Arc::strong_count(queue) == 1)
+        self.records.is_empty() && self.whole.is_empty() && self.waiters.is_empty()
     }
 }
 
 impl Table {
-    /// Runs `change` on a file's locks and wakes those who wait for them.
-    fn change(&mut self, file: (u64, u64), change: impl FnOnce(&mut FileLocks)) {
-        let Some(locks) = self.files.get_mut(&file) else { return };
-        change(locks);
-        if let Some(queue) = &locks.queue {
-            queue.wake_all();
+    /// Runs `change`, which gives up what `freed` says, on a file's locks, and lets those go on who waited
+    /// for that.
+    fn free(
+        &mut self,
+        file: (u64, u64),
+        freed: Freed,
+        change: impl FnOnce(&mut FileLocks) -> Result<()>,
+    ) -> Result<()> {
+        let Some(locks) = self.files.get_mut(&file) else { return Ok(()) };
+        let changed = change(locks);
+        if changed.is_ok() && !locks.waiters.is_empty() {
+            locks.grant(freed, &mut self.edges);
         }
-        // Those who are woken look again; until then nobody may think that they still wait.
-        self.waiting.retain(|_, wait| wait.file != file);
+        if locks.is_idle() {
+            self.files.remove(&file);
+        }
+        changed
+    }
+
+    /// Takes a lock, or puts `waiter` in the row. `EAGAIN`: it is held, and there is no waiter, or the
+    /// waiter waits now. `EDEADLK`, `ENOLCK`.
+    fn take(
+        &mut self,
+        file: (u64, u64),
+        wanted: Record,
+        whole: bool,
+        waiter: Option<&Arc<Waiter>>,
+    ) -> Result<()> {
+        let locks = self.files.entry(file).or_default();
+        let blocker = if whole {
+            locks.whole_conflict(wanted.exclusive)
+        } else {
+            locks.conflict(&wanted).map(|held| held.owner)
+        };
+        let outcome = match (blocker, waiter) {
+            (None, _) if whole => locks.add_whole(wanted.owner, wanted.exclusive),
+            (None, _) => locks.add(wanted).inspect(|()| {
+                // A lock turned from exclusive to shared lets others in.
+                if !wanted.exclusive && !locks.waiters.is_empty() {
+                    let Record { owner, first, last, .. } = wanted;
+                    locks.grant(Freed { owner, first, last }, &mut self.edges);
+                }
+            }),
+            (Some(_), None) => Err(Errno::EAGAIN),
+            (Some(blocker), Some(waiter)) => {
+                let waits = !whole && matches!(wanted.owner, Owner::Table(_));
+                if waits && would_deadlock(&self.edges, wanted.owner, blocker) {
+                    Err(Errno::EDEADLK)
+                } else if locks.waiters.try_reserve(1).is_err() {
+                    Err(Errno::ENOLCK)
+                } else {
+                    let queued = Queued { waiter: waiter.clone(), wanted, whole, blocker };
+                    if waits {
+                        self.edges.insert(queued.edge(), blocker);
+                    }
+                    locks.waiters.push(queued);
+                    Err(Errno::EAGAIN)
+                }
+            }
+        };
+        if locks.is_idle() {
+            self.files.remove(&file);
+        }
+        outcome
+    }
+
+    /// Takes a waiter that gives up out of the row.
+    fn leave(&mut self, file: (u64, u64), waiter: &Arc<Waiter>) {
+        let Some(locks) = self.files.get_mut(&file) else { return };
+        let at = locks.waiters.iter().position(|queued| Arc::ptr_eq(&queued.waiter, waiter));
+        if let Some(at) = at {
+            let queued = locks.waiters.remove(at);
+            self.edges.remove(&queued.edge());
+        }
         if locks.is_idle() {
             self.files.remove(&file);
         }
     }
+}
 
-    /// Whether waiting for `blocker` would close a circle back to `owner`.
-    fn would_deadlock(&self, owner: Owner, blocker: Owner) -> bool {
-        let mut next = blocker;
-        for _ in 0..=self.waiting.len() {
-            if next == owner {
-                return true;
-            }
-            match self.waiting.get(&next) {
-                Some(wait) => next = wait.holder,
-                None => return false,
-            }
+/// Takes a lock; if it is held and the caller is to `wait`, sleeps until it is given.
+///
+/// `EAGAIN`, `EDEADLK`, `ENOLCK`; `ERESTARTSYS` for a signal.
+fn take(file: (u64, u64), wanted: Record, whole: bool, wait: bool) -> Result<()> {
+    match TABLE.lock().take(file, wanted, whole, None) {
+        Err(Errno::EAGAIN) if wait => {}
+        other => return other,
+    }
+    let waiter = Waiter::new();
+    match TABLE.lock().take(file, wanted, whole, Some(&waiter)) {
+        Err(Errno::EAGAIN) => {}
+        other => return other,
+    }
+    match waiter.sleep.wait_interruptible(None, || waiter.outcome()) {
+        Ok(outcome) => outcome,
+        Err(_) => {
+            let mut table = TABLE.lock();
+            // Whoever gave the lock did so under the table's lock: now or never.
+            waiter.outcome().unwrap_or_else(|| {
+                table.leave(file, &waiter);
+                Err(Errno::ERESTARTSYS)
+            })
         }
-        false
     }
 }
 
@@ -231,63 +483,15 @@ pub fn set(file: &OpenFile, owner: Owner, pid: i32, lock: &Flock, wait: bool) ->
         F_WRLCK if !file.writable() => return Err(Errno::EBADF),
         F_UNLCK => {
             let (first, last) = (wanted.first, wanted.last);
-            TABLE.lock().change(identity, |locks| locks.clear(owner, first, last));
-            return Ok(());
+            let freed = Freed { owner, first, last };
+            return TABLE.lock().free(identity, freed, |locks| locks.clear(owner, first, last));
         }
         _ => {}
     }
     if matches!(owner, Owner::Description(_)) {
         file.note_locks();
     }
-    let attempt = || -> Result<()> {
-        let mut table = TABLE.lock();
-        let locks = table.files.entry(identity).or_default();
-        match locks.conflict(&wanted) {
-            Some(held) => {
-                if wait && matches!(owner, Owner::Table(_)) {
-                    if table.would_deadlock(owner, held.owner) {
-                        return Err(Errno::EDEADLK);
-                    }
-                    table.waiting.insert(owner, Wait { holder: held.owner, file: identity });
-                }
-                Err(Errno::EAGAIN)
-            }
-            None => {
-                locks.add(wanted);
-                // A lock turned from exclusive to shared lets others in.
-                if let Some(queue) = &locks.queue {
-                    queue.wake_all();
-                }
-                // With the lock itself, lest somebody who finds it held takes its new holder for
-                // one who waits.
-                table.waiting.remove(&owner);
-                Ok(())
-            }
-        }
-    };
-    let outcome = take(identity, wait, attempt);
-    TABLE.lock().waiting.remove(&owner);
-    outcome
-}
-
-/// Runs `attempt` until it does not say `EAGAIN`, sleeping in between if `wait`.
-fn take(identity: (u64, u64), wait: bool, attempt: impl Fn() -> Result<()>) -> Result<()> {
-    match attempt() {
-        Err(Errno::EAGAIN) if wait => {}
-        other => return other,
-    }
-    let queue = {
-        let mut table = TABLE.lock();
-        let locks = table.files.entry(identity).or_default();
-        Arc::clone(locks.queue.get_or_insert_with(|| Arc::new(WaitQueue::new())))
-    };
-    let outcome = queue.wait_interruptible(None, || match attempt() {
-        Err(Errno::EAGAIN) => None,
-        other => Some(other),
-    });
-    drop(queue);
-    TABLE.lock().change(identity, |_| {});
-    outcome.unwrap_or(Err(Errno::ERESTARTSYS))
+    take(identity, wanted, false, wait)
 }
 
 /// `flock(2)`
@@ -301,46 +505,41 @@ pub fn flock(file: &OpenFile, operation: i32) -> Result<()> {
     let exclusive = match operation & !LOCK_NB {
         LOCK_SH => false,
         LOCK_EX => true,
-        LOCK_UN => {
-            TABLE.lock().change(identity, |locks| locks.whole.retain(|held| held.0 != owner));
-            return Ok(());
-        }
+        LOCK_UN => return give_up_whole(identity, owner),
         _ => return Err(Errno::EINVAL),
     };
     file.note_locks();
     // A change of kind gives the old lock up first (`flock(2)`, NOTES).
-    {
-        let mut table = TABLE.lock();
-        let held = table
-            .files
-            .get(&identity)
-            .and_then(|locks| locks.whole.iter().find(|held| held.0 == owner).map(|held| held.1));
-        if held == Some(exclusive) {
-            return Ok(());
-        }
-        if held.is_some() {
-            table.change(identity, |locks| locks.whole.retain(|held| held.0 != owner));
-        }
-    }
-    let attempt = || {
-        let mut table = TABLE.lock();
-        let locks = table.files.entry(identity).or_default();
-        if locks.whole.iter().any(|held| held.1 || exclusive) {
-            return Err(Errno::EAGAIN);
-        }
-        locks.whole.push((owner, exclusive));
-        Ok(())
+    let held = {
+        let table = TABLE.lock();
+        let whole = table.files.get(&identity).map(|locks| locks.whole.iter());
+        whole.and_then(|mut whole| whole.find(|held| held.0 == owner).map(|held| held.1))
     };
-    take(identity, operation & LOCK_NB == 0, attempt)
+    if held == Some(exclusive) {
+        return Ok(());
+    }
+    if held.is_some() {
+        give_up_whole(identity, owner)?;
+    }
+    let wanted = Record { owner, pid: -1, first: 0, last: u64::MAX, exclusive };
+    take(identity, wanted, true, operation & LOCK_NB == 0)
+}
+
+fn give_up_whole(file: (u64, u64), owner: Owner) -> Result<()> {
+    TABLE.lock().free(file, Freed::all_of(owner), |locks| {
+        locks.whole.retain(|held| held.0 != owner);
+        Ok(())
+    })
 }
 
 /// The last reference to an open file is going away: its `flock` and description locks end.
 pub fn release_open_file(file: &OpenFile) {
     let Ok(metadata) = file.metadata() else { return };
     let owner = Owner::of_description(file);
-    TABLE.lock().change(metadata.identity(), |locks| {
+    let _ = TABLE.lock().free(metadata.identity(), Freed::all_of(owner), |locks| {
         locks.records.retain(|held| held.owner != owner);
         locks.whole.retain(|held| held.0 != owner);
+        Ok(())
     });
 }
 
@@ -348,8 +547,9 @@ pub fn release_open_file(file: &OpenFile) {
 pub fn release_record_locks(table: &FdTable, file: &OpenFile) {
     let Ok(metadata) = file.metadata() else { return };
     let owner = Owner::of_table(table);
-    TABLE.lock().change(metadata.identity(), |locks| {
+    let _ = TABLE.lock().free(metadata.identity(), Freed::all_of(owner), |locks| {
         locks.records.retain(|held| held.owner != owner);
+        Ok(())
     });
 }
 

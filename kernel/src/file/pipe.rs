@@ -7,6 +7,10 @@
 //!
 //! Locks: `ring` is a sleeping lock held over the copy from or to the program. What sleepers and
 //! `poll` look at (bytes, slots in use, ends open) is also in atomics, changed under the lock.
+//!
+//! What comes wakes one of those who wait for it (`pipe_read` and `pipe_write`, fs/pipe.c of Linux 6.1); one
+//! that was woken and leaves something, or gives up, wakes the next. Openers of a FIFO all go on at once,
+//! so they wait in a queue of their own. An end that closes wakes everybody.
 
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -71,10 +75,12 @@ pub struct Pipe {
     /// Openings so far, which a FIFO's other side waits for to change.
     reader_openings: AtomicU32,
     writer_openings: AtomicU32,
-    /// Readers and openers for reading wait here.
+    /// Readers wait here.
     readable: WaitQueue,
-    /// Writers and openers for writing wait here.
+    /// Writers wait here.
     writable: WaitQueue,
+    /// Openers wait here for the other side.
+    opened: WaitQueue,
     /// Openings that want signals.
     signals: Signals,
 }
@@ -96,6 +102,7 @@ impl Pipe {
             writer_openings: AtomicU32::new(0),
             readable: WaitQueue::new(),
             writable: WaitQueue::new(),
+            opened: WaitQueue::new(),
             signals: Signals::new(),
         })
     }
@@ -105,11 +112,13 @@ impl Pipe {
         if reads {
             self.readers.fetch_add(1, Ordering::AcqRel);
             self.reader_openings.fetch_add(1, Ordering::AcqRel);
+            self.opened.wake_all();
             self.writable.wake_all();
         }
         if writes {
             self.writers.fetch_add(1, Ordering::AcqRel);
             self.writer_openings.fetch_add(1, Ordering::AcqRel);
+            self.opened.wake_all();
             self.readable.wake_all();
         }
         Arc::new(PipeEnd { pipe: Arc::clone(self), reads, writes })
@@ -131,12 +140,8 @@ impl Pipe {
     /// readers if `writes`.
     pub(super) fn wait_for_other(&self, writes: bool, before: Option<u32>) -> Result<()> {
         let Some(before) = before else { return Ok(()) };
-        let (openings, queue) = if writes {
-            (&self.reader_openings, &self.writable)
-        } else {
-            (&self.writer_openings, &self.readable)
-        };
-        queue
+        let openings = if writes { &self.reader_openings } else { &self.writer_openings };
+        self.opened
             .wait_interruptible(None, || (openings.load(Ordering::Acquire) != before).then_some(()))
             .map_err(|_| Errno::ERESTARTSYS)
     }
@@ -164,6 +169,21 @@ impl Pipe {
         &self,
         nonblocking: bool,
     ) -> Result<Option<MutexGuard<'_, Ring>>> {
+        let mut woken = false;
+        let ring = self.await_data(nonblocking, &mut woken)?;
+        if woken {
+            // It may leave some.
+            self.readable.wake_one();
+        }
+        Ok(ring)
+    }
+
+    /// The same. `woken`: it waited, and was woken for all that there is; what it leaves is for the next.
+    fn await_data(
+        &self,
+        nonblocking: bool,
+        woken: &mut bool,
+    ) -> Result<Option<MutexGuard<'_, Ring>>> {
         loop {
             if self.bytes.load(Ordering::Acquire) != 0 {
                 let ring = self.ring.lock();
@@ -182,18 +202,25 @@ impl Pipe {
             if nonblocking {
                 return Err(Errno::EAGAIN);
             }
-            self.readable
-                .wait_interruptible(None, || {
-                    let ready = self.bytes.load(Ordering::Acquire) != 0
-                        || self.writers.load(Ordering::Acquire) == 0;
-                    ready.then_some(())
-                })
-                .map_err(|_| Errno::ERESTARTSYS)?;
+            *woken = true;
+            let waited = self.readable.wait_interruptible(None, || {
+                let ready = self.bytes.load(Ordering::Acquire) != 0
+                    || self.writers.load(Ordering::Acquire) == 0;
+                ready.then_some(())
+            });
+            if waited.is_err() {
+                // The data that woke it in the moment it gave up is for another.
+                if self.bytes.load(Ordering::Acquire) != 0 {
+                    self.readable.wake_one();
+                }
+                return Err(Errno::ERESTARTSYS);
+            }
         }
     }
 
     /// Locks the ring once it has a free slot; `EPIPE` without readers.
     pub(super) fn lock_for_writing(&self, nonblocking: bool) -> Result<MutexGuard<'_, Ring>> {
+        let mut woken = false;
         loop {
             if self.readers.load(Ordering::Acquire) == 0 {
                 return Err(Errno::EPIPE);
@@ -201,6 +228,10 @@ impl Pipe {
             if !self.is_full() {
                 let ring = self.ring.lock();
                 if ring.segments.len() < ring.slots {
+                    if woken {
+                        // It may leave some.
+                        self.writable.wake_one();
+                    }
                     return Ok(ring);
                 }
                 continue;
@@ -208,18 +239,30 @@ impl Pipe {
             if nonblocking {
                 return Err(Errno::EAGAIN);
             }
+            woken = true;
             self.wait_writable()?;
         }
     }
 
+    /// Waits for room. Whoever waited was woken for all the room there is, and what it leaves is for the
+    /// next writer that waits.
     fn wait_writable(&self) -> Result<()> {
-        self.writable
-            .wait_interruptible(None, || {
-                let ready = !self.is_full() || self.readers.load(Ordering::Acquire) == 0;
-                ready.then_some(())
-            })
-            .map(|_| ())
-            .map_err(|_| Errno::ERESTARTSYS)
+        let waited = self.writable.wait_interruptible(None, || {
+            let ready = !self.is_full() || self.readers.load(Ordering::Acquire) == 0;
+            ready.then_some(())
+        });
+        if waited.is_err() {
+            // The room that woke it in the moment it gave up is for another.
+            self.pass_room_on();
+            return Err(Errno::ERESTARTSYS);
+        }
+        Ok(())
+    }
+
+    fn pass_room_on(&self) {
+        if !self.is_full() {
+            self.writable.wake_one();
+        }
     }
 
     /// Takes up to `most` bytes off the front as pieces of frames.
@@ -275,15 +318,15 @@ impl Pipe {
         self.publish(ring, bytes);
     }
 
-    /// Wakes those who wait for data.
+    /// Wakes one that waits for data, which wakes the next if it leaves some.
     pub(super) fn wake_readers(&self) {
-        self.readable.wake_all();
+        self.readable.wake_one();
         self.signals.tell(Band::In);
     }
 
-    /// Wakes those who wait for room.
+    /// Wakes one that waits for room, which wakes the next if it leaves some.
     pub(super) fn wake_writers(&self) {
-        self.writable.wake_all();
+        self.writable.wake_one();
         self.signals.tell(Band::Out);
     }
 
@@ -292,7 +335,10 @@ impl Pipe {
         if out.remaining() == 0 {
             return Ok(0);
         }
-        let Some(mut ring) = self.lock_for_reading(nonblocking)? else { return Ok(0) };
+        let mut woken = false;
+        let Some(mut ring) = self.await_data(nonblocking, &mut woken)? else {
+            return Ok(0);
+        };
         let was_full = ring.segments.len() >= ring.slots;
         let mut outcome = Ok(());
         while out.remaining() != 0 {
@@ -313,9 +359,13 @@ impl Pipe {
             }
         }
         let room = ring.segments.len() < ring.slots;
+        let rest = !ring.is_empty();
         drop(ring);
+        if woken && rest {
+            self.readable.wake_one();
+        }
         if was_full && room {
-            self.writable.wake_all();
+            self.writable.wake_one();
         }
         self.signals.tell(Band::Out);
         self.metadata.lock().accessed = Timestamp::now();
@@ -365,10 +415,19 @@ impl Pipe {
         if input.remaining() == 0 {
             return Ok(0);
         }
+        let mut woken = false;
+        let outcome = self.write_all(file, input, &mut woken);
+        if woken {
+            self.pass_room_on();
+        }
+        input.finish(outcome)
+    }
+
+    fn write_all(&self, file: &OpenFile, input: &mut Input<'_>, woken: &mut bool) -> Result<()> {
         let packet = file.flags() & O_DIRECT != 0;
         loop {
             if self.readers.load(Ordering::Acquire) == 0 {
-                return input.finish(Err::<(), _>(Errno::EPIPE));
+                return Err(Errno::EPIPE);
             }
             let mut ring = self.ring.lock();
             let before = input.done();
@@ -379,14 +438,13 @@ impl Pipe {
                 self.touch();
             }
             if outcome.is_err() || input.remaining() == 0 {
-                return input.finish(outcome);
+                return outcome;
             }
             if file.nonblocking() {
-                return input.finish(Err::<(), _>(Errno::EAGAIN));
+                return Err(Errno::EAGAIN);
             }
-            if let Err(error) = self.wait_writable() {
-                return input.finish(Err::<(), _>(error));
-            }
+            *woken = true;
+            self.wait_writable()?;
         }
     }
 

@@ -256,9 +256,17 @@ pub fn fcntl(fd: i32, command: i32, argument: usize) -> Result<i64> {
             let owner = lock_owner(&table, &file, description, &lock)?;
             let wait = matches!(command, F_SETLKW | F_OFD_SETLKW);
             let pid = if description { -1 } else { process::current().process().id() as i32 };
-            locks::set(&file, owner, pid, &lock, wait)?;
             if !description {
+                // First: a descriptor that is closed from now on gives up what is taken here.
                 table.note_record_locks();
+            }
+            locks::set(&file, owner, pid, &lock, wait)?;
+            // One that was closed meanwhile has given up nothing yet (`fcntl_setlk`, fs/locks.c).
+            let is_there = || table.get(fd).is_ok_and(|now| Arc::ptr_eq(&now, &file));
+            if !description && lock.l_type != locks::F_UNLCK && !is_there() {
+                let all = Flock { l_type: locks::F_UNLCK, ..lock };
+                let _ = locks::set(&file, owner, pid, &all, false);
+                return Err(Errno::EBADF);
             }
             Ok(0)
         }
