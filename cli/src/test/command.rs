@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 pub(super) type Check = fn(&Hayate) -> Result<()>;
 
 /// Each check: its name, and what it does.
-const CHECKS: [(&str, Check); 27] = [
+const CHECKS: [(&str, Check); 28] = [
     ("output_and_status_pass_through", output_and_status),
     ("input_passes_through", input),
     ("python_starts_a_program", python),
@@ -36,6 +36,7 @@ const CHECKS: [(&str, Check); 27] = [
     ("a_machine_without_a_disk", memory_rootfs),
     ("a_folder_of_the_host_is_shown", with_folder),
     ("the_image_is_never_changed", image_unchanged),
+    ("a_small_machine_does_the_same_whatever_is_kept", small_machine),
     ("a_panic_is_70_and_names_its_place", panic),
     ("an_interactive_shell", interactive),
     ("a_deterministic_run_repeats_to_the_instruction", deterministic),
@@ -333,6 +334,44 @@ fn image_unchanged(hayate: &Hayate) -> Result<()> {
     ensure!(sum(&image)? == before, "the image changed");
     let output = hayate.run(&[], &["grep", "-c", "^root:", "/etc/passwd"])?;
     expect(&output, 0, "1\n", "")
+}
+
+/// Sorts 40 MB, packs a library and compiles it where memory is just enough, after processes that left
+/// an eighth of it behind. A row of zeroes and a number is a hundred bytes, so that sorting is short.
+const SMALL: &str = r#"
+mount -t tmpfs -o size=54m none /mnt && cd /mnt || exit 9
+user=1000
+while [ $user -lt 1020 ]; do
+    perl -e '($(, $)) = ($ARGV[0], $ARGV[0]); ($<, $>) = ($ARGV[0], $ARGV[0]);
+        exec "python3", "-c", "import json, re"' $user || exit 8
+    user=$((user + 1))
+done
+awk '$1 == "attachment" && '$KEPT' && $7 < 3000000 { print "little is kept: " $7; exit 1 }' \
+    /proc/hayate/pools || exit 7
+seq -f %0100.0f 1 400000 | sort -r -S 4M -T /mnt | tail -n 1 || exit 6
+tar -cf library.tar -C /usr/lib/python3.11 . && tar -tf library.tar | wc -l || exit 5
+rm library.tar
+mkdir library && cp /usr/lib/python3.11/*.py library && python3 -m compileall -q library || exit 4
+ls library/__pycache__ | wc -l
+"#;
+
+fn small_machine(hayate: &Hayate) -> Result<()> {
+    let run = |policy: &str, kept: &str| {
+        let kept = format!("KEPT={kept}");
+        let options = ["--memory", "64M", "--recycle", policy, "--env", &kept, "--timeout", "300"];
+        hayate.run(&options, &["/bin/sh", "-c", SMALL])
+    };
+    let (plain, full) = (run("none", "0")?, run("full", "1")?);
+    let text = String::from_utf8_lossy(&plain.stdout).into_owned();
+    let lines: Vec<&str> = text.lines().collect();
+    let [last, packed, compiled] = lines[..] else {
+        anyhow::bail!("without recycling: {}, {text:?}, {:?}", plain.status, plain.stderr);
+    };
+    ensure!(last.len() == 100 && last.trim_start_matches('0') == "1", "sorted: {last}");
+    let number = |text: &str| text.trim().parse::<u32>().context("a number");
+    ensure!(number(packed)? > 500 && number(compiled)? > 100, "packed and compiled: {text}");
+    expect(&plain, 0, &text, "")?;
+    expect(&full, 0, &text, "")
 }
 
 /// An initramfs that is none: the kernel cannot go on, and says where it stopped.
