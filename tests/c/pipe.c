@@ -649,6 +649,7 @@ TEST(pipes_of_a_user_with_many_are_small) {
     CHECK(set(FS "pipe-user-pages-soft", soft));
     CHECK(set(FS "pipe-user-pages-hard", hard));
     CHECK_EQ(status, 0);
+}
 
 /* ---- who is woken --------------------------------------------------------------------------- */
 
