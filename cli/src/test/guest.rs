@@ -274,11 +274,7 @@ pub fn stress(options: &Test, programs: &Programs) -> Vec<Trial> {
             2,
             &["storm", "--seconds", "1", "--limit", "60", "bomb"],
         ),
-        strain(
-            FOR_TESTS[0],
-            1,
-            &["refusal", "--stride", "7", "--only", "pipe,poll", "/tests/static"],
-        ),
+        strain(FOR_TESTS[0], 1, &["refusal", "--stride", "9", "--only", "pipe", "/tests/static"]),
         strain("killed_at_any_moment", 2, &["storm", "--seconds", "2", "strike"]),
         strain("started_while_replaced", 2, &["storm", "--seconds", "3", "replace"]),
         strain("policy_changed_in_a_storm", 2, &["storm", "--seconds", "1", "policy"]),
