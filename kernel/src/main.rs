@@ -96,6 +96,7 @@ fn threaded() {
         file::init();
         file::tty::devpts::register();
         procfs::register();
+        procfs::sysfs::register();
     });
     timed("devices", || {
         device::init();

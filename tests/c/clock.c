@@ -454,8 +454,8 @@ TEST(clock_of_another_process) {
 
 #define SLEEP(clock, flags, request, rest)                                                         \
     syscall(SYS_clock_nanosleep, (int)(clock), flags, request, rest)
-#define CPU_CLOCK(pid) (~(pid) << 3 | 2)            /* the processor time of a process */
-#define THREAD_CLOCK(tid) (~(tid) << 3 | 4 | 2)     /* of a thread */
+#define CPU_CLOCK(pid) ((int)(~(unsigned)(pid) << 3 | 2)) /* the processor time of a process */
+#define THREAD_CLOCK(tid) ((int)(~(unsigned)(tid) << 3 | 6)) /* of a thread */
 #define FILE_CLOCK(fd) ((int)(~(unsigned)(fd) << 3 | 3)) /* of a device */
 #define GONE 0x0fffff0
 

@@ -1,6 +1,7 @@
 /* procfs as ps, top, shells and C libraries read it. */
 #define AREA "procfs"
 #include "harness.h"
+#include <sys/prctl.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 
@@ -578,4 +579,177 @@ TEST(listings_miss_nobody_while_others_end) {
             OK(waitpid(child[k], NULL, 0));
         }
     }
+}
+
+TEST(mem_reads_and_writes_what_is_mapped) {
+    char here[16] = "what was there";
+    int fd = OK(open("/proc/self/mem", O_RDWR));
+    char copy[16] = "";
+    CHECK_EQ(OK(pread(fd, copy, 15, (off_t)(uintptr_t)here)), 15);
+    CHECK_STR(copy, here);
+    CHECK_EQ(OK(pwrite(fd, "WHAT", 4, (off_t)(uintptr_t)here)), 4);
+    CHECK_STR(here, "WHAT was there");
+    CHECK_EQ(OK(lseek(fd, (off_t)(uintptr_t)here, SEEK_SET)), (off_t)(uintptr_t)here);
+    CHECK_EQ(OK(read(fd, copy, 4)), 4);
+    CHECK(memcmp(copy, "WHAT", 4) == 0);
+    ERR(pread(fd, copy, 1, (off_t)(uintptr_t)bad_address()), EIO);
+    ERR(pwrite(fd, copy, 1, (off_t)(uintptr_t)bad_address()), EIO);
+    ERR(pread(fd, bad_address(), 1, (off_t)(uintptr_t)here), EFAULT);
+    ERR(lseek(fd, 0, SEEK_END), EINVAL);
+    /* What lies before a hole is read. */
+    char *page = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(page != MAP_FAILED);
+    OK(munmap(page + PAGE, PAGE));
+    page[PAGE - 1] = 'x';
+    CHECK_EQ(OK(pread(fd, copy, 10, (off_t)(uintptr_t)(page + PAGE - 1))), 1);
+    CHECK_EQ(copy[0], 'x');
+}
+
+TEST(mem_of_others_needs_the_right_and_ends_with_them) {
+    static char secret[] = "secret";
+    pid_t child = FORK();
+    if (child == 0) {
+        secret[0] = 'S';
+        pause();
+        _exit(0);
+    }
+    char path[64], copy[7] = "";
+    snprintf(path, sizeof path, "/proc/%d/mem", child);
+    int fd = OK(open(path, O_RDONLY));
+    EVENTUALLY(pread(fd, copy, 6, (off_t)(uintptr_t)secret) == 6 && copy[0] == 'S');
+    CHECK_STR(copy, "Secret");
+    IN_CHILD({
+        BECOME(NOBODY, NOBODY);
+        ERR(open(path, O_RDONLY), EACCES);
+        snprintf(path, sizeof path, "/proc/%d/pagemap", child);
+        ERR(open(path, O_RDONLY), EACCES);
+        snprintf(path, sizeof path, "/proc/%d/smaps", child);
+        ERR(open(path, O_RDONLY), EACCES);
+        snprintf(path, sizeof path, "/proc/%d/ns/pid", child);
+        ERR(readlink(path, copy, sizeof copy), EACCES);
+    });
+    OK(kill(child, SIGKILL));
+    KILLED(child, SIGKILL);
+    CHECK_EQ(OK(pread(fd, copy, 6, (off_t)(uintptr_t)secret)), 0);
+}
+
+TEST(pagemap_tells_what_is_in_memory) {
+    char *page = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(page != MAP_FAILED);
+    page[0] = 1;
+    uint64_t words[2];
+    int fd = OK(open("/proc/self/pagemap", O_RDONLY));
+    off_t at = (off_t)((uintptr_t)page / PAGE * 8);
+    CHECK_EQ(OK(pread(fd, words, 16, at)), 16);
+    CHECK(words[0] >> 63 && !(words[0] >> 61 & 1));
+    CHECK_EQ(words[1], 0);
+    ERR(pread(fd, words, 16, at + 1), EINVAL);
+    ERR(pread(fd, words, 15, at), EINVAL);
+    ERR(pread(fd, bad_address(), 8, at), EFAULT);
+    /* The place of a page is not for everybody. */
+    IN_CHILD({
+        BECOME(NOBODY, NOBODY);
+        OK(prctl(PR_SET_DUMPABLE, 1));
+        int own = OK(open("/proc/self/pagemap", O_RDONLY));
+        CHECK_EQ(OK(pread(own, words, 8, at)), 8);
+        CHECK(words[0] >> 63);
+        CHECK_EQ(words[0] & ((1ull << 55) - 1), 0);
+    });
+}
+
+TEST(smaps_counts_what_was_touched) {
+    enum { PAGES = 40, TOUCHED = 7 };
+    char *area = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(area != MAP_FAILED);
+    OK(mprotect(area, PAGE, PROT_READ)); /* so that it is a region of its own */
+    OK(mprotect(area + (PAGES - 1) * PAGE, PAGE, PROT_READ));
+    for (int i = 1; i <= TOUCHED; i++)
+        area[i * PAGE] = 1;
+    FILE *file = fopen("/proc/self/smaps", "r");
+    CHECK(file);
+    char line[512], wanted[40];
+    snprintf(wanted, sizeof wanted, "%lx-", (unsigned long)(uintptr_t)(area + PAGE));
+    bool inside = false;
+    long size = -1, resident = -1, anonymous = -1, number;
+    while (fgets(line, sizeof line, file)) {
+        if (strncmp(line, wanted, strlen(wanted)) == 0)
+            inside = true;
+        else if (inside && sscanf(line, "Size: %ld", &number) == 1)
+            size = number;
+        else if (inside && sscanf(line, "Rss: %ld", &number) == 1)
+            resident = number;
+        else if (inside && sscanf(line, "Anonymous: %ld", &number) == 1)
+            anonymous = number;
+        else if (inside && strncmp(line, "VmFlags: rd wr", 14) == 0)
+            break;
+    }
+    CHECK_EQ(size, (PAGES - 2) * 4);
+    CHECK_EQ(resident, TOUCHED * 4);
+    CHECK_EQ(anonymous, TOUCHED * 4);
+}
+
+TEST(ns_names_the_namespaces) {
+    char own[64], others[64], path[64];
+    static const char *const names[] = {"cgroup", "ipc", "mnt", "net", "pid", "user", "uts"};
+    pid_t child = FORK();
+    if (child == 0) {
+        pause();
+        _exit(0);
+    }
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct stat first, second;
+        snprintf(path, sizeof path, "/proc/self/ns/%s", names[i]);
+        ssize_t length = OK(readlink(path, own, sizeof own - 1));
+        own[length] = 0;
+        unsigned long number;
+        char format[32];
+        snprintf(format, sizeof format, "%s:[%%lu]", names[i]);
+        CHECK_EQ(sscanf(own, format, &number), 1);
+        OK(stat(path, &first));
+        CHECK_EQ(first.st_ino, number);
+        CHECK(S_ISREG(first.st_mode));
+        snprintf(path, sizeof path, "/proc/%d/ns/%s", child, names[i]);
+        length = OK(readlink(path, others, sizeof others - 1));
+        others[length] = 0;
+        CHECK_STR(others, own);
+        int fd = OK(open(path, O_RDONLY));
+        OK(fstat(fd, &second));
+        CHECK_EQ(second.st_ino, first.st_ino);
+        CHECK_EQ(second.st_dev, first.st_dev);
+        ERR(read(fd, own, 1), EINVAL);
+        OK(close(fd));
+    }
+    ERR(open("/proc/self/ns/none", O_RDONLY), ENOENT);
+    OK(kill(child, SIGKILL));
+    KILLED(child, SIGKILL);
+}
+
+/* The limit is everybody's: only where nobody else is, it is made small. */
+TEST(max_map_count_limits_mappings) {
+    struct utsname name;
+    OK(uname(&name));
+    int fd = OK(open("/proc/sys/vm/max_map_count", O_RDWR));
+    char before[32] = "";
+    CHECK(OK(read(fd, before, sizeof before - 1)) > 1);
+    ERR(pwrite(fd, "x\n", 2, 0), EINVAL);
+    CHECK_EQ(OK(pwrite(fd, before, strlen(before), 0)), (ssize_t)strlen(before));
+    if (!strstr(name.release, "hayate"))
+        return;
+    CHECK_EQ(OK(pwrite(fd, "100\n", 4, 0)), 4);
+    char *area = mmap(NULL, 400 * PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(area != MAP_FAILED);
+    int made = 0;
+    while (made < 200 && mprotect(area + 2 * made * PAGE, PAGE, PROT_NONE) == 0)
+        made++;
+    int error = errno;
+    OK(pwrite(fd, before, strlen(before), 0));
+    CHECK(made > 10 && made < 50);
+    CHECK_EQ(error, ENOMEM);
+}
+
+TEST(tainted_is_a_number) {
+    char text[32] = "";
+    int fd = OK(open("/proc/sys/kernel/tainted", O_RDONLY));
+    CHECK(OK(read(fd, text, sizeof text - 1)) > 1);
+    CHECK(text[0] >= '0' && text[0] <= '9');
 }

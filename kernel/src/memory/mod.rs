@@ -43,7 +43,7 @@ pub mod everyone;
 pub mod fault;
 pub mod foreign;
 pub mod keep;
-mod large;
+pub mod large;
 pub mod layout;
 pub mod lock;
 pub mod map;
@@ -63,7 +63,11 @@ pub use foreign::FutexPlace;
 pub use layout::Layout;
 pub use map::{MapRequest, Place};
 pub use region::{Backing, Mapping, Protection, RegionFlags};
+pub use show::Shown;
 pub use space::{Limits, Space, current, leave, try_current};
+
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
 
 use machine::sync::Lazy;
 
@@ -76,7 +80,17 @@ pub const USER_END: usize = machine::layout::USER_END;
 pub const LOWEST: usize = 0x10000;
 
 /// The largest number of regions in a space (`vm.max_map_count`).
-pub const MAX_REGIONS: usize = 65530;
+static MOST_REGIONS: AtomicU32 = AtomicU32::new(65530);
+
+/// The largest number of regions that a space may get (`vm.max_map_count`).
+pub fn most_regions() -> usize {
+    MOST_REGIONS.load(Relaxed) as usize
+}
+
+/// Changes it. Spaces that have more keep theirs.
+pub fn set_most_regions(most: u32) {
+    MOST_REGIONS.store(most, Relaxed);
+}
 
 /// `address` rounded down to a whole page.
 pub const fn page_down(address: usize) -> usize {

@@ -2,9 +2,10 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use hayate_abi::{Errno, Result};
-use machine::paging::Kind;
+use machine::paging::{Kind, Page};
 
 use super::PAGE;
 use super::region::{Backing, Protection, RegionFlags};
@@ -107,6 +108,18 @@ impl Space {
             });
         }
         Ok(shown)
+    }
+
+    /// Calls `visit` for each page of a range that is in memory: its address, the page, and whether
+    /// its content is a file's or shared memory. A large page comes once for each of its small ones.
+    pub fn visit_pages(&self, range: Range<usize>, mut visit: impl FnMut(usize, Page, bool)) {
+        let mut guard = self.table.lock();
+        let (_, edit) = guard.parts();
+        for address in range.step_by(PAGE) {
+            if let Some(page) = edit.page(address) {
+                visit(address, page, matches!(page.kind, Kind::File | Kind::Shared));
+            }
+        }
     }
 
     /// The pages that are its own, as (copied from files, zeroed).

@@ -11,11 +11,11 @@ use machine::cpu::{Here, Local, PerCpu, empty_slot};
 use machine::paging::{self, PageTable, Resident};
 use machine::per_cpu;
 
-use super::MAX_REGIONS;
 use super::empty;
 use super::everyone::{self, ListPlace};
 use super::keep::{Altered, Origin};
 use super::layout::Layout;
+
 use super::region::{Mapping, RegionFlags};
 use super::sites::Sites;
 use crate::resource::{Kind, pressure, statistics};
@@ -365,6 +365,6 @@ impl Inner {
 
     /// Whether `more` regions are too many.
     pub(super) fn too_many(&self, more: usize) -> bool {
-        self.map.len() + more > MAX_REGIONS
+        self.map.len() + more > super::most_regions()
     }
 }

@@ -17,10 +17,13 @@
 mod descriptors;
 mod frames;
 mod hayate;
+mod inside;
+mod namespaces;
 mod nvm;
 pub mod process;
 pub mod processes;
 mod settings;
+pub mod sysfs;
 mod system;
 mod tree;
 

@@ -112,6 +112,8 @@ static KERNEL: &[Item<()>] = &[
     },
     constant!("sched_rt_period_us", (MOST_NS + SHARE_NS) / 1000),
     constant!("sched_rt_runtime_us", MOST_NS / 1000),
+    // Nothing taints this kernel: it loads no modules, and a fault that would taint ends it.
+    constant!("tainted", 0),
     constant!("threads-max", crate::process::pids::PID_MAX),
     constant!("version", identity::VERSION),
 ];
@@ -155,7 +157,17 @@ static NET_UNIX: &[Item<()>] =
 
 static VM: &[Item<()>] = &[
     Item { name: "drop_caches", what: What::Setting(|(), _| Ok(()), drop_caches) },
-    constant!("max_map_count", crate::memory::MAX_REGIONS),
+    Item {
+        name: "max_map_count",
+        what: What::Setting(
+            |(), out| line(out, format_args!("{}", crate::memory::most_regions())),
+            |(), text| {
+                let most = u32::try_from(number(text)?).map_err(|_| Errno::EINVAL)?;
+                crate::memory::set_most_regions(most);
+                Ok(())
+            },
+        ),
+    },
     constant!("mmap_min_addr", crate::memory::LOWEST),
     constant!("overcommit_memory", 0),
     constant!("overcommit_ratio", 50),

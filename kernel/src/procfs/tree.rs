@@ -73,6 +73,8 @@ pub enum What<T: 'static> {
     Guarded(Write<T>),
     /// A text that the owner may write as well: it is given what was written.
     Setting(Write<T>, fn(&T, &[u8]) -> Result<()>),
+    /// A file that is no text, for the owner alone: its permission bits, and what opens it.
+    Opened(u16, fn(&T) -> Result<Arc<dyn FileOps>>),
     /// A symbolic link with its text.
     Link(fn(&T) -> Result<Vec<u8>>),
     /// A link that leads to a place without being a path, with the text it shows.
@@ -98,9 +100,11 @@ pub trait Listing<T>: Sync {
 impl<T> What<T> {
     fn kind(&self) -> FileKind {
         match self {
-            What::Text(_) | What::Private(_) | What::Guarded(_) | What::Setting(..) => {
-                FileKind::Regular
-            }
+            What::Text(_)
+            | What::Private(_)
+            | What::Guarded(_)
+            | What::Setting(..)
+            | What::Opened(..) => FileKind::Regular,
             What::Link(_) | What::Magic(..) => FileKind::Symlink,
             What::Directory(_) | What::Listing(_) => FileKind::Directory,
         }
@@ -111,6 +115,7 @@ impl<T> What<T> {
             What::Text(_) | What::Guarded(_) => 0o444,
             What::Private(_) => 0o400,
             What::Setting(..) => 0o644,
+            What::Opened(mode, _) => *mode,
             What::Link(_) | What::Magic(..) => 0o777,
             What::Directory(_) => 0o555,
             What::Listing(listing) => listing.mode(),
@@ -266,6 +271,9 @@ impl<T: Subject> Inode for Node<T> {
         let inside = self.subject.inside();
         if matches!(self.what, What::Private(_) | What::Guarded(_)) {
             self.subject.check_access()?;
+        }
+        if let What::Opened(_, open) = self.what {
+            return open(&self.subject);
         }
         Ok(Arc::new(OpenText { node: self, inside, text: Mutex::new(None) }))
     }

@@ -1,0 +1,247 @@
+//! `/proc/PID/mem`, `pagemap` and `smaps`: the memory of a process, byte by byte, page by page and
+//! region by region.
+//!
+//! All three are about the inside of a process, so the opener's rights are checked, and what was
+//! opened tells only as long as the process executes the same program: behind an exec, and when the
+//! process has ended, a reader finds the end of the file. The space itself is not held: a program that
+//! keeps `/proc/PID/mem` open keeps no memory of another one.
+//!
+//! The road not taken: `FOLL_FORCE` of Linux, by which a debugger writes where the process itself may
+//! not. It belongs to ptrace(2), which is not there; a write to what is not writable answers EIO.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use hayate_abi::{Errno, Result};
+
+use super::process::Target;
+use super::system::{line, put};
+use crate::credentials::Capability;
+use crate::file::open_file::{FileOps, MapSource, OpenFile, Traits, Whence};
+use crate::file::transfer::{Input, Output};
+use crate::memory::{PAGE, Protection, RegionFlags, Space, USER_END};
+use crate::process;
+
+/// Bytes that are moved at a time.
+const PIECE: usize = 512;
+
+/// What an opener of a process's memory sees: one program, as long as the process executes it.
+struct Inside {
+    target: Target,
+    serial: u64,
+}
+
+impl Inside {
+    /// EACCES unless the caller may look into the process.
+    fn open(target: &Target) -> Result<Inside> {
+        target.check_access()?;
+        let serial = target.space().map_or(0, |space| space.serial());
+        Ok(Inside { target: target.clone(), serial })
+    }
+
+    /// The space, if it is still the same.
+    fn space(&self) -> Option<Arc<Space>> {
+        self.target.space().filter(|space| space.serial() == self.serial)
+    }
+}
+
+/// Seeks where a position is an address: any that is not negative as a number of 64 bits, which has
+/// no end to count from (`mem_lseek`, fs/proc/base.c).
+fn seek(position: u64, offset: i64, whence: Whence) -> Result<u64> {
+    match whence {
+        Whence::Set => Ok(offset as u64),
+        Whence::Current => Ok(position.wrapping_add(offset as u64)),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// `/proc/PID/mem`.
+struct Memory(Inside);
+
+/// Opens `/proc/PID/mem`.
+pub fn open_memory(target: &Target) -> Result<Arc<dyn FileOps>> {
+    Ok(Arc::new(Memory(Inside::open(target)?)))
+}
+
+impl FileOps for Memory {
+    fn traits(&self) -> Traits {
+        Traits::REGULAR
+    }
+
+    fn read(&self, _: &OpenFile, offset: u64, out: &mut Output<'_>) -> Result<usize> {
+        let Some(space) = self.0.space() else { return Ok(0) };
+        let mut piece = [0; PIECE];
+        let mut done = 0;
+        while out.remaining() > 0 {
+            let Some(at) = address(offset, done) else { break };
+            let wanted = out.remaining().min(PIECE - at % PIECE);
+            let count = space.read_foreign(at, &mut piece[..wanted]);
+            let given = out.put(&piece[..count])?;
+            done += given;
+            if given < wanted {
+                break;
+            }
+        }
+        if done == 0 && out.remaining() > 0 { Err(Errno::EIO) } else { Ok(done) }
+    }
+
+    fn write(&self, _: &OpenFile, offset: &mut u64, input: &mut Input<'_>) -> Result<usize> {
+        let Some(space) = self.0.space() else { return Ok(0) };
+        let mut piece = [0; PIECE];
+        let mut done = 0;
+        while input.remaining() > 0 {
+            let Some(at) = address(*offset, done) else { break };
+            let wanted = input.remaining().min(PIECE - at % PIECE);
+            // Not taken from the caller before it can be put there.
+            if space.foreign_frame(at, crate::memory::Touch::Write).is_none() {
+                break;
+            }
+            let taken = input.take(&mut piece[..wanted])?;
+            let given = space.write_foreign(at, &piece[..taken]);
+            done += given;
+            if given < wanted {
+                break;
+            }
+        }
+        if done == 0 && input.remaining() > 0 { Err(Errno::EIO) } else { Ok(done) }
+    }
+
+    fn map(&self, _: &OpenFile) -> Result<MapSource> {
+        Err(Errno::ENODEV)
+    }
+
+    fn seek(&self, _: &OpenFile, position: u64, offset: i64, whence: Whence) -> Result<u64> {
+        seek(position, offset, whence)
+    }
+}
+
+/// The address `done` bytes behind `offset`, if it is one of the program's half.
+fn address(offset: u64, done: usize) -> Option<usize> {
+    let at = usize::try_from(offset).ok()?.checked_add(done)?;
+    (at < USER_END).then_some(at)
+}
+
+/// `/proc/PID/pagemap` (Documentation/admin-guide/mm/pagemap.rst): a word for each page.
+struct PageMap(Inside);
+
+/// Bytes of a word.
+const WORD: usize = 8;
+const PRESENT: u64 = 1 << 63;
+/// A page of a file, or of shared memory.
+const FILE: u64 = 1 << 61;
+/// Nobody else maps it.
+const EXCLUSIVE: u64 = 1 << 56;
+/// The frame's number.
+const FRAME: u64 = (1 << 55) - 1;
+
+/// Opens `/proc/PID/pagemap`.
+pub fn open_page_map(target: &Target) -> Result<Arc<dyn FileOps>> {
+    Ok(Arc::new(PageMap(Inside::open(target)?)))
+}
+
+impl FileOps for PageMap {
+    fn traits(&self) -> Traits {
+        Traits::REGULAR
+    }
+
+    fn read(&self, _: &OpenFile, offset: u64, out: &mut Output<'_>) -> Result<usize> {
+        if !offset.is_multiple_of(WORD as u64) || !out.remaining().is_multiple_of(WORD) {
+            return Err(Errno::EINVAL);
+        }
+        let Some(space) = self.0.space() else { return Ok(0) };
+        // Where a page lies in memory is for the superuser alone: it helps to attack the hardware.
+        let shows_frames = process::current().credentials().has(Capability::SysAdmin);
+        let mut done = 0;
+        while out.remaining() > 0 {
+            let first = offset / WORD as u64 + (done / WORD) as u64;
+            let Some(start) = usize::try_from(first).ok().and_then(|page| page.checked_mul(PAGE))
+            else {
+                break;
+            };
+            if start >= USER_END {
+                break;
+            }
+            let mut words = [0u64; PIECE / WORD];
+            let count = words.len().min(out.remaining() / WORD).min((USER_END - start) / PAGE);
+            space.visit_pages(start..start + count * PAGE, |at, page, is_file| {
+                let frame = if shows_frames { u64::from(page.frame()) & FRAME } else { 0 };
+                let kind = if is_file { FILE } else { 0 };
+                let alone = if page.is_shared() { 0 } else { EXCLUSIVE };
+                if let Some(word) = words.get_mut((at - start) / PAGE) {
+                    *word = PRESENT | kind | alone | frame;
+                }
+            });
+            let mut bytes = [0; PIECE];
+            for (place, word) in bytes.chunks_exact_mut(WORD).zip(words) {
+                place.copy_from_slice(&word.to_le_bytes());
+            }
+            let given = out.put(&bytes[..count * WORD])?;
+            done += given;
+            if given < count * WORD {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    fn map(&self, _: &OpenFile) -> Result<MapSource> {
+        Err(Errno::ENODEV)
+    }
+
+    fn seek(&self, _: &OpenFile, position: u64, offset: i64, whence: Whence) -> Result<u64> {
+        seek(position, offset, whence)
+    }
+}
+
+/// `/proc/PID/smaps`: the lines of `maps`, each with what of the region is in memory.
+///
+/// Left out is what Hayate does not count: how many spaces map a page (`Pss`, `Shared_*`,
+/// `Private_*`), and which pages were touched of late (`Referenced`).
+pub fn smaps(target: &Target, out: &mut Vec<u8>) -> Result<()> {
+    let Some(space) = target.space() else { return Ok(()) };
+    let own_root = process::current().directories()?.root();
+    for view in space.shown(true)? {
+        super::process::region_line(&view, &own_root, out)?;
+        let pages = view.pages;
+        let size = (view.end - view.start) / PAGE;
+        let locked = if view.flags.contains(RegionFlags::LOCKED) { pages.resident } else { 0 };
+        for (name, count) in [
+            ("Size", size),
+            ("KernelPageSize", 1),
+            ("MMUPageSize", 1),
+            ("Rss", pages.resident),
+            ("Anonymous", pages.anonymous),
+            ("AnonHugePages", pages.large.min(pages.anonymous)),
+            ("Swap", 0),
+            ("Locked", locked),
+        ] {
+            line(out, format_args!("{:<16}{:>8} kB", Colon(name), count * (PAGE / 1024)))?;
+        }
+        put(out, format_args!("VmFlags:"))?;
+        let has = |right| view.protection.contains(right);
+        for (is_set, letters) in [
+            (has(Protection::READ), "rd"),
+            (has(Protection::WRITE), "wr"),
+            (has(Protection::EXECUTE), "ex"),
+            (view.flags.contains(RegionFlags::SHARED), "sh"),
+            (view.flags.contains(RegionFlags::GROWS_DOWN), "gd"),
+            (view.flags.contains(RegionFlags::LOCKED), "lo"),
+        ] {
+            if is_set {
+                put(out, format_args!(" {letters}"))?;
+            }
+        }
+        line(out, format_args!(" "))?;
+    }
+    Ok(())
+}
+
+/// A name with a colon behind, to be padded as one.
+struct Colon(&'static str);
+
+impl core::fmt::Display for Colon {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let width = f.width().unwrap_or_default().saturating_sub(self.0.len() + 1);
+        write!(f, "{}:{:width$}", self.0, "")
+    }
+}
