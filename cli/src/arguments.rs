@@ -218,8 +218,8 @@ pub struct Machine {
     #[arg(value_parser = clap::value_parser!(u8).range(1..=16))]
     pub cpus: u8,
 
-    /// The processor, by QEMU's name, and what it has or lacks: Haswell, EPYC, max,-xsave. It cannot
-    /// have what KVM or QEMU's translation lacks [default: max, all that they can do]
+    /// The processor, by QEMU's name, and what it has or lacks: Haswell, EPYC, max,-xsave. It
+    /// cannot have what KVM or QEMU's translation lacks [default: max, all that they can do]
     #[arg(long = "cpu", value_name = "MODEL[,+-FEATURE]", value_parser = processor)]
     pub processor: Option<String>,
 

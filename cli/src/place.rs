@@ -28,16 +28,16 @@ fn named(variable: &str, usual: &str) -> PathBuf {
     project().join(given.unwrap_or_else(|| usual.into()))
 }
 
-/// A folder below `build/`, made if it is not there, and ours to write in. Everything in `build/` can
-/// be removed at any time and is made again.
+/// A folder below `build/`, made if it is not there, and ours to write in. Everything in `build/`
+/// can be removed at any time and is made again.
 pub fn build(folder: &str) -> Result<PathBuf> {
     let path = named("HAYATE_BUILD_DIR", "build").join(folder);
     ours(&path, "HAYATE_BUILD_DIR")?;
     Ok(path)
 }
 
-/// Makes a folder if it is not there, and checks that it can be written in. Asked of the kernel, which
-/// also knows of file systems that are mounted read-only. `variable` names another place.
+/// Makes a folder if it is not there, and checks that it can be written in. Asked of the kernel,
+/// which also knows of file systems that are mounted read-only. `variable` names another place.
 pub fn ours(path: &Path, variable: &str) -> Result<()> {
     use rustix::fs::{Access, access};
     let access = || access(path, Access::WRITE_OK | Access::EXEC_OK);

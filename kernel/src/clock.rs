@@ -1,14 +1,16 @@
 //! The real-time clock as programs set it: at once, or by making the clock run faster or slower
 //! (`clock_settime(2)`, `adjtimex(2)`).
 //!
-//! What is to be done is decided by [`hayate_clock_discipline`], for each second of real time: a timer
-//! calls it at the beginning of each as long as that changes something. What it decides is done by
-//! `hayate_machine::time`, for CLOCK_MONOTONIC and CLOCK_REALTIME alike; CLOCK_MONOTONIC_RAW stays.
+//! What is to be done is decided by [`hayate_clock_discipline`], for each second of real time: a
+//! timer calls it at the beginning of each as long as that changes something. What it decides is
+//! done by `hayate_machine::time`, for CLOCK_MONOTONIC and CLOCK_REALTIME alike;
+//! CLOCK_MONOTONIC_RAW stays.
 //!
 //! A clock that is set leaps, and what waits for a time of it must look again: sleepers wait in
 //! [`SET`], timers are [`Follower`]s.
 //!
-//! Lock order: [`DISCIPLINE`], then nothing; [`FOLLOWERS`], then nothing. Followers are called without.
+//! Lock order: [`DISCIPLINE`], then nothing; [`FOLLOWERS`], then nothing. Followers are called
+//! without.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;

@@ -230,8 +230,8 @@ impl Credentials {
             || self.has(Capability::Kill)
     }
 
-    /// Whether who has these may do what who had `old` could not, or the other way round, so far as it
-    /// concerns what others may see of it (`commit_creds`, kernel/cred.c).
+    /// Whether who has these may do what who had `old` could not, or the other way round, so far as
+    /// it concerns what others may see of it (`commit_creds`, kernel/cred.c).
     pub fn differs_in_rights(&self, old: &Credentials) -> bool {
         self.euid != old.euid
             || self.egid != old.egid

@@ -77,8 +77,8 @@ impl Slab {
     }
 
     fn info(self) -> &'static FrameInfo {
-        // SAFETY: a slab is a frame that `grow` took from the allocator, found by its number or by the
-        // address of an object in it.
+        // SAFETY: a slab is a frame that `grow` took from the allocator, found by its number or by
+        // the address of an object in it.
         unsafe { info(self.0) }
     }
 
@@ -119,8 +119,8 @@ struct Depot {
 static DEPOTS: [SpinLock<Depot>; SIZES.len()] =
     [const { SpinLock::new(Depot { partial: Slab::NONE, out: 0 }) }; SIZES.len()];
 
-/// One processor's free objects of one class. It is changed only by its own processor, with interrupts
-/// off, so a load and a store will do; other processors read the count.
+/// One processor's free objects of one class. It is changed only by its own processor, with
+/// interrupts off, so a load and a store will do; other processors read the count.
 struct List {
     first: AtomicPtr<u8>,
     count: AtomicU32,
@@ -140,8 +140,8 @@ impl List {
         if first.is_null() {
             return None;
         }
-        // SAFETY: an object on the list is free memory of its class, large enough for an address, and this
-        // processor's alone; `push` wrote the address of the next one into it.
+        // SAFETY: an object on the list is free memory of its class, large enough for an address,
+        // and this processor's alone; `push` wrote the address of the next one into it.
         self.first.store(unsafe { *first.cast::<*mut u8>() }, Relaxed);
         self.count.store(self.count.load(Relaxed) - 1, Relaxed);
         Some(first)
@@ -153,8 +153,8 @@ impl List {
     /// The object is of the list's class, and the caller's.
     #[inline]
     unsafe fn push(&self, object: *mut u8) -> u32 {
-        // SAFETY: the object is free memory that nobody else has, as the caller vouches, aligned to 16
-        // bytes and no smaller.
+        // SAFETY: the object is free memory that nobody else has, as the caller vouches, aligned to
+        // 16 bytes and no smaller.
         unsafe { object.cast::<*mut u8>().write(self.first.load(Relaxed)) };
         self.first.store(object, Relaxed);
         let count = self.count.load(Relaxed) + 1;
@@ -227,7 +227,8 @@ unsafe impl GlobalAlloc for Heap {
             // SAFETY: it came from `allocate_large` with the same layout.
             return unsafe { free_large(object, &layout) };
         };
-        // SAFETY: the caller gives an object up that `alloc` gave out for this layout: the class is its own.
+        // SAFETY: the caller gives an object up that `alloc` gave out for this layout: the class is
+        // its own.
         if unsafe { LISTS.here()[class].push(object) } > most(class) {
             spill(class);
         }
@@ -282,7 +283,8 @@ fn spill(class: usize) {
     let mut depot = DEPOTS[class].lock();
     for _ in 0..most(class) / 2 {
         let Some(object) = list.pop() else { break };
-        // SAFETY: an object of this class, which was on no list but this processor's and left it just now.
+        // SAFETY: an object of this class, which was on no list but this processor's and left it
+        // just now.
         unsafe { depot.put(object) };
     }
 }
@@ -421,8 +423,8 @@ fn allocate_large(layout: &Layout) -> *mut u8 {
     let size = layout.size().max(layout.align());
     let pages = size.div_ceil(PAGE_SIZE);
     let Ok(frames) = u32::try_from(pages) else { return null_mut() };
-    // One frame is a small object that happens to fill it. A few are as well in need: the caller may
-    // hold a lock, and so cannot have anything else given up first. Half of the reserve stays.
+    // One frame is a small object that happens to fill it. A few are as well in need: the caller
+    // may hold a lock, and so cannot have anything else given up first. Half of the reserve stays.
     let block = match frames {
         1 => Block::allocate_kernel(1),
         2..=SMALL => Block::allocate(frames).or_else(|| {

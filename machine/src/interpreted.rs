@@ -1,11 +1,11 @@
 //! The machine under Miri, the interpreter that finds undefined behaviour: what stands in for the
 //! hardware, and tests of what then runs.
 //!
-//! Memory is an array, which the direct map shows from its first byte; there is one CPU, whose per-CPU
-//! data are the templates; clearing and copying are plain writes. So the frame table, the
-//! allocators of frames and of the heap, and the locks run as they are, and each pointer that they make
-//! is checked: that it lies in memory which it was made from, is aligned and initialised, and is not
-//! used from two threads at once. Page tables, traps and devices need a processor.
+//! Memory is an array, which the direct map shows from its first byte; there is one CPU, whose
+//! per-CPU data are the templates; clearing and copying are plain writes. So the frame table, the
+//! allocators of frames and of the heap, and the locks run as they are, and each pointer that they
+//! make is checked: that it lies in memory which it was made from, is aligned and initialised, and
+//! is not used from two threads at once. Page tables, traps and devices need a processor.
 //!
 //! `./hayate test host/miri` runs them, if the nightly toolchain with Miri is there.
 

@@ -205,8 +205,8 @@ unsafe impl Send for Registers {}
 unsafe impl Sync for Registers {}
 
 impl Registers {
-    /// The registers at physical address `start`. None as for [`map`], and where there is memory: what a
-    /// device or the command line calls registers may be a lie.
+    /// The registers at physical address `start`. None as for [`map`], and where there is memory:
+    /// what a device or the command line calls registers may be a lie.
     pub fn map(start: u64, length: usize) -> Option<Registers> {
         let end = start.checked_add(length as u64)?;
         let ranges = boot::info().memory.iter().filter(|range| range.kind != MemoryKind::Reserved);

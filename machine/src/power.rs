@@ -7,8 +7,8 @@ use x86_64::instructions::port::Port;
 /// QEMU's isa-debug-exit: its exit status is `value << 1 | 1`.
 pub(crate) const EXIT_DEVICE: u16 = 0xf4;
 
-/// The value for the exit device of a kernel that cannot boot on this processor; QEMU's exit status is
-/// then 125, the host command's for what it could not do.
+/// The value for the exit device of a kernel that cannot boot on this processor; QEMU's exit status
+/// is then 125, the host command's for what it could not do.
 pub(crate) const REFUSED: u8 = 62;
 
 /// ACPI's PM1a control port and sleep type for S5, if known: `port << 16 | type`.

@@ -129,8 +129,8 @@ pub(crate) fn shootdown(cpus: u64, what: Flush) {
     }
 }
 
-/// Interrupts the other processors in `mask` and returns when all have answered: each has executed a full
-/// barrier then, between what it did before and what it does afterwards.
+/// Interrupts the other processors in `mask` and returns when all have answered: each has executed
+/// a full barrier then, between what it did before and what it does afterwards.
 pub fn synchronise(mask: u64) {
     fence(Ordering::SeqCst);
     // The flush of a page that is never mapped: the request is what matters.

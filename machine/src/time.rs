@@ -40,8 +40,8 @@ pub fn tsc() -> u64 {
     unsafe { _rdtsc() }
 }
 
-/// Nanoseconds since the first instruction of the kernel as the TSC counts them, whatever the clock was
-/// adjusted by (CLOCK_MONOTONIC_RAW).
+/// Nanoseconds since the first instruction of the kernel as the TSC counts them, whatever the clock
+/// was adjusted by (CLOCK_MONOTONIC_RAW).
 #[inline]
 pub fn raw_ns() -> u64 {
     let ticks = tsc().saturating_sub(ORIGIN.load(Ordering::Relaxed));
@@ -76,8 +76,8 @@ pub fn tsc_hz() -> u64 {
     TSC_HZ.load(Ordering::Relaxed)
 }
 
-/// (TSC at monotonic 0, ns per tick times 2^32, real minus monotonic): for a vDSO. `None` once the clock
-/// was adjusted ([`is_bent`]): only the kernel knows it then.
+/// (TSC at monotonic 0, ns per tick times 2^32, real minus monotonic): for a vDSO. `None` once the
+/// clock was adjusted ([`is_bent`]): only the kernel knows it then.
 pub fn parameters() -> Option<(u64, u64, i64)> {
     let found = (
         ORIGIN.load(Ordering::Relaxed),

@@ -1,7 +1,7 @@
 /*
  * What each system call answers to arguments that are wrong: a descriptor that is not open (EBADF),
- * an address that is not there (EFAULT), a path that leads nowhere (ENOENT), flags that do not exist
- * (EINVAL). The calls are made by number, so that no C library looks at the arguments first.
+ * an address that is not there (EFAULT), a path that leads nowhere (ENOENT), flags that do not
+ * exist (EINVAL). The calls are made by number, so that no C library looks at the arguments first.
  *
  * Cases about what a call does, and its other errors, stand in the area of the call. Here is
  * what every row of the table of system calls must show before it may be called complete

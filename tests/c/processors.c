@@ -54,8 +54,8 @@ struct job {
 };
 
 /*
- * Loads registers, gives the processor away, gets a signal, and finds the registers as they were: in
- * one piece of assembly, so that the compiler uses none of them in between.
+ * Loads registers, gives the processor away, gets a signal, and finds the registers as they were:
+ * in one piece of assembly, so that the compiler uses none of them in between.
  */
 #define ROUND(load, store)                                                                         \
     __asm__ volatile(                                                                              \

@@ -1,6 +1,7 @@
 /*
- * What system calls refuse, call by call: memory, processes, limits, timers, credentials, the system.
- * Calls of other families have such cases in their own areas (clock, adjtime, sched, sigqueue).
+ * What system calls refuse, call by call: memory, processes, limits, timers, credentials, the
+ * system. Calls of other families have such cases in their own areas (clock, adjtime, sched,
+ * sigqueue).
  */
 #define AREA "refuse"
 #include "harness.h"

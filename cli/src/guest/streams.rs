@@ -192,8 +192,8 @@ impl Wires {
     }
 }
 
-/// Copies the host's input to the guest, and its end with it. An input that cannot be read ends and is
-/// told; but not one that was opened for writing only, as nohup(1) does it, which is empty.
+/// Copies the host's input to the guest, and its end with it. An input that cannot be read ends and
+/// is told; but not one that was opened for writing only, as nohup(1) does it, which is empty.
 fn feed(mut input: impl Read, mut guest: UnixStream, counts: &Counts) {
     let mut buffer = vec![0; 64 << 10];
     loop {

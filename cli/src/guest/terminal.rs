@@ -35,7 +35,8 @@ pub fn make_raw() {
     }
 }
 
-/// Says one line on standard error, also while a raw terminal does not return the carriage by itself.
+/// Says one line on standard error, also while a raw terminal does not return the carriage by
+/// itself.
 pub fn say(line: &str) {
     let raw = BEFORE.lock().is_ok_and(|kept| kept.is_some());
     eprint!("hayate: {line}{}", if raw { "\r\n" } else { "\n" });

@@ -59,7 +59,8 @@ fn key<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
     hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Makes a file by way of a temporary one, so that an interrupted run leaves none that looks finished.
+/// Makes a file by way of a temporary one, so that an interrupted run leaves none that looks
+/// finished.
 fn finished(
     path: &Path,
     about: &str,

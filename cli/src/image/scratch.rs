@@ -1,9 +1,10 @@
 //! Folders to make things in, which do not stay when the maker is killed.
 //!
-//! Each is a folder of `build/making`, locked (flock(2)) by the command that works in it. The kernel
-//! gives the lock back with the process, however that ends; the command that makes the next folder
-//! removes those that no command has locked. Between the making of a folder and its lock another command may take it for
-//! left behind: then the maker sees that its name is gone, and makes another.
+//! Each is a folder of `build/making`, locked (flock(2)) by the command that works in it. The
+//! kernel gives the lock back with the process, however that ends; the command that makes the next
+//! folder removes those that no command has locked. Between the making of a folder and its lock
+//! another command may take it for left behind: then the maker sees that its name is gone, and
+//! makes another.
 //!
 //! The road not taken: names with the number of the process, which another process may have later.
 
@@ -52,7 +53,8 @@ fn is_named(open: &File, path: &Path) -> bool {
     matches!(both, (Ok(open), Ok(named)) if (open.dev(), open.ino()) == (named.dev(), named.ino()))
 }
 
-/// Removes folders whose makers are gone. A folder that cannot be removed is tried again another time.
+/// Removes folders whose makers are gone. A folder that cannot be removed is tried again another
+/// time.
 fn remove_abandoned(all: &Path) {
     let entries = all.read_dir().into_iter().flatten().flatten();
     let paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();

@@ -22,9 +22,9 @@ pub enum Kind {
     Initramfs,
 }
 
-/// File systems whose files are made by the kernel when they are read: most have no size, some never
-/// end, some do something when they are opened. Their numbers are those of statfs(2) and Linux'
-/// include/uapi/linux/magic.h.
+/// File systems whose files are made by the kernel when they are read: most have no size, some
+/// never end, some do something when they are opened. Their numbers are those of statfs(2) and
+/// Linux' include/uapi/linux/magic.h.
 const MADE_BY_THE_KERNEL: [(u64, &str); 14] = [
     (0x9fa0, "proc"),
     (0x6265_6572, "sysfs"),
@@ -78,12 +78,12 @@ pub fn kind(path: &Path) -> Result<Kind> {
     none()
 }
 
-/// Checks that an ext4 image has all of its file system: a copy that was cut short would only be noticed
-/// in the guest, which does not know the file.
+/// Checks that an ext4 image has all of its file system: a copy that was cut short would only be
+/// noticed in the guest, which does not know the file.
 pub fn whole(path: &Path) -> Result<()> {
     let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    // Fields of the superblock (Linux' Documentation/filesystems/ext4/super.rst): blocks, the size of
-    // one, and whether their number has a second half.
+    // Fields of the superblock (Linux' Documentation/filesystems/ext4/super.rst): blocks, the size
+    // of one, and whether their number has a second half.
     let mut block = [0; 1024];
     file.seek(SeekFrom::Start(1024))?;
     file.read_exact(&mut block).with_context(|| format!("cannot read {}", path.display()))?;
@@ -114,8 +114,8 @@ pub fn file_key(path: &Path) -> Result<String> {
     Ok(key([real.as_os_str().as_bytes(), &state.map(i64::to_le_bytes).concat()]))
 }
 
-/// A name for the state of a whole folder: every path with its kind, size and times. A file that cannot
-/// be copied into an image is told here, before an image is begun.
+/// A name for the state of a whole folder: every path with its kind, size and times. A file that
+/// cannot be copied into an image is told here, before an image is begun.
 pub fn folder_key(folder: &Path) -> Result<String> {
     let root = folder.canonicalize()?;
     let mut pending = vec![(root.clone(), None)];

@@ -83,8 +83,8 @@ fn models(filters: &[String]) -> Result<Report> {
     run("host/models", command, filters)
 }
 
-/// Tests under an interpreter that finds undefined behaviour. Where it is not installed, the case is
-/// skipped: it needs a nightly toolchain, which nothing else here does.
+/// Tests under an interpreter that finds undefined behaviour. Where it is not installed, the case
+/// is skipped: it needs a nightly toolchain, which nothing else here does.
 fn miri(filters: &[String]) -> Result<Report> {
     let rustup = || -> Result<Command> {
         let mut rustup = tool::command("rustup")?;

@@ -336,8 +336,9 @@ fn image_unchanged(hayate: &Hayate) -> Result<()> {
     expect(&output, 0, "1\n", "")
 }
 
-/// Sorts 40 MB, packs a library and compiles it where memory is just enough, after processes that left
-/// an eighth of it behind. A row of zeroes and a number is a hundred bytes, so that sorting is short.
+/// Sorts 40 MB, packs a library and compiles it where memory is just enough, after processes that
+/// left an eighth of it behind. A row of zeroes and a number is a hundred bytes, so that sorting is
+/// short.
 const SMALL: &str = r#"
 mount -t tmpfs -o size=54m none /mnt && cd /mnt || exit 9
 user=1000

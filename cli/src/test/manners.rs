@@ -159,8 +159,8 @@ fn closed_streams(hayate: &Hayate) -> Result<()> {
     expect(&run("cat", "0>/dev/null")?, 0, "", "")
 }
 
-/// `/proc/hayate` can be made by nobody, root or not. The script looks before it installs or builds, the
-/// command before it makes.
+/// `/proc/hayate` can be made by nobody, root or not. The script looks before it installs or
+/// builds, the command before it makes.
 fn unwritable(hayate: &Hayate) -> Result<()> {
     let line = "cannot write in /proc/hayate";
     let mut command = hayate.command(&[], &["true"])?;
@@ -184,7 +184,8 @@ fn unwritable(hayate: &Hayate) -> Result<()> {
     Ok(())
 }
 
-/// A comma and a colon mean something to QEMU, quotes and dollars to a shell; bytes need not be UTF-8.
+/// A comma and a colon mean something to QEMU, quotes and dollars to a shell; bytes need not be
+/// UTF-8.
 fn odd_names(hayate: &Hayate) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let odd = folder.path().join(OsStr::from_bytes(b"a,b:c d\"$e'\n\xff"));

@@ -1,6 +1,6 @@
-//! Models of processors, old and new, with what they lack: each boots to a program that goes over all
-//! processors of the machine, on both boards; and those that the kernel cannot run on are refused in one
-//! line.
+//! Models of processors, old and new, with what they lack: each boots to a program that goes over
+//! all processors of the machine, on both boards; and those that the kernel cannot run on are
+//! refused in one line.
 //!
 //! Every model is on both boards. Numbers of processors are spread over them so that each board has
 //! every number and each model a small and a large one.

@@ -110,9 +110,10 @@ fn every_unsafe_block_says_why() -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// The word `unsafe` is not all: a macro may expand to it where it is called. Each macro that `machine/`
-/// exports and that does so says why any safe use of it is sound; and what `kernel/` lets expand to unsafe
-/// code is nothing but macros of well-kept crates that are meant to be used so.
+/// The word `unsafe` is not all: a macro may expand to it where it is called. Each macro that
+/// `machine/` exports and that does so says why any safe use of it is sound; and what `kernel/`
+/// lets expand to unsafe code is nothing but macros of well-kept crates that are meant to be used
+/// so.
 fn macros_bring_no_unsafe_code() -> Result<Vec<String>> {
     let root = place::project();
     let mut found = Vec::new();

@@ -1,12 +1,13 @@
 //! The discipline of a clock (`adjtimex(2)`, `kernel/time/ntp.c` of Linux 6.1, RFC 5905 appendix
 //! A.5.5): what a program that knows the time better tells the kernel, second by second.
 //!
-//! [`Discipline::adjust`] takes what a program sets, [`Discipline::second`] is called at the beginning
-//! of each second of real time, and after both [`Discipline::rate`] says by how much the clock is to run
-//! faster until then. Nothing here reads a clock.
+//! [`Discipline::adjust`] takes what a program sets, [`Discipline::second`] is called at the
+//! beginning of each second of real time, and after both [`Discipline::rate`] says by how much the
+//! clock is to run faster until then. Nothing here reads a clock.
 //!
-//! Offsets are put right in two ways that do not know of each other: a phase-locked loop takes a part
-//! of what is left each second (`ADJ_OFFSET`), and the older `adjtime(3)` at most 500 microseconds.
+//! Offsets are put right in two ways that do not know of each other: a phase-locked loop takes a
+//! part of what is left each second (`ADJ_OFFSET`), and the older `adjtime(3)` at most 500
+//! microseconds.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -266,8 +267,8 @@ impl Discipline {
         self.offset = nanos << 32;
     }
 
-    /// A second begins (`second_overflow`): what it puts right, and a leap second if there is one, as
-    /// what the clock is to be moved by.
+    /// A second begins (`second_overflow`): what it puts right, and a leap second if there is one,
+    /// as what the clock is to be moved by.
     pub fn second(&mut self, now: i64) -> i64 {
         let leap = self.leap(now);
         self.max_error = self.max_error.saturating_add(ERROR_PER_SECOND);

@@ -1,7 +1,7 @@
 //! A fixed stack of frame numbers: one processor's private stock.
 //!
-//! One processor changes it; the others may ask how many frames it holds. So each word is an atomic that
-//! is loaded and stored, never exchanged: the same instructions as a plain word takes.
+//! One processor changes it; the others may ask how many frames it holds. So each word is an atomic
+//! that is loaded and stored, never exchanged: the same instructions as a plain word takes.
 
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicUsize};

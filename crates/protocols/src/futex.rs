@@ -1,14 +1,14 @@
 //! Futexes: who waits for which word (`futex(7)`).
 //!
 //! A waiter stands in a bucket that its key chooses. It enters the bucket *before* it looks at the
-//! word ([`enter`](Table::enter)), and a waker changes the word before it looks into the bucket. Both
-//! take the bucket's lock, so one of the two sees the other, and no user memory is touched under
-//! the lock.
+//! word ([`enter`](Table::enter)), and a waker changes the word before it looks into the bucket.
+//! Both take the bucket's lock, so one of the two sees the other, and no user memory is touched
+//! under the lock.
 //!
-//! A waiter leaves its bucket in one of two ways. A waker takes it out and marks it, under the lock.
-//! Or it takes itself out ([`leave`](Table::leave)), because the word had changed, a signal came or
-//! the time passed. `leave` says which of the two it was, so a wake is never lost: a waiter that was
-//! marked counts as woken, whatever else ended its sleep.
+//! A waiter leaves its bucket in one of two ways. A waker takes it out and marks it, under the
+//! lock. Or it takes itself out ([`leave`](Table::leave)), because the word had changed, a signal
+//! came or the time passed. `leave` says which of the two it was, so a wake is never lost: a waiter
+//! that was marked counts as woken, whatever else ended its sleep.
 //!
 //! Invariants: a waiter is in at most one bucket; it is marked if and only if a waker took it out.
 //!
@@ -140,8 +140,8 @@ impl<B: Bucket> Table<'_, B> {
         if remove(&self.0[bucket]) {
             return true;
         }
-        // Not where it entered: it was woken, or moved to another bucket. While it is moved from one
-        // to the next, a look at each in turn may miss it.
+        // Not where it entered: it was woken, or moved to another bucket. While it is moved from
+        // one to the next, a look at each in turn may miss it.
         loop {
             if waiter.is_woken() {
                 return false;

@@ -1,9 +1,9 @@
 //! Whether a queue has anybody in it, told without its lock.
 //!
 //! A sleeper [enters](Presence::enter) and looks at its condition afterwards; a waker makes the
-//! condition true and asks [`is_any`](Presence::is_any) afterwards. Both have a full barrier between
-//! their two steps, so at least one of them sees what the other did (the pattern that is called
-//! store buffering).
+//! condition true and asks [`is_any`](Presence::is_any) afterwards. Both have a full barrier
+//! between their two steps, so at least one of them sees what the other did (the pattern that is
+//! called store buffering).
 
 use crate::atomic::{AtomicUsize, after_locked, const_new, fence};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};

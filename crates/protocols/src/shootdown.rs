@@ -1,8 +1,9 @@
 //! TLB shootdown: when every processor has dropped a stale translation.
 //!
 //! Each processor has one [`Request`], which only it fills, and one [`Inbox`], a bit for each
-//! processor whose request it has to answer. The initiator changes the page table, fills its request,
-//! sets its bit in the inbox of every target, interrupts the targets, and waits until the request is
+//! processor whose request it has to answer. The initiator changes the page table, fills its
+//! request, sets its bit in the inbox of every target, interrupts the targets, and waits until the
+//! request is
 //! [answered](Request::is_answered). It answers its own inbox meanwhile, so two that wait for each
 //! other both go on. A target flushes, and only then answers.
 
@@ -36,8 +37,8 @@ impl Request {
         }
     }
 
-    /// Fills it, for the processors in the mask `targets`. For its owner, when all have answered the
-    /// one before.
+    /// Fills it, for the processors in the mask `targets`. For its owner, when all have answered
+    /// the one before.
     #[inline]
     pub fn fill(&self, start: u64, end: u64, targets: u64) {
         self.start.store(start, Relaxed);

@@ -15,8 +15,8 @@
 //!
 //! An execution that is PREPARED still runs on its processor, and nobody else may run it. So a
 //! waker only marks it WOKEN. The processor that leaves it finds the mark, in
-//! [`leave`](Sleep::leave), from another stack, and puts it into a queue again. A waker that finds it
-//! PARKED does that itself. Nobody ever spins until another processor has finished a switch.
+//! [`leave`](Sleep::leave), from another stack, and puts it into a queue again. A waker that finds
+//! it PARKED does that itself. Nobody ever spins until another processor has finished a switch.
 //!
 //! Exactly one of three puts a sleeper into a run queue: the waker whose [`wake`](Sleep::wake) says
 //! so, the processor whose [`leave`](Sleep::leave) says so, or nobody, if the sleeper goes on
@@ -156,8 +156,8 @@ impl Sleep {
         }
     }
 
-    /// Its processor has left it, and it [ran](Self::is_running): it is runnable. Nobody else changes
-    /// the state of an execution that runs, so this is a plain store.
+    /// Its processor has left it, and it [ran](Self::is_running): it is runnable. Nobody else
+    /// changes the state of an execution that runs, so this is a plain store.
     #[inline]
     pub fn preempt(&self) {
         self.0.store(RUNNABLE, SeqCst);

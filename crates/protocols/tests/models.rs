@@ -1,4 +1,5 @@
-//! Models: every protocol of this crate between two or three threads, in every order of their steps.
+//! Models: every protocol of this crate between two or three threads, in every order of their
+//! steps.
 //!
 //! `./hayate test models` runs them; by hand:
 //!
@@ -7,8 +8,8 @@
 //! ```
 //!
 //! Each model says what must never happen. To see that it can fail, take a barrier out of the
-//! protocol: without `after_locked` in `Presence::enter`, say, `a_sleeper_is_never_forgotten` finds the
-//! order in which both look too early.
+//! protocol: without `after_locked` in `Presence::enter`, say, `a_sleeper_is_never_forgotten` finds
+//! the order in which both look too early.
 #![cfg(loom)]
 
 use hayate_protocols::debt::Debt;

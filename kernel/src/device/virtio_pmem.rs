@@ -1,9 +1,9 @@
 //! The driver of virtio's persistent memory (virtio 1.2, 5.19).
 //!
 //! The device says where its memory is, which then is an area of non-volatile memory like an NVDIMM
-//! ([`Device::attach_memory`]), and takes one kind of request: to make last all that was written so far.
-//! What has left the processor's caches is in the host's page cache; only the request takes it to the
-//! host's disk.
+//! ([`Device::attach_memory`]), and takes one kind of request: to make last all that was written so
+//! far. What has left the processor's caches is in the host's page cache; only the request takes it
+//! to the host's disk.
 //!
 //! QEMU gives the device no MSI-X, and a flush takes from some microseconds (the file lies in the host's
 //! memory) to as long as a disk likes. So the one who waits polls: without a pause at first, then with

@@ -79,9 +79,10 @@ pub struct Epoll {
     visited: nesting::Visited,
     holdings: Arc<Holdings>,
     items: Mutex<BTreeMap<Key, Arc<Item>>>,
-    /// Items of `items`, and those that leave it, each once and with room for all: news cannot wait for
-    /// memory. An item is put in by its listener, or by a caller that has `items` locked and finds it
-    /// there; it is taken out when it has left `items` and its listener is on no queue any more.
+    /// Items of `items`, and those that leave it, each once and with room for all: news cannot wait
+    /// for memory. An item is put in by its listener, or by a caller that has `items` locked and
+    /// finds it there; it is taken out when it has left `items` and its listener is on no queue any
+    /// more.
     ready: SpinLock<VecDeque<Arc<Item>>>,
     /// How many have left `items` and may be ready still.
     leaving: AtomicUsize,
@@ -307,8 +308,8 @@ impl Epoll {
         Ok(())
     }
 
-    /// Takes what is ready now, up to `most` entries, as events and data. `ENOMEM` before anything is
-    /// taken.
+    /// Takes what is ready now, up to `most` entries, as events and data. `ENOMEM` before anything
+    /// is taken.
     fn collect(&self, most: usize) -> Result<Vec<(u32, u64)>> {
         let mut found = Vec::new();
         let mut again: Vec<Arc<Item>> = Vec::new();
@@ -375,8 +376,8 @@ impl FileOps for Epoll {
 
     fn poll(&self, _: &OpenFile, registrar: &mut Registrar<'_>) -> Events {
         registrar.register(&self.waiters);
-        // One that moves up while the list is not locked has been taken by somebody, who puts it back
-        // and says so if it is ready still.
+        // One that moves up while the list is not locked has been taken by somebody, who puts it
+        // back and says so if it is ready still.
         let mut at = 0;
         loop {
             let Some(item) = self.ready.lock().get(at).cloned() else { return Events::empty() };

@@ -2,8 +2,8 @@
 //!
 //! A thing that can be waited for (a pipe, a socket, a terminal, an inotify instance) has a
 //! [`Signals`]: who of its openings switched `O_ASYNC` on. Whoever changes it says so by
-//! [`Signals::tell`], which is one load and one branch while nobody wants any. Where a wait queue is
-//! woken for the same reason, the signal comes after it.
+//! [`Signals::tell`], which is one load and one branch while nobody wants any. Where a wait queue
+//! is woken for the same reason, the signal comes after it.
 //!
 //! Locks: the list is a spin lock and a leaf. No lock of the thing may be held over `tell`: signals
 //! go to processes, whose locks are no part of any order here.

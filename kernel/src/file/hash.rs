@@ -1,14 +1,14 @@
 //! Hashes of names and numbers that programs choose, with keys drawn at boot.
 //!
-//! Nobody can choose names that fall into one bucket: for any two different names the chance, over the
-//! keys, that their sums are the same is 2^-32 at most, whatever the names are. That is so because the
-//! sum is NH (Black, Halevi, Krawczyk, Krovetz, Rogaway: "UMAC", CRYPTO '99, theorem 4.2), with a pair of
-//! keys for each word of eight bytes and one for the length. A multiplication by an odd key spreads the
-//! sum over the buckets (Dietzfelbinger and others, "A reliable randomized algorithm for the
-//! closest-pair problem", 1997). Hashes never leave the kernel.
+//! Nobody can choose names that fall into one bucket: for any two different names the chance, over
+//! the keys, that their sums are the same is 2^-32 at most, whatever the names are. That is so
+//! because the sum is NH (Black, Halevi, Krawczyk, Krovetz, Rogaway: "UMAC", CRYPTO '99, theorem
+//! 4.2), with a pair of keys for each word of eight bytes and one for the length. A multiplication
+//! by an odd key spreads the sum over the buckets (Dietzfelbinger and others, "A reliable
+//! randomized algorithm for the closest-pair problem", 1997). Hashes never leave the kernel.
 //!
-//! Road not taken: `SipHash`, which is a pseudo-random function where a universal one is enough, and
-//! takes some eighty instructions for the name of a program where this takes twenty.
+//! Road not taken: `SipHash`, which is a pseudo-random function where a universal one is enough,
+//! and takes some eighty instructions for the name of a program where this takes twenty.
 //!
 //! The keys are drawn before the first name is hashed and never change.
 
@@ -140,8 +140,9 @@ impl Hasher for IndexHasher {
 }
 
 crate::ktest! {
-    /// Names that one multiplication after the other, without keys, puts into one bucket: the uppermost bit
-    /// of a word passes a product unchanged, and a bit of the next word takes it back.
+    /// Names that one multiplication after the other, without keys, puts into one bucket: the
+    /// uppermost bit of a word passes a product unchanged, and a bit of the next word takes it
+    /// back.
     fn names_made_to_collide_do_not() {
         const PAIRS: usize = 12;
         const COUNT: usize = 1 << PAIRS;

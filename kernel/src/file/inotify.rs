@@ -5,8 +5,8 @@
 //! that wants it. Nothing of this is touched while there are no watches in the system (see
 //! [`super::notify`]).
 //!
-//! What is told is told in two places: `events.rs` keeps the queue of an instance, this module finds
-//! the instances.
+//! What is told is told in two places: `events.rs` keeps the queue of an instance, this module
+//! finds the instances.
 //!
 //! Locks: the table's, then an instance's; both spin.
 
@@ -84,8 +84,8 @@ impl Drop for Watch {
 
 static TABLE: SpinLock<BTreeMap<(u64, u64), Vec<Watch>>> = SpinLock::new(BTreeMap::new());
 
-/// Opens an instance on the account of a user; `flags` has `O_NONBLOCK` or not. `EMFILE` when the user
-/// has too many.
+/// Opens an instance on the account of a user; `flags` has `O_NONBLOCK` or not. `EMFILE` when the
+/// user has too many.
 pub fn open(flags: u32, user: u32) -> Result<Arc<OpenFile>> {
     let holdings = users::of(user)?;
     if !holdings.inotify_instances.take(MAX_USER_INSTANCES.get()) {

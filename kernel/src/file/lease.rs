@@ -1,18 +1,18 @@
 //! Leases: to be told before somebody else opens a file in a way that conflicts (`F_SETLEASE`,
 //! fcntl(2)).
 //!
-//! An opening holds a read lease (told of writers) or a write lease (told of anybody). Whoever opens or
-//! truncates the file *breaks* the leases in its way: the holders get a signal, and the breaker waits
-//! until they gave up or stepped back, or `/proc/sys/fs/lease-break-time` is over.
+//! An opening holds a read lease (told of writers) or a write lease (told of anybody). Whoever
+//! opens or truncates the file *breaks* the leases in its way: the holders get a signal, and the
+//! breaker waits until they gave up or stepped back, or `/proc/sys/fs/lease-break-time` is over.
 //!
-//! While nobody has a lease, opening and truncating ask one number. Leases belong to the file, found by
-//! device and inode number in one table.
+//! While nobody has a lease, opening and truncating ask one number. Leases belong to the file,
+//! found by device and inode number in one table.
 //!
 //! A write lease wants its opening to be the only one. Openings are not counted: each refers to the
 //! name of its file, and these references are. So a walk that passes by at this moment makes a
-//! write lease fail that could be had (`EAGAIN`, as Linux itself did until 5.2), and one on a file with
-//! several names is refused. Nobody slips in: the lease is entered before the references are looked
-//! at, and an opener has its reference before it looks for leases.
+//! write lease fail that could be had (`EAGAIN`, as Linux itself did until 5.2), and one on a file
+//! with several names is refused. Nobody slips in: the lease is entered before the references are
+//! looked at, and an opener has its reference before it looks for leases.
 //!
 //! Locks: the table is a spin lock and a leaf. Signals are sent and waits begin without it.
 
@@ -69,7 +69,8 @@ struct Lease {
     fd: i32,
     kind: Kind,
     owner: Arc<Owner>,
-    /// When it steps back to reading, and when it ends, by itself (monotonic ns), once it is broken.
+    /// When it steps back to reading, and when it ends, by itself (monotonic ns), once it is
+    /// broken.
     reads_at: Option<u64>,
     ends_at: Option<u64>,
 }

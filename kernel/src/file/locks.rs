@@ -5,18 +5,18 @@
 //! they are rare, short and never on a path that must be fast. Record locks are owned by a
 //! descriptor table (that is Linux' notion of "process" here), the others by an open file.
 //!
-//! Who waits stands in the file's row, each with a wait queue of its own, and is given the lock by whoever
-//! makes it free: a lock that goes wakes those who have got it, and nobody else. For that a waiter for a
-//! record lock is noted with one holder that it waits for; only when that one gives something up within
-//! the wanted range is the waiter looked at again. Somebody who comes just then may still pass those who
-//! wait, as on Linux.
+//! Who waits stands in the file's row, each with a wait queue of its own, and is given the lock by
+//! whoever makes it free: a lock that goes wakes those who have got it, and nobody else. For that a
+//! waiter for a record lock is noted with one holder that it waits for; only when that one gives
+//! something up within the wanted range is the waiter looked at again. Somebody who comes just then
+//! may still pass those who wait, as on Linux.
 //!
-//! Whom each owner waits for is noted in `edges`, so that a circle is found and refused (`EDEADLK`) before
-//! anybody sleeps in it, or when a waiter that stays is noted with another holder. Linux looks ten
-//! steps far (`MAX_DEADLK_ITERATIONS`, fs/locks.c), this as far as the chain goes.
+//! Whom each owner waits for is noted in `edges`, so that a circle is found and refused (`EDEADLK`)
+//! before anybody sleeps in it, or when a waiter that stays is noted with another holder. Linux
+//! looks ten steps far (`MAX_DEADLK_ITERATIONS`, fs/locks.c), this as far as the chain goes.
 //!
-//! Memory for a lock is had before anything is changed (`ENOLCK`). Lock order: the table's lock, a waiter's
-//! queue.
+//! Memory for a lock is had before anything is changed (`ENOLCK`). Lock order: the table's lock, a
+//! waiter's queue.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -196,8 +196,8 @@ impl FileLocks {
         self.records.try_reserve(more).map_err(|_| Errno::ENOLCK)
     }
 
-    /// Takes the owner's locks out of a range, splitting one that reaches beyond on both sides. `ENOLCK`
-    /// without memory for that; then nothing has changed.
+    /// Takes the owner's locks out of a range, splitting one that reaches beyond on both sides.
+    /// `ENOLCK` without memory for that; then nothing has changed.
     fn clear(&mut self, owner: Owner, first: u64, last: u64) -> Result<()> {
         self.reserve(1)?;
         let mut rest = None;
@@ -312,8 +312,8 @@ impl FileLocks {
 }
 
 impl Table {
-    /// Runs `change`, which gives up what `freed` says, on a file's locks, and lets those go on who waited
-    /// for that.
+    /// Runs `change`, which gives up what `freed` says, on a file's locks, and lets those go on who
+    /// waited for that.
     fn free(
         &mut self,
         file: (u64, u64),
@@ -331,8 +331,8 @@ impl Table {
         changed
     }
 
-    /// Takes a lock, or puts `waiter` in the row. `EAGAIN`: it is held, and there is no waiter, or the
-    /// waiter waits now. `EDEADLK`, `ENOLCK`.
+    /// Takes a lock, or puts `waiter` in the row. `EAGAIN`: it is held, and there is no waiter, or
+    /// the waiter waits now. `EDEADLK`, `ENOLCK`.
     fn take(
         &mut self,
         file: (u64, u64),

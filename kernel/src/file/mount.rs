@@ -187,8 +187,8 @@ impl Mount {
         self.flags() & flags::MS_STRICTATIME != 0
     }
 
-    /// `MNT_EXPIRE`: marks it; says whether it was marked and nobody came by since (umount2(2)). The
-    /// caller came by to get here: that wears a mark down, but not off.
+    /// `MNT_EXPIRE`: marks it; says whether it was marked and nobody came by since (umount2(2)).
+    /// The caller came by to get here: that wears a mark down, but not off.
     pub fn expire(&self) -> bool {
         self.expiring.swap(MARKED, Ordering::AcqRel) == WORN
     }

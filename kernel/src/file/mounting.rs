@@ -102,8 +102,8 @@ fn bind(source: &Location, target: &Location, deep: bool) -> Result<()> {
     };
     let top = copy(&source.mount, Arc::clone(&source.dentry));
     let target = target.clone().into_topmost();
-    // All are made before the first hangs anywhere: nothing can fail then, and the new mount, which may
-    // lie below itself, is not among them.
+    // All are made before the first hangs anywhere: nothing can fail then, and the new mount, which
+    // may lie below itself, is not among them.
     let mut pending = alloc::vec::Vec::new();
     if deep {
         for child in source.mount.children()? {
@@ -163,8 +163,8 @@ fn move_mount(source: &Location, target: Location) -> Result<()> {
 /// The table's reference to a mount and the caller's: nobody else uses it.
 const UNUSED: usize = 2;
 
-/// `umount2(MNT_EXPIRE)`: takes the mount off if it was marked before and nobody used it since; marks
-/// it otherwise (`EAGAIN`). `root` is the caller's.
+/// `umount2(MNT_EXPIRE)`: takes the mount off if it was marked before and nobody used it since;
+/// marks it otherwise (`EAGAIN`). `root` is the caller's.
 pub fn expire(place: Location, root: &Location) -> Result<()> {
     if !is_mount_root(&place) || Arc::ptr_eq(&place.mount, &root.mount) {
         return Err(Errno::EINVAL);

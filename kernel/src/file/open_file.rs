@@ -321,8 +321,8 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Switches `O_ASYNC` on, its signals told by the descriptor `fd`, or off. Nothing happens if it is
-    /// so already; `false` if this kind of file has no signals.
+    /// Switches `O_ASYNC` on, its signals told by the descriptor `fd`, or off. Nothing happens if
+    /// it is so already; `false` if this kind of file has no signals.
     pub fn switch_signals(&self, fd: i32, on: bool) -> Result<bool> {
         if on == (self.flags() & FASYNC != 0) {
             return Ok(true);

@@ -184,8 +184,8 @@ impl Owner {
         self.0.lock().signal = signal;
     }
 
-    /// Sends the signal for something that happened to the file, by the descriptor `fd` (`send_sigio`).
-    /// One that finds the queue full becomes a SIGIO that tells nothing.
+    /// Sends the signal for something that happened to the file, by the descriptor `fd`
+    /// (`send_sigio`). One that finds the queue full becomes a SIGIO that tells nothing.
     pub fn tell(&self, fd: i32, band: Band) {
         let state = self.0.lock().clone();
         let Some(addressee) = state.addressee else { return };

@@ -136,8 +136,9 @@ impl Pages {
         }
     }
 
-    /// Takes out the pages `first..=last`, as many as there is memory to list, and at least one; whether
-    /// these were all. The caller drops them after its lock, and comes again for the others.
+    /// Takes out the pages `first..=last`, as many as there is memory to list, and at least one;
+    /// whether these were all. The caller drops them after its lock, and comes again for the
+    /// others.
     pub fn remove_range(&mut self, first: u64, last: u64) -> (Vec<Frame>, bool) {
         let mut removed = Vec::new();
         let mut all = true;

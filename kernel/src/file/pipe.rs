@@ -8,9 +8,9 @@
 //! Locks: `ring` is a sleeping lock held over the copy from or to the program. What sleepers and
 //! `poll` look at (bytes, slots in use, ends open) is also in atomics, changed under the lock.
 //!
-//! What comes wakes one of those who wait for it (`pipe_read` and `pipe_write`, fs/pipe.c of Linux 6.1); one
-//! that was woken and leaves something, or gives up, wakes the next. Openers of a FIFO all go on at once,
-//! so they wait in a queue of their own. An end that closes wakes everybody.
+//! What comes wakes one of those who wait for it (`pipe_read` and `pipe_write`, fs/pipe.c of Linux
+//! 6.1); one that was woken and leaves something, or gives up, wakes the next. Openers of a FIFO
+//! all go on at once, so they wait in a queue of their own. An end that closes wakes everybody.
 
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -178,7 +178,8 @@ impl Pipe {
         Ok(ring)
     }
 
-    /// The same. `woken`: it waited, and was woken for all that there is; what it leaves is for the next.
+    /// The same. `woken`: it waited, and was woken for all that there is; what it leaves is for the
+    /// next.
     fn await_data(
         &self,
         nonblocking: bool,
@@ -244,8 +245,8 @@ impl Pipe {
         }
     }
 
-    /// Waits for room. Whoever waited was woken for all the room there is, and what it leaves is for the
-    /// next writer that waits.
+    /// Waits for room. Whoever waited was woken for all the room there is, and what it leaves is
+    /// for the next writer that waits.
     fn wait_writable(&self) -> Result<()> {
         let waited = self.writable.wait_interruptible(None, || {
             let ready = !self.is_full() || self.readers.load(Ordering::Acquire) == 0;
@@ -291,8 +292,8 @@ impl Pipe {
         Ok(())
     }
 
-    /// Puts a piece behind the others, also beyond the last slot: for data that has no other place to
-    /// stay. The caller has [reserved](Ring::reserve) room for it.
+    /// Puts a piece behind the others, also beyond the last slot: for data that has no other place
+    /// to stay. The caller has [reserved](Ring::reserve) room for it.
     pub(super) fn push_reserved(&self, ring: &mut Ring, segment: Segment) {
         let bytes = self.bytes.load(Ordering::Relaxed) + segment.length;
         ring.segments.push_back(segment);

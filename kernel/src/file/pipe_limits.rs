@@ -82,8 +82,8 @@ impl Share {
         self.slots.load(Ordering::Relaxed)
     }
 
-    /// Makes it stand for `slots` instead; undone when `change` fails. `EPERM` where the caller may not
-    /// have so much. A pipe can always become smaller. The caller holds the pipe's lock.
+    /// Makes it stand for `slots` instead; undone when `change` fails. `EPERM` where the caller may
+    /// not have so much. A pipe can always become smaller. The caller holds the pipe's lock.
     pub fn resize(
         &self,
         slots: usize,

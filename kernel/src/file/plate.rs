@@ -518,9 +518,9 @@ impl Plate {
     }
 
     fn unmap(&self, first: u64, last: u64, copies: bool) {
-        // From the last one down: one that leaves meanwhile gives its place to the last, which has had
-        // its turn, or has come since and finds the pages gone. So nobody is passed over, and no list is
-        // made: this happens when memory has run out as well.
+        // From the last one down: one that leaves meanwhile gives its place to the last, which has
+        // had its turn, or has come since and finds the pages gone. So nobody is passed over, and
+        // no list is made: this happens when memory has run out as well.
         let mut left = self.mappers.lock().len();
         while left > 0 {
             let mapper = {

@@ -58,8 +58,8 @@ impl Events {
 pub enum Registrar<'a> {
     /// Only a question.
     Query,
-    /// Put this listener on every queue; false once there was no memory for one. Then the caller takes it
-    /// off again.
+    /// Put this listener on every queue; false once there was no memory for one. Then the caller
+    /// takes it off again.
     Listen(&'a Arc<dyn Listener>, bool),
     /// Take this listener off every queue.
     Unlisten(&'a Arc<dyn Listener>),
@@ -124,8 +124,8 @@ fn look_at_all(watched: &mut [Watched], registrar: &mut Registrar<'_>) -> usize 
 }
 
 /// Waits until one of the files has what is wanted, or until `deadline` (monotonic ns; `Some(0)`
-/// looks only, `None` waits for ever). Gives how many have; `ERESTARTNOHAND` when interrupted, `ENOMEM`.
-/// Entries whose `found` is set already count as ready.
+/// looks only, `None` waits for ever). Gives how many have; `ERESTARTNOHAND` when interrupted,
+/// `ENOMEM`. Entries whose `found` is set already count as ready.
 pub fn wait(watched: &mut [Watched], deadline: Option<u64>) -> Result<usize> {
     let ready = look_at_all(watched, &mut Registrar::Query);
     if ready != 0 || deadline == Some(0) {

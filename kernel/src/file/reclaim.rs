@@ -1,5 +1,5 @@
-//! Giving memory back: pages that can be read again and names that can be looked up again. When they
-//! go, and what goes before them, [`pressure`] says.
+//! Giving memory back: pages that can be read again and names that can be looked up again. When
+//! they go, and what goes before them, [`pressure`] says.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;

@@ -3,9 +3,9 @@
 //! A program with such a bit acts as its file's owner or group. So nobody may make one for a group
 //! that it is not in, and a change by somebody else takes the bits away, lest it change what others
 //! run with the rights of the owner. One case has cost Linux several faults (CVE-2018-13405,
-//! CVE-2021-4037): in a set-group-id directory a file gets the directory's group, of which its maker
-//! need not be. Whether the bit is refused there is decided by the mode that was asked for, before
-//! the umask: that could take the group's right to execute away, and hide the bit.
+//! CVE-2021-4037): in a set-group-id directory a file gets the directory's group, of which its
+//! maker need not be. Whether the bit is refused there is decided by the mode that was asked for,
+//! before the umask: that could take the group's right to execute away, and hide the bit.
 
 use alloc::sync::Arc;
 

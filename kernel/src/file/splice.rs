@@ -5,8 +5,8 @@
 //! buffer of a few pages. What was read from a pipe or at a position counts as consumed only once
 //! it was written. Into a pipe goes what there is room for: only the first piece is waited for.
 //!
-//! How a piece is written to a file is said by the caller ([`Write`]), which knows the limits of the
-//! process and tells the watchers of the file.
+//! How a piece is written to a file is said by the caller ([`Write`]), which knows the limits of
+//! the process and tells the watchers of the file.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -1,9 +1,9 @@
 //! What each user holds of things that are limited for each user: watches of epoll and of inotify,
 //! inotify instances, pages of pipes.
 //!
-//! The count of a user is found by the real user id when such a thing is made, and kept by the thing
-//! from then on: it is given back to whom it was taken from, whoever closes it. Users who hold nothing
-//! are forgotten when a new one comes.
+//! The count of a user is found by the real user id when such a thing is made, and kept by the
+//! thing from then on: it is given back to whom it was taken from, whoever closes it. Users who
+//! hold nothing are forgotten when a new one comes.
 //!
 //! Locks: `USERS` is a spin lock and a leaf.
 

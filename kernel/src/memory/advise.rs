@@ -42,8 +42,8 @@ pub enum Advice {
     Nothing,
 }
 
-/// The pages that advice is about, which may go beyond what programs can map: EINVAL (misaligned, or
-/// the sum of address and length overflows), else a hole is found (`do_madvise`, mm/madvise.c).
+/// The pages that advice is about, which may go beyond what programs can map: EINVAL (misaligned,
+/// or the sum of address and length overflows), else a hole is found (`do_madvise`, mm/madvise.c).
 fn advised_range(address: usize, length: usize) -> Result<Range<usize>> {
     let end = page_up(length).and_then(|length| address.checked_add(length));
     match end.filter(|_| address.is_multiple_of(PAGE)) {

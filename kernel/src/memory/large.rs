@@ -94,8 +94,8 @@ pub(super) enum Earned {
     ToCollapse,
 }
 
-/// What may have been earned around `page`, whose place `slot` is. The region has no backing, and the
-/// program wants to write.
+/// What may have been earned around `page`, whose place `slot` is. The region has no backing, and
+/// the program wants to write.
 #[cold]
 pub(super) fn earned(region: &Region<Mapping>, page: usize, slot: &Slot<'_, '_>) -> Option<Earned> {
     let small = RegionFlags::NO_LARGE | RegionFlags::GROWS_DOWN;

@@ -19,8 +19,8 @@ use super::{PAGE, USER_END, page_up};
 
 static PRIVILEGED: Once<fn() -> bool> = Once::new();
 
-/// Says how to find out whether the running thread may lock without limit (`CAP_IPC_LOCK`): processes
-/// know. Boot calls it once.
+/// Says how to find out whether the running thread may lock without limit (`CAP_IPC_LOCK`):
+/// processes know. Boot calls it once.
 pub fn set_privilege(ask: fn() -> bool) {
     PRIVILEGED.call_once(|| ask);
 }

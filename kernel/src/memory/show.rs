@@ -111,7 +111,8 @@ impl Space {
     }
 
     /// Calls `visit` for each page of a range that is in memory: its address, the page, and whether
-    /// its content is a file's or shared memory. A large page comes once for each of its small ones.
+    /// its content is a file's or shared memory. A large page comes once for each of its small
+    /// ones.
     pub fn visit_pages(&self, range: Range<usize>, mut visit: impl FnMut(usize, Page, bool)) {
         let mut guard = self.table.lock();
         let (_, edit) = guard.parts();

@@ -43,8 +43,8 @@ impl Space {
         Ok(true)
     }
 
-    /// Neither it nor what is forked from it ever goes to supervisor mode. For a new space that nobody
-    /// executes in yet.
+    /// Neither it nor what is forked from it ever goes to supervisor mode. For a new space that
+    /// nobody executes in yet.
     pub fn stay_user(&self) {
         self.table.lock().user_only = true;
     }

@@ -1,5 +1,5 @@
-//! Who may look into a process: its memory, its descriptors, where its links lead (`ptrace(2)`, "Ptrace
-//! access mode checking"; `__ptrace_may_access`, kernel/ptrace.c of Linux 6.1).
+//! Who may look into a process: its memory, its descriptors, where its links lead (`ptrace(2)`,
+//! "Ptrace access mode checking"; `__ptrace_may_access`, kernel/ptrace.c of Linux 6.1).
 //!
 //! Besides the ids it takes that the process is **dumpable**: one that has or had rights which its
 //! equals have not, or executes a program that they may not read, is not. exec and every change of
@@ -51,9 +51,9 @@ pub fn is_dumpable(process: &Process) -> bool {
     process.dumpable.load(Ordering::Relaxed) == DUMPABLE
 }
 
-/// After the current thread's credentials changed from `old` to `new`: what the process did with rights
-/// that it had, or will do with those it got, is not for its new equals to see, nor is it to be
-/// signalled by the end of a parent that it has outgrown (`commit_creds`, kernel/cred.c).
+/// After the current thread's credentials changed from `old` to `new`: what the process did with
+/// rights that it had, or will do with those it got, is not for its new equals to see, nor is it to
+/// be signalled by the end of a parent that it has outgrown (`commit_creds`, kernel/cred.c).
 pub fn conceal(thread: &Thread, old: &Credentials, new: &Credentials) {
     if new.differs_in_rights(old) {
         thread.process.dumpable.store(0, Ordering::Relaxed);

@@ -29,14 +29,15 @@ use crate::schedule::{self, Woken};
 /// those of its first instruction.
 ///
 /// Fails only before the point of no return: `EAGAIN` if another thread executes a program at the
-/// same time, `EINTR`-like if the process is ending, `ENOMEM` without memory for a copy of a descriptor
-/// table that another process shares.
+/// same time, `EINTR`-like if the process is ending, `ENOMEM` without memory for a copy of a
+/// descriptor table that another process shares.
 pub fn execute(thread: &Thread, regs: &mut UserRegs, prepared: Prepared) -> Result<()> {
     let mut files = own_files(thread)?;
     if thread.process.thread_count() != 1 {
         outlive_others(thread)?;
-        // One of them may have begun to share the table just before its end. They are gone, so there is
-        // no way back: the process ends if there is no memory, as in Linux (`begin_new_exec`).
+        // One of them may have begun to share the table just before its end. They are gone, so
+        // there is no way back: the process ends if there is no memory, as in Linux
+        // (`begin_new_exec`).
         if files.is_none() {
             files = own_files(thread).inspect_err(|_| send::kill(&thread.process))?;
         }
@@ -49,8 +50,8 @@ pub fn execute(thread: &Thread, regs: &mut UserRegs, prepared: Prepared) -> Resu
     Ok(())
 }
 
-/// Whether another process can change the root, the working directory or the umask under a program that
-/// the thread executes. Such a program gains nothing by set-id bits, unless by root's leave
+/// Whether another process can change the root, the working directory or the umask under a program
+/// that the thread executes. Such a program gains nothing by set-id bits, unless by root's leave
 /// (`LSM_UNSAFE_SHARE` of `check_unsafe_exec`, fs/exec.c, and `cap_bprm_creds_from_file`,
 /// security/commoncap.c).
 #[cold]
@@ -131,8 +132,8 @@ fn commit(thread: &Thread, regs: &mut UserRegs, prepared: Prepared, files: Optio
     if secure {
         thread.parent_death_signal.store(0, Ordering::Relaxed);
     }
-    // As `begin_new_exec` of fs/exec.c has it, with `suid_dumpable` 0: what the user may not read does
-    // not become readable by being executed.
+    // As `begin_new_exec` of fs/exec.c has it, with `suid_dumpable` 0: what the user may not read
+    // does not become readable by being executed.
     let hidden = secure || concealed || old.euid != old.uid || old.egid != old.gid;
     let credentials = Arc::new(credentials);
     let program =
@@ -202,8 +203,8 @@ pub fn vectors(stack: &crate::program::stack::Stack) -> Vectors {
     }
 }
 
-/// A copy of the descriptor table for the new program, if another process shares it; then what exec closes
-/// is closed in the copy alone. `None`: only this process has the table.
+/// A copy of the descriptor table for the new program, if another process shares it; then what exec
+/// closes is closed in the copy alone. `None`: only this process has the table.
 ///
 /// `ENOMEM`.
 pub fn own_files(thread: &Thread) -> Result<Option<Arc<FdTable>>> {

@@ -1,9 +1,9 @@
 //! Futexes (`futex(2)`, `futex(7)`).
 //!
-//! `hayate-protocols` decides which waiter is woken, moved, or leaves by itself; here are the names of
-//! words, the looks at them, and the sleep. A waiter enters a bucket *before* it looks at the word,
-//! and a waker changes the word before it looks into the bucket, so no user memory is touched under
-//! a bucket's lock.
+//! `hayate-protocols` decides which waiter is woken, moved, or leaves by itself; here are the names
+//! of words, the looks at them, and the sleep. A waiter enters a bucket *before* it looks at the
+//! word, and a waker changes the word before it looks into the bucket, so no user memory is touched
+//! under a bucket's lock.
 //!
 //! The name of a word is its place in the space, or, for words in memory that is shared between
 //! spaces, its place in the content. Lock order: buckets in the order of their addresses, then a

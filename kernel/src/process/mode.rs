@@ -13,8 +13,9 @@
 //! children inherit.
 //!
 //! Exec exchanges space and program while others switch the mode, so both happen with the process
-//! [steady](Process::steady). That a set-user-id program never gets the mode is a property of its space
-//! besides ([`Space::stay_user`]): whoever reaches the space, and by whatever process, is refused.
+//! [steady](Process::steady). That a set-user-id program never gets the mode is a property of its
+//! space besides ([`Space::stay_user`]): whoever reaches the space, and by whatever process, is
+//! refused.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -86,8 +87,8 @@ pub fn switch(process: &Arc<Process>, supervisor: bool, keep: bool) -> Result<()
 }
 
 /// Gives a new program's space the mode that it starts in; `set_id`: the program has set-user-id or
-/// set-group-id bits, whether it gained by them or not. Called when nobody has the space yet, with the
-/// process [steady](Process::steady).
+/// set-group-id bits, whether it gained by them or not. Called when nobody has the space yet, with
+/// the process [steady](Process::steady).
 pub fn begin_program(process: &Process, space: &Space, set_id: bool) {
     if set_id {
         space.stay_user();

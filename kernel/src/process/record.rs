@@ -321,12 +321,12 @@ impl Process {
         core::mem::replace(&mut *self.executable.lock(), file)
     }
 
-    /// Runs `look` while no thread exchanges what the process is: its space, its program, and on exec whom
-    /// it acts as, who may look into it and its mode. Who decides by some of these about others looks at
-    /// all of them here (Linux: `exec_update_lock`, fs/exec.c).
+    /// Runs `look` while no thread exchanges what the process is: its space, its program, and on
+    /// exec whom it acts as, who may look into it and its mode. Who decides by some of these about
+    /// others looks at all of them here (Linux: `exec_update_lock`, fs/exec.c).
     ///
-    /// `look` must neither sleep nor drop what may be the last reference to a thread, a space or a file.
-    /// Lock order: before the locks of single fields, before a space's.
+    /// `look` must neither sleep nor drop what may be the last reference to a thread, a space or a
+    /// file. Lock order: before the locks of single fields, before a space's.
     #[inline]
     pub fn steady<T>(&self, look: impl FnOnce() -> T) -> T {
         let _exchange = self.exchange.lock();

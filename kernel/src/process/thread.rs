@@ -501,8 +501,8 @@ impl Thread {
         Ok(())
     }
 
-    /// Both bases at once, whatever they are (a number that the processor does not take becomes 0). For
-    /// the current thread.
+    /// Both bases at once, whatever they are (a number that the processor does not take becomes 0).
+    /// For the current thread.
     pub(super) fn take_bases(&self, fs: u64, gs: u64) {
         self.fs_base.store(fs, Ordering::Relaxed);
         self.gs_base.store(gs, Ordering::Relaxed);

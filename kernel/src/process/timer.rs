@@ -1,7 +1,7 @@
 //! Interval timers and POSIX timers (`setitimer(2)`, `timer_create(2)`).
 //!
-//! A process that uses timers has a [`Timers`] record behind one lock (and before that of the followers
-//! of the clock, `clock.rs`); the others carry an empty
+//! A process that uses timers has a [`Timers`] record behind one lock (and before that of the
+//! followers of the clock, `clock.rs`); the others carry an empty
 //! slot. Timers that run on a clock are timers of the scheduler; those on processor
 //! time are looked at on each tick (`cpu_time.rs`). A timer expires on whatever processor it
 //! was armed on, with interrupts off, and does nothing there but queue a signal and count.
@@ -231,8 +231,8 @@ impl Follower for Posix {
     }
 }
 
-/// What became of a timer that was due at `last`: how many expiries were missed up to `now`, as far as
-/// anybody can be told of them, and when the next one is.
+/// What became of a timer that was due at `last`: how many expiries were missed up to `now`, as far
+/// as anybody can be told of them, and when the next one is.
 fn passed(last: i64, interval: u64, now: u64) -> (u64, Option<i64>) {
     if interval == 0 {
         return (0, None);

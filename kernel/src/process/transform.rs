@@ -89,8 +89,8 @@ pub trait Transform<'a> {
     /// needed any more.
     fn change_space(&mut self, space: Arc<Space>) -> Option<Arc<Space>>;
 
-    /// Changes the program that it executes. The program's content is in the space already. Gives the old
-    /// one, whose file closes when it is dropped.
+    /// Changes the program that it executes. The program's content is in the space already. Gives
+    /// the old one, whose file closes when it is dropped.
     fn change_program(&mut self, program: Executed) -> Option<Arc<Executable>>;
 
     /// Changes the position at which it goes on.

@@ -260,8 +260,8 @@ fn show_refusal(_: &(), out: &mut Vec<u8>) -> Result<()> {
     line(out, format_args!("refused {refused}"))
 }
 
-/// `N`: the N-th request from now of the thread that writes, and those behind it in the same call, are
-/// refused. `0`: none.
+/// `N`: the N-th request from now of the thread that writes, and those behind it in the same call,
+/// are refused. `0`: none.
 #[cfg(debug_assertions)]
 fn refuse(_: &(), text: &[u8]) -> Result<()> {
     process::current().credentials().require(Capability::SysResource)?;

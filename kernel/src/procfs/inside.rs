@@ -3,11 +3,12 @@
 //!
 //! All three are about the inside of a process, so the opener's rights are checked, and what was
 //! opened tells only as long as the process executes the same program: behind an exec, and when the
-//! process has ended, a reader finds the end of the file. The space itself is not held: a program that
-//! keeps `/proc/PID/mem` open keeps no memory of another one.
+//! process has ended, a reader finds the end of the file. The space itself is not held: a program
+//! that keeps `/proc/PID/mem` open keeps no memory of another one.
 //!
-//! The road not taken: `FOLL_FORCE` of Linux, by which a debugger writes where the process itself may
-//! not. It belongs to ptrace(2), which is not there; a write to what is not writable answers EIO.
+//! The road not taken: `FOLL_FORCE` of Linux, by which a debugger writes where the process itself
+//! may not. It belongs to ptrace(2), which is not there; a write to what is not writable answers
+//! EIO.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

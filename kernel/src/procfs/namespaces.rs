@@ -1,9 +1,9 @@
 //! `/proc/PID/ns`: the namespaces of a process (namespaces(7)).
 //!
 //! There is one of each kind, the first, and every process is in it. So the files have the numbers
-//! that the first ones have on Linux (`PROC_*_INIT_INO`, include/linux/proc_ns.h): two processes show
-//! the same number if and only if they share the namespace, which is what these files are read for.
-//! setns(2) and unshare(2) are not there.
+//! that the first ones have on Linux (`PROC_*_INIT_INO`, include/linux/proc_ns.h): two processes
+//! show the same number if and only if they share the namespace, which is what these files are read
+//! for. setns(2) and unshare(2) are not there.
 
 use alloc::format;
 use alloc::sync::Arc;

@@ -68,9 +68,9 @@ impl Target {
         if self.is_callers_own() { Ok(()) } else { self.look(|_| ()) }
     }
 
-    /// What `look` finds in the thread, when the caller may look into it: EACCES. Both are of one program,
-    /// whatever the process executes meanwhile; so `look` must give back what it takes a reference to
-    /// (see [`Process::steady`]).
+    /// What `look` finds in the thread, when the caller may look into it: EACCES. Both are of one
+    /// program, whatever the process executes meanwhile; so `look` must give back what it takes a
+    /// reference to (see [`Process::steady`]).
     pub fn look<T>(&self, look: impl FnOnce(&Thread) -> T) -> Result<T> {
         let process = self.process()?;
         let missing = if self.is_callers_own() { Errno::ESRCH } else { Errno::EACCES };

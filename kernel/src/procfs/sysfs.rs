@@ -1,9 +1,9 @@
 //! sysfs: devices and the kernel's parts as a tree of one-line files (sysfs(5)).
 //!
-//! It is served by the tree of procfs, of which this is a second root: the same items, the same texts
-//! made when they are read. There is what programs ask for to size themselves: the processors, the
-//! disks, and how memory is paged. What a file of Linux tells and Hayate does not know (the topology
-//! that a hypervisor made up, a disk's statistics) is not there.
+//! It is served by the tree of procfs, of which this is a second root: the same items, the same
+//! texts made when they are read. There is what programs ask for to size themselves: the
+//! processors, the disks, and how memory is paged. What a file of Linux tells and Hayate does not
+//! know (the topology that a hypervisor made up, a disk's statistics) is not there.
 
 use alloc::format;
 use alloc::string::String;

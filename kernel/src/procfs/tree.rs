@@ -280,8 +280,8 @@ impl<T: Subject> Inode for Node<T> {
 }
 
 /// An open text. About the inside of something it tells only as long as that is what its opener was
-/// allowed to see: an open file may be read by others, with more rights, or after another program took
-/// the place of the one that ran.
+/// allowed to see: an open file may be read by others, with more rights, or after another program
+/// took the place of the one that ran.
 struct OpenText<T: Subject> {
     node: Arc<Node<T>>,
     inside: u64,

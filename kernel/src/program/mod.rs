@@ -103,7 +103,8 @@ pub struct Program {
     pub interpreter: Option<(Executable, Arc<Record>)>,
     /// What stands in place of the first argument, if it was found through `#!`.
     pub arguments: Strings,
-    /// The last part of the path that was executed, a script's if it is one: the name of the thread.
+    /// The last part of the path that was executed, a script's if it is one: the name of the
+    /// thread.
     pub name: Name,
 }
 
@@ -184,7 +185,8 @@ pub fn find<W: Watch>(
         }
         None => None,
     };
-    // Of a script its own, not the interpreter's (`begin_new_exec`, `bprm->filename`): `pidof` asks.
+    // Of a script its own, not the interpreter's (`begin_new_exec`, `bprm->filename`): `pidof`
+    // asks.
     let last = shown.rsplit(|&byte| byte == b'/').next().unwrap_or(shown);
     let mut name = Name::new();
     name.try_reserve(last.len()).map_err(|_| Errno::ENOMEM)?;

@@ -1,22 +1,24 @@
 //! What is done when frames run out: one way for all who ask for some.
 //!
-//! First what ended processes have yet to give back is given back (`paging::teardown`; the allocator
-//! itself does so before it refuses). Then what is kept of them goes, the oldest first ([`pools`]). Then
-//! what is cached, in the order of registration ([`Cache`]): pages of files that can be read again and
-//! that nobody maps, names. Then objects that the heap keeps for this processor. If that frees nothing,
-//! the one who asked gets `ENOMEM`, or, at a fault, is killed: no other process pays for it, unless it is
-//! the first process that asks (`process::victim`).
+//! First what ended processes have yet to give back is given back (`paging::teardown`; the
+//! allocator itself does so before it refuses). Then what is kept of them goes, the oldest first
+//! ([`pools`]). Then what is cached, in the order of registration ([`Cache`]): pages of files that
+//! can be read again and that nobody maps, names. Then objects that the heap keeps for this
+//! processor. If that frees nothing, the one who asked gets `ENOMEM`, or, at a fault, is killed: no
+//! other process pays for it, unless it is the first process that asks (`process::victim`).
 //!
-//! Every frame that a program causes to be taken is asked for in one of three ways. Who may wait asks with
-//! [`obtain`], which relieves until there is one. Who holds a lock that must not be held across a sleep
-//! tries, gives the lock up, calls [`relieve`] and tries again; or has some at hand before, by
+//! Every frame that a program causes to be taken is asked for in one of three ways. Who may wait
+//! asks with
+//! [`obtain`], which relieves until there is one. Who holds a lock that must not be held across a
+//! sleep tries, gives the lock up, calls [`relieve`] and tries again; or has some at hand before,
+//! by
 //! [`make_room`]. So nothing that is kept or cached ever makes a call fail or a process end.
 //!
 //! This lies below all that holds memory: caches register here, as pools do.
 //!
-//! Locks: [`relieve`] may close files and drop spaces. The caller holds no spin lock; sleeping locks of
-//! files are allowed: what is kept refers to programs that nobody executes, whose end takes spin locks
-//! only.
+//! Locks: [`relieve`] may close files and drop spaces. The caller holds no spin lock; sleeping
+//! locks of files are allowed: what is kept refers to programs that nobody executes, whose end
+//! takes spin locks only.
 
 use arrayvec::ArrayVec;
 use hayate_abi::{Errno, Result};
@@ -74,8 +76,8 @@ pub fn relieve() -> bool {
     frames::counts().free > before
 }
 
-/// What `take` gives, which is `None` where frames lack: then some are freed before it tries again. Call
-/// it without spin locks.
+/// What `take` gives, which is `None` where frames lack: then some are freed before it tries again.
+/// Call it without spin locks.
 ///
 /// # Errors
 /// `ENOMEM`: there is nothing more to be freed.
@@ -91,9 +93,9 @@ pub fn obtain<T>(mut take: impl FnMut() -> Option<T>) -> Result<T> {
     }
 }
 
-/// Sees to it that there is more than programs may take, as far as something can be freed: before a lock
-/// is taken under which a few frames may be needed, and where no second try is possible. Call it without
-/// spin locks.
+/// Sees to it that there is more than programs may take, as far as something can be freed: before a
+/// lock is taken under which a few frames may be needed, and where no second try is possible. Call
+/// it without spin locks.
 #[inline]
 pub fn make_room() {
     while frames::is_scarce() && relieve() {}

@@ -1,11 +1,12 @@
 //! Which request for memory is refused on purpose: the N-th of one thread (`/proc/hayate/refusal`).
 //!
-//! Linux has this as `/proc/PID/fail-nth` (Documentation/fault-injection, 6.1). There one request fails
-//! and the next succeeds. Here the requests behind it in the same call fail as well, and nothing can be
-//! given up instead: memory has run out, as it does. With the return to user mode there is memory again.
+//! Linux has this as `/proc/PID/fail-nth` (Documentation/fault-injection, 6.1). There one request
+//! fails and the next succeeds. Here the requests behind it in the same call fail as well, and
+//! nothing can be given up instead: memory has run out, as it does. With the return to user mode
+//! there is memory again.
 //!
-//! One execution at a time is armed; arming another one takes the place of the first. All of it is in
-//! kernels for tests alone ([`machine::refusal`]).
+//! One execution at a time is armed; arming another one takes the place of the first. All of it is
+//! in kernels for tests alone ([`machine::refusal`]).
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 

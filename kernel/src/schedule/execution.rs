@@ -65,8 +65,8 @@ pub struct Scheduling {
 
 /// Bit of a packed policy: [`Scheduling::reset_on_fork`].
 const RESET_ON_FORK: u32 = 1 << 31;
-/// Bit beside the policy: the program may not read the time stamp counter. It is kept here because fork
-/// asks for this word in any case.
+/// Bit beside the policy: the program may not read the time stamp counter. It is kept here because
+/// fork asks for this word in any case.
 const NO_TSC: u32 = 1 << 30;
 
 impl Policy {

@@ -1,10 +1,11 @@
 //! Run queues: where an execution waits for a processor, and which processor that is.
 //!
 //! Each CPU has the executions that wait for it in order of rank ([`Waiting`]): real-time priority
-//! first, then virtual run time. Who wakes chooses the CPU: the one the sleeper last ran on if it is
-//! idle, else any idle one, else the last one again; but who wakes while it exits leaves its own CPU
-//! to the sleeper (the parent that waits for it), which is free before an idle one has come to. A CPU
-//! that runs dry steals; a busy one looks at each tick whether another queue is longer by two.
+//! first, then virtual run time. Who wakes chooses the CPU: the one the sleeper last ran on if it
+//! is idle, else any idle one, else the last one again; but who wakes while it exits leaves its own
+//! CPU to the sleeper (the parent that waits for it), which is free before an idle one has come to.
+//! A CPU that runs dry steals; a busy one looks at each tick whether another queue is longer by
+//! two.
 //!
 //! What takes an execution out again, and the change to it, is in [`switch`](super::switch).
 

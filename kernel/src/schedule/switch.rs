@@ -1,10 +1,11 @@
 //! Which execution runs next on a CPU, the change to it, and the tick.
 //!
-//! Between [`reschedule`]'s change of stacks and [`arrived`] the execution that left is in `previous`:
+//! Between [`reschedule`]'s change of stacks and [`arrived`] the execution that left is in
+//! `previous`:
 //! only then, on the other stack, may anyone else run it or free its stack.
 //!
-//! What an execution has consumed is added up by its own CPU alone, so that plain loads and stores do;
-//! others read the sums.
+//! What an execution has consumed is added up by its own CPU alone, so that plain loads and stores
+//! do; others read the sums.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -213,8 +214,8 @@ fn choose(
     Some(current())
 }
 
-/// Puts an execution that yields behind the first of those that wait (as Linux' CFS without a buddy: a
-/// hint, not a promise).
+/// Puts an execution that yields behind the first of those that wait (as Linux' CFS without a
+/// buddy: a hint, not a promise).
 #[inline(always)]
 fn step_behind(yielder: &Execution, first: Option<u64>) {
     if let Some(first) = first
@@ -256,8 +257,8 @@ fn settle(left: Arc<Execution>) {
     enqueue_on(target, left, how == Left::Woken);
 }
 
-/// Decides when this CPU must be interrupted next; `leaves` tells that the execution which leaves it is
-/// going to wait here.
+/// Decides when this CPU must be interrupted next; `leaves` tells that the execution which leaves
+/// it is going to wait here.
 #[inline(always)]
 fn set_tick(queue: &RunQueue, now: u64, leaves: bool) {
     let tick = if queue.rank.load(Ordering::Relaxed) == u64::MAX {
@@ -300,8 +301,8 @@ pub fn attend() {
 }
 
 /// For long loops of system calls: lets interrupts in, and others run whose turn it is. The caller
-/// holds no spin lock. Says whether a signal waits for the current execution, so that a call that has
-/// done a part of its work may end with that.
+/// holds no spin lock. Says whether a signal waits for the current execution, so that a call that
+/// has done a part of its work may end with that.
 pub fn breathe() -> bool {
     cpu::interrupt_window();
     attend();

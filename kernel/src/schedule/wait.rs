@@ -3,8 +3,8 @@
 //! The protocol that loses no wake-up: the sleeper marks itself PREPARED, enters the queue, and only
 //! *then* checks the condition; the waker makes the condition true *before* it looks at the
 //! queue (with a full barrier between). A woken sleeper checks again and may sleep again, so
-//! spurious wake-ups are harmless. The words are those of `hayate_protocols`, whose models try every
-//! order of these steps.
+//! spurious wake-ups are harmless. The words are those of `hayate_protocols`, whose models try
+//! every order of these steps.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -236,8 +236,8 @@ impl WaitQueue {
         woken
     }
 
-    /// Tells `listener` whenever the queue is woken, until [`unlisten`](Self::unlisten). False if there
-    /// is no memory to remember it.
+    /// Tells `listener` whenever the queue is woken, until [`unlisten`](Self::unlisten). False if
+    /// there is no memory to remember it.
     #[must_use]
     pub fn listen(&self, listener: Arc<dyn Listener>) -> bool {
         let mut inner = self.inner.lock();

@@ -1,20 +1,20 @@
 //! The executions that wait in one run queue, ordered by rank.
 //!
-//! The first one, mostly the only one, has a place of its own; the others are a red-black tree through
-//! a link in each [`Execution`]. Putting one in and taking one out takes O(log n) steps and no memory,
-//! so it cannot fail under the queue's lock however many a program starts. Among equals the one that
-//! came first is first.
+//! The first one, mostly the only one, has a place of its own; the others are a red-black tree
+//! through a link in each [`Execution`]. Putting one in and taking one out takes O(log n) steps and
+//! no memory, so it cannot fail under the queue's lock however many a program starts. Among equals
+//! the one that came first is first.
 //!
 //! An execution's `rank` is its key: it is written only here, before the execution is linked, and
-//! holds until it is taken out. What changes meanwhile (nice value, policy) counts from the next time
-//! it is queued. An execution is in at most one queue, because its state is RUNNABLE there and only
-//! the change to that state puts it in.
+//! holds until it is taken out. What changes meanwhile (nice value, policy) counts from the next
+//! time it is queued. An execution is in at most one queue, because its state is RUNNABLE there and
+//! only the change to that state puts it in.
 //!
 //! Everything is called under the run queue's lock.
 //!
 //! Road not taken: a binary heap of counted references. It grows, and where memory is down to the
-//! reserve that is a panic under the innermost lock. A tree without the place for the first costs 45
-//! instructions more with each switch.
+//! reserve that is a panic under the innermost lock. A tree without the place for the first costs
+//! 45 instructions more with each switch.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;

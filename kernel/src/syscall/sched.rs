@@ -216,8 +216,8 @@ struct Wanted {
     flags: u64,
 }
 
-/// Changes how a thread is scheduled, with the checks of `__sched_setscheduler` (kernel/sched/core.c
-/// of Linux 6.1) in its order: EINVAL, EPERM, EOPNOTSUPP.
+/// Changes how a thread is scheduled, with the checks of `__sched_setscheduler`
+/// (kernel/sched/core.c of Linux 6.1) in its order: EINVAL, EPERM, EOPNOTSUPP.
 fn set_scheduling(thread: &Arc<Thread>, wanted: &Wanted) -> Result<()> {
     let subject = Subject::of(thread);
     let old = subject.scheduling();

@@ -180,7 +180,8 @@ fn has_known_layout(signal: i32, code: i32) -> bool {
     }
 }
 
-/// `EPERM` where a program pretends to be the kernel or `kill(2)` towards another thread than itself.
+/// `EPERM` where a program pretends to be the kernel or `kill(2)` towards another thread than
+/// itself.
 pub fn check_code(code: i32, is_own: bool) -> Result<()> {
     if !is_own && (code >= 0 || code == SI_TKILL) { Err(Errno::EPERM) } else { Ok(()) }
 }

@@ -1,8 +1,9 @@
 //! Clocks and sleeping: clock_gettime(2) and its relatives, nanosleep(2), gettimeofday(2).
 //!
 //! All clocks count from one source, the TSC: CLOCK_MONOTONIC since the kernel's first
-//! instruction, CLOCK_REALTIME with an offset that can be set. There is no suspend, so CLOCK_BOOTTIME is
-//! CLOCK_MONOTONIC, and the coarse clocks are the fine ones. adjtimex(2) is in `adjust.rs`.
+//! instruction, CLOCK_REALTIME with an offset that can be set. There is no suspend, so
+//! CLOCK_BOOTTIME is CLOCK_MONOTONIC, and the coarse clocks are the fine ones. adjtimex(2) is in
+//! `adjust.rs`.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -136,8 +137,8 @@ fn set_real_time(new: Option<Timespec>) -> Result<()> {
     Ok(())
 }
 
-/// The time zone, which the kernel keeps for programs and does nothing with (`sys_tz`): minutes west
-/// of Greenwich, and the kind of daylight saving in the upper half.
+/// The time zone, which the kernel keeps for programs and does nothing with (`sys_tz`): minutes
+/// west of Greenwich, and the kind of daylight saving in the upper half.
 static ZONE: AtomicU64 = AtomicU64::new(0);
 /// Whether the time zone was set before.
 static ZONE_WAS_SET: AtomicBool = AtomicBool::new(false);

@@ -5,9 +5,9 @@
 //! `KERNEL_BASE`. `super::tables` builds the real ones.
 //!
 //! A processor without what the tables, the kernel and every program of x86-64 stand on is refused
-//! before anything of it is used: later it would be a triple fault, which says nothing. The refusal is
-//! one line on the first serial port, `cannot boot: this processor lacks NAME...`, and the exit device.
-//! Whatever else a processor may lack is `crate::cpu::features`' business.
+//! before anything of it is used: later it would be a triple fault, which says nothing. The refusal
+//! is one line on the first serial port, `cannot boot: this processor lacks NAME...`, and the exit
+//! device. Whatever else a processor may lack is `crate::cpu::features`' business.
 
 use core::arch::global_asm;
 
@@ -27,8 +27,9 @@ const REQUIRED_BASIC: u32 = 1
     | 1 << 24
     | 1 << 25
     | 1 << 26;
-/// Bits of CPUID.80000001H:EDX: no-execute pages and 64-bit mode. `syscall` is not among them: Intel's
-/// processors show it in 64-bit mode only (Intel SDM volume 2A, CPUID); see `cpu::features`.
+/// Bits of CPUID.80000001H:EDX: no-execute pages and 64-bit mode. `syscall` is not among them:
+/// Intel's processors show it in 64-bit mode only (Intel SDM volume 2A, CPUID); see
+/// `cpu::features`.
 const REQUIRED_EXTENDED: u32 = 1 << 20 | 1 << 29;
 
 /// Bytes of the stack the first CPU boots on; it becomes its idle loop's.

@@ -147,9 +147,9 @@ extern "C" fn start() -> ! {
     unsafe { hayate_main() }
 }
 
-/// Makes memory available: frames and the heap over them, the kernel's root for page tables. The first
-/// thing that the kernel's main function does; later calls do nothing, since what is in use by then must
-/// not be handed out again.
+/// Makes memory available: frames and the heap over them, the kernel's root for page tables. The
+/// first thing that the kernel's main function does; later calls do nothing, since what is in use
+/// by then must not be handed out again.
 ///
 /// # Panics
 /// If the machine has too little memory to begin with.

@@ -173,8 +173,8 @@ pub(crate) fn init() {
     FEATURES.call_once(|| found);
 }
 
-/// Has programs in user mode trap on this CPU when they read the time stamp counter (CR4.TSD, Intel SDM
-/// vol. 3, 2.5). The kernel may read it always.
+/// Has programs in user mode trap on this CPU when they read the time stamp counter (CR4.TSD, Intel
+/// SDM vol. 3, 2.5). The kernel may read it always.
 pub fn forbid_tsc() {
     if !Cr4::read().contains(Cr4Flags::TIMESTAMP_DISABLE) {
         // SAFETY: the bit concerns two instructions in ring 3 alone.

@@ -19,8 +19,9 @@ use super::MAX_CPUS;
 
 /// Declares per-CPU statics: `per_cpu! { static COUNT: PerCpu<AtomicU64> = PerCpu::new(AtomicU64::new(0)); }`.
 /// [`Local`] and [`PerCpu`] statics must be declared with it.
-// SOUND: the section is writable memory of the image, so a static of any type may lie there. To Rust code
-// it is one static like any other; the copies for the processors are reached by `PerCpu` and `Local` alone.
+// SOUND: the section is writable memory of the image, so a static of any type may lie there. To
+// Rust code it is one static like any other; the copies for the processors are reached by `PerCpu`
+// and `Local` alone.
 #[macro_export]
 macro_rules! per_cpu {
     ($($(#[$meta:meta])* $vis:vis static $name:ident: $type:ty = $init:expr;)*) => {$(
@@ -81,8 +82,8 @@ fn gs_store(address: usize, value: usize) {
 /// the slot would take two: `asm!` takes a symbol, but `self` is none.
 ///
 /// `read_slot!(pub fn try_current = CURRENT: Thread);`
-// SOUND: the function compiles only for a slot of the type that it returns, and reads a word. That what the
-// slot names lives is `Local::lend`'s business.
+// SOUND: the function compiles only for a slot of the type that it returns, and reads a word. That
+// what the slot names lives is `Local::lend`'s business.
 #[macro_export]
 macro_rules! read_slot {
     ($(#[$meta:meta])* $vis:vis fn $name:ident = $slot:ident: $type:ty) => {

@@ -115,7 +115,8 @@ pub fn set_user_gs_base(base: u64) -> bool {
     true
 }
 
-/// Gives the program the bases that [`user_fs_base`] and [`user_gs_base`] have read, whatever they are:
+/// Gives the program the bases that [`user_fs_base`] and [`user_gs_base`] have read, whatever they
+/// are:
 /// a base gives no right, for each access is checked where it ends up. A number that this processor
 /// does not take (`#GP`) becomes 0. One that was read from it is never such.
 #[inline]
@@ -129,8 +130,8 @@ fn load_fs_base(base: u64) {
     if !features().fsgsbase {
         return load_base(FS_BASE, base);
     }
-    // SAFETY: CR4.FSGSBASE is on where the CPU has it, and the kernel itself does not use FS. A fault
-    // (the address is not canonical) goes on with 0, which never faults.
+    // SAFETY: CR4.FSGSBASE is on where the CPU has it, and the kernel itself does not use FS. A
+    // fault (the address is not canonical) goes on with 0, which never faults.
     unsafe {
         asm!("2: wrfsbase {base}",
              ".pushsection .text.fixup,\"ax\",@progbits",
@@ -143,8 +144,8 @@ fn load_fs_base(base: u64) {
 /// Writes one of the two registers above.
 #[inline]
 fn load_base(register: u32, base: u64) {
-    // SAFETY: every 64-bit CPU has the registers; the kernel uses neither FS nor, until it has swapped
-    // it back, this GS base. A fault goes on with 0 as above.
+    // SAFETY: every 64-bit CPU has the registers; the kernel uses neither FS nor, until it has
+    // swapped it back, this GS base. A fault goes on with 0 as above.
     unsafe {
         asm!("2: wrmsr",
              ".pushsection .text.fixup,\"ax\",@progbits",

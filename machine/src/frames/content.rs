@@ -9,8 +9,8 @@
 //! that those are fast and is not an emulator, for which they are the slowest of all. The vector
 //! register used belongs to the program that runs; it is saved and restored around. QEMU's
 //! instruction counter counts every repetition of a string instruction as one instruction: clearing
-//! a frame is 150 instructions with AVX and 512 with `rep stosq`. Miri, which interprets no assembly,
-//! gets plain writes.
+//! a frame is 150 instructions with AVX and 512 with `rep stosq`. Miri, which interprets no
+//! assembly, gets plain writes.
 
 use super::Frame;
 use crate::cpu::features;

@@ -52,8 +52,8 @@ const INFOS: u32 = (PAGE_SIZE / size_of::<FrameInfo>()) as u32;
 #[inline]
 pub(crate) unsafe fn info(number: u32) -> &'static FrameInfo {
     debug_assert!(number < END.load(Relaxed), "frame {number:#x} is not memory");
-    // SAFETY: the table lives for ever and was zeroed by `place`. It has infos for all memory that was
-    // known at boot, and was extended for areas that were attached later.
+    // SAFETY: the table lives for ever and was zeroed by `place`. It has infos for all memory that
+    // was known at boot, and was extended for areas that were attached later.
     unsafe { &*TABLE.load(Relaxed).add(number as usize) }
 }
 
@@ -118,8 +118,8 @@ pub(super) struct InTable;
 impl Table for InTable {
     #[inline]
     fn link(&self, frame: u32) -> Link {
-        // SAFETY: the allocator asks for frames that it was given, and for those whose numbers differ from
-        // one of these in a bit and are below its end, which is the table's.
+        // SAFETY: the allocator asks for frames that it was given, and for those whose numbers
+        // differ from one of these in a bit and are below its end, which is the table's.
         let info = unsafe { info(frame) };
         let data = info.data.load(Relaxed);
         Link { next: data as u32, prev: (data >> 32) as u32, state: info.tag.load(Relaxed) }

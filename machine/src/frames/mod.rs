@@ -145,8 +145,8 @@ impl Frame {
 impl Clone for Frame {
     #[inline]
     fn clone(&self) -> Frame {
-        /// So many references cannot come to be but by somebody who forgets them, and the count must
-        /// not begin anew.
+        /// So many references cannot come to be but by somebody who forgets them, and the count
+        /// must not begin anew.
         const MOST: u32 = u32::MAX / 2;
         if self.info().refs.fetch_add(1, Relaxed) > MOST {
             too_many_references();

@@ -18,8 +18,8 @@ const STACK: usize = 128;
 /// How many zeroed frames each processor keeps.
 const ZEROED: usize = 64;
 
-/// One processor's private frames. An instance is changed only by its own processor, with interrupts off;
-/// others read how many there are.
+/// One processor's private frames. An instance is changed only by its own processor, with
+/// interrupts off; others read how many there are.
 struct Own {
     free: Stack<STACK>,
     zeroed: Stack<ZEROED>,

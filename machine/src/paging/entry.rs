@@ -140,8 +140,8 @@ impl Entry {
     /// What is known about the frame. For an entry that is one.
     #[inline]
     pub fn info(self) -> &'static FrameInfo {
-        // SAFETY: entries are made of the numbers of frames: of pages, which hold references, of the page
-        // of zeroes, of tables, of non-volatile memory. (Frame 0 has an info as well.)
+        // SAFETY: entries are made of the numbers of frames: of pages, which hold references, of
+        // the page of zeroes, of tables, of non-volatile memory. (Frame 0 has an info as well.)
         unsafe { info(self.number()) }
     }
 
@@ -197,7 +197,8 @@ impl Page {
 
     /// Whether somebody else refers to the page as well; just now, if it is mapped still.
     pub fn is_shared(&self) -> bool {
-        // SAFETY: the number is an entry's, or that of a frame in the large page that an entry maps.
+        // SAFETY: the number is an entry's, or that of a frame in the large page that an entry
+        // maps.
         let others = unsafe { info(self.frame) }.refs.load(Acquire) > 1;
         others || (self.large && large::entries(self.frame & !(large::FRAMES - 1)) > 1)
     }

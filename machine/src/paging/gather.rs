@@ -35,7 +35,8 @@ enum Waiting {
     Original(u32, u8),
 }
 
-/// Collects what changes of a table leave behind. Dropping it does what is left to do. It is part of an
+/// Collects what changes of a table leave behind. Dropping it does what is left to do. It is part
+/// of an
 /// [`Edit`](super::Edit), so it is always the gather of the table that is changed.
 pub(super) struct Gather<'a> {
     pub(super) usage: &'a Usage,

@@ -38,8 +38,8 @@ pub fn count() -> usize {
 /// The infos of a large page's frames; the first one's has the count.
 #[inline]
 fn infos(first: u32) -> impl Iterator<Item = &'static FrameInfo> {
-    // SAFETY: the 512 frames of a large page, by the first's number: entries of this module's making and
-    // blocks of the allocator name such.
+    // SAFETY: the 512 frames of a large page, by the first's number: entries of this module's
+    // making and blocks of the allocator name such.
     (first..first + FRAMES).map(|number| unsafe { info(number) })
 }
 
@@ -116,8 +116,8 @@ fn break_up(first: u32) {
 }
 
 impl Gather<'_> {
-    /// Breaks the large page at entry `at` of `parent` (a table of level 1, this space's own) into small
-    /// ones.
+    /// Breaks the large page at entry `at` of `parent` (a table of level 1, this space's own) into
+    /// small ones.
     #[cold]
     pub(super) fn split(&mut self, parent: Table, at: usize, address: usize) -> Option<Table> {
         let large = parent.load(at);

@@ -1,17 +1,17 @@
 //! Page tables of programs: four levels, frames counted, tables shareable between spaces.
 //!
 //! A [`PageTable`] is a root, its lock and whatever the lock protects besides (the kernel puts the
-//! map of regions there). Everything that changes entries goes through an [`Edit`], which the lock's
-//! guard lends, so two changes never race. What may only be given up after a TLB flush it collects, and
-//! sees to when it is dropped, before the lock is released. A [`Slot`], the place of one page, holds the
-//! edit: while somebody has one, nobody can take away the table that it is in.
+//! map of regions there). Everything that changes entries goes through an [`Edit`], which the
+//! lock's guard lends, so two changes never race. What may only be given up after a TLB flush it
+//! collects, and sees to when it is dropped, before the lock is released. A [`Slot`], the place of
+//! one page, holds the edit: while somebody has one, nobody can take away the table that it is in.
 //!
 //! Invariants:
 //! * an entry of a page holds one reference to its frame (the page of zeroes none; for large pages
 //!   see [`large`]), so a frame that is mapped cannot be freed; entries of non-volatile memory made
 //!   by [`attach`] hold none, because it cannot be freed at all;
-//! * a frame leaves the table only through an edit's gather, that is, after every processor that may have
-//!   it in a TLB has dropped it;
+//! * a frame leaves the table only through an edit's gather, that is, after every processor that
+//!   may have it in a TLB has dropped it;
 //! * tables are shared between spaces only as [`share`] describes: forking takes as many steps as
 //!   the root has entries, whatever the size of the space, and the first change below a shared table
 //!   copies that table.
@@ -205,8 +205,8 @@ impl<T> Guard<'_, T> {
     }
 }
 
-/// Changes to a locked page table. When it is dropped, processors that may remember what was there before
-/// have forgotten it, and what was taken out is given up.
+/// Changes to a locked page table. When it is dropped, processors that may remember what was there
+/// before have forgotten it, and what was taken out is given up.
 pub struct Edit<'a> {
     root: Table,
     gather: Gather<'a>,
@@ -244,8 +244,8 @@ impl<'a> Edit<'a> {
         Some(Slot::new(table, index(address, 0), false, address, &mut self.gather))
     }
 
-    /// Has processors forget what they may remember of what was changed, and gives up what was taken out,
-    /// now already. May be called with spin locks held.
+    /// Has processors forget what they may remember of what was changed, and gives up what was
+    /// taken out, now already. May be called with spin locks held.
     pub fn flush(&mut self) {
         self.gather.flush();
     }
@@ -532,9 +532,9 @@ impl<'a> Edit<'a> {
         end
     }
 
-    /// Shares everything that is mapped here with `child`, whose table is empty (fork): both see the
-    /// same pages, private ones are copied on write. A constant number of steps; this space's TLBs are
-    /// flushed.
+    /// Shares everything that is mapped here with `child`, whose table is empty (fork): both see
+    /// the same pages, private ones are copied on write. A constant number of steps; this space's
+    /// TLBs are flushed.
     ///
     /// # Panics
     /// If the child's table is not empty.

@@ -69,8 +69,8 @@ fn copy_table(from: Table, to: Table, level: u8) {
 }
 
 impl Gather<'_> {
-    /// Makes the table below entry `at` of `parent` (a table of `level`) this space's own, by taking it
-    /// back or copying it; `address` is one below the entry. `None`: out of memory.
+    /// Makes the table below entry `at` of `parent` (a table of `level`) this space's own, by
+    /// taking it back or copying it; `address` is one below the entry. `None`: out of memory.
     #[cold]
     pub(super) fn own(
         &mut self,

@@ -175,7 +175,8 @@ impl<'e, 'a> Slot<'e, 'a> {
         (!self.large && index < ENTRIES).then_some(Slot { index, address, ..self })
     }
 
-    /// Breaks the large page that is here, if there is one, into small ones: the place of the small one.
+    /// Breaks the large page that is here, if there is one, into small ones: the place of the small
+    /// one.
     ///
     /// # Errors
     /// There is no memory; nothing has changed.
@@ -208,8 +209,8 @@ impl<'e, 'a> Slot<'e, 'a> {
     /// A reference to the frame of the page that is here (a small one).
     pub fn frame(&self) -> Option<Frame> {
         let entry = self.table.load(self.index);
-        // SAFETY: the entry holds a reference, or is the page of zeroes or non-volatile memory, which are
-        // for ever; the table is locked.
+        // SAFETY: the entry holds a reference, or is the page of zeroes or non-volatile memory,
+        // which are for ever; the table is locked.
         (!entry.is_none() && !self.large).then(|| unsafe { Frame::another(entry.number()) })
     }
 

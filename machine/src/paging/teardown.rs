@@ -181,7 +181,8 @@ impl Edit<'_> {
         is_large
     }
 
-    /// Gives up what waits, and counts what is left: that is quicker than to count off what went, page by page.
+    /// Gives up what waits, and counts what is left: that is quicker than to count off what went,
+    /// page by page.
     #[cold]
     pub fn recount(&mut self) {
         self.gather.flush();

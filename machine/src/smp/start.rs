@@ -118,8 +118,8 @@ fn parameter(symbol: *const u8, value: u64) {
 }
 
 /// Starts the other CPUs; each calls `main` when it is set up. Returns how many CPUs run then.
-/// One that does not come up within a second is left out. Only the first call starts any: those that run
-/// must not be started again.
+/// One that does not come up within a second is left out. Only the first call starts any: those
+/// that run must not be started again.
 pub fn start_others(main: fn() -> !) -> usize {
     static CALLED: AtomicBool = AtomicBool::new(false);
     if CALLED.swap(true, Ordering::SeqCst) {

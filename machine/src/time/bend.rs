@@ -1,19 +1,19 @@
 //! A clock that was made to run faster or slower than the TSC (`adjtimex(2)`).
 //!
-//! From the first [`bend`] on, monotonic time is a line through a point, with a slope that the next bend
-//! replaces where it begins, so that time never leaps. Until then none of this is looked at.
+//! From the first [`bend`] on, monotonic time is a line through a point, with a slope that the next
+//! bend replaces where it begins, so that time never leaps. Until then none of this is looked at.
 //!
-//! There are two lines: readers use the one that [`TURN`] names and look whether it still does; a bend
-//! writes the other and then turns. So a reader never waits for a writer, and may be a handler that
-//! interrupted one (Linux' `latch`, include/linux/seqlock.h).
+//! There are two lines: readers use the one that [`TURN`] names and look whether it still does; a
+//! bend writes the other and then turns. So a reader never waits for a writer, and may be a handler
+//! that interrupted one (Linux' `latch`, include/linux/seqlock.h).
 
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering, fence};
 
 use super::raw_ns;
 use crate::sync::SpinLock;
 
-/// A line: at `raw` of the TSC's nanoseconds the clock shows `ns`, and for each more of them one and
-/// `extra` times 2^-32.
+/// A line: at `raw` of the TSC's nanoseconds the clock shows `ns`, and for each more of them one
+/// and `extra` times 2^-32.
 struct Line {
     raw: AtomicU64,
     ns: AtomicU64,
@@ -67,7 +67,8 @@ pub(super) fn monotonic_ns() -> u64 {
     with_line(|line| line.at(raw_ns()))
 }
 
-/// How long the TSC takes for so many nanoseconds of the clock, or a part of that: timers look again.
+/// How long the TSC takes for so many nanoseconds of the clock, or a part of that: timers look
+/// again.
 #[inline]
 pub(super) fn to_raw(wait: u64) -> u64 {
     if is_bent() { bent_to_raw(wait) } else { wait }
@@ -80,8 +81,8 @@ fn bent_to_raw(wait: u64) -> u64 {
     (((i128::from(wait.min(AHEAD)) << 32) / slope.max(1)) + 1) as u64
 }
 
-/// From now on the clock gains `extra` times 2^-32 of each nanosecond, at most a half. True if it was
-/// not bent before: timers are still set by the TSC.
+/// From now on the clock gains `extra` times 2^-32 of each nanosecond, at most a half. True if it
+/// was not bent before: timers are still set by the TSC.
 pub fn bend(extra: i64) -> bool {
     const MOST: i64 = 1 << 31;
     let _writer = WRITER.lock();

@@ -44,9 +44,9 @@ pub const FULL_RETURN: u64 = 4;
 /// A reason in [`attention`]: the kernel's own reserve of memory was used on behalf of this
 /// execution; see [`crate::frames::is_low`].
 pub const MEMORY: u64 = 8;
-/// The program may not read the time stamp counter (`PR_SET_TSC`). Stays set as long as that is so: each
-/// way back to the program sees to it (CR4.TSD), so that nobody else pays for it at a switch. What
-/// runs here afterwards is let go when it traps ([`cpu::allow_tsc`](crate::cpu::allow_tsc)).
+/// The program may not read the time stamp counter (`PR_SET_TSC`). Stays set as long as that is so:
+/// each way back to the program sees to it (CR4.TSD), so that nobody else pays for it at a switch.
+/// What runs here afterwards is let go when it traps ([`cpu::allow_tsc`](crate::cpu::allow_tsc)).
 pub const NO_TSC: u64 = 16;
 /// Attention bits from here up are free for the kernel.
 pub const FIRST_FREE: u64 = 32;

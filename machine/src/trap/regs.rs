@@ -1,10 +1,11 @@
 //! The register frame.
 //!
-//! What `iretq` and `sysretq` load must be fit to be loaded, whatever the kernel writes into a frame. So
-//! segments and flags are not the kernel's to write: the segments are those of the entry, and of flags only
-//! those that a program may set can be changed. A frame cannot be exchanged for another one either, which
-//! may be of a program in ring 0: the lifetime of [`UserRegs`] belongs to one frame. Values that are not
-//! frames have the lifetime `'static`, and [`UserRegs::go_on_at`] puts what they hold into a frame.
+//! What `iretq` and `sysretq` load must be fit to be loaded, whatever the kernel writes into a
+//! frame. So segments and flags are not the kernel's to write: the segments are those of the entry,
+//! and of flags only those that a program may set can be changed. A frame cannot be exchanged for
+//! another one either, which may be of a program in ring 0: the lifetime of [`UserRegs`] belongs to
+//! one frame. Values that are not frames have the lifetime `'static`, and [`UserRegs::go_on_at`]
+//! puts what they hold into a frame.
 
 use core::marker::PhantomData;
 
@@ -98,8 +99,8 @@ impl UserRegs<'_> {
         UserRegs { frame: PhantomData, ..*self }
     }
 
-    /// Has the program go on with what `other` holds, in ring 3; if its mode is another, the way out or
-    /// its first fetch sees to that.
+    /// Has the program go on with what `other` holds, in ring 3; if its mode is another, the way
+    /// out or its first fetch sees to that.
     #[inline]
     pub fn go_on_at(&mut self, other: &UserRegs<'static>) {
         *self = UserRegs { frame: PhantomData, ..*other };
@@ -139,8 +140,8 @@ impl UserRegs<'_> {
     }
 
     /// Prepares the frame for another position of the program, which it may have chosen itself
-    /// (sigreturn): user segments, for the mode may be another one by now, and an instruction in the
-    /// program's half.
+    /// (sigreturn): user segments, for the mode may be another one by now, and an instruction in
+    /// the program's half.
     pub fn sanitize(&mut self) {
         self.make_users();
         if self.rip >= cpu::USER_END {

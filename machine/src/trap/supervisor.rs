@@ -425,8 +425,8 @@ impl OwnGate {
     /// The entry at `code`.
     ///
     /// # Safety
-    /// The code keeps the gate's contract: it is entered with interrupts off and the program's stack and
-    /// GS, leaves by `jmp rcx` with both as they were, and changes no register but rax.
+    /// The code keeps the gate's contract: it is entered with interrupts off and the program's
+    /// stack and GS, leaves by `jmp rcx` with both as they were, and changes no register but rax.
     #[doc(hidden)]
     pub const unsafe fn new(code: unsafe extern "C" fn()) -> OwnGate {
         OwnGate(code)
@@ -537,8 +537,8 @@ pub(crate) fn gated_on(cpu: usize) -> u64 {
 /// `current` returns what the slot holds, in the shortest way ([`read_slot`](crate::read_slot)).
 ///
 /// `word_call!(getpid, getpid_gate, current, CURRENT, Thread, number);`
-// SOUND: slot, object and field are checked to belong together and to be of the width that is read; the
-// entry is in nobody's hands as a function, only as an `OwnGate`.
+// SOUND: slot, object and field are checked to belong together and to be of the width that is read;
+// the entry is in nobody's hands as a function, only as an `OwnGate`.
 #[macro_export]
 macro_rules! word_call {
     ($(#[$meta:meta])* $name:ident, $gate:ident, $current:path, $local:path, $type:ty,
@@ -556,8 +556,9 @@ macro_rules! word_call {
         /// The gate's entry for the same word.
         #[allow(unsafe_code)]
         pub fn $gate() -> $crate::trap::OwnGate {
-            // SAFETY: entered by the gate's table only, with interrupts off; see the gate's contract.
-            // The slot is never empty there, and the field is four bytes of what it names.
+            // SAFETY: entered by the gate's table only, with interrupts off; see the gate's
+            // contract. The slot is never empty there, and the field is four bytes of what it
+            // names.
             #[unsafe(naked)]
             unsafe extern "C" fn code() {
                 core::arch::naked_asm!(
@@ -572,7 +573,8 @@ macro_rules! word_call {
                     offset = const core::mem::offset_of!($type, $field),
                 )
             }
-            // SAFETY: it swaps GS twice, touches neither stack nor any register but rax, and goes to rcx.
+            // SAFETY: it swaps GS twice, touches neither stack nor any register but rax, and goes
+            // to rcx.
             unsafe { $crate::trap::OwnGate::new(code) }
         }
     };

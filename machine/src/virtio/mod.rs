@@ -172,7 +172,8 @@ impl Device {
         if self.transport.connect(handler) { Ok(()) } else { Err(Error::Interrupt) }
     }
 
-    /// Makes an area of the memory that a persistent memory device says it has (virtio 1.2, 5.19.4).
+    /// Makes an area of the memory that a persistent memory device says it has (virtio 1.2,
+    /// 5.19.4).
     ///
     /// # Errors
     /// What the device says, nothing if it is of another kind, and why that cannot be used.

@@ -1,9 +1,9 @@
 //! What the suite's C sources say of system calls: which are called, and which errors are expected.
 //!
-//! It reads C as text: comments go, then `ERR(call, ERROR)` and `ERR2(call, ERROR, ERROR)` are taken
-//! apart at their brackets and commas. Inside `call`, every name before a bracket and every `SYS_name`
-//! counts as the call. A function of the same file that calls `syscall(SYS_name, ...)` counts as
-//! that call where it is used.
+//! It reads C as text: comments go, then `ERR(call, ERROR)` and `ERR2(call, ERROR, ERROR)` are
+//! taken apart at their brackets and commas. Inside `call`, every name before a bracket and every
+//! `SYS_name` counts as the call. A function of the same file that calls `syscall(SYS_name, ...)`
+//! counts as that call where it is used.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

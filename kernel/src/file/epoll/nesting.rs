@@ -1,13 +1,13 @@
-//! Sets within sets: no circles, no chain of more than five, not too many ways from a file up to the
-//! sets that contain it (epoll_ctl(2), `ELOOP` and `EINVAL`).
+//! Sets within sets: no circles, no chain of more than five, not too many ways from a file up to
+//! the sets that contain it (epoll_ctl(2), `ELOOP` and `EINVAL`).
 //!
 //! An event of a file wakes every set on every way up from it, so both the length and the number of
 //! the ways are bounded. The bounds are those of Linux: `EP_MAX_NESTS` and `path_limits`
 //! (fs/eventpoll.c; since 6.1.148 a chain counts as a whole, whichever end it was built from).
 //!
-//! Locks: [`lock`] is held while two sets are joined, and while a file enters a set that another one
-//! contains; the sets' `items` and the files' lists of watches are taken below it, one after another
-//! on the way down, nested on the way up, where there are no circles.
+//! Locks: [`lock`] is held while two sets are joined, and while a file enters a set that another
+//! one contains; the sets' `items` and the files' lists of watches are taken below it, one after
+//! another on the way down, nested on the way up, where there are no circles.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;

@@ -518,8 +518,8 @@ impl Inode for TmpInode {
     }
 }
 
-/// As Linux 6.1's tmpfs: attributes of the system and of security modules, none of users. `EINVAL` for
-/// a namespace without a name behind it.
+/// As Linux 6.1's tmpfs: attributes of the system and of security modules, none of users. `EINVAL`
+/// for a namespace without a name behind it.
 fn kept_xattr(name: &[u8]) -> Result<()> {
     let suffix = name.strip_prefix(b"trusted.").or_else(|| name.strip_prefix(b"security."));
     match suffix {

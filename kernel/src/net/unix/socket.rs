@@ -387,8 +387,8 @@ struct Piece {
     sender: Ucred,
 }
 
-/// A copy of the first bytes of a stream's message, up to `most`; of a page of them where there is no
-/// memory for more.
+/// A copy of the first bytes of a stream's message, up to `most`; of a page of them where there is
+/// no memory for more.
 fn beginning(bytes: &[u8], most: usize) -> Vec<u8> {
     const LEAST: usize = 4096;
     let wanted = bytes.get(..most).unwrap_or(bytes);

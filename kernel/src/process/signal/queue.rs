@@ -37,9 +37,9 @@ impl Queue {
         self.mask.load(Ordering::SeqCst)
     }
 
-    /// Adds a signal. At most `limit` wait (`RLIMIT_SIGPENDING`): beyond it a standard signal that a
-    /// program queued comes without its information, as in Linux; a realtime one gives `EAGAIN`. A
-    /// standard one of the kernel or of kill(2) is not limited (`__send_signal_locked`).
+    /// Adds a signal. At most `limit` wait (`RLIMIT_SIGPENDING`): beyond it a standard signal that
+    /// a program queued comes without its information, as in Linux; a realtime one gives `EAGAIN`.
+    /// A standard one of the kernel or of kill(2) is not limited (`__send_signal_locked`).
     pub fn push(&self, info: Siginfo, limit: u64) -> Result<()> {
         let signal = info.si_signo as u32;
         let mut infos = self.infos.lock();

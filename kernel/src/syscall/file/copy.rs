@@ -1,7 +1,9 @@
 //! `copy_file_range(2)`: one file's bytes into another, without the program.
 //!
-//! What is refused, and in which order, is that of `generic_copy_file_checks` (fs/read_write.c, Linux
-//! 6.1). There are no swap files and no immutable files here, so `ETXTBSY` and `EPERM` do not occur.
+//! What is refused, and in which order, is that of `generic_copy_file_checks` (fs/read_write.c,
+//! Linux
+//! 6.1). There are no swap files and no immutable files here, so `ETXTBSY` and `EPERM` do not
+//! occur.
 
 use alloc::sync::Arc;
 

@@ -361,8 +361,8 @@ pub fn fallocate(fd: i32, mode: i32, offset: i64, length: i64) -> Result<()> {
     }
     let end = offset.checked_add(length).ok_or(Errno::EFBIG)?;
     if file.inode().attributes().kind == FileKind::Regular {
-        // Also if the size shall stay, as tmpfs does (`shmem_fallocate`, mm/shmem.c): what lies behind
-        // the end takes room.
+        // Also if the size shall stay, as tmpfs does (`shmem_fallocate`, mm/shmem.c): what lies
+        // behind the end takes room.
         if mode as u32 & !FALLOC_FL_KEEP_SIZE == 0 {
             check_new_size(file.inode(), end as u64)?;
         }

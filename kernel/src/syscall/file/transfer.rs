@@ -161,8 +161,8 @@ pub fn tee(input: i32, out: i32, count: usize, flags: u32) -> Result<usize> {
 }
 
 /// `vmsplice(2)`: the program's pages are copied, which is all that it may rely on. Only the flag
-/// says whether to wait, whatever the pipe's own flags are, and nobody waits for more than the first
-/// room or data.
+/// says whether to wait, whatever the pipe's own flags are, and nobody waits for more than the
+/// first room or data.
 pub fn vmsplice(fd: i32, address: usize, count: usize, flags: u32) -> Result<usize> {
     if flags & !SPLICE_FLAGS != 0 {
         return Err(Errno::EINVAL);

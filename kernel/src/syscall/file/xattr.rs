@@ -73,8 +73,9 @@ fn change(place: &Location, name: &[u8], value: Option<&[u8]>, flags: u32) -> Re
     Ok(())
 }
 
-/// Whether the caller may read, or write, an attribute as far as its namespace says (`xattr_permission`,
-/// fs/xattr.c of Linux 6.1). Names in no namespace are left to the file system, which refuses them.
+/// Whether the caller may read, or write, an attribute as far as its namespace says
+/// (`xattr_permission`, fs/xattr.c of Linux 6.1). Names in no namespace are left to the file
+/// system, which refuses them.
 fn permission(inode: &dyn Inode, name: &[u8], write: bool) -> Result<()> {
     let credentials = super::credentials();
     // The reader of something that it may not know of sees nothing.
@@ -104,8 +105,8 @@ fn permission(inode: &dyn Inode, name: &[u8], write: bool) -> Result<()> {
 fn check_security(name: &[u8]) -> Result<()> {
     let credentials = super::credentials();
     if name == FILE_CAPABILITIES {
-        // Also for an empty value, which Linux lets anybody set, and take away the capabilities of any
-        // file with it.
+        // Also for an empty value, which Linux lets anybody set, and take away the capabilities of
+        // any file with it.
         return credentials.require(Capability::Setfcap);
     }
     if name.starts_with(SECURITY) { credentials.require(Capability::SysAdmin) } else { Ok(()) }
@@ -146,7 +147,8 @@ fn get(place: &Location, name_address: usize, value: usize, size: usize) -> Resu
     answer(&inode.get_xattr(&name)?, value, size)
 }
 
-/// The names. Those that the caller could not read are not among them (`simple_xattr_list`, fs/xattr.c).
+/// The names. Those that the caller could not read are not among them (`simple_xattr_list`,
+/// fs/xattr.c).
 fn list(place: &Location, buffer: usize, size: usize) -> Result<usize> {
     let mut all = place.inode()?.list_xattr()?;
     if !super::credentials().has(Capability::SysAdmin) {

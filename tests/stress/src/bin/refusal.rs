@@ -1,10 +1,10 @@
 //! Refuses the cases of the guest suite their N-th request for memory, for each N.
 //!
-//! Needs a kernel for tests (`/proc/hayate/refusal`). Each case of the programs named runs again and
-//! again: first undisturbed, then with its first request refused, its second, and so on until it comes
-//! to its end without a refusal. A case may fail then, or be killed: it says so itself. What must hold
-//! is that it ends, that the kernel lives, and that the kernel does not hold more after each sweep
-//! through all cases of a program.
+//! Needs a kernel for tests (`/proc/hayate/refusal`). Each case of the programs named runs again
+//! and again: first undisturbed, then with its first request refused, its second, and so on until
+//! it comes to its end without a refusal. A case may fail then, or be killed: it says so itself.
+//! What must hold is that it ends, that the kernel lives, and that the kernel does not hold more
+//! after each sweep through all cases of a program.
 
 use hayate_stress::balance::{Memory, memory};
 use hayate_stress::{Options, fork, wait};
@@ -21,7 +21,8 @@ Runs every case of the programs in FOLDER with its N-th request for memory refus
   --case NAME  only cases with NAME in their names
   --most N     no more than N requests of each case [1000]";
 
-/// What a case may take, and what its end may take then, in seconds: many wait for somebody who was killed.
+/// What a case may take, and what its end may take then, in seconds: many wait for somebody who was
+/// killed.
 const LIMIT: &str = "4";
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -112,8 +113,9 @@ fn held() -> (u64, u64) {
 
 /// All requests of all cases of a program, refused one after the other; how many there were.
 ///
-/// A sweep may make something once for all (a table that grows to what it needs at most). A leak grows
-/// with every sweep: so a program after which more is held is swept again, at most [`SWEEPS`] times.
+/// A sweep may make something once for all (a table that grows to what it needs at most). A leak
+/// grows with every sweep: so a program after which more is held is swept again, at most [`SWEEPS`]
+/// times.
 fn sweep_all(program: &Path, cases: &[&str], stride: u64, most: u64) -> Result<u64, String> {
     let mut last = held();
     let mut total = 0;
