@@ -1,8 +1,8 @@
-//! `/proc/PID/mem`, `pagemap` and `smaps`: the memory of a process, byte by byte, page by page and
-//! region by region.
+//! `/proc/PID/mem`, `pagemap`, `maps`, `smaps` and `statm`: the memory of a process, byte by byte,
+//! page by page, region by region, and as sums.
 //!
-//! All three are about the inside of a process, so the opener's rights are checked, and what was
-//! opened tells only as long as the process executes the same program: behind an exec, and when the
+//! All but the last are about the inside of a process, so the opener's rights are checked, and what
+//! was opened tells only as long as the process executes the same program: behind an exec, and when the
 //! process has ended, a reader finds the end of the file. The space itself is not held: a program
 //! that keeps `/proc/PID/mem` open keeps no memory of another one.
 //!
@@ -16,11 +16,13 @@ use alloc::vec::Vec;
 use hayate_abi::{Errno, Result};
 
 use super::process::Target;
-use super::system::{line, put};
+use super::system::{bytes, line, put};
 use crate::credentials::Capability;
+use crate::file::inode::DeviceNumber;
+use crate::file::mount::Location;
 use crate::file::open_file::{FileOps, MapSource, OpenFile, Traits, Whence};
 use crate::file::transfer::{Input, Output};
-use crate::memory::{PAGE, Protection, RegionFlags, Space, USER_END};
+use crate::memory::{PAGE, Protection, RegionFlags, Shown, Space, USER_END};
 use crate::process;
 
 /// Bytes that are moved at a time.
@@ -35,8 +37,9 @@ struct Inside {
 impl Inside {
     /// EACCES unless the caller may look into the process.
     fn open(target: &Target) -> Result<Inside> {
-        target.check_access()?;
+        // First: a program that takes its place meanwhile is not the one that the check was about.
         let serial = target.space().map_or(0, |space| space.serial());
+        target.check_access()?;
         Ok(Inside { target: target.clone(), serial })
     }
 
@@ -194,6 +197,67 @@ impl FileOps for PageMap {
     }
 }
 
+/// `/proc/PID/maps`: a line for each region.
+pub fn maps(target: &Target, out: &mut Vec<u8>) -> Result<()> {
+    let Some(space) = target.space() else { return Ok(()) };
+    let own_root = process::current().directories()?.root();
+    for view in space.shown(false)? {
+        region_line(&view, &own_root, out)?;
+    }
+    Ok(())
+}
+
+/// A region as a line of `maps`, with the paths that `own_root` shows.
+fn region_line(view: &Shown, own_root: &Location, out: &mut Vec<u8>) -> Result<()> {
+    let start = out.len();
+    let letter = |set: bool, letter: char| if set { letter } else { '-' };
+    put(
+        out,
+        format_args!(
+            "{:08x}-{:08x} {}{}{}{} {:08x} ",
+            view.start,
+            view.end,
+            letter(view.protection.contains(Protection::READ), 'r'),
+            letter(view.protection.contains(Protection::WRITE), 'w'),
+            letter(view.protection.contains(Protection::EXECUTE), 'x'),
+            if view.flags.contains(RegionFlags::SHARED) { 's' } else { 'p' },
+            view.offset
+        ),
+    )?;
+    let location = view.backing.as_ref().and_then(|backing| backing.location());
+    let (device, number) = match location {
+        Some(location) => location.metadata().map_or((0, 0), |data| data.identity()),
+        None => (0, 0),
+    };
+    let device = DeviceNumber::decode(device);
+    put(out, format_args!("{:02x}:{:02x} {number} ", device.major, device.minor))?;
+    let name = match location {
+        Some(location) => location.display(own_root)?,
+        None => view.name.as_bytes().to_vec(),
+    };
+    if !name.is_empty() {
+        // Names stand in column 74 (show_map_vma of Linux).
+        while out.len() - start < 73 {
+            bytes(out, b" ")?;
+        }
+        bytes(out, &name)?;
+    }
+    bytes(out, b"\n")
+}
+
+/// `/proc/PID/statm`: sums in pages.
+pub fn statm(target: &Target, out: &mut Vec<u8>) -> Result<()> {
+    let space = target.thread().ok().and_then(|thread| thread.space());
+    let sizes = space.map(|space| space.totals()).unwrap_or_default();
+    line(
+        out,
+        format_args!(
+            "{} {} {} {} 0 {} 0",
+            sizes.size, sizes.resident, sizes.shared, sizes.text, sizes.data
+        ),
+    )
+}
+
 /// `/proc/PID/smaps`: the lines of `maps`, each with what of the region is in memory.
 ///
 /// Left out is what Hayate does not count: how many spaces map a page (`Pss`, `Shared_*`,
@@ -202,7 +266,7 @@ pub fn smaps(target: &Target, out: &mut Vec<u8>) -> Result<()> {
     let Some(space) = target.space() else { return Ok(()) };
     let own_root = process::current().directories()?.root();
     for view in space.shown(true)? {
-        super::process::region_line(&view, &own_root, out)?;
+        region_line(&view, &own_root, out)?;
         let pages = view.pages;
         let size = (view.end - view.start) / PAGE;
         let locked = if view.flags.contains(RegionFlags::LOCKED) { pages.resident } else { 0 };

@@ -16,7 +16,7 @@ use super::tree::{Item, Subject, What};
 use super::{descriptors, inside, namespaces};
 use crate::credentials::Capability;
 use crate::file::mount::Location;
-use crate::memory::{Protection, RegionFlags, Shown, Space};
+use crate::memory::Space;
 use crate::process::access::{self, Ids};
 use crate::process::{self, Process, Thread, signal};
 
@@ -127,7 +127,7 @@ pub static PROCESS: What<Target> = What::Directory(&[
     Item { name: "fd", what: What::Listing(&descriptors::LINKS) },
     Item { name: "fdinfo", what: What::Listing(&descriptors::INFORMATION) },
     Item { name: "limits", what: What::Text(limits) },
-    Item { name: "maps", what: What::Guarded(maps) },
+    Item { name: "maps", what: What::Guarded(inside::maps) },
     Item { name: "mem", what: What::Opened(0o600, inside::open_memory) },
     Item { name: "mountinfo", what: What::Text(mountinfo) },
     Item { name: "mounts", what: What::Text(mounts) },
@@ -137,7 +137,7 @@ pub static PROCESS: What<Target> = What::Directory(&[
     Item { name: "root", what: What::Magic(root, |target| show(target, root)) },
     Item { name: "smaps", what: What::Guarded(inside::smaps) },
     Item { name: "stat", what: What::Text(stat) },
-    Item { name: "statm", what: What::Text(statm) },
+    Item { name: "statm", what: What::Text(inside::statm) },
     Item { name: "mode", what: What::Text(mode) },
     Item { name: "status", what: What::Text(status) },
 ]);
@@ -152,7 +152,7 @@ pub static THREAD: What<Target> = What::Directory(&[
     Item { name: "fd", what: What::Listing(&descriptors::LINKS) },
     Item { name: "fdinfo", what: What::Listing(&descriptors::INFORMATION) },
     Item { name: "limits", what: What::Text(limits) },
-    Item { name: "maps", what: What::Guarded(maps) },
+    Item { name: "maps", what: What::Guarded(inside::maps) },
     Item { name: "mem", what: What::Opened(0o600, inside::open_memory) },
     Item { name: "mountinfo", what: What::Text(mountinfo) },
     Item { name: "mounts", what: What::Text(mounts) },
@@ -161,7 +161,7 @@ pub static THREAD: What<Target> = What::Directory(&[
     Item { name: "root", what: What::Magic(root, |target| show(target, root)) },
     Item { name: "smaps", what: What::Guarded(inside::smaps) },
     Item { name: "stat", what: What::Text(stat) },
-    Item { name: "statm", what: What::Text(statm) },
+    Item { name: "statm", what: What::Text(inside::statm) },
     Item { name: "status", what: What::Text(status) },
 ]);
 
@@ -238,65 +238,6 @@ fn environ(target: &Target, out: &mut Vec<u8>) -> Result<()> {
 fn auxv(target: &Target, out: &mut Vec<u8>) -> Result<()> {
     let vectors = target.process()?.vectors();
     memory(target.space(), vectors.auxiliary, vectors.auxiliary_end, out)
-}
-
-fn maps(target: &Target, out: &mut Vec<u8>) -> Result<()> {
-    let Some(space) = target.space() else { return Ok(()) };
-    let own_root = process::current().directories()?.root();
-    for view in space.shown(false)? {
-        region_line(&view, &own_root, out)?;
-    }
-    Ok(())
-}
-
-/// A region as a line of `maps`, with the paths that `own_root` shows.
-pub fn region_line(view: &Shown, own_root: &Location, out: &mut Vec<u8>) -> Result<()> {
-    let start = out.len();
-    let letter = |set: bool, letter: char| if set { letter } else { '-' };
-    put(
-        out,
-        format_args!(
-            "{:08x}-{:08x} {}{}{}{} {:08x} ",
-            view.start,
-            view.end,
-            letter(view.protection.contains(Protection::READ), 'r'),
-            letter(view.protection.contains(Protection::WRITE), 'w'),
-            letter(view.protection.contains(Protection::EXECUTE), 'x'),
-            if view.flags.contains(RegionFlags::SHARED) { 's' } else { 'p' },
-            view.offset
-        ),
-    )?;
-    let location = view.backing.as_ref().and_then(|backing| backing.location());
-    let (device, number) = match location {
-        Some(location) => location.metadata().map_or((0, 0), |data| data.identity()),
-        None => (0, 0),
-    };
-    let device = crate::file::inode::DeviceNumber::decode(device);
-    put(out, format_args!("{:02x}:{:02x} {number} ", device.major, device.minor))?;
-    let name = match location {
-        Some(location) => location.display(own_root)?,
-        None => view.name.as_bytes().to_vec(),
-    };
-    if !name.is_empty() {
-        // Names stand in column 74 (show_map_vma of Linux).
-        while out.len() - start < 73 {
-            bytes(out, b" ")?;
-        }
-        bytes(out, &name)?;
-    }
-    bytes(out, b"\n")
-}
-
-fn statm(target: &Target, out: &mut Vec<u8>) -> Result<()> {
-    let space = target.thread().ok().and_then(|thread| thread.space());
-    let sizes = space.map(|space| space.totals()).unwrap_or_default();
-    line(
-        out,
-        format_args!(
-            "{} {} {} {} 0 {} 0",
-            sizes.size, sizes.resident, sizes.shared, sizes.text, sizes.data
-        ),
-    )
 }
 
 // ---- the process --------------------------------------------------------------------------------
