@@ -35,10 +35,10 @@ static int64_t ahead(clockid_t clock, clockid_t of) { return now_ns(clock) - now
 
 static int64_t real_at_first; /* real time ahead of monotonic time, as it was */
 static void needs_own_machine(void) {
-    char first[64] = "";
-    get_file("/proc/1/cmdline", first, sizeof first);
+    NEEDS_OWN_MACHINE();
     struct timex t = {.modes = ADJ_ESTERROR, .esterror = 16000000};
-    if (strcmp(first, "/init") != 0 || geteuid() != 0) SKIP("would change the clock of this machine");
+    if (geteuid() != 0)
+        SKIP("not root");
     OK(adjust(&t));
     real_at_first = ahead(CLOCK_REALTIME, CLOCK_MONOTONIC);
 }

@@ -243,6 +243,7 @@ TEST(truncating_breaks_a_lease) {
 }
 
 TEST(a_lease_not_given_up_is_taken_away) {
+    NEEDS_OWN_MACHINE();
     block();
     char before[32];
     if (get_file("/proc/sys/fs/lease-break-time", before, sizeof before) <= 0)
@@ -290,6 +291,7 @@ TEST(a_wait_for_a_lease_is_interrupted) {
 }
 
 TEST(leases_can_be_forbidden) {
+    NEEDS_OWN_MACHINE();
     int limit = open("/proc/sys/fs/leases-enable", O_RDWR | O_CLOEXEC);
     if (limit == -1)
         SKIP("not root");

@@ -584,6 +584,7 @@ static bool has_capability(int number) {
 }
 
 TEST(the_largest_pipe_of_a_user_can_be_set) {
+    NEEDS_OWN_MACHINE();
     long before = setting(FS "pipe-max-size");
     CHECK_EQ(before, 1 << 20);
     if (!set(FS "pipe-max-size", 100000))
@@ -617,6 +618,7 @@ TEST(the_largest_pipe_of_a_user_can_be_set) {
 }
 
 TEST(pipes_of_a_user_with_many_are_small) {
+    NEEDS_OWN_MACHINE();
     long soft = setting(FS "pipe-user-pages-soft"), hard = setting(FS "pipe-user-pages-hard");
     CHECK_EQ(soft, 16384);
     CHECK_EQ(hard, 0);

@@ -336,6 +336,7 @@ TEST(limits_can_be_read) {
 }
 
 TEST(too_many_instances_is_emfile) {
+    NEEDS_OWN_MACHINE();
     long before = number_in(LIMITS "max_user_instances");
     if (geteuid() != 0 || !set_number(LIMITS "max_user_instances", 3))
         SKIP("the limit cannot be set");
@@ -358,6 +359,7 @@ TEST(too_many_instances_is_emfile) {
 }
 
 TEST(too_many_watches_is_enospc) {
+    NEEDS_OWN_MACHINE();
     long before = number_in(LIMITS "max_user_watches");
     if (geteuid() != 0 || !set_number(LIMITS "max_user_watches", 2))
         SKIP("the limit cannot be set");
@@ -385,6 +387,7 @@ TEST(too_many_watches_is_enospc) {
 }
 
 TEST(too_many_events_overflow) {
+    NEEDS_OWN_MACHINE();
     long before = number_in(LIMITS "max_queued_events");
     if (geteuid() != 0 || !set_number(LIMITS "max_queued_events", 4))
         SKIP("the limit cannot be set");
