@@ -7,7 +7,6 @@
 //! | [`presence`] | whether a wait queue is empty, without taking its lock |
 //! | [`futex`] | which waiter of a word is woken, moved, or leaves by itself |
 //! | [`debt`] | how many frames wait to be given back, so that nobody is refused one of them |
-//! | [`stock`] | how many frames a processor has in stock, seen from another one |
 //! | [`shootdown`] | when every processor has dropped a stale translation |
 //!
 //! Each is the code that the kernel runs, and each is model-checked: `tests/models.rs` runs it with
@@ -30,6 +29,5 @@ pub mod futex;
 pub mod presence;
 pub mod shootdown;
 pub mod sleep;
-pub mod stock;
 
 pub use atomic::after_locked;

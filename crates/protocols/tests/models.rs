@@ -17,7 +17,6 @@ use hayate_protocols::futex::{Bucket, Queue, Table, Waiter, Wake, Which};
 use hayate_protocols::presence::Presence;
 use hayate_protocols::shootdown::{Inbox, Request};
 use hayate_protocols::sleep::{Left, Sleep, State};
-use hayate_protocols::stock::Level;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use loom::sync::{Arc, Mutex};
@@ -208,22 +207,6 @@ fn a_debt_stays_within_its_bound() {
         let second = second.join().unwrap();
         assert!(!(first && second));
         assert_eq!(debt.owed(), usize::from(first) * 2 + usize::from(second) * 3);
-    });
-}
-
-#[test]
-fn a_stock_is_seen_as_it_is_or_was() {
-    explore(|| {
-        let level = Arc::new(Level::new());
-        let owner = level.clone();
-        let owner = thread::spawn(move || {
-            for count in [1, 2, 1] {
-                owner.set(count);
-            }
-        });
-        assert!(level.get() <= 2);
-        owner.join().unwrap();
-        assert_eq!(level.get(), 1);
     });
 }
 
