@@ -1,4 +1,4 @@
-//! What is known while a machine runs, and the decisions about it: what the guest is told, and when
+//! The state of a machine that runs, and the decisions about it: what the guest is told, and when
 //! the machine's time is up.
 //!
 //! Each wait has an end: nothing is waited for of a machine that QEMU stopped, of one whose kernel
@@ -34,7 +34,7 @@ const FATAL: [&str; 4] = ["internal-error", "io-error", "guest-panicked", "watch
 /// The state of a machine that something paused by a command.
 const PAUSED: &str = "paused";
 
-/// What is known while the machine runs.
+/// The state of a machine that runs.
 pub struct Course {
     control: Option<UnixStream>,
     counts: Arc<Counts>,
@@ -198,7 +198,7 @@ impl Course {
         (self.limit, self.silence, self.stopped) = (None, None, None);
     }
 
-    /// Whatever is late. True: not even what was killed has gone.
+    /// Handles each deadline that has passed. True: a killed QEMU has not gone either.
     fn look_at_the_clock(&mut self, child: &mut Child) -> bool {
         let now = Instant::now();
         let passed = |time: Option<Instant>| time.is_some_and(|time| now >= time);

@@ -18,7 +18,7 @@ const MOST_SAID: usize = 200;
 /// 1.
 const NOT_EXECUTED: [i32; 2] = [126, 127];
 
-/// What was wrong.
+/// The fault.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Fault {
     /// QEMU's program cannot be executed.
@@ -60,7 +60,7 @@ pub enum Fault {
     },
 }
 
-/// What is known of a QEMU that ended.
+/// How a QEMU ended.
 pub struct Ended<'a> {
     /// Its program.
     pub program: &'a Path,

@@ -113,7 +113,7 @@ impl Session {
             }
             _ => return Ok(outcome),
         }
-        // What was found out about KVM is not so, or not always: the next command looks again.
+        // The verdict about KVM is wrong, or not always right: the next command tries again.
         {
             let _alone = Verdict::alone()?;
             Verdict::about(&self.qemu.program)?.keep(None)?;
