@@ -131,7 +131,7 @@ syscalls! {
         319 memfd_create(name: Path, flags: Flags) [partial file::descriptors::memfd_create "no huge pages"];
         253 inotify_init() [complete file::events::inotify_init];
         294 inotify_init1(flags: Flags) [complete file::events::inotify_init1];
-        254 inotify_add_watch(fd: Fd, path: Path, mask: Flags) [complete file::events::inotify_add_watch];
+        254 inotify_add_watch(fd: Fd, path: Path, mask: Flags) [partial file::events::inotify_add_watch "extended attributes send no IN_ATTRIB, splice no IN_ACCESS; an exchange tells of one move"];
         255 inotify_rm_watch(fd: Fd, watch: Int) [complete file::events::inotify_rm_watch];
         153 vhangup() [none];
     }
