@@ -8,7 +8,8 @@
 //!
 //! Order: sources, host tests, guest programs on Linux, then everything in the guest. Each guest
 //! program has a machine of its own, so that a panic costs one program and not the rest. As many
-//! machines run at once as processors are there for.
+//! machines run at once as the host has processors: the programs wait more than they compute. A
+//! strain, which computes, has the processors of the host to itself.
 //!
 //! With `--retry N` a trial that failed runs again, at the end of its stage and alone, up to N times.
 //! One that then passes is *flaky*: what it printed when it failed is shown, it is named at the end,
@@ -33,6 +34,7 @@ use anyhow::Result;
 use report::{Case, Printer, Verdict};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Instant;
 
 /// So many failed trials of a stage are run again, and no more.
 const MOST_RETRIED: usize = 3;
@@ -158,7 +160,9 @@ fn run_stage(trials: Vec<Chosen>, printer: &Arc<Printer>, retries: u32) {
         drop(count);
         let (free, printer, failed) = (free.clone(), printer.clone(), failed.clone());
         running.push(std::thread::spawn(move || {
+            let began = Instant::now();
             let report = run(&trial, &filters);
+            printer.took(&trial.name, began.elapsed());
             match failed.lock() {
                 Ok(mut failed) if retries > 0 && report.failed() => {
                     printer.postpone(&trial.name, &report);

@@ -3,7 +3,7 @@
 use super::Report;
 use std::io::IsTerminal;
 use std::sync::Mutex;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What became of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +66,11 @@ pub fn judge(mut cases: Vec<Case>, end: Result<(), String>) -> Vec<Case> {
     cases
 }
 
+/// So many of the trials that took longest are named at the end.
+const SLOWEST: usize = 8;
+/// A trial that took less is not slow.
+const SLOW: Duration = Duration::from_secs(30);
+
 /// Prints and counts.
 pub struct Printer {
     began: Instant,
@@ -81,6 +86,8 @@ struct Sum {
     failed: Vec<String>,
     /// Failed at first and passed when run again.
     flaky: Vec<String>,
+    /// Trials that took at least [`SLOW`].
+    slow: Vec<(Duration, String)>,
 }
 
 impl Printer {
@@ -120,6 +127,15 @@ impl Printer {
         }
     }
 
+    /// Notes how long a trial took.
+    pub fn took(&self, trial: &str, time: Duration) {
+        if time >= SLOW
+            && let Ok(mut sum) = self.sum.lock()
+        {
+            sum.slow.push((time, trial.into()));
+        }
+    }
+
     /// Says that a trial failed and will be run again.
     pub fn postpone(&self, trial: &str, report: &Report) {
         for name in failures(trial, report) {
@@ -137,7 +153,15 @@ impl Printer {
 
     /// Prints the sum; returns the exit status.
     pub fn conclude(&self) -> u8 {
-        let Ok(sum) = self.sum.lock() else { return 1 };
+        let Ok(mut sum) = self.sum.lock() else { return 1 };
+        sum.slow.sort_by(|one, other| other.cmp(one));
+        sum.slow.truncate(SLOWEST);
+        if !sum.slow.is_empty() {
+            println!("\nslowest:");
+            for (time, name) in &sum.slow {
+                println!("    {:5} s  {name}", time.as_secs());
+            }
+        }
         if !sum.flaky.is_empty() {
             println!("\nflaky (failed at first, passed alone; a fault to look for):");
             for name in &sum.flaky {
