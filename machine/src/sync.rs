@@ -118,35 +118,6 @@ pub type RwSpinReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawRwSpin, T>;
 /// What [`RwSpinLock::write`] returns.
 pub type RwSpinWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, RawRwSpin, T>;
 
-/// Data that one execution alone changes, its owner, and that others look at.
-///
-/// Whoever changes it and whoever looks at it from elsewhere takes the lock. The owner reads without: it
-/// would only wait for those who look.
-pub struct Owned<T>(SpinLock<T>);
-
-impl<T> Owned<T> {
-    /// Data that nobody looks at yet.
-    pub const fn new(data: T) -> Self {
-        Owned(SpinLock::new(data))
-    }
-
-    /// Takes the lock: to look, or, for the owner, to change.
-    #[inline]
-    pub fn lock(&self) -> SpinGuard<'_, T> {
-        self.0.lock()
-    }
-
-    /// What the owner reads without the lock.
-    ///
-    /// To be called by the owner only, which must not change the data as long as it has the reference.
-    /// Whoever makes a method of this answers for both.
-    #[inline(always)]
-    pub fn own(&self) -> &T {
-        // SAFETY: nobody but the caller writes, as it vouches, and it does not meanwhile.
-        unsafe { &*self.0.data_ptr() }
-    }
-}
-
 /// How [`Once`] and [`Lazy`] wait for another CPU's initialisation.
 pub struct Polling;
 

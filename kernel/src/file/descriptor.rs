@@ -2,8 +2,7 @@
 //!
 //! A table is one vector under one spin lock, shared by the threads that share it. Looking a
 //! descriptor up takes the lock, clones one `Arc` and lets go: about twenty instructions and no
-//! global state. A thread that shares its table with nobody reads and writes files without either
-//! ([`FdTable::lend`]). Copying at fork clones the vector once. Descriptors are handed out lowest
+//! global state. Copying at fork clones the vector once. Descriptors are handed out lowest
 //! first; a bitmap of used numbers makes that one scan of 64 at a time.
 //!
 //! Lock order: the table's lock is a leaf. No `OpenFile` is dropped while it is held, because
@@ -11,14 +10,16 @@
 //!
 //! The road not taken: sharing the table copy-on-write between parent and child. A child's first
 //! act is to redirect or close descriptors, and three to ten increments cost less than the
-//! bookkeeping.
+//! bookkeeping. Nor does a thread that has its table alone use a file without counting it, as
+//! Linux does (`fdget`, fs/file.c): no type shows that nothing takes the file out meanwhile, and the
+//! count is some twenty instructions of a read.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use hayate_abi::{Errno, Result};
-use hayate_machine::sync::Owned;
+use hayate_machine::sync::SpinLock;
 use smallvec::SmallVec;
 
 use super::open_file::OpenFile;
@@ -29,7 +30,7 @@ pub const MAXIMUM: usize = 1 << 20;
 
 /// A process's descriptors.
 pub struct FdTable {
-    slots: Owned<Slots>,
+    slots: SpinLock<Slots>,
     /// Whether a record lock was ever taken through this table: closing must look then.
     has_record_locks: AtomicBool,
 }
@@ -171,7 +172,7 @@ impl Default for FdTable {
 impl FdTable {
     /// An empty table.
     pub fn new() -> FdTable {
-        FdTable { slots: Owned::new(Slots::default()), has_record_locks: AtomicBool::new(false) }
+        FdTable { slots: SpinLock::new(Slots::default()), has_record_locks: AtomicBool::new(false) }
     }
 
     /// A copy for a child; the files are shared.
@@ -207,7 +208,7 @@ impl FdTable {
             }
         }
         drop(slots);
-        Ok(FdTable { slots: Owned::new(copy), has_record_locks: AtomicBool::new(false) })
+        Ok(FdTable { slots: SpinLock::new(copy), has_record_locks: AtomicBool::new(false) })
     }
 
     /// The open file behind a descriptor; `EBADF` when there is none.
@@ -217,13 +218,6 @@ impl FdTable {
             Some(Some(file)) => Ok(Arc::clone(file)),
             _ => Err(Errno::EBADF),
         }
-    }
-
-    /// The open file behind a descriptor, neither locking nor counting. For the one thread that has the
-    /// table, which must not change it while it has the reference.
-    #[inline(always)]
-    pub fn lend(&self, fd: i32) -> Option<&OpenFile> {
-        self.slots.own().files.get(fd as u32 as usize)?.as_deref()
     }
 
     /// Like [`FdTable::get`], but `EBADF` for a file that is only a place (`O_PATH`).

@@ -5,7 +5,7 @@
 //! them; others may look, so each stands behind a spin lock held for the length of a clone.
 
 use alloc::sync::{Arc, Weak};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use hayate_abi::process::RLIMIT_NOFILE;
 use hayate_abi::signal::{SI_TIMER, SI_USER, Siginfo, SignalSet, SignalStack};
@@ -13,7 +13,7 @@ use hayate_abi::socket::Ucred;
 use hayate_abi::{Errno, Result};
 use hayate_machine::cpu;
 use hayate_machine::fpu::FpuState;
-use hayate_machine::sync::{Owned, SpinLock};
+use hayate_machine::sync::SpinLock;
 
 use smallvec::SmallVec;
 
@@ -81,7 +81,7 @@ pub struct Thread {
     execution: SpinLock<Option<Arc<Execution>>>,
     name: SpinLock<ThreadName>,
     credentials: SpinLock<Arc<Credentials>>,
-    files: Owned<Option<Arc<FdTable>>>,
+    files: SpinLock<Option<Arc<FdTable>>>,
     directories: SpinLock<Option<Arc<FsContext>>>,
     space: SpinLock<Option<Arc<Space>>>,
     /// The registers of the floating-point unit while the thread is off its processor.
@@ -227,7 +227,7 @@ impl Thread {
             execution: SpinLock::new(None),
             name: SpinLock::new(parts.name),
             credentials: SpinLock::new(parts.credentials),
-            files: Owned::new(Some(parts.files)),
+            files: SpinLock::new(Some(parts.files)),
             directories: SpinLock::new(Some(parts.directories)),
             space: SpinLock::new(parts.space),
             fpu: parts.fpu,
@@ -383,19 +383,6 @@ impl Thread {
             Some(files) => files.get(fd),
             None => Err(Errno::EBADF),
         }
-    }
-
-    /// The open file behind a descriptor, not counted: nobody else has the table and takes the file out
-    /// of it (`fdget`, Linux' fs/file.c). `None`: somebody may, or [`Thread::file`] tells why.
-    ///
-    /// For the current thread, in a call that does not change its table. Others get at the table
-    /// only by [`Thread::try_files`], and look.
-    #[inline(always)]
-    pub fn lent_file(&self, fd: i32) -> Option<&OpenFile> {
-        let files = self.files.own().as_ref().filter(|files| Arc::strong_count(files) == 1)?;
-        // After what those did who had it before.
-        fence(Ordering::Acquire);
-        files.lend(fd)
     }
 
     /// Its descriptors, unless it is ending; for those who look, and change nothing.

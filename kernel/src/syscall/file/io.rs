@@ -131,17 +131,7 @@ pub fn remove_privileges(inode: &Arc<dyn Inode>) -> Result<()> {
 
 /// `read(2)`
 pub fn read(fd: i32, buffer: usize, count: usize) -> Result<usize> {
-    match process::current().lent_file(fd) {
-        Some(file) => read_open(file, buffer, count),
-        None => read_counted(fd, buffer, count),
-    }
-}
-
-/// Of a table that other threads have, too: the file stays, whoever closes the descriptor.
-#[inline(never)]
-fn read_counted(fd: i32, buffer: usize, count: usize) -> Result<usize> {
-    let file = process::current().file(fd)?;
-    read_open(&file, buffer, count)
+    read_open(&*process::current().file(fd)?, buffer, count)
 }
 
 #[inline(always)]
@@ -156,17 +146,7 @@ fn read_open(file: &OpenFile, buffer: usize, count: usize) -> Result<usize> {
 
 /// `write(2)`
 pub fn write(fd: i32, buffer: usize, count: usize) -> Result<usize> {
-    match process::current().lent_file(fd) {
-        Some(file) => write_open(file, buffer, count),
-        None => write_counted(fd, buffer, count),
-    }
-}
-
-/// As [`read_counted`].
-#[inline(never)]
-fn write_counted(fd: i32, buffer: usize, count: usize) -> Result<usize> {
-    let file = process::current().file(fd)?;
-    write_open(&file, buffer, count)
+    write_open(&*process::current().file(fd)?, buffer, count)
 }
 
 #[inline(always)]
