@@ -43,7 +43,8 @@ impl Context {
     /// A context that first calls `arrived`, then goes to user mode with `regs` (after the
     /// attention check).
     pub fn for_user(stack: KernelStack, regs: &UserRegs, arrived: extern "C" fn()) -> Context {
-        let frame = stack.top() - size_of::<UserRegs>() as u64;
+        // At a multiple of 16: `arrived` is called with the stack there.
+        let frame = (stack.top() - size_of::<UserRegs>() as u64) & !15;
         let switch = frame - size_of::<SwitchFrame>() as u64;
         // The way out of ring 0's frames sets the segments to what the mode is then; the other one
         // takes them from the frame.

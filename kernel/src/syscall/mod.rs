@@ -81,6 +81,7 @@ macro_rules! handler {
     (@plain ($path:path) ($($kind:ident)*)) => {{
         #[allow(unused, reason = "some calls have no arguments")]
         extern "C" fn call(regs: &mut UserRegs) -> i64 {
+            hayate_machine::trap::check_stack();
             let mut registers = regs.arguments().into_iter();
             $path($(argument::$kind::decode(registers.next().unwrap_or(0))),*).to_register()
         }
@@ -89,6 +90,7 @@ macro_rules! handler {
     (@registers ($path:path) ($($kind:ident)*)) => {{
         #[allow(unused, reason = "some calls have no arguments")]
         extern "C" fn call(regs: &mut UserRegs) -> i64 {
+            hayate_machine::trap::check_stack();
             let mut registers = regs.arguments().into_iter();
             $path(regs, $(argument::$kind::decode(registers.next().unwrap_or(0))),*).to_register()
         }
@@ -168,6 +170,7 @@ pub fn row(number: u64) -> Option<&'static Row> {
 
 /// Serves one system call: number in `orig_rax`, result to `rax`.
 pub extern "C" fn dispatch(regs: &mut UserRegs) {
+    hayate_machine::trap::check_stack();
     let result = match HANDLERS.get(regs.orig_rax as usize) {
         Some(handler) => handler(regs),
         None => dispatch_own(regs),

@@ -57,7 +57,8 @@ per_cpu! {
     })));
 }
 
-/// The top of the current thread's kernel stack: the system call entry loads it.
+/// The top of the current thread's kernel stack less one word: the system call entry loads it. The
+/// frame of 21 words that is pushed there ends at a multiple of 16, as calls want it.
 // SAFETY: the per-CPU template; the name is the entry stub's.
 #[unsafe(link_section = ".percpu")]
 #[unsafe(export_name = "hayate_kernel_stack")]
@@ -66,7 +67,7 @@ static KERNEL_STACK: Word = Word::new(0);
 /// Makes `top` the kernel stack of entries from user mode on this CPU.
 #[inline(always)]
 pub(crate) fn set_kernel_stack(top: u64) {
-    KERNEL_STACK.set(top);
+    KERNEL_STACK.set(top - 8);
     let descriptors = DESCRIPTORS.pointer() as *mut Descriptors;
     // SAFETY: RSP0 of this CPU's own TSS, at offset 4; the CPU reads it at the next entry only.
     unsafe { (&raw mut (*descriptors).tss[1]).cast::<u64>().write_unaligned(top) };

@@ -17,8 +17,10 @@
 //! `swapgs`, so their stubs take the GS base from the word above their stack; only debug exceptions
 //! from user mode and NMIs return.
 //!
-//! The stack is not aligned to 16 bytes at the calls from here (the frame has 21 words, and two
-//! instructions per system call would be spent on it): the kernel has no vector code that minds.
+//! **The stack at a call** is a multiple of 16, as compiled code may assume (System V ABI for AMD64,
+//! 3.2.2). The frame has 21 words. A system call pushes it from one word below the stack's top, which
+//! costs nothing; a trap, whose first words the CPU pushes from the top itself, leaves one word free
+//! below the frame. Development kernels check it ([`check_stack`](super::check_stack)).
 
 use core::arch::global_asm;
 use core::mem::offset_of;
@@ -121,7 +123,11 @@ hayate_user_exit:
 hayate_slow_exit:
     xor ebp, ebp
     mov rdi, rsp
+    // Below a trap's frame the stack is not aligned. The way out reloads rbx.
+    mov rbx, rsp
+    and rsp, -16
     call {attend}
+    mov rsp, rbx
 .globl hayate_iret_exit
 hayate_iret_exit:
     // An iretq to a non-canonical address would fault here: the program shall fault instead.
@@ -181,7 +187,9 @@ hayate_trap:
     jz 2f
     swapgs
     xor ebp, ebp
+    sub rsp, 8
     call {trap_from_user}
+    add rsp, 8
     jmp hayate_user_exit
 2:
     mov rbp, rsp
@@ -269,6 +277,8 @@ hayate_debug:
     push rax
     mov rax, rsp
     mov rsp, gs:[hayate_kernel_stack]
+    // The top itself, where the CPU would have put a trap's frame.
+    add rsp, 8
     push [rax + 5*8]
     push [rax + 4*8]
     push [rax + 3*8]

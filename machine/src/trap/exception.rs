@@ -42,6 +42,7 @@ pub enum FaultOutcome {
 
 /// The attention loop before a return to user mode.
 pub(super) extern "C" fn attend(regs: &mut UserRegs) {
+    super::check_stack();
     while attention::get() & !(super::FULL_RETURN | super::NO_TSC) != 0 {
         match handlers() {
             Some(handlers) => (handlers.attention)(regs),
@@ -65,6 +66,7 @@ fn fault_address() -> u64 {
 }
 
 pub(super) extern "C" fn trap_from_user(vector: u64, regs: &mut UserRegs, code: u64) {
+    super::check_stack();
     let vector = vector as u8;
     if vector == 14 {
         let fault = PageFault {
@@ -93,6 +95,7 @@ pub(super) extern "C" fn trap_from_user(vector: u64, regs: &mut UserRegs, code: 
 /// A trap of a program in ring 0: as one from user mode, and shown to the kernel as such. An NMI
 /// comes here from programs with interrupts off only.
 pub(super) extern "C" fn trap_from_program(vector: u64, regs: &mut UserRegs, code: u64) {
+    super::check_stack();
     const NMI: u8 = 2;
     const INTERRUPTS_ON: u64 = 0x200;
     if regs.rflags & INTERRUPTS_ON == 0
@@ -108,6 +111,7 @@ pub(super) extern "C" fn trap_from_program(vector: u64, regs: &mut UserRegs, cod
 }
 
 pub(super) extern "C" fn trap_from_kernel(vector: u64, regs: &mut UserRegs, code: u64) {
+    super::check_stack();
     let vector = vector as u8;
     if vector >= 32 {
         return apic::interrupt(vector, None);

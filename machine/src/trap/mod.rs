@@ -51,6 +51,21 @@ pub const NO_TSC: u64 = 16;
 /// Attention bits from here up are free for the kernel.
 pub const FIRST_FREE: u64 = 32;
 
+/// In a development kernel, panics if the stack is not aligned as compiled code may assume: to 16
+/// bytes at a call (System V ABI for AMD64, 3.2.2). The functions that the stubs call begin with it.
+#[inline(always)]
+pub fn check_stack() {
+    #[cfg(all(debug_assertions, not(test), not(miri)))]
+    {
+        #[repr(align(16))]
+        struct Aligned(#[expect(dead_code, reason = "its address is all that is asked")] u8);
+        let here = Aligned(0);
+        // The compiler knows that a multiple of 16 is there, so it must not see whose number it is.
+        let address = core::hint::black_box(&raw const here as usize);
+        assert!(address.is_multiple_of(16), "a stub called with the stack at {address:#x}");
+    }
+}
+
 /// What the ways back to a program look at. Both are zero if a program in ring 0 can go on at once,
 /// so the gate looks once.
 #[repr(C, align(8))]
