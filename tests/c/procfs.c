@@ -1,8 +1,10 @@
 /* procfs as ps, top, shells and C libraries read it. */
 #define AREA "procfs"
 #include "harness.h"
+#include <pthread.h>
 #include <sys/prctl.h>
 #include <sys/sysinfo.h>
+#include <sys/uio.h>
 #include <sys/utsname.h>
 
 static char text[65536];
@@ -749,4 +751,88 @@ TEST(tainted_is_a_number) {
     int fd = OK(open("/proc/sys/kernel/tainted", O_RDONLY));
     CHECK(OK(read(fd, text, sizeof text - 1)) > 1);
     CHECK(text[0] >= '0' && text[0] <= '9');
+}
+
+static long io_of(const char *path, const char *name) {
+    char text[512] = "", key[40];
+    int fd = OK(open(path, O_RDONLY));
+    CHECK(OK(read(fd, text, sizeof text - 1)) > 0);
+    OK(close(fd));
+    snprintf(key, sizeof key, "%s: ", name);
+    char *at = strstr(text, key);
+    CHECK(at != NULL && (at == text || at[-1] == '\n'));
+    return atol(at + strlen(key));
+}
+
+static long own_io(const char *name) { return io_of("/proc/self/io", name); }
+
+static void *write_twice(void *fd) {
+    OK(write(*(int *)fd, "12345", 5));
+    OK(write(*(int *)fd, "12345", 5));
+    return NULL;
+}
+
+TEST(io_counts_calls_and_bytes) {
+    int zero = OK(open("/dev/zero", O_RDONLY)), null = OK(open("/dev/null", O_WRONLY));
+    char bytes[1000];
+    long written = own_io("wchar"), writes = own_io("syscw");
+    OK(write(null, bytes, 100));
+    struct iovec pieces[2] = {{bytes, 10}, {bytes + 10, 20}};
+    OK(writev(null, pieces, 2));
+    CHECK_EQ(own_io("wchar") - written, 130);
+    CHECK_EQ(own_io("syscw") - writes, 2);
+    /* The file is read in between, by one call of a few hundred bytes. */
+    long before = own_io("rchar"), reads = own_io("syscr"), once = own_io("rchar") - before;
+    before = own_io("rchar");
+    reads = own_io("syscr");
+    for (int round = 0; round < 10; round++)
+        CHECK_EQ(OK(read(zero, bytes, sizeof bytes)), (ssize_t)sizeof bytes);
+    CHECK_EQ(own_io("syscr") - reads, 11);
+    long more = own_io("rchar") - before - 10 * (long)sizeof bytes;
+    CHECK(more > 0 && more < 2 * once + 64);
+    /* A call that fails counts as a call. */
+    writes = own_io("syscw");
+    int pair[2];
+    OK(pipe2(pair, O_NONBLOCK));
+    ERR(read(pair[0], bytes, 1), EAGAIN);
+    OK(close(pair[0]));
+    signal(SIGPIPE, SIG_IGN);
+    ERR(write(pair[1], bytes, 1), EPIPE);
+    CHECK_EQ(own_io("syscw") - writes, 1);
+    CHECK_EQ(own_io("write_bytes"), 0);
+    CHECK_EQ(own_io("cancelled_write_bytes"), 0);
+}
+
+TEST(io_has_threads_that_ended_and_children_that_were_waited_for) {
+    int null = OK(open("/dev/null", O_WRONLY));
+    long written = own_io("wchar"), of_thread = io_of("/proc/thread-self/io", "wchar");
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, write_twice, &null), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    EVENTUALLY(own_io("wchar") - written == 10);
+    CHECK_EQ(io_of("/proc/thread-self/io", "wchar"), of_thread);
+    pid_t child = FORK();
+    if (child == 0) {
+        OK(write(null, "1234567", 7));
+        _exit(0);
+    }
+    siginfo_t info;
+    OK(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT));
+    CHECK_EQ(own_io("wchar") - written, 10);
+    EXITS(child, 0);
+    CHECK_EQ(own_io("wchar") - written, 17);
+}
+
+TEST(io_of_another_user_is_closed) {
+    struct stat about;
+    OK(stat("/proc/self/io", &about));
+    CHECK_EQ(about.st_mode & 0777, 0400);
+    if (geteuid() != 0)
+        SKIP("needs root");
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/io", getppid());
+    IN_CHILD({
+        OK(setresuid(65534, 65534, 65534));
+        ERR(open(path, O_RDONLY), EACCES);
+    });
 }

@@ -20,6 +20,7 @@ use super::plate::{Plate, PlateSource};
 use super::transfer::Output;
 use super::{content, devfs, device};
 use crate::device::block::{self, BlockDevice, SECTOR, Segment};
+use crate::process;
 
 /// Bytes of a page of a plate.
 const PAGE: u64 = 4096;
@@ -113,6 +114,19 @@ impl Disk {
     }
 }
 
+/// Reads from a device for the current thread, which is charged with the bytes
+/// (`task_io_account_read`, block/blk-core.c).
+pub fn read_for_current(
+    driver: &dyn BlockDevice,
+    sector: u64,
+    segments: &[Segment<'_>],
+) -> Result<()> {
+    if let Some(thread) = process::try_current() {
+        thread.moved.read_from_device(segments.iter().map(|segment| segment.length).sum());
+    }
+    driver.read(sector, segments)
+}
+
 /// Fills pages of a disk's plate.
 struct Pages {
     driver: Arc<dyn BlockDevice>,
@@ -136,7 +150,7 @@ impl PlateSource for Pages {
             }
         }
         if !segments.is_empty() {
-            self.driver.read(start, &segments)?;
+            read_for_current(&*self.driver, start, &segments)?;
         }
         Ok(frames.len())
     }

@@ -65,6 +65,10 @@ fn leave(status: i32) {
         // In one step for who adds up what the threads consumed (`Process::usage`).
         let mut ended = process.ended_usage.lock();
         ended.add(&thread.usage());
+        let moved = thread.moved.sums();
+        if !moved.is_nothing() {
+            process.moved.lock().add(&moved);
+        }
         thread.keep_scheduling(&schedule::current());
         // The execution owns the thread: without this they would keep each other.
         thread.set_execution(None);

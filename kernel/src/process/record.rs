@@ -16,7 +16,7 @@ use super::signal::stop::Stop;
 use super::signal::{ActionTable, Queue};
 use super::thread::Thread;
 use super::timer::Timers;
-use super::usage::Usage;
+use super::usage::{Moved, Usage};
 use crate::program::Executable;
 use crate::schedule::WaitQueue;
 
@@ -93,6 +93,8 @@ pub struct Process {
     pub(super) ended_usage: SpinLock<Usage>,
     /// What waited-for children consumed.
     pub(super) children_usage: SpinLock<Usage>,
+    /// What ended threads and waited-for children moved.
+    pub(super) moved: SpinLock<Moved>,
     pub(super) timers: SpinLock<Option<Box<Timers>>>,
     /// Whether a limit or a timer depends on the processor time of the process.
     pub(super) cpu_time_watched: AtomicBool,
@@ -169,6 +171,7 @@ impl Process {
             limits: SpinLock::new(from.limits),
             ended_usage: SpinLock::new(Usage::default()),
             children_usage: SpinLock::new(Usage::default()),
+            moved: SpinLock::new(Moved::default()),
             timers: SpinLock::new(None),
             cpu_time_watched: AtomicBool::new(cpu_limited),
             executable: SpinLock::new(from.executable),
@@ -425,6 +428,20 @@ impl Process {
             sum.major_faults += major;
             sum.peak_resident = sum.peak_resident.max(space.peak_resident() as u64 * 4096);
         }
+        sum
+    }
+
+    /// What its threads moved, those that live and those that ended, and its waited-for children.
+    pub fn moved(&self) -> Moved {
+        // Held meanwhile: a thread that ends now counts once, here or there.
+        let ended = self.ended_usage.lock();
+        let mut sum = *self.moved.lock();
+        self.for_each_thread(|thread| {
+            if thread.execution().is_some() {
+                sum.add(&thread.moved.sums());
+            }
+        });
+        drop(ended);
         sum
     }
 

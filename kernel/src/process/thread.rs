@@ -21,7 +21,7 @@ use super::cpu_time;
 use super::record::Process;
 use super::signal::{Queue, UNBLOCKABLE, send};
 use super::timer;
-use super::usage::Usage;
+use super::usage::{Counters, Usage};
 use crate::credentials::Credentials;
 use crate::file::context::FsContext;
 use crate::file::descriptor::FdTable;
@@ -118,6 +118,8 @@ pub struct Thread {
     pub timer_slack: AtomicU64,
     /// What it goes back to when it is set to 0: what the thread started with.
     pub default_timer_slack: u64,
+    /// What it read and wrote.
+    pub moved: Counters,
     /// How it was scheduled when it ended, packed.
     last_scheduling: AtomicU64,
     started: u64,
@@ -250,6 +252,7 @@ impl Thread {
             personality: AtomicU32::new(parts.personality),
             timer_slack: AtomicU64::new(parts.timer_slack),
             default_timer_slack: parts.timer_slack,
+            moved: Counters::default(),
             last_scheduling: AtomicU64::new(0),
             started: schedule::time::monotonic_ns(),
         })
@@ -607,6 +610,7 @@ impl Thread {
 
     /// What it consumed.
     pub fn usage(&self) -> Usage {
+        // It ended: its process has what it consumed.
         let Some(execution) = self.execution() else { return Usage::default() };
         let (user_ns, system_ns) = execution.user_system_time();
         let (voluntary_switches, involuntary_switches) = execution.switches();

@@ -5,19 +5,84 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use hayate_abi::process::Rusage;
 use hayate_abi::time::Timeval;
 
-/// Counters of one thread while it lives. Only the thread itself adds.
+/// What one thread moved. Only the thread itself adds, so that no addition is a locked instruction.
 #[derive(Default)]
 pub struct Counters {
-    /// Page faults served without reading from a device.
-    pub minor_faults: AtomicU64,
-    /// Page faults that waited for a device.
-    pub major_faults: AtomicU64,
+    read_bytes: AtomicU64,
+    written_bytes: AtomicU64,
+    reads: AtomicU64,
+    writes: AtomicU64,
+    device_bytes: AtomicU64,
 }
 
 impl Counters {
-    /// Adds one without a locked instruction: there is one writer.
-    pub fn count(counter: &AtomicU64) {
-        counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    fn add(counter: &AtomicU64, count: usize) {
+        counter.store(counter.load(Ordering::Relaxed) + count as u64, Ordering::Relaxed);
+    }
+
+    /// Counts a call that reads, and the bytes that it brought.
+    #[inline(always)]
+    pub fn read(&self, bytes: usize) {
+        Counters::add(&self.reads, 1);
+        Counters::add(&self.read_bytes, bytes);
+    }
+
+    /// Counts a call that writes, and the bytes that it took.
+    #[inline(always)]
+    pub fn wrote(&self, bytes: usize) {
+        Counters::add(&self.writes, 1);
+        Counters::add(&self.written_bytes, bytes);
+    }
+
+    /// Counts bytes that the thread had a device read.
+    pub fn read_from_device(&self, bytes: usize) {
+        Counters::add(&self.device_bytes, bytes);
+    }
+
+    /// The sums so far.
+    #[inline(always)]
+    pub fn sums(&self) -> Moved {
+        Moved {
+            read_bytes: self.read_bytes.load(Ordering::Relaxed),
+            written_bytes: self.written_bytes.load(Ordering::Relaxed),
+            reads: self.reads.load(Ordering::Relaxed),
+            writes: self.writes.load(Ordering::Relaxed),
+            device_bytes: self.device_bytes.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// What was moved by calls of the read and write families, and from devices, as `/proc/PID/io`
+/// tells it (proc_pid_io(5)).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Moved {
+    /// Bytes that calls brought (`rchar`).
+    pub read_bytes: u64,
+    /// Bytes that calls took (`wchar`).
+    pub written_bytes: u64,
+    /// Calls that read (`syscr`).
+    pub reads: u64,
+    /// Calls that write (`syscw`).
+    pub writes: u64,
+    /// Bytes that devices were asked for (`read_bytes`).
+    pub device_bytes: u64,
+}
+
+impl Moved {
+    /// Whether nothing was moved: so it is with most children of a fork.
+    #[inline(always)]
+    pub fn is_nothing(&self) -> bool {
+        self.reads | self.writes | self.device_bytes == 0
+    }
+
+    /// Adds another sum.
+    #[cold]
+    pub fn add(&mut self, other: &Moved) {
+        self.read_bytes = self.read_bytes.wrapping_add(other.read_bytes);
+        self.written_bytes = self.written_bytes.wrapping_add(other.written_bytes);
+        self.reads = self.reads.wrapping_add(other.reads);
+        self.writes = self.writes.wrapping_add(other.writes);
+        self.device_bytes = self.device_bytes.wrapping_add(other.device_bytes);
     }
 }
 

@@ -121,6 +121,10 @@ fn look(parent: &Arc<Process>, which: Which, options: u32) -> Option<Result<Opti
     drop(taken);
     let report = report_end(&child);
     parent.children_usage.lock().add(&report.usage);
+    let moved = *child.moved.lock();
+    if !moved.is_nothing() {
+        parent.moved.lock().add(&moved);
+    }
     bury(child);
     Some(Ok(Some(report)))
 }

@@ -126,6 +126,7 @@ pub static PROCESS: What<Target> = What::Directory(&[
     Item { name: "exe", what: What::Magic(exe, |target| show(target, exe)) },
     Item { name: "fd", what: What::Listing(&descriptors::LINKS) },
     Item { name: "fdinfo", what: What::Listing(&descriptors::INFORMATION) },
+    Item { name: "io", what: What::Private(io) },
     Item { name: "limits", what: What::Text(limits) },
     Item { name: "maps", what: What::Guarded(inside::maps) },
     Item { name: "mem", what: What::Opened(0o600, inside::open_memory) },
@@ -151,6 +152,7 @@ pub static THREAD: What<Target> = What::Directory(&[
     Item { name: "exe", what: What::Magic(exe, |target| show(target, exe)) },
     Item { name: "fd", what: What::Listing(&descriptors::LINKS) },
     Item { name: "fdinfo", what: What::Listing(&descriptors::INFORMATION) },
+    Item { name: "io", what: What::Private(io) },
     Item { name: "limits", what: What::Text(limits) },
     Item { name: "maps", what: What::Guarded(inside::maps) },
     Item { name: "mem", what: What::Opened(0o600, inside::open_memory) },
@@ -509,6 +511,29 @@ fn cpu_list(mask: u64, out: &mut Vec<u8>) -> Result<()> {
         at += length;
     }
     bytes(out, b"\n")
+}
+
+/// Of a process: with its threads that ended and its children that were waited for (`do_io_accounting`,
+/// fs/proc/base.c, and `wait_task_zombie`, kernel/exit.c). Disks are read alone here, so nothing was
+/// written to one.
+fn io(target: &Target, out: &mut Vec<u8>) -> Result<()> {
+    let moved = if target.thread.is_some() {
+        target.thread()?.moved.sums()
+    } else {
+        target.process()?.moved()
+    };
+    for (name, count) in [
+        ("rchar", moved.read_bytes),
+        ("wchar", moved.written_bytes),
+        ("syscr", moved.reads),
+        ("syscw", moved.writes),
+        ("read_bytes", moved.device_bytes),
+        ("write_bytes", 0),
+        ("cancelled_write_bytes", 0),
+    ] {
+        line(out, format_args!("{name}: {count}"))?;
+    }
+    Ok(())
 }
 
 fn limits(target: &Target, out: &mut Vec<u8>) -> Result<()> {

@@ -10,7 +10,7 @@ use hayate_machine::frames::Frame;
 use super::node::Node;
 use crate::device::block::{SECTOR, Segment};
 use crate::file::content;
-use crate::file::disk::Disk;
+use crate::file::disk::{self, Disk};
 use crate::file::inode::Inode;
 use crate::file::open_file::{FileOps, OpenFile, Traits, Whence, default_seek};
 use crate::file::plate::PlateSource;
@@ -39,7 +39,8 @@ impl Content {
 
     fn submit(&self, request: &mut Request<'_>) -> Result<()> {
         if !request.segments.is_empty() {
-            self.disk.driver().read(request.place / SECTOR, &request.segments)?;
+            let sector = request.place / SECTOR;
+            disk::read_for_current(self.disk.driver(), sector, &request.segments)?;
         }
         request.segments.clear();
         request.length = 0;

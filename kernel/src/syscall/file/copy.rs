@@ -119,7 +119,8 @@ pub fn copy_file_range(
     super::io::remove_privileges(to.inode())?;
     let (mut from_at, mut to_at) = (begin.at, end.at);
     let (from_side, to_side) = (begin.side(&mut from_at), end.side(&mut to_at));
-    let moved = splice::copy(&from, from_side, &to, to_side, count, super::io::write_piece)?;
+    let moved = splice::copy(&from, from_side, &to, to_side, count, super::io::write_piece);
+    let moved = super::io::count_both(moved)?;
     if moved != 0 {
         notify::file(&from, Mask::ACCESS);
         notify::file(&to, Mask::MODIFY);

@@ -36,6 +36,14 @@ pub enum Place {
     At(u64),
 }
 
+/// Counts a call that moves between two files (`do_sendfile`, fs/read_write.c).
+pub fn count_both(outcome: Result<usize>) -> Result<usize> {
+    let thread = process::current();
+    thread.moved.read(outcome.unwrap_or(0));
+    thread.moved.wrote(outcome.unwrap_or(0));
+    outcome
+}
+
 fn offset(raw: i64) -> Result<Place> {
     u64::try_from(raw).map(Place::At).map_err(|_| Errno::EINVAL)
 }
@@ -43,10 +51,12 @@ fn offset(raw: i64) -> Result<Place> {
 /// Reads and reports it.
 #[inline(always)]
 fn read_file(file: &OpenFile, place: Place, out: &mut Output<'_>) -> Result<usize> {
-    let count = match place {
-        Place::Position => file.read(out)?,
-        Place::At(offset) => file.read_at(offset, out)?,
+    let outcome = match place {
+        Place::Position => file.read(out),
+        Place::At(offset) => file.read_at(offset, out),
     };
+    process::current().moved.read(outcome.unwrap_or(0));
+    let count = outcome?;
     if count != 0 {
         notify::file(file, Mask::ACCESS);
     }
@@ -62,6 +72,7 @@ pub fn write_file(file: &OpenFile, place: Place, input: &mut Input<'_>) -> Resul
     } else {
         write_there(file, place, input)
     };
+    process::current().moved.wrote(outcome.unwrap_or(0));
     match outcome {
         Ok(0) => {}
         Ok(_) => notify::file(file, Mask::MODIFY),

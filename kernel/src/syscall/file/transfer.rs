@@ -70,6 +70,7 @@ pub fn sendfile(out: i32, input: i32, offset: usize, count: usize) -> Result<usi
         Some(target) => splice::into_pipe(&from, side(&mut at), target, count, to.nonblocking()),
         None => splice::copy(&from, side(&mut at), &to, Side::Position, count, io::write_piece),
     };
+    let outcome = io::count_both(outcome);
     write_offset(offset, at)?;
     if outcome.is_ok_and(|moved| moved != 0) {
         notify::file(&from, Mask::ACCESS);
