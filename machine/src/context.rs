@@ -3,14 +3,15 @@
 //! A [`Context`] is a stopped flow of control: a kernel stack whose top words are the registers to
 //! go on with. [`switch`] stops the current one and continues another. The saved stack pointer is
 //! taken with an atomic exchange, so a context that is running (pointer 0) can never be continued
-//! twice, whatever the scheduler does.
+//! twice, whatever the scheduler does. And only the context on whose stack the caller stands can be
+//! stopped: a stack pointer is never saved for a context whose stack it does not lie in.
 
 use core::arch::naked_asm;
 use core::mem::size_of;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::cpu;
-use crate::stack::KernelStack;
+use crate::stack::{KernelStack, STACK_SIZE};
 use crate::trap::UserRegs;
 
 /// A flow of control in the kernel with its stack.
@@ -112,18 +113,33 @@ extern "C" fn kernel_start() {
 /// Stops the current flow into `from` and continues `to`. Returns when somebody switches back.
 ///
 /// # Panics
-/// If `to` is running.
+/// If `to` is running, or `from` has a stack and is not what runs here.
 #[inline]
 pub fn switch(from: &Context, to: &Context) {
+    if let Some(stack) = &from.stack {
+        let below = stack.top().wrapping_sub(stack_pointer());
+        assert!(below <= STACK_SIZE as u64, "a context stopped that does not run here");
+    }
     let next = to.saved.swap(0, Ordering::Acquire);
     assert!(next != 0, "switch to a context that is running");
-    if let Some(stack) = &to.stack {
-        cpu::set_kernel_stack(stack.top());
-    }
+    // One without a stack of its own never enters a program. If it did, the entry from there would
+    // have no stack and end in a double fault, and not on the stack of another.
+    cpu::set_kernel_stack(to.stack.as_ref().map_or(0, KernelStack::top));
     // SAFETY: `next` was saved by this function or built by `for_user`/`for_kernel`, and the
-    // exchange above made it ours alone. After the store of `from`'s pointer this stack is not
-    // touched until it is continued.
+    // exchange above made it ours alone. What is saved for `from` is where the caller stands, which
+    // is `from`'s own stack or, for one without, the stack that goes on when it is continued. After
+    // the store of `from`'s pointer this stack is not touched until it is continued.
     unsafe { switch_stacks(&from.saved, next) };
+}
+
+#[inline(always)]
+fn stack_pointer() -> u64 {
+    let here;
+    // SAFETY: reads a register.
+    unsafe {
+        core::arch::asm!("mov {}, rsp", out(reg) here, options(nomem, nostack, preserves_flags));
+    }
+    here
 }
 
 #[unsafe(naked)]

@@ -64,10 +64,10 @@ per_cpu! {
 #[unsafe(export_name = "hayate_kernel_stack")]
 static KERNEL_STACK: Word = Word::new(0);
 
-/// Makes `top` the kernel stack of entries from user mode on this CPU.
+/// Makes `top` the kernel stack of entries from user mode on this CPU; 0 if there are none.
 #[inline(always)]
 pub(crate) fn set_kernel_stack(top: u64) {
-    KERNEL_STACK.set(top - 8);
+    KERNEL_STACK.set(top.wrapping_sub(8));
     let descriptors = DESCRIPTORS.pointer() as *mut Descriptors;
     // SAFETY: RSP0 of this CPU's own TSS, at offset 4; the CPU reads it at the next entry only.
     unsafe { (&raw mut (*descriptors).tss[1]).cast::<u64>().write_unaligned(top) };
