@@ -4,7 +4,9 @@
 //! remembered "there is no such file", negative). The root of a mounted file system is a dentry
 //! without a parent. Children are owned by their parent's table and own their parent, so a place
 //! in use keeps its way to the root alive; removal and pruning take the child out of the table
-//! and thereby break the circle.
+//! and thereby break the circle. So a directory that was removed has no children: its last ones,
+//! names that were looked for and not found, go with it ([`Dentry::remove`]), and names that are
+//! looked for in it afterwards are not kept.
 //!
 //! # Locks
 //!
@@ -172,6 +174,22 @@ impl Dentry {
         let children = self.children.lock();
         let found = children.find(hash_name(name), |child| same_name(&child.0, name))?;
         Some(Arc::clone(&found.1))
+    }
+
+    /// Makes room for `more` children: after that, [`Dentry::adopt`] finds it as long as the caller
+    /// holds the directory lock. Who changes a file system and then the table calls it before.
+    /// `ENOMEM`.
+    pub fn reserve(&self, more: usize) -> Result<()> {
+        let mut children = self.children.lock();
+        children.try_reserve(more, |child| hash_name(&child.0)).map_err(|_| Errno::ENOMEM)
+    }
+
+    /// Marks a name as removed and forgets the names below it. For a directory the caller holds its
+    /// directory lock, so that nobody puts a name into the table at the same time.
+    pub fn remove(&self) {
+        self.set_state(DentryState::UNLINKED);
+        let children = core::mem::take(&mut *self.children.lock());
+        drop(children);
     }
 
     /// Puts a child into the table, replacing one of the same name.

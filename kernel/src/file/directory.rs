@@ -47,7 +47,8 @@ pub fn check_directory(
     permitted(credentials, attributes, access::WRITE | access::EXECUTE)
 }
 
-/// Records a newly made file in the dentry cache; the directory lock is held.
+/// Records a newly made file in the dentry cache; the directory lock is held, and there was room
+/// for a child ([`Dentry::reserve`]) before the file was made.
 pub fn record(
     directory: &Arc<Dentry>,
     found: Arc<Dentry>,
@@ -88,6 +89,7 @@ fn make(
     check_writable(directory)?;
     let attributes = inode.attributes();
     check_directory(directory, &attributes, resolver.credentials)?;
+    directory.dentry.reserve(1)?;
     let made = make(&inode, &name, &attributes)?;
     let dentry = record(&directory.dentry, found, &name, made)?;
     drop(lock);
@@ -166,6 +168,7 @@ pub fn link(resolver: &Resolver<'_>, old: &Location, path: &[u8]) -> Result<()> 
     if unlinked && !old.dentry.state().contains(DentryState::LINKABLE) {
         return Err(Errno::ENOENT);
     }
+    directory.dentry.reserve(1)?;
     inode.link(&name, &target)?;
     record(&directory.dentry, found, &name, target.clone())?;
     drop(lock);
@@ -196,7 +199,7 @@ fn check_removal(
 /// After a removal: the cache knows that the name is free, whoever holds the dentry sees the
 /// file as deleted.
 fn removed(directory: &Arc<Dentry>, name: &[u8], dentry: &Arc<Dentry>) {
-    dentry.set_state(DentryState::UNLINKED);
+    dentry.remove();
     drop(directory.disown(name));
 }
 
@@ -411,8 +414,11 @@ fn rename_locked(
     }
     // Nothing may be made in a directory that is about to be replaced.
     let victim = (!exchange && replaces_directory).then(|| target.lock_directory());
-    old.inode.rename(&old.name, &moved, &new.inode, &new.name, replaced.as_ref(), flags)?;
     let (old_dir, new_dir) = (&old.directory.dentry, &new.directory.dentry);
+    // The tables of names take what was renamed without fail.
+    old_dir.reserve(2)?;
+    new_dir.reserve(2)?;
+    old.inode.rename(&old.name, &moved, &new.inode, &new.name, replaced.as_ref(), flags)?;
     drop(old_dir.disown(&old.name));
     drop(new_dir.disown(&new.name));
     let caches = new_dir.filesystem().caching() != Caching::Never;
@@ -427,7 +433,7 @@ fn rename_locked(
         }
         return Ok(Some((moved, None)));
     }
-    target.set_state(DentryState::UNLINKED);
+    target.remove();
     drop(victim);
     Ok(Some((moved, replaced.map(|_| target))))
 }

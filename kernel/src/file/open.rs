@@ -118,6 +118,7 @@ fn create(
     let attributes = inode.attributes();
     check_directory(directory, &attributes, resolver.credentials)?;
     let mode = set_id::of_new(&attributes, resolver, mode & 0o7777, false);
+    directory.dentry.reserve(1)?;
     let made = inode.create(name, mode, new_owner(&attributes, resolver.credentials))?;
     Ok((record(&directory.dentry, found, name, made)?, true))
 }

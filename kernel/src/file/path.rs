@@ -92,7 +92,8 @@ pub fn lookup_locked(
         Caching::Never => false,
     };
     let child = Dentry::child(directory, Name::from(name), found);
-    if keep {
+    // In a directory that was removed nothing is ever found: nobody would take the name out again.
+    if keep && !directory.state().contains(DentryState::UNLINKED) {
         directory.adopt(&child)?;
     }
     Ok(child)

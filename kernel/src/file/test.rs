@@ -193,6 +193,35 @@ ktest! {
 }
 
 ktest! {
+    fn a_removed_directory_takes_the_names_looked_for_in_it_along() {
+        let world = World::new();
+        let missing = |path: &[u8]| world.find(path).err() == Some(Errno::ENOENT);
+        let rmdir = |path: &[u8]| directory::rmdir(&world.resolver(), path);
+        // Looked for before it went.
+        world.mkdir(b"/d").unwrap();
+        let removed = Arc::downgrade(&world.find(b"/d").unwrap().dentry);
+        check!(missing(b"/d/none"));
+        check!(rmdir(b"/d").is_ok());
+        check!(removed.upgrade().is_none());
+        // Replaced by another one.
+        world.mkdir(b"/d").unwrap();
+        world.mkdir(b"/e").unwrap();
+        let replaced = Arc::downgrade(&world.find(b"/e").unwrap().dentry);
+        check!(missing(b"/e/none"));
+        check!(world.rename(b"/d", b"/e", RenameFlags::empty()).is_ok());
+        check!(replaced.upgrade().is_none());
+        // Looked for after it went, by somebody who is still in it.
+        let inside = world.find(b"/e").unwrap();
+        let removed = Arc::downgrade(&inside.dentry);
+        check!(rmdir(b"/e").is_ok());
+        let resolver = Resolver { start: Some(inside), ..world.resolver() };
+        check!(resolver.resolve(b"none", WalkFlags::empty()).err() == Some(Errno::ENOENT));
+        drop(resolver);
+        check!(removed.upgrade().is_none());
+    }
+}
+
+ktest! {
     fn renaming_follows_the_rules() {
         let world = World::new();
         let none = RenameFlags::empty();

@@ -29,10 +29,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How often a program is swept before what grows is a leak.
 const SWEEPS: u64 = 4;
 
+/// How often a case runs before as many objects more are a leak of it.
+const LEAKS: u64 = 8;
+
 /// Programs whose cases change what the whole machine does, or need minutes.
 const LEFT_OUT: [&str; 4] = ["mode", "recycle", "teardown", "clock"];
 
-fn refused() -> u64 {
+fn refused_count() -> u64 {
     let text = match fs::read_to_string("/proc/hayate/refusal") {
         Ok(text) => text,
         Err(error) => {
@@ -88,13 +91,13 @@ fn sweep(program: &Path, case: &str, first: u64, stride: u64, most: u64) -> Resu
     let mut nth = first;
     let mut runs = 0;
     while nth <= most {
-        let before = refused();
+        let before = refused_count();
         let said = run(program, case, nth).ok_or(format!("no end with request {nth} refused"))?;
         unmount_beyond(&mounts);
         if !said.contains("test result:") {
             return Err(format!("request {nth}: the runner ended early: {said}"));
         }
-        if refused() == before {
+        if refused_count() == before {
             break;
         }
         runs += 1;
@@ -103,12 +106,19 @@ fn sweep(program: &Path, case: &str, first: u64, stride: u64, most: u64) -> Resu
     Ok(runs)
 }
 
-/// What the kernel holds that could leak: the number of its small objects, and its larger ones.
-fn held() -> (u64, u64) {
+/// What the kernel holds that could leak: the number of its small objects, and its larger ones; and
+/// how many of which size.
+fn held() -> ((u64, u64), String) {
     match memory(true) {
-        Some(Memory::Frames { count, large, .. }) => (count, large),
-        _ => (0, 0),
+        Some(Memory::Frames { count, large, kinds, .. }) => ((count, large), kinds),
+        _ => ((0, 0), String::new()),
     }
+}
+
+/// Which sizes of objects there are more or fewer of.
+fn changed(before: &str, after: &str) -> String {
+    let pairs = before.split(' ').zip(after.split(' '));
+    pairs.filter(|(a, b)| a != b).map(|(a, b)| format!(" [{a} -> {b}]")).collect()
 }
 
 /// All requests of all cases of a program, refused one after the other; how many there were.
@@ -117,7 +127,7 @@ fn held() -> (u64, u64) {
 /// grows with every sweep: so a program after which more is held is swept again, at most [`SWEEPS`]
 /// times.
 fn sweep_all(program: &Path, cases: &[&str], stride: u64, most: u64) -> Result<u64, String> {
-    let mut last = held();
+    let (mut last, mut kinds) = held();
     let mut total = 0;
     for turn in 0..SWEEPS {
         for (number, case) in cases.iter().enumerate() {
@@ -129,21 +139,48 @@ fn sweep_all(program: &Path, cases: &[&str], stride: u64, most: u64) -> Result<u
             }
             total += runs;
         }
-        let now = held();
+        let (now, now_kinds) = held();
         if now.0 <= last.0 && now.1 <= last.1 {
             return Ok(total);
         }
         println!(
-            "    after sweep {}: objects {} to {}, large {} to {}",
+            "    after sweep {}: objects {} to {}, large {} to {}:{}",
             turn + 1,
             last.0,
             now.0,
             last.1,
-            now.1
+            now.1,
+            changed(&kinds, &now_kinds)
         );
-        last = now;
+        (last, kinds) = (now, now_kinds);
     }
+    name_leaks(program, cases, stride, most);
     Err("the kernel holds more after every sweep".into())
+}
+
+/// Names the cases after each of whose runs more is held: undisturbed, and with which request
+/// refused.
+fn name_leaks(program: &Path, cases: &[&str], stride: u64, most: u64) {
+    for (number, case) in cases.iter().enumerate() {
+        let first = 1 + number as u64 % stride;
+        let refused = (first..=most).step_by(usize::try_from(stride).unwrap_or(1));
+        for nth in [0].into_iter().chain(refused) {
+            let (before, refused_before) = (held(), refused_count());
+            for _ in 0..LEAKS {
+                run(program, case, nth);
+            }
+            let after = held();
+            if after.0.0 >= before.0.0 + LEAKS || after.0.1 >= before.0.1 + LEAKS {
+                println!(
+                    "    {case}, request {nth}, {LEAKS} times:{}",
+                    changed(&before.1, &after.1)
+                );
+            }
+            if nth != 0 && refused_count() == refused_before {
+                break;
+            }
+        }
+    }
 }
 
 fn main() {
