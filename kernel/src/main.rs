@@ -25,7 +25,7 @@ pub mod schedule;
 pub mod syscall;
 
 use hayate_machine::trap::Handlers;
-use hayate_machine::{boot, cpu, frames, info, smp, time, trap};
+use hayate_machine::{boot, cpu, frames, info, smp, time, trap, vdso};
 
 hayate_machine::entry!(main);
 
@@ -118,6 +118,10 @@ fn threaded() {
     memory::regions::init();
     schedule::work_area::init();
     program::record::init();
+    let place = if memory::randomizes() { random::word() } else { 0 };
+    if vdso::place(place).is_err() {
+        panic!("no memory for the pages that programs see");
+    }
     net::unix::socket::register_identity(|| process::current().identity());
     if let Err(error) = first::start() {
         panic!("{error}");

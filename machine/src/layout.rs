@@ -5,6 +5,7 @@
 //! | `0` | [`USER_END`] | the program's half |
 //! | [`DIRECT_MAP`] | + 64 TiB | all physical memory, writable, never executable |
 //! | [`VMAP`] | + 32 TiB | kernel stacks and device registers, each behind a guard page; large tables of the heap; the frame table, if it was extended |
+//! | [`SHOWN`] | + 512 GiB | two pages that programs see ([`crate::vdso`]) |
 //! | [`KERNEL`] | end | the kernel's image, linked here |
 //!
 //! The places are those of Linux (`Documentation/x86/x86_64/mm.rst`), so that an address in a
@@ -37,5 +38,7 @@ pub const DIRECT_MAP_SIZE: usize = 64 << 40;
 pub const VMAP: usize = 0xffff_c900_0000_0000;
 /// The end of [`VMAP`].
 pub const VMAP_END: usize = 0xffff_e900_0000_0000;
+/// The area of pages of the kernel's half that programs see: one entry of the root.
+pub const SHOWN: usize = 0xffff_ff00_0000_0000;
 /// Where the kernel's image is linked; physical address 0 of the image's window.
 pub const KERNEL: usize = 0xffff_ffff_8000_0000;

@@ -41,4 +41,5 @@ pub mod sync;
 pub mod time;
 pub mod trap;
 pub mod user;
+pub mod vdso;
 pub mod virtio;

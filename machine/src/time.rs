@@ -7,6 +7,7 @@
 mod bend;
 mod rates;
 
+pub(crate) use bend::Line;
 pub use bend::{bend, is_bent};
 pub(crate) use rates::start_beat;
 
@@ -18,15 +19,33 @@ use x86_64::instructions::port::Port;
 use crate::cpu::{self, Word, features};
 use crate::{apic, boot, info, per_cpu};
 
-/// Nanoseconds per tick of the TSC, times 2^32.
-static SCALE: AtomicU64 = AtomicU64::new(1 << 32);
 static TSC_HZ: AtomicU64 = AtomicU64::new(1_000_000_000);
 /// Ticks of the APIC timer per nanosecond, times 2^32.
 static APIC_SCALE: AtomicU64 = AtomicU64::new(1 << 32);
-/// The TSC at monotonic time 0: the first instruction.
-static ORIGIN: AtomicU64 = AtomicU64::new(0);
-/// What to add to the monotonic clock to get the real time.
-static REAL_OFFSET: AtomicI64 = AtomicI64::new(0);
+
+/// What the clocks are made of. Programs read it themselves ([`crate::vdso`]), so it has a page of its
+/// own.
+#[repr(C, align(4096))]
+pub(crate) struct Clock {
+    /// The TSC at monotonic time 0: the first instruction.
+    pub origin: AtomicU64,
+    /// Nanoseconds per tick of the TSC, times 2^32.
+    pub scale: AtomicU64,
+    /// What to add to the monotonic clock to get the real time.
+    pub real_offset: AtomicI64,
+    /// Counts the bends; its lowest bit names the line that holds. 0: the clock was never bent.
+    pub turn: AtomicU64,
+    /// See [`bend`].
+    pub lines: [Line; 2],
+}
+
+pub(crate) static CLOCK: Clock = Clock {
+    origin: AtomicU64::new(0),
+    scale: AtomicU64::new(1 << 32),
+    real_offset: AtomicI64::new(0),
+    turn: AtomicU64::new(0),
+    lines: [Line::straight(), Line::straight()],
+};
 
 per_cpu! {
     /// The deadline this CPU's timer is programmed for (monotonic ns; MAX: none).
@@ -44,8 +63,8 @@ pub fn tsc() -> u64 {
 /// was adjusted by (CLOCK_MONOTONIC_RAW).
 #[inline]
 pub fn raw_ns() -> u64 {
-    let ticks = tsc().saturating_sub(ORIGIN.load(Ordering::Relaxed));
-    ((u128::from(ticks) * u128::from(SCALE.load(Ordering::Relaxed))) >> 32) as u64
+    let ticks = tsc().saturating_sub(CLOCK.origin.load(Ordering::Relaxed));
+    ((u128::from(ticks) * u128::from(CLOCK.scale.load(Ordering::Relaxed))) >> 32) as u64
 }
 
 /// Nanoseconds since the first instruction of the kernel. Never goes back.
@@ -58,33 +77,22 @@ pub fn monotonic_ns() -> u64 {
 /// Nanoseconds since 1970-01-01 UTC.
 #[inline]
 pub fn realtime_ns() -> u64 {
-    monotonic_ns().wrapping_add_signed(REAL_OFFSET.load(Ordering::Relaxed))
+    monotonic_ns().wrapping_add_signed(CLOCK.real_offset.load(Ordering::Relaxed))
 }
 
 /// Sets the real-time clock (nanoseconds since 1970).
 pub fn set_realtime(ns: u64) {
-    REAL_OFFSET.store(ns.wrapping_sub(monotonic_ns()) as i64, Ordering::Relaxed);
+    CLOCK.real_offset.store(ns.wrapping_sub(monotonic_ns()) as i64, Ordering::Relaxed);
 }
 
 /// Moves the real-time clock by so many nanoseconds.
 pub fn step_realtime(by: i64) {
-    REAL_OFFSET.fetch_add(by, Ordering::Relaxed);
+    CLOCK.real_offset.fetch_add(by, Ordering::Relaxed);
 }
 
 /// The TSC's frequency in Hz.
 pub fn tsc_hz() -> u64 {
     TSC_HZ.load(Ordering::Relaxed)
-}
-
-/// (TSC at monotonic 0, ns per tick times 2^32, real minus monotonic): for a vDSO. `None` once the
-/// clock was adjusted ([`is_bent`]): only the kernel knows it then.
-pub fn parameters() -> Option<(u64, u64, i64)> {
-    let found = (
-        ORIGIN.load(Ordering::Relaxed),
-        SCALE.load(Ordering::Relaxed),
-        REAL_OFFSET.load(Ordering::Relaxed),
-    );
-    (!is_bent()).then_some(found)
 }
 
 /// Asks for the timer handler to be called on this CPU at `deadline` (monotonic ns) or soon after,
@@ -103,7 +111,7 @@ fn program(deadline: u64) {
     let wait = bend::to_raw(deadline.saturating_sub(now));
     if features().tsc_deadline {
         const DEADLINE: u32 = 0x6e0;
-        let scale = u128::from(SCALE.load(Ordering::Relaxed)).max(1);
+        let scale = u128::from(CLOCK.scale.load(Ordering::Relaxed)).max(1);
         let ticks = ((u128::from(wait) << 32) / scale).min(1 << 60) as u64;
         // SAFETY: CPUID lists the register. The fence orders it after the APIC's mode was set.
         unsafe {
@@ -141,9 +149,9 @@ pub fn spin_ns(ns: u64) {
 pub(crate) fn init() {
     let rates::Rates { tsc: hz, apic: apic_hz } = rates::find();
     TSC_HZ.store(hz, Ordering::Relaxed);
-    SCALE.store(((1_000_000_000u128 << 32) / u128::from(hz)) as u64, Ordering::Relaxed);
+    CLOCK.scale.store(((1_000_000_000u128 << 32) / u128::from(hz)) as u64, Ordering::Relaxed);
     APIC_SCALE.store(((u128::from(apic_hz) << 32) / 1_000_000_000) as u64, Ordering::Relaxed);
-    ORIGIN.store(boot::first_tsc(), Ordering::Relaxed);
+    CLOCK.origin.store(boot::first_tsc(), Ordering::Relaxed);
     if let Some(seconds) = read_rtc() {
         set_realtime(seconds * 1_000_000_000);
     }

@@ -65,6 +65,10 @@ a call that is not there answers ENOSYS.
 Numbers from 1000 on are Hayate's own calls, which Linux answers with ENOSYS;
 [resources.md](resources.md) tells of process transformation.
 
+Programs read the clocks and their processor's number by the functions of vdso(7) as well. Other than
+in Linux the object lies in the kernel's half of the address space, at one address for all programs of
+a boot; it cannot be moved or unmapped, and is no source for calls that read the caller's memory.
+
 ";
 
 /// The first number of Hayate's own calls.

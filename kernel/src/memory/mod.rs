@@ -63,7 +63,7 @@ pub use foreign::FutexPlace;
 pub use layout::Layout;
 pub use map::{MapRequest, Place};
 pub use region::{Backing, Mapping, Protection, RegionFlags};
-pub use show::Shown;
+pub use show::{Shown, ShownPages};
 pub use space::{Limits, Space, current, leave, try_current};
 
 use core::sync::atomic::AtomicU32;

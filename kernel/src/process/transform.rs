@@ -75,10 +75,12 @@ impl Position {
         Position { regs: UserRegs::start(instruction, stack), fs_base: 0, gs_base: 0 }
     }
 
-    /// Checks what a program asks for. `EINVAL`: a pointer that is outside of the program's half.
+    /// Checks what a program asks for. `EINVAL`: a pointer that is outside of the program's half (and
+    /// the instruction is not of the object that the kernel shows, either).
     pub fn check(&self) -> Result<()> {
         let end = USER_END as u64;
-        let inside = self.regs.rip < end && self.regs.rsp <= end;
+        let rip = self.regs.rip;
+        let inside = (rip < end || hayate_machine::vdso::holds(rip)) && self.regs.rsp <= end;
         if inside && self.fs_base < end && self.gs_base < end { Ok(()) } else { Err(Errno::EINVAL) }
     }
 }

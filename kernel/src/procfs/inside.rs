@@ -22,7 +22,7 @@ use crate::file::inode::DeviceNumber;
 use crate::file::mount::Location;
 use crate::file::open_file::{FileOps, MapSource, OpenFile, Traits, Whence};
 use crate::file::transfer::{Input, Output};
-use crate::memory::{PAGE, Protection, RegionFlags, Shown, Space, USER_END};
+use crate::memory::{PAGE, Protection, RegionFlags, Shown, ShownPages, Space, USER_END};
 use crate::process;
 
 /// Bytes that are moved at a time.
@@ -197,11 +197,33 @@ impl FileOps for PageMap {
     }
 }
 
+/// The regions of a space, and behind them the two pages that every program sees.
+fn regions(space: &Space, count: bool) -> Result<Vec<Shown>> {
+    let mut regions = space.shown(count)?;
+    let clocks = hayate_machine::vdso::clocks().into_iter();
+    for start in clocks {
+        regions.try_reserve(2).map_err(|_| Errno::ENOMEM)?;
+        let page = |start, protection, name| Shown {
+            start,
+            end: start + PAGE,
+            protection,
+            flags: RegionFlags::empty(),
+            offset: 0,
+            backing: None,
+            name,
+            pages: ShownPages::default(),
+        };
+        regions.push(page(start, Protection::READ, "[vvar]"));
+        regions.push(page(start + PAGE, Protection::READ | Protection::EXECUTE, "[vdso]"));
+    }
+    Ok(regions)
+}
+
 /// `/proc/PID/maps`: a line for each region.
 pub fn maps(target: &Target, out: &mut Vec<u8>) -> Result<()> {
     let Some(space) = target.space() else { return Ok(()) };
     let own_root = process::current().directories()?.root();
-    for view in space.shown(false)? {
+    for view in regions(&space, false)? {
         region_line(&view, &own_root, out)?;
     }
     Ok(())
@@ -265,7 +287,7 @@ pub fn statm(target: &Target, out: &mut Vec<u8>) -> Result<()> {
 pub fn smaps(target: &Target, out: &mut Vec<u8>) -> Result<()> {
     let Some(space) = target.space() else { return Ok(()) };
     let own_root = process::current().directories()?.root();
-    for view in space.shown(true)? {
+    for view in regions(&space, true)? {
         region_line(&view, &own_root, out)?;
         let pages = view.pages;
         let size = (view.end - view.start) / PAGE;

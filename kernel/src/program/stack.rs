@@ -133,10 +133,16 @@ pub fn build(
 }
 
 /// The auxiliary vector: kinds and their values.
-fn auxiliary(facts: &Facts<'_>, path: usize, platform: usize, random: usize) -> [[usize; 2]; 20] {
+fn auxiliary(facts: &Facts<'_>, path: usize, platform: usize, random: usize) -> [[usize; 2]; 21] {
     let cpu = hayate_machine::cpu::features();
     let credentials = facts.credentials;
+    // Without the object the entry is one to be passed over.
+    let shown = match hayate_machine::vdso::object() {
+        Some(object) => [AT_SYSINFO_EHDR as usize, object],
+        None => [AT_IGNORE as usize, 0],
+    };
     [
+        shown,
         [AT_MINSIGSTKSZ as usize, 1024 + hayate_machine::fpu::FpuState::signal_size()],
         [AT_HWCAP as usize, cpu.hwcap as usize],
         [AT_PAGESZ as usize, PAGE],

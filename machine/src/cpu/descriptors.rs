@@ -21,6 +21,11 @@ pub const USER_DS: u16 = 0x28 | 3;
 /// The user's 64-bit code segment.
 pub const USER_CS: u16 = 0x30 | 3;
 const TSS: u16 = 0x38;
+/// A segment whose limit is the processor's number, for programs to ask for by `lsl` (Linux'
+/// `__CPUNODE_SEG`, with its number).
+pub const CPU_NUMBER: u16 = 0x78 | 3;
+/// How many descriptors there are.
+const DESCRIPTORS_HERE: usize = CPU_NUMBER as usize / 8 + 1;
 
 /// Interrupt stack of double faults.
 pub(crate) const DOUBLE_FAULT_IST: u8 = 1;
@@ -38,7 +43,7 @@ const STACKS: usize = 4;
 #[repr(C, align(64))]
 struct Descriptors {
     tss: [u32; 26],
-    gdt: [u64; 9],
+    gdt: [u64; DESCRIPTORS_HERE],
     limit_and_base: [u16; 5],
     stacks: [[u64; IST_SIZE / 8]; STACKS],
 }
@@ -51,7 +56,7 @@ unsafe impl Sync for Holder {}
 per_cpu! {
     static DESCRIPTORS: PerCpu<Holder> = PerCpu::new(Holder(core::cell::UnsafeCell::new(Descriptors {
         tss: [0; 26],
-        gdt: [0; 9],
+        gdt: [0; DESCRIPTORS_HERE],
         limit_and_base: [0; 5],
         stacks: [[0; IST_SIZE / 8]; STACKS],
     })));
@@ -107,9 +112,16 @@ pub(crate) fn init() {
                 | (limit >> 16 & 0xf) << 48
                 | (base >> 24 & 0xff) << 56,
             base >> 32,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0x0040_f100_0000_0000 | super::id() as u64, // user data, read-only
         ]);
         let pointer = &raw mut (*descriptors).limit_and_base;
-        (*pointer)[0] = size_of::<[u64; 9]>() as u16 - 1;
+        (*pointer)[0] = size_of::<[u64; DESCRIPTORS_HERE]>() as u16 - 1;
         (&raw mut (*pointer)[1]).cast::<u64>().write_unaligned(gdt as u64);
         asm!(
             "lgdt [{pointer}]",

@@ -2,12 +2,13 @@
 //!
 //! Every space has the same kernel half: the entries of its root above the middle are copies of the
 //! kernel's. They never change after [`init`], which makes the tables below them ahead (for the area
-//! of stacks and device registers), so no space ever has to learn of a new one.
+//! of stacks and device registers, and for the two pages that programs see), so no space ever has to
+//! learn of a new one.
 
 use super::entry::Entry;
 use super::table::{ENTRIES, Table, index};
 use crate::frames::Frame;
-use crate::layout::{PAGE_SHIFT, VMAP};
+use crate::layout::{PAGE_SHIFT, SHOWN, VMAP};
 use crate::sync::Once;
 use arrayvec::ArrayVec;
 use core::sync::atomic::AtomicU32;
@@ -44,6 +45,8 @@ pub fn init() {
             root.store(at, kernel_table(table));
         }
     }
+    let shown = Table::allocate().expect("no memory for the kernel's page tables");
+    root.store(SHOWN_AT, shown_table(shown));
     HALF.call_once(|| {
         let entries = (ENTRIES / 2..ENTRIES).map(|at| (at, root.load(at)));
         entries.filter(|(_, entry)| !entry.is_none()).map(|(at, entry)| (at, entry.0)).collect()
@@ -54,6 +57,53 @@ pub fn init() {
 
 fn kernel_table(table: Table) -> Entry {
     Entry(u64::from(table.0) << PAGE_SHIFT | Entry::PRESENT | Entry::WRITE | Entry::ACCESSED)
+}
+
+/// The root's entry for what programs see.
+const SHOWN_AT: usize = index(SHOWN, 3);
+
+fn shown_table(table: Table) -> Entry {
+    Entry(kernel_table(table).0 | Entry::USER)
+}
+
+/// There is no memory for a page table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused;
+
+/// Shows the page at a physical address to all programs, at `address` in the area at [`SHOWN`]: to
+/// be read, or to be executed as well. It stays for ever. Changes are made by one caller at a time.
+///
+/// # Errors
+/// No memory for tables.
+///
+/// # Safety
+/// The page lives for ever and holds nothing that programs may not read; nobody else calls this
+/// meanwhile.
+pub(crate) unsafe fn show(address: usize, physical: u64, execute: bool) -> Result<(), Refused> {
+    let mut table = Table(ROOT.load(Relaxed));
+    for level in (1..=3).rev() {
+        let at = index(address, level);
+        if table.load(at).is_none() {
+            let below = Table::allocate().ok_or(Refused)?;
+            table.store(at, shown_table(below));
+        }
+        table = Table(table.load(at).number());
+    }
+    // Not global: the mode of a space decides who may reach it.
+    let bits = physical | Entry::PRESENT | Entry::USER | Entry::ACCESSED;
+    table.store(
+        index(address, 0),
+        Entry(if execute { bits } else { bits | Entry::NO_EXECUTE }),
+    );
+    Ok(())
+}
+
+/// Has what programs see follow the mode of a space with this root.
+#[inline]
+pub(super) fn follow_mode(root: Table, supervisor: bool) {
+    let user = if supervisor { 0 } else { Entry::USER };
+    let entry = root.load(SHOWN_AT);
+    root.store(SHOWN_AT, Entry(entry.0 & !Entry::USER | user));
 }
 
 /// The number of the kernel's root.

@@ -541,6 +541,9 @@ impl<'a> Edit<'a> {
     pub fn share_with<T>(&mut self, child: &mut Guard<'_, T>) {
         share::share_root(self.root, child.table.root, &mut self.gather);
         child.table.usage.copy_counts(self.gather.usage);
+        if child.table.usage.is_supervisor() {
+            kernel::follow_mode(child.table.root, true);
+        }
     }
 }
 

@@ -4,7 +4,8 @@
 //! and takes a page for the supervisor's, whom SMEP and SMAP leave alone there, if it is clear at
 //! *any* level (Intel SDM vol. 3, 4.6.1). So clearing it in the entries of the root, of which a
 //! program has two or three, moves the whole half over: no page and no lower table is touched, and
-//! tables that are shared with spaces in the other mode stay shared.
+//! tables that are shared with spaces in the other mode stay shared. The entry for the two pages of the
+//! kernel's half that programs see ([`crate::vdso`]) goes with them.
 //!
 //! The mode is a property of the space. It is changed under the table's lock: first the flag, then
 //! the entries, then every processor that has the table loaded is told
@@ -16,7 +17,7 @@
 
 use super::entry::Entry;
 use super::table::{ENTRIES, Table};
-use super::{Edit, LOADED, PageTable, Usage};
+use super::{Edit, LOADED, PageTable, Usage, kernel};
 use crate::smp::{self, Flush};
 use crate::trap;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -81,6 +82,7 @@ impl Edit<'_> {
             let user = if supervisor { 0 } else { Entry::USER };
             self.root.store(at, Entry(entry.0 & !Entry::USER | user));
         });
+        kernel::follow_mode(self.root, supervisor);
         fence(SeqCst);
         smp::shootdown(self.gather.usage.active.load(SeqCst), Flush::Mode);
     }

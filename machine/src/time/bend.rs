@@ -3,25 +3,27 @@
 //! From the first [`bend`] on, monotonic time is a line through a point, with a slope that the next
 //! bend replaces where it begins, so that time never leaps. Until then none of this is looked at.
 //!
-//! There are two lines: readers use the one that [`TURN`] names and look whether it still does; a
+//! There are two lines: readers use the one that [`Clock::turn`] names and look whether it still does; a
 //! bend writes the other and then turns. So a reader never waits for a writer, and may be a handler
-//! that interrupted one (Linux' `latch`, include/linux/seqlock.h).
+//! that interrupted one (Linux' `latch`, include/linux/seqlock.h). Programs read
+//! the lines, too: [`crate::vdso`].
 
-use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering, fence};
+use core::sync::atomic::{AtomicI64, AtomicU64, Ordering, fence};
 
-use super::raw_ns;
+use super::{CLOCK, Clock, raw_ns};
 use crate::sync::SpinLock;
 
 /// A line: at `raw` of the TSC's nanoseconds the clock shows `ns`, and for each more of them one
 /// and `extra` times 2^-32.
-struct Line {
-    raw: AtomicU64,
-    ns: AtomicU64,
-    extra: AtomicI64,
+#[repr(C)]
+pub(crate) struct Line {
+    pub raw: AtomicU64,
+    pub ns: AtomicU64,
+    pub extra: AtomicI64,
 }
 
 impl Line {
-    const fn straight() -> Line {
+    pub(super) const fn straight() -> Line {
         Line { raw: AtomicU64::new(0), ns: AtomicU64::new(0), extra: AtomicI64::new(0) }
     }
 
@@ -33,11 +35,7 @@ impl Line {
     }
 }
 
-static LINES: [Line; 2] = [Line::straight(), Line::straight()];
-/// Counts the bends; its lowest bit names the line that holds.
-static TURN: AtomicUsize = AtomicUsize::new(0);
-static BENT: AtomicBool = AtomicBool::new(false);
-/// Who bends.
+/// One bend at a time.
 static WRITER: SpinLock<()> = SpinLock::new(());
 
 /// The most nanoseconds that a timer is set ahead while the clock is bent: it may be bent again.
@@ -46,16 +44,22 @@ const AHEAD: u64 = 50_000_000;
 /// Whether the clock was ever made to run at another rate than the TSC.
 #[inline(always)]
 pub fn is_bent() -> bool {
-    BENT.load(Ordering::Relaxed)
+    CLOCK.turn.load(Ordering::Relaxed) != 0
+}
+
+/// The line that a turn names.
+fn line(turn: u64) -> &'static Line {
+    let Clock { lines: [even, odd], .. } = &CLOCK;
+    if turn & 1 == 0 { even } else { odd }
 }
 
 /// Calls `read` with the line that holds, until it held all the while.
 fn with_line<T>(read: impl Fn(&Line) -> T) -> T {
     loop {
-        let turn = TURN.load(Ordering::Acquire);
-        let value = read(&LINES[turn & 1]);
+        let turn = CLOCK.turn.load(Ordering::Acquire);
+        let value = read(line(turn));
         fence(Ordering::Acquire);
-        if TURN.load(Ordering::Relaxed) == turn {
+        if CLOCK.turn.load(Ordering::Relaxed) == turn {
             return value;
         }
     }
@@ -90,8 +94,8 @@ pub fn bend(extra: i64) -> bool {
     if !was_bent && extra == 0 {
         return false;
     }
-    let turn = TURN.load(Ordering::Relaxed);
-    let (old, new) = (&LINES[turn & 1], &LINES[(turn + 1) & 1]);
+    let turn = CLOCK.turn.load(Ordering::Relaxed);
+    let (old, new) = (line(turn), line(turn + 1));
     // Readers of the turn before last are done with it, or will see that it turned.
     fence(Ordering::SeqCst);
     let raw = raw_ns();
@@ -99,7 +103,6 @@ pub fn bend(extra: i64) -> bool {
     new.raw.store(raw, Ordering::Relaxed);
     new.ns.store(ns, Ordering::Relaxed);
     new.extra.store(extra.clamp(-MOST, MOST), Ordering::Relaxed);
-    TURN.store(turn.wrapping_add(1), Ordering::Release);
-    BENT.store(true, Ordering::SeqCst);
+    CLOCK.turn.store(turn + 1, Ordering::SeqCst);
     !was_bent
 }

@@ -28,6 +28,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::regs::UserRegs;
 use crate::cpu;
+use crate::layout::PAGE_SIZE;
 
 global_asm!(
     r#"
@@ -155,7 +156,12 @@ hayate_iret_exit:
 .globl hayate_iret
 hayate_iret:
     iretq
-6:
+6:  // In the object that programs see it is fine.
+    mov rcx, [rsp + {at_rip}]
+    sub rcx, [hayate_vdso_at]
+    sub rcx, {page}
+    cmp rcx, {page}
+    jb 5b
     mov rcx, {user_end}
     mov [rsp + {at_rip}], rcx
     jmp 5b
@@ -309,6 +315,7 @@ hayate_vectors:
 "#,
     calls = const CALLS,
     user_end = const cpu::USER_END,
+    page = const PAGE_SIZE,
     user_ds = const cpu::USER_DS as u64,
     user_cs = const cpu::USER_CS as u64,
     at_rbp = const offset_of!(UserRegs, rbp),

@@ -1,7 +1,7 @@
 //! What the stubs call: exceptions and interrupts, sorted and handed up.
 
 use super::{UserRegs, attention, handlers};
-use crate::{apic, cpu};
+use crate::{apic, cpu, vdso};
 
 bitflags::bitflags! {
     /// The error code of a page fault (Intel SDM vol. 3, 4.7).
@@ -104,6 +104,11 @@ pub(super) extern "C" fn trap_from_program(vector: u64, regs: &mut UserRegs, cod
         (handlers.exception)(NMI, 0, regs);
     }
     if vector == u64::from(NMI) {
+        return;
+    }
+    // It went back to ring 3, and has been moved to ring 0 now: it fetches that again.
+    const FETCHED: u64 = FaultCode::PRESENT.bits() | FaultCode::FETCH.bits();
+    if vector == 14 && code & FETCHED == FETCHED && vdso::holds(fault_address()) {
         return;
     }
     let user = if vector == 14 { FaultCode::USER.bits() } else { 0 };

@@ -9,7 +9,7 @@
 
 use core::marker::PhantomData;
 
-use crate::cpu;
+use crate::{cpu, vdso};
 
 /// A program's registers in the order of Linux' `struct pt_regs`
 /// (arch/x86/include/asm/ptrace.h), at the top of its kernel stack while it is in the kernel.
@@ -141,10 +141,10 @@ impl UserRegs<'_> {
 
     /// Prepares the frame for another position of the program, which it may have chosen itself
     /// (sigreturn): user segments, for the mode may be another one by now, and an instruction in
-    /// the program's half.
+    /// the program's half, or of the object that the kernel shows.
     pub fn sanitize(&mut self) {
         self.make_users();
-        if self.rip >= cpu::USER_END {
+        if self.rip >= cpu::USER_END && !vdso::holds(self.rip) {
             // `iretq` to a non-canonical address faults in the kernel: jump to where the program faults.
             self.rip = cpu::USER_END;
         }
