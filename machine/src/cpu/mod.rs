@@ -11,8 +11,8 @@ mod identity;
 mod local;
 
 pub use breakpoint::{PASS, has_breakpoint, set_breakpoint};
-pub(crate) use descriptors::{DEBUG_IST, DOUBLE_FAULT_IST, FATAL_IST, SUPERVISOR_IST};
 pub(crate) use descriptors::CPU_NUMBER;
+pub(crate) use descriptors::{DEBUG_IST, DOUBLE_FAULT_IST, FATAL_IST, SUPERVISOR_IST};
 pub use descriptors::{KERNEL_CS, KERNEL_DS, USER_CS, USER_DS};
 pub use features::{Features, Flush, allow_tsc, features, forbid_tsc};
 pub use identity::{Identity, flags, identity};

@@ -91,10 +91,7 @@ pub(crate) unsafe fn show(address: usize, physical: u64, execute: bool) -> Resul
     }
     // Not global: the mode of a space decides who may reach it.
     let bits = physical | Entry::PRESENT | Entry::USER | Entry::ACCESSED;
-    table.store(
-        index(address, 0),
-        Entry(if execute { bits } else { bits | Entry::NO_EXECUTE }),
-    );
+    table.store(index(address, 0), Entry(if execute { bits } else { bits | Entry::NO_EXECUTE }));
     Ok(())
 }
 
