@@ -17,8 +17,9 @@
 //!   copies that table.
 //!
 //! A table that is loaded on a processor ([`PageTable::activate`]) stays loaded there, even while
-//! the processor runs a kernel thread, until another is; dropping the table sends such processors
-//! to the kernel's own root first. What a large one holds may be given back later: [`teardown`].
+//! the processor runs a kernel thread, until another is. Dropping the table sends such processors
+//! to the kernel's own root first; moving it moves nothing that they point to. What a large one
+//! holds may be given back later: [`teardown`].
 //!
 //! Lock order: a page table's lock comes before those of the frame allocator and the plates; two
 //! page tables are never locked at once, except a new one by its only owner (fork).
@@ -45,6 +46,7 @@ use crate::layout::{PAGE_SIZE, USER_END};
 use crate::per_cpu;
 use crate::sync::{SpinGuard, SpinLock};
 use crate::trap;
+use alloc::sync::Arc;
 pub use attach::Prebuilt;
 use core::cell::Cell;
 use core::ops::{Deref, DerefMut, Range};
@@ -67,7 +69,9 @@ pub struct OutOfMemory;
 /// A page table with its lock and what the lock protects besides.
 pub struct PageTable<T> {
     root: Table,
-    usage: Usage,
+    /// At a place of its own: processors that have the table loaded point to it, wherever the table
+    /// is moved.
+    usage: Arc<Usage>,
     inner: SpinLock<T>,
 }
 
@@ -88,7 +92,7 @@ impl<T> PageTable<T> {
     pub fn new(inner: T) -> Option<Self> {
         let root = Table::allocate()?;
         kernel::copy_half(root);
-        Some(PageTable { root, usage: Usage::default(), inner: SpinLock::new(inner) })
+        Some(PageTable { root, usage: Arc::new(Usage::default()), inner: SpinLock::new(inner) })
     }
 
     /// Locks it.
@@ -111,14 +115,14 @@ impl<T> PageTable<T> {
     #[inline]
     pub fn activate(&self) {
         let loaded = &LOADED.here().0;
-        if loaded.get() == &raw const self.usage {
+        if loaded.get() == Arc::as_ptr(&self.usage) {
             return;
         }
         let own = 1 << cpu::id();
         // The bit first, then the table: who changes an entry after this point will find the bit,
         // and who changed one before it is seen by the walks that follow (SeqCst is a full fence).
         self.usage.active.fetch_or(own, SeqCst);
-        let before = loaded.replace(&self.usage);
+        let before = loaded.replace(Arc::as_ptr(&self.usage));
         // SAFETY: a root with the kernel's half; dropping the table unloads it first.
         unsafe { load(self.root.0) };
         // SAFETY: a table that is loaded somewhere lives: its drop waits for us to leave.

@@ -39,6 +39,7 @@ use super::{Edit, LOADED, PageTable, deactivate, kernel};
 use crate::frames;
 use crate::smp::{self, Flush};
 use crate::sync::{SpinLock, relax};
+use alloc::sync::Arc;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use hayate_protocols::debt::Debt;
@@ -119,7 +120,7 @@ unsafe fn owe(table: Table, level: u8) -> bool {
 
 impl<T> Drop for PageTable<T> {
     fn drop(&mut self) {
-        if LOADED.here().0.get() == &raw const self.usage {
+        if LOADED.here().0.get() == Arc::as_ptr(&self.usage) {
             deactivate();
         }
         let others = self.usage.active.load(SeqCst);
