@@ -22,7 +22,7 @@ pub fn start(device: Device) -> Result<(), Error> {
     let mut queue = device.queue(0, 8)?;
     device.start();
     let mut chain = Chain::new(0);
-    if !chain.writes(Piece::Bytes(Box::new([0; 32]))) || queue.give(chain).is_err() {
+    if !chain.writes(Piece::bytes(Box::new([0; 32]))) || queue.give(chain).is_err() {
         return Err(Error::Memory);
     }
     queue.notify();

@@ -144,7 +144,7 @@ impl Disk {
         header[..4].copy_from_slice(&kind.to_le_bytes());
         header[8..].copy_from_slice(&sector.to_le_bytes());
         let mut chain = Chain::new(0);
-        let mut good = chain.reads(Piece::Bytes(Box::new(header)));
+        let mut good = chain.reads(Piece::bytes(Box::new(header)));
         for segment in segments {
             let piece = Piece::Frame {
                 frame: segment.frame.clone(),
@@ -153,7 +153,7 @@ impl Disk {
             };
             good &= if kind == IN { chain.writes(piece) } else { chain.reads(piece) };
         }
-        good &= chain.writes(Piece::Bytes(Box::new([0xff])));
+        good &= chain.writes(Piece::bytes(Box::new([0xff])));
         if good { Ok(chain) } else { Err(Errno::ENOMEM) }
     }
 

@@ -196,7 +196,7 @@ impl Console {
         let mut queue = receive.lock();
         while queue.room() > 0 {
             let mut chain = Chain::new(0);
-            if !chain.writes(Piece::Bytes(Box::new([0; 256]))) || queue.give(chain).is_err() {
+            if !chain.writes(Piece::bytes(Box::new([0; 256]))) || queue.give(chain).is_err() {
                 break;
             }
         }
@@ -214,7 +214,7 @@ impl Console {
         let mut chain = Chain::new(0);
         let mut queue = send.lock();
         while queue.take().is_some() {}
-        if !chain.reads(Piece::Bytes(Box::new(message))) || queue.give(chain).is_err() {
+        if !chain.reads(Piece::bytes(Box::new(message))) || queue.give(chain).is_err() {
             warn!("virtio-console: a control message was lost");
         }
         queue.notify();

@@ -97,8 +97,8 @@ impl Pmem {
             return Err(Errno::EIO);
         }
         let mut chain = Chain::new(0);
-        if !chain.reads(Piece::Bytes(Box::new(FLUSH.to_le_bytes())))
-            || !chain.writes(Piece::Bytes(Box::new([0xff; 4])))
+        if !chain.reads(Piece::bytes(Box::new(FLUSH.to_le_bytes())))
+            || !chain.writes(Piece::bytes(Box::new([0xff; 4])))
         {
             return Err(Errno::ENOMEM);
         }

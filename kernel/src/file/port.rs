@@ -75,7 +75,7 @@ fn piece(input: &mut Input<'_>) -> Result<Piece> {
     bytes.resize(length, 0);
     let count = input.take(&mut bytes)?;
     bytes.truncate(count);
-    Ok(Piece::Bytes(bytes.into_boxed_slice()))
+    Ok(Piece::bytes(bytes.into_boxed_slice()))
 }
 
 impl FileOps for Node {
@@ -189,7 +189,7 @@ impl ConsoleBackend for Terminal {
     fn write(&self, bytes: &[u8]) -> Result<()> {
         let port = &*self.0;
         for part in bytes.chunks(PAGE) {
-            let mut piece = Some(Piece::Bytes(part.into()));
+            let mut piece = Some(Piece::bytes(part.into()));
             port.writers.wait(|| port.try_send(&mut piece))?;
         }
         Ok(())

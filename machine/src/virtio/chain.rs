@@ -1,17 +1,22 @@
 //! What travels through a queue: memory that the device reads, then memory that it writes.
+//!
+//! A box says that nobody else touches its bytes, each time that it is moved; a device does touch
+//! them. So [`Bytes`] keeps an address, and lends the bytes only to who has the chain.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::ops::Deref;
+use core::ptr::NonNull;
 
-use crate::frames::Frame;
-use crate::layout::{DIRECT_MAP, PAGE_SIZE};
+use crate::frames::{self, Frame};
+use crate::layout::PAGE_SIZE;
 
 /// A stretch of memory that a device reads or writes.
 #[derive(Debug)]
 pub enum Piece {
     /// Bytes of the heap: for a device only if they are in a row for it too, so up to a page or with
     /// luck.
-    Bytes(Box<[u8]>),
+    Bytes(Bytes),
     /// A part of a frame.
     Frame {
         /// The frame.
@@ -23,7 +28,38 @@ pub enum Piece {
     },
 }
 
+/// Bytes of the heap that a device may read or write while they are with it.
+#[derive(Debug)]
+pub struct Bytes(NonNull<[u8]>);
+
+// SAFETY: it owns its memory, as the box that it was made of.
+unsafe impl Send for Bytes {}
+// SAFETY: bytes behind a shared reference are only read.
+unsafe impl Sync for Bytes {}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: initialised memory of a box. What is with a device is lent to nobody: the queue
+        // keeps the chain until the device has answered.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Drop for Bytes {
+    fn drop(&mut self) {
+        // SAFETY: made of a box, and with no device: a queue does not drop what is.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
 impl Piece {
+    /// Bytes of the heap.
+    pub fn bytes(bytes: Box<[u8]>) -> Self {
+        Self::Bytes(Bytes(NonNull::from(Box::leak(bytes))))
+    }
+
     /// All of a frame.
     pub fn frame(frame: Frame) -> Self {
         Self::Frame { frame, offset: 0, length: PAGE_SIZE }
@@ -32,7 +68,7 @@ impl Piece {
     /// Whether a device can reach it: large memory of the heap may be scattered.
     fn is_usable(&self) -> bool {
         match self {
-            Self::Bytes(bytes) => !crate::scattered::holds(bytes.as_ptr().addr()),
+            Self::Bytes(bytes) => !crate::scattered::holds(bytes.0.addr().get()),
             Self::Frame { .. } => true,
         }
     }
@@ -40,8 +76,10 @@ impl Piece {
     /// The physical address and the length.
     fn place(&self) -> (u64, usize) {
         match self {
+            // An empty box is nowhere.
+            Self::Bytes(bytes) if bytes.0.is_empty() => (0, 0),
             // In the direct map: `is_usable`.
-            Self::Bytes(bytes) => ((bytes.as_ptr().addr() - DIRECT_MAP) as u64, bytes.len()),
+            Self::Bytes(bytes) => (frames::physical(bytes.0.as_ptr().cast()), bytes.0.len()),
             Self::Frame { frame, offset, length } => {
                 let offset = (*offset).min(PAGE_SIZE);
                 (frame.address() + offset as u64, (*length).min(PAGE_SIZE - offset))

@@ -23,7 +23,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 pub use crate::interrupt::Handler;
-pub use chain::{Chain, Piece};
+pub use chain::{Bytes, Chain, Piece};
 pub use queue::Queue;
 
 /// `VIRTIO_F_VERSION_1`.
