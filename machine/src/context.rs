@@ -1,26 +1,186 @@
-//! The switch between flows of control in the kernel.
+//! The switch between flows of control in the kernel, and what belongs to each of them.
 //!
 //! A [`Context`] is a stopped flow of control: a kernel stack whose top words are the registers to
-//! go on with. [`switch`] stops the current one and continues another. The saved stack pointer is
-//! taken with an atomic exchange, so a context that is running (pointer 0) can never be continued
-//! twice, whatever the scheduler does. And only the context on whose stack the caller stands can be
-//! stopped: a stack pointer is never saved for a context whose stack it does not lie in.
+//! go on with. It is a part of its *owner* (the kernel's execution), may work for a *principal*
+//! (the thread) in an object that the principal's [`Place`] holds (the space), and has the
+//! registers of the floating-point unit. [`switch`] stops the context that runs here and continues
+//! another one. It alone changes the slots that say what a processor works for
+//! ([`Local`](crate::cpu::Local)), so that they name what belongs to the stack that is in use.
+//!
+//! Invariants, on which the borrows of the slots ([`Here`](crate::cpu::Here),
+//! [`Lent`](crate::cpu::Lent)) stand; such a borrow cannot leave the stack that it was made on:
+//! * the processor holds a counted reference to the owner whose context runs there, so neither can
+//!   be dropped, moved or changed; the switch hands it to the flow that goes on;
+//! * a context that has run is a part of the same owner whenever it is continued, so what is
+//!   borrowed on its stack is the owner that is kept; one that is dropped is never continued;
+//! * a context keeps its principal for good, and the principal its place; the object in the place
+//!   is exchanged only by the context itself, while it has no borrow of it;
+//! * the saved stack pointer is taken with an atomic exchange, so a context that is running
+//!   (pointer 0) is never continued twice, whatever the scheduler does.
+//!
+//! Road not taken: the slots as the scheduler's business, who lends what it promises to keep. It
+//! broke its promise for spaces, and between the choice of a context and the change of stacks the
+//! slots named what belongs to the other stack.
 
-use core::arch::naked_asm;
+use alloc::sync::Arc;
+use core::arch::{asm, naked_asm};
+use core::marker::PhantomData;
 use core::mem::size_of;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-use crate::cpu;
-use crate::stack::{KernelStack, STACK_SIZE};
+use crate::cpu::{self, Local, OfObject, OfPrincipal, Place, Word};
+use crate::fpu::FpuState;
+use crate::stack::KernelStack;
 use crate::trap::UserRegs;
 
-/// A flow of control in the kernel with its stack.
-#[derive(Debug)]
-pub struct Context {
+crate::per_cpu! {
+    /// The address of the [`Flow`] that runs here; 0 before [`begin`].
+    static RUNNING: Word = Word::new(0);
+    /// The slot of a context that works for nobody.
+    static NOWHERE: Word = Word::new(0);
+}
+
+/// A flow of control in the kernel with its stack, a part of an `E`.
+pub struct Context<E> {
+    flow: Flow,
+    /// It calls [`Owner::arrived`] of this owner.
+    _owner: PhantomData<fn(E) -> E>,
+}
+
+/// What a [`Context`] is, whatever it is a part of.
+pub(crate) struct Flow {
     /// The stack pointer to continue with; 0 while running.
     saved: AtomicU64,
     /// None: the flow the CPU was started with, on its boot stack (the idle loop).
     stack: Option<KernelStack>,
+    /// The address of what it is a part of, from the first time that it runs; 0 before.
+    owner: AtomicUsize,
+    /// Whom it works for, kept. The slot below names it while the context runs.
+    _principal: Option<Arc<dyn Send + Sync>>,
+    principal: Name,
+    /// The principal's place, for [`owns`]; null for none.
+    place: *const (),
+    /// What is in the place.
+    object: Name,
+    /// Borrows of that, while the context does not run.
+    borrows: AtomicU64,
+    fpu: Option<FpuState>,
+}
+
+// SAFETY: what is not `Sync` in it, the floating-point state, is used by the context itself and by
+// the switch to and from it, and those of one context happen one after the other. Pointers are
+// followed by what runs in the context only.
+unsafe impl Sync for Flow {}
+// SAFETY: all parts may be dropped anywhere.
+unsafe impl Send for Flow {}
+
+/// A slot, by its address in the template, and what it names while a context runs.
+struct Name {
+    slot: AtomicUsize,
+    object: AtomicPtr<()>,
+}
+
+impl Name {
+    fn new(slot: usize, object: *const ()) -> Name {
+        Name { slot: AtomicUsize::new(slot), object: AtomicPtr::new(object.cast_mut()) }
+    }
+
+    fn none() -> Name {
+        Name::new(ptr::from_ref(&NOWHERE).addr(), ptr::null())
+    }
+
+    #[inline(always)]
+    fn fill(&self) {
+        let object = self.object.load(Ordering::Relaxed);
+        // SAFETY: the slot is a `Local` or `NOWHERE`, and names this as long as the context runs.
+        unsafe { cpu::set_slot(self.slot.load(Ordering::Relaxed), object) };
+    }
+
+    #[inline(always)]
+    fn empty(&self) {
+        // SAFETY: as for `fill`; an empty slot names nothing.
+        unsafe { cpu::set_slot(self.slot.load(Ordering::Relaxed), ptr::null()) };
+    }
+}
+
+/// What a context is a part of. Implemented by [`owner!`](crate::owner).
+///
+/// # Safety
+/// `context` gives a field of `self`, always the same one; `current` and `set_current` read and
+/// write this CPU's instance of one slot, which nothing else writes.
+pub unsafe trait Owner: Send + Sync + Sized + 'static {
+    /// What the slot names: the owner of the context that runs.
+    fn current() -> *const Self;
+    /// Has the slot name another one.
+    ///
+    /// # Safety
+    /// The CPU has a count of it, and the stack of its context is in use from now on.
+    unsafe fn set_current(owner: *const Self);
+    /// Its context.
+    fn context(&self) -> &Context<Self>;
+    /// Runs in a new context before anything else; `left` is the owner of the one that stopped.
+    fn arrived(left: Arc<Self>);
+}
+
+/// Says that a type has a context as a field, which slot names it, and what a new context begins
+/// with: `owner!(Execution, context, CURRENT, arrived);`
+// SOUND: the field is checked to be one of the type itself and to be a context of that type, and
+// the slot to name owners of the type, which this alone writes.
+#[macro_export]
+macro_rules! owner {
+    ($owner:ident, $field:ident, $slot:ident, $arrived:path) => {
+        #[allow(unsafe_code)]
+        // SAFETY: see the functions.
+        unsafe impl $crate::context::Owner for $owner {
+            #[inline(always)]
+            fn current() -> *const Self {
+                const _: fn() -> &'static $crate::cpu::Local<$owner, $crate::cpu::OfOwner> =
+                    || &$slot;
+                let owner;
+                // SAFETY: the slot is a word in `.percpu`.
+                unsafe {
+                    core::arch::asm!("mov {0}, gs:[{1}]", out(reg) owner, sym $slot,
+                                     options(nostack, preserves_flags, readonly));
+                }
+                owner
+            }
+
+            #[inline(always)]
+            unsafe fn set_current(owner: *const Self) {
+                // SAFETY: as above, and the caller's promise.
+                unsafe {
+                    core::arch::asm!("mov gs:[{1}], {0}", in(reg) owner, sym $slot,
+                                     options(nostack, preserves_flags));
+                }
+            }
+
+            #[inline(always)]
+            fn context(&self) -> &$crate::context::Context<Self> {
+                // It has the field itself: no `Deref` leads to it.
+                const _: usize = core::mem::offset_of!($owner, $field);
+                let field: *const $crate::context::Context<Self> = &raw const self.$field;
+                // SAFETY: a field of `self`, of exactly this type: pointers are not converted.
+                unsafe { &*field }
+            }
+
+            fn arrived(left: alloc::sync::Arc<Self>) {
+                $arrived(left)
+            }
+        }
+    };
+}
+
+/// Whom contexts work for.
+pub trait Principal: Send + Sync + Sized + 'static {
+    /// What it works in.
+    type Object: Send + Sync + 'static;
+    /// Names the principal while a context of it runs.
+    fn slot() -> &'static Local<Self, OfPrincipal>;
+    /// Names what it works in.
+    fn object_slot() -> &'static Local<Self::Object, OfObject>;
+    /// Where it has what it works in. Asked once, when its context is made.
+    fn place(&self) -> &Place<Self::Object>;
 }
 
 /// What [`switch`] pushes, in ascending order.
@@ -35,16 +195,68 @@ struct SwitchFrame {
     resume: u64,
 }
 
-impl Context {
-    /// The flow that runs now, for a CPU's idle loop.
-    pub fn running() -> Context {
-        Context { saved: AtomicU64::new(0), stack: None }
+/// What a new context of an `E` calls first.
+extern "C" fn arrive<E: Owner>(left: *const E) {
+    // SAFETY: the count that the processor held, handed over by `switch`.
+    E::arrived(unsafe { Arc::from_raw(left) });
+}
+
+impl Flow {
+    fn new(saved: u64, stack: Option<KernelStack>) -> Flow {
+        Flow {
+            saved: AtomicU64::new(saved),
+            stack,
+            owner: AtomicUsize::new(0),
+            _principal: None,
+            principal: Name::none(),
+            place: ptr::null(),
+            object: Name::none(),
+            borrows: AtomicU64::new(0),
+            fpu: None,
+        }
     }
 
-    /// A context that first calls `arrived`, then goes to user mode with `regs` (after the
-    /// attention check).
-    pub fn for_user(stack: KernelStack, regs: &UserRegs, arrived: extern "C" fn()) -> Context {
-        // At a multiple of 16: `arrived` is called with the stack there.
+    /// The state of the floating-point unit.
+    pub(crate) fn fpu(&self) -> Option<&FpuState> {
+        self.fpu.as_ref()
+    }
+
+    /// Whether this place is its principal's.
+    #[inline]
+    pub(crate) fn has_place(&self, place: *const ()) -> bool {
+        ptr::eq(self.place, place)
+    }
+
+    /// Changes what it works in.
+    ///
+    /// # Safety
+    /// The flow runs here. The object lives until it is changed again, is of the type of the slot,
+    /// and nothing is borrowed.
+    #[inline]
+    pub(crate) unsafe fn name_object(&self, object: *const ()) {
+        self.object.object.store(object.cast_mut(), Ordering::Relaxed);
+        self.object.fill();
+    }
+}
+
+impl<E: Owner> Context<E> {
+    /// The flow that runs now, for a CPU's idle loop: see [`begin`].
+    pub fn running() -> Context<E> {
+        Context { flow: Flow::new(0, None), _owner: PhantomData }
+    }
+
+    /// A context that works for `principal`: it first calls [`Owner::arrived`], then goes to user
+    /// mode with `regs` and `fpu` (after the attention check).
+    ///
+    /// # Panics
+    /// If the principal has a context.
+    pub fn for_user<P: Principal>(
+        stack: KernelStack,
+        regs: &UserRegs,
+        fpu: FpuState,
+        principal: Arc<P>,
+    ) -> Context<E> {
+        // At a multiple of 16: `arrive` is called with the stack there.
         let frame = (stack.top() - size_of::<UserRegs>() as u64) & !15;
         let switch = frame - size_of::<SwitchFrame>() as u64;
         // The way out of ring 0's frames sets the segments to what the mode is then; the other one
@@ -59,7 +271,7 @@ impl Context {
                 r14: 0,
                 r13: 0,
                 r12: 0,
-                rbx: arrived as usize as u64,
+                rbx: arrive::<E> as *const () as u64,
                 rbp: 0,
                 resume: if regs.cs == u64::from(cpu::KERNEL_CS) {
                     crate::trap::supervisor_start_address()
@@ -68,16 +280,24 @@ impl Context {
                 },
             });
         }
-        Context { saved: AtomicU64::new(switch), stack: Some(stack) }
+        let mut flow = Flow::new(switch, Some(stack));
+        let place = principal.place();
+        flow.principal = Name::new(P::slot().address(), Arc::as_ptr(&principal).cast());
+        flow.object = Name::new(P::object_slot().address(), place.take().cast());
+        flow.place = ptr::from_ref(place).cast();
+        flow.fpu = Some(fpu);
+        // Kept and never changed: the place that it gave stays what it is.
+        flow._principal = Some(principal);
+        Context { flow, _owner: PhantomData }
     }
 
-    /// A context that first calls `arrived`, then `entry(argument)`, which must not return.
+    /// A context that first calls [`Owner::arrived`], then `entry(argument)`, which must not
+    /// return.
     pub fn for_kernel(
         stack: KernelStack,
         entry: extern "C" fn(usize) -> !,
         argument: usize,
-        arrived: extern "C" fn(),
-    ) -> Context {
+    ) -> Context<E> {
         // 16 bytes for the null return address that ends backtraces.
         let switch = stack.top() - 16 - size_of::<SwitchFrame>() as u64;
         // SAFETY: within the new stack, which is nobody's yet.
@@ -88,16 +308,16 @@ impl Context {
                 r14: 0,
                 r13: argument as u64,
                 r12: entry as usize as u64,
-                rbx: arrived as usize as u64,
+                rbx: arrive::<E> as *const () as u64,
                 rbp: 0,
                 resume: kernel_start as *const () as u64,
             });
         }
-        Context { saved: AtomicU64::new(switch), stack: Some(stack) }
+        Context { flow: Flow::new(switch, Some(stack)), _owner: PhantomData }
     }
 }
 
-impl Drop for Context {
+impl Drop for Flow {
     fn drop(&mut self) {
         if self.stack.is_some() && *self.saved.get_mut() == 0 {
             panic!("a running context was dropped");
@@ -105,54 +325,89 @@ impl Drop for Context {
     }
 }
 
+// `arrive` finds what `switch_stacks` was given where it was put: in rdi.
 #[unsafe(naked)]
 extern "C" fn kernel_start() {
     naked_asm!("call rbx", "mov rdi, r13", "call r12", "ud2");
 }
 
-/// Stops the current flow into `from` and continues `to`. Returns when somebody switches back.
+/// Makes the flow of control that this CPU was started with the context of `owner`, made by
+/// [`Context::running`].
 ///
 /// # Panics
-/// If `to` is running, or `from` has a stack and is not what runs here.
+/// If it is one already, or the context is another one.
+pub fn begin<E: Owner>(owner: Arc<E>) {
+    let flow = &owner.context().flow;
+    let fresh = flow.stack.is_none() && flow.saved.load(Ordering::Relaxed) == 0;
+    let begun = with_running(|flow| flow.is_some());
+    assert!(!begun && fresh, "the flow of this CPU has begun");
+    let former = flow.owner.swap(Arc::as_ptr(&owner).addr(), Ordering::Relaxed);
+    assert!(former == 0, "a context of two CPUs");
+    set_running(flow);
+    // SAFETY: this processor has the count now, and the stack in use is the context's.
+    unsafe { E::set_current(Arc::into_raw(owner)) };
+}
+
+/// Stops the context that runs here and continues that of `to`. Returns when somebody switches
+/// back, with the owner of the context that ran here until then.
+///
+/// # Panics
+/// If the context of `to` is running, or was a part of something else when it last ran; or before
+/// [`begin`].
 #[inline]
-pub fn switch(from: &Context, to: &Context) {
-    if let Some(stack) = &from.stack {
-        let below = stack.top().wrapping_sub(stack_pointer());
-        assert!(below <= STACK_SIZE as u64, "a context stopped that does not run here");
-    }
-    let next = to.saved.swap(0, Ordering::Acquire);
+pub fn switch<E: Owner>(to: Arc<E>) -> Arc<E> {
+    let from = E::current();
+    assert!(!from.is_null(), "a switch before the flow of this CPU has begun");
+    let to = Arc::into_raw(to);
+    // SAFETY: the processor has a count of the one, and just got one of the other.
+    let (leaving, coming) = unsafe { (&(*from).context().flow, &(*to).context().flow) };
+    let next = coming.saved.swap(0, Ordering::Acquire);
     assert!(next != 0, "switch to a context that is running");
+    let owner = coming.owner.load(Ordering::Relaxed);
+    if owner != to.addr() {
+        assert!(owner == 0, "a context was moved after it had run");
+        coming.owner.store(to.addr(), Ordering::Relaxed);
+    }
+    if let Some(fpu) = &leaving.fpu {
+        fpu.save();
+    }
+    leaving.borrows.store(cpu::borrows(), Ordering::Relaxed);
+    leaving.principal.empty();
+    leaving.object.empty();
+    set_running(coming);
+    // SAFETY: this is the context that runs from now on.
+    unsafe { cpu::set_borrows(coming.borrows.load(Ordering::Relaxed)) };
+    coming.principal.fill();
+    coming.object.fill();
+    if let Some(fpu) = &coming.fpu {
+        fpu.restore();
+    }
     // One without a stack of its own never enters a program. If it did, the entry from there would
     // have no stack and end in a double fault, and not on the stack of another.
-    cpu::set_kernel_stack(to.stack.as_ref().map_or(0, KernelStack::top));
-    // SAFETY: `next` was saved by this function or built by `for_user`/`for_kernel`, and the
-    // exchange above made it ours alone. What is saved for `from` is where the caller stands, which
-    // is `from`'s own stack or, for one without, the stack that goes on when it is continued. After
-    // the store of `from`'s pointer this stack is not touched until it is continued.
-    unsafe { switch_stacks(&from.saved, next) };
-}
-
-#[inline(always)]
-fn stack_pointer() -> u64 {
-    let here;
-    // SAFETY: reads a register.
+    cpu::set_kernel_stack(coming.stack.as_ref().map_or(0, KernelStack::top));
+    // SAFETY: the slot is in use on the other stack only, from here on. `next` was saved by this
+    // function or built with the context, and the exchange above made it ours alone. After the
+    // store of the stack pointer this stack is not touched until it is continued. Then the count
+    // that came with the owner who left is ours: its slot names another one.
     unsafe {
-        core::arch::asm!("mov {}, rsp", out(reg) here, options(nomem, nostack, preserves_flags));
+        E::set_current(to);
+        Arc::from_raw(switch_stacks(from.cast(), &leaving.saved, next).cast::<E>())
     }
-    here
 }
 
+/// Gives `left` to the flow that goes on: in rdi where it begins, as the result where it returns.
 #[unsafe(naked)]
-unsafe extern "C" fn switch_stacks(from: *const AtomicU64, to: u64) {
+unsafe extern "C" fn switch_stacks(left: *const (), saved: *const AtomicU64, to: u64) -> *const () {
     naked_asm!(
+        "mov rax, rdi",
         "push rbp",
         "push rbx",
         "push r12",
         "push r13",
         "push r14",
         "push r15",
-        "mov [rdi], rsp",
-        "mov rsp, rsi",
+        "mov [rsi], rsp",
+        "mov rsp, rdx",
         "pop r15",
         "pop r14",
         "pop r13",
@@ -161,4 +416,53 @@ unsafe extern "C" fn switch_stacks(from: *const AtomicU64, to: u64) {
         "pop rbp",
         "ret",
     );
+}
+
+/// Calls `look` with the flow that runs here; without one before [`begin`].
+#[inline]
+pub(crate) fn with_running<R>(look: impl FnOnce(Option<&Flow>) -> R) -> R {
+    let flow: *const Flow;
+    // SAFETY: a word in `.percpu`; GS is set up before anything asks.
+    unsafe {
+        asm!("mov {0}, gs:[{1}]", out(reg) flow, sym RUNNING,
+             options(nostack, preserves_flags, readonly));
+    }
+    // SAFETY: the processor keeps the owner of the context that runs on it, which is the one that
+    // runs this function.
+    look(unsafe { flow.as_ref() })
+}
+
+#[inline(always)]
+fn set_running(flow: &Flow) {
+    // SAFETY: as in `with_running`.
+    unsafe {
+        asm!("mov gs:[{1}], {0}", in(reg) ptr::from_ref(flow), sym RUNNING,
+             options(nostack, preserves_flags));
+    }
+}
+
+/// Has `slot` name `object` while `work` runs, in a context that works for nobody.
+///
+/// # Panics
+/// If the context works for somebody or in something, or `work` leaves a borrow behind.
+pub fn work_in<T: Send + Sync, R>(
+    slot: &'static Local<T, OfObject>,
+    object: &Arc<T>,
+    work: impl FnOnce() -> R,
+) -> R {
+    with_running(|flow| {
+        let free = |flow: &&Flow| {
+            flow.place.is_null() && flow.object.object.load(Ordering::Relaxed).is_null()
+        };
+        let flow = flow.filter(free).expect("a context that works in nothing");
+        flow.object.slot.store(slot.address(), Ordering::Relaxed);
+        // SAFETY: the caller's reference lives until this function returns. It clears the slot, and
+        // if `work` never returns, neither does the caller.
+        unsafe { flow.name_object(Arc::as_ptr(object).cast()) };
+        let result = work();
+        assert!(cpu::borrows() == 0, "a borrow was left behind");
+        // SAFETY: nothing lives for ever.
+        unsafe { flow.name_object(ptr::null()) };
+        result
+    })
 }

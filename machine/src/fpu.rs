@@ -4,15 +4,22 @@
 //! and are saved only when another program's thread comes to run. Each CPU remembers whose state
 //! its registers hold: a thread that comes back to the same CPU undisturbed loads nothing.
 //!
+//! A state belongs to a [`Context`](crate::context::Context). The switch to and from it, which
+//! saves and loads the registers, and the functions here, which work on the state of the context
+//! that calls them, are all that use it. Those of one context happen one after the other, so that
+//! no two processors use a state at once.
+//!
 //! A signal frame carries the area in the layout of Linux (arch/x86/kernel/fpu/signal.c): the
 //! legacy FXSAVE image with `struct _fpx_sw_bytes` in its last 48 bytes, the XSAVE header and
 //! components, and the word FP_XSTATE_MAGIC2 behind.
 
 use alloc::alloc::{Layout, alloc, dealloc};
 use core::arch::asm;
-use core::cell::UnsafeCell;
+use core::cell::Cell;
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, Ordering};
 
+use crate::context;
 use crate::cpu::{self, MAX_CPUS, Word, features};
 use crate::per_cpu;
 
@@ -22,7 +29,12 @@ const MAGIC2: u32 = 0x4650_5845;
 /// Where `_fpx_sw_bytes` begins in the legacy image.
 const SOFTWARE: usize = 464;
 const MXCSR_DEFAULT: u32 = 0x1f80;
-const MXCSR_MASK: u32 = 0xffff;
+/// The bits of MXCSR where the processor does not say which it has (SDM vol. 1, 11.6.6): all but
+/// "denormals are zeroes".
+const MXCSR_OLD: u32 = 0xffbf;
+
+/// The bits of MXCSR that every processor here has: loading another one faults.
+static MXCSR_MASK: AtomicU32 = AtomicU32::new(u32::MAX);
 
 per_cpu! {
     /// The identity of the state this CPU's registers hold (0: nobody's).
@@ -32,20 +44,14 @@ per_cpu! {
 }
 
 /// One thread's FPU state.
-///
-/// Methods that use the registers ([`save`](Self::save), [`restore`](Self::restore)) are called by
-/// the thread itself or by the switch to and from it; a state is never used by two CPUs at once,
-/// because a thread runs on one.
 pub struct FpuState {
     area: NonNull<u8>,
     /// Changes whenever the area is written by other means than `save`.
-    identity: UnsafeCell<u64>,
+    identity: Cell<u64>,
 }
 
-// SAFETY: see the type: used by one CPU at a time.
+// SAFETY: the area is the state's own memory.
 unsafe impl Send for FpuState {}
-// SAFETY: as for Send.
-unsafe impl Sync for FpuState {}
 
 fn layout() -> Layout {
     let size = features().xsave_size.clamp(LEGACY + 64, 1 << 16);
@@ -70,13 +76,13 @@ impl FpuState {
     fn allocate() -> Option<FpuState> {
         // SAFETY: the layout has a size.
         let area = NonNull::new(unsafe { alloc(layout()) })?;
-        Some(FpuState { area, identity: UnsafeCell::new(fresh_identity()) })
+        Some(FpuState { area, identity: Cell::new(fresh_identity()) })
     }
 
-    /// A copy of the *current* thread's state, for its child. None if memory is out.
-    pub fn fork(&self) -> Option<FpuState> {
+    /// A copy of the state of the context that runs.
+    fn fork(&self) -> Option<FpuState> {
         let child = FpuState::allocate()?;
-        if LOADED.get() == self.identity() && child.take_registers() {
+        if LOADED.get() == self.identity.get() && child.take_registers() {
             return Some(child);
         }
         self.save();
@@ -122,27 +128,20 @@ impl FpuState {
         }
     }
 
-    /// Resets the current thread's state, for exec.
-    pub fn reset(&self) {
+    fn reset(&self) {
         self.write_initial();
         self.changed();
         self.restore();
     }
 
     fn changed(&self) {
-        // SAFETY: one user at a time, see the type.
-        unsafe { *self.identity.get() = fresh_identity() };
-    }
-
-    fn identity(&self) -> u64 {
-        // SAFETY: one user at a time, see the type.
-        unsafe { *self.identity.get() }
+        self.identity.set(fresh_identity());
     }
 
     /// Saves the registers, which hold this state now, into the area.
     #[inline]
-    pub fn save(&self) {
-        if LOADED.get() != self.identity() {
+    pub(crate) fn save(&self) {
+        if LOADED.get() != self.identity.get() {
             return;
         }
         let area = self.area.as_ptr();
@@ -162,16 +161,16 @@ impl FpuState {
 
     /// Loads the registers from the area unless they still hold it.
     #[inline]
-    pub fn restore(&self) {
-        if LOADED.get() == self.identity() {
+    pub(crate) fn restore(&self) {
+        if LOADED.get() == self.identity.get() {
             return;
         }
         // A new identity each time: registers left behind on another CPU become nobody's.
         self.changed();
-        LOADED.set(self.identity());
+        LOADED.set(self.identity.get());
         let area = self.area.as_ptr();
         // SAFETY: the area was made by `save`, by `write_initial` or checked by
-        // `from_signal_bytes`, so that loading it cannot fault.
+        // `load_signal_bytes`, so that loading it cannot fault.
         unsafe {
             if features().xsave {
                 asm!("xrstor64 [{}]", in(reg) area, in("eax") u32::MAX, in("edx") u32::MAX, options(nostack));
@@ -186,9 +185,7 @@ impl FpuState {
         if features().xsave { features().xsave_size + 4 } else { LEGACY }
     }
 
-    /// Writes the *current* thread's state as it goes into a signal frame. `out` has
-    /// [`signal_size`](Self::signal_size) bytes; shorter is refused (false).
-    pub fn to_signal_bytes(&self, out: &mut [u8]) -> bool {
+    fn to_signal_bytes(&self, out: &mut [u8]) -> bool {
         let size = FpuState::signal_size();
         if out.len() < size {
             return false;
@@ -211,17 +208,14 @@ impl FpuState {
         true
     }
 
-    /// Loads the *current* thread's state from a signal frame: a full XSAVE image if the magic
-    /// numbers are there, else the legacy part alone. `bytes` is what could be read, at least 512
-    /// bytes. False if it is not a valid state; the thread keeps the one it had.
-    pub fn from_signal_bytes(&self, bytes: &[u8]) -> bool {
+    fn load_signal_bytes(&self, bytes: &[u8]) -> bool {
         if bytes.len() < LEGACY {
             return false;
         }
         let word = |at: usize| {
             bytes.get(at..at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
         };
-        if word(24) & !MXCSR_MASK != 0 {
+        if word(24) & !MXCSR_MASK.load(Ordering::Relaxed) != 0 {
             return false;
         }
         let image = features().xsave_size;
@@ -258,12 +252,58 @@ impl FpuState {
 
 impl Drop for FpuState {
     fn drop(&mut self) {
-        // SAFETY: made by `new_init` with the same layout.
+        // SAFETY: made by `allocate` with the same layout.
         unsafe { dealloc(self.area.as_ptr(), layout()) };
     }
 }
 
-/// Forgets whose state the registers hold, so that the next restore loads: for a CPU that starts.
+/// A copy of the state of the context that runs here, for another one. None if it has none or
+/// memory is out.
+pub fn fork() -> Option<FpuState> {
+    with_own(FpuState::fork).flatten()
+}
+
+/// Resets the state of the context that runs here, for exec.
+pub fn reset() {
+    with_own(FpuState::reset);
+}
+
+/// Writes the state of the context that runs here as it goes into a signal frame. `out` has
+/// [`signal_size`](FpuState::signal_size) bytes; shorter is refused (false).
+pub fn to_signal_bytes(out: &mut [u8]) -> bool {
+    with_own(|state| state.to_signal_bytes(out)).unwrap_or(false)
+}
+
+/// Loads the state of the context that runs here from a signal frame: a full XSAVE image if the
+/// magic numbers are there, else the legacy part alone. `bytes` is what could be read, at least 512
+/// bytes. False if it is not a valid state; the context keeps the one it had.
+pub fn from_signal_bytes(bytes: &[u8]) -> bool {
+    with_own(|state| state.load_signal_bytes(bytes)).unwrap_or(false)
+}
+
+fn with_own<R>(work: impl FnOnce(&FpuState) -> R) -> Option<R> {
+    context::with_running(|flow| flow?.fpu().map(work))
+}
+
+/// Forgets whose state the registers hold, so that the next restore loads, and asks which bits
+/// MXCSR has: for a CPU that starts.
 pub(crate) fn init() {
     LOADED.set(0);
+    MXCSR_MASK.fetch_and(own_mask(), Ordering::Relaxed);
+}
+
+/// The bits of MXCSR that this CPU has, from the image that FXSAVE writes; 0 there means the old
+/// set.
+fn own_mask() -> u32 {
+    const MASK: usize = 28;
+    #[repr(align(16))]
+    struct Image([u8; LEGACY]);
+    let mut image = Image([0; LEGACY]);
+    // SAFETY: 512 bytes, aligned to 16. Every 64-bit CPU has the instruction.
+    unsafe { asm!("fxsave64 [{}]", in(reg) image.0.as_mut_ptr(), options(nostack)) };
+    let [a, b, c, d] = [0, 1, 2, 3].map(|byte| image.0[MASK + byte]);
+    match u32::from_le_bytes([a, b, c, d]) {
+        0 => MXCSR_OLD,
+        mask => mask,
+    }
 }

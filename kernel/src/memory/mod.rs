@@ -64,7 +64,7 @@ pub use layout::Layout;
 pub use map::{MapRequest, Place};
 pub use region::{Backing, Mapping, Protection, RegionFlags};
 pub use show::{Shown, ShownPages};
-pub use space::{Limits, Space, current, leave, try_current};
+pub use space::{CURRENT, Limits, Space, current, leave, try_current};
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;

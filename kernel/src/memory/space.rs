@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
 use hayate_abi::{Errno, Result};
 use hayate_space_map::SpaceMap;
-use machine::cpu::{Here, Local, PerCpu, empty_slot};
+use machine::cpu::{Lent, Local, OfObject, PerCpu, empty_slot};
 use machine::paging::{self, PageTable, Resident};
 use machine::per_cpu;
 
@@ -92,7 +92,8 @@ pub struct Space {
 }
 
 per_cpu! {
-    static CURRENT: Local<Space> = Local::new();
+    /// The space that the thread which runs here works in.
+    pub static CURRENT: Local<Space, OfObject> = Local::new();
     static SERIALS: PerCpu<AtomicU64> = PerCpu::new(AtomicU64::new(0));
 }
 
@@ -104,24 +105,22 @@ fn next_serial() -> u64 {
     count * machine::cpu::count() as u64 + machine::cpu::id() as u64 + 1
 }
 
-/// The space that this processor works in.
+/// The space that the current thread works in. It cannot be changed as long as this is borrowed.
 ///
 /// # Panics
 /// In a context that has none (a kernel thread).
 #[inline]
-pub fn current() -> Here<Space> {
+pub fn current() -> Lent<Space> {
     try_current().unwrap_or_else(|| empty_slot())
 }
 
 machine::read_slot!(
-    /// The space that this processor works in, if there is one.
-    pub fn try_current = CURRENT: Space
+    /// The space that the current thread works in, if there is one.
+    pub fn try_current = CURRENT: Space, OfObject
 );
 
-/// Leaves the current space, before its last reference is dropped: this processor then has the
-/// kernel's half only.
+/// Unloads whatever space this processor has loaded: it then has the kernel's half only.
 pub fn leave() {
-    CURRENT.clear();
     paging::deactivate();
 }
 
@@ -158,12 +157,18 @@ impl Space {
         Ok(space)
     }
 
-    /// Makes this the space that this processor works in. Cheap if it is already loaded. The
-    /// caller keeps an `Arc` to it until another space is activated or [`leave`] is called.
+    /// Loads it on this processor. Cheap if it is already loaded.
     #[inline]
     pub fn activate(&self) {
-        CURRENT.lend(self);
         self.table.activate();
+    }
+
+    /// Has a kernel thread work in it while `work` runs, which does not sleep. For tests.
+    pub fn visit<R>(self: &Arc<Space>, work: impl FnOnce() -> R) -> R {
+        self.activate();
+        let result = machine::context::work_in(&CURRENT, self, work);
+        leave();
+        result
     }
 
     /// A copy for the child of a fork: the same pages, private ones copied when either side writes.
@@ -328,9 +333,6 @@ impl Space {
 
 impl Drop for Space {
     fn drop(&mut self) {
-        if try_current().is_some_and(|current| core::ptr::eq(&*current, self)) {
-            leave();
-        }
         everyone::leave(self.place);
     }
 }

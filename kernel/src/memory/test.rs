@@ -452,8 +452,7 @@ ktest! {
     fn checked_copies_take_the_fault_path_and_stop_at_bad_addresses() {
         let space = space().unwrap();
         space.map(at(BASE, 2 * PAGE)).unwrap();
-        space.activate();
-        let result = (|| {
+        space.visit(|| {
             check!(user::copy_out(BASE + PAGE - 3, b"hayate") == Ok(()));
             let mut bytes = [0; 6];
             check!(user::copy_in(&mut bytes, BASE + PAGE - 3) == Ok(()));
@@ -480,9 +479,7 @@ ktest! {
             space.protect(BASE, PAGE, Protection::empty(), false).ok();
             check!(user::load_u32(BASE) == Err(Errno::EFAULT));
             Ok(())
-        })();
-        leave();
-        result?;
+        })?;
     }
 }
 
@@ -502,15 +499,15 @@ ktest! {
             let (wrong, rounds) = (wrong.clone(), rounds.clone());
             let writer = move || {
                 while !stop.load(SeqCst) {
-                    space.activate();
-                    let before = allowed.load(SeqCst);
-                    let written = user::store_u32(BASE, 1).is_ok();
-                    // Forbidden before and after the write: then it must have failed.
-                    if written && !before && !allowed.load(SeqCst) {
-                        wrong.fetch_add(1, SeqCst);
-                    }
-                    rounds.fetch_add(1, SeqCst);
-                    leave();
+                    space.visit(|| {
+                        let before = allowed.load(SeqCst);
+                        let written = user::store_u32(BASE, 1).is_ok();
+                        // Forbidden before and after the write: then it must have failed.
+                        if written && !before && !allowed.load(SeqCst) {
+                            wrong.fetch_add(1, SeqCst);
+                        }
+                        rounds.fetch_add(1, SeqCst);
+                    });
                     schedule::yield_now();
                 }
                 drop(space);

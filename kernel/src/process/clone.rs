@@ -14,6 +14,7 @@ use hayate_abi::process::*;
 use hayate_abi::signal::SignalStack;
 use hayate_abi::{Errno, Result};
 use hayate_machine::cpu;
+use hayate_machine::fpu;
 use hayate_machine::trap::UserRegs;
 use hayate_machine::user::UserPtr;
 
@@ -98,7 +99,8 @@ pub fn start(regs: &UserRegs, request: &Request) -> Result<u32> {
     };
     let thread =
         new_thread(&parent, request, id, process, program_name, newcomer.space, &position)?;
-    let execution = Execution::new_user(thread.clone(), &position.regs)?;
+    let fpu = fpu::fork().ok_or(Errno::ENOMEM)?;
+    let execution = Execution::new_user(thread.clone(), &position.regs, fpu)?;
     inherit_schedule(&execution);
     if request.has(CLONE_PARENT_SETTID) {
         // As in Linux a bad address is the caller's problem, not a failure of the call.
@@ -234,7 +236,6 @@ fn new_thread(
         files: if request.has(CLONE_FILES) { files } else { Arc::new(files.fork()?) },
         directories: if request.has(CLONE_FS) { directories } else { Arc::new(directories.fork()) },
         space,
-        fpu: parent.fpu.fork().ok_or(Errno::ENOMEM)?,
         fs_base: position.fs_base,
         gs_base: position.gs_base,
         blocked: parent.blocked(),

@@ -11,6 +11,7 @@ use core::sync::atomic::Ordering;
 use hayate_abi::process::{RLIMIT_AS, RLIMIT_DATA, RLIMIT_MEMLOCK, RLIMIT_STACK};
 use hayate_abi::signal::{SIGCHLD, SignalStack};
 use hayate_abi::{Errno, Result};
+use hayate_machine::fpu;
 use hayate_machine::trap::UserRegs;
 
 use super::limits::Limits;
@@ -177,7 +178,7 @@ pub fn leave_program_for_good(thread: &Thread, files: Option<Arc<FdTable>>) {
     *thread.restart.lock() = Restart::Nothing;
     timer::release_posix(process);
     process.executed.store(true, Ordering::Relaxed);
-    thread.fpu.reset();
+    fpu::reset();
 }
 
 /// What a space may hold under these resource limits.

@@ -4,11 +4,11 @@
 use alloc::vec::Vec;
 
 use hayate_abi::signal::*;
-use hayate_machine::fpu::FpuState;
+use hayate_machine::fpu::{self, FpuState};
 use hayate_machine::trap::{FaultCode, FaultOutcome, PageFault, UserRegs};
 
 use super::signal::send;
-use super::thread::{Thread, Trap};
+use super::thread::Trap;
 use super::{Process, current, try_current, victim};
 use crate::memory::{FaultResult, Touch, handle_fault};
 use crate::resource::pressure;
@@ -102,7 +102,7 @@ pub fn exception(vector: u8, error: u64, regs: &mut UserRegs) {
         3 => Siginfo::new(SIGTRAP, SI_KERNEL),
         6 => at(SIGILL, ILL_ILLOPN),
         10..=12 => Siginfo::new(SIGBUS, SI_KERNEL),
-        16 | 19 => at(SIGFPE, floating_point_code(&thread, vector == 19)),
+        16 | 19 => at(SIGFPE, floating_point_code(vector == 19)),
         17 => Siginfo::from_fault(SIGBUS, BUS_ADRALN, 0),
         _ => Siginfo::new(SIGSEGV, SI_KERNEL),
     };
@@ -127,14 +127,14 @@ fn is_of_turned_site(vector: u8, regs: &mut UserRegs) -> bool {
 }
 
 /// Which floating-point exception is pending and not masked (`fpu__exception_code`).
-fn floating_point_code(thread: &Thread, simd: bool) -> i32 {
+fn floating_point_code(simd: bool) -> i32 {
     let mut state: Vec<u8> = Vec::new();
     let size = FpuState::signal_size();
     if state.try_reserve_exact(size).is_err() {
         return 0;
     }
     state.resize(size, 0);
-    thread.fpu.to_signal_bytes(&mut state);
+    fpu::to_signal_bytes(&mut state);
     let half = |at: usize| match state.get(at..at + 2) {
         Some(&[low, high]) => u32::from(low) | u32::from(high) << 8,
         _ => 0,

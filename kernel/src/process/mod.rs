@@ -185,7 +185,6 @@ pub fn start_first(
         files,
         directories,
         space,
-        fpu: FpuState::new_init().ok_or(Errno::ENOMEM)?,
         fs_base: position.fs_base,
         gs_base: position.gs_base,
         blocked: 0,
@@ -195,7 +194,8 @@ pub fn start_first(
         personality: 0,
         timer_slack: 50_000,
     });
-    let execution = Execution::new_user(thread.clone(), &position.regs)?;
+    let fpu = FpuState::new_init().ok_or(Errno::ENOMEM)?;
+    let execution = Execution::new_user(thread.clone(), &position.regs, fpu)?;
     thread.set_execution(Some(execution.clone()));
     process.threads.lock().push(thread);
     INIT.call_once(|| process.clone());

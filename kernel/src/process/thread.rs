@@ -2,7 +2,8 @@
 //!
 //! Files, directories, space and credentials hang off each thread as counted references, as in
 //! Linux: `clone(2)` decides which of them a new thread shares. Only the thread itself replaces
-//! them; others may look, so each stands behind a spin lock held for the length of a clone.
+//! them; others may look, so each stands behind a spin lock held for the length of a clone. The
+//! thread borrows its space without that ([`Place`]).
 
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -11,8 +12,8 @@ use hayate_abi::process::RLIMIT_NOFILE;
 use hayate_abi::signal::{SI_TIMER, SI_USER, Siginfo, SignalSet, SignalStack};
 use hayate_abi::socket::Ucred;
 use hayate_abi::{Errno, Result};
-use hayate_machine::cpu;
-use hayate_machine::fpu::FpuState;
+use hayate_machine::context::Principal;
+use hayate_machine::cpu::{self, Local, OfObject, OfPrincipal, Place};
 use hayate_machine::sync::SpinLock;
 
 use smallvec::SmallVec;
@@ -30,7 +31,7 @@ use crate::memory::{self, Space};
 use crate::schedule::{self, Agent, Execution, Scheduling, WaitQueue};
 
 hayate_machine::per_cpu! {
-    static CURRENT: cpu::Local<Thread> = cpu::Local::new();
+    static CURRENT: Local<Thread, OfPrincipal> = Local::new();
 }
 
 hayate_machine::word_call!(
@@ -53,7 +54,7 @@ pub fn current() -> cpu::Here<Thread> {
 
 hayate_machine::read_slot!(
     /// The thread this processor works for, if any.
-    pub fn try_current = CURRENT: Thread
+    pub fn try_current = CURRENT: Thread, OfPrincipal
 );
 
 /// The name of a thread (`comm`), at most 15 bytes.
@@ -83,9 +84,7 @@ pub struct Thread {
     credentials: SpinLock<Arc<Credentials>>,
     files: SpinLock<Option<Arc<FdTable>>>,
     directories: SpinLock<Option<Arc<FsContext>>>,
-    space: SpinLock<Option<Arc<Space>>>,
-    /// The registers of the floating-point unit while the thread is off its processor.
-    pub fpu: FpuState,
+    space: Place<Space>,
     fs_base: AtomicU64,
     gs_base: AtomicU64,
     /// Signals to this thread.
@@ -198,8 +197,6 @@ pub struct Parts {
     pub directories: Arc<FsContext>,
     /// Its memory; `None` only before the first program.
     pub space: Option<Arc<Space>>,
-    /// Its floating-point state.
-    pub fpu: FpuState,
     /// Its thread pointer.
     pub fs_base: u64,
     /// Its other segment base.
@@ -231,8 +228,7 @@ impl Thread {
             credentials: SpinLock::new(parts.credentials),
             files: SpinLock::new(Some(parts.files)),
             directories: SpinLock::new(Some(parts.directories)),
-            space: SpinLock::new(parts.space),
-            fpu: parts.fpu,
+            space: Place::new(parts.space),
             fs_base: AtomicU64::new(parts.fs_base),
             gs_base: AtomicU64::new(parts.gs_base),
             queue: Queue::new(),
@@ -446,14 +442,14 @@ impl Thread {
 
     /// Its memory; `None` once it has ended.
     pub fn space(&self) -> Option<Arc<Space>> {
-        self.space.lock().clone()
+        self.space.get()
     }
 
     /// Whether nobody else can be executing in its memory: no other thread and no other process has it.
     /// Only the thread itself can change that, so for the current thread the answer stays true; it may
     /// be no because somebody looks into the space.
     pub fn is_alone_in_space(&self) -> bool {
-        self.space.lock().as_ref().is_some_and(|space| Arc::strong_count(space) == 1)
+        self.space.look(|space| space.is_some_and(|space| Arc::strong_count(space) == 1))
     }
 
     /// Puts another space in place and works in it; gives the old one, which the caller drops
@@ -463,7 +459,7 @@ impl Thread {
             Some(space) => space.activate(),
             None => memory::leave(),
         }
-        core::mem::replace(&mut *self.space.lock(), space)
+        self.space.replace(space)
     }
 
     /// Gives a borrowed space back: the parent goes on.
@@ -618,24 +614,38 @@ impl Thread {
     }
 }
 
+impl Principal for Thread {
+    type Object = Space;
+
+    fn slot() -> &'static Local<Thread, OfPrincipal> {
+        &CURRENT
+    }
+
+    fn object_slot() -> &'static Local<Space, OfObject> {
+        &memory::CURRENT
+    }
+
+    fn place(&self) -> &Place<Space> {
+        &self.space
+    }
+}
+
 impl Agent for Thread {
     fn enter(&self) {
-        CURRENT.lend(self);
-        if let Some(space) = self.space.lock().as_ref() {
-            space.activate();
-        }
+        self.space.look(|space| {
+            if let Some(space) = space {
+                space.activate();
+            }
+        });
         // Whatever they are: nothing of the thread that ran here before may stay.
         let (fs, gs) = (&self.fs_base, &self.gs_base);
         cpu::restore_user_bases(fs.load(Ordering::Relaxed), gs.load(Ordering::Relaxed));
-        self.fpu.restore();
     }
 
     fn leave(&self) {
         // With FSGSBASE a program changes the bases itself.
         self.fs_base.store(cpu::user_fs_base(), Ordering::Relaxed);
         self.gs_base.store(cpu::user_gs_base(), Ordering::Relaxed);
-        self.fpu.save();
-        CURRENT.clear();
     }
 
     fn tick(&self) {

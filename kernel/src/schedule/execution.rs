@@ -8,8 +8,9 @@ use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, AtomicI8, AtomicU32, AtomicU64, Ordering};
 
 use hayate_abi::{Errno, Result};
-use hayate_machine::context::Context;
+use hayate_machine::context::{Context, Principal};
 use hayate_machine::cpu;
+use hayate_machine::fpu::FpuState;
 use hayate_machine::smp;
 use hayate_machine::stack::KernelStack;
 use hayate_machine::sync::{Once, SpinLock};
@@ -19,16 +20,17 @@ use hayate_protocols::sleep::{Sleep, State};
 use intrusive_collections::{LinkedListAtomicLink, RBTreeAtomicLink};
 
 use super::haste::Haste;
-use super::run_queue;
+use super::run_queue::{self, CURRENT};
 use super::switch;
 use super::timer::Timer;
 use super::weight;
 use crate::resource::pressure;
 
-/// What an execution works for: a user thread brings its space, FPU state and current slots.
+/// What an execution works for: a user thread. It is the [`Principal`] of its context too, which
+/// sees to what is current and to the floating-point state.
 pub trait Agent: Send + Sync {
-    /// The execution is about to run here: load page table, FS and GS base, FPU, current slots.
-    /// Called with interrupts off; must not sleep.
+    /// The execution is about to run here: load page table, FS and GS base. Called with interrupts
+    /// off, on the stack of the one that leaves; must not sleep.
     fn enter(&self);
     /// The execution is about to stop running here: save what the registers hold.
     fn leave(&self);
@@ -128,7 +130,7 @@ impl Scheduling {
 pub struct Execution {
     id: u64,
     this: Weak<Execution>,
-    pub(super) context: Context,
+    context: Context<Execution>,
     pub(super) agent: Option<Arc<dyn Agent>>,
     work: SpinLock<Option<Box<dyn FnOnce() + Send>>>,
     pub(super) sleep: Sleep,
@@ -166,6 +168,8 @@ pub struct Execution {
     pub(super) alarm: Once<Arc<Timer>>,
 }
 
+hayate_machine::owner!(Execution, context, CURRENT, switch::arrived);
+
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// Where the contexts of kernel executions begin.
@@ -179,7 +183,7 @@ extern "C" fn kernel_main(_: usize) -> ! {
 
 impl Execution {
     fn with_context(
-        context: Context,
+        context: Context<Execution>,
         agent: Option<Arc<dyn Agent>>,
         work: Option<Box<dyn FnOnce() + Send>>,
         idle: bool,
@@ -217,18 +221,22 @@ impl Execution {
         })
     }
 
-    /// An execution that goes to user mode with `regs` when it is [started](super::start).
-    /// ENOMEM if there is no memory for its stack.
-    pub fn new_user(agent: Arc<dyn Agent>, regs: &UserRegs) -> Result<Arc<Execution>> {
+    /// An execution that goes to user mode with `regs` and `fpu` when it is
+    /// [started](super::start). ENOMEM if there is no memory for its stack.
+    pub fn new_user(
+        agent: Arc<impl Agent + Principal>,
+        regs: &UserRegs,
+        fpu: FpuState,
+    ) -> Result<Arc<Execution>> {
         let stack = pressure::obtain(KernelStack::new)?;
-        let context = Context::for_user(stack, regs, switch::arrived);
+        let context = Context::for_user(stack, regs, fpu, agent.clone());
         Ok(Execution::with_context(context, Some(agent), None, false))
     }
 
     /// An execution that runs `work` in the kernel and ends. ENOMEM as for `new_user`.
     pub fn new_kernel(_name: &str, work: impl FnOnce() + Send + 'static) -> Result<Arc<Execution>> {
         let stack = pressure::obtain(KernelStack::new)?;
-        let context = Context::for_kernel(stack, kernel_main, 0, switch::arrived);
+        let context = Context::for_kernel(stack, kernel_main, 0);
         Ok(Execution::with_context(context, None, Some(Box::new(work)), false))
     }
 

@@ -12,7 +12,8 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use hayate_machine::cpu::{self, Here, Local, PerCpu};
+use hayate_machine::context;
+use hayate_machine::cpu::{self, Here, Local, OfOwner, PerCpu};
 use hayate_machine::per_cpu;
 use hayate_machine::smp;
 use hayate_machine::sync::SpinLock;
@@ -35,9 +36,6 @@ pub(super) const IDLE_RANK: u64 = 1 << 62;
 
 pub(super) struct Inner {
     pub(super) waiting: Waiting,
-    pub(super) running: Option<Arc<Execution>>,
-    /// The execution that left, between a switch and the arrival behind it.
-    pub(super) previous: Option<Arc<Execution>>,
     pub(super) idle: Option<Arc<Execution>>,
     /// No ordinary execution here has had less virtual time.
     pub(super) floor: u64,
@@ -65,8 +63,6 @@ per_cpu! {
     pub(super) static QUEUE: PerCpu<RunQueue> = PerCpu::new(RunQueue {
         inner: SpinLock::new(Inner {
             waiting: Waiting::new(),
-            running: None,
-            previous: None,
             idle: None,
             floor: 0,
             sequence: 0,
@@ -80,7 +76,7 @@ per_cpu! {
         user_ticks: AtomicU64::new(0),
         system_ticks: AtomicU64::new(0),
     });
-    pub(super) static CURRENT: Local<Execution> = Local::new();
+    pub(super) static CURRENT: Local<Execution, OfOwner> = Local::new();
 }
 
 /// The CPUs that have nothing to run.
@@ -94,7 +90,7 @@ pub fn current() -> Here<Execution> {
 
 hayate_machine::read_slot!(
     /// The execution that runs here; nothing before [`init`].
-    fn running = CURRENT: Execution
+    fn running = CURRENT: Execution, OfOwner
 );
 
 /// The number of the execution that runs here; nothing before [`init`].
@@ -111,10 +107,8 @@ pub fn current_arc() -> Arc<Execution> {
 /// Makes the flow of control this CPU was started with its idle execution.
 pub fn init() {
     let idle = Execution::new_idle();
-    CURRENT.lend(&idle);
-    let mut inner = QUEUE.here().inner.lock();
-    inner.running = Some(idle.clone());
-    inner.idle = Some(idle);
+    context::begin(idle.clone());
+    QUEUE.here().inner.lock().idle = Some(idle);
 }
 
 /// What `policy` ranks from. Real-time priorities are 1 << 40 apart, in which the order of arrival

@@ -1,8 +1,7 @@
 //! Which execution runs next on a CPU, the change to it, and the tick.
 //!
-//! Between [`reschedule`]'s change of stacks and [`arrived`] the execution that left is in
-//! `previous`:
-//! only then, on the other stack, may anyone else run it or free its stack.
+//! The change of stacks hands the execution that left over to [`arrived`]: only then, on the other
+//! stack, may anyone else run it or free its stack.
 //!
 //! What an execution has consumed is added up by its own CPU alone, so that plain loads and stores
 //! do; others read the sums.
@@ -11,7 +10,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use hayate_machine::context;
-use hayate_machine::cpu::{self, Here};
+use hayate_machine::cpu;
 use hayate_machine::paging::teardown;
 use hayate_machine::smp;
 use hayate_machine::time;
@@ -21,8 +20,8 @@ use hayate_protocols::sleep::Left;
 use super::execution::{Execution, Policy};
 use super::real_time::{self, Turn};
 use super::run_queue::{
-    CURRENT, FAIR_RANK, IDLE, IDLE_RANK, Inner, QUEUE, RunQueue, SLICE_NS, call_idle, choose_cpu,
-    current, enqueue_on,
+    FAIR_RANK, IDLE, IDLE_RANK, Inner, QUEUE, RunQueue, SLICE_NS, call_idle, choose_cpu, current,
+    enqueue_on,
 };
 use super::statistics;
 use super::steal::steal;
@@ -129,8 +128,7 @@ pub(super) fn reschedule(yielding: bool) {
     if let Some(agent) = &next.agent {
         agent.enter();
     }
-    context::switch(&prev.context, &next.context);
-    arrived();
+    arrived(context::switch(next));
 }
 
 /// What the share of ordinary executions asks for.
@@ -162,7 +160,7 @@ fn due_share(queue: &RunQueue, prev: &Execution, stays: bool, now: u64) -> Due {
     }
 }
 
-/// Decides what runs next, and makes it current: `None` if that is what runs now.
+/// Decides what runs next, and marks it running: `None` if that is what runs now.
 #[inline(always)]
 fn choose(
     queue: &RunQueue,
@@ -172,7 +170,7 @@ fn choose(
     welcome: bool,
     stolen: Option<Arc<Execution>>,
     stray: &mut Option<Arc<Execution>>,
-) -> Option<Here<Execution>> {
+) -> Option<Arc<Execution>> {
     let me = cpu::id();
     let mut inner = queue.inner.lock();
     let is_idle = prev.idle;
@@ -208,10 +206,7 @@ fn choose(
     }
     chosen.cpu.store(me as u32, Ordering::SeqCst);
     chosen.sleep.run();
-    CURRENT.lend(&chosen);
-    let leaving = inner.running.replace(chosen);
-    inner.previous = leaving;
-    Some(current())
+    Some(chosen)
 }
 
 /// Puts an execution that yields behind the first of those that wait (as Linux' CFS without a
@@ -227,10 +222,9 @@ fn step_behind(yielder: &Execution, first: Option<u64>) {
 }
 
 /// Runs on the new stack after every switch: settles the execution that left.
-pub(super) extern "C" fn arrived() {
+pub(super) fn arrived(left: Arc<Execution>) {
     let queue = QUEUE.here();
     let mut inner = queue.inner.lock();
-    let Some(left) = inner.previous.take() else { return };
     let allowed = left.affinity();
     // It did not sleep, so nobody else changes its state: it waits here for its next turn. The tick
     // knows of it.

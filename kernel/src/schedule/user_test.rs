@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use hayate_machine::context::Principal;
 use hayate_machine::fpu::FpuState;
 use hayate_machine::trap::{self, UserRegs};
 use hayate_machine::{cpu, time};
@@ -63,18 +64,37 @@ extern "C" fn system_call(regs: &mut UserRegs) {
 }
 
 struct Program {
-    space: Arc<Space>,
-    fpu: FpuState,
+    space: cpu::Place<Space>,
+}
+
+hayate_machine::per_cpu! {
+    static CURRENT: cpu::Local<Program, cpu::OfPrincipal> = cpu::Local::new();
+}
+
+impl Principal for Program {
+    type Object = Space;
+
+    fn slot() -> &'static cpu::Local<Program, cpu::OfPrincipal> {
+        &CURRENT
+    }
+
+    fn object_slot() -> &'static cpu::Local<Space, cpu::OfObject> {
+        &crate::memory::CURRENT
+    }
+
+    fn place(&self) -> &cpu::Place<Space> {
+        &self.space
+    }
 }
 
 impl Agent for Program {
     fn enter(&self) {
-        self.space.activate();
-        self.fpu.restore();
+        if let Some(space) = self.space.get() {
+            space.activate();
+        }
     }
 
     fn leave(&self) {
-        self.fpu.save();
         crate::memory::leave();
     }
 }
@@ -138,7 +158,8 @@ ktest! {
             let mut regs = UserRegs::start(CODE as u64, DATA as u64 + 4096);
             regs.rdi = (DATA + 8 + 8 * index) as u64;
             regs.rsi = DATA as u64;
-            let Ok(execution) = Execution::new_user(Arc::new(Program { space, fpu }), &regs) else {
+            let program = Arc::new(Program { space: cpu::Place::new(Some(space)) });
+            let Ok(execution) = Execution::new_user(program, &regs, fpu) else {
                 check!(false);
                 break;
             };

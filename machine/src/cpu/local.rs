@@ -16,6 +16,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use super::MAX_CPUS;
+use super::place::Lent;
 
 /// Declares per-CPU statics: `per_cpu! { static COUNT: PerCpu<AtomicU64> = PerCpu::new(AtomicU64::new(0)); }`.
 /// [`Local`] and [`PerCpu`] statics must be declared with it.
@@ -78,27 +79,28 @@ fn gs_store(address: usize, value: usize) {
     }
 }
 
-/// Declares a function that returns what a [`Local`] slot names, in one instruction. A method of
-/// the slot would take two: `asm!` takes a symbol, but `self` is none.
+/// Declares a function that returns what a [`Local`] slot names, in one instruction (for the object
+/// of a context one more, which counts the borrow). A method of the slot would take two: `asm!`
+/// takes a symbol, but `self` is none.
 ///
-/// `read_slot!(pub fn try_current = CURRENT: Thread);`
-// SOUND: the function compiles only for a slot of the type that it returns, and reads a word. That
-// what the slot names lives is `Local::lend`'s business.
+/// `read_slot!(pub fn try_current = CURRENT: Thread, OfPrincipal);`
+// SOUND: the function compiles only for a slot of the type and kind whose borrow it returns, and
+// reads a word. That what the slot names lives is what `context` sees to.
 #[macro_export]
 macro_rules! read_slot {
-    ($(#[$meta:meta])* $vis:vis fn $name:ident = $slot:ident: $type:ty) => {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident = $slot:ident: $type:ty, $kind:ident) => {
         $(#[$meta])*
         #[inline(always)]
         #[allow(unsafe_code)]
-        $vis fn $name() -> Option<$crate::cpu::Here<$type>> {
-            const _: fn() -> &'static $crate::cpu::Local<$type> = || &$slot;
+        $vis fn $name() -> Option<<$crate::cpu::$kind as $crate::cpu::Kind>::Borrow<$type>> {
+            const _: fn() -> &'static $crate::cpu::Local<$type, $crate::cpu::$kind> = || &$slot;
             let pointer: *const $type;
             // SAFETY: the slot is a word in `.percpu`, and GS is set up before anything asks; what
-            // it holds was lent by `Local::lend`.
+            // it holds was put there by the switch, or by what this context works in.
             unsafe {
                 core::arch::asm!("mov {0}, gs:[{1}]", out(reg) pointer, sym $slot,
                                  options(nostack, preserves_flags, pure, readonly));
-                $crate::cpu::Here::of_slot(pointer)
+                <$crate::cpu::$kind as $crate::cpu::Kind>::of_slot(pointer)
             }
         }
     };
@@ -150,42 +152,93 @@ impl<T> PerCpu<T> {
     }
 }
 
-/// A per-CPU slot that names the `T` this CPU is working for (the current execution, the current
-/// thread). Declare with [`per_cpu!`](crate::per_cpu).
+/// A per-CPU slot that names the `T` which the context that runs on this CPU is a part of, works
+/// for or works in. Declare with [`per_cpu!`](crate::per_cpu), read with
+/// [`read_slot!`](crate::read_slot).
 ///
-/// What is lent must stay alive until the slot is changed, and slots are changed only by the
-/// scheduler's switch (through `Agent::enter`): an execution owns its agent for as long as it has a
-/// stack, so a [`Here`], which cannot leave the stack it was taken on, never dangles.
+/// The slots are changed by [`context`](crate::context) alone, whose invariants say why what is
+/// borrowed of one lives.
 #[repr(transparent)]
-pub struct Local<T: 'static> {
+pub struct Local<T: 'static, K: Kind> {
     pointer: UnsafeCell<*const T>,
+    _kind: PhantomData<K>,
 }
 
 // SAFETY: the slot is only read and written by its own CPU.
-unsafe impl<T: Sync + Send> Sync for Local<T> {}
+unsafe impl<T: Sync + Send, K: Kind> Sync for Local<T, K> {}
 
-impl<T> Default for Local<T> {
+impl<T, K: Kind> Default for Local<T, K> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T> Local<T> {
+impl<T, K: Kind> Local<T, K> {
     /// An empty slot.
     pub const fn new() -> Self {
-        Local { pointer: UnsafeCell::new(ptr::null()) }
+        Local { pointer: UnsafeCell::new(ptr::null()), _kind: PhantomData }
     }
 
-    /// Names `object` in this CPU's slot; see the type for how long it must live.
+    /// Its place in the template, for [`set_slot`].
     #[inline(always)]
-    pub fn lend(&'static self, object: &T) {
-        gs_store(self as *const Self as usize, object as *const T as usize);
+    pub(crate) fn address(&'static self) -> usize {
+        ptr::from_ref(self).expose_provenance()
     }
+}
 
-    /// Empties this CPU's slot.
+/// Has this CPU's slot name an object, or nothing (null).
+///
+/// # Safety
+/// The address is that of a slot for objects of this type; the invariants of
+/// [`context`](crate::context) hold for the object.
+#[inline(always)]
+pub(crate) unsafe fn set_slot(address: usize, object: *const ()) {
+    gs_store(address, object.expose_provenance());
+}
+
+/// What a slot names of a context, and so how it is borrowed.
+pub trait Kind: 'static {
+    /// A borrow of what it names.
+    type Borrow<T: 'static>;
+
+    /// What a slot holds; nothing if it is empty.
+    ///
+    /// # Safety
+    /// `pointer` was just read from a [`Local`] of this CPU and of this kind.
+    unsafe fn of_slot<T>(pointer: *const T) -> Option<Self::Borrow<T>>;
+}
+
+/// The slot names what the context is a part of.
+pub struct OfOwner;
+/// The slot names whom the context works for.
+pub struct OfPrincipal;
+/// The slot names what the context works in.
+pub struct OfObject;
+
+impl Kind for OfOwner {
+    type Borrow<T: 'static> = Here<T>;
     #[inline(always)]
-    pub fn clear(&'static self) {
-        gs_store(self as *const Self as usize, 0);
+    unsafe fn of_slot<T>(pointer: *const T) -> Option<Here<T>> {
+        // SAFETY: the caller's promise.
+        unsafe { Here::of_slot(pointer) }
+    }
+}
+
+impl Kind for OfPrincipal {
+    type Borrow<T: 'static> = Here<T>;
+    #[inline(always)]
+    unsafe fn of_slot<T>(pointer: *const T) -> Option<Here<T>> {
+        // SAFETY: the caller's promise.
+        unsafe { Here::of_slot(pointer) }
+    }
+}
+
+impl Kind for OfObject {
+    type Borrow<T: 'static> = Lent<T>;
+    #[inline(always)]
+    unsafe fn of_slot<T>(pointer: *const T) -> Option<Lent<T>> {
+        // SAFETY: the caller's promise.
+        unsafe { Lent::of_slot(pointer) }
     }
 }
 
@@ -196,19 +249,18 @@ pub fn empty_slot() -> ! {
     panic!("no current object on this CPU")
 }
 
-/// A borrow of a current object; costs one load, counts nothing, cannot leave this stack.
+/// A borrow of the owner or the principal of the context that runs here; costs one load, counts
+/// nothing, cannot leave this stack.
 pub struct Here<T: 'static> {
     pointer: *const T,
     _not_send: PhantomData<*const ()>,
 }
 
 impl<T> Here<T> {
-    /// What a slot holds; nothing if it is empty.
-    ///
     /// # Safety
     /// `pointer` was just read from a [`Local`] of this CPU.
     #[inline(always)]
-    pub unsafe fn of_slot(pointer: *const T) -> Option<Here<T>> {
+    unsafe fn of_slot(pointer: *const T) -> Option<Here<T>> {
         (!pointer.is_null()).then_some(Here { pointer, _not_send: PhantomData })
     }
 }
@@ -218,7 +270,7 @@ impl<T> Deref for Here<T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: see `Local`: what is lent outlives the stack this value lives on.
+        // SAFETY: see `context`: what it names outlives the stack this value lives on.
         unsafe { &*self.pointer }
     }
 }

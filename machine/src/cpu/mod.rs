@@ -9,6 +9,7 @@ mod descriptors;
 mod features;
 mod identity;
 mod local;
+mod place;
 
 pub use breakpoint::{PASS, has_breakpoint, set_breakpoint};
 pub(crate) use descriptors::CPU_NUMBER;
@@ -17,8 +18,10 @@ pub use descriptors::{KERNEL_CS, KERNEL_DS, USER_CS, USER_DS};
 pub use features::{Features, Flush, allow_tsc, features, forbid_tsc};
 pub use identity::{Identity, flags, identity};
 pub(crate) use local::{Half, Word};
-pub use local::{Here, Local, PerCpu, empty_slot, id};
-pub(crate) use local::{area_size, prepare_area, set_gs_base};
+pub use local::{Here, Kind, Local, OfObject, OfOwner, OfPrincipal, PerCpu, empty_slot, id};
+pub(crate) use local::{area_size, prepare_area, set_gs_base, set_slot};
+pub use place::{Lent, Place};
+pub(crate) use place::{borrows, set_borrows};
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicUsize, Ordering};

@@ -551,7 +551,7 @@ macro_rules! word_call {
 
         // The field is four bytes, as the entry below reads it, of what the slot names.
         const _: fn(&$type) -> &core::sync::atomic::AtomicU32 = |object| &object.$field;
-        const _: fn() -> &'static $crate::cpu::Local<$type> = || &$local;
+        const _: fn() -> &'static $crate::cpu::Local<$type, $crate::cpu::OfPrincipal> = || &$local;
 
         /// The gate's entry for the same word.
         #[allow(unsafe_code)]

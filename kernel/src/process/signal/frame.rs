@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use hayate_abi::signal::*;
 use hayate_abi::{Errno, Result};
 use hayate_machine::cpu;
-use hayate_machine::fpu::FpuState;
+use hayate_machine::fpu::{self, FpuState};
 use hayate_machine::trap::{self, UserRegs};
 use hayate_machine::user::{self, UserPtr};
 
@@ -71,7 +71,7 @@ pub fn enter_handler(
     let mut state: Vec<u8> = Vec::new();
     state.try_reserve_exact(FpuState::signal_size()).map_err(|_| Errno::ENOMEM)?;
     state.resize(FpuState::signal_size(), 0);
-    if !thread.fpu.to_signal_bytes(&mut state) {
+    if !fpu::to_signal_bytes(&mut state) {
         return Err(Errno::EFAULT);
     }
     let fpu = sp.wrapping_sub(state.len() as u64) & !63;
@@ -154,9 +154,9 @@ pub fn leave_handler(thread: &Thread, regs: &mut UserRegs) -> Result<i64> {
     let context: Ucontext = UserPtr::new(frame.wrapping_add(CONTEXT) as usize).read()?;
     let saved = context.uc_mcontext;
     if saved.fpstate == 0 {
-        thread.fpu.reset();
+        fpu::reset();
     } else {
-        restore_fpu(thread, saved.fpstate)?;
+        restore_fpu(saved.fpstate)?;
     }
     regs.r8 = saved.r8;
     regs.r9 = saved.r9;
@@ -189,14 +189,14 @@ pub fn leave_handler(thread: &Thread, regs: &mut UserRegs) -> Result<i64> {
     Ok(regs.rax as i64)
 }
 
-fn restore_fpu(thread: &Thread, address: u64) -> Result<()> {
+fn restore_fpu(address: u64) -> Result<()> {
     let mut state: Vec<u8> = Vec::new();
     state.try_reserve_exact(FpuState::signal_size()).map_err(|_| Errno::ENOMEM)?;
     state.resize(FpuState::signal_size(), 0);
     // A frame that a program built by hand may end with the legacy part.
     let read = user::copy_in_partly(&mut state, address as usize);
     state.truncate(read);
-    if thread.fpu.from_signal_bytes(&state) { Ok(()) } else { Err(Errno::EFAULT) }
+    if fpu::from_signal_bytes(&state) { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
 /// The least size of an alternate stack (`MINSIGSTKSZ`).
