@@ -79,6 +79,17 @@ impl Signals {
         }
     }
 
+    /// Tells those who want to know of out-of-band data, and chose a signal for it: SIGURG, which
+    /// the owner gets in any case, is what the others have (`kill_fasync_rcu`, fs/fcntl.c).
+    pub fn tell_urgent(&self) {
+        if self.wanted.load(Ordering::Relaxed) {
+            self.for_each(
+                |entry| (entry.owner.signal() != 0).then(|| (entry.fd, Arc::clone(&entry.owner))),
+                |(fd, owner)| owner.tell(fd, Band::Priority),
+            );
+        }
+    }
+
     /// Calls `tell` with what `choose` makes of each entry, the lock let go in between.
     #[cold]
     fn for_each<T>(&self, choose: impl Fn(&Entry) -> Option<T>, tell: impl Fn(T)) {

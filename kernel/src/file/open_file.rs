@@ -198,6 +198,11 @@ pub trait FileOps: Any + Send + Sync {
         let _ = file;
     }
 
+    /// An owner of its signals was set (`F_SETOWN`).
+    fn owned(&self, file: &OpenFile) {
+        let _ = file;
+    }
+
     /// The last reference is going away.
     fn release(&self, file: &OpenFile) {
         let _ = file;

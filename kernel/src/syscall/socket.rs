@@ -279,8 +279,9 @@ fn send(
     claimed: Option<Ucred>,
 ) -> Result<usize> {
     let socket = socket_of(file)?;
-    if how & flags::OOB != 0 {
-        return Err(Errno::EOPNOTSUPP);
+    let urgent = how & flags::OOB != 0;
+    if urgent {
+        socket.check_urgent(input.remaining())?;
     }
     let connects = socket.endpoint().kind.connects();
     let to = match address {
@@ -298,12 +299,19 @@ fn send(
         descriptors,
         sender: claimed.unwrap_or_else(|| process::current().identity()),
         nonblocking: file.nonblocking() || how & flags::DONTWAIT != 0,
+        urgent,
     };
     piped(socket.send(input, outgoing), how, connects)
 }
 
+/// EINVAL for headers of 32-bit programs: only the kernel may say that they are.
+fn check_headers(how: u32) -> Result<()> {
+    if how & flags::CMSG_COMPAT != 0 { Err(Errno::EINVAL) } else { Ok(()) }
+}
+
 /// sendmsg(2).
 pub fn sendmsg(fd: i32, message: usize, how: u32) -> Result<usize> {
+    check_headers(how)?;
     let file = lookup(fd)?;
     let header: Msghdr = UserPtr::new(message).read()?;
     send_header(&file, &header, how)
@@ -331,6 +339,7 @@ fn message_vector(header: &Msghdr) -> Result<Vec<UserBytes>> {
 
 /// sendmmsg(2).
 pub fn sendmmsg(fd: i32, messages: usize, count: u32, how: u32) -> Result<usize> {
+    check_headers(how)?;
     let file = lookup(fd)?;
     let mut sent = 0;
     for index in 0..(count as usize).min(PIECES_MAX) {
@@ -376,6 +385,7 @@ pub fn recvfrom(
 
 /// recvmsg(2).
 pub fn recvmsg(fd: i32, message: usize, how: u32) -> Result<usize> {
+    check_headers(how)?;
     let file = lookup(fd)?;
     let mut header: Msghdr = UserPtr::new(message).read()?;
     let count = receive_header(&file, &mut header, how, false)?;
@@ -397,6 +407,9 @@ fn receive_header(
     if incoming.truncated {
         header.msg_flags |= flags::TRUNC;
     }
+    if incoming.urgent {
+        header.msg_flags |= flags::OOB;
+    }
     if header.msg_name != 0 {
         let bytes = match &incoming.from {
             Some(Some(name)) => address::to_bytes(Some(name)),
@@ -415,6 +428,7 @@ fn receive_header(
 /// recvmmsg(2).
 pub fn recvmmsg(fd: i32, messages: usize, count: u32, how: u32, timeout: usize) -> Result<usize> {
     const MSG_WAITFORONE: u32 = 0x10000;
+    check_headers(how)?;
     let file = lookup(fd)?;
     let deadline = match UserPtr::<Timespec>::new(timeout).optional() {
         None => None,

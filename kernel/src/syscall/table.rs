@@ -125,7 +125,7 @@ syscalls! {
         292 dup3(fd: Fd, to: Fd, flags: Flags) [complete file::descriptors::dup3];
         72 fcntl(fd: Fd, command: Int, argument: Word) [partial file::descriptors::fcntl "no write lease on a file with several names (EAGAIN), no hints (F_SET_RW_HINT)"];
         73 flock(fd: Fd, operation: Int) [complete file::descriptors::flock];
-        16 ioctl(fd: Fd, command: Flags, argument: Word) [partial file::descriptors::ioctl "no TIOCGPTPEER, no SIOCATMARK: ENOTTY"];
+        16 ioctl(fd: Fd, command: Flags, argument: Word) [partial file::descriptors::ioctl "no TIOCGPTPEER, no SIOCUNIXFILE: ENOTTY"];
         22 pipe(fds: Pointer) [complete file::descriptors::pipe];
         293 pipe2(fds: Pointer, flags: Flags) [complete file::descriptors::pipe2];
         319 memfd_create(name: Path, flags: Flags) [partial file::descriptors::memfd_create "no huge pages"];
@@ -321,12 +321,12 @@ syscalls! {
         42 connect(fd: Fd, address: Pointer, length: Uint) [complete socket::connect];
         43 accept(fd: Fd, address: Pointer, length: Pointer) [complete socket::accept];
         288 accept4(fd: Fd, address: Pointer, length: Pointer, flags: Flags) [complete socket::accept4];
-        44 sendto(fd: Fd, buffer: Pointer, count: Size, flags: Flags, address: Pointer, length: Uint) [partial socket::sendto "no out-of-band data: EOPNOTSUPP"];
-        45 recvfrom(fd: Fd, buffer: Pointer, count: Size, flags: Flags, address: Pointer, length: Pointer) [partial socket::recvfrom "no out-of-band data: EOPNOTSUPP"];
-        46 sendmsg(fd: Fd, message: Pointer, flags: Flags) [partial socket::sendmsg "no out-of-band data: EOPNOTSUPP"];
-        47 recvmsg(fd: Fd, message: Pointer, flags: Flags) [partial socket::recvmsg "no out-of-band data: EOPNOTSUPP"];
-        307 sendmmsg(fd: Fd, messages: Pointer, count: Uint, flags: Flags) [partial socket::sendmmsg "no out-of-band data: EOPNOTSUPP"];
-        299 recvmmsg(fd: Fd, messages: Pointer, count: Uint, flags: Flags, timeout: Pointer) [partial socket::recvmmsg "no out-of-band data: EOPNOTSUPP"];
+        44 sendto(fd: Fd, buffer: Pointer, count: Size, flags: Flags, address: Pointer, length: Uint) [complete socket::sendto];
+        45 recvfrom(fd: Fd, buffer: Pointer, count: Size, flags: Flags, address: Pointer, length: Pointer) [complete socket::recvfrom];
+        46 sendmsg(fd: Fd, message: Pointer, flags: Flags) [complete socket::sendmsg];
+        47 recvmsg(fd: Fd, message: Pointer, flags: Flags) [complete socket::recvmsg];
+        307 sendmmsg(fd: Fd, messages: Pointer, count: Uint, flags: Flags) [complete socket::sendmmsg];
+        299 recvmmsg(fd: Fd, messages: Pointer, count: Uint, flags: Flags, timeout: Pointer) [complete socket::recvmmsg];
         48 shutdown(fd: Fd, how: Int) [complete socket::shutdown];
         49 bind(fd: Fd, address: Pointer, length: Uint) [complete socket::bind];
         50 listen(fd: Fd, backlog: Int) [complete socket::listen];

@@ -56,6 +56,11 @@ impl Account {
         self.receive.load(Ordering::Relaxed)
     }
 
+    /// SIOCOUTQ: what was sent and is in nobody's hands yet, with what is kept about it.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
     /// Sets SO_SNDBUF; a value beyond the limits is cut (socket(7)).
     pub fn set_send_size(&self, asked: u32) {
         self.send.store(doubled(asked, SEND_DEFAULT, SEND_LEAST), Ordering::Relaxed);

@@ -7,16 +7,17 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use hayate_abi::socket::Ucred;
 use hayate_abi::{Errno, Result};
-use hayate_machine::sync::SpinLock;
+use hayate_machine::sync::{Once, SpinLock};
 
 use super::account::Account;
 use super::address::{self, Name};
 use super::flight;
 use super::message::Message;
+use super::urgent;
 use crate::file::fasync::Signals;
 use crate::file::inode::Inode;
 use crate::file::open_file::OpenFile;
-use crate::file::owner::Band;
+use crate::file::owner::{Band, Owner};
 use crate::file::poll::Events;
 use crate::schedule::WaitQueue;
 
@@ -61,6 +62,8 @@ struct Inner {
     role: Role,
     queue: VecDeque<Message>,
     queued: usize,
+    /// One of the messages is out-of-band data that was not read yet.
+    urgent: bool,
     name: Option<Name>,
     node: Option<Arc<dyn Inode>>,
     /// Nothing more is received, sent (shutdown(2)).
@@ -91,6 +94,8 @@ pub struct Endpoint {
     pub writers: WaitQueue,
     /// Its socket, if that wants signals.
     pub signals: Signals,
+    /// Who gets SIGURG, once its socket had an owner.
+    file_owner: Once<Arc<Owner>>,
     /// There was no room to send when that was last tried or asked for.
     space_wanted: AtomicBool,
 }
@@ -109,6 +114,15 @@ impl Inner {
 }
 
 impl Inner {
+    /// What a reader gets where nothing is for it; `ended` when the peer sends no more.
+    fn nothing<T>(&mut self, ended: bool) -> Result<Attempt<Option<T>>> {
+        match self.error.take() {
+            Some(error) => Err(error),
+            None if ended || self.no_receive => Ok(Attempt::Done(None)),
+            None => Ok(Attempt::Wait),
+        }
+    }
+
     /// Whether `sender` has to wait for others: only as many datagrams wait here, unless this
     /// endpoint takes them from nobody else (`unix_recvq_full` in `unix_dgram_sendmsg`).
     fn has_many_datagrams(&self, kind: Kind, sender: &Arc<Endpoint>) -> bool {
@@ -141,6 +155,7 @@ impl Endpoint {
                 role: Role::Idle,
                 queue: VecDeque::new(),
                 queued: 0,
+                urgent: false,
                 name: None,
                 node: None,
                 no_receive: false,
@@ -153,6 +168,7 @@ impl Endpoint {
             readers: WaitQueue::new(),
             writers: WaitQueue::new(),
             signals: Signals::new(),
+            file_owner: Once::new(),
             space_wanted: AtomicBool::new(false),
         })
     }
@@ -318,9 +334,13 @@ impl Endpoint {
 
     // ---- sending ----------------------------------------------------------------------------
 
-    /// Whether this end may send at all: EPIPE after shutdown, or its pending error.
+    /// Whether this end may send at all: EPIPE after shutdown, or its pending error. A stream whose
+    /// peer is gone says so first, and keeps its error for a read (`unix_stream_sendmsg`).
     pub fn check_send(&self) -> Result<()> {
         let mut inner = self.inner.lock();
+        if inner.no_send && self.kind == Kind::Stream {
+            return Err(Errno::EPIPE);
+        }
         if let Some(error) = inner.error.take() {
             return Err(error);
         }
@@ -363,15 +383,36 @@ impl Endpoint {
             sender.space_wanted.store(true, Ordering::Relaxed);
             return Ok(Attempt::Wait);
         };
+        let mut is_urgent = false;
         if let Some(mut message) = message.take() {
             message.charge = Some(charge);
+            is_urgent = message.urgent;
+            if is_urgent && core::mem::replace(&mut inner.urgent, true) {
+                urgent::make_ordinary(&mut inner.queue);
+            }
             inner.queued += length;
             inner.queue.push_back(message);
         }
         drop(inner);
+        if is_urgent {
+            self.tell_urgent();
+        }
         self.readers.wake_all();
         self.signals.tell(Band::In);
         Ok(Attempt::Done(()))
+    }
+
+    /// Sends the signals of out-of-band data (`sk_send_sigurg`).
+    fn tell_urgent(&self) {
+        if let Some(owner) = self.file_owner.get() {
+            owner.tell_urgent();
+            self.signals.tell_urgent();
+        }
+    }
+
+    /// Its open file has an owner: who gets SIGURG.
+    pub fn set_file_owner(&self, owner: &Arc<Owner>) {
+        self.file_owner.call_once(|| Arc::clone(owner));
     }
 
     /// Whether a message from `sender` would have to wait; leaves word to be woken if so.
@@ -387,12 +428,13 @@ impl Endpoint {
 
     // ---- receiving --------------------------------------------------------------------------
 
-    /// Looks at the queue under its lock: `look` gets it with the number of queued bytes to be
-    /// adjusted. [`Attempt::Wait`] when it is empty and more may come; `Ok(Done(None))` at the end
-    /// of a connection.
+    /// Looks at the queue under its lock: `look` gets it, and a place for messages that nobody will
+    /// read, which go once the lock is let go. Where `look` gives `None` there is nothing for this
+    /// reader: the pending error, [`Attempt::Wait`] when more may come, or `Ok(Done(None))` at the
+    /// end of a connection.
     pub fn receive<T>(
         &self,
-        look: impl FnOnce(&mut VecDeque<Message>) -> T,
+        look: impl FnOnce(&mut VecDeque<Message>, &mut VecDeque<Message>) -> Option<T>,
     ) -> Result<Attempt<Option<T>>> {
         let gone = match self.peer() {
             Ok(peer) => peer.is_none(),
@@ -404,18 +446,17 @@ impl Endpoint {
             Ok(Some(peer)) => self.kind.connects() && peer.inner.lock().no_send,
             _ => false,
         };
+        let ended = self.kind.connects() && (gone || peer_silent);
         let mut inner = self.inner.lock();
-        if inner.queue.is_empty() {
-            if let Some(error) = inner.error.take() {
-                return Err(error);
-            }
-            let ended = inner.no_receive || (self.kind.connects() && (gone || peer_silent));
-            return if ended { Ok(Attempt::Done(None)) } else { Ok(Attempt::Wait) };
-        }
         let count = inner.queue.len();
         let origin = inner.queue.front().map(|message| message.origin.clone());
-        let result = look(&mut inner.queue);
+        let mut unread = VecDeque::new();
+        let found = match look(&mut inner.queue, &mut unread) {
+            Some(found) => Ok(Attempt::Done(Some(found))),
+            None => inner.nothing(ended),
+        };
         inner.queued = inner.queue.iter().map(|message| message.rest().len()).sum();
+        inner.urgent = inner.urgent && urgent::find(&inner.queue).is_some();
         let blocked = if inner.queue.len() <= QUEUE_DATAGRAMS {
             core::mem::take(&mut inner.blocked)
         } else {
@@ -423,11 +464,38 @@ impl Endpoint {
         };
         let taken = inner.queue.len() < count;
         drop(inner);
+        flight::bury(unread);
         if taken && let Some(origin) = origin.and_then(|origin| origin.upgrade()) {
             origin.arrived();
         }
         wake(blocked);
-        Ok(Attempt::Done(Some(result)))
+        found
+    }
+
+    /// The byte of out-of-band data, which leaves its mark behind unless it is only looked at.
+    /// EINVAL when there is none, or the socket is not connected (`unix_stream_recv_urg`).
+    pub fn receive_urgent(&self, peek: bool) -> Result<u8> {
+        let mut inner = self.inner.lock();
+        if !matches!(inner.role, Role::Connected { .. }) || !inner.urgent {
+            return Err(Errno::EINVAL);
+        }
+        let at = urgent::find(&inner.queue).ok_or(Errno::EINVAL)?;
+        let byte = inner.queue[at].rest().first().copied().ok_or(Errno::EINVAL)?;
+        if peek {
+            return Ok(byte);
+        }
+        let mut unread = VecDeque::new();
+        urgent::leave_mark(&mut inner.queue, at, &mut unread);
+        inner.urgent = false;
+        inner.queued -= 1;
+        drop(inner);
+        flight::bury(unread);
+        Ok(byte)
+    }
+
+    /// SIOCATMARK: whether the next byte to be read is behind the mark.
+    pub fn is_at_mark(&self) -> bool {
+        urgent::is_at_mark(&self.inner.lock().queue)
     }
 
     /// FIONREAD: bytes of a stream, or the length of the first datagram.
@@ -485,6 +553,7 @@ impl Endpoint {
                 _ => VecDeque::new(),
             };
             inner.queued = 0;
+            inner.urgent = false;
             (
                 core::mem::take(&mut inner.queue),
                 waiting,
@@ -503,7 +572,9 @@ impl Endpoint {
             if self.kind.connects() {
                 let mut inner = peer.inner.lock();
                 inner.no_send = true;
-                if !queue.is_empty() {
+                // What was left unread; the mark of out-of-band data is nothing to read.
+                let packets = self.kind == Kind::Packet;
+                if queue.iter().any(|message| packets || !message.rest().is_empty()) {
                     inner.error = Some(Errno::ECONNRESET);
                 }
             }
@@ -604,6 +675,9 @@ impl Endpoint {
         }
         if !inner.queue.is_empty() || inner.no_receive || peer_silent {
             events |= Events::READABLE;
+        }
+        if inner.urgent {
+            events |= Events::PRI;
         }
         if inner.no_receive || peer_silent {
             events |= Events::RDHUP;

@@ -19,6 +19,8 @@ pub struct Message {
     pub bytes: Vec<u8>,
     /// How many of `bytes` were read.
     pub taken: usize,
+    /// It is out-of-band data that was not read yet; see [`super::urgent`].
+    pub urgent: bool,
     /// Descriptors that it carries.
     pub descriptors: Descriptors,
     /// Who sent it.

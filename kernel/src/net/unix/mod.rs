@@ -22,6 +22,9 @@
 //! endpoint. Messages that carry descriptors are dropped outside every lock, because closing a file may
 //! sleep.
 //!
+//! The last byte of what is sent with `MSG_OOB` down a stream is a message of its own, and
+//! [`urgent`] says what readers make of it.
+//!
 //! # Bounds
 //!
 //! Descriptors in flight count against [`flight::MOST_IN_FLIGHT`], as Linux counts them against
@@ -33,3 +36,5 @@ pub mod endpoint;
 pub mod flight;
 pub mod message;
 pub mod socket;
+mod stream;
+mod urgent;

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use hayate_abi::raw::ioctl::FIONREAD;
+use hayate_abi::raw::ioctl::{FIONREAD, SIOCATMARK, TIOCOUTQ};
 use hayate_abi::socket::Ucred;
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::{Lazy, Once};
@@ -25,7 +25,7 @@ use crate::growth;
 use crate::schedule::{Woken, time};
 
 /// A stream is cut into messages of at most this size.
-const STREAM_PIECE: usize = 32 * 1024;
+pub(super) const STREAM_PIECE: usize = 32 * 1024;
 
 /// Flags of send(2) and recv(2) (`include/linux/socket.h`).
 pub mod flags {
@@ -39,6 +39,8 @@ pub mod flags {
     pub const WAITALL: u32 = 0x100;
     pub const NOSIGNAL: u32 = 0x4000;
     pub const CMSG_CLOEXEC: u32 = 0x4000_0000;
+    /// Headers of 32-bit programs, for the kernel's own use.
+    pub const CMSG_COMPAT: u32 = 0x8000_0000;
 }
 
 static IDENTITY: Once<fn() -> Ucred> = Once::new();
@@ -66,15 +68,15 @@ pub struct Socket {
     endpoint: Arc<Endpoint>,
     /// SO_PASSCRED.
     pass_credentials: AtomicBool,
-    /// Options that a Unix-domain socket keeps and does not act on; see [`Remembered`].
+    /// Options that are on, as [`Remembered`].
     remembered: AtomicU32,
     /// SO_RCVTIMEO and SO_SNDTIMEO in nanoseconds; 0: none.
     receive_timeout: AtomicU64,
     send_timeout: AtomicU64,
 }
 
-/// Options that only matter to families with a network below them, which every socket remembers
-/// (socket(7)).
+/// Options that are switched on and off (socket(7)). All but the last only matter to families with a
+/// network below them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remembered {
     /// SO_REUSEADDR.
@@ -83,6 +85,8 @@ pub enum Remembered {
     KeepAlive = 2,
     /// SO_BROADCAST.
     Broadcast = 4,
+    /// SO_OOBINLINE: out-of-band data is read with the rest.
+    UrgentInline = 8,
 }
 
 /// What a send carries beside its bytes.
@@ -95,6 +99,8 @@ pub struct Outgoing {
     pub sender: Ucred,
     /// MSG_DONTWAIT or O_NONBLOCK.
     pub nonblocking: bool,
+    /// MSG_OOB: the last byte is out-of-band data.
+    pub urgent: bool,
 }
 
 /// What a receive found beside the bytes.
@@ -106,6 +112,8 @@ pub struct Incoming {
     pub full: usize,
     /// The datagram was longer than the room for it.
     pub truncated: bool,
+    /// It is out-of-band data.
+    pub urgent: bool,
     /// Descriptors that came with it.
     pub descriptors: Vec<Arc<OpenFile>>,
     /// Who sent it.
@@ -194,6 +202,20 @@ impl Socket {
         }
     }
 
+    /// Whether `total` bytes may be sent with MSG_OOB: streams alone can, and there must be one.
+    pub fn check_urgent(&self, total: usize) -> Result<()> {
+        match self.endpoint.kind {
+            Kind::Stream if total > 0 => return Ok(()),
+            // unix_seqpacket_sendmsg asks for these first.
+            Kind::Packet => {
+                self.endpoint.take_error().map_or(Ok(()), Err)?;
+                self.endpoint.peer()?;
+            }
+            _ => {}
+        }
+        Err(Errno::EOPNOTSUPP)
+    }
+
     /// send(2) and its relatives: returns the number of bytes sent. EPIPE leaves SIGPIPE to the
     /// caller.
     pub fn send(&self, input: &mut Input<'_>, outgoing: Outgoing) -> Result<usize> {
@@ -227,7 +249,14 @@ impl Socket {
         loop {
             // Half the buffer at most: a small one shall not wait for the whole of itself.
             let piece = STREAM_PIECE.min(buffer / 2 - 64);
-            let length = if stream { (total - sent).min(piece) } else { total };
+            // Out-of-band data is a message of its own behind the rest (`queue_oob`).
+            let urgent = outgoing.urgent && sent + 1 == total;
+            let ordinary = total - usize::from(outgoing.urgent);
+            let length = match (stream, urgent) {
+                (true, true) => 1,
+                (true, false) => (ordinary - sent).min(piece),
+                (false, _) => total,
+            };
             let mut bytes = Vec::new();
             bytes.try_reserve_exact(length).map_err(|_| Errno::ENOBUFS)?;
             bytes.resize(length, 0);
@@ -239,6 +268,7 @@ impl Socket {
             let mut message = Some(Message {
                 bytes,
                 taken: 0,
+                urgent,
                 descriptors: core::mem::take(&mut descriptors),
                 sender: outgoing.sender,
                 from: self.endpoint.name(),
@@ -259,13 +289,26 @@ impl Socket {
 
     /// recv(2) and its relatives.
     pub fn receive(&self, out: &mut Output<'_>, how: u32, nonblocking: bool) -> Result<Incoming> {
-        if how & flags::OOB != 0 {
-            return Err(Errno::EOPNOTSUPP);
+        match (self.endpoint.kind, how & flags::OOB != 0) {
+            (Kind::Stream, false) => self.receive_stream(out, how, nonblocking),
+            (Kind::Stream, true) => self.receive_urgent(out, how),
+            (_, false) => self.receive_message(out, how, nonblocking),
+            (Kind::Packet, true) => Err(self.endpoint.peer().err().unwrap_or(Errno::EOPNOTSUPP)),
+            (Kind::Datagram, true) => Err(Errno::EOPNOTSUPP),
         }
-        match self.endpoint.kind {
-            Kind::Stream => self.receive_stream(out, how, nonblocking),
-            _ => self.receive_message(out, how, nonblocking),
+    }
+
+    /// The byte of out-of-band data; never waits. It is gone even where it cannot be stored, and
+    /// counts as received where there is no room for it, as on Linux.
+    fn receive_urgent(&self, out: &mut Output<'_>, how: u32) -> Result<Incoming> {
+        if self.remembers(Remembered::UrgentInline) {
+            return Err(Errno::EINVAL);
         }
+        let byte = self.endpoint.receive_urgent(how & flags::PEEK != 0)?;
+        if out.remaining() > 0 && out.put(&[byte])? == 0 {
+            return Err(Errno::EFAULT);
+        }
+        Ok(Incoming { count: 1, full: 1, urgent: true, ..Incoming::default() })
     }
 
     /// One datagram or packet; what does not fit is lost (MSG_TRUNC).
@@ -278,7 +321,7 @@ impl Socket {
         let peek = how & flags::PEEK != 0;
         let room = out.remaining();
         let look = || {
-            self.endpoint.receive(|queue| {
+            self.endpoint.receive(|queue, _| {
                 if peek {
                     let message = queue.front()?;
                     let bytes = growth::copy(&message.bytes[..message.bytes.len().min(room)]);
@@ -293,8 +336,7 @@ impl Socket {
                 }
             })
         };
-        let Some(Some((bytes, full, carried, sender, from))) =
-            self.until(true, nonblocking, look)?
+        let Some((bytes, full, carried, sender, from)) = self.until(true, nonblocking, look)?
         else {
             return Ok(Incoming::default());
         };
@@ -309,132 +351,28 @@ impl Socket {
             count,
             full,
             truncated: full > count,
+            urgent: false,
             descriptors,
             sender: Some(sender),
             from: (self.endpoint.kind == Kind::Datagram).then_some(from),
         })
     }
-
-    /// Bytes of a stream: across messages, but never beyond one that carried descriptors, nor,
-    /// where the receiver asked for credentials, into one of another sender.
-    fn receive_stream(
-        &self,
-        out: &mut Output<'_>,
-        how: u32,
-        nonblocking: bool,
-    ) -> Result<Incoming> {
-        let peek = how & flags::PEEK != 0;
-        let mut incoming = Incoming::default();
-        let mut peeked = 0;
-        while out.remaining() > 0 {
-            let room = out.remaining().min(STREAM_PIECE);
-            let strict = self.passes_credentials();
-            let before = incoming.sender;
-            let look = || {
-                self.endpoint.receive(|queue| {
-                    take_piece(queue, room, peek.then_some(peeked), |who| {
-                        strict && before.is_some_and(|before| before != who)
-                    })
-                })
-            };
-            let satisfied = incoming.count > 0 && how & flags::WAITALL == 0;
-            let piece = match self.until(true, nonblocking || satisfied || peeked > 0, look) {
-                Ok(piece) => piece,
-                Err(_) if incoming.count > 0 => break,
-                Err(error) => return Err(error),
-            };
-            let Some(Some(piece)) = piece else { break };
-            let put = match out.put(&piece.bytes) {
-                Ok(put) => put,
-                Err(_) if incoming.count > 0 => break,
-                Err(error) => return Err(error),
-            };
-            incoming.count += put;
-            peeked += if peek { put } else { 0 };
-            incoming.sender = Some(piece.sender);
-            let descriptors = piece.carried.arrived();
-            let carried = !descriptors.is_empty();
-            incoming.descriptors.extend(descriptors);
-            if carried || put < piece.bytes.len() {
-                break;
-            }
-        }
-        incoming.full = incoming.count;
-        Ok(incoming)
-    }
 }
 
 /// Descriptors of a message that was received: they arrive when the queue's lock is given back.
-enum Carried {
+pub(super) enum Carried {
     Taken(Descriptors),
     /// MSG_PEEK.
     Seen(Vec<Arc<OpenFile>>),
 }
 
 impl Carried {
-    fn arrived(self) -> Vec<Arc<OpenFile>> {
+    pub(super) fn arrived(self) -> Vec<Arc<OpenFile>> {
         match self {
             Carried::Taken(mut descriptors) => descriptors.take(),
             Carried::Seen(files) => files,
         }
     }
-}
-
-/// A piece taken from a stream's queue.
-struct Piece {
-    bytes: Vec<u8>,
-    carried: Carried,
-    sender: Ucred,
-}
-
-/// A copy of the first bytes of a stream's message, up to `most`; of a page of them where there is
-/// no memory for more.
-fn beginning(bytes: &[u8], most: usize) -> Vec<u8> {
-    const LEAST: usize = 4096;
-    let wanted = bytes.get(..most).unwrap_or(bytes);
-    growth::copy(wanted).unwrap_or_else(|_| wanted.get(..LEAST).unwrap_or(wanted).to_vec())
-}
-
-/// Takes (or, after skipping `peek` bytes, looks at) up to `room` bytes of the first message.
-fn take_piece(
-    queue: &mut alloc::collections::VecDeque<Message>,
-    room: usize,
-    peek: Option<usize>,
-    refuse: impl FnOnce(Ucred) -> bool,
-) -> Option<Piece> {
-    if let Some(mut skip) = peek {
-        for message in queue.iter() {
-            let rest = message.rest();
-            if skip < rest.len() {
-                if refuse(message.sender) {
-                    return None;
-                }
-                let bytes = beginning(&rest[skip..], room);
-                let seen = if skip == 0 { message.descriptors.peek() } else { Vec::new() };
-                let carried = Carried::Seen(seen);
-                return Some(Piece { bytes, carried, sender: message.sender });
-            }
-            skip -= rest.len();
-        }
-        return None;
-    }
-    let message = queue.front_mut()?;
-    if refuse(message.sender) {
-        return None;
-    }
-    let sender = message.sender;
-    let carried = Carried::Taken(core::mem::take(&mut message.descriptors));
-    let count = message.rest().len().min(room);
-    if count == message.bytes.len() {
-        let message = queue.pop_front()?;
-        return Some(Piece { bytes: message.bytes, carried, sender });
-    }
-    let bytes = beginning(message.rest(), count);
-    message.taken += bytes.len();
-    if message.rest().is_empty() {
-        queue.pop_front();
-    }
-    Some(Piece { bytes, carried, sender })
 }
 
 /// Reads exactly `bytes.len()` bytes from the sending program.
@@ -468,6 +406,7 @@ impl FileOps for Socket {
             descriptors: Vec::new(),
             sender: caller(),
             nonblocking: file.nonblocking(),
+            urgent: false,
         };
         self.send(input, outgoing)
     }
@@ -479,19 +418,25 @@ impl FileOps for Socket {
     }
 
     fn ioctl(&self, _file: &OpenFile, command: u32, arg: u64) -> Result<i64> {
-        if command != FIONREAD {
-            return Err(Errno::ENOTTY);
-        }
-        if self.endpoint.listens() {
-            return Err(Errno::EINVAL);
-        }
-        let unread = self.endpoint.unread().min(i32::MAX as usize) as i32;
-        UserPtr::<i32>::new(arg as usize).write(&unread)?;
+        let number = match command {
+            FIONREAD if self.endpoint.listens() => return Err(Errno::EINVAL),
+            FIONREAD => self.endpoint.unread(),
+            TIOCOUTQ => self.endpoint.account.in_flight(),
+            SIOCATMARK if self.endpoint.kind != Kind::Stream => return Err(Errno::EOPNOTSUPP),
+            SIOCATMARK => usize::from(self.endpoint.is_at_mark()),
+            _ => return Err(Errno::ENOTTY),
+        };
+        let number = number.min(i32::MAX as usize) as i32;
+        UserPtr::<i32>::new(arg as usize).write(&number)?;
         Ok(0)
     }
 
     fn signals(&self, _file: &OpenFile) -> Option<(&Signals, Interest)> {
         Some((&self.endpoint.signals, Interest::BOTH))
+    }
+
+    fn owned(&self, file: &OpenFile) {
+        self.endpoint.set_file_owner(file.owner());
     }
 
     fn release(&self, _file: &OpenFile) {

@@ -11,7 +11,7 @@ use super::{View, credentials, descriptor_limit, files, install, open_file, path
 use crate::file::inode::FileKind;
 use crate::file::open_file::OpenFile;
 use crate::file::open_file::flags::*;
-use crate::file::owner::Kind;
+use crate::file::owner::{Kind, Owner};
 use crate::file::path::WalkFlags;
 use crate::file::{dnotify, lease, locks, memfd, open, pipe};
 use crate::net::unix::socket::Socket;
@@ -187,6 +187,13 @@ fn owner_number(file: &OpenFile) -> i32 {
     if kind == Kind::Group { -number } else { number }
 }
 
+/// Sets the owner, and tells the file of it.
+fn set_owner(file: &OpenFile, set: impl FnOnce(&Owner) -> Result<()>) -> Result<i64> {
+    set(file.owner())?;
+    file.ops().owned(file);
+    Ok(0)
+}
+
 /// `struct f_owner_ex`.
 #[derive(
     Clone,
@@ -270,10 +277,7 @@ pub fn fcntl(fd: i32, command: i32, argument: usize) -> Result<i64> {
             }
             Ok(0)
         }
-        F_SETOWN => {
-            file.owner().set_number(argument as i32)?;
-            Ok(0)
-        }
+        F_SETOWN => set_owner(&file, |owner| owner.set_number(argument as i32)),
         F_GETOWN => Ok(i64::from(owner_number(&file))),
         F_SETSIG => {
             let signal = u32::try_from(argument).map_err(|_| Errno::EINVAL)?;
@@ -292,8 +296,7 @@ pub fn fcntl(fd: i32, command: i32, argument: usize) -> Result<i64> {
                 2 => Kind::Group,
                 _ => return Err(Errno::EINVAL),
             };
-            file.owner().set(kind, asked.pid)?;
-            Ok(0)
+            set_owner(&file, |owner| owner.set(kind, asked.pid))
         }
         F_GETOWN_EX => {
             let (kind, pid) = file.owner().get();
@@ -385,8 +388,8 @@ pub fn ioctl(fd: i32, command: u32, argument: usize) -> Result<i64> {
             if file.switch_signals(fd, on)? { Ok(0) } else { Err(Errno::ENOTTY) }
         }
         FIOSETOWN | SIOCSPGRP if is_socket(&file) => {
-            file.owner().set_number(UserPtr::<i32>::new(argument).read()?)?;
-            Ok(0)
+            let number = UserPtr::<i32>::new(argument).read()?;
+            set_owner(&file, |owner| owner.set_number(number))
         }
         FIOGETOWN | SIOCGPGRP if is_socket(&file) => {
             UserPtr::new(argument).write(&owner_number(&file))?;

@@ -20,6 +20,7 @@ const SO_BROADCAST: i32 = 6;
 const SO_SNDBUF: i32 = 7;
 const SO_RCVBUF: i32 = 8;
 const SO_KEEPALIVE: i32 = 9;
+const SO_OOBINLINE: i32 = 10;
 const SO_PASSCRED: i32 = 16;
 const SO_PEERCRED: i32 = 17;
 const SO_RCVTIMEO: i32 = 20;
@@ -57,6 +58,7 @@ pub fn setsockopt(fd: i32, level: i32, option: i32, value: usize, length: u32) -
         SO_REUSEADDR => socket.remember(Remembered::ReuseAddress, number()? != 0),
         SO_KEEPALIVE => socket.remember(Remembered::KeepAlive, number()? != 0),
         SO_BROADCAST => socket.remember(Remembered::Broadcast, number()? != 0),
+        SO_OOBINLINE => socket.remember(Remembered::UrgentInline, number()? != 0),
         _ => return Err(Errno::ENOPROTOOPT),
     }
     Ok(())
@@ -84,6 +86,7 @@ pub fn getsockopt(fd: i32, level: i32, option: i32, value: usize, length: usize)
         SO_REUSEADDR => i32::from(socket.remembers(Remembered::ReuseAddress)),
         SO_KEEPALIVE => i32::from(socket.remembers(Remembered::KeepAlive)),
         SO_BROADCAST => i32::from(socket.remembers(Remembered::Broadcast)),
+        SO_OOBINLINE => i32::from(socket.remembers(Remembered::UrgentInline)),
         SO_SNDBUF => endpoint.account.send_size() as i32,
         SO_RCVBUF => endpoint.account.receive_size() as i32,
         SO_PEERCRED => {
