@@ -372,6 +372,24 @@ TEST(owners_are_told_and_checked) {
     CHECK_EQ(OK(fcntl(p[0], F_GETOWN)), 0); /* who is gone owns nothing */
 }
 
+TEST(the_users_of_the_owner_are_told) {
+    int p[2];
+    OK(pipe(p));
+    uint32_t users[2] = {9, 9};
+    OK(fcntl(p[0], 17 /* F_GETOWNER_UIDS */, users));
+    CHECK(users[0] == 0 && users[1] == 0); /* nobody asked */
+    OK(fcntl(p[0], F_SETOWN, getpid()));
+    OK(fcntl(p[0], 17, users));
+    CHECK(users[0] == getuid() && users[1] == geteuid());
+    ERR(fcntl(p[0], 17, BAD), EFAULT);
+    if (geteuid() == 0) {
+        OK(syscall(SYS_setresuid, 5, 6, 0));
+        OK(fcntl(p[0], F_SETOWN, getpid()));
+        OK(fcntl(p[0], 17, users));
+        CHECK(users[0] == 5 && users[1] == 6);
+    }
+}
+
 TEST(sockets_take_their_owner_by_ioctl) {
     int s[2], p[2], pid = getpid(), got = 1;
     OK(socketpair(AF_UNIX, SOCK_STREAM, 0, s));

@@ -56,6 +56,47 @@ static void comes(int line, int signal, int code, int fd) {
 
 static int lease_of(int fd) { return OK(fcntl(fd, F_GETLEASE)); }
 
+/* ---- hints ------------------------------------------------------------------------------------ */
+
+#ifndef F_GET_RW_HINT
+#define F_GET_RW_HINT 1035
+#define F_SET_RW_HINT 1036
+#endif
+
+TEST(hints_are_kept_with_the_file) {
+    PUT("f", "x");
+    OK(link("f", "g"));
+    uint64_t hint = 99;
+    int f = OK(open("f", O_RDONLY)), p[2];
+    OK(fcntl(f, F_GET_RW_HINT, &hint));
+    CHECK_EQ(hint, 0);
+    for (uint64_t each = 0; each <= 5; each++) {
+        OK(fcntl(f, F_SET_RW_HINT, &each));
+        OK(fcntl(OK(open("g", O_RDWR)), F_GET_RW_HINT, &hint));
+        CHECK_EQ(hint, each);
+    }
+    int directory = OK(open(".", O_RDONLY));
+    OK(fcntl(directory, F_SET_RW_HINT, &hint));
+    hint = 0;
+    OK(fcntl(OK(open(".", O_RDONLY)), F_GET_RW_HINT, &hint));
+    CHECK_EQ(hint, 5);
+    OK(pipe(p));
+    OK(fcntl(p[0], F_SET_RW_HINT, &hint));
+    hint = 0;
+    OK(fcntl(p[1], F_GET_RW_HINT, &hint));
+    CHECK_EQ(hint, 5);
+    hint = 6;
+    ERR(fcntl(f, F_SET_RW_HINT, &hint), EINVAL);
+    ERR(fcntl(f, F_SET_RW_HINT, BAD), EFAULT);
+    ERR(fcntl(f, F_GET_RW_HINT, BAD), EFAULT);
+    ERR(fcntl(-1, F_GET_RW_HINT, &hint), EBADF);
+    ERR(fcntl(OK(open("f", O_PATH)), F_GET_RW_HINT, &hint), EBADF);
+    ERR(fcntl(f, 1037 /* F_GET_FILE_RW_HINT, gone since 5.18 */, &hint), EINVAL);
+    ERR(fcntl(f, 1038, &hint), EINVAL);
+    OK(fcntl(f, F_GET_RW_HINT, &hint));
+    CHECK_EQ(hint, 5);
+}
+
 /* ---- taking a lease ---------------------------------------------------------------------------- */
 
 TEST(a_lease_is_taken_changed_and_given_up) {
@@ -217,6 +258,34 @@ TEST(a_reader_is_content_with_a_read_lease) {
     IO();
     OK(fcntl(fd, F_SETLEASE, F_RDLCK));
     EXITS(pid, 0);
+    CHECK_EQ(lease_of(fd), F_RDLCK);
+}
+
+HELPER(nothing) { return 0; }
+
+TEST(executing_breaks_a_write_lease) {
+    block();
+    COPY(hy_self, "x", 0755);
+    int fd = OK(open("x", O_RDONLY));
+    OK(fcntl(fd, F_SETSIG, REALTIME));
+    OK(fcntl(fd, F_SETLEASE, F_WRLCK));
+    pid_t child = FORK();
+    if (child == 0) {
+        execl("x", "x", "--helper", "nothing", NULL);
+        FAIL("execl: %s", strerror(errno));
+    }
+    TOLD(fd);
+    CHECK_EQ(lease_of(fd), F_RDLCK); /* what it is to become */
+    CHECK_EQ(waitpid(child, NULL, WNOHANG), 0); /* it waits */
+    OK(fcntl(fd, F_SETLEASE, F_RDLCK));
+    EXITS(child, 0);
+    child = FORK();
+    if (child == 0) {
+        execl("x", "x", "--helper", "nothing", NULL);
+        FAIL("execl: %s", strerror(errno));
+    }
+    EXITS(child, 0); /* a reader */
+    NONE();
     CHECK_EQ(lease_of(fd), F_RDLCK);
 }
 
@@ -391,6 +460,47 @@ TEST(only_the_directory_itself_is_watched) {
     directory(DN_CREATE | DN_MULTISHOT);
     OK(mkdir("d/sub/deeper", 0755));
     OK(mkdir("beside", 0755));
+    NONE();
+}
+
+/* A watch belongs to the opening and the table of descriptors, not to one descriptor. */
+TEST(closing_any_copy_ends_a_watch) {
+    block();
+    OK(mkdir("d", 0755));
+    int fd = directory(DN_CREATE | DN_MULTISHOT), copy = OK(dup(fd));
+    OK(mkdir("d/1", 0755));
+    TOLD(fd);
+    OK(close(copy));
+    OK(mkdir("d/2", 0755));
+    NONE();
+    OK(fcntl(fd, F_NOTIFY, DN_CREATE | DN_MULTISHOT));
+    copy = OK(dup(fd));
+    OK(dup2(0, copy));
+    OK(mkdir("d/3", 0755));
+    NONE();
+    OK(fcntl(fd, F_NOTIFY, DN_CREATE | DN_MULTISHOT));
+    copy = OK(dup(fd));
+    OK(syscall(SYS_close_range, copy, copy, 0));
+    OK(mkdir("d/4", 0755));
+    NONE();
+}
+
+TEST(another_table_ends_no_watch) {
+    block();
+    OK(mkdir("d", 0755));
+    int fd = directory(DN_CREATE | DN_MULTISHOT);
+    IN_CHILD(OK(close(fd)));
+    IN_CHILD(OK(fcntl(fd, F_NOTIFY, 0)));
+    OK(mkdir("d/1", 0755));
+    TOLD(fd);
+    /* One that another table asked for is another one, and ends with that. */
+    IN_CHILD(OK(fcntl(fd, F_NOTIFY, DN_DELETE | DN_MULTISHOT)));
+    OK(rmdir("d/1"));
+    NONE();
+    OK(mkdir("d/1", 0755));
+    TOLD(fd);
+    OK(fcntl(fd, F_NOTIFY, 0));
+    OK(mkdir("d/2", 0755));
     NONE();
 }
 

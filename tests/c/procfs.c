@@ -1,6 +1,7 @@
 /* procfs as ps, top, shells and C libraries read it. */
 #define AREA "procfs"
 #include "harness.h"
+#include <elf.h>
 #include <pthread.h>
 #include <sys/prctl.h>
 #include <sys/sysinfo.h>
@@ -821,6 +822,76 @@ TEST(io_has_threads_that_ended_and_children_that_were_waited_for) {
     CHECK_EQ(own_io("wchar") - written, 10);
     EXITS(child, 0);
     CHECK_EQ(own_io("wchar") - written, 17);
+}
+
+/* What the kernel reads of this program to start it: the beginning, the program headers, and of its
+ * interpreter the path, the header and the program headers. */
+static void start_reads(long *calls, long *bytes) {
+    Elf64_Ehdr file;
+    Elf64_Phdr header;
+    int self = OK(open(hy_self, O_RDONLY));
+    CHECK_EQ(OK(pread(self, &file, sizeof file, 0)), sizeof file);
+    *calls = 2;
+    *bytes = 256 + (long)sizeof header * file.e_phnum;
+    for (int i = 0; i < file.e_phnum; i++) {
+        OK(pread(self, &header, sizeof header, (off_t)(file.e_phoff + (size_t)i * sizeof header)));
+        if (header.p_type != PT_INTERP)
+            continue;
+        char path[PATH_MAX];
+        OK(pread(self, path, header.p_filesz, (off_t)header.p_offset));
+        int interpreter = OK(open(path, O_RDONLY));
+        OK(pread(interpreter, &file, sizeof file, 0));
+        *calls += 3;
+        *bytes += (long)(header.p_filesz + sizeof file + sizeof header * file.e_phnum);
+        break;
+    }
+    close(self);
+}
+
+/* Tells what its parent's file says, which was opened before it was this program. */
+HELPER(say_io) {
+    char text[512];
+    ssize_t n = pread(atoi(argv[1]), text, sizeof text, 0);
+    return n > 0 && write(atoi(argv[2]), text, (size_t)n) == n ? 0 : 1;
+}
+
+static void say_io_after(const char *path, bool is_static, long calls, long bytes) {
+    int p[2];
+    OK(pipe(p));
+    pid_t child = FORK();
+    if (child == 0) {
+        char io[16], out[16];
+        snprintf(io, sizeof io, "%d", OK(open("/proc/self/io", O_RDONLY)));
+        snprintf(out, sizeof out, "%d", p[1]);
+        if (path == hy_self)
+            OK(execl(path, path, "--helper", "say_io", io, out, NULL));
+        OK(execl(path, path, io, out, NULL));
+    }
+    char text[1024] = "";
+    EXITS(child, 0); /* it can still be read */
+    OK(read(p[0], text, sizeof text - 1));
+    long rchar, wchar, syscr;
+    CHECK_EQ(sscanf(text, "rchar: %ld wchar: %ld syscr: %ld", &rchar, &wchar, &syscr), 3);
+    /* A dynamic program has read its libraries as well by then: their headers. */
+    if (is_static) {
+        CHECK_EQ(rchar, bytes);
+        CHECK_EQ(syscr, calls);
+    }
+    CHECK(rchar >= bytes && syscr >= calls);
+    CHECK_EQ(wchar, 0);
+}
+
+TEST(io_goes_on_behind_exec_and_counts_its_reads) {
+    long calls, bytes;
+    start_reads(&calls, &bytes);
+    for (int round = 0; round < 3; round++)
+        say_io_after(hy_self, calls == 2, calls, bytes);
+    char script[PATH_MAX + 100];
+    int length = snprintf(script, sizeof script, "#!%s --helper\n", hy_self);
+    CHECK(length < 256);
+    PUT("say_io", script); /* its path is the next argument: the helper's name */
+    OK(chmod("say_io", 0755));
+    say_io_after("say_io", calls == 2, calls + 1, bytes + length);
 }
 
 TEST(io_of_another_user_is_closed) {

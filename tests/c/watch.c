@@ -212,6 +212,130 @@ TEST(events_of_a_file_that_is_replaced) {
     SEES(rename("g", "h"), "MOVE_SELF");
 }
 
+TEST(events_of_an_exchange) {
+    OK(mkdir("d", 0755));
+    OK(mkdir("e", 0755));
+    OK(mkdir("e/sub", 0755));
+    PUT("d/f", "x");
+    PUT("d/g", "y");
+    in = OK(inotify_init1(IN_NONBLOCK));
+    watch("d", IN_ALL_EVENTS);
+#define EXCHANGE(one, other) syscall(SYS_renameat2, AT_FDCWD, one, AT_FDCWD, other, 2u)
+    /* Each of the two is told to move. */
+    SEES(EXCHANGE("d/f", "d/g"), "MOVED_FROM:f MOVED_TO:g MOVED_FROM:g MOVED_TO:f");
+    SEES(EXCHANGE("d/f", "e/sub"), "MOVED_FROM:f MOVED_TO|DIR:f");
+    SEES(EXCHANGE("e/sub", "d/f"), "MOVED_TO:f MOVED_FROM|DIR:f");
+    int f = watch("d/f", IN_MOVE_SELF), sub = watch("e/sub", IN_MOVE_SELF);
+    CHECK(f != sub);
+    SEES(EXCHANGE("d/f", "e/sub"), "MOVED_FROM:f MOVE_SELF MOVED_TO|DIR:f MOVE_SELF");
+    ERR(EXCHANGE("d/f", "d/none"), ENOENT);
+    saw(__LINE__, "a failure", "");
+}
+
+/* Since 6.7 splice, tee and vmsplice tell of both sides, FIFOs included; before, of hardly any. */
+TEST(events_of_splicing_fifos) {
+    PUT("a", "0123456789");
+    OK(mkfifo("p", 0600));
+    OK(mkfifo("q", 0600));
+    in = OK(inotify_init1(IN_NONBLOCK));
+    int a = OK(open("a", O_RDWR)), p = OK(open("p", O_RDWR)), q = OK(open("q", O_RDWR));
+    int reader = OK(open("q", O_RDONLY));
+    watch("a", IN_ACCESS | IN_MODIFY);
+    watch("p", IN_ACCESS | IN_MODIFY);
+    watch("q", IN_ACCESS | IN_MODIFY);
+    char c[4];
+    struct iovec v = {c, 2};
+    loff_t at = 0;
+    OK(splice(a, &at, p, NULL, 4, 0));
+    saw_either(__LINE__, "MODIFY ACCESS", "");
+    OK(tee(p, q, 2, 0));
+    saw_either(__LINE__, "ACCESS MODIFY", "");
+    OK(splice(p, NULL, q, NULL, 2, 0));
+    saw_either(__LINE__, "MODIFY ACCESS", "");
+    at = 0;
+    OK(splice(p, NULL, a, &at, 2, 0));
+    saw_either(__LINE__, "MODIFY ACCESS", "MODIFY");
+    OK(vmsplice(reader, &v, 1, 0));
+    saw_either(__LINE__, "ACCESS", "");
+    OK(vmsplice(q, &v, 1, 0));
+    saw_either(__LINE__, "MODIFY", "");
+    SEES(splice(a, NULL, p, NULL, 0, 0), "");
+    ERR(splice(p, NULL, q, NULL, 1, SPLICE_F_NONBLOCK), EAGAIN);
+    saw(__LINE__, "a failure", "");
+}
+
+/* A directory does not tell when a special file is read or written. */
+TEST(events_of_special_files) {
+    OK(mkdir("d", 0755));
+    OK(mkfifo("d/p", 0600));
+    in = OK(inotify_init1(IN_NONBLOCK));
+    watch("d", IN_ALL_EVENTS);
+    char c;
+    int p;
+    SEES(p = open("d/p", O_RDWR), "OPEN:p");
+    SEES(write(p, "x", 1), "");
+    SEES(read(p, &c, 1), "");
+    SEES(fchmod(p, 0644), "ATTRIB:p");
+    watch("d/p", IN_ALL_EVENTS);
+    SEES(write(p, "x", 1), "MODIFY");
+    SEES(read(p, &c, 1), "ACCESS");
+    SEES(close(p), "CLOSE_WRITE:p CLOSE_WRITE");
+}
+
+HELPER(nothing) { return 0; }
+
+static void execute(const char *path) {
+    pid_t child = FORK();
+    if (child == 0) {
+        execl(path, path, "--helper", "nothing", NULL);
+        FAIL("execl %s: %s", path, strerror(errno));
+    }
+    EXITS(child, 0);
+}
+
+TEST(events_of_executing) {
+    OK(mkdir("d", 0755));
+    COPY(hy_self, "d/x", 0755);
+    char script[PATH_MAX + 100];
+    snprintf(script, sizeof script, "#!%s/d/x --helper\n", hy_tmp);
+    /* Its path is the next argument: the helper's name. */
+    PUT("d/nothing", script);
+    OK(chmod("d/nothing", 0755));
+    in = OK(inotify_init1(IN_NONBLOCK));
+    watch("d", IN_ALL_EVENTS);
+    for (int round = 0; round < 3; round++) {
+        execute("d/x");
+        saw(__LINE__, "exec", "OPEN:x ACCESS:x CLOSE_NOWRITE:x");
+    }
+    pid_t child = FORK();
+    if (child == 0) {
+        OK(chdir("d"));
+        execl("nothing", "nothing", NULL);
+        FAIL("execl: %s", strerror(errno));
+    }
+    EXITS(child, 0);
+    saw(__LINE__, "exec of a script",
+        "OPEN:nothing ACCESS:nothing OPEN:x ACCESS:x CLOSE_NOWRITE:nothing CLOSE_NOWRITE:x");
+    ERR(execl("d", "d", NULL), EACCES);
+    saw(__LINE__, "exec of a directory", "");
+    OK(unlink("d/x"));
+    saw(__LINE__, "unlink", "DELETE:x"); /* nothing of it was left open */
+}
+
+TEST(a_file_without_a_name_is_told_by_its_number) {
+    OK(mkdir("d", 0755));
+    in = OK(inotify_init1(IN_NONBLOCK));
+    watch("d", IN_ALL_EVENTS);
+    int fd = open("d", O_TMPFILE | O_RDWR, 0600);
+    if (fd == -1 && errno == EOPNOTSUPP)
+        SKIP("no O_TMPFILE here");
+    struct stat about;
+    OK(fstat(fd, &about));
+    char want[64];
+    snprintf(want, sizeof want, "OPEN:#%llu", (unsigned long long)about.st_ino);
+    saw(__LINE__, "open", want);
+}
+
 TEST(excl_unlink_is_silent_about_removed_files) {
     OK(mkdir("d", 0755));
     PUT("d/f", "x");

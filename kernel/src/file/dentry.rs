@@ -26,6 +26,7 @@ use hayate_machine::sync::SpinLock;
 
 use super::filesystem::FileSystem;
 use super::hash::{hash_name, word};
+use super::hint::Hint;
 use super::inode::Inode;
 use crate::schedule;
 
@@ -84,6 +85,8 @@ pub struct Dentry {
     children: SpinLock<Children>,
     directory: schedule::Mutex<()>,
     state: AtomicU32,
+    /// How long what is written to it is going to live, of a file without a plate.
+    pub(super) hint: Hint,
 }
 
 impl Dentry {
@@ -101,6 +104,7 @@ impl Dentry {
             children: SpinLock::new(Children::new()),
             directory: schedule::Mutex::new(()),
             state: AtomicU32::new(state.bits()),
+            hint: Hint::new(),
         })
     }
 

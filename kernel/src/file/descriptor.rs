@@ -32,7 +32,7 @@ pub const MAXIMUM: usize = 1 << 20;
 pub struct FdTable {
     slots: SpinLock<Slots>,
     /// Whether a record lock was ever taken through this table: closing must look then.
-    has_record_locks: AtomicBool,
+    acts_on_closing: AtomicBool,
 }
 
 #[derive(Default)]
@@ -172,7 +172,7 @@ impl Default for FdTable {
 impl FdTable {
     /// An empty table.
     pub fn new() -> FdTable {
-        FdTable { slots: SpinLock::new(Slots::default()), has_record_locks: AtomicBool::new(false) }
+        FdTable { slots: SpinLock::new(Slots::default()), acts_on_closing: AtomicBool::new(false) }
     }
 
     /// A copy for a child; the files are shared.
@@ -208,7 +208,7 @@ impl FdTable {
             }
         }
         drop(slots);
-        Ok(FdTable { slots: SpinLock::new(copy), has_record_locks: AtomicBool::new(false) })
+        Ok(FdTable { slots: SpinLock::new(copy), acts_on_closing: AtomicBool::new(false) })
     }
 
     /// The open file behind a descriptor; `EBADF` when there is none.
@@ -287,16 +287,19 @@ impl FdTable {
     }
 
     /// Ends one descriptor's use of a file taken out of this table: record locks that this
-    /// process has on the file go away, as POSIX wants; then the reference is dropped.
+    /// process has on the file go away, as POSIX wants, and so does what it watches by it
+    /// (`F_NOTIFY`); then the reference is dropped.
     pub fn closed(&self, file: Arc<OpenFile>) {
-        if self.has_record_locks.load(Ordering::Relaxed) {
+        if self.acts_on_closing.load(Ordering::Relaxed) {
             super::locks::release_record_locks(self, &file);
+            super::dnotify::closed(self, &file);
         }
     }
 
-    /// Notes that a record lock was taken through this table.
-    pub fn note_record_locks(&self) {
-        self.has_record_locks.store(true, Ordering::Relaxed);
+    /// Notes that there is something from now on that ends with any descriptor of its file that is
+    /// closed here: a record lock, a watch of a directory.
+    pub fn note_closings(&self) {
+        self.acts_on_closing.store(true, Ordering::Relaxed);
     }
 
     /// Whether closed by exec.

@@ -326,9 +326,13 @@ pub fn rename(
     let outcome = rename_locked(&old, &new, from.credentials, flags);
     drop(second_lock);
     drop(first_lock);
-    if let Some((moved, replaced)) = outcome? {
+    if let Some((moved, target)) = outcome? {
         notify::renamed(&old.inode, &old.name, &new.inode, &new.name, &moved);
-        if let Some(replaced) = replaced.as_ref().and_then(|name| name.inode()) {
+        let target = target.as_ref().and_then(|name| name.inode());
+        if let Some(other) = target.as_ref().filter(|_| flags.contains(RenameFlags::EXCHANGE)) {
+            // The other way round, as `vfs_rename` (fs/namei.c) tells it.
+            notify::renamed(&new.inode, &new.name, &old.inode, &old.name, other);
+        } else if let Some(replaced) = target {
             notify::inode(&replaced, Mask::ATTRIB);
             forget_content(&replaced);
         }
@@ -336,7 +340,7 @@ pub fn rename(
     Ok(())
 }
 
-/// What was moved, and the name that it replaced.
+/// What was moved, and the name that it replaced or was exchanged with.
 type Renamed = Option<(Arc<dyn Inode>, Option<Arc<Dentry>>)>;
 
 fn rename_locked(
@@ -431,7 +435,8 @@ fn rename_locked(
         if caches {
             old_dir.adopt(&target)?;
         }
-        return Ok(Some((moved, None)));
+        drop(victim);
+        return Ok(Some((moved, Some(target))));
     }
     target.remove();
     drop(victim);

@@ -4,6 +4,10 @@
 //! opening's owner, once unless `DN_MULTISHOT` was asked for. What happens is heard where inotify
 //! hears it (`notify.rs`): while nobody watches anything, nothing is looked up.
 //!
+//! A watch belongs to the opening and to the table of descriptors by which it was asked for: it
+//! ends when any descriptor of that table for the opening is closed, also a copy (`dnotify_flush`,
+//! fs/notify/dnotify/dnotify.c).
+//!
 //! Locks: the table is a spin lock and a leaf. Signals are sent without it.
 
 use alloc::sync::Arc;
@@ -13,6 +17,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::SpinLock;
 
+use super::descriptor::FdTable;
 use super::inode::FileKind;
 use super::notify::{Mask, WATCHES};
 use super::open_file::{Marks, OpenFile};
@@ -62,8 +67,9 @@ impl Changes {
 
 struct Watch {
     directory: (u64, u64),
-    /// The opening, by its address.
+    /// The opening and the table, by their addresses.
     file: usize,
+    table: usize,
     fd: i32,
     changes: Changes,
     owner: Arc<Owner>,
@@ -76,14 +82,14 @@ fn address(file: &OpenFile) -> usize {
     core::ptr::from_ref(file).addr()
 }
 
-/// `F_NOTIFY` through the descriptor `fd`: adds to what the opening wants; nothing ends it.
-pub fn watch(file: &OpenFile, fd: i32, asked: u32) -> Result<()> {
+/// `F_NOTIFY` through the descriptor `fd` of a table: adds to what is wanted; nothing ends it.
+pub fn watch(files: &FdTable, file: &OpenFile, fd: i32, asked: u32) -> Result<()> {
     if ENABLED.get() == 0 {
         return Err(Errno::EINVAL);
     }
     let changes = Changes::from_bits_truncate(asked);
     if (changes - Changes::MULTISHOT).is_empty() {
-        release(file);
+        closed(files, file);
         return Ok(());
     }
     if file.inode().attributes().kind != FileKind::Directory {
@@ -92,19 +98,35 @@ pub fn watch(file: &OpenFile, fd: i32, asked: u32) -> Result<()> {
     let directory = file.metadata()?.identity();
     let owner = Arc::clone(file.owner());
     owner.set_caller();
+    // First: a descriptor that is closed from now on ends what is entered here.
+    files.note_closings();
+    file.mark(Marks::NOTIFY);
+    enter(Watch { directory, file: address(file), table: number(files), fd, changes, owner })?;
+    // One that was closed meanwhile has ended nothing yet.
+    if !files.get(fd).is_ok_and(|now| core::ptr::eq(&*now, file)) {
+        closed(files, file);
+    }
+    Ok(())
+}
+
+/// Enters a watch, or adds it to the one of its opening and table.
+fn enter(new: Watch) -> Result<()> {
     let mut table = TABLE.lock();
-    if let Some(watch) = table.iter_mut().find(|watch| watch.file == address(file)) {
-        watch.fd = fd;
-        watch.changes |= changes;
+    let same = |watch: &&mut Watch| watch.file == new.file && watch.table == new.table;
+    if let Some(watch) = table.iter_mut().find(same) {
+        watch.fd = new.fd;
+        watch.changes |= new.changes;
         return Ok(());
     }
     table.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-    table.push(Watch { directory, file: address(file), fd, changes, owner });
+    table.push(new);
     COUNT.fetch_add(1, Ordering::Relaxed);
     WATCHES.fetch_add(1, Ordering::Relaxed);
-    drop(table);
-    file.mark(Marks::NOTIFY);
     Ok(())
+}
+
+fn number(files: &FdTable) -> usize {
+    core::ptr::from_ref(files).addr()
 }
 
 fn take(table: &mut Vec<Watch>, at: usize) -> Watch {
@@ -113,13 +135,25 @@ fn take(table: &mut Vec<Watch>, at: usize) -> Watch {
     table.swap_remove(at)
 }
 
-/// The opening ends, or wants nothing more.
+/// A descriptor of a table for the opening was closed, or nothing more is wanted through it.
+pub(super) fn closed(files: &FdTable, file: &OpenFile) {
+    if COUNT.load(Ordering::Relaxed) != 0 {
+        end(|watch| watch.file == address(file) && watch.table == number(files));
+    }
+}
+
+/// The opening ends. Its descriptors were closed before, but in flight it has none.
 pub(super) fn release(file: &OpenFile) {
+    while end(|watch| watch.file == address(file)) {}
+}
+
+/// Ends the first watch that is meant; says whether there was one.
+fn end(is_meant: impl Fn(&Watch) -> bool) -> bool {
     let mut table = TABLE.lock();
-    let at = table.iter().position(|watch| watch.file == address(file));
+    let at = table.iter().position(is_meant);
     let ended = at.map(|at| take(&mut table, at));
     drop(table);
-    drop(ended);
+    ended.is_some()
 }
 
 /// Something happened in a directory.

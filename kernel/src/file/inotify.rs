@@ -247,6 +247,11 @@ fn with_kind(inode: &Arc<dyn Inode>, mask: Mask) -> Mask {
     if directory { mask | Mask::ISDIR } else { mask }
 }
 
+fn is_special(inode: &Arc<dyn Inode>) -> bool {
+    use FileKind::{BlockDevice, CharDevice, Fifo, Socket};
+    matches!(inode.attributes().kind, CharDevice | BlockDevice | Fifo | Socket)
+}
+
 fn tell_inode(inode: &Arc<dyn Inode>, what: Happened<'_>) {
     if let Ok(metadata) = inode.metadata() {
         tell(metadata.identity(), what);
@@ -266,7 +271,10 @@ pub(super) fn report_place(location: &super::mount::Location, mask: Mask) {
     let Some(inode) = dentry.inode() else { return };
     let mask = with_kind(&inode, mask);
     let unlinked = dentry.state().contains(DentryState::UNLINKED);
-    if let Some(parent) = dentry.parent().and_then(|parent| parent.inode()) {
+    // Whoever may look at a directory shall not learn when somebody types (`fsnotify_parent` since
+    // Linux 6.13 and 6.1.120: no ACCESS and MODIFY of special files).
+    let quiet = mask.intersects(Mask::ACCESS | Mask::MODIFY) && is_special(&inode);
+    if !quiet && let Some(parent) = dentry.parent().and_then(|parent| parent.inode()) {
         tell_inode(&parent, Happened { mask, name: &dentry.name(), cookie: 0, unlinked });
     }
     tell_inode(&inode, Happened { unlinked, ..Happened::itself(mask) });

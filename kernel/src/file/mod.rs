@@ -28,6 +28,7 @@ pub mod fasync;
 pub mod fifo;
 pub mod filesystem;
 pub mod hash;
+pub mod hint;
 pub mod initramfs;
 pub mod inode;
 pub mod inotify;

@@ -65,7 +65,7 @@ bitflags::bitflags! {
 pub(super) static WATCHES: AtomicU32 = AtomicU32::new(0);
 
 #[inline]
-fn watched() -> bool {
+pub(super) fn watched() -> bool {
     WATCHES.load(Ordering::Relaxed) != 0
 }
 

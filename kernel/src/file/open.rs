@@ -141,7 +141,9 @@ fn open_unnamed(
     check_directory(&directory, &attributes, resolver.credentials)?;
     let mode = set_id::of_new(&attributes, resolver, mode & 0o7777, false);
     let made = inode.create_unnamed(mode, new_owner(&attributes, resolver.credentials))?;
-    let dentry = Dentry::child(&directory.dentry, Name::from(&b"#tmpfile"[..]), Some(made));
+    // As `d_mark_tmpfile` names it.
+    let name = alloc::format!("#{}", made.metadata()?.number);
+    let dentry = Dentry::child(&directory.dentry, Name::from(name.as_bytes()), Some(made));
     dentry.set_state(DentryState::UNLINKED);
     if flags & O_EXCL == 0 {
         dentry.set_state(DentryState::LINKABLE);

@@ -227,6 +227,8 @@ bitflags::bitflags! {
         const LEASE = 4;
         /// It watched a directory.
         const NOTIFY = 8;
+        /// That it is closed was told to those who watch.
+        const CLOSED = 16;
     }
 }
 
@@ -421,6 +423,22 @@ impl OpenFile {
         self.owner.call_once(|| Arc::new(Owner::default()))
     }
 
+    /// No program uses it any more, although something kept of one refers to it: for those who
+    /// watch, it is closed.
+    #[cold]
+    pub fn close_for_watchers(&self) {
+        self.tell_closed();
+        self.mark(Marks::CLOSED);
+    }
+
+    fn tell_closed(&self) {
+        let marks = self.marks.load(Ordering::Relaxed);
+        if marks & Marks::CLOSED.bits() == 0 {
+            let mask = if self.writable() { Mask::CLOSE_WRITE } else { Mask::CLOSE_NOWRITE };
+            notify::file(self, mask);
+        }
+    }
+
     /// Takes back what was entered elsewhere for this opening.
     #[cold]
     fn end_marks(&self, marks: Marks) {
@@ -531,8 +549,9 @@ impl OpenFile {
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        let mask = if self.writable() { Mask::CLOSE_WRITE } else { Mask::CLOSE_NOWRITE };
-        notify::file(self, mask);
+        if notify::watched() {
+            self.tell_closed();
+        }
         for watch in core::mem::take(self.watches.get_mut()) {
             watch.end(self);
         }

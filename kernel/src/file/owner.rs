@@ -174,6 +174,11 @@ impl Owner {
         (state.kind, state.addressee.and_then(|addressee| addressee.number()).unwrap_or(0))
     }
 
+    /// Who asked (`F_GETOWNER_UIDS`).
+    pub fn asker(&self) -> Asker {
+        self.0.lock().asker
+    }
+
     /// `F_GETSIG`.
     pub fn signal(&self) -> u32 {
         self.0.lock().signal

@@ -27,6 +27,7 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::frames::Frame;
 use hayate_machine::sync::SpinLock;
 
+use super::hint::Hint;
 use super::off2f::InPlace;
 use super::pages::{Pages, Slot};
 use crate::resource::pressure;
@@ -130,6 +131,8 @@ pub struct Plate {
     immutable: AtomicBool,
     /// Something that is kept of ended processes refers to it.
     remembered: AtomicBool,
+    /// How long its bytes are going to live.
+    pub hint: Hint,
 }
 
 /// One opening for writing; see [`Plate::open_for_writing`].
@@ -181,6 +184,7 @@ impl Plate {
             content: Mutex::new(()),
             immutable: AtomicBool::new(immutable),
             remembered: AtomicBool::new(false),
+            hint: Hint::new(),
         })
     }
 

@@ -124,8 +124,9 @@ fn wait_until_alone(process: &Process) -> Result<()> {
 /// The point of no return. `files`: the descriptor table, if it is to be another one.
 fn commit(thread: &Thread, regs: &mut UserRegs, prepared: Prepared, files: Option<Arc<FdTable>>) {
     let process = &thread.process;
-    let Prepared { space, entry, stack, executable, credentials, secure, set_id, concealed, name } =
-        prepared;
+    let Prepared { space, entry, stack, executable, name, .. } = prepared;
+    let Prepared { credentials, secure, set_id, concealed, reads, .. } = prepared;
+    thread.moved.read_files(reads);
     let mut running = Running { thread, regs };
 
     leave_space_for_good(thread);

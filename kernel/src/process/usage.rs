@@ -5,6 +5,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use hayate_abi::process::Rusage;
 use hayate_abi::time::Timeval;
 
+use crate::program::Reads;
+
 /// What one thread moved. Only the thread itself adds, so that no addition is a locked instruction.
 #[derive(Default)]
 pub struct Counters {
@@ -25,6 +27,12 @@ impl Counters {
     pub fn read(&self, bytes: usize) {
         Counters::add(&self.reads, 1);
         Counters::add(&self.read_bytes, bytes);
+    }
+
+    /// Counts what the start of a program read.
+    pub fn read_files(&self, reads: Reads) {
+        Counters::add(&self.reads, reads.calls);
+        Counters::add(&self.read_bytes, reads.bytes);
     }
 
     /// Counts a call that writes, and the bytes that it took.

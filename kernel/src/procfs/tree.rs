@@ -69,6 +69,8 @@ pub enum What<T: 'static> {
     Text(Write<T>),
     /// A text for the owner alone, about the inside.
     Private(Write<T>),
+    /// A text for the owner alone: each reading asks whether the reader may look inside.
+    Asked(Write<T>),
     /// A text about the inside that shows by its rights as if everybody might read it.
     Guarded(Write<T>),
     /// A text that the owner may write as well: it is given what was written.
@@ -102,6 +104,7 @@ impl<T> What<T> {
         match self {
             What::Text(_)
             | What::Private(_)
+            | What::Asked(_)
             | What::Guarded(_)
             | What::Setting(..)
             | What::Opened(..) => FileKind::Regular,
@@ -113,7 +116,7 @@ impl<T> What<T> {
     fn mode(&self) -> u16 {
         match self {
             What::Text(_) | What::Guarded(_) => 0o444,
-            What::Private(_) => 0o400,
+            What::Private(_) | What::Asked(_) => 0o400,
             What::Setting(..) => 0o644,
             What::Opened(mode, _) => *mode,
             What::Link(_) | What::Magic(..) => 0o777,
@@ -301,6 +304,7 @@ impl<T: Subject> FileOps for OpenText<T> {
             }
             What::Text(write)
             | What::Private(write)
+            | What::Asked(write)
             | What::Guarded(write)
             | What::Setting(write, _) => write,
             _ => return Err(Errno::EINVAL),
@@ -308,7 +312,15 @@ impl<T: Subject> FileOps for OpenText<T> {
         let mut text = self.text.lock();
         if offset == 0 || text.is_none() {
             let mut fresh = Vec::new();
+            let is_asked = matches!(self.node.what, What::Asked(_));
+            if is_asked {
+                self.node.subject.check_access()?;
+            }
             write(&self.node.subject, &mut fresh)?;
+            if is_asked {
+                // A program that may not be looked into took the place meanwhile, perhaps.
+                self.node.subject.check_access()?;
+            }
             let guarded = matches!(self.node.what, What::Private(_) | What::Guarded(_));
             if guarded && self.node.subject.inside() != self.inside {
                 // Another program took the place while this was written.

@@ -31,6 +31,25 @@ pub struct Executable {
     pub set_user: Option<Id>,
     /// The group, if the file sets the group (`S_ISGID`).
     pub set_group: Option<Id>,
+    /// Of a program: the file of its interpreter, which closes with it.
+    pub interpreter: Option<Arc<OpenFile>>,
+    /// It is an interpreter that a program has as above.
+    pub is_interpreter: bool,
+}
+
+impl Drop for Executable {
+    /// The last process that executes it is gone. What recycling keeps of them may refer to the
+    /// files still, which is nothing to those who watch them.
+    fn drop(&mut self) {
+        if self.is_interpreter {
+            return;
+        }
+        for file in core::iter::once(&self.file).chain(&self.interpreter) {
+            if Arc::strong_count(file) != 1 {
+                file.close_for_watchers();
+            }
+        }
+    }
 }
 
 impl Executable {
@@ -73,6 +92,8 @@ impl Executable {
             // Without the right to execute for the group the bit means mandatory locking.
             set_group: (sets & SET_GROUP != 0 && attributes.mode & GROUP_EXECUTE != 0)
                 .then_some(attributes.gid),
+            interpreter: None,
+            is_interpreter: false,
         })
     }
 

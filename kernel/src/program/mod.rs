@@ -32,6 +32,7 @@ pub use strings::Strings;
 use crate::credentials::Credentials;
 use crate::file::context::FsContext;
 use crate::file::mount::Location;
+use crate::file::notify::{self, Mask};
 use crate::file::path::{Resolver, WalkFlags};
 use crate::memory::keep::{self, Cleared, Start};
 use crate::memory::{Layout, Limits, Space, regions};
@@ -86,8 +87,36 @@ pub struct Prepared {
     pub set_id: bool,
     /// Whether the user may not read what it executes (`would_dump`, fs/exec.c).
     pub concealed: bool,
+    /// What was read to start it.
+    pub reads: Reads,
     /// The last part of the path that was executed: the name of the thread.
     pub name: Name,
+}
+
+/// What is read of files when a program is started, as far as `/proc/PID/io` tells of it. It is
+/// what Linux reads (fs/exec.c, fs/binfmt_elf.c), and so it counts where nothing is read because the
+/// program is known.
+#[derive(Clone, Copy, Default)]
+pub struct Reads {
+    /// How often.
+    pub calls: usize,
+    /// How much.
+    pub bytes: usize,
+}
+
+impl Reads {
+    /// `BINPRM_BUF_SIZE`: what a file is recognised by.
+    const HEAD: u64 = 256;
+    /// The header of an ELF file, and one of those of its program.
+    const FILE_HEADER: usize = 64;
+    const PROGRAM_HEADER: usize = 56;
+
+    #[inline]
+    fn note(&mut self, executable: &Executable, bytes: usize) {
+        notify::file(executable.file(), Mask::ACCESS);
+        self.calls += 1;
+        self.bytes += bytes;
+    }
 }
 
 /// The last part of a program's path. Most fit without the heap.
@@ -101,6 +130,8 @@ pub struct Program {
     pub record: Arc<Record>,
     /// The interpreter that it names (the dynamic linker).
     pub interpreter: Option<(Executable, Arc<Record>)>,
+    /// What was read to find it.
+    pub reads: Reads,
     /// What stands in place of the first argument, if it was found through `#!`.
     pub arguments: Strings,
     /// The last part of the path that was executed, a script's if it is one: the name of the
@@ -145,7 +176,11 @@ pub fn find<W: Watch>(
     let mut path: Option<Vec<u8>> = None;
     let mut arguments = Strings::new();
     let mut depth = 0;
+    let mut reads = Reads::default();
+    // Scripts are closed at the end, as on Linux: those who watch see it in this order.
+    let mut scripts = Vec::new();
     let record = loop {
+        reads.note(&executable, executable.plate().size().min(Reads::HEAD) as usize);
         W::enter(Part::Parse);
         if let Some(record) = record::find(&executable) {
             break record;
@@ -173,14 +208,22 @@ pub fn find<W: Watch>(
         W::enter(Part::LookUp);
         let next = open_path(script.interpreter, context, credentials)?;
         path = Some(copy(script.interpreter)?);
-        executable = next;
+        scripts.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        scripts.push(core::mem::replace(&mut executable, next));
     };
+    reads.note(&executable, usize::from(record.plan.header_count) * Reads::PROGRAM_HEADER);
     let interpreter = match &record.interpreter {
         Some(path) => {
             W::enter(Part::LookUp);
-            let file = open_path(path, context, credentials)?;
+            // With its zero.
+            reads.note(&executable, path.len() + 1);
+            let mut file = open_path(path, context, credentials)?;
+            file.is_interpreter = true;
+            executable.interpreter = Some(Arc::clone(file.file()));
             W::enter(Part::Parse);
             let record = record::of_interpreter(&file)?;
+            reads.note(&file, Reads::FILE_HEADER);
+            reads.note(&file, usize::from(record.plan.header_count) * Reads::PROGRAM_HEADER);
             Some((file, record))
         }
         None => None,
@@ -191,7 +234,8 @@ pub fn find<W: Watch>(
     let mut name = Name::new();
     name.try_reserve(last.len()).map_err(|_| Errno::ENOMEM)?;
     name.extend_from_slice(last);
-    Ok(Program { executable: Arc::new(executable), record, interpreter, arguments, name })
+    let executable = Arc::new(executable);
+    Ok(Program { executable, record, interpreter, reads, arguments, name })
 }
 
 impl Program {
@@ -360,6 +404,7 @@ pub fn prepare<W: Watch>(request: Request<'_>) -> Result<Prepared> {
         secure,
         set_id,
         concealed,
+        reads: program.reads,
         name: program.name,
     })
 }

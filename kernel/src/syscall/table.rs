@@ -123,7 +123,7 @@ syscalls! {
         32 dup(fd: Fd) [complete file::descriptors::dup];
         33 dup2(fd: Fd, to: Fd) [complete file::descriptors::dup2];
         292 dup3(fd: Fd, to: Fd, flags: Flags) [complete file::descriptors::dup3];
-        72 fcntl(fd: Fd, command: Int, argument: Word) [partial file::descriptors::fcntl "no write lease on a file with several names (EAGAIN), no hints (F_SET_RW_HINT)"];
+        72 fcntl(fd: Fd, command: Int, argument: Word) [partial file::descriptors::fcntl "no write lease on a file with several names (EAGAIN)"];
         73 flock(fd: Fd, operation: Int) [complete file::descriptors::flock];
         16 ioctl(fd: Fd, command: Flags, argument: Word) [partial file::descriptors::ioctl "no TIOCGPTPEER, no SIOCUNIXFILE: ENOTTY"];
         22 pipe(fds: Pointer) [complete file::descriptors::pipe];
@@ -131,7 +131,7 @@ syscalls! {
         319 memfd_create(name: Path, flags: Flags) [partial file::descriptors::memfd_create "no huge pages"];
         253 inotify_init() [complete file::events::inotify_init];
         294 inotify_init1(flags: Flags) [complete file::events::inotify_init1];
-        254 inotify_add_watch(fd: Fd, path: Path, mask: Flags) [partial file::events::inotify_add_watch "extended attributes send no IN_ATTRIB, splice no IN_ACCESS; an exchange tells of one move"];
+        254 inotify_add_watch(fd: Fd, path: Path, mask: Flags) [complete file::events::inotify_add_watch];
         255 inotify_rm_watch(fd: Fd, watch: Int) [complete file::events::inotify_rm_watch];
         153 vhangup() [none];
     }

@@ -41,8 +41,8 @@ struct Wish {
 }
 
 impl Wish {
-    /// Where nothing is there: the end of a read that has enough, which leaves a pending error to the
-    /// next one.
+    /// Where nothing is there: the end of a read that has enough, which leaves a pending error to
+    /// the next one.
     fn nothing(&self) -> Option<Option<Piece>> {
         self.is_satisfied.then_some(None)
     }

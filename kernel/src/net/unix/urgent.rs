@@ -4,20 +4,20 @@
 //!
 //! The byte waits in the queue among the others, as a message of its own that is marked
 //! [`urgent`](Message::urgent); at most one is, because a second one makes the first ordinary data.
-//! Read by `MSG_OOB`, the message stays as an empty one: the *mark*. Ordinary messages of a stream are
-//! never empty. There are no two marks side by side.
+//! Read by `MSG_OOB`, the message stays as an empty one: the *mark*. Ordinary messages of a stream
+//! are never empty. There are no two marks side by side.
 //!
-//! A read ends before an urgent byte and, unless another urgent byte is queued, before a mark. One that
-//! begins there takes the mark away and goes on behind it. An urgent byte that it begins at is lost
-//! unless the reader asked for it inline (`SO_OOBINLINE`). `MSG_PEEK` sees what a read would get, and
-//! takes nothing away.
+//! A read ends before an urgent byte and, unless another urgent byte is queued, before a mark. One
+//! that begins there takes the mark away and goes on behind it. An urgent byte that it begins at is
+//! lost unless the reader asked for it inline (`SO_OOBINLINE`). `MSG_PEEK` sees what a read would
+//! get, and takes nothing away.
 //!
-//! This is what Linux does since 6.11 (`manage_oob` and `unix_stream_recv_urg` in net/unix/af_unix.c).
-//! 6.1 differs where the byte was read: SIOCATMARK does not tell of its mark, a look goes past it, and a
-//! read that begins there may find nothing although data follows.
+//! This is what Linux does since 6.11 (`manage_oob` and `unix_stream_recv_urg` in
+//! net/unix/af_unix.c). 6.1 differs where the byte was read: SIOCATMARK does not tell of its mark,
+//! a look goes past it, and a read that begins there may find nothing although data follows.
 //!
-//! Everything here works on a queue whose lock the caller holds. Messages that go without being read
-//! are handed back, because they may carry descriptors.
+//! Everything here works on a queue whose lock the caller holds. Messages that go without being
+//! read are handed back, because they may carry descriptors.
 
 use alloc::collections::VecDeque;
 

@@ -13,7 +13,7 @@ use crate::file::open_file::OpenFile;
 use crate::file::open_file::flags::*;
 use crate::file::owner::{Kind, Owner};
 use crate::file::path::WalkFlags;
-use crate::file::{dnotify, lease, locks, memfd, open, pipe};
+use crate::file::{dnotify, hint, lease, locks, memfd, open, pipe};
 use crate::net::unix::socket::Socket;
 use crate::process;
 
@@ -168,6 +168,7 @@ mod command {
     pub const F_GETSIG: i32 = 11;
     pub const F_SETOWN_EX: i32 = 15;
     pub const F_GETOWN_EX: i32 = 16;
+    pub const F_GETOWNER_UIDS: i32 = 17;
     pub const F_OFD_GETLK: i32 = 36;
     pub const F_OFD_SETLK: i32 = 37;
     pub const F_OFD_SETLKW: i32 = 38;
@@ -179,6 +180,8 @@ mod command {
     pub const F_GETPIPE_SZ: i32 = 1032;
     pub const F_ADD_SEALS: i32 = 1033;
     pub const F_GET_SEALS: i32 = 1034;
+    pub const F_GET_RW_HINT: i32 = 1035;
+    pub const F_SET_RW_HINT: i32 = 1036;
 }
 
 /// The owner as `F_GETOWN` gives it: a group is negative.
@@ -265,7 +268,7 @@ pub fn fcntl(fd: i32, command: i32, argument: usize) -> Result<i64> {
             let pid = if description { -1 } else { process::current().process().id() as i32 };
             if !description {
                 // First: a descriptor that is closed from now on gives up what is taken here.
-                table.note_record_locks();
+                table.note_closings();
             }
             locks::set(&file, owner, pid, &lock, wait)?;
             // One that was closed meanwhile has given up nothing yet (`fcntl_setlk`, fs/locks.c).
@@ -303,6 +306,11 @@ pub fn fcntl(fd: i32, command: i32, argument: usize) -> Result<i64> {
             UserPtr::new(argument).write(&OwnerEx { kind: kind as i32, pid })?;
             Ok(0)
         }
+        F_GETOWNER_UIDS => {
+            let asker = file.owner().asker();
+            UserPtr::new(argument).write(&[asker.uid, asker.euid])?;
+            Ok(0)
+        }
         F_SETLEASE => {
             let kind = lease::Kind::parse(argument as i32)?;
             lease::set(&file, fd, kind, &credentials())?;
@@ -310,7 +318,7 @@ pub fn fcntl(fd: i32, command: i32, argument: usize) -> Result<i64> {
         }
         F_GETLEASE => Ok(lease::get(&file)? as i64),
         F_NOTIFY => {
-            dnotify::watch(&file, fd, argument as u32)?;
+            dnotify::watch(&table, &file, fd, argument as u32)?;
             Ok(0)
         }
         F_SETPIPE_SZ => {
@@ -328,6 +336,14 @@ pub fn fcntl(fd: i32, command: i32, argument: usize) -> Result<i64> {
             Ok(0)
         }
         F_GET_SEALS => memfd::seals(&file).map(i64::from),
+        F_GET_RW_HINT => {
+            UserPtr::new(argument).write(&u64::from(hint::get(&file)))?;
+            Ok(0)
+        }
+        F_SET_RW_HINT => {
+            hint::set(&file, UserPtr::new(argument).read()?, &credentials())?;
+            Ok(0)
+        }
         _ => Err(Errno::EINVAL),
     }
 }

@@ -123,9 +123,6 @@ pub fn splice(
             let outcome =
                 splice::out_of_pipe(source, &to, side, count, nonblocking, io::write_piece);
             write_offset(out_offset, at)?;
-            if matches!(outcome, Ok(1..)) {
-                notify::file(&to, Mask::MODIFY);
-            }
             outcome
         }
         (None, Some(target)) => {
@@ -140,6 +137,10 @@ pub fn splice(
         }
         (None, None) => Err(Errno::EINVAL),
     };
+    if matches!(outcome, Ok(1..)) {
+        notify::file(&to, Mask::MODIFY);
+        notify::file(&from, Mask::ACCESS);
+    }
     report(outcome)
 }
 
@@ -158,7 +159,12 @@ pub fn tee(input: i32, out: i32, count: usize, flags: u32) -> Result<usize> {
     let (source, target) =
         (pipe::of(&from).ok_or(Errno::EINVAL)?, pipe::of(&to).ok_or(Errno::EINVAL)?);
     let nonblocking = flags & SPLICE_F_NONBLOCK != 0 || from.nonblocking() || to.nonblocking();
-    report(splice::between_pipes(source, target, count, nonblocking, true))
+    let outcome = splice::between_pipes(source, target, count, nonblocking, true);
+    if matches!(outcome, Ok(1..)) {
+        notify::file(&from, Mask::ACCESS);
+        notify::file(&to, Mask::MODIFY);
+    }
+    report(outcome)
 }
 
 /// `vmsplice(2)`: the program's pages are copied, which is all that it may rely on. Only the flag
@@ -182,6 +188,10 @@ pub fn vmsplice(fd: i32, address: usize, count: usize, flags: u32) -> Result<usi
         }
         outcome
     } else {
-        pipe.read(nonblocking, &mut Output::vector(&pieces))
+        let outcome = pipe.read(nonblocking, &mut Output::vector(&pieces));
+        if matches!(outcome, Ok(1..)) {
+            notify::file(&file, Mask::ACCESS);
+        }
+        outcome
     }
 }

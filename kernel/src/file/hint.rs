@@ -1,0 +1,49 @@
+//! How long what is written to a file is going to live (`F_SET_RW_HINT`, fcntl(2)).
+//!
+//! Nothing here acts on a hint, as nothing does on Linux unless the device has streams: it is kept
+//! with the file while that is in memory, and told to who asks. A regular file keeps it with its
+//! content, others, which hardly ever have two names, with their name.
+
+use core::sync::atomic::{AtomicU8, Ordering};
+
+use hayate_abi::{Errno, Result};
+
+use super::open_file::OpenFile;
+use crate::credentials::Credentials;
+
+/// `RWH_WRITE_LIFE_EXTREME`, the last one.
+const LAST: u8 = 5;
+
+/// A hint; 0: none was given.
+#[derive(Default)]
+pub struct Hint(AtomicU8);
+
+impl Hint {
+    /// None.
+    pub const fn new() -> Hint {
+        Hint(AtomicU8::new(0))
+    }
+}
+
+fn of<T>(file: &OpenFile, use_it: impl FnOnce(&AtomicU8) -> T) -> T {
+    match file.inode().plate() {
+        Some(plate) => use_it(&plate.hint.0),
+        None => use_it(&file.location().dentry.hint.0),
+    }
+}
+
+/// `F_GET_RW_HINT`
+pub fn get(file: &OpenFile) -> u8 {
+    of(file, |hint| hint.load(Ordering::Relaxed))
+}
+
+/// `F_SET_RW_HINT`: `EPERM` for who does not own the file (as since Linux 6.9), `EINVAL` for what
+/// is no hint.
+pub fn set(file: &OpenFile, new: u64, credentials: &Credentials) -> Result<()> {
+    if !credentials.owns(file.inode().attributes().uid) {
+        return Err(Errno::EPERM);
+    }
+    let new = u8::try_from(new).ok().filter(|&new| new <= LAST).ok_or(Errno::EINVAL)?;
+    of(file, |hint| hint.store(new, Ordering::Relaxed));
+    Ok(())
+}
