@@ -5,9 +5,10 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use hayate_machine::context::Principal;
+use hayate_machine::cpu::{self, Local, OfObject, OfPrincipal};
 use hayate_machine::fpu::FpuState;
+use hayate_machine::time;
 use hayate_machine::trap::{self, UserRegs};
-use hayate_machine::{cpu, time};
 
 use super::{Agent, Execution, WaitQueue, exit_current, sleep_until, start};
 use crate::memory::{Layout, Limits, Space};
@@ -68,17 +69,17 @@ struct Program {
 }
 
 hayate_machine::per_cpu! {
-    static CURRENT: cpu::Local<Program, cpu::OfPrincipal> = cpu::Local::new();
+    static CURRENT: Local<Program, OfPrincipal> = Local::new();
 }
 
 impl Principal for Program {
     type Object = Space;
 
-    fn slot() -> &'static cpu::Local<Program, cpu::OfPrincipal> {
+    fn slot() -> &'static Local<Program, OfPrincipal> {
         &CURRENT
     }
 
-    fn object_slot() -> &'static cpu::Local<Space, cpu::OfObject> {
+    fn object_slot() -> &'static Local<Space, OfObject> {
         &crate::memory::CURRENT
     }
 

@@ -18,20 +18,48 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use super::MAX_CPUS;
 use super::place::Lent;
 
-/// Declares per-CPU statics: `per_cpu! { static COUNT: PerCpu<AtomicU64> = PerCpu::new(AtomicU64::new(0)); }`.
-/// [`Local`] and [`PerCpu`] statics must be declared with it.
+/// Declares per-CPU statics: `per_cpu! { static COUNT: PerCpu<AtomicU64> =
+/// PerCpu::new(AtomicU64::new(0)); }`. Nothing else can make a [`Local`] or a [`PerCpu`]: one that
+/// lay elsewhere would lead to other memory.
 // SOUND: the section is writable memory of the image, so a static of any type may lie there. To
 // Rust code it is one static like any other; the copies for the processors are reached by `PerCpu`
-// and `Local` alone.
+// and `Local` alone, and those that are made here are the static itself.
 #[macro_export]
 macro_rules! per_cpu {
-    ($($(#[$meta:meta])* $vis:vis static $name:ident: $type:ty = $init:expr;)*) => {$(
+    () => {};
+    ($(#[$meta:meta])* $vis:vis static $name:ident: $kind:ident<$type:ty> =
+     $same:ident::new($init:expr $(,)?); $($rest:tt)*) => {
         $(#[$meta])*
         #[allow(unsafe_code)]
         // SAFETY: the linker script gathers the section as the template of the per-CPU areas.
         #[cfg_attr(not(miri), unsafe(link_section = ".percpu"))]
+        $vis static $name: $kind<$type> = {
+            // What is computed is outside of the unsafe block.
+            #[allow(clippy::declare_interior_mutable_const)]
+            const INIT: $type = $init;
+            // SAFETY: this static is in the section.
+            unsafe { $crate::cpu::PerCpu::<$type>::new(INIT) }
+        };
+        $crate::per_cpu! { $($rest)* }
+    };
+    ($(#[$meta:meta])* $vis:vis static $name:ident: $kind:ident<$type:ty, $of:ty> =
+     $same:ident::new(); $($rest:tt)*) => {
+        $(#[$meta])*
+        #[allow(unsafe_code)]
+        // SAFETY: as above.
+        #[cfg_attr(not(miri), unsafe(link_section = ".percpu"))]
+        // SAFETY: this static is in the section.
+        $vis static $name: $kind<$type, $of> = unsafe { $crate::cpu::Local::<$type, $of>::new() };
+        $crate::per_cpu! { $($rest)* }
+    };
+    ($(#[$meta:meta])* $vis:vis static $name:ident: $type:ty = $init:expr; $($rest:tt)*) => {
+        $(#[$meta])*
+        #[allow(unsafe_code)]
+        // SAFETY: as above.
+        #[cfg_attr(not(miri), unsafe(link_section = ".percpu"))]
         $vis static $name: $type = $init;
-    )*};
+        $crate::per_cpu! { $($rest)* }
+    };
 }
 
 /// The GS base of every CPU that has been set up (0: not yet).
@@ -115,7 +143,10 @@ unsafe impl<T: Sync> Sync for PerCpu<T> {}
 
 impl<T> PerCpu<T> {
     /// The initial value of every CPU's instance.
-    pub const fn new(value: T) -> Self {
+    ///
+    /// # Safety
+    /// It becomes a static in the section `.percpu`.
+    pub const unsafe fn new(value: T) -> Self {
         PerCpu(UnsafeCell::new(value))
     }
 
@@ -167,15 +198,13 @@ pub struct Local<T: 'static, K: Kind> {
 // SAFETY: the slot is only read and written by its own CPU.
 unsafe impl<T: Sync + Send, K: Kind> Sync for Local<T, K> {}
 
-impl<T, K: Kind> Default for Local<T, K> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl<T, K: Kind> Local<T, K> {
     /// An empty slot.
-    pub const fn new() -> Self {
+    ///
+    /// # Safety
+    /// It becomes a static in the section `.percpu`.
+    #[allow(clippy::new_without_default)]
+    pub const unsafe fn new() -> Self {
         Local { pointer: UnsafeCell::new(ptr::null()), _kind: PhantomData }
     }
 
