@@ -1,17 +1,18 @@
-//! Texts in place: non-volatile memory in page tables, without counting and without faults.
+//! Texts in place: maps non-volatile memory without counting references and without faults.
 //!
-//! [`Edit::attach`] enters a row of such frames at once: a large page where both addresses allow
-//! it, a table built once and shared by everybody ([`Prebuilt`]) where a row covers all that a table
-//! maps and the addresses do not fit, single entries at the edges. The cost is one entry for 2 MiB, and
-//! two or three instructions for each page of an edge; a fault would cost hundreds.
+//! [`Edit::attach`] enters a run of consecutive frames at once: a large page where both addresses
+//! allow it; a table that is built once and shared by all spaces ([`Prebuilt`]) where a run covers
+//! everything that a table maps but the addresses do not allow a large page; and single entries at
+//! the edges. The cost is one entry for 2 MiB, and two or three instructions for each page of an
+//! edge; a fault would cost hundreds.
 //!
 //! The entries are read-only pages of kind [`Kind::File`] that hold no reference
-//! ([`Entry::UNCOUNTED`]): the frames' own is never given up ([`crate::nvm`]). So a large page of a
-//! text costs as little to copy at a fork as a small one. Copy on write works as for any page of a
-//! file; a large page is split for it.
+//! ([`Entry::UNCOUNTED`]): the frames' own reference is never given up ([`crate::nvm`]). So at a
+//! fork a large page of a text costs as little to copy as a small page. Copy-on-write works as for
+//! any page of a file; a large page is split for it.
 //!
-//! Who attaches must see to it that the text stays what it is while regions refer to it; entries of a
-//! region that is gone do not outlive it.
+//! The caller that attaches a text must ensure that the text does not change while regions refer to
+//! it. When a region is removed, its entries are removed with it.
 
 use super::entry::{Access, Entry, Kind};
 use super::share;
@@ -27,14 +28,15 @@ fn entry(frame: u32, access: Access) -> Entry {
     Entry(page.0 | Entry::UNCOUNTED)
 }
 
-/// A table over 512 pages of a text in a row, built once, to be shared by any number of spaces.
+/// A table over 512 consecutive pages of a text, built once and shared by any number of spaces.
 #[derive(Debug)]
 pub struct Prebuilt {
     table: u32,
 }
 
 impl Prebuilt {
-    /// Builds the table for the first 512 pages of `text`. `None`: they are fewer, or no memory.
+    /// Builds the table for the first 512 pages of `text`. `None`: `text` has fewer pages, or
+    /// memory is exhausted.
     pub fn new(text: &Extent, access: Access) -> Option<Prebuilt> {
         if (text.count() as usize) < ENTRIES {
             return None;
@@ -47,15 +49,16 @@ impl Prebuilt {
 
 impl Drop for Prebuilt {
     fn drop(&mut self) {
-        // SAFETY: the reference that this holds; it is in no table, and those that are hold their own.
+        // SAFETY: `self` holds this reference; it is in no table, and the entries of tables hold
+        // their own references.
         unsafe { share::release_table(self.table, 0, None) };
     }
 }
 
 impl Edit<'_> {
-    /// Enters the pages of `text` from `address` on, where nothing is mapped; what is mapped already
-    /// stays. `prebuilt` gives the shared table for the 512 pages from an index on, if there is one;
-    /// else they are entered one by one.
+    /// Enters the pages of `text` from `address` on where nothing is mapped; existing mappings
+    /// stay. `prebuilt` returns the shared table for the 512 pages from an index on, if that table
+    /// exists; otherwise the pages are entered one by one.
     pub fn attach(
         &mut self,
         address: usize,
@@ -81,7 +84,7 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// All that one entry of the second level maps.
+    /// Maps everything that one entry of the second level covers.
     fn attach_whole(
         &mut self,
         at: usize,
@@ -110,7 +113,7 @@ impl Edit<'_> {
         self.attach_part(at..at + LARGE_PAGE_SIZE, frame, access)
     }
 
-    /// Single entries in one table.
+    /// Enters single entries in one table.
     fn attach_part(
         &mut self,
         range: core::ops::Range<usize>,

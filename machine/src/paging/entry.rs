@@ -1,4 +1,4 @@
-//! One entry of a page table: the hardware's bits and ours (SDM vol. 3, 4.5).
+//! One entry of a page table: the hardware's bits and the kernel's own (SDM vol. 3, 4.5).
 
 use super::large;
 use crate::frames::{Frame, FrameInfo, info};
@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::Acquire;
 /// What a program may do with a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Access {
-    /// Any access at all. Without it the other two mean nothing.
+    /// Any access at all. Without it, `write` and `execute` have no effect.
     pub read: bool,
     /// Writing, without a fault.
     pub write: bool,
@@ -25,8 +25,8 @@ impl Access {
     pub const WRITE: Access = Access { read: true, write: true, execute: false };
 }
 
-/// What kind of page it is. It decides in which count of the space the page appears, and what
-/// becomes of it when a table is split between two spaces.
+/// What kind of page an entry maps. It decides which count of the space includes the page, and what
+/// happens to the page when two spaces stop sharing a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The space's own memory: copied on write once another space refers to it.
@@ -35,7 +35,7 @@ pub enum Kind {
     File,
     /// A page of a shared mapping: writable in every space that maps it.
     Shared,
-    /// The page of zeroes, which belongs to nobody.
+    /// The zero page, which belongs to no space.
     Zero,
 }
 
@@ -50,29 +50,29 @@ impl Entry {
     pub const ACCESSED: u64 = 1 << 5;
     pub const DIRTY: u64 = 1 << 6;
     pub const LARGE: u64 = 1 << 7;
-    /// Ours, in a leaf: the page is there but must not be accessed at all (`PROT_NONE`); the
+    /// Software bit of a leaf: the page is there but must not be accessed at all (`PROT_NONE`); the
     /// present bit is clear. (A supervisor page would not do: the kernel's own copies on behalf of
     /// the program would reach it.)
     pub const HELD: u64 = 1 << 9;
-    /// Ours, in the entry of a table: another space may refer to the same table; see
-    /// [`super::share`].
+    /// Software bit of an entry that leads to a table: another space may refer to the same table;
+    /// see [`super::share`].
     pub const SHARED_TABLE: u64 = 1 << 9;
-    /// Ours, in the entry of a table of pages: a large page was broken up to make it, so it is not
-    /// to be collapsed again.
+    /// Software bit of an entry that leads to a table of pages: a large page was broken up to make
+    /// the table, so it must not be collapsed again.
     pub const BROKEN: u64 = 1 << 10;
-    /// Ours, two bits in a leaf: the [`Kind`].
+    /// Software field of a leaf, two bits: the [`Kind`].
     const KIND_SHIFT: u32 = 10;
     const KIND: u64 = 3 << Self::KIND_SHIFT;
-    /// Ours, in a leaf of kind [`Kind::File`]: the entry is no counted reference. Only for frames that
-    /// can never be freed, those of non-volatile memory; see [`super::attach`].
+    /// Software bit of a leaf of kind [`Kind::File`]: the entry holds no counted reference. Only
+    /// for frames that can never be freed, those of non-volatile memory; see [`super::attach`].
     pub const UNCOUNTED: u64 = 1 << 52;
     pub const NO_EXECUTE: u64 = 1 << 63;
-    /// The physical address. (Bits 53 to 62 are left alone: protection keys.)
+    /// The physical address. (Bits 53 to 62 are not used: protection keys.)
     pub const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
     pub const NONE: Entry = Entry(0);
 
-    /// The entry for a table that belongs to one space.
+    /// Returns the entry for a table that belongs to one space.
     #[inline]
     pub fn table(number: u32) -> Entry {
         Entry(
@@ -84,14 +84,15 @@ impl Entry {
         )
     }
 
-    /// The entry for another table in the place of this one: the same side of the privilege.
+    /// Returns the entry for another table in the place of this one, with the same user bit.
     #[inline]
     pub fn with_table(self, number: u32) -> Entry {
         Entry(Self::table(number).0 & !Self::USER | self.0 & Self::USER)
     }
 
-    /// The entry for a page. Accessed and dirty are set at once: the processor need not come back
-    /// to set them. Dirty is taken off by [`unwritten`](Self::unwritten) alone.
+    /// Returns the entry for a page. Accessed and dirty are set at once, so that the processor need
+    /// not write the entry again to set them. Only [`unwritten`](Self::unwritten) clears the dirty
+    /// bit.
     #[inline]
     pub fn page(number: u32, kind: Kind, access: Access) -> Entry {
         let bits = u64::from(number) << PAGE_SHIFT
@@ -102,8 +103,9 @@ impl Entry {
         Entry(bits).with(access)
     }
 
-    /// The same page with another access. Dirty afterwards: another processor may be writing to the
-    /// page and setting the bit at this moment, and it must not get lost.
+    /// Returns the entry for the same page with another access. The dirty bit is set: another
+    /// processor may be writing to the page and setting the bit at this moment, and the bit must
+    /// not get lost.
     #[inline]
     pub fn with(self, access: Access) -> Entry {
         let bits =
@@ -114,8 +116,9 @@ impl Entry {
         Entry(bits | there | write | no_execute)
     }
 
-    /// The same page, not written to: the processor says so by setting the dirty bit. Only for
-    /// tables that no processor has loaded, or will have forgotten before it uses the page.
+    /// Returns the entry for the same page, marked as not written to: the processor reports a write
+    /// by setting the dirty bit. Only for tables that no processor has loaded, or whose TLB entries
+    /// are flushed before the page is used.
     #[inline]
     pub fn unwritten(self) -> Entry {
         Entry(self.0 & !Self::DIRTY)
@@ -137,11 +140,12 @@ impl Entry {
         ((self.0 & Self::ADDRESS) >> PAGE_SHIFT) as u32
     }
 
-    /// What is known about the frame. For an entry that is one.
+    /// Returns the frame's info. The entry must lead to a frame.
     #[inline]
     pub fn info(self) -> &'static FrameInfo {
-        // SAFETY: entries are made of the numbers of frames: of pages, which hold references, of
-        // the page of zeroes, of tables, of non-volatile memory. (Frame 0 has an info as well.)
+        // SAFETY: the number in an entry is that of a frame: of a page that the entry holds a
+        // reference to, of the zero page, of a table, or of non-volatile memory. (Frame 0 has an
+        // info as well.)
         unsafe { info(self.number()) }
     }
 
@@ -178,10 +182,10 @@ pub struct Page {
     pub(super) frame: u32,
     /// What kind of page it is.
     pub kind: Kind,
-    /// What the page table lets the program do with it now; copy on write takes `write` away from
-    /// pages that the program may write to.
+    /// What the page table lets the program do with the page now; copy-on-write takes `write` away
+    /// from pages that the program may write to.
     pub access: Access,
-    /// Whether it is part of a large page.
+    /// Whether the page is part of a large page.
     pub large: bool,
 }
 
@@ -195,15 +199,16 @@ impl Page {
         self.frame
     }
 
-    /// Whether somebody else refers to the page as well; just now, if it is mapped still.
+    /// Whether something else refers to the page as well. The result holds at this moment, and only
+    /// if the page is still mapped.
     pub fn is_shared(&self) -> bool {
-        // SAFETY: the number is an entry's, or that of a frame in the large page that an entry
-        // maps.
+        // SAFETY: the number comes from an entry, or is that of a frame in the large page that an
+        // entry maps.
         let others = unsafe { info(self.frame) }.refs.load(Acquire) > 1;
         others || (self.large && large::entries(self.frame & !(large::FRAMES - 1)) > 1)
     }
 
-    /// Whether this entry refers to `frame`.
+    /// Whether this page's frame is `frame`.
     pub fn is(&self, frame: &Frame) -> bool {
         self.frame == frame.number()
     }

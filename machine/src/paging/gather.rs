@@ -21,10 +21,10 @@ use arrayvec::ArrayVec;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::fence;
 
-/// How much waits for one shootdown.
+/// How many items may wait for one shootdown.
 const BATCH: usize = 120;
 
-/// What waits for the flush.
+/// An item that waits for the flush.
 enum Waiting {
     Page(Frame),
     /// A large page, by its first frame.
@@ -35,9 +35,9 @@ enum Waiting {
     Original(u32, u8),
 }
 
-/// Collects what changes of a table leave behind. Dropping it does what is left to do. It is part
-/// of an
-/// [`Edit`](super::Edit), so it is always the gather of the table that is changed.
+/// Collects what changes of a table leave behind. Dropping it flushes and gives up what still
+/// waits. It is part of an [`Edit`](super::Edit), so it always belongs to the table that is
+/// changed.
 pub(super) struct Gather<'a> {
     pub(super) usage: &'a Usage,
     start: usize,
@@ -51,20 +51,21 @@ impl<'a> Gather<'a> {
         Gather { usage, start: usize::MAX, end: 0, waiting: ArrayVec::new_const() }
     }
 
-    /// The pages from `start` to `end` may be in TLBs with more rights than they have now.
+    /// Notes that the pages from `start` to `end` may be in TLBs with more rights than they have
+    /// now.
     #[inline]
     pub(super) fn stale(&mut self, start: usize, end: usize) {
         self.start = self.start.min(start);
         self.end = self.end.max(end);
     }
 
-    /// `frame` was mapped in the stale range; give it up after the flush.
+    /// Takes `frame`, which was mapped in the stale range, to give it up after the flush.
     #[inline]
     pub(super) fn give(&mut self, frame: Frame) {
         self.wait(Waiting::Page(frame));
     }
 
-    /// Takes over what an entry at `start` held, and counts it off.
+    /// Takes over what an entry at `start` held, and subtracts it from the counts.
     pub(super) fn displace(&mut self, entry: Entry, start: usize, large: bool) {
         let pages = if large { ENTRIES } else { 1 };
         self.usage.remove(entry.kind(), pages as u64);
@@ -82,19 +83,21 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// A large page was mapped in the stale range; give its entry's part in it up after the flush.
+    /// Takes the entry's part in a large page, which was mapped in the stale range, to give it up
+    /// after the flush.
     #[inline]
     pub(super) fn give_large(&mut self, first: u32) {
         self.wait(Waiting::Large(first));
     }
 
-    /// A table was reachable in the stale range; give it up, with what it holds, after the flush.
+    /// Takes a table that was reachable in the stale range, to give it up with its content after
+    /// the flush.
     #[inline]
     pub(super) fn give_table(&mut self, number: u32, level: u8) {
         self.wait(Waiting::Table(number, level));
     }
 
-    /// Like [`give_table`](Self::give_table) for a table that a copy has replaced.
+    /// Like [`give_table`](Self::give_table), for a table that a copy has replaced.
     #[inline]
     pub(super) fn give_original(&mut self, number: u32, level: u8) {
         self.wait(Waiting::Original(number, level));
@@ -134,14 +137,14 @@ impl<'a> Gather<'a> {
         (self.start, self.end) = (usize::MAX, 0);
     }
 
-    /// Gives up what may wait any longer, of a space whose program has ended.
+    /// Gives up, for a space whose program has ended, what may be freed later.
     #[cold]
     fn give_up_late(&mut self) {
         self.waiting.retain(|what| {
             match *what {
-                // SAFETY: its entry was cleared and flushed; the entry's part came here.
+                // SAFETY: the entry was cleared and flushed; its part in the large page came here.
                 Waiting::Large(first) => unsafe { teardown::release_large(first) },
-                // SAFETY: its entry was cleared and flushed; the entry's reference came here.
+                // SAFETY: the entry was cleared and flushed; its reference came here.
                 Waiting::Table(number, level) | Waiting::Original(number, level) => unsafe {
                     teardown::release(number, level);
                 },
@@ -158,9 +161,9 @@ impl<'a> Gather<'a> {
         for what in self.waiting.drain(..) {
             match what {
                 Waiting::Page(frame) => drop(frame),
-                // SAFETY: its entry was cleared and flushed; the entry's part came here.
+                // SAFETY: the entry was cleared and flushed; its part in the large page came here.
                 Waiting::Large(first) => unsafe { large::release(first) },
-                // SAFETY: its entry was cleared and flushed; the entry's reference came here.
+                // SAFETY: the entry was cleared and flushed; its reference came here.
                 Waiting::Table(number, level) => unsafe {
                     share::release_table(number, level, Some(self.usage));
                 },

@@ -1,9 +1,9 @@
-//! The kernel's half: its root, the page of zeroes, pages mapped one by one.
+//! The kernel's half: its root, the zero page, and pages mapped one by one.
 //!
 //! Every space has the same kernel half: the entries of its root above the middle are copies of the
-//! kernel's. They never change after [`init`], which makes the tables below them ahead (for the area
-//! of stacks and device registers, and for the two pages that programs see), so no space ever has to
-//! learn of a new one.
+//! kernel's entries. They never change after [`init`], which allocates the tables below them in
+//! advance (for the area of stacks and device registers, and for the two pages that programs see).
+//! So a new table never has to be entered in every space.
 
 use super::entry::Entry;
 use super::table::{ENTRIES, Table, index};
@@ -14,23 +14,23 @@ use arrayvec::ArrayVec;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
-/// The frame of zeroes; its entries hold no references.
+/// The frame of the zero page; entries that map it hold no references.
 pub(super) static ZERO: AtomicU32 = AtomicU32::new(0);
 
 /// The kernel's own root.
 static ROOT: AtomicU32 = AtomicU32::new(0);
 
-/// The entries that every root shares: a handful, constant after [`init`].
+/// The entries that every root shares: a few, constant after [`init`].
 static HALF: Once<ArrayVec<(usize, u64), 32>> = Once::new();
 
-/// How many entries of the root the area of stacks and devices may use: 512 GiB each.
+/// How many root entries the area of stacks and devices may use; each covers 512 GiB.
 const VMAP_ROOTS: usize = 1;
 
-/// Takes the page table that is loaded as the kernel's root, and makes the page of zeroes. Called
-/// once, on the first processor, when frames can be allocated.
+/// Takes the page table that is loaded as the kernel's root, and makes the zero page. Called once,
+/// on the first processor, when frames can be allocated.
 ///
 /// # Panics
-/// If there is no memory at boot.
+/// If memory is exhausted at boot.
 pub fn init() {
     let loaded: u64;
     // SAFETY: reading CR3 has no effect.
@@ -59,26 +59,27 @@ fn kernel_table(table: Table) -> Entry {
     Entry(u64::from(table.0) << PAGE_SHIFT | Entry::PRESENT | Entry::WRITE | Entry::ACCESSED)
 }
 
-/// The root's entry for what programs see.
+/// The index in the root of the area that programs see.
 const SHOWN_AT: usize = index(SHOWN, 3);
 
 fn shown_table(table: Table) -> Entry {
     Entry(kernel_table(table).0 | Entry::USER)
 }
 
-/// There is no memory for a page table.
+/// Memory for a page table is exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused;
 
-/// Shows the page at a physical address to all programs, at `address` in the area at [`SHOWN`]: to
-/// be read, or to be executed as well. It stays for ever. Changes are made by one caller at a time.
+/// Maps the page at a physical address for all programs, at `address` in the area at [`SHOWN`],
+/// readable and, if asked, executable. The mapping is never removed. Only one caller may change the
+/// area at a time.
 ///
 /// # Errors
-/// No memory for tables.
+/// Memory for tables is exhausted.
 ///
 /// # Safety
-/// The page lives for ever and holds nothing that programs may not read; nobody else calls this
-/// meanwhile.
+/// The page lives for ever and holds nothing that programs may not read; no other caller is in this
+/// function meanwhile.
 pub(crate) unsafe fn show(address: usize, physical: u64, execute: bool) -> Result<(), Refused> {
     let mut table = Table(ROOT.load(Relaxed));
     for level in (1..=3).rev() {
@@ -89,13 +90,13 @@ pub(crate) unsafe fn show(address: usize, physical: u64, execute: bool) -> Resul
         }
         table = Table(table.load(at).number());
     }
-    // Not global: the mode of a space decides who may reach it.
+    // Not global: the mode of a space decides which privilege level may reach it.
     let bits = physical | Entry::PRESENT | Entry::USER | Entry::ACCESSED;
     table.store(index(address, 0), Entry(if execute { bits } else { bits | Entry::NO_EXECUTE }));
     Ok(())
 }
 
-/// Has what programs see follow the mode of a space with this root.
+/// Makes the user bit of what programs see follow the mode of a space with this root.
 #[inline]
 pub(super) fn follow_mode(root: Table, supervisor: bool) {
     let user = if supervisor { 0 } else { Entry::USER };
@@ -103,7 +104,7 @@ pub(super) fn follow_mode(root: Table, supervisor: bool) {
     root.store(SHOWN_AT, Entry(entry.0 & !Entry::USER | user));
 }
 
-/// The number of the kernel's root.
+/// Returns the number of the kernel's root.
 pub(super) fn root() -> u32 {
     ROOT.load(Relaxed)
 }

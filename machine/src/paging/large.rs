@@ -1,17 +1,17 @@
-//! Large pages: 2 MiB by one entry of a table of the second level.
+//! Large pages: 2 MiB mapped by one entry of a table of the second level.
 //!
 //! A large page is counted once for each *entry* that maps it, in the `tag` of its first frame's
-//! info; all such entries together hold one reference to each of its 512 frames. So sharing one at
-//! fork is one addition, and breaking up one that nobody shares hands its references to the small
-//! entries without touching a count. Only when one of several is broken up do the frames get a
-//! reference each.
+//! info; all these entries together hold one reference to each of its 512 frames. So sharing a
+//! large page at fork is one addition. Breaking up a large page that is not shared hands its
+//! references to the small entries without touching a count. Only when a shared large page is
+//! broken up does each frame get a further reference.
 //!
-//! Small pages become a large one by [`Edit::collapse`]: their entry is taken away and flushed
-//! first, so that nobody can write while they are copied; a processor that wants one meanwhile
-//! faults and waits for the space's lock.
+//! [`Edit::collapse`] makes a large page of small ones. It first clears and flushes the entry that
+//! leads to them, so that no processor can write to them while they are copied; a processor that
+//! accesses one meanwhile faults and waits for the space's lock.
 //!
-//! Road not taken: one count for all that refer to any part (Linux' compound pages): whoever unmaps
-//! a small part must then ask who the head is, on the path of each page.
+//! Road not taken: one count for all references to any part (Linux's compound pages). Unmapping a
+//! small part must then find the head frame, on the path of each page.
 
 use super::entry::{Access, Entry, Kind};
 use super::gather::Gather;
@@ -30,16 +30,16 @@ pub(super) const FRAMES: u32 = 512;
 /// How many large pages there are.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// How many large pages programs have, each counted once however many share it.
+/// Returns how many large pages programs have; a shared one counts once.
 pub fn count() -> usize {
     COUNT.load(Relaxed)
 }
 
-/// The infos of a large page's frames; the first one's has the count.
+/// Returns the infos of a large page's frames; the first frame's info has the count.
 #[inline]
 fn infos(first: u32) -> impl Iterator<Item = &'static FrameInfo> {
-    // SAFETY: the 512 frames of a large page, by the first's number: entries of this module's
-    // making and blocks of the allocator name such.
+    // SAFETY: these are the 512 frames of a large page, named by its first frame's number; the
+    // number comes from an entry that this module made or from a block of the allocator.
     (first..first + FRAMES).map(|number| unsafe { info(number) })
 }
 
@@ -55,30 +55,30 @@ fn tag(first: u32) -> &'static AtomicU32 {
     &info_of(first).tag
 }
 
-/// The first entry maps it.
+/// Sets the count to one, for the first entry that maps the page.
 pub(super) fn begin(first: u32) {
     tag(first).store(1, Relaxed);
     COUNT.fetch_add(1, Relaxed);
 }
 
-/// Another entry maps it. Whoever calls holds an entry that does.
+/// Counts another entry that maps the page. The caller holds an entry that maps it.
 #[inline]
 pub(super) fn add(first: u32) {
     tag(first).fetch_add(1, Relaxed);
 }
 
-/// How many entries map it.
+/// Returns how many entries map the page.
 #[inline]
 pub(super) fn entries(first: u32) -> u32 {
     tag(first).load(Acquire)
 }
 
-/// Whether one entry maps it, and nobody refers to any of its frames by other means.
+/// Whether one entry maps the page, and nothing else refers to any of its frames.
 pub(super) fn is_sole_owner(first: u32) -> bool {
     entries(first) == 1 && infos(first).all(|info| info.refs.load(Acquire) == 1)
 }
 
-/// Gives up one entry's part, and with the last one the frames.
+/// Gives up one entry's part in the page, and with the last entry the frames.
 ///
 /// # Safety
 /// The entry must be gone, from the TLBs as well.
@@ -93,11 +93,11 @@ pub(super) unsafe fn release(first: u32) {
     }
 }
 
-/// Makes one entry's part in a large page one reference to each of its frames.
+/// Turns one entry's part in a large page into one reference to each of its frames.
 fn break_up(first: u32) {
     let tag = tag(first);
     if tag.load(Acquire) == 1 {
-        // Nobody else has it, and only who has it can give it to others.
+        // No other entry maps the page, and only a space that maps it can share it.
         tag.store(0, Relaxed);
         COUNT.fetch_sub(1, Relaxed);
         return;
@@ -106,8 +106,8 @@ fn break_up(first: u32) {
         info.refs.fetch_add(1, Relaxed);
     });
     if tag.fetch_sub(1, AcqRel) == 1 {
-        // The others have left meanwhile: what they held together is left over. Not the last
-        // reference: ours was just added.
+        // The other entries were removed meanwhile, and the references that they held together are
+        // left over. This is not the last reference: ours was just added.
         COUNT.fetch_sub(1, Relaxed);
         infos(first).for_each(|info| {
             info.refs.fetch_sub(1, AcqRel);
@@ -138,8 +138,8 @@ impl Gather<'_> {
 }
 
 impl<'a> Edit<'a> {
-    /// The place for a large page at `address`, if it can hold one: nothing is mapped in its
-    /// 2 MiB yet. `None` also when out of memory.
+    /// Returns the slot for a large page at `address`, if nothing is mapped in its 2 MiB yet.
+    /// `None` also when memory is exhausted.
     pub fn large_slot(&mut self, address: usize) -> Option<Slot<'_, 'a>> {
         if address >= USER_END {
             return None;
@@ -162,7 +162,7 @@ impl<'a> Edit<'a> {
         let at = index(address, 1);
         let entry = table.load(at);
         if !entry.is_none() {
-            // A table left empty by earlier unmapping makes room.
+            // A table that earlier unmapping left empty makes way for the large page.
             let below = Table(entry.number());
             if entry.has(Entry::LARGE) || below.groups() != 0 {
                 return None;
@@ -175,16 +175,16 @@ impl<'a> Edit<'a> {
         Some(Slot::new(table, at, true, address, &mut self.gather))
     }
 
-    /// Breaks the large page around `address`, if there is one, into small ones.
+    /// Breaks the large page around `address`, if any, into small pages.
     pub fn split(&mut self, address: usize) -> Result<(), OutOfMemory> {
         let slot = self.slot(address).ok_or(OutOfMemory)?;
         slot.split().map(|_| ())
     }
 
-    /// Puts one large page in the place of the small ones around `address`, with their content and
-    /// zeroes where nothing is mapped; whether it did. Not if one of them is shared, of a file, held
-    /// back or not executable like `access`; not where a large page was broken up before; and not
-    /// without 2 MiB of free memory in a row.
+    /// Replaces the small pages around `address` by one large page with their content, and zeroes
+    /// where nothing is mapped. Returns whether it did so. It does not if a page is shared, belongs
+    /// to a file, is held (`PROT_NONE`), or differs from `access` in being executable; nor where a
+    /// large page was broken up before; nor without 2 MiB of contiguous free memory.
     #[cold]
     pub fn collapse(&mut self, address: usize, access: Access) -> bool {
         if address >= USER_END {
@@ -208,7 +208,7 @@ impl<'a> Edit<'a> {
         let mut fit = true;
         table.occupied(0, ENTRIES - 1, |_, entry| {
             let alone = match entry.kind() {
-                // Nobody can add a reference while the space is locked.
+                // No reference can be added while the space is locked.
                 Kind::Private => entry.info().refs.load(Acquire) == 1,
                 Kind::Zero => true,
                 Kind::File | Kind::Shared => false,

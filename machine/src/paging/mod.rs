@@ -1,30 +1,30 @@
 //! Page tables of programs: four levels, frames counted, tables shareable between spaces.
 //!
-//! A [`PageTable`] is a root, its lock and whatever the lock protects besides (the kernel puts the
-//! map of regions there). Everything that changes entries goes through an [`Edit`], which the
-//! lock's guard lends, so two changes never race. What may only be given up after a TLB flush it
-//! collects, and sees to when it is dropped, before the lock is released. A [`Slot`], the place of
-//! one page, holds the edit: while somebody has one, nobody can take away the table that it is in.
+//! A [`PageTable`] is a root, its lock, and the data that the lock protects besides (the kernel
+//! puts the map of regions there). All changes of entries go through an [`Edit`], which the lock's
+//! guard lends, so two changes never race. The edit collects what may only be given up after a TLB
+//! flush, and gives it up when it is dropped, before the lock is released. A [`Slot`], the place of
+//! one page, borrows the edit: while a slot exists, the table that it is in cannot be removed.
 //!
 //! Invariants:
-//! * an entry of a page holds one reference to its frame (the page of zeroes none; for large pages
-//!   see [`large`]), so a frame that is mapped cannot be freed; entries of non-volatile memory made
-//!   by [`attach`] hold none, because it cannot be freed at all;
+//! * an entry of a page holds one reference to its frame (the zero page none; for large pages see
+//!   [`large`]), so a frame that is mapped cannot be freed; entries of non-volatile memory made by
+//!   [`attach`] hold none, because that memory cannot be freed at all;
 //! * a frame leaves the table only through an edit's gather, that is, after every processor that
 //!   may have it in a TLB has dropped it;
 //! * tables are shared between spaces only as [`share`] describes: forking takes as many steps as
 //!   the root has entries, whatever the size of the space, and the first change below a shared table
 //!   copies that table.
 //!
-//! A table that is loaded on a processor ([`PageTable::activate`]) stays loaded there, even while
-//! the processor runs a kernel thread, until another is. Dropping the table sends such processors
-//! to the kernel's own root first; moving it moves nothing that they point to. What a large one
-//! holds may be given back later: [`teardown`].
+//! A table that is loaded on a processor ([`PageTable::activate`]) stays loaded there until another
+//! table is loaded, even while the processor runs a kernel thread. Dropping the table first sends
+//! such processors to the kernel's own root; moving it moves nothing that they point to. The
+//! content of a large table may be given back later: [`teardown`].
 //!
-//! Lock order: a page table's lock comes before those of the frame allocator and the plates; two
-//! page tables are never locked at once, except a new one by its only owner (fork).
+//! Lock order: a page table's lock comes before those of the frame allocator and the page cache;
+//! two page tables are never locked at once, except a new one by its only owner (fork).
 //!
-//! Road not taken: the `x86_64` crate's mapper. It knows neither occupancy nor counts nor sharing,
+//! Road not taken: the `x86_64` crate's mapper. It tracks neither occupancy nor counts nor sharing,
 //! and walks each page from the root.
 
 mod attach;
@@ -62,56 +62,56 @@ use table::{ENTRIES, Table, index, shift};
 pub use usage::Resident;
 pub(crate) use usage::Usage;
 
-/// Out of memory for page tables.
+/// Memory for page tables is exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory;
 
-/// A page table with its lock and what the lock protects besides.
+/// A page table with its lock and the data that the lock protects besides.
 pub struct PageTable<T> {
     root: Table,
-    /// At a place of its own: processors that have the table loaded point to it, wherever the table
-    /// is moved.
+    /// Allocated separately: processors that have the table loaded point to it, and it must not
+    /// move when the table is moved.
     usage: Arc<Usage>,
     inner: SpinLock<T>,
 }
 
-/// The usage of the table that is loaded on this processor; null: the kernel's own.
+/// The usage of the table that is loaded on this processor; null for the kernel's own table.
 pub(crate) struct Loaded(Cell<*const Usage>);
 
 // SAFETY: an instance is touched only by its own processor.
 unsafe impl Sync for Loaded {}
 
 per_cpu! {
-    // SAFETY: the name is the gate's stubs'; no other symbol has it.
+    // SAFETY: the gate's stubs use this name; no other symbol has it.
     #[unsafe(export_name = "hayate_loaded")]
     pub(crate) static LOADED: PerCpu<Loaded> = PerCpu::new(Loaded(Cell::new(core::ptr::null())));
 }
 
 impl<T> PageTable<T> {
-    /// An empty table: the kernel's half and nothing else. `None`: out of memory.
+    /// Returns an empty table: the kernel's half and nothing else. `None`: memory is exhausted.
     pub fn new(inner: T) -> Option<Self> {
         let root = Table::allocate()?;
         kernel::copy_half(root);
         Some(PageTable { root, usage: Arc::new(Usage::default()), inner: SpinLock::new(inner) })
     }
 
-    /// Locks it.
+    /// Locks the table.
     #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
         Guard { table: self, inner: self.inner.lock() }
     }
 
-    /// What is mapped. Read without the lock: it may be changing.
+    /// Returns how much is mapped. Read without the lock: the counts may be changing.
     pub fn resident(&self) -> Resident {
         self.usage.resident()
     }
 
-    /// The processors that have it loaded now.
+    /// Returns the mask of processors that have the table loaded now.
     pub fn active(&self) -> u64 {
         self.usage.active.load(SeqCst)
     }
 
-    /// Loads it on this processor; nothing happens if it is already.
+    /// Loads the table on this processor; does nothing if it is loaded already.
     #[inline]
     pub fn activate(&self) {
         let loaded = &LOADED.here().0;
@@ -119,24 +119,26 @@ impl<T> PageTable<T> {
             return;
         }
         let own = 1 << cpu::id();
-        // The bit first, then the table: who changes an entry after this point will find the bit,
-        // and who changed one before it is seen by the walks that follow (SeqCst is a full fence).
+        // The bit is set first, then the table is loaded. An edit that changes an entry after this
+        // point finds the bit set; a change made before it is seen by the page-table walks that
+        // follow (SeqCst is a full fence).
         self.usage.active.fetch_or(own, SeqCst);
         let before = loaded.replace(Arc::as_ptr(&self.usage));
-        // SAFETY: a root with the kernel's half; dropping the table unloads it first.
+        // SAFETY: this is a root with the kernel's half; dropping the table unloads it first.
         unsafe { load(self.root.0) };
-        // SAFETY: a table that is loaded somewhere lives: its drop waits for us to leave.
+        // SAFETY: a table that is loaded somewhere lives: its drop waits until this processor
+        // leaves it.
         trap::set_mode(unsafe { before.as_ref() }, self.usage.is_supervisor());
         forget(before, own);
     }
 
-    /// The physical address of the root, for a processor that is to load it by itself.
+    /// Returns the physical address of the root, for a processor that loads it by itself.
     pub(crate) fn root_address(&self) -> u64 {
         u64::from(self.root.0) << crate::layout::PAGE_SHIFT
     }
 }
 
-/// Loads the kernel's own root: this processor has no space any more.
+/// Loads the kernel's own root, so that this processor has no space loaded any more.
 pub fn deactivate() {
     let before = LOADED.here().0.replace(core::ptr::null());
     if !before.is_null() {
@@ -150,13 +152,13 @@ pub fn deactivate() {
 
 fn forget(before: *const Usage, own: u64) {
     if !before.is_null() {
-        // SAFETY: a table that is loaded somewhere lives: its drop waits for us to leave.
+        // SAFETY: a table that is loaded somewhere lives: its drop waits until this processor
+        // leaves it.
         unsafe { &*before }.active.fetch_and(!own, SeqCst);
     }
 }
 
-/// What a processor does when it is asked to leave a table that is about to go (called by the
-/// shootdown's handler).
+/// Leaves the table with this root, which is about to be dropped. The shootdown's handler calls it.
 pub(crate) fn leave(root: u64) {
     let loaded: u64;
     // SAFETY: reading CR3 has no effect.
@@ -201,7 +203,7 @@ impl<T> DerefMut for Guard<'_, T> {
 }
 
 impl<T> Guard<'_, T> {
-    /// What the lock protects, and the table to be changed.
+    /// Returns the data that the lock protects, and an edit of the table.
     #[inline]
     pub fn parts(&mut self) -> (&mut T, Edit<'_>) {
         let edit = Edit { root: self.table.root, gather: Gather::new(&self.table.usage) };
@@ -209,17 +211,17 @@ impl<T> Guard<'_, T> {
     }
 }
 
-/// Changes to a locked page table. When it is dropped, processors that may remember what was there
-/// before have forgotten it, and what was taken out is given up.
+/// Changes a locked page table. When it is dropped, it flushes the TLBs of processors that may hold
+/// old entries, and then gives up what was taken out.
 pub struct Edit<'a> {
     root: Table,
     gather: Gather<'a>,
 }
 
 impl<'a> Edit<'a> {
-    /// The place of the page at `address` (of the program's half), ready for a change: tables that
-    /// lack are made, shared ones become this space's own. `None`: out of memory, or not a
-    /// program's address.
+    /// Returns the slot of the page at `address` (of the program's half), ready for a change:
+    /// missing tables are allocated, shared tables become this space's own. `None`: memory is
+    /// exhausted, or `address` is not in the program's half.
     #[inline]
     pub fn slot(&mut self, address: usize) -> Option<Slot<'_, 'a>> {
         if address >= USER_END {
@@ -248,13 +250,13 @@ impl<'a> Edit<'a> {
         Some(Slot::new(table, index(address, 0), false, address, &mut self.gather))
     }
 
-    /// Has processors forget what they may remember of what was changed, and gives up what was
-    /// taken out, now already. May be called with spin locks held.
+    /// Flushes the TLB entries that the changes made stale, and gives up at once what was taken
+    /// out. May be called with spin locks held.
     pub fn flush(&mut self) {
         self.gather.flush();
     }
 
-    /// The page at `address`, if there is one. Changes nothing.
+    /// Returns the page at `address`, if one is mapped. Changes nothing.
     pub fn page(&self, address: usize) -> Option<Page> {
         let mut table = self.root;
         for level in (1..=3).rev() {
@@ -273,16 +275,16 @@ impl<'a> Edit<'a> {
         (!entry.is_none()).then(|| Page::of(entry, false))
     }
 
-    /// A reference to the frame of the page at `address`, and the page.
+    /// Returns a reference to the frame of the page at `address`, and the page.
     pub fn frame(&self, address: usize) -> Option<(Frame, Page)> {
         let page = self.page(address)?;
-        // SAFETY: the entry holds a reference, or is the page of zeroes, which is for ever; the
+        // SAFETY: the entry holds a reference, or maps the zero page, which is never freed; the
         // table is locked.
         Some((unsafe { Frame::another(page.frame) }, page))
     }
 
-    /// Calls `visit` with the address of every page mapped in `range`, in order; a large page comes
-    /// once, with the address it begins at.
+    /// Calls `visit` with the address of every page mapped in `range`, in order. A large page is
+    /// visited once, with the address at which it begins.
     pub fn visit(&self, range: Range<usize>, visit: &mut dyn FnMut(usize, Page)) {
         if range.start < range.end && range.end <= USER_END {
             visit_below(self.root, 3, 0, &range, visit);
@@ -290,12 +292,12 @@ impl<'a> Edit<'a> {
     }
 
     /// Makes the tables that `range` cuts through this space's own, and splits the large pages at
-    /// its edges. After that [`unmap`](Self::unmap) of the range needs no memory.
+    /// its edges. After that, [`unmap`](Self::unmap) of the range allocates no memory.
     pub fn prepare(&mut self, range: Range<usize>) -> Result<(), OutOfMemory> {
         for edge in [range.start, range.end] {
             let mut table = self.root;
             let mut level = 3;
-            // An edge that is also one of an entry cuts through nothing below it.
+            // An edge that is also the edge of an entry cuts through nothing below that entry.
             while level > 0 && edge < USER_END && edge & ((1 << shift(level)) - 1) != 0 {
                 let at = index(edge, level);
                 let entry = table.load(at);
@@ -314,8 +316,8 @@ impl<'a> Edit<'a> {
         Ok(())
     }
 
-    /// Unmaps everything in `range` (page-aligned). On `Err` nothing is unmapped: a table or large
-    /// page that had to be split could not be.
+    /// Unmaps everything in `range` (page-aligned). On `Err` nothing is unmapped: memory for
+    /// splitting a table or large page was exhausted.
     pub fn unmap(&mut self, range: Range<usize>) -> Result<(), OutOfMemory> {
         if range.start >= range.end || range.end > USER_END {
             return Ok(());
@@ -324,15 +326,15 @@ impl<'a> Edit<'a> {
         self.change(self.root, 3, 0, &range, &mut Change::Unmap)
     }
 
-    /// Unmaps everything, for a space that nobody uses any more. Tables that another space shares are let
-    /// go as they are: it takes as long as there are pages that this space has alone, and of a large
-    /// one those are given back later.
+    /// Unmaps everything, for a space that is not used any more. Tables that other spaces share are
+    /// released without being walked, so the time depends on the pages that only this space has;
+    /// those of a large space are freed later.
     pub fn clear(&mut self) {
         let root = self.root;
         let mut any = false;
         root.occupied(0, ENTRIES / 2 - 1, |at, entry| {
             root.clear(at);
-            // Nothing of it is counted off: all counts begin again.
+            // The counts are not lowered for it: all of them are cleared below.
             self.gather.give_original(entry.number(), 2);
             any = true;
         });
@@ -342,14 +344,14 @@ impl<'a> Edit<'a> {
             self.begin_end();
             self.gather.flush();
         }
-        // It may have begun to end before, and not come to a recount.
+        // The program may have begun to end before, without reaching the recount.
         self.gather.usage.ends.store(false, Relaxed);
         self.gather.usage.clear();
     }
 
-    /// Takes rights away from all pages in `range` that have more than `most`; pages get new rights
-    /// by their next fault. Taking `read` away leaves the pages where they are, unreachable; giving
-    /// it back makes them reachable again, not writable.
+    /// Takes away the rights beyond `most` from all pages in `range`; pages get new rights at their
+    /// next fault. Taking `read` away keeps the pages in place, unreachable; giving it back makes
+    /// them reachable again, but not writable.
     pub fn protect(&mut self, range: Range<usize>, most: Access) -> Result<(), OutOfMemory> {
         if range.start >= range.end || range.end > USER_END {
             return Ok(());
@@ -432,9 +434,9 @@ impl<'a> Edit<'a> {
         result
     }
 
-    /// Unmaps the pages of a lowest table between two indexes (inclusive); `base` is the address of the
-    /// table's first. A text in place is hundreds of entries that hold nothing: those are counted off
-    /// together.
+    /// Unmaps the pages of a lowest table between two indexes (inclusive); `base` is the address of
+    /// the table's first page. A text in place has hundreds of entries that hold no reference: they
+    /// are subtracted from the counts together.
     fn unmap_row(&mut self, table: Table, first: usize, last: usize, base: usize) {
         let (in_place, low, high) = (Cell::new(0), Cell::new(usize::MAX), Cell::new(0));
         let count = |at: usize, pages: usize| {
@@ -459,7 +461,7 @@ impl<'a> Edit<'a> {
     /// Moves the pages in `range` to `to` (`mremap(2)`), where nothing is mapped. On `Err` nothing
     /// has moved.
     pub fn move_pages(&mut self, range: Range<usize>, to: usize) -> Result<(), OutOfMemory> {
-        // First everything that needs memory: own tables and small pages on both sides.
+        // First do everything that allocates memory: own tables and small pages on both sides.
         let mut from = self.next_page(range.start, range.end);
         while from < range.end {
             self.split(from)?;
@@ -472,7 +474,7 @@ impl<'a> Edit<'a> {
             let target = self.slot(to + (from - range.start)).ok_or(OutOfMemory)?;
             let is_free = target.page().is_none() && !target.is_large();
             if is_free && let Some(entry) = self.slot(from).ok_or(OutOfMemory)?.take() {
-                // The place was walked to just now, and nothing was taken away meanwhile.
+                // This slot was walked to just now, and no table was removed meanwhile.
                 self.slot(to + (from - range.start)).ok_or(OutOfMemory)?.put(entry);
             }
             from = self.next_page(from + PAGE_SIZE, range.end);
@@ -497,8 +499,9 @@ impl<'a> Edit<'a> {
         false
     }
 
-    /// Notes that the kernel writes to the page at `address` past the processor, which would
-    /// otherwise note it itself. (The page [`is_writable`](Self::is_writable).)
+    /// Sets the dirty bit for a write that the kernel makes to the page at `address` by another
+    /// mapping, because the processor does not set it then. ([`is_writable`](Self::is_writable)
+    /// holds for the page.)
     pub fn note_written(&self, address: usize) {
         let mut table = self.root;
         for level in (0..=3).rev() {
@@ -514,7 +517,7 @@ impl<'a> Edit<'a> {
         }
     }
 
-    /// The first mapped page at or after `from`, or `end`.
+    /// Returns the address of the first mapped page at or after `from`, or `end`.
     fn next_page(&self, from: usize, end: usize) -> usize {
         let mut at = from;
         while at < end {
@@ -537,8 +540,8 @@ impl<'a> Edit<'a> {
     }
 
     /// Shares everything that is mapped here with `child`, whose table is empty (fork): both see
-    /// the same pages, private ones are copied on write. A constant number of steps; this space's
-    /// TLBs are flushed.
+    /// the same pages, and private pages become copy-on-write. The number of steps is constant;
+    /// this space's TLBs are flushed.
     ///
     /// # Panics
     /// If the child's table is not empty.
@@ -577,7 +580,7 @@ fn visit_below(
     });
 }
 
-/// The frame of zeroes that reading untouched memory shows.
+/// Returns the number of the zero page's frame, which reading untouched memory shows.
 pub fn zero_frame() -> u32 {
     kernel::ZERO.load(Relaxed)
 }

@@ -1,12 +1,14 @@
-//! Bringing the pages of a kept space back to what they were when its program began.
+//! Restores the pages of a kept space to their state when its program began.
 //!
-//! Whether a page was written to since it was last restored, the processor tells by the entry's
-//! dirty bit: [`Edit::restore`] clears it, and everything else in this module leaves it set or
-//! sets it. So a page that nobody wrote to costs a look, and one that was written costs a copy.
+//! The processor reports by an entry's dirty bit whether the page was written to since it was last
+//! restored: [`Edit::restore`] clears the bit, and every other function in this module leaves it
+//! set or sets it. So a page that was not written to costs one check, and a page that was written
+//! to costs a copy.
 //!
-//! The bit only counts if no processor remembers the entry as dirty, which would write without
-//! setting it again. A kept space is loaded nowhere; if a processor that idles still has it, its
-//! memory of the whole half is flushed when the [`Edit`] is.
+//! The bit is reliable only if no processor has the entry in its TLB as dirty, because it would
+//! then write without setting the bit again. A kept space is loaded nowhere, except perhaps on an
+//! idle processor; that processor's TLB entries for the whole half are flushed when the [`Edit`]
+//! is.
 
 use super::entry::{Access, Entry, Kind};
 use super::table::{ENTRIES, Table, shift};
@@ -17,29 +19,29 @@ use core::mem::ManuallyDrop;
 use core::ops::Range;
 use core::sync::atomic::Ordering::SeqCst;
 
-/// What becomes of a page.
+/// What happens to a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It stays, with this access, and counts as not written to from now on.
+    /// The page stays, with this access, and counts as not written to from now on.
     Keep(Access),
-    /// It goes.
+    /// The page is removed.
     Drop,
 }
 
 /// A page of 4 KiB that is about to be restored.
 pub struct Found {
-    /// Where it is.
+    /// The address of the page.
     pub address: usize,
-    /// What kind of page it is.
+    /// The kind of the page.
     pub kind: Kind,
-    /// Whether it may have been written to since it was last restored.
+    /// Whether the page may have been written to since it was last restored.
     pub written: bool,
-    /// Its content. The reference is the entry's.
+    /// The content of the page. The entry owns the reference.
     frame: ManuallyDrop<Frame>,
 }
 
 impl Found {
-    /// Its frame.
+    /// Returns the page's frame.
     #[inline]
     pub fn frame(&self) -> &Frame {
         &self.frame
@@ -47,12 +49,13 @@ impl Found {
 }
 
 impl Edit<'_> {
-    /// Has `decide` look at every page in `range`; it may change the content of those that are the
-    /// space's own ([`Kind::Private`], and nobody else has the frame). Large pages go.
+    /// Calls `decide` for every page in `range`; `decide` may change the content of pages that
+    /// belong to this space alone ([`Kind::Private`], with no other reference to the frame). Large
+    /// pages are removed.
     ///
     /// # Errors
-    /// There is no memory to split a table that another space shares; some pages are restored then,
-    /// and others are not.
+    /// Memory to split a table that another space shares is exhausted; some pages are restored
+    /// then, and others are not.
     pub fn restore(
         &mut self,
         range: Range<usize>,
@@ -89,13 +92,14 @@ impl Edit<'_> {
                     address: start,
                     kind: entry.kind(),
                     written: entry.has(Entry::DIRTY),
-                    // SAFETY: the entry's own reference, not given up; the page of zeroes is for
-                    // ever. The table is locked, so the entry stays meanwhile.
+                    // SAFETY: this is the entry's own reference, which is not given up here, or the
+                    // zero page, which is never freed. The table is locked, so the entry stays
+                    // meanwhile.
                     frame: ManuallyDrop::new(unsafe { Frame::from_number(entry.number()) }),
                 };
                 match decide(&found) {
                     Fate::Keep(mut access) => {
-                        // Content of a file and the page of zeroes are never written in place.
+                        // The content of a file and the zero page are never written in place.
                         access.write &= found.kind == Kind::Private;
                         let then = entry.with(access).unwritten();
                         if then != entry {
