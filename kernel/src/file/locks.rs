@@ -5,18 +5,19 @@
 //! they are rare, short and never on a path that must be fast. Record locks are owned by a
 //! descriptor table (that is Linux' notion of "process" here), the others by an open file.
 //!
-//! Who waits stands in the file's row, each with a wait queue of its own, and is given the lock by
-//! whoever makes it free: a lock that goes wakes those who have got it, and nobody else. For that a
-//! waiter for a record lock is noted with one holder that it waits for; only when that one gives
-//! something up within the wanted range is the waiter looked at again. Somebody who comes just then
-//! may still pass those who wait, as on Linux.
+//! A thread that waits for a lock is listed in the file's `waiters`, with a wait queue of its own.
+//! The thread that frees a range gives the lock to the waiters that can now have it, and wakes only
+//! those. For that, a waiter for a record lock is noted with one holder that blocks it; the waiter
+//! is looked at again only when that holder gives up something within the wanted range. A thread
+//! that asks for the lock at that moment may still overtake the waiters, as on Linux.
 //!
-//! Whom each owner waits for is noted in `edges`, so that a circle is found and refused (`EDEADLK`)
-//! before anybody sleeps in it, or when a waiter that stays is noted with another holder. Linux
-//! looks ten steps far (`MAX_DEADLK_ITERATIONS`, fs/locks.c), this as far as the chain goes.
+//! `edges` notes which holder each owner waits for, so that a cycle is found and refused
+//! (`EDEADLK`) before a thread sleeps in it, or when a waiter that still waits is noted with
+//! another holder. Linux follows the chain for ten steps (`MAX_DEADLK_ITERATIONS`, fs/locks.c);
+//! this code follows it to its end.
 //!
-//! Memory for a lock is had before anything is changed (`ENOLCK`). Lock order: the table's lock, a
-//! waiter's queue.
+//! Memory for a lock is allocated before anything is changed (`ENOLCK`). Lock order: the table's
+//! lock, a waiter's queue.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -36,7 +37,7 @@ const F_WRLCK: i16 = 1;
 /// Gives a range up.
 pub const F_UNLCK: i16 = 2;
 
-/// Who holds a lock.
+/// The holder of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
     /// A descriptor table, by address.
@@ -70,7 +71,7 @@ struct Record {
 /// A thread that waits for a lock.
 struct Waiter {
     sleep: WaitQueue,
-    /// What became of it: [`WAITING`], 0 for the lock, or an error's number.
+    /// The outcome: [`WAITING`], 0 if the lock was given, or an error number.
     outcome: AtomicI32,
 }
 
@@ -96,24 +97,24 @@ impl Waiter {
     }
 }
 
-/// A place in a file's row of waiters.
+/// An entry in a file's list of waiters.
 struct Queued {
     waiter: Arc<Waiter>,
-    /// What it wants; of a whole-file lock owner and kind count.
+    /// The wanted lock; for a whole-file lock only owner and kind count.
     wanted: Record,
     whole: bool,
-    /// Somebody who holds what keeps it from that.
+    /// An owner that holds a conflicting lock.
     blocker: Owner,
 }
 
 impl Queued {
-    /// What names its edge: unlike its owner, which may wait with several threads.
+    /// The key of its edge. The owner alone is not enough: it may wait with several threads.
     fn edge(&self) -> (Owner, usize) {
         (self.wanted.owner, Arc::as_ptr(&self.waiter).addr())
     }
 }
 
-/// What an owner gave up.
+/// A range that an owner gave up.
 #[derive(Clone, Copy)]
 struct Freed {
     owner: Owner,
@@ -126,7 +127,7 @@ impl Freed {
         Freed { owner, first: 0, last: u64::MAX }
     }
 
-    /// Whether that may let a waiter go on.
+    /// Whether freeing this range may let the waiter go on.
     fn concerns(&self, queued: &Queued) -> bool {
         queued.whole
             || (queued.blocker == self.owner
@@ -135,10 +136,10 @@ impl Freed {
     }
 }
 
-/// For whom owners wait: by owner and waiter, the holder.
+/// Which holder each owner waits for, by owner and waiter.
 type Edges = BTreeMap<(Owner, usize), Owner>;
 
-/// Whether waiting for `blocker` would close a circle back to `owner`.
+/// Whether waiting for `blocker` would close a cycle back to `owner`.
 fn would_deadlock(edges: &Edges, owner: Owner, blocker: Owner) -> bool {
     let mut next = blocker;
     for _ in 0..=edges.len() {
@@ -159,7 +160,7 @@ struct FileLocks {
     records: Vec<Record>,
     /// One exclusive lock, or any number of shared ones.
     whole: Vec<(Owner, bool)>,
-    /// In the order of their arrival.
+    /// In order of arrival.
     waiters: Vec<Queued>,
 }
 
@@ -173,7 +174,7 @@ static TABLE: SpinLock<Table> =
     SpinLock::new(Table { files: BTreeMap::new(), edges: BTreeMap::new() });
 
 impl FileLocks {
-    /// A lock of somebody else that keeps `wanted` from being taken.
+    /// Returns a lock of another owner that conflicts with `wanted`.
     fn conflict(&self, wanted: &Record) -> Option<Record> {
         self.records
             .iter()
@@ -186,18 +187,18 @@ impl FileLocks {
             .copied()
     }
 
-    /// Who keeps a whole-file lock from being taken.
+    /// Returns an owner whose whole-file lock conflicts with the wanted kind.
     fn whole_conflict(&self, exclusive: bool) -> Option<Owner> {
         self.whole.first().filter(|held| held.1 || exclusive).map(|held| held.0)
     }
 
-    /// Makes room for `more` records. `ENOLCK`.
+    /// Reserves memory for `more` records. `ENOLCK`.
     fn reserve(&mut self, more: usize) -> Result<()> {
         self.records.try_reserve(more).map_err(|_| Errno::ENOLCK)
     }
 
-    /// Takes the owner's locks out of a range, splitting one that reaches beyond on both sides.
-    /// `ENOLCK` without memory for that; then nothing has changed.
+    /// Removes the owner's locks from a range; a lock that reaches beyond the range on both sides
+    /// is split. `ENOLCK` without memory for the split; then nothing has changed.
     fn clear(&mut self, owner: Owner, first: u64, last: u64) -> Result<()> {
         self.reserve(1)?;
         let mut rest = None;
@@ -222,7 +223,7 @@ impl FileLocks {
         Ok(())
     }
 
-    /// There is room for it.
+    /// Inserts a record, for which the caller has reserved memory.
     fn insert(&mut self, new: Record) {
         let at = self.records.iter().position(|held| held.first > new.first);
         self.records.insert(at.unwrap_or(self.records.len()), new);
@@ -254,7 +255,8 @@ impl FileLocks {
         Ok(())
     }
 
-    /// Looks at a waiter again: what ends its wait, or whom it waits for from now on.
+    /// Tries again to give a waiter its lock. Returns the outcome that ends its wait; otherwise
+    /// notes the owner that blocks it now.
     fn try_grant(&mut self, at: usize, edges: &mut Edges) -> Option<Result<()>> {
         let queued = self.waiters.get(at)?;
         let (wanted, edge) = (queued.wanted, queued.edge());
@@ -265,7 +267,7 @@ impl FileLocks {
             return Some(self.add_whole(wanted.owner, wanted.exclusive));
         }
         let Some(held) = self.conflict(&wanted) else { return Some(self.add(wanted)) };
-        // Its own wait is no step of a circle.
+        // The waiter's own edge must not count as a step of the cycle.
         if edges.remove(&edge).is_some() {
             if would_deadlock(edges, wanted.owner, held.owner) {
                 return Some(Err(Errno::EDEADLK));
@@ -278,7 +280,7 @@ impl FileLocks {
         None
     }
 
-    /// Gives what `freed` says to those who wait for it, the longest waiting first.
+    /// Gives the freed range to the waiters for it, in order of arrival.
     fn grant(&mut self, freed: Freed, edges: &mut Edges) {
         let mut freed = Some(freed);
         loop {
@@ -295,7 +297,8 @@ impl FileLocks {
                 };
                 let queued = self.waiters.remove(at);
                 edges.remove(&queued.edge());
-                // A shared lock may have taken the place of an exclusive one of the same owner.
+                // A shared lock may have replaced an exclusive one of the same owner, which lets
+                // others in.
                 more |= !queued.whole && !queued.wanted.exclusive;
                 queued.waiter.end(outcome);
             }
@@ -312,8 +315,8 @@ impl FileLocks {
 }
 
 impl Table {
-    /// Runs `change`, which gives up what `freed` says, on a file's locks, and lets those go on who
-    /// waited for that.
+    /// Runs `change`, which gives up the range `freed`, on a file's locks, and wakes the waiters
+    /// that can go on because of it.
     fn free(
         &mut self,
         file: (u64, u64),
@@ -331,8 +334,8 @@ impl Table {
         changed
     }
 
-    /// Takes a lock, or puts `waiter` in the row. `EAGAIN`: it is held, and there is no waiter, or
-    /// the waiter waits now. `EDEADLK`, `ENOLCK`.
+    /// Takes a lock, or adds `waiter` to the list. `EAGAIN`: the lock is held, and either there is
+    /// no waiter or the waiter waits now. `EDEADLK`, `ENOLCK`.
     fn take(
         &mut self,
         file: (u64, u64),
@@ -378,7 +381,7 @@ impl Table {
         outcome
     }
 
-    /// Takes a waiter that gives up out of the row.
+    /// Removes a waiter that gives up from the list.
     fn leave(&mut self, file: (u64, u64), waiter: &Arc<Waiter>) {
         let Some(locks) = self.files.get_mut(&file) else { return };
         let at = locks.waiters.iter().position(|queued| Arc::ptr_eq(&queued.waiter, waiter));
@@ -392,7 +395,7 @@ impl Table {
     }
 }
 
-/// Takes a lock; if it is held and the caller is to `wait`, sleeps until it is given.
+/// Takes a lock; if it is held and `wait` is set, sleeps until the lock is given.
 ///
 /// `EAGAIN`, `EDEADLK`, `ENOLCK`; `ERESTARTSYS` for a signal.
 fn take(file: (u64, u64), wanted: Record, whole: bool, wait: bool) -> Result<()> {
@@ -409,7 +412,7 @@ fn take(file: (u64, u64), wanted: Record, whole: bool, wait: bool) -> Result<()>
         Ok(outcome) => outcome,
         Err(_) => {
             let mut table = TABLE.lock();
-            // Whoever gave the lock did so under the table's lock: now or never.
+            // Locks are given under the table's lock, which is held here: the outcome is final now.
             waiter.outcome().unwrap_or_else(|| {
                 table.leave(file, &waiter);
                 Err(Errno::ERESTARTSYS)
@@ -418,7 +421,7 @@ fn take(file: (u64, u64), wanted: Record, whole: bool, wait: bool) -> Result<()>
     }
 }
 
-/// Works out the range that a `struct flock` means.
+/// Computes the range that a `struct flock` means.
 fn range(file: &OpenFile, lock: &Flock) -> Result<(u64, u64)> {
     let base = match lock.l_whence {
         0 => 0,
@@ -474,7 +477,7 @@ pub fn query(file: &OpenFile, owner: Owner, lock: &mut Flock) -> Result<()> {
     Ok(())
 }
 
-/// `F_SETLK`, `F_SETLKW` (`wait`) and their description twins. `pid` is what others see.
+/// `F_SETLK`, `F_SETLKW` (`wait`) and their `F_OFD_` forms. `pid` is what other processes see.
 pub fn set(file: &OpenFile, owner: Owner, pid: i32, lock: &Flock, wait: bool) -> Result<()> {
     let wanted = record(file, owner, pid, lock)?;
     let identity = file.metadata()?.identity();
@@ -509,7 +512,7 @@ pub fn flock(file: &OpenFile, operation: i32) -> Result<()> {
         _ => return Err(Errno::EINVAL),
     };
     file.note_locks();
-    // A change of kind gives the old lock up first (`flock(2)`, NOTES).
+    // A change of kind first gives up the old lock (`flock(2)`, NOTES).
     let held = {
         let table = TABLE.lock();
         let whole = table.files.get(&identity).map(|locks| locks.whole.iter());
@@ -557,7 +560,7 @@ pub fn release_record_locks(table: &FdTable, file: &OpenFile) {
 pub struct Shown {
     /// `POSIX`, `OFDLCK` or `FLOCK`.
     pub kind: &'static str,
-    /// Whether it excludes everybody else.
+    /// Whether the lock is exclusive.
     pub exclusive: bool,
     /// The process, -1 for none.
     pub pid: i32,

@@ -1,8 +1,9 @@
-//! Who gets the signals of an open file (`F_SETOWN`, `F_SETSIG`, fcntl(2)).
+//! The process, thread or group that gets the signals of an open file (`F_SETOWN`, `F_SETSIG`,
+//! fcntl(2)).
 //!
-//! This layer knows no processes: an [`Addressee`] is given by the layer that does, which registers
-//! how to find one. An open file has an owner only once somebody asked for signals; until then
-//! nothing is allocated.
+//! This layer knows no processes: the process layer provides each [`Addressee`] and registers how
+//! to find one. An open file gets an owner only when a program asks for signals; until then nothing
+//! is allocated.
 //!
 //! Locks: an owner's state is a spin lock and a leaf. Signals are sent with no lock held.
 
@@ -24,7 +25,7 @@ pub enum Kind {
     Group = 2,
 }
 
-/// Who asked for signals; who may get them is decided by this.
+/// The users of the process that asked for signals; they decide which processes may be signalled.
 #[derive(Clone, Copy, Default)]
 pub struct Asker {
     /// The real user.
@@ -33,7 +34,7 @@ pub struct Asker {
     pub euid: u32,
 }
 
-/// A thread, process or group that can be signalled; held by a file, it does not live longer.
+/// A thread, process or group that can be signalled. A file that holds one does not keep it alive.
 pub trait Addressee: Send + Sync {
     /// Its number; `None` when it is gone.
     fn number(&self) -> Option<i32>;
@@ -42,15 +43,15 @@ pub trait Addressee: Send + Sync {
     fn send(&self, asker: Asker, info: Siginfo) -> Result<()>;
 }
 
-/// The layer of processes.
+/// The process layer, as seen from here.
 pub trait Directory: Send + Sync {
-    /// Finds who has a number; `ESRCH`.
+    /// Finds the addressee with this number; `ESRCH`.
     fn find(&self, kind: Kind, number: i32) -> Result<Arc<dyn Addressee>>;
 
     /// The calling process.
     fn caller(&self) -> Arc<dyn Addressee>;
 
-    /// The users that the caller acts for.
+    /// The real and effective user of the caller.
     fn asker(&self) -> Asker;
 }
 
@@ -65,18 +66,18 @@ fn directory() -> Result<&'static dyn Directory> {
     DIRECTORY.get().copied().ok_or(Errno::ESRCH)
 }
 
-/// What a signal tells about a descriptor: the `si_code` and `si_band` of sigaction(2).
+/// What happened to a descriptor: the `si_code` and `si_band` of sigaction(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Band {
-    /// There is something to read.
+    /// Data can be read.
     In = 1,
     /// There is room to write.
     Out = 2,
-    /// A message: a lease is to be given up, a directory changed.
+    /// A message: a lease must be given up, or a directory changed.
     Message = 3,
-    /// Something urgent.
+    /// Urgent data.
     Priority = 5,
-    /// The other side is gone.
+    /// The other end is closed.
     Hangup = 6,
 }
 
@@ -93,7 +94,7 @@ impl Band {
     }
 }
 
-/// Signals whose codes mean something of their own (`sig_specific_sicodes`).
+/// Signals whose codes have meanings of their own (`sig_specific_sicodes`).
 const SPECIFIC: SignalSet = bit(SIGILL)
     | bit(SIGFPE)
     | bit(SIGSEGV)
@@ -107,16 +108,16 @@ struct State {
     kind: Kind,
     addressee: Option<Arc<dyn Addressee>>,
     asker: Asker,
-    /// `F_SETSIG`; 0: SIGIO that tells nothing.
+    /// `F_SETSIG`; 0 means SIGIO without any details.
     signal: u32,
 }
 
-/// Who gets an open file's signals, and which.
+/// The addressee of an open file's signals, and the signal.
 #[derive(Default)]
 pub struct Owner(SpinLock<State>);
 
 impl Owner {
-    /// Sets it (`F_SETOWN_EX`): 0 for nobody. `ESRCH` when there is none with this number.
+    /// Sets the owner (`F_SETOWN_EX`); 0 means none. `ESRCH` when nothing has this number.
     pub fn set(&self, kind: Kind, number: i32) -> Result<()> {
         let directory = directory()?;
         let addressee = match number {
@@ -127,7 +128,7 @@ impl Owner {
         Ok(())
     }
 
-    /// `F_SETOWN`: a process, or a group where negative.
+    /// Sets the owner (`F_SETOWN`): a process, or a process group if `number` is negative.
     pub fn set_number(&self, number: i32) -> Result<()> {
         if number < 0 {
             self.set(Kind::Group, number.checked_neg().ok_or(Errno::EINVAL)?)
@@ -136,7 +137,7 @@ impl Owner {
         }
     }
 
-    /// Makes the caller the owner if there is none.
+    /// Makes the calling process the owner if there is none.
     pub fn set_caller(&self) {
         let has_one = self.0.lock().addressee.is_some();
         if let (false, Ok(directory)) = (has_one, directory()) {
@@ -148,7 +149,7 @@ impl Owner {
     pub fn set_group(&self, group: u32) {
         let has_one = self.0.lock().addressee.is_some();
         if !has_one {
-            // A group that is gone gets nothing.
+            // If the group is gone, no signal is sent.
             let _ = self.set(Kind::Group, group as i32);
         }
     }
@@ -162,35 +163,35 @@ impl Owner {
         drop(old);
     }
 
-    /// Nobody, and SIGIO that tells nothing (a lease is over).
+    /// Removes the owner and goes back to SIGIO without details (a lease is over).
     pub fn reset(&self) {
         let old = core::mem::take(&mut *self.0.lock());
         drop(old);
     }
 
-    /// Kind and number, 0 for nobody (`F_GETOWN_EX`).
+    /// Returns kind and number, 0 for no owner (`F_GETOWN_EX`).
     pub fn get(&self) -> (Kind, i32) {
         let state = self.0.lock().clone();
         (state.kind, state.addressee.and_then(|addressee| addressee.number()).unwrap_or(0))
     }
 
-    /// Who asked (`F_GETOWNER_UIDS`).
+    /// Returns the users of the process that set the owner (`F_GETOWNER_UIDS`).
     pub fn asker(&self) -> Asker {
         self.0.lock().asker
     }
 
-    /// `F_GETSIG`.
+    /// Returns the signal (`F_GETSIG`).
     pub fn signal(&self) -> u32 {
         self.0.lock().signal
     }
 
-    /// `F_SETSIG`.
+    /// Sets the signal (`F_SETSIG`).
     pub fn set_signal(&self, signal: u32) {
         self.0.lock().signal = signal;
     }
 
-    /// Sends the signal for something that happened to the file, by the descriptor `fd`
-    /// (`send_sigio`). One that finds the queue full becomes a SIGIO that tells nothing.
+    /// Sends the signal for an event on the file, seen through the descriptor `fd` (`send_sigio`).
+    /// If the signal queue is full, sends a SIGIO without details.
     pub fn tell(&self, fd: i32, band: Band) {
         let state = self.0.lock().clone();
         let Some(addressee) = state.addressee else { return };
@@ -202,11 +203,11 @@ impl Owner {
                 return;
             }
         }
-        // A full queue loses what a standard signal tells, not the signal.
+        // A full queue costs the details, not the signal.
         let _ = addressee.send(state.asker, Siginfo::new(SIGIO, SI_KERNEL));
     }
 
-    /// Sends SIGURG (`send_sigurg`): something urgent came.
+    /// Sends SIGURG for urgent data (`send_sigurg`).
     pub fn tell_urgent(&self) {
         let state = self.0.lock().clone();
         if let Some(addressee) = state.addressee {

@@ -1,23 +1,25 @@
-//! The plate: the content of one file as pages in memory (Linux' page cache of an inode).
+//! The page cache of one file: its content as pages in memory (the `address_space` of a Linux
+//! inode).
 //!
-//! A plate holds frames by page index. Where a page is missing, its [`PlateSource`] reads it (a
-//! file on a disk), or there is none and the page is a hole of zeroes (tmpfs, memfd, shared
-//! anonymous memory): then the plate *is* the file. Reads, writes and mappings of a file all go
-//! through its plate, so they agree.
+//! A plate holds frames by page index. If a page is missing, the [`PlateSource`] reads it (a file
+//! on a disk). Without a source, a missing page is a hole of zeroes (tmpfs, memfd, shared anonymous
+//! memory), and the plate *is* the file. Reads, writes and mappings of a file all go through its
+//! plate, so they agree.
 //!
 //! # Sharing and truncation
 //!
-//! Whoever maps a plate registers a [`Mapper`]; truncation and hole punching first take the pages
-//! out of the plate and then call the mappers to take them out of page tables. A fault that races
-//! looks the page up again under the space's lock and finds the size changed.
+//! An address space that maps a plate registers a [`Mapper`]. Truncation and hole punching first
+//! take the pages out of the plate and then call the mappers to take them out of page tables. A
+//! page fault that races with them looks the page up again under the space's lock and finds the
+//! size changed.
 //!
-//! A frame's own count says whether somebody else (a mapping, a pipe) still uses it.
+//! The reference count of a frame says whether it has other users (a mapping, a pipe).
 //!
 //! # Locks
 //!
-//! `pages` is a spin lock, held for look-ups only; reading a page happens without it, with the
-//! slot marked as loading; those who want the same page sleep on `arrivals`. Order: a file
-//! system's locks, then `pages`; mappers are called with no lock of the plate held.
+//! `pages` is a spin lock, held for look-ups only. A page is read without it: the slot is marked as
+//! loading, and other threads that want the same page sleep on `arrivals`. Order: a file system's
+//! locks, then `pages`; mappers are called with no lock of the plate held.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -33,19 +35,19 @@ use super::pages::{Pages, Slot};
 use crate::resource::pressure;
 use crate::schedule::{Mutex, MutexGuard, WaitQueue};
 
-/// Who has pages read from a source.
+/// The purpose for which pages are read from a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
-    /// A fault on text, or what is read ahead for one.
+    /// A page fault on program text, or read-ahead for one.
     Text,
-    /// Anybody else.
+    /// Any other purpose.
     Other,
 }
 
 static TEXT_READ: AtomicU64 = AtomicU64::new(0);
 
-/// Pages that faults on text had read from a source since boot. What the count is for: showing that
-/// a text in place has none.
+/// Returns the number of pages read from a source for faults on text since boot. The count shows
+/// that text mapped in place needs no reads.
 pub fn text_read() -> u64 {
     TEXT_READ.load(Ordering::Relaxed)
 }
@@ -54,13 +56,13 @@ pub fn text_read() -> u64 {
 pub const PAGE: usize = 4096;
 const SHIFT: u32 = 12;
 
-/// Where the pages of a plate come from.
+/// The source of a plate's pages.
 pub trait PlateSource: Send + Sync {
-    /// Fills the frames with the pages `first`, `first + 1`...: zeroes beyond the file's end.
-    /// Sleeps. Gives how many were filled, from the first on, at least one.
+    /// Fills the frames with the pages `first`, `first + 1`...; bytes beyond the file's end are
+    /// zero. Sleeps. Returns how many frames were filled, counted from the first; at least one.
     fn read_pages(&self, first: u64, frames: &[Frame]) -> Result<usize>;
 
-    /// The page itself, if the source has it in memory and lets others use it.
+    /// Returns the source's own frame of the page, if it has the page in memory and allows sharing.
     fn lend(&self, index: u64) -> Option<Frame> {
         let _ = index;
         None
@@ -72,28 +74,29 @@ pub trait PlateSource: Send + Sync {
         Err(Errno::EROFS)
     }
 
-    /// Counts a page that a plate without content of its own took (tmpfs' size limit); refuses
-    /// with `ENOSPC`.
+    /// Counts pages that a plate without a backing file took (tmpfs' size limit); `ENOSPC` beyond
+    /// the limit.
     fn charge(&self, pages: u64) -> Result<()> {
         let _ = pages;
         Ok(())
     }
 
-    /// Gives counted pages back.
+    /// Takes back a charge.
     fn uncharge(&self, pages: u64) {
         let _ = pages;
     }
 
-    /// Whether the pages are only here: missing ones are holes, and none may be reclaimed.
+    /// Whether the pages exist only in memory: missing pages are holes, and no page may be
+    /// reclaimed.
     fn memory_only(&self) -> bool {
         false
     }
 }
 
-/// Somebody who has pages of a plate in page tables: a space.
+/// An address space that has pages of a plate in its page tables.
 pub trait Mapper: Send + Sync {
-    /// Takes pages `first..=last` of the plate out of the page tables, private copies too if
-    /// `copies` (truncation; not for hole punching).
+    /// Removes pages `first..=last` of the plate from the page tables, and private copies too if
+    /// `copies` (for truncation; not for hole punching).
     fn unmap(&self, plate: &Plate, first: u64, last: u64, copies: bool);
 }
 
@@ -109,7 +112,7 @@ pub mod seals {
 
 /// The content of a file in pages.
 pub struct Plate {
-    /// Never used twice, so that it can name the content.
+    /// Never reused, so that it identifies the content.
     id: u64,
     source: Option<Arc<dyn PlateSource>>,
     pages: SpinLock<Pages>,
@@ -117,7 +120,8 @@ pub struct Plate {
     in_place: Option<InPlace>,
     size: AtomicU64,
     arrivals: WaitQueue,
-    /// Counts changes of content: the identity of what was read (recycling relies on it).
+    /// Counts changes of content. Together with `id` it identifies what was read (recycling relies
+    /// on it).
     version: AtomicU64,
     mappers: SpinLock<Vec<Weak<dyn Mapper>>>,
     /// Writers when positive, refusals of writers (running programs) when negative.
@@ -125,17 +129,17 @@ pub struct Plate {
     /// Writable shared mappings, for the write seal.
     writable_mappings: AtomicU32,
     seals: AtomicU32,
-    /// Content changes one at a time: writes, truncation, hole punching.
+    /// Serializes changes of content: writes, truncation, hole punching.
     content: Mutex<()>,
-    /// Whether content can change at all; constant.
+    /// Whether content and size never change.
     immutable: AtomicBool,
-    /// Something that is kept of ended processes refers to it.
+    /// Something that is kept of ended processes refers to this plate.
     remembered: AtomicBool,
     /// How long its bytes are going to live.
     pub hint: Hint,
 }
 
-/// One opening for writing; see [`Plate::open_for_writing`].
+/// One open file that may write; see [`Plate::open_for_writing`].
 pub struct WriteAccess(Arc<Plate>);
 
 impl Drop for WriteAccess {
@@ -144,7 +148,7 @@ impl Drop for WriteAccess {
     }
 }
 
-/// While it lives nobody can open the file for writing; see [`Plate::deny_writing`].
+/// While it exists, the file cannot be opened for writing; see [`Plate::deny_writing`].
 pub struct WriteDenial(Arc<Plate>);
 
 impl Drop for WriteDenial {
@@ -188,69 +192,70 @@ impl Plate {
         })
     }
 
-    /// Content of its own in memory: holes read as zeroes. What tmpfs files, memfds and shared
-    /// anonymous memory are.
+    /// Makes a plate without a backing file: holes read as zeroes. For tmpfs files, memfds and
+    /// shared anonymous memory.
     pub fn memory(size: u64) -> Arc<Plate> {
         Plate::build(None, size, false)
     }
 
-    /// The same, counted against a limit by `account` (whose `memory_only` must be true).
+    /// Like [`Plate::memory`], but counted against a limit by `account` (whose `memory_only` must
+    /// be true).
     pub fn memory_counted(size: u64, account: Arc<dyn PlateSource>) -> Arc<Plate> {
         Plate::build(Some(account), size, false)
     }
 
-    /// Pages of `source`, a file of `size` bytes; `immutable` if neither size nor content ever
-    /// change.
+    /// Makes the page cache of a file of `size` bytes that `source` reads; `immutable` if neither
+    /// size nor content ever changes.
     pub fn cached(size: u64, source: Arc<dyn PlateSource>, immutable: bool) -> Arc<Plate> {
         let plate = Plate::build(Some(source), size, immutable);
         super::reclaim::note(&plate);
         plate
     }
 
-    /// Pages of `source`, a file of `size` bytes that never changes, but for those that lie on
-    /// non-volatile memory.
+    /// Makes the page cache of an immutable file of `size` bytes. The pages of `place` lie on
+    /// non-volatile memory; `source` reads the others.
     pub fn in_place(size: u64, source: Arc<dyn PlateSource>, place: Option<InPlace>) -> Arc<Plate> {
         let plate = Plate::build_with(Some(source), size, true, place);
         super::reclaim::note(&plate);
         plate
     }
 
-    /// The pages that lie on non-volatile memory, if there are any.
+    /// Returns the pages that lie on non-volatile memory, if there are any.
     #[inline]
     pub fn place(&self) -> Option<&InPlace> {
         self.in_place.as_ref()
     }
 
-    /// Takes a page that was read by the way; one that is there already stays. `ENOMEM`.
+    /// Adds a page that was read along with others; a page that is already there stays. `ENOMEM`.
     pub fn take_page(&self, index: u64, frame: &Frame) -> Result<()> {
         self.pages.lock().insert_if_empty(index, frame.clone()).map(drop)
     }
 
-    /// A number that no other plate ever has.
+    /// Returns a number that no other plate ever has.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Changes whenever content or size change, and when the file is opened for writing: a shared
-    /// mapping changes content without telling.
+    /// Returns the version, which changes whenever content or size changes. It also changes when
+    /// the file is opened for writing, because writes through a shared mapping are not seen.
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
-    /// Notes that something which is kept of ended processes refers to it.
+    /// Notes that something that is kept of ended processes refers to this plate.
     pub fn remember(&self) {
         self.remembered.store(true, Ordering::Relaxed);
     }
 
-    /// Gives up what is kept of ended processes and refers to this plate, because the last name of
-    /// the file has gone. No lock may be held.
+    /// Discards what is kept of ended processes and refers to this plate, because the last name of
+    /// the file is gone. No lock may be held.
     pub fn forget(&self) {
         if self.remembered.load(Ordering::Relaxed) {
             crate::resource::pools::forget_plate(self.id);
         }
     }
 
-    /// Whether content and size never change: then mappings need not be registered.
+    /// Whether content and size never change; then mappings need not be registered.
     pub fn is_immutable(&self) -> bool {
         self.immutable.load(Ordering::Relaxed)
     }
@@ -276,7 +281,7 @@ impl Plate {
         self.source.as_ref().is_none_or(|source| source.memory_only())
     }
 
-    /// The page if it is in memory now. Never sleeps.
+    /// Returns the page if it is in memory now. Never sleeps.
     #[inline]
     pub fn peek(&self, index: u64) -> Option<Frame> {
         let page = self.pages.lock().present(index).cloned();
@@ -286,8 +291,8 @@ impl Plate {
         }
     }
 
-    /// Calls `found` for each page of `first..first + count` that is in memory, under the lock of
-    /// the plate once (fault-around): `found` must be short and never sleep.
+    /// Calls `found` for each page of `first..first + count` that is in memory, taking the lock
+    /// only once (fault-around). `found` must be short and never sleep.
     pub fn peek_range(&self, first: u64, count: u64, mut found: impl FnMut(u64, &Frame)) {
         let pages = self.pages.lock();
         for index in first..first.saturating_add(count) {
@@ -300,8 +305,8 @@ impl Plate {
         }
     }
 
-    /// The page at `index`, read or made if it is missing. Sleeps. Beyond the size: `EINVAL`
-    /// (SIGBUS to a program that touches it); a failed read: `EIO`; no memory: `ENOMEM`.
+    /// Returns the page at `index`; reads or makes it if it is missing. Sleeps. Beyond the size:
+    /// `EINVAL` (SIGBUS to a program that touches it); a failed read: `EIO`; no memory: `ENOMEM`.
     pub fn page(&self, index: u64) -> Result<Frame> {
         if index >= self.page_count() {
             return Err(Errno::EINVAL);
@@ -309,8 +314,8 @@ impl Plate {
         self.page_for_write(index)
     }
 
-    /// Like [`Plate::page`], but also beyond the size: a write makes the page first and then
-    /// moves the size.
+    /// Like [`Plate::page`], but also beyond the size: a write makes the page first and then grows
+    /// the file.
     pub fn page_for_write(&self, index: u64) -> Result<Frame> {
         if let Some(frame) = self.peek(index) {
             return Ok(frame);
@@ -318,13 +323,13 @@ impl Plate {
         if self.is_memory() { self.make(index) } else { self.load(Reader::Other, index, 1) }
     }
 
-    /// Reads the pages `first..first + count` that are missing and inside the size.
-    /// Waits for them; errors show when a page is asked for.
+    /// Reads the missing pages of `first..first + count` that are inside the size, and waits for
+    /// them. Errors show only when such a page is asked for.
     pub fn readahead(&self, first: u64, count: u64) {
         self.read_for(Reader::Other, first, count);
     }
 
-    /// The same for a certain reader.
+    /// Like [`Plate::readahead`], for the given purpose.
     pub fn read_for(&self, reader: Reader, first: u64, count: u64) {
         if self.is_memory() {
             return;
@@ -339,7 +344,7 @@ impl Plate {
         }
     }
 
-    /// A page of zeroes into a hole.
+    /// Puts a page of zeroes into a hole.
     fn make(&self, index: u64) -> Result<Frame> {
         let frame = pressure::zeroed_frame()?;
         if let Some(account) = &self.source {
@@ -347,7 +352,7 @@ impl Plate {
         }
         let inserted = loop {
             let inserted = self.pages.lock().insert_if_empty(index, frame.clone());
-            // Its row of pages needs memory as well.
+            // The index of pages needs memory as well.
             if inserted.is_ok() || !pressure::relieve() {
                 break inserted;
             }
@@ -436,13 +441,13 @@ impl Plate {
         }
     }
 
-    /// Holds off every other change of content while a write or truncation is under way. The
-    /// file system's operations take it; sleeping.
+    /// Locks the content against every other change during a write or truncation. Taken by the file
+    /// system's operations; sleeps.
     pub fn lock_content(&self) -> MutexGuard<'_, ()> {
         self.content.lock()
     }
 
-    /// Moves the size up to `size` if it is smaller (after a write). The caller holds
+    /// Grows the size to `size` if it is smaller (after a write). The caller holds
     /// [`Plate::lock_content`].
     pub fn grow_to(&self, size: u64) {
         if size > self.size() {
@@ -450,13 +455,13 @@ impl Plate {
         }
     }
 
-    /// Notes that content changed.
+    /// Notes that the content changed.
     pub fn touch(&self) {
         self.version.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Sets the size; pages beyond go away, out of page tables too, and the rest of the last page
-    /// is zeroed. The caller holds [`Plate::lock_content`].
+    /// Sets the size. Pages beyond it are removed, from page tables too, and the rest of the last
+    /// page is zeroed. The caller holds [`Plate::lock_content`].
     pub fn set_size(&self, size: u64) {
         let old = self.size.swap(size, Ordering::AcqRel);
         self.touch();
@@ -471,8 +476,7 @@ impl Plate {
         self.zero_tail(size);
     }
 
-    /// Zeroes what lies behind `size` in its last page. The caller holds
-    /// [`Plate::lock_content`].
+    /// Zeroes the last page from `size` on. The caller holds [`Plate::lock_content`].
     pub fn zero_tail(&self, size: u64) {
         let within = (size % PAGE as u64) as usize;
         if within != 0
@@ -482,8 +486,8 @@ impl Plate {
         }
     }
 
-    /// Turns the bytes `offset..offset + length` into a hole (of zeroes). The caller holds
-    /// [`Plate::lock_content`].
+    /// Turns the bytes `offset..offset + length` into zeroes; whole pages become holes. The caller
+    /// holds [`Plate::lock_content`].
     pub fn punch(&self, offset: u64, length: u64) {
         let end = offset.saturating_add(length);
         let first_whole = offset.div_ceil(PAGE as u64);
@@ -522,9 +526,10 @@ impl Plate {
     }
 
     fn unmap(&self, first: u64, last: u64, copies: bool) {
-        // From the last one down: one that leaves meanwhile gives its place to the last, which has
-        // had its turn, or has come since and finds the pages gone. So nobody is passed over, and
-        // no list is made: this happens when memory has run out as well.
+        // Visits the mappers from the last to the first. A mapper that is removed meanwhile is
+        // replaced by the last one (`swap_remove`), which was either visited already or was added
+        // after the pages were removed. So no mapper is missed, and the list need not be copied:
+        // this code also runs when memory is exhausted.
         let mut left = self.mappers.lock().len();
         while left > 0 {
             let mapper = {
@@ -539,7 +544,7 @@ impl Plate {
         }
     }
 
-    /// Registers somebody who maps pages; once for each mapping.
+    /// Registers an address space that maps pages; once for each mapping.
     pub fn add_mapper(&self, mapper: Weak<dyn Mapper>) -> Result<()> {
         let mut mappers = self.mappers.lock();
         mappers.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
@@ -555,8 +560,8 @@ impl Plate {
         }
     }
 
-    /// The first offset at or after `offset` that is data (`data`) or hole, up to the size:
-    /// `ENXIO` at or beyond it or when only a hole follows.
+    /// Returns the first offset at or after `offset` that is data (`data`) or hole, up to the size.
+    /// `ENXIO` at or beyond the size, or when data is sought and only a hole follows.
     pub fn seek_content(&self, offset: u64, data: bool) -> Result<u64> {
         let size = self.size();
         if offset >= size {
@@ -579,7 +584,7 @@ impl Plate {
         }
     }
 
-    /// Opens for writing: `ETXTBSY` while the file runs as a program.
+    /// Opens the file for writing; `ETXTBSY` while the file runs as a program.
     pub fn open_for_writing(self: &Arc<Self>) -> Result<WriteAccess> {
         self.write_access
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| {
@@ -592,12 +597,12 @@ impl Plate {
             .map_err(|_| Errno::ETXTBSY)
     }
 
-    /// How many have it open for writing.
+    /// The number of open files that may write.
     pub fn writers(&self) -> usize {
         self.write_access.load(Ordering::Acquire).max(0) as usize
     }
 
-    /// Refuses writers (exec): `ETXTBSY` while there are some.
+    /// Denies opening the file for writing (exec); `ETXTBSY` while it is open for writing.
     pub fn deny_writing(self: &Arc<Self>) -> Result<WriteDenial> {
         self.write_access
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| {
@@ -616,28 +621,28 @@ impl Plate {
         Ok(())
     }
 
-    /// Counts the copy of a writable shared mapping at fork, or its split.
+    /// Counts one more writable shared mapping, made by fork or by a split.
     pub fn copy_writable_mapping(&self) {
         self.writable_mappings.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The end of a writable shared mapping.
+    /// Counts one writable shared mapping less.
     pub fn remove_writable_mapping(&self) {
         self.writable_mappings.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// The seals (`F_GET_SEALS`).
+    /// Returns the seals (`F_GET_SEALS`).
     pub fn seals(&self) -> u32 {
         self.seals.load(Ordering::Acquire)
     }
 
-    /// Allows sealing (`MFD_ALLOW_SEALING`): plates begin sealed against it.
+    /// Allows sealing (`MFD_ALLOW_SEALING`): a new plate carries `F_SEAL_SEAL`.
     pub fn allow_sealing(&self) {
         self.seals.store(0, Ordering::Release);
     }
 
-    /// Adds seals: `EPERM` when sealed against it, `EBUSY` for the write seal while there are
-    /// writable mappings.
+    /// Adds seals: `EPERM` under `F_SEAL_SEAL`, `EBUSY` for the write seal while there are writable
+    /// mappings.
     pub fn add_seals(&self, new: u32) -> Result<()> {
         let _content = self.content.lock();
         if self.seals() & seals::F_SEAL_SEAL != 0 {
@@ -650,7 +655,7 @@ impl Plate {
         Ok(())
     }
 
-    /// Drops pages that can be read again and that nobody else uses; gives how many.
+    /// Drops up to `most` pages that can be read again and have no other user; returns how many.
     pub fn reclaim(&self, most: usize) -> usize {
         if self.is_memory() {
             return 0;

@@ -21,7 +21,8 @@ use crate::file::owner::{Band, Owner};
 use crate::file::poll::Events;
 use crate::schedule::WaitQueue;
 
-/// Datagrams from others than its peer that may wait in one queue: net.unix.max_dgram_qlen.
+/// The number of datagrams from senders other than its peer that may wait in one queue:
+/// net.unix.max_dgram_qlen.
 pub const QUEUE_DATAGRAMS: usize = 10;
 /// SOMAXCONN.
 pub const MOST_BACKLOG: usize = 4096;
@@ -47,7 +48,7 @@ impl Kind {
 /// What an endpoint is doing.
 enum Role {
     Idle,
-    /// listen(2) was called: connections that wait to be accepted.
+    /// listen(2) was called. `waiting`: connections that wait to be accepted.
     Listening {
         backlog: usize,
         waiting: VecDeque<Arc<Endpoint>>,
@@ -62,47 +63,48 @@ struct Inner {
     role: Role,
     queue: VecDeque<Message>,
     queued: usize,
-    /// One of the messages is out-of-band data that was not read yet.
+    /// One of the messages is out-of-band data that is not yet read.
     urgent: bool,
     name: Option<Name>,
     node: Option<Arc<dyn Inode>>,
-    /// Nothing more is received, sent (shutdown(2)).
+    /// Nothing more is received (`no_receive`) or sent (`no_send`; shutdown(2)). The socket is
+    /// being closed.
     no_receive: bool,
     no_send: bool,
     /// It is being closed.
     closed: bool,
     /// An error for the next call: ECONNRESET.
     error: Option<Errno>,
-    /// Who made the peer, or listens there: SO_PEERCRED.
+    /// Credentials of the process that made the peer, or that listens there: SO_PEERCRED.
     peer_credentials: Option<Ucred>,
     /// Endpoints that found the queue of datagrams, or the backlog, full.
     blocked: Vec<Weak<Endpoint>>,
 }
 
-/// One end.
+/// One end of a connection, or an unconnected socket.
 pub struct Endpoint {
     /// Its kind.
     pub kind: Kind,
-    /// Who made it.
+    /// Credentials of the process that made it.
     pub owner: Ucred,
-    /// What it has in flight, and its buffer sizes.
+    /// Counts the bytes that it has in flight; holds its buffer sizes.
     pub account: Arc<Account>,
     inner: SpinLock<Inner>,
     /// Something was received, or the peer is gone.
     pub readers: WaitQueue,
     /// There may be room at the peer.
     pub writers: WaitQueue,
-    /// Its socket, if that wants signals.
+    /// The signals of its socket, if a program asked for them.
     pub signals: Signals,
-    /// Who gets SIGURG, once its socket had an owner.
+    /// The owner that gets SIGURG; set once the socket has an owner.
     file_owner: Once<Arc<Owner>>,
-    /// There was no room to send when that was last tried or asked for.
+    /// There was no room when a send or a poll last looked.
     space_wanted: AtomicBool,
 }
 
 impl Inner {
-    /// Remembers an endpoint that has to wait; once, however often it tries. ENOBUFS when there is
-    /// no memory to remember it.
+    /// Remembers an endpoint that has to wait; only once, however often it tries. ENOBUFS without
+    /// memory for that.
     fn block(&mut self, waiting: &Arc<Endpoint>) -> Result<()> {
         let known = |held: &Weak<Endpoint>| core::ptr::eq(held.as_ptr(), Arc::as_ptr(waiting));
         if !self.blocked.iter().any(known) {
@@ -114,7 +116,7 @@ impl Inner {
 }
 
 impl Inner {
-    /// What a reader gets where nothing is for it; `ended` when the peer sends no more.
+    /// The result of a read that found no message; `ended` when the peer sends no more.
     fn nothing<T>(&mut self, ended: bool) -> Result<Attempt<Option<T>>> {
         match self.error.take() {
             Some(error) => Err(error),
@@ -123,8 +125,9 @@ impl Inner {
         }
     }
 
-    /// Whether `sender` has to wait for others: only as many datagrams wait here, unless this
-    /// endpoint takes them from nobody else (`unix_recvq_full` in `unix_dgram_sendmsg`).
+    /// Whether `sender` has to wait because too many datagrams are queued. The limit does not apply
+    /// to the sender that this endpoint is connected to (`unix_recvq_full` in
+    /// `unix_dgram_sendmsg`).
     fn has_many_datagrams(&self, kind: Kind, sender: &Arc<Endpoint>) -> bool {
         let peer = match &self.role {
             Role::Connected { peer } => peer.as_ptr(),
@@ -136,7 +139,7 @@ impl Inner {
     }
 }
 
-/// How an attempt that cannot be made now is to go on.
+/// The result of an attempt that may have to be made again.
 pub enum Attempt<T> {
     /// It was made.
     Done(T),
@@ -189,7 +192,7 @@ impl Endpoint {
 
     // ---- names ------------------------------------------------------------------------------
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> Option<Name> {
         self.inner.lock().name.clone()
     }
@@ -231,8 +234,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Connects a stream or packet socket to a listening one: makes the other end, puts it into
-    /// the backlog, and gives [`Attempt::Wait`] when that is full.
+    /// Connects a stream or packet socket to a listening one: makes the other end and puts it into
+    /// the backlog. Returns [`Attempt::Wait`] when the backlog is full.
     pub fn connect(self: &Arc<Self>, listener: &Arc<Endpoint>, who: Ucred) -> Result<Attempt<()>> {
         if listener.kind != self.kind {
             return Err(Errno::EPROTOTYPE);
@@ -258,10 +261,11 @@ impl Endpoint {
                 return Ok(Attempt::Wait);
             }
             waiting.try_reserve(1).map_err(|_| Errno::ENOBUFS)?;
-            // Made only now that nothing can fail any more: an endpoint that is dropped hangs up on
-            // its peer. Complete before the other end can be accepted. These are the only two locks taken
-            // below another endpoint's: `other` is unknown to anybody, and an idle endpoint is
-            // nobody's peer.
+            // The other end is made only now that nothing can fail any more, because dropping an
+            // endpoint hangs up on its peer; and it is complete before it can be accepted. These
+            // are the only two locks that are taken while another endpoint's lock is held. That is
+            // safe: no other thread knows `other` yet, and an idle endpoint is the peer of no
+            // endpoint.
             let other = Endpoint::new(self.kind, listener.owner);
             other.join(self, who);
             other.inner.lock().name = name;
@@ -306,10 +310,10 @@ impl Endpoint {
         Ok(())
     }
 
-    /// The peer: ENOTCONN without one, and `None` when it was there and is gone.
+    /// Returns the peer: ENOTCONN without one, and `None` when it existed but is gone.
     pub fn peer(&self) -> Result<Option<Arc<Endpoint>>> {
-        // The lock is given back before the peer's is taken: two ends that ask for each other at the
-        // same time would wait for one another for ever.
+        // The own lock is released before the peer's is taken: otherwise two ends that ask for each
+        // other at the same time would deadlock.
         let peer = match &self.inner.lock().role {
             Role::Connected { peer } => peer.clone(),
             _ => return Err(Errno::ENOTCONN),
@@ -335,7 +339,8 @@ impl Endpoint {
     // ---- sending ----------------------------------------------------------------------------
 
     /// Whether this end may send at all: EPIPE after shutdown, or its pending error. A stream whose
-    /// peer is gone says so first, and keeps its error for a read (`unix_stream_sendmsg`).
+    /// peer is gone returns EPIPE first and keeps the pending error for a read
+    /// (`unix_stream_sendmsg`).
     pub fn check_send(&self) -> Result<()> {
         let mut inner = self.inner.lock();
         if inner.no_send && self.kind == Kind::Stream {
@@ -347,11 +352,11 @@ impl Endpoint {
         if inner.no_send { Err(Errno::EPIPE) } else { Ok(()) }
     }
 
-    /// Puts a message into this endpoint's queue on behalf of `sender`. A message that does not
-    /// fit stays in `message`, and the sender is woken when that may have changed.
+    /// Puts a message from `sender` into this endpoint's queue. A message that does not fit stays
+    /// in `message`, and the sender is woken when there may be room.
     ///
     /// EPIPE (stream, packet) or ECONNREFUSED (datagram) when nothing is received here any more;
-    /// EPERM from a datagram socket that is connected to somebody else.
+    /// EPERM when this is a datagram socket that is connected to another endpoint.
     pub fn deliver(
         &self,
         sender: &Arc<Endpoint>,
@@ -365,7 +370,7 @@ impl Endpoint {
         if let (Kind::Datagram, Role::Connected { peer }) = (self.kind, &inner.role)
             && !core::ptr::eq(peer.as_ptr(), Arc::as_ptr(sender))
         {
-            // A datagram socket that is connected takes only what its peer sends.
+            // A connected datagram socket takes messages only from its peer.
             return Err(Errno::EPERM);
         }
         let Some(length) = message.as_ref().map(|message| message.bytes.len()) else {
@@ -378,7 +383,7 @@ impl Endpoint {
         if inner.queue.try_reserve(1).is_err() {
             return Err(Errno::ENOBUFS);
         }
-        // The sender is woken when what it has in flight arrives, wherever that is.
+        // The sender is woken when any of its messages in flight arrives, wherever that is.
         let Some(charge) = sender.account.charge(length) else {
             sender.space_wanted.store(true, Ordering::Relaxed);
             return Ok(Attempt::Wait);
@@ -410,17 +415,17 @@ impl Endpoint {
         }
     }
 
-    /// Its open file has an owner: who gets SIGURG.
+    /// Sets the owner of its open file, which gets SIGURG.
     pub fn set_file_owner(&self, owner: &Arc<Owner>) {
         self.file_owner.call_once(|| Arc::clone(owner));
     }
 
-    /// Whether a message from `sender` would have to wait; leaves word to be woken if so.
+    /// Whether a message from `sender` would have to wait; if so, `sender` is woken later.
     fn is_full_for(&self, sender: &Arc<Endpoint>) -> bool {
         let mut inner = self.inner.lock();
         let full = inner.has_many_datagrams(self.kind, sender);
         if full {
-            // Without memory the poller is not told; it will ask again.
+            // Without memory for that the poller is not woken; it will ask again.
             let _ = inner.block(sender);
         }
         full
@@ -428,10 +433,10 @@ impl Endpoint {
 
     // ---- receiving --------------------------------------------------------------------------
 
-    /// Looks at the queue under its lock: `look` gets it, and a place for messages that nobody will
-    /// read, which go once the lock is let go. Where `look` gives `None` there is nothing for this
-    /// reader: the pending error, [`Attempt::Wait`] when more may come, or `Ok(Done(None))` at the
-    /// end of a connection.
+    /// Calls `look` with the queue, under its lock, and with a list for messages that will never be
+    /// read; these are dropped after the lock is released. If `look` returns `None`, there is no
+    /// message for this reader, and the result is the pending error, [`Attempt::Wait`] when more
+    /// may come, or `Ok(Done(None))` at the end of a connection.
     pub fn receive<T>(
         &self,
         look: impl FnOnce(&mut VecDeque<Message>, &mut VecDeque<Message>) -> Option<T>,
@@ -472,8 +477,8 @@ impl Endpoint {
         found
     }
 
-    /// The byte of out-of-band data, which leaves its mark behind unless it is only looked at.
-    /// EINVAL when there is none, or the socket is not connected (`unix_stream_recv_urg`).
+    /// Reads the byte of out-of-band data. Unless `peek`, the byte is taken out and leaves its mark
+    /// behind. EINVAL when there is none, or the socket is not connected (`unix_stream_recv_urg`).
     pub fn receive_urgent(&self, peek: bool) -> Result<u8> {
         let mut inner = self.inner.lock();
         if !matches!(inner.role, Role::Connected { .. }) || !inner.urgent {
@@ -493,7 +498,7 @@ impl Endpoint {
         Ok(byte)
     }
 
-    /// SIOCATMARK: whether the next byte to be read is behind the mark.
+    /// SIOCATMARK: whether the next byte to be read is the first after the mark.
     pub fn is_at_mark(&self) -> bool {
         urgent::is_at_mark(&self.inner.lock().queue)
     }
@@ -527,7 +532,7 @@ impl Endpoint {
         self.wake();
         if let Some(peer) = peer {
             peer.wake();
-            // As `unix_shutdown` does: what the peer can no longer do.
+            // As in `unix_shutdown`: signals what the peer can no longer do.
             match (self.kind.connects(), sending, receiving) {
                 (true, true, true) => peer.signals.tell(Band::Hangup),
                 (true, true, false) => peer.signals.tell(Band::In),
@@ -542,7 +547,8 @@ impl Endpoint {
         flight::bury(self.end());
     }
 
-    /// All of [`close`](Self::close) but to drop the messages, which it returns. May be called twice.
+    /// Does all of [`close`](Self::close) but drop the messages, which it returns. May be called
+    /// twice.
     pub fn end(&self) -> VecDeque<Message> {
         let peer = self.peer().ok().flatten();
         let (mut queue, waiting, blocked, name, node) = {
@@ -572,7 +578,8 @@ impl Endpoint {
             if self.kind.connects() {
                 let mut inner = peer.inner.lock();
                 inner.no_send = true;
-                // What was left unread; the mark of out-of-band data is nothing to read.
+                // The peer gets an error if data was left unread; the mark of out-of-band data does
+                // not count.
                 let packets = self.kind == Kind::Packet;
                 if queue.iter().any(|message| packets || !message.rest().is_empty()) {
                     inner.error = Some(Errno::ECONNRESET);
@@ -595,7 +602,7 @@ impl Endpoint {
         queue
     }
 
-    /// A connection that was waiting to be accepted when the listener went.
+    /// Ends a connection that was still waiting to be accepted when the listener was closed.
     fn refuse(&self) -> VecDeque<Message> {
         if let Ok(Some(peer)) = self.peer() {
             peer.inner.lock().error = Some(Errno::ECONNRESET);
@@ -607,8 +614,8 @@ impl Endpoint {
 
     // ---- collecting (see `flight`) ----------------------------------------------------------
 
-    /// Calls `visit` with every file that waits in this endpoint's queue, or in that of a connection that
-    /// waits to be accepted here.
+    /// Calls `visit` with every file that waits in this endpoint's queue, or in the queue of a
+    /// connection that waits to be accepted here.
     pub fn for_each_waiting(&self, visit: &mut dyn FnMut(&Arc<OpenFile>)) {
         let inner = self.inner.lock();
         inner.queue.iter().for_each(|message| message.descriptors.for_each(visit));
@@ -617,7 +624,8 @@ impl Endpoint {
         }
     }
 
-    /// Takes those messages out that carry descriptors. One for which `to` has no room stays.
+    /// Moves the messages that carry descriptors into `to`. A message for which `to` has no memory
+    /// stays.
     pub fn take_messages(&self, to: &mut VecDeque<Message>) {
         let mut inner = self.inner.lock();
         let count = inner.queue.len();
@@ -634,12 +642,12 @@ impl Endpoint {
         }
     }
 
-    /// SO_ERROR: the pending error, taken away.
+    /// SO_ERROR: returns the pending error and clears it.
     pub fn take_error(&self) -> Option<Errno> {
         self.inner.lock().error.take()
     }
 
-    /// Something that it sent is no longer in flight.
+    /// A message that it sent is no longer in flight.
     pub fn arrived(&self) {
         if self.account.is_writable() {
             self.writers.wake_all();
@@ -655,7 +663,7 @@ impl Endpoint {
         self.writers.wake_all();
     }
 
-    /// What a poll finds.
+    /// Returns the events that a poll finds.
     pub fn events(self: &Arc<Self>) -> Events {
         let peer = self.peer();
         let peer_silent = match &peer {
@@ -689,7 +697,7 @@ impl Endpoint {
             events |= Events::HUP;
         }
         if self.kind.connects() && peer.is_err() {
-            // unix_poll: an unconnected stream socket is hung up and writable.
+            // As in `unix_poll`: an unconnected stream socket is hung up and writable.
             events |= Events::HUP;
         }
         if !full && self.account.is_writable() {
