@@ -134,7 +134,8 @@ fn html(all: &[Results], failed: &[(String, String)]) -> String {
 fn index(folder: &Path, all: &[Results], failed: &[(String, String)]) -> String {
     let mut out = String::from(
         "# Results\n\n`./hayate experiment all` measures everything anew and writes this folder; \
-         [report.html](report.html) has all of it on one page.\n\n",
+         [report.html](report.html) has all of it on one page.\n\n\
+         | experiment | question | aims reached |\n|---|---|---|\n",
     );
     for r in all {
         let scaling = r.reaches().map(|reach| reach == Reach::Reached);
@@ -148,17 +149,38 @@ fn index(folder: &Path, all: &[Results], failed: &[(String, String)]) -> String 
             .chain(scaling)
             .collect();
         let (reached, aims) = (met.iter().filter(|met| **met).count(), met.len());
-        let aims =
-            if aims == 0 { String::new() } else { format!(" {reached} of {aims} aims reached.") };
-        let _ = writeln!(out, "- [{}]({}.md): {}{aims}", r.title, r.name, r.question);
+        let aims = if aims == 0 { "none set".into() } else { format!("{reached} of {aims}") };
+        let question = first_sentence(&r.question);
+        let _ = writeln!(out, "| [{}]({}.md) | {question} | {aims} |", r.title, r.name);
     }
     if folder.join("compare.md").exists() {
         out.push_str(
-            "- [Hayate beside Linux](compare.md): every call and start, by `./hayate compare`.\n",
+            "| [Hayate beside Linux](compare.md) | What does every call and every start cost, by \
+             `./hayate compare`? | none set |\n",
         );
     }
     for (name, reason) in failed {
-        let _ = writeln!(out, "- {name} could not be measured: {reason}");
+        let _ = writeln!(out, "| {name} | could not be measured: {reason} | |");
     }
     out
+}
+
+/// A text up to its first full stop or question mark that ends a sentence.
+fn first_sentence(text: &str) -> &str {
+    let ends = text.match_indices(['.', '?']).map(|(at, _)| at + 1);
+    let mut ends = ends.filter(|&end| text[end..].starts_with(' ') || end == text.len());
+    ends.next().map_or(text, |end| &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_sentence;
+
+    #[test]
+    fn sentences_end_where_a_space_follows() {
+        assert_eq!(first_sentence("Is 1.5 more? It is."), "Is 1.5 more?");
+        assert_eq!(first_sentence("It is."), "It is.");
+        assert_eq!(first_sentence("no end"), "no end");
+        assert_eq!(first_sentence(""), "");
+    }
 }
