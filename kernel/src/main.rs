@@ -54,8 +54,8 @@ fn main() -> ! {
     schedule::run_idle()
 }
 
-/// What the kernel does about events; other functions if starts are to be watched, so that nobody
-/// asks for it later.
+/// The kernel's event handlers. If the starts of programs are to be measured, other functions take
+/// their place, so that the usual ones need no check.
 fn handlers() -> Handlers {
     let handlers = Handlers {
         syscall: syscall::dispatcher(),

@@ -1,6 +1,6 @@
-//! An execution: what can be put on a processor.
+//! An execution: the part of a thread that the scheduler puts on a processor.
 //!
-//! Whether it runs, sleeps or waits is one word, [`Sleep`], whose states and rules stand in
+//! Whether it runs, sleeps or waits is one word, [`Sleep`], whose states and rules are described in
 //! `hayate_protocols::sleep`.
 
 use alloc::boxed::Box;
@@ -26,15 +26,16 @@ use super::timer::Timer;
 use super::weight;
 use crate::resource::pressure;
 
-/// What an execution works for: a user thread. It is the [`Principal`] of its context too, which
-/// sees to what is current and to the floating-point state.
+/// The user thread that an execution runs. It is also the [`Principal`] of the execution's context,
+/// which sets the current thread and handles the floating-point state.
 pub trait Agent: Send + Sync {
-    /// The execution is about to run here: load page table, FS and GS base. Called with interrupts
-    /// off, on the stack of the one that leaves; must not sleep.
+    /// Loads the page table and the FS and GS bases, as the execution is about to run here. Called
+    /// with interrupts off, on the stack of the execution that leaves; must not sleep.
     fn enter(&self);
-    /// The execution is about to stop running here: save what the registers hold.
+    /// Saves what the registers hold, as the execution is about to stop running here.
     fn leave(&self);
-    /// A tick found the execution running and has accounted its time. As `enter`.
+    /// Called when a tick found the execution running and has accounted its time, under the same
+    /// conditions as `enter`.
     fn tick(&self) {}
 }
 
@@ -60,15 +61,15 @@ pub struct Scheduling {
     pub policy: Policy,
     /// Its nice value.
     pub nice: i8,
-    /// What it starts gets neither a realtime policy nor a negative nice value from it
-    /// (SCHED_RESET_ON_FORK).
+    /// The threads and processes it starts inherit neither a realtime policy nor a negative nice
+    /// value (SCHED_RESET_ON_FORK).
     pub reset_on_fork: bool,
 }
 
 /// Bit of a packed policy: [`Scheduling::reset_on_fork`].
 const RESET_ON_FORK: u32 = 1 << 31;
-/// Bit beside the policy: the program may not read the time stamp counter. It is kept here because
-/// fork asks for this word in any case.
+/// Bit beside the policy: the program may not read the time stamp counter. The bit is in this word
+/// because fork reads the word in any case.
 const NO_TSC: u32 = 1 << 30;
 
 impl Policy {
@@ -95,13 +96,13 @@ impl Policy {
 }
 
 impl Scheduling {
-    /// As one word, 0 for what a first process has.
+    /// Packs it into one word, which is 0 for the scheduling of the first process.
     pub fn pack(self) -> u64 {
         let reset = if self.reset_on_fork { RESET_ON_FORK } else { 0 };
         u64::from(self.nice as u8) << 32 | u64::from(self.policy.pack() | reset)
     }
 
-    /// From [`Scheduling::pack`].
+    /// Unpacks a word made by [`Scheduling::pack`].
     pub fn unpack(word: u64) -> Scheduling {
         let packed = word as u32;
         Scheduling {
@@ -111,7 +112,7 @@ impl Scheduling {
         }
     }
 
-    /// What a child starts with (`sched_fork`, kernel/sched/core.c of Linux 6.1).
+    /// The scheduling that a child starts with (`sched_fork`, kernel/sched/core.c of Linux 6.1).
     pub fn for_child(self) -> Scheduling {
         if !self.reset_on_fork {
             return self;
@@ -139,16 +140,16 @@ pub struct Execution {
     affinity: AtomicU64,
     /// Policy in bits 8 to 15, priority in bits 0 to 7, [`RESET_ON_FORK`], [`NO_TSC`].
     policy: AtomicU32,
-    /// What the virtual time is added to for the rank (see `run_queue`).
+    /// The virtual time is added to this to give the rank (see `run_queue`).
     pub(super) rank_base: AtomicU64,
-    /// The flow of control a CPU was started with.
+    /// It is the idle execution: the flow of control with which its CPU was started.
     pub(super) idle: bool,
     nice: AtomicI8,
     pub(super) weight: AtomicU32,
     pub(super) virtual_time: AtomicU64,
     /// Nanoseconds on a processor, up to `since`.
     pub(super) run_time: AtomicU64,
-    /// When it came to its CPU or was last accounted.
+    /// When it began to run on its CPU or was last accounted, in monotonic nanoseconds.
     pub(super) since: AtomicU64,
     pub(super) user_ticks: AtomicU64,
     pub(super) system_ticks: AtomicU64,
@@ -156,13 +157,13 @@ pub struct Execution {
     pub(super) involuntary: AtomicU64,
     interrupted: AtomicBool,
     pub(super) interruptible: AtomicBool,
-    /// It is about to exit and leaves its CPU to whom it wakes.
+    /// It is about to exit: an execution that it wakes may take over its CPU.
     pub(super) ending: AtomicBool,
     pub(super) haste: Haste,
-    /// Attention bits that belong to it while it is off its CPU.
+    /// Attention bits of this execution, kept here while it is off its CPU.
     pub(super) kept_attention: AtomicU64,
     pub(super) wait_link: LinkedListAtomicLink,
-    /// Its place in a run queue, and the key there.
+    /// Its link in a run queue; `rank` is its key there.
     pub(super) run_link: RBTreeAtomicLink,
     pub(super) rank: AtomicU64,
     pub(super) alarm: Once<Arc<Timer>>,
@@ -221,8 +222,8 @@ impl Execution {
         })
     }
 
-    /// An execution that goes to user mode with `regs` and `fpu` when it is
-    /// [started](super::start). ENOMEM if there is no memory for its stack.
+    /// Makes an execution that goes to user mode with `regs` and `fpu` when it is
+    /// [started](super::start). Fails with ENOMEM if memory for its stack is exhausted.
     pub fn new_user(
         agent: Arc<impl Agent + Principal>,
         regs: &UserRegs,
@@ -233,21 +234,23 @@ impl Execution {
         Ok(Execution::with_context(context, Some(agent), None, false))
     }
 
-    /// An execution that runs `work` in the kernel and ends. ENOMEM as for `new_user`.
+    /// Makes an execution that runs `work` in the kernel and ends. Fails with ENOMEM as `new_user`
+    /// does.
     pub fn new_kernel(_name: &str, work: impl FnOnce() + Send + 'static) -> Result<Arc<Execution>> {
         let stack = pressure::obtain(KernelStack::new)?;
         let context = Context::for_kernel(stack, kernel_main, 0);
         Ok(Execution::with_context(context, None, Some(Box::new(work)), false))
     }
 
-    /// The flow of control a CPU was started with.
+    /// Makes the idle execution of this CPU from the flow of control with which the CPU was
+    /// started.
     pub(super) fn new_idle() -> Arc<Execution> {
         let idle = Execution::with_context(Context::running(), None, None, true);
         idle.sleep.run();
         idle
     }
 
-    /// Its number, unique for ever.
+    /// Its number, which is never used again.
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -257,12 +260,12 @@ impl Execution {
         self.this.upgrade().expect("an execution in use is owned")
     }
 
-    /// Runs for a user thread (not a kernel or idle execution).
+    /// Whether it runs a user thread (and is not a kernel or idle execution).
     pub fn is_user(&self) -> bool {
         self.agent.is_some()
     }
 
-    /// Makes it runnable if it sleeps; whoever slept checks again what it waited for.
+    /// Makes it runnable if it sleeps; it then checks again the condition it waited for.
     pub fn wake(&self) {
         if self.sleep.wake() {
             run_queue::enqueue_woken(self.arc());
@@ -273,27 +276,28 @@ impl Execution {
         self.sleep.begin()
     }
 
-    /// Says that it is about to exit: whom it wakes from now on, as its parent, may wait for its CPU
-    /// instead of being sent to an idle one, which takes longer. For the current execution.
+    /// Marks it as about to exit: an execution it wakes from now on, such as its parent, may wait
+    /// for this CPU instead of being sent to an idle one, which takes longer. For the current
+    /// execution.
     pub fn begin_end(&self) {
         self.ending.store(true, Ordering::Relaxed);
     }
 
-    /// Says that it waits for a child to end: if that is soon after making one, the next one begins on its
-    /// CPU. For the current execution.
+    /// Notes that it waits for a child to end. If it does so soon after making the child, its next
+    /// child begins on its own CPU. For the current execution.
     #[inline]
     pub fn waits_for_child(&self) {
         self.haste.waits();
     }
 
-    /// Says that it goes on behind a vfork. For the current execution.
+    /// Notes that it continues after a vfork. For the current execution.
     #[inline]
     pub fn goes_on(&self) {
         self.haste.goes_on();
     }
 
-    /// Sets the interrupted flag: an interruptible sleep ends, and an execution in user mode takes
-    /// notice (its attention handler is called) soon, on whatever CPU it is.
+    /// Sets the interrupted flag. An interruptible sleep ends; an execution in user mode soon gets
+    /// its attention handler called, on whatever CPU it is.
     pub fn interrupt(&self) {
         self.interrupted.store(true, Ordering::SeqCst);
         match self.sleep.state() {
@@ -333,7 +337,7 @@ impl Execution {
         self.affinity.load(Ordering::Relaxed)
     }
 
-    /// Restricts it to the CPUs of `mask`. EINVAL if none of them is online.
+    /// Restricts it to the CPUs of `mask`. Fails with EINVAL if none of them is online.
     pub fn set_affinity(&self, mask: u64) -> Result<()> {
         if mask & cpu::online_mask() == 0 {
             return Err(Errno::EINVAL);
@@ -342,7 +346,7 @@ impl Execution {
         let on = self.cpu.load(Ordering::SeqCst) as usize;
         if mask >> on & 1 == 0 && self.sleep.is_running() {
             if on == cpu::id() && run_queue::current().id == self.id {
-                // Leaves at once: the caller of sched_setaffinity returns on an allowed CPU.
+                // Leave at once, so that the caller of sched_setaffinity returns on an allowed CPU.
                 super::yield_now();
             } else {
                 smp::reschedule(on);
@@ -373,7 +377,7 @@ impl Execution {
         Policy::unpack(self.policy.load(Ordering::Relaxed))
     }
 
-    /// Sets its policy; it counts from the next time it is queued.
+    /// Sets its policy, which takes effect when it is next queued.
     pub fn set_policy(&self, policy: Policy) {
         self.set_scheduling(Scheduling { policy, ..self.scheduling() });
     }
@@ -390,7 +394,7 @@ impl Execution {
         Scheduling::unpack(self.packed_scheduling())
     }
 
-    /// Sets how it is scheduled; it counts from the next time it is queued.
+    /// Sets how it is scheduled, which takes effect when it is next queued.
     pub fn set_scheduling(&self, new: Scheduling) {
         if matches!(new.policy, Policy::Fifo(_) | Policy::RoundRobin(_)) {
             super::real_time::note();
@@ -406,7 +410,7 @@ impl Execution {
         self.policy.load(Ordering::Relaxed) & NO_TSC == 0
     }
 
-    /// Says whether it may. For the current execution.
+    /// Sets whether its program may read the time stamp counter. For the current execution.
     pub fn let_read_tsc(&self, may: bool) {
         if may {
             self.policy.fetch_and(!NO_TSC, Ordering::Relaxed);
@@ -418,18 +422,19 @@ impl Execution {
         }
     }
 
-    /// A newcomer that is not started yet starts without.
+    /// Takes the right to read the time stamp counter from an execution that is not started yet.
     pub fn starts_without_tsc(&self) {
         self.policy.fetch_or(NO_TSC, Ordering::Relaxed);
         self.kept_attention.fetch_or(trap::NO_TSC, Ordering::Relaxed);
     }
 
-    /// Nanoseconds it has had on a processor.
+    /// Nanoseconds it has run on processors.
     pub fn run_time(&self) -> u64 {
         self.run_time_at(time::monotonic_ns())
     }
 
-    /// The same, by a clock that was read a moment ago.
+    /// Like [`run_time`](Self::run_time), with `now` as the time of a clock that was read a moment
+    /// ago.
     pub fn run_time_at(&self, now: u64) -> u64 {
         let counted = self.run_time.load(Ordering::Relaxed);
         if self.sleep.is_running() {
@@ -439,7 +444,7 @@ impl Execution {
         }
     }
 
-    /// The same, divided into (user, system) in the proportion in which ticks found it there.
+    /// The run time divided into (user, system) in the proportion in which ticks found it in each.
     pub fn user_system_time(&self) -> (u64, u64) {
         let total = self.run_time();
         let user = self.user_ticks.load(Ordering::Relaxed);

@@ -1,43 +1,46 @@
-//! Parents that wait for a child at once: where the child begins.
+//! Wake affinity for children: where the child of a parent that waits at once begins.
 //!
-//! A shell, a build or a server of requests makes a process and waits for its end: only one of the two
-//! ever has anything to do. Sending the child to an idle CPU then costs a wake-up of that CPU, and one of
-//! the parent's CPU at the end, each dearer than a short program. So it is noted for each execution
-//! whether it called `wait` soon after it had made its last child ([`Haste::waits`]); if so, its next child
-//! begins on the parent's own CPU, and a parent that a vfork's child lets go on queues behind the child
-//! on the child's CPU: when its turn comes, a short program has ended.
+//! A shell, a build or a server of requests makes a process and waits for its end: only one of the
+//! two ever has work. Sending the child to an idle CPU then costs a wake-up of that CPU, and one of
+//! the parent's CPU at the end, each dearer than a short program. So the scheduler notes for each
+//! execution whether it called `wait` soon after it made its last child ([`Haste::waits`]). If so,
+//! its next child begins on the parent's own CPU. After a vfork, the parent that the child releases
+//! queues behind the child on the child's CPU: by its turn, a short program has ended.
 //!
-//! It is a guess. Where it is wrong, because the parent has something else to do this time, the one of the
-//! two that waits does so until the other's next tick at most, a slice, which calls an idle CPU to take
-//! it; and the next child goes to an idle CPU again, until the parent has shown once more that it waits.
-//! Of several children in a row only the first begins with the parent.
+//! This is a guess. It is wrong if the parent has other work this time. Then whichever of the two
+//! waits does so at most until the other's next tick (one slice), at which an idle CPU is called to
+//! take it. The next child goes to an idle CPU again, until the parent has waited at once another
+//! time. Of several children in a row only the first begins on the parent's CPU.
 //!
-//! With one CPU there is nothing to choose, and nothing of this is done.
+//! With one CPU there is no choice, and this module does nothing.
 //!
-//! Road not taken: Linux always looks for the idlest CPU for a new child (`select_task_rq_fair` with
-//! `SD_BALANCE_FORK`, 6.1), which is right for the children of a `make -j` and those alone.
+//! Road not taken: Linux always looks for the idlest CPU for a new child (`select_task_rq_fair`
+//! with `SD_BALANCE_FORK`, 6.1), which is right for the children of a `make -j` and those alone.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use hayate_machine::{cpu, time};
 
-/// Who waits within this time of making a child waits at once. What a parent does between the two, to
-/// close pipes and to block signals, takes less.
+/// A parent that waits within this time of making a child (in nanoseconds) waits at once. The usual
+/// work between the two calls, closing pipes and blocking signals, takes less.
 const SOON_NS: u64 = 200_000;
 
-/// What is known of one execution as a parent. Only itself writes it, but for `returns`.
+/// What is known of one execution as a parent. Only the execution itself writes it, except
+/// `returns`.
 #[derive(Default)]
 pub(super) struct Haste {
-    /// When it made its last child, if it has not waited since; 0: none.
+    /// When it made its last child, in monotonic nanoseconds; 0 if it made none since its last
+    /// wait.
     made: AtomicU64,
     /// It is expected to wait for its next child at once.
     expected: AtomicBool,
-    /// It sleeps until its child lets it go on, and is to go on behind the child, where that is.
+    /// It sleeps until its vfork child releases it, and should then queue behind the child on the
+    /// child's CPU.
     returns: AtomicBool,
 }
 
 impl Haste {
-    /// It makes a child: whether that shall begin on this CPU.
+    /// Notes that it makes a child. Returns whether the child should begin on this CPU.
     #[inline]
     pub fn makes(&self) -> bool {
         if cpu::count() == 1 {
@@ -47,14 +50,14 @@ impl Haste {
         self.expected.swap(false, Relaxed)
     }
 
-    /// The same for a child by vfork, which begins here in any case.
+    /// Like [`makes`](Self::makes), for a child by vfork, which begins on this CPU in any case.
     #[inline]
     pub fn makes_and_sleeps(&self) {
         let here = self.makes();
         self.returns.store(here, Relaxed);
     }
 
-    /// It goes on, as the child by vfork does not need its space any more.
+    /// Notes that it continues, since the child by vfork does not need its space any more.
     #[inline]
     pub fn goes_on(&self) {
         if cpu::count() > 1 {
@@ -63,7 +66,7 @@ impl Haste {
         }
     }
 
-    /// It waits until a child ends.
+    /// Notes that it waits until a child ends.
     #[inline]
     pub fn waits(&self) {
         if cpu::count() > 1 {
@@ -74,7 +77,7 @@ impl Haste {
         }
     }
 
-    /// It is woken: whether it is to go on behind who wakes it.
+    /// Returns, when it is woken, whether it should queue behind the execution that wakes it.
     pub fn returns_here(&self) -> bool {
         self.returns.load(Relaxed) && self.returns.swap(false, Relaxed)
     }

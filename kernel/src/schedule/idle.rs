@@ -1,4 +1,4 @@
-//! The idle loop: what a CPU does that has nothing to run.
+//! The idle loop of a CPU.
 
 use core::sync::atomic::Ordering;
 
@@ -11,19 +11,20 @@ use super::steal::others_wait;
 use super::switch::reschedule;
 use super::timer;
 
-/// The idle loop of a CPU; its start-up ends here.
+/// Runs the idle loop of this CPU; the CPU's start-up ends here.
 pub fn run_idle() -> ! {
     let bit = 1u64 << cpu::id();
     let queue = QUEUE.here();
     loop {
         reschedule(false);
         IDLE.fetch_or(bit, Ordering::SeqCst);
-        // Nothing to do: zero frames ahead, looking for work and taking interrupts after each.
+        // Nothing to do: zero free frames in advance. Look for work and take interrupts after each.
         while queue.length.load(Ordering::SeqCst) == 0 && frames::prepare() {
             smp::poll();
             cpu::interrupt_window();
         }
-        // Then giving back what ended programs held, as long as nobody wants this CPU for anything.
+        // Then do the deferred free of what ended programs held, as long as no other work needs
+        // this CPU.
         while queue.length.load(Ordering::SeqCst) == 0
             && teardown::owed() != 0
             && IDLE.load(Ordering::SeqCst) & bit != 0
@@ -37,19 +38,20 @@ pub fn run_idle() -> ! {
         if queue.length.load(Ordering::SeqCst) != 0 {
             // Work has come.
         } else if others_wait() {
-            // To be stolen in the next round, unless its CPU is quicker. Whoever waits for this CPU
-            // meanwhile (a shootdown of the space it ran last) is answered.
+            // Steal it in the next round, unless its own CPU is quicker. Until then answer the CPUs
+            // that wait for this one (for a TLB shootdown of the space it ran last).
             smp::poll();
             cpu::interrupt_window();
         } else if IDLE.load(Ordering::SeqCst) & bit == 0 {
-            // Chosen for work that another CPU then stole, and told so in the interrupt window above:
-            // asleep now, nobody would ever choose or wake this CPU again. It looks once more, with
-            // its bit set. Who clears it from here on interrupts the sleep.
+            // This CPU was chosen for work that another CPU then stole, and its interrupt was taken
+            // in the window above. If it slept now, with its bit clear, no other CPU would ever
+            // choose or wake it again. So it looks once more, with its bit set. A CPU that clears
+            // the bit after this check interrupts the sleep.
         } else {
             let before = time::monotonic_ns();
             time::set_timer_before(timer::first_deadline());
             if cpu::count() > 1 {
-                // Without a space, nobody has to interrupt this CPU for a shootdown.
+                // Without a space loaded, no CPU has to interrupt this one for a TLB shootdown.
                 paging::deactivate();
             }
             cpu::wait_for_interrupt();

@@ -1,8 +1,9 @@
 //! Locks that sleep: for data held across I/O, user copies or other sleeps.
 //!
-//! Both are a spin lock that is only ever tried, with a wait queue for those who failed: the spin
-//! lock's own guard is held across sleeps, which is sound because nobody spins on it.
-//! Not fair: a running thread may take the lock before the one that was woken for it.
+//! Each is a spin lock that is only ever tried, with a wait queue for the executions that failed to
+//! take it. The spin lock's own guard is held across sleeps, which is sound because no CPU spins on
+//! it. The locks are not fair: a running thread may take the lock before the waiter that was woken
+//! for it.
 
 use core::ops::{Deref, DerefMut};
 
@@ -28,7 +29,7 @@ impl<T> Mutex<T> {
         Mutex { data: SpinLock::new(data), queue: WaitQueue::new() }
     }
 
-    /// Takes the lock, sleeping (not interruptibly) while somebody holds it.
+    /// Takes the lock, sleeping (not interruptibly) while it is held.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         let guard = match self.data.try_lock() {
@@ -58,7 +59,7 @@ impl<T> Mutex<T> {
         self.data.get_mut()
     }
 
-    /// The data, at the end of the lock.
+    /// The data; consumes the lock.
     pub fn into_inner(self) -> T {
         self.data.into_inner()
     }
@@ -127,7 +128,7 @@ impl<T> RwMutex<T> {
         RwMutexReadGuard { guard: Some(guard), queue: &self.queue }
     }
 
-    /// Takes the lock for writing, sleeping while anybody has it.
+    /// Takes the lock for writing, sleeping while a reader or writer has it.
     #[inline]
     pub fn write(&self) -> RwMutexWriteGuard<'_, T> {
         let guard = match self.data.try_write() {

@@ -1,15 +1,17 @@
-//! Executions (the right to a processor), run queues, sleeping and waking, timers.
+//! Executions (threads of the kernel and of programs), run queues, sleeping and waking, timers.
 //!
 //! The kernel is not preempted: an execution gives up its CPU only where it sleeps, yields, or
-//! returns to user mode with [`RESCHEDULE`](hayate_machine::trap::RESCHEDULE) wanted. Each CPU has
-//! a run queue ordered by virtual run time (real-time policies before all); an idle CPU steals.
+//! returns to user mode with [`RESCHEDULE`](hayate_machine::trap::RESCHEDULE) set. Each CPU has a
+//! run queue ordered by virtual run time, with real-time policies before all others. An idle CPU
+//! steals from the queues of the others.
 //!
 //! Lock order: [`Mutex`]/[`RwMutex`] (may sleep) before any spin lock; a [`WaitQueue`]'s lock, then
-//! a [`Timer`]'s, then a timer queue's or a run queue's. A run queue's lock is innermost, and no two
-//! run queues are locked at once.
+//! a [`Timer`]'s, then a timer queue's or a run queue's. A run queue's lock is innermost, and no
+//! two run queues are locked at once.
 //!
-//! The road not taken: a global queue (its lock is on every wake-up), and EEVDF's deadlines (a
-//! plain virtual time with a small bonus for sleepers gives the same order for our few threads).
+//! Road not taken: one global queue, because every wake-up would take its lock; and EEVDF's
+//! deadlines, because a plain virtual time with a small bonus for sleepers gives the same order for
+//! our few threads.
 
 mod execution;
 mod haste;
@@ -51,8 +53,8 @@ pub fn start(execution: &Arc<Execution>) {
     run_queue::start(execution, false);
 }
 
-/// Like [`start`], for a child process of the current execution: on this CPU if the parent is expected to
-/// wait for it at once ([`haste`]).
+/// Like [`start`], for a child process of the current execution: starts it on this CPU if the
+/// parent is expected to wait for it at once (wake affinity, [`haste`]).
 pub fn start_child(execution: &Arc<Execution>) {
     run_queue::start(execution, current().haste.makes());
 }
@@ -63,18 +65,19 @@ pub fn start_here(execution: &Arc<Execution>) {
     run_queue::start(execution, true);
 }
 
-/// Makes and starts an execution that runs `work` in the kernel and ends. ENOMEM if there is no
-/// memory for its stack.
+/// Makes and starts an execution that runs `work` in the kernel and ends. Fails with ENOMEM if
+/// memory for its stack is exhausted.
 pub fn start_kernel(name: &str, work: impl FnOnce() + Send + 'static) -> hayate_abi::Result<()> {
     start(&Execution::new_kernel(name, work)?);
     Ok(())
 }
 
-/// Does `work` on every processor in turn, by going there: for what belongs to a processor alone and
-/// is seldom needed. The caller sleeps on the way and must hold no spin lock. An affinity set by
-/// somebody else meanwhile is lost.
+/// Runs `work` on every processor in turn by moving the caller there: for rare work on per-CPU
+/// state. The caller sleeps on the way and must hold no spin lock. If another thread changes the
+/// caller's affinity meanwhile, that change is lost.
 pub fn on_each_cpu(mut work: impl FnMut()) {
-    /// Somebody else may keep it away from a processor; then that one is left out.
+    /// Tries to reach one processor before it is skipped, since another thread may change the
+    /// affinity.
     const PATIENCE: usize = 1000;
     let me = current_arc();
     let before = me.affinity();

@@ -1,25 +1,28 @@
-//! What real-time executions leave to the others.
+//! The share of each CPU that real-time executions leave to ordinary ones.
 //!
 //! Real-time policies come before everything else (sched(7)), so a loop under SCHED_FIFO would keep
-//! its CPU for good, and with as many loops as CPUs nobody could kill them. As under Linux
-//! (`sched_rt_runtime_us`, 950 ms of each second), ordinary executions that wait get a share: when
-//! a CPU has run nothing but real-time for [`MOST_NS`], they have it for [`SHARE_NS`].
+//! its CPU for good, and with as many such loops as CPUs no user could kill them. As under Linux
+//! (`sched_rt_runtime_us`, 950 ms of each second), waiting ordinary executions get a share: when a
+//! CPU has run nothing but real-time executions for [`MOST_NS`], the ordinary ones have it for
+//! [`SHARE_NS`].
 //!
 //! The state is part of the run queue and under its lock. A system that never had a real-time
-//! execution pays one look at [`exist`] per switch. The road not taken: a budget per period as
-//! Linux keeps it, which needs a timer; looking when an execution is chosen, which a tick sees to
-//! every few milliseconds while anybody waits, bounds the wait as well.
+//! execution pays one look at [`exist`] per switch.
+//!
+//! Road not taken: a budget per period as Linux keeps it, which needs a timer. Checking whenever an
+//! execution is chosen bounds the wait as well, because a tick does so every few milliseconds while
+//! an execution waits.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// A CPU runs only real-time executions for at most so long while others wait.
+/// The longest time that a CPU runs only real-time executions while others wait, in nanoseconds.
 pub const MOST_NS: u64 = 950_000_000;
-/// What the others get then.
+/// The time that the others get then, in nanoseconds.
 pub const SHARE_NS: u64 = 50_000_000;
 
 static EXIST: AtomicBool = AtomicBool::new(false);
 
-/// Notes that there is a real-time execution.
+/// Notes that a real-time execution exists.
 pub fn note() {
     EXIST.store(true, Ordering::Relaxed);
 }
@@ -30,7 +33,7 @@ pub fn exist() -> bool {
     EXIST.load(Ordering::Relaxed)
 }
 
-/// Who may run next on a CPU.
+/// Which executions may run next on a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
     /// The first by rank.

@@ -1,13 +1,13 @@
-//! Run queues: where an execution waits for a processor, and which processor that is.
+//! Run queues: where an execution waits for a processor, and which processor it waits for.
 //!
 //! Each CPU has the executions that wait for it in order of rank ([`Waiting`]): real-time priority
-//! first, then virtual run time. Who wakes chooses the CPU: the one the sleeper last ran on if it
-//! is idle, else any idle one, else the last one again; but who wakes while it exits leaves its own
-//! CPU to the sleeper (the parent that waits for it), which is free before an idle one has come to.
-//! A CPU that runs dry steals; a busy one looks at each tick whether another queue is longer by
-//! two.
+//! first, then virtual run time. The waker chooses the CPU: the one the sleeper last ran on if that
+//! is idle, else any idle one, else the last one again. An execution that exits instead leaves its
+//! own CPU to the sleeper it wakes (usually its waiting parent), because that CPU is free before an
+//! idle one could be woken. A CPU whose queue becomes empty steals; a busy CPU looks at each tick
+//! whether another queue is longer than its own by two.
 //!
-//! What takes an execution out again, and the change to it, is in [`switch`](super::switch).
+//! Taking an execution out again, and the switch to it, are in [`switch`](super::switch).
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -24,23 +24,24 @@ use super::execution::{Execution, Policy};
 use super::real_time::Share;
 use super::waiting::Waiting;
 
-/// How long an execution runs while others wait.
+/// How long an execution runs while others wait, in nanoseconds.
 pub const SLICE_NS: u64 = 4_000_000;
-/// A sleeper comes back at most this much (of virtual time) before the others...
+/// A sleeper is queued with at most this much less virtual time than the others...
 const SLEEPER_BONUS: u64 = 3_000_000;
-/// ...and takes the CPU from a running one only if it is this much before it.
+/// ...and preempts the running execution only if it has at least this much less.
 const WAKE_GRANULARITY: u64 = 1_000_000;
-/// Ranks: real-time below, ordinary from here, SCHED_IDLE from `IDLE_RANK`.
+/// Ranks: real-time policies are below `FAIR_RANK`, SCHED_IDLE is from `IDLE_RANK` on, all others
+/// lie between.
 pub(super) const FAIR_RANK: u64 = 1 << 48;
 pub(super) const IDLE_RANK: u64 = 1 << 62;
 
 pub(super) struct Inner {
     pub(super) waiting: Waiting,
     pub(super) idle: Option<Arc<Execution>>,
-    /// No ordinary execution here has had less virtual time.
+    /// The virtual time that the ordinary executions here have reached (Linux: `min_vruntime`).
     pub(super) floor: u64,
     sequence: u64,
-    /// What real-time executions leave to the others.
+    /// How long real-time executions have had the CPU for themselves.
     pub(super) share: Share,
 }
 
@@ -50,11 +51,11 @@ pub(super) struct RunQueue {
     pub(super) length: AtomicUsize,
     /// Rank of the running execution (`u64::MAX`: idle).
     pub(super) rank: AtomicU64,
-    /// When the tick of the running execution is due.
+    /// When the next tick of the running execution is due, in monotonic nanoseconds.
     pub(super) tick: AtomicU64,
     pub(super) switches: AtomicU64,
     pub(super) idle_ns: AtomicU64,
-    /// Ticks that found user code, and that came due in the kernel.
+    /// Ticks that found user code (`user_ticks`), and ticks that came due in the kernel.
     pub(super) user_ticks: AtomicU64,
     pub(super) system_ticks: AtomicU64,
 }
@@ -82,37 +83,37 @@ per_cpu! {
 /// The CPUs that have nothing to run.
 pub(super) static IDLE: AtomicU64 = AtomicU64::new(0);
 
-/// The execution that runs here.
+/// The execution that runs on this CPU.
 #[inline(always)]
 pub fn current() -> Here<Execution> {
     running().unwrap_or_else(|| cpu::empty_slot())
 }
 
 hayate_machine::read_slot!(
-    /// The execution that runs here; nothing before [`init`].
+    /// The execution that runs on this CPU; `None` before [`init`].
     fn running = CURRENT: Execution, OfOwner
 );
 
-/// The number of the execution that runs here; nothing before [`init`].
+/// The number of the execution that runs on this CPU; `None` before [`init`].
 #[cfg(debug_assertions)]
 pub fn try_current_id() -> Option<u64> {
     running().map(|execution| execution.id())
 }
 
-/// The execution that runs here, counted.
+/// A counted reference to the execution that runs on this CPU.
 pub fn current_arc() -> Arc<Execution> {
     current().arc()
 }
 
-/// Makes the flow of control this CPU was started with its idle execution.
+/// Makes the flow of control with which this CPU was started its idle execution.
 pub fn init() {
     let idle = Execution::new_idle();
     context::begin(idle.clone());
     QUEUE.here().inner.lock().idle = Some(idle);
 }
 
-/// What `policy` ranks from. Real-time priorities are 1 << 40 apart, in which the order of arrival
-/// counts; for the others virtual time is added.
+/// The base of the ranks of `policy`. Real-time priorities are 1 << 40 apart; within one, the order
+/// of arrival counts. For the other policies the virtual time is added.
 pub(super) fn rank_base(policy: Policy) -> u64 {
     match policy {
         Policy::Fifo(p) | Policy::RoundRobin(p) => (99 - u64::from(p.min(99))) << 40,
@@ -122,7 +123,8 @@ pub(super) fn rank_base(policy: Policy) -> u64 {
 }
 
 impl Inner {
-    /// The rank of `execution` if it came now; in front of its equals if it `keeps` its place.
+    /// The rank of `execution` if it were queued now: ahead of others of its priority if it `keeps`
+    /// its place, else behind them.
     #[inline]
     pub(super) fn rank_now(&mut self, execution: &Execution, keeps: bool) -> u64 {
         self.sequence += 1;
@@ -136,8 +138,8 @@ impl Inner {
         }
     }
 
-    /// Lets `execution` wait in `queue`, which this is a part of, with a virtual time between
-    /// `earliest` and `latest`; its rank.
+    /// Queues `execution` in `queue`, which contains `self`, with its virtual time limited to
+    /// `earliest..=latest`, and returns its rank.
     #[inline]
     pub(super) fn put(
         &mut self,
@@ -154,15 +156,16 @@ impl Inner {
         rank
     }
 
-    /// The latest virtual time of one that comes now.
+    /// The latest virtual time with which an execution is queued now.
     #[inline]
     pub(super) fn latest(&self) -> u64 {
         self.floor.saturating_add(10 * SLICE_NS)
     }
 }
 
-/// Puts `execution` into CPU `target`'s queue and makes that CPU look if it should; if it is busy,
-/// an idle one.
+/// Puts `execution` into the queue of CPU `target` and interrupts that CPU if the execution should
+/// preempt or the CPU's next tick is too late. If that CPU is busy, also interrupts an idle one,
+/// which can steal.
 pub(super) fn enqueue_on(target: usize, execution: Arc<Execution>, woken: bool) {
     let allowed = execution.affinity();
     if put_into(target, execution, woken) {
@@ -170,18 +173,20 @@ pub(super) fn enqueue_on(target: usize, execution: Arc<Execution>, woken: bool) 
     }
 }
 
-/// Calls an idle CPU of `allowed`, if there is one, to what was queued on a busy one.
+/// Interrupts an idle CPU of `allowed`, if there is one, so that it steals what was queued on a
+/// busy CPU.
 #[inline]
 pub(super) fn call_idle(allowed: u64) {
-    // One that went idle after the CPU was chosen has looked at this queue before the entry was
-    // in it, and sleeps: the order here (store the length, load IDLE) is the reverse of its own.
+    // A CPU that went idle after `target` was chosen looked at this queue before the execution was
+    // in it, and sleeps. The order here (store the length, load IDLE) is the reverse of that CPU's
+    // order, so at least one of the two sees the other's store.
     let idle = IDLE.load(Ordering::SeqCst) & allowed;
     if idle != 0 {
         smp::reschedule(idle.trailing_zeros() as usize);
     }
 }
 
-/// The first half of [`enqueue_on`]. Whether the CPU is busy with something else.
+/// The first half of [`enqueue_on`]. Returns whether the CPU is busy with another execution.
 fn put_into(target: usize, execution: Arc<Execution>, woken: bool) -> bool {
     let queue = QUEUE.of(target).unwrap_or_else(|| QUEUE.here());
     let preempts = execution.policy() != Policy::Batch;
@@ -209,7 +214,7 @@ fn put_into(target: usize, execution: Arc<Execution>, woken: bool) -> bool {
     running != u64::MAX
 }
 
-/// Somebody waits: the running execution's tick must not be further away than a slice.
+/// Moves the tick of the running execution to at most a slice from now, since an execution waits.
 fn shorten_tick(queue: &RunQueue) {
     let limit = time::monotonic_ns() + SLICE_NS;
     if queue.tick.load(Ordering::Relaxed) > limit {
@@ -236,7 +241,7 @@ pub(super) fn choose_cpu(execution: &Execution) -> usize {
     } else {
         return allowed.trailing_zeros() as usize;
     };
-    // Claimed: the next one to be woken shall find another.
+    // Claim the chosen CPU, so that the next execution to be woken gets another.
     if idle != 0 {
         IDLE.fetch_and(!(1 << chosen), Ordering::SeqCst);
     }
@@ -253,23 +258,23 @@ pub(super) fn enqueue_woken(execution: Arc<Execution>) {
     }
 }
 
-/// Whether this CPU will be free for `execution` in a moment, sooner than an idle one could be told:
-/// what runs here is ending, and nobody else waits here.
+/// Whether this CPU will be free for `execution` sooner than an idle CPU could be woken: the
+/// execution that runs here is ending, and no other waits here.
 fn is_left_to(execution: &Execution) -> bool {
     current().ending.load(Ordering::Relaxed)
         && QUEUE.here().length.load(Ordering::Relaxed) == 0
         && execution.affinity() >> cpu::id() & 1 != 0
 }
 
-/// Whether `execution`, a parent by vfork, has time until its child, which runs here, sleeps or ends; see
-/// [`haste`](super::haste).
+/// Whether `execution`, a parent by vfork, can wait until its child, which runs here, sleeps or
+/// ends; see [`haste`](super::haste).
 fn returns_here(execution: &Execution) -> bool {
     execution.haste.returns_here()
         && execution.affinity() >> cpu::id() & 1 != 0
         && execution.policy() == Policy::Other
 }
 
-/// Puts `execution` into this CPU's queue, for when what runs here sleeps or ends, or at its next tick.
+/// Queues `execution` on this CPU, to run when the current one sleeps or ends, or at its next tick.
 fn put_behind(execution: Arc<Execution>) {
     let queue = QUEUE.here();
     {
@@ -289,7 +294,7 @@ pub(super) fn start(execution: &Arc<Execution>, here: bool) {
     execution.cpu.store(me as u32, Ordering::Relaxed);
     let here = here && execution.affinity() >> me & 1 != 0;
     if here {
-        // The caller is about to wait for it: nobody shall come and take it away.
+        // The caller is about to wait for it: call no idle CPU to steal it.
         put_into(me, execution.clone(), false);
     } else {
         enqueue_on(choose_cpu(execution), execution.clone(), false);

@@ -11,7 +11,7 @@ use super::run_queue::QUEUE;
 static LOAD: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 static LOAD_DUE: AtomicU64 = AtomicU64::new(0);
 
-/// How many executions run or wait for a CPU.
+/// The number of executions that run or wait for a CPU.
 pub fn count_runnable() -> usize {
     (0..cpu::count())
         .filter_map(|other| QUEUE.of(other))
@@ -22,12 +22,12 @@ pub fn count_runnable() -> usize {
         .sum()
 }
 
-/// How many executions wait for a device (`procs_blocked` of proc(5)).
+/// The number of executions that wait for a device (`procs_blocked` of proc(5)).
 pub fn count_blocked() -> usize {
     super::wait::BLOCKED.load(Ordering::Relaxed)
 }
 
-/// How many switches there have been on all CPUs.
+/// The number of context switches on all CPUs since boot.
 pub fn switches() -> u64 {
     (0..cpu::count())
         .filter_map(|other| QUEUE.of(other))
@@ -35,19 +35,19 @@ pub fn switches() -> u64 {
         .sum()
 }
 
-/// What a CPU's time went to, in nanoseconds.
+/// The time of a CPU by use, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CpuTimes {
     /// In programs.
     pub user_ns: u64,
     /// In the kernel.
     pub system_ns: u64,
-    /// Waiting.
+    /// Idle.
     pub idle_ns: u64,
 }
 
-/// The times of CPU `cpu` since boot; what was not idle is divided in the proportion in which ticks
-/// found user code.
+/// The times of CPU `cpu` since boot. The time that was not idle is divided in the proportion in
+/// which ticks found user code.
 pub fn cpu_times(cpu: usize) -> CpuTimes {
     let Some(queue) = QUEUE.of(cpu) else { return CpuTimes::default() };
     let idle_ns = queue.idle_ns.load(Ordering::Relaxed);
@@ -58,7 +58,7 @@ pub fn cpu_times(cpu: usize) -> CpuTimes {
     CpuTimes { user_ns, system_ns: busy - user_ns, idle_ns }
 }
 
-/// Nanoseconds CPU `cpu` has been idle.
+/// Nanoseconds for which CPU `cpu` has been idle.
 pub fn idle_ns(cpu: usize) -> u64 {
     QUEUE.of(cpu).map_or(0, |queue| queue.idle_ns.load(Ordering::Relaxed))
 }
@@ -76,7 +76,7 @@ pub(super) fn update_load(now: u64) {
         return;
     }
     let active = count_runnable() as u64 * 2048;
-    // Nobody ran in the periods that passed without a tick.
+    // No execution ran in the periods that passed without a tick.
     let missed = if due == 0 { 0 } else { (now - due) / PERIOD };
     for (load, decay) in LOAD.iter().zip(DECAY) {
         let mut value = load.load(Ordering::Relaxed);

@@ -1,6 +1,7 @@
 //! Taking work from another CPU's run queue.
 //!
-//! Only one queue's lock is held at a time, and the other's is only tried: its own CPU comes first.
+//! Only one queue's lock is held at a time. The other queue's lock is only tried, so that this CPU
+//! never makes the owner wait.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -30,14 +31,14 @@ pub(super) fn steal(least: usize) -> Option<Arc<Execution>> {
         queue.length.store(inner.waiting.length(), Ordering::SeqCst);
         (taken, inner.floor)
     };
-    // Its virtual time is relative to the queue it comes from.
+    // Its virtual time is relative to the floor of the queue it comes from.
     let ahead = taken.virtual_time.load(Ordering::Relaxed).saturating_sub(floor);
     let here = QUEUE.here().inner.lock().floor;
     taken.virtual_time.store(here + ahead.min(SLICE_NS), Ordering::Relaxed);
     Some(taken)
 }
 
-/// Whether another CPU has somebody waiting that this one might take.
+/// Whether an execution waits on another CPU that this CPU might take.
 pub(super) fn others_wait() -> bool {
     let me = cpu::id();
     (0..cpu::count()).any(|other| {

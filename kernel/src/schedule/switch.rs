@@ -1,10 +1,10 @@
-//! Which execution runs next on a CPU, the change to it, and the tick.
+//! Which execution runs next on a CPU, the context switch to it, and the tick.
 //!
-//! The change of stacks hands the execution that left over to [`arrived`]: only then, on the other
-//! stack, may anyone else run it or free its stack.
+//! The context switch hands the execution that left over to [`arrived`]. Only there, on the other
+//! stack, may another CPU run it or free its stack.
 //!
-//! What an execution has consumed is added up by its own CPU alone, so that plain loads and stores
-//! do; others read the sums.
+//! Only its own CPU adds up what an execution has consumed, so plain loads and stores are enough;
+//! other CPUs read the sums.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,7 @@ use super::steal::steal;
 use super::timer;
 use super::weight;
 
-/// How often a running execution is looked at while nobody waits.
+/// The tick of a running execution while no other waits, in nanoseconds.
 const LONE_TICK: u64 = 10_000_000;
 
 /// Adds the time since the last accounting to the execution that runs here.
@@ -51,8 +51,8 @@ fn add(sum: &AtomicU64, more: u64) {
     sum.store(sum.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
 }
 
-/// Takes this CPU's first entry. One that may not run here any more is put into `stray`, to be
-/// queued elsewhere when the lock is released.
+/// Takes the first execution of this CPU's queue. An execution that may not run here any more is
+/// put into `stray`, to be queued elsewhere when the lock is released.
 fn take_own(
     inner: &mut Inner,
     queue: &RunQueue,
@@ -66,7 +66,8 @@ fn take_own(
             break;
         }
         if stray.is_some() {
-            // The next time; it is there to be seen.
+            // Only one stray at a time. This one stays in the queue, so that the next call finds
+            // it.
             let rank = first.rank.load(Ordering::Relaxed);
             inner.waiting.put(rank, first);
             break;
@@ -78,8 +79,8 @@ fn take_own(
 }
 
 /// Chooses the next execution and switches to it. The state of the current one says why it leaves:
-/// RUNNING (it stays runnable), PREPARED (it sleeps), DEAD. Returns when it runs again, or at once
-/// if nothing better is there.
+/// RUNNING (it stays runnable), PREPARED (it sleeps), DEAD. Returns when the current one runs
+/// again, or at once if it should go on.
 pub(super) fn reschedule(yielding: bool) {
     let me = cpu::id();
     let queue = QUEUE.here();
@@ -131,16 +132,16 @@ pub(super) fn reschedule(yielding: bool) {
     arrived(context::switch(next));
 }
 
-/// What the share of ordinary executions asks for.
+/// What the share of ordinary executions demands.
 enum Due {
     Nothing,
-    /// The one that runs goes on, though a real-time one ranks before it.
+    /// The running execution goes on, though a real-time one ranks before it.
     Stay,
-    /// This one comes before those that rank before it. It is in no queue any more.
+    /// This execution runs, although others rank before it. It is in no queue any more.
     Next(Arc<Execution>),
 }
 
-/// Whether an ordinary execution must run here now although a real-time one is there; `stays` tells
+/// Whether an ordinary execution must run here now although a real-time one could; `stays` tells
 /// whether the current one may go on.
 #[cold]
 fn due_share(queue: &RunQueue, prev: &Execution, stays: bool, now: u64) -> Due {
@@ -160,7 +161,7 @@ fn due_share(queue: &RunQueue, prev: &Execution, stays: bool, now: u64) -> Due {
     }
 }
 
-/// Decides what runs next, and marks it running: `None` if that is what runs now.
+/// Decides what runs next and marks it running. `None` if the current execution goes on.
 #[inline(always)]
 fn choose(
     queue: &RunQueue,
@@ -179,7 +180,7 @@ fn choose(
         if yielding {
             step_behind(prev, first);
         }
-        // A FIFO execution makes room for its equals only when it says so.
+        // A FIFO execution makes room for others of its priority only when it yields.
         let keeps = !yielding && matches!(prev.policy(), Policy::Fifo(_));
         let own = inner.rank_now(prev, keeps);
         queue.rank.store(own, Ordering::SeqCst);
@@ -209,8 +210,8 @@ fn choose(
     Some(chosen)
 }
 
-/// Puts an execution that yields behind the first of those that wait (as Linux' CFS without a
-/// buddy: a hint, not a promise).
+/// Puts an execution that yields behind the first waiting one (like Linux' CFS without a buddy: a
+/// hint, not a promise).
 #[inline(always)]
 fn step_behind(yielder: &Execution, first: Option<u64>) {
     if let Some(first) = first
@@ -221,13 +222,14 @@ fn step_behind(yielder: &Execution, first: Option<u64>) {
     }
 }
 
-/// Runs on the new stack after every switch: settles the execution that left.
+/// Runs on the new stack after every switch and requeues the execution that left, if it is
+/// runnable.
 pub(super) fn arrived(left: Arc<Execution>) {
     let queue = QUEUE.here();
     let mut inner = queue.inner.lock();
     let allowed = left.affinity();
-    // It did not sleep, so nobody else changes its state: it waits here for its next turn. The tick
-    // knows of it.
+    // It did not sleep, so no other CPU changes its state: it waits here for its next turn. The
+    // tick was already set for that.
     if left.sleep.is_running() && !left.idle && allowed >> cpu::id() & 1 != 0 {
         left.sleep.preempt();
         let (earliest, latest) = (inner.floor, inner.latest());
@@ -239,7 +241,7 @@ pub(super) fn arrived(left: Arc<Execution>) {
     settle(left);
 }
 
-/// The rest of [`arrived`], for one that slept, ended, or must go elsewhere.
+/// The rest of [`arrived`], for an execution that slept, ended, or must go to another CPU.
 fn settle(left: Arc<Execution>) {
     let how = left.sleep.leave();
     let is_runnable = matches!(how, Left::Preempted | Left::Woken);
@@ -251,8 +253,8 @@ fn settle(left: Arc<Execution>) {
     enqueue_on(target, left, how == Left::Woken);
 }
 
-/// Decides when this CPU must be interrupted next; `leaves` tells that the execution which leaves
-/// it is going to wait here.
+/// Sets when this CPU must be interrupted next. `leaves` tells that the execution that leaves the
+/// CPU will wait in this queue.
 #[inline(always)]
 fn set_tick(queue: &RunQueue, now: u64, leaves: bool) {
     let tick = if queue.rank.load(Ordering::Relaxed) == u64::MAX {
@@ -266,12 +268,12 @@ fn set_tick(queue: &RunQueue, now: u64, leaves: bool) {
     time::set_timer_before(tick.min(timer::first_deadline()));
 }
 
-/// Gives other executions of the same rank a chance.
+/// Lets other executions of the same rank run.
 pub fn yield_now() {
     reschedule(true);
 }
 
-/// Sleeps: the state is PREPARED (or WOKEN by now). Returns with state RUNNING.
+/// Sleeps. The state is PREPARED, or already WOKEN; it is RUNNING on return.
 pub(super) fn park() {
     let me = current();
     if me.sleep.is_prepared() {
@@ -287,16 +289,16 @@ pub fn exit_current() -> ! {
     panic!("a dead execution was continued")
 }
 
-/// The scheduler's part of the attention before a return to user mode.
+/// Handles the scheduler's attention bit before a return to user mode.
 pub fn attend() {
     if attention::get() & trap::RESCHEDULE != 0 {
         reschedule(false);
     }
 }
 
-/// For long loops of system calls: lets interrupts in, and others run whose turn it is. The caller
-/// holds no spin lock. Says whether a signal waits for the current execution, so that a call that
-/// has done a part of its work may end with that.
+/// Takes pending interrupts and lets other executions run, in long loops of system calls. The
+/// caller holds no spin lock. Returns whether the current execution is interrupted by a signal, so
+/// that a call that has done a part of its work can return that part.
 pub fn breathe() -> bool {
     cpu::interrupt_window();
     attend();
@@ -311,8 +313,9 @@ pub fn tick(regs: Option<&mut UserRegs>) {
     let me = current();
     if queue.tick.load(Ordering::Relaxed) <= now {
         if let Some(regs) = regs {
-            // Interrupts are off in the kernel: one that was due there arrives at the first
-            // instruction after it, where rcx still holds the address `sysret` returned to.
+            // Interrupts are off in the kernel: a tick that became due there arrives at the first
+            // user instruction after it, where rcx still holds the address to which `sysret`
+            // returned.
             let (own, all) = if regs.rcx == regs.rip {
                 (&me.system_ticks, &queue.system_ticks)
             } else {
@@ -335,8 +338,9 @@ pub fn tick(regs: Option<&mut UserRegs>) {
         if queue.length.load(Ordering::Relaxed) != 0 {
             attention::raise(trap::RESCHEDULE);
         }
-        // Somebody waits here while a CPU sleeps: it shall come and steal. Or ended programs owe
-        // frames, of which nobody told it: it has time to give them back.
+        // An execution waits here while another CPU sleeps: wake that CPU so that it steals. Or
+        // frames of ended programs wait for their deferred free, of which an idle CPU is not told:
+        // wake it to free them.
         if queue.length.load(Ordering::Relaxed) != 0 || teardown::owed() != 0 {
             let idle = IDLE.load(Ordering::SeqCst);
             if idle != 0 {

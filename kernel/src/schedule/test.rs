@@ -47,7 +47,7 @@ ktest! {
             check!(sleep_until(before + ms * MS, true).is_ok());
             let slept = time::monotonic_ns() - before;
             check!(slept >= ms * MS);
-            // Not for ever: how late a busy host makes it is not for a test to say.
+            // A wide limit: a busy host can delay the wake-up by an amount no test can predict.
             check!(slept < ms * MS + 60_000 * MS);
         }
     }
@@ -56,7 +56,8 @@ ktest! {
 ktest! {
     fn who_waits_at_once_is_expected_to_do_so_again() {
         let more = cpu::count() > 1;
-        // A host that takes the processor away in between makes it late: a few may be so.
+        // A host that takes the processor away in between makes the wait late: allow a few such
+        // cases.
         let mut times = 0;
         for _ in 0..100 {
             let haste = Haste::default();
@@ -65,7 +66,7 @@ ktest! {
             if haste.makes() == more {
                 times += 1;
             }
-            // Of several children in a row the first only.
+            // Of several children in a row only the first.
             check!(!haste.makes());
             haste.waits();
             haste.makes_and_sleeps();
@@ -73,7 +74,7 @@ ktest! {
                 times += 1;
             }
             check!(!haste.returns_here());
-            // Who does something else first is not.
+            // A parent that does other work first is not expected to wait.
             haste.goes_on();
             let later = time::monotonic_ns() + MS;
             while time::monotonic_ns() < later {
@@ -108,7 +109,7 @@ ktest! {
         check!(waiting.length() == MANY);
         check!(waiting.first_rank() == Some(0));
         check!(!waiting.has_allowed(0, 101) && waiting.has_allowed(0, 100));
-        // The first of the rank above 50 that may run on processor 63, of two that may not.
+        // The first two executions of rank 50 may not run on processor 63; the third is taken.
         let of = |wanted: u64| (0..MANY).filter(move |at| rank(*at) == wanted);
         for at in of(50).take(2) {
             check!(all[at].set_affinity(1).is_ok());
@@ -116,7 +117,7 @@ ktest! {
         let third = of(50).nth(2).map(|at| all[at].id());
         check!(third.is_some() && waiting.take_allowed(63, 50).map(|taken| taken.id()) == third);
         check!(waiting.length() == MANY - 1);
-        // The others by rank, and those of one rank as they came.
+        // The others come out by rank, and those of one rank in the order they came.
         let mut last = (0, 0);
         let mut taken = 0;
         while let Some(execution) = waiting.take_first() {
@@ -290,7 +291,8 @@ ktest! {
     fn real_time_leaves_a_share_to_those_who_wait() {
         use super::real_time::{MOST_NS, SHARE_NS, Share, Turn};
         let mut share = Share::new();
-        // It takes over, has its time, gives the share, and has its time again.
+        // The real-time execution takes over, uses its time, gives the share, and has its time
+        // again.
         check!(share.turn(5, false, true, true) == Turn::First);
         check!(share.turn(4 + MOST_NS, true, true, true) == Turn::First);
         check!(share.turn(5 + MOST_NS, true, true, true) == Turn::Ordinary);
@@ -298,12 +300,12 @@ ktest! {
         check!(share.turn(5 + MOST_NS + SHARE_NS, false, true, true) == Turn::First);
         check!(share.turn(4 + 2 * MOST_NS + SHARE_NS, true, true, true) == Turn::First);
         check!(share.turn(5 + 2 * MOST_NS + SHARE_NS, true, true, true) == Turn::Ordinary);
-        // While nobody waits nothing is owed.
+        // While no ordinary execution waits, no share is due.
         let mut share = Share::new();
         check!(share.turn(10 * MOST_NS, true, true, false) == Turn::First);
         check!(share.turn(11 * MOST_NS - 1, true, true, true) == Turn::First);
         check!(share.turn(11 * MOST_NS, true, true, true) == Turn::Ordinary);
-        // It sleeps: the share ends early, and its time begins anew.
+        // The real-time execution sleeps: the share ends early, and its time begins anew.
         check!(share.turn(11 * MOST_NS + 1, false, false, true) == Turn::First);
         check!(share.turn(11 * MOST_NS + 2, false, true, true) == Turn::First);
         check!(share.turn(12 * MOST_NS + 1, true, true, true) == Turn::First);

@@ -1,13 +1,13 @@
 //! Kernel timers: one tree per CPU, ordered by deadline.
 //!
-//! A timer is armed on the CPU that arms it and expires there, from the timer interrupt, with no
-//! lock held. Lock order: the timer's own lock, then its CPU's tree.
+//! A timer expires on the CPU that armed it, from the timer interrupt, with no lock held. Lock
+//! order: the timer's own lock, then its CPU's tree.
 //!
-//! A program may ask for a period shorter than the interrupt takes. One interrupt runs what was due
-//! when it began and nothing that became due meanwhile, and where periods are that short, the CPU
-//! is left alone for [`RESPITE`] times as long as the interrupt took: timers cost at most a
-//! fraction of it, and count what they missed. (Linux starts such a timer again only when its
-//! signal or count is taken; with one queue for all kinds this bounds them all.)
+//! A program may ask for a period shorter than the interrupt handler takes. So one interrupt runs
+//! only the timers that were due when it began. Where periods are that short, no timer interrupts
+//! the CPU for [`RESPITE`] times as long as the handler took: timers cost at most a fraction of the
+//! CPU, and count the periods they missed. (Linux restarts such a timer only when its signal or
+//! count is taken; with one queue for all kinds of timers, this rule bounds them all.)
 
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -56,12 +56,12 @@ struct Queue {
     tree: SpinLock<RBTree<TimerAdapter>>,
     /// The first deadline in the tree.
     first: AtomicU64,
-    /// Nothing expires before: timers have taken too much of this CPU.
+    /// No timer expires before this time, because timers have taken too much of this CPU.
     quiet: AtomicU64,
 }
 
-/// For how many times as long as it took an interrupt is followed by none, if timers were due again
-/// at its end.
+/// After an interrupt at whose end timers were due again, none follows for this many times as long
+/// as the handler took.
 const RESPITE: u64 = 15;
 
 per_cpu! {
@@ -82,7 +82,7 @@ impl Queue {
 }
 
 impl Timer {
-    /// A timer that calls `target` when it expires, as long as the target lives.
+    /// A timer that calls `target` when it expires, as long as the target exists.
     pub fn new(target: Weak<dyn TimerTarget>) -> Arc<Timer> {
         Arc::new(Timer {
             link: RBTreeAtomicLink::new(),
@@ -100,7 +100,7 @@ impl Timer {
         }
     }
 
-    /// Puts it into this CPU's tree. Whether it is the first there.
+    /// Puts it into this CPU's tree. Returns whether it is the first there.
     fn put(self: &Arc<Self>, deadline: u64) -> bool {
         let mut place = self.place.lock();
         self.unlink(*place);
@@ -116,7 +116,7 @@ impl Timer {
         first
     }
 
-    /// Disarms it; true if it was armed. Its target may still be running on another CPU.
+    /// Disarms it; returns whether it was armed. Its target may still be running on another CPU.
     pub fn cancel(&self) -> bool {
         let place = self.place.lock();
         self.unlink(*place)
@@ -133,8 +133,8 @@ impl Timer {
     fn unlink(&self, place: usize) -> bool {
         let Some(queue) = QUEUE.of(place) else { return false };
         let mut tree = queue.tree.lock();
-        // Asked under the tree's lock only: while a tree is balanced a link of it may look, for a
-        // moment, as if it were free (a red root is 0).
+        // Check under the tree's lock only: while another CPU balances the tree, a link in it may
+        // look free for a moment (a red root is 0).
         if !self.link.is_linked() {
             return false;
         }
@@ -146,14 +146,14 @@ impl Timer {
     }
 }
 
-/// When timers of this CPU want to be looked at (`u64::MAX`: never).
+/// When this CPU must next look at its timers (`u64::MAX`: never).
 #[inline]
 pub(super) fn first_deadline() -> u64 {
     let queue = QUEUE.here();
     queue.first.load(Ordering::Relaxed).max(queue.quiet.load(Ordering::Relaxed))
 }
 
-/// Runs what has expired on this CPU. The caller sets the interrupt for what comes next.
+/// Runs the timers that have expired on this CPU. The caller sets the next interrupt.
 pub(super) fn run_expired() {
     let queue = QUEUE.here();
     let began = time::monotonic_ns();
@@ -180,7 +180,7 @@ pub(super) fn run_expired() {
         }
         now = time::monotonic_ns();
     }
-    // Due again already: periods are shorter than this took.
+    // A timer is due again already: its period is shorter than this handler took.
     let storm = periodic && queue.first.load(Ordering::Relaxed) <= now;
     let quiet = if storm { now + RESPITE * (now - began) } else { 0 };
     queue.quiet.store(quiet, Ordering::Relaxed);

@@ -128,8 +128,8 @@ fn rounds(space: &Space, index: usize) -> u64 {
 /// How often the shares are looked at until they are even.
 const LOOKS: usize = 20;
 
-/// Whether everybody ran, and on one CPU nobody three times as much as another; on several, how the
-/// host runs them decides.
+/// Whether every program ran and, with one CPU, none ran three times as much as another. With
+/// several CPUs the shares depend on how the host runs them.
 fn are_even(shares: &[u64]) -> bool {
     let (least, most) = (shares.iter().min().copied(), shares.iter().max().copied());
     let (least, most) = (least.unwrap_or(0), most.unwrap_or(0));
@@ -144,7 +144,7 @@ ktest! {
         let count = 3 * cpu::count();
         let mut spaces = Vec::new();
         for index in 0..count {
-            // Every third has a space of its own, the others share one.
+            // Of every three programs, two share a space and the third has its own.
             if index % 3 != 1 {
                 let Some(space) = new_space() else {
                     check!(false);
@@ -169,8 +169,8 @@ ktest! {
         let counted = || -> Vec<u64> {
             (0..count).map(|index| spaces.iter().map(|space| rounds(space, index)).sum()).collect()
         };
-        // What is shared out is time, and a host that is busy takes its part of anybody's: then the
-        // rounds of one look are uneven, but not those of every look.
+        // A busy host takes its part of each program's time: then the rounds of one look are
+        // uneven, but not those of every look.
         let mut before = counted();
         let mut shares = Vec::new();
         let mut slept = Ok(());

@@ -1,7 +1,7 @@
 //! Wait queues: sleep until a condition holds.
 //!
-//! The protocol that loses no wake-up: the sleeper marks itself PREPARED, enters the queue, and only
-//! *then* checks the condition; the waker makes the condition true *before* it looks at the
+//! The protocol that loses no wake-up: the sleeper marks itself PREPARED, enters the queue, and
+//! only *then* checks the condition; the waker makes the condition true *before* it looks at the
 //! queue (with a full barrier between). A woken sleeper checks again and may sleep again, so
 //! spurious wake-ups are harmless. The words are those of `hayate_protocols`, whose models try
 //! every order of these steps.
@@ -41,7 +41,7 @@ pub enum Woken {
     TimedOut,
 }
 
-/// Somebody who is told that a queue was woken: poll, epoll.
+/// A listener (poll, epoll) that is notified when a queue is woken.
 pub trait Listener: Send + Sync {
     /// `events` (POLLIN etc., or all ones if the waker did not say) may be true now. Called with the
     /// queue's lock held: must not sleep nor touch the queue it came from.
@@ -53,9 +53,9 @@ struct Inner {
     listeners: Vec<Arc<dyn Listener>>,
 }
 
-/// Executions waiting for a condition, and listeners to be told of it.
+/// Executions that wait for a condition, and listeners that are notified of it.
 pub struct WaitQueue {
-    /// Waiters and listeners: so that waking an empty queue takes no lock.
+    /// Counts waiters and listeners, so that waking an empty queue takes no lock.
     presence: Presence,
     inner: SpinLock<Inner>,
 }
@@ -87,7 +87,7 @@ impl WaitQueue {
         }
     }
 
-    /// As [`wait`](Self::wait), for what a device has to do: counted in
+    /// Like [`wait`](Self::wait), for a device's work: the execution counts in
     /// [`count_blocked`](super::count_blocked) meanwhile.
     pub fn wait_for_device<T>(&self, mut condition: impl FnMut() -> Option<T>) -> T {
         if let Some(value) = condition() {
@@ -121,8 +121,8 @@ impl WaitQueue {
         let me = current();
         let mut alarm = None;
         let result = loop {
-            // PREPARED first: whoever takes this execution out of the queue from here on leaves it
-            // WOKEN, so that it does not park without being in the queue.
+            // PREPARED first: a waker that takes this execution out of the queue from here on
+            // leaves it WOKEN, so that it does not park without being in the queue.
             me.interruptible.store(interruptible, Ordering::Relaxed);
             me.sleep.prepare();
             self.enter(&me);
@@ -154,8 +154,8 @@ impl WaitQueue {
         if let Some(alarm) = alarm {
             alarm.cancel();
         }
-        // A wake-up that was meant for one waiter and reached this one, which no longer wants it
-        // (interrupted, timed out), is not lost: the condition was checked after it.
+        // No wake-up is lost if it was meant for one waiter and reached this one after it gave up
+        // (interrupted, timed out): the condition was checked after the wake-up.
         result
     }
 
@@ -169,7 +169,8 @@ impl WaitQueue {
     }
 
     fn remove(&self, me: &Execution) {
-        // Whoever pops a waiter unlinks it under the lock: unlinked stays unlinked.
+        // A waker unlinks the waiters it takes under the lock, and an unlinked waiter stays
+        // unlinked.
         if !me.wait_link.is_linked() {
             return;
         }
@@ -185,7 +186,7 @@ impl WaitQueue {
         }
     }
 
-    /// Whether anybody waits or listens. With a full barrier before it.
+    /// Whether there is a waiter or a listener. A full barrier precedes the check.
     #[inline]
     pub fn is_wanted(&self) -> bool {
         self.presence.is_any()
@@ -236,8 +237,8 @@ impl WaitQueue {
         woken
     }
 
-    /// Tells `listener` whenever the queue is woken, until [`unlisten`](Self::unlisten). False if
-    /// there is no memory to remember it.
+    /// Notifies `listener` whenever the queue is woken, until [`unlisten`](Self::unlisten). Returns
+    /// false if memory for the registration is exhausted.
     #[must_use]
     pub fn listen(&self, listener: Arc<dyn Listener>) -> bool {
         let mut inner = self.inner.lock();
@@ -275,7 +276,8 @@ fn arm_alarm(me: &Execution, deadline: u64) -> &Arc<Timer> {
     alarm
 }
 
-/// Sleeps until the monotonic clock reaches `deadline` (ns); if `interruptible`, a signal ends it.
+/// Sleeps until the monotonic clock reaches `deadline` (ns) or, if `interruptible`, a signal
+/// arrives.
 pub fn sleep_until(deadline: u64, interruptible: bool) -> Result<(), Woken> {
     let queue = WaitQueue::new();
     match queue.wait_until(Some(deadline), interruptible, || None::<()>) {

@@ -1,20 +1,20 @@
 //! The executions that wait in one run queue, ordered by rank.
 //!
-//! The first one, mostly the only one, has a place of its own; the others are a red-black tree
-//! through a link in each [`Execution`]. Putting one in and taking one out takes O(log n) steps and
-//! no memory, so it cannot fail under the queue's lock however many a program starts. Among equals
-//! the one that came first is first.
+//! The first one, which mostly is the only one, has a field of its own; the others are a red-black
+//! tree through a link in each [`Execution`]. Insertion and removal take O(log n) steps and no
+//! memory, so they cannot fail under the queue's lock however many threads a program starts. Among
+//! equal ranks the execution that came first is first.
 //!
-//! An execution's `rank` is its key: it is written only here, before the execution is linked, and
-//! holds until it is taken out. What changes meanwhile (nice value, policy) counts from the next
-//! time it is queued. An execution is in at most one queue, because its state is RUNNABLE there and
-//! only the change to that state puts it in.
+//! An execution's `rank` is its key. It is written only here, before the execution is linked, and
+//! does not change until the execution is taken out. A change of nice value or policy meanwhile
+//! takes effect when the execution is queued next. An execution is in at most one queue, because
+//! its state is RUNNABLE there and only the change to that state puts it in.
 //!
-//! Everything is called under the run queue's lock.
+//! All functions are called under the run queue's lock.
 //!
-//! Road not taken: a binary heap of counted references. It grows, and where memory is down to the
-//! reserve that is a panic under the innermost lock. A tree without the place for the first costs
-//! 45 instructions more with each switch.
+//! Road not taken: a binary heap of counted references. It grows, and a failed allocation would be
+//! a panic under the innermost lock when memory is down to the reserve. A tree without the field
+//! for the first costs 45 instructions more with each switch.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -39,12 +39,12 @@ impl<'a> KeyAdapter<'a> for RunAdapter {
     }
 }
 
-/// Behind every rank.
+/// A rank after every other: no execution waits.
 const NOBODY: u64 = u64::MAX;
 
 /// The executions that wait; see the module.
 pub(super) struct Waiting {
-    /// What ranks before everything in the tree, which is empty without it.
+    /// The execution that ranks before all in the tree; the tree is empty if it is `None`.
     first: Option<Arc<Execution>>,
     /// Its rank, or [`NOBODY`].
     first_rank: u64,
@@ -59,25 +59,25 @@ fn may_run(execution: &Execution, cpu: usize) -> bool {
 }
 
 impl Waiting {
-    /// Nobody waits.
+    /// An empty queue.
     pub const fn new() -> Waiting {
         let others = RBTree::new(RunAdapter::NEW);
         Waiting { first: None, first_rank: NOBODY, others, length: 0 }
     }
 
-    /// How many wait.
+    /// The number of waiting executions.
     #[inline(always)]
     pub fn length(&self) -> usize {
         self.length
     }
 
-    /// The rank of the first; `None` if nobody waits.
+    /// The rank of the first execution; `None` if the queue is empty.
     #[inline(always)]
     pub fn first_rank(&self) -> Option<u64> {
         (self.first_rank != NOBODY).then_some(self.first_rank)
     }
 
-    /// Puts `execution` in, behind those of the same rank. `rank` is below `u64::MAX`.
+    /// Puts `execution` in, after those of the same rank. `rank` is below `u64::MAX`.
     #[inline]
     pub fn put(&mut self, rank: u64, execution: Arc<Execution>) {
         execution.rank.store(rank, Ordering::Relaxed);
@@ -96,7 +96,8 @@ impl Waiting {
             self.others.insert(execution);
         } else if let Some(second) = self.first.replace(execution) {
             self.first_rank = rank;
-            // It ranks before the others, or is the one of its rank that came first.
+            // The old first execution ranks before the others, or came first among those of its
+            // rank.
             self.others.front_mut().insert_before(second);
         }
     }
@@ -113,7 +114,7 @@ impl Waiting {
         Some(taken)
     }
 
-    /// Gives the first of the others the place of its own.
+    /// Moves the first execution of the tree into the field `first`.
     #[inline(never)]
     fn move_up(&mut self) {
         self.first = self.others.front_mut().remove();
@@ -121,7 +122,7 @@ impl Waiting {
         self.first_rank = rank.unwrap_or(NOBODY);
     }
 
-    /// Takes the first one out that may run on `cpu`, of those whose rank is at least `least`.
+    /// Takes out the first execution that may run on `cpu` and has a rank of at least `least`.
     pub fn take_allowed(&mut self, cpu: usize, least: u64) -> Option<Arc<Execution>> {
         if self.first_is_allowed(cpu, least) {
             return self.take_first();
@@ -135,7 +136,7 @@ impl Waiting {
         Some(taken)
     }
 
-    /// Whether one waits that may run on `cpu`, of those whose rank is at least `least`.
+    /// Whether an execution waits that may run on `cpu` and has a rank of at least `least`.
     pub fn has_allowed(&self, cpu: usize, least: u64) -> bool {
         if self.first_is_allowed(cpu, least) {
             return true;

@@ -1,15 +1,17 @@
-//! Work areas: what the kernel works with for a thread, kept for the next.
+//! The pool of kernel stacks: stacks of ended threads, kept for new ones.
 //!
-//! The stack is kept by [`machine::stack`], each processor's next ones ready at hand: it costs a start
-//! one pop and an end one push, and the counting one instruction more. Here is what makes a pool of it:
-//! the policy, the limit, and giving up when memory runs out.
+//! [`machine::stack`] keeps the stacks, with a per-CPU cache of the next ones: this costs a start
+//! one pop and an end one push, and one instruction more for the counting. This module makes a pool
+//! of it: the policy, the limit, and giving stacks up when memory runs out.
 //!
-//! Not kept here is the area for the registers of a thread: it comes from the heap's free list of its
-//! size, which is each processor's own too, and a list of its own would cost the same. What the next
-//! owner could see of it is overwritten as a whole when it is made ([`machine::fpu`]).
+//! The area for a thread's registers is not part of this pool. It comes from the heap's free list
+//! of its size, which is a per-CPU cache too; a list of its own would cost the same. The next owner
+//! cannot read the old contents, since the whole area is overwritten when it is made
+//! ([`machine::fpu`]).
 //!
-//! The stacks have no age, as telling it would cost every end a clock: they pass for the oldest
-//! of all that is kept, and so go first. None is as quickly made anew.
+//! The stacks have no age, because recording it would cost a clock read at each thread's end. They
+//! count as the oldest of all pools' contents and so are freed first: nothing else is as quickly
+//! made anew.
 
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
@@ -20,7 +22,7 @@ use machine::{cpu, frames};
 
 use crate::resource::{policy, pools};
 
-/// What may be kept, in bytes, if the policy keeps any.
+/// How many bytes may be kept, if the policy keeps any.
 static LIMIT: AtomicUsize = AtomicUsize::new(0);
 
 /// The pool of kernel stacks, for [`pools`].
@@ -28,7 +30,7 @@ struct WorkAreas;
 
 /// Sets the limit and registers the pool; boot calls it once.
 pub fn init() {
-    // A sixty-fourth of memory, and what a few threads on each processor need in any case.
+    // A sixty-fourth of memory, but at least the stacks of a few threads on each processor.
     let least = cpu::count() * 8 * STACK_SIZE;
     pools::Keeper::set_limit(&WorkAreas, (frames::total() / 64 * 4096).max(least));
     pools::register(&WorkAreas);
@@ -57,7 +59,7 @@ impl pools::Keeper for WorkAreas {
         loop {
             let bytes = wanted();
             stack::keep(bytes);
-            // Somebody may have changed it meanwhile, and been here before us.
+            // Another thread may have changed the limit meanwhile, after its own `stack::keep`.
             if wanted() == bytes {
                 break;
             }
@@ -74,7 +76,7 @@ impl pools::Keeper for WorkAreas {
 
     fn counts(&self) -> Counts {
         let stack::Counts { made, stored, dropped, kept } = stack::counts();
-        // What was put in and is neither there nor dropped was taken out again.
+        // A stack that was stored and is neither kept nor dropped was taken out again.
         let reused = stored.saturating_sub(dropped + kept);
         Counts { made, reused, stored, dropped, kept, bytes: kept * STACK_SIZE as u64 }
     }
