@@ -1,7 +1,8 @@
-//! One breakpoint on an instruction of programs (Intel SDM vol. 3, 17.2), for those who want to know
-//! when a program gets somewhere without changing it.
+//! One breakpoint on an instruction of programs (Intel SDM vol. 3, 17.2), which reports that a
+//! program reached an address without changing the program.
 //!
-//! It belongs to the processor, whichever program runs there: who is told of it looks whom it meant.
+//! The breakpoint belongs to the processor, whatever program runs there: the handler of the debug
+//! exception must check that the program is the intended one.
 
 use x86_64::registers::debug::{DebugAddressRegister, Dr0, Dr7};
 
@@ -9,12 +10,12 @@ use x86_64::registers::debug::{DebugAddressRegister, Dr0, Dr7};
 const NONE: u64 = 1 << 10;
 /// Breakpoint 0 is on, whatever task runs; condition and length 0: an instruction.
 const FIRST: u64 = 1 << 1;
-/// The flag by which the instruction at a breakpoint is let pass once (RF).
+/// The flag that lets the instruction at a breakpoint pass once (RF).
 pub const PASS: u64 = 1 << 16;
 
-/// Sets this processor's breakpoint, or takes it away.
+/// Sets this processor's breakpoint, or removes it.
 pub fn set_breakpoint(address: Option<usize>) {
-    // First off, so that no address is half set.
+    // Off first, so that the breakpoint is never on with a partly set address.
     Dr7::write_raw(NONE);
     if let Some(address) = address {
         Dr0::write(address as u64);

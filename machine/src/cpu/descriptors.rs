@@ -1,10 +1,10 @@
 //! Segments and the task state segment of each CPU.
 //!
-//! The order of the selectors is dictated by `syscall`/`sysret`: kernel code, kernel data; user
-//! data, user code. Faults that may strike with a bad stack (double fault, NMI, machine check)
-//! and debug exceptions (which can hit the first instruction of the system call entry, on the
-//! program's stack) have interrupt stacks of their own. A fourth one is for every other vector while
-//! a space in supervisor mode is loaded (see `trap::supervisor`).
+//! `syscall` and `sysret` dictate the order of the selectors: kernel code, kernel data; user data,
+//! user code. Faults that may arrive with a bad stack (double fault, NMI, machine check) and debug
+//! exceptions (which can hit the first instruction of the system call entry, on the program's
+//! stack) have interrupt stacks of their own. A fourth interrupt stack is for every other vector
+//! while a space in supervisor mode is loaded (see `trap::supervisor`).
 
 use core::arch::asm;
 use core::mem::size_of;
@@ -16,12 +16,12 @@ use crate::per_cpu;
 pub const KERNEL_CS: u16 = 0x08;
 /// The kernel's data segment.
 pub const KERNEL_DS: u16 = 0x10;
-/// The user's data segment. 0x2b and 0x33, as under Linux: programs look.
+/// The user's data segment. 0x2b and 0x33, as under Linux: some programs check the values.
 pub const USER_DS: u16 = 0x28 | 3;
 /// The user's 64-bit code segment.
 pub const USER_CS: u16 = 0x30 | 3;
 const TSS: u16 = 0x38;
-/// A segment whose limit is the processor's number, for programs to ask for by `lsl` (Linux'
+/// A segment whose limit is the processor's number, which programs read by `lsl` (Linux'
 /// `__CPUNODE_SEG`, with its number).
 pub const CPU_NUMBER: u16 = 0x78 | 3;
 /// How many descriptors there are.
@@ -62,27 +62,27 @@ per_cpu! {
     })));
 }
 
-/// The top of the current thread's kernel stack less one word: the system call entry loads it. The
-/// frame of 21 words that is pushed there ends at a multiple of 16, as calls want it.
+/// The top of the current thread's kernel stack less one word; the system call entry loads it. The
+/// frame of 21 words that is pushed there ends at a multiple of 16, as calls require.
 // SAFETY: the per-CPU template; the name is the entry stub's.
 #[unsafe(link_section = ".percpu")]
 #[unsafe(export_name = "hayate_kernel_stack")]
 static KERNEL_STACK: Word = Word::new(0);
 
-/// Makes `top` the kernel stack of entries from user mode on this CPU; 0 if there are none.
+/// Makes `top` the kernel stack for entries from user mode on this CPU; 0 if there is none.
 #[inline(always)]
 pub(crate) fn set_kernel_stack(top: u64) {
     KERNEL_STACK.set(top.wrapping_sub(8));
     let descriptors = DESCRIPTORS.pointer() as *mut Descriptors;
-    // SAFETY: RSP0 of this CPU's own TSS, at offset 4; the CPU reads it at the next entry only.
+    // SAFETY: RSP0 of this CPU's own TSS, at offset 4; the CPU reads it only at the next entry.
     unsafe { (&raw mut (*descriptors).tss[1]).cast::<u64>().write_unaligned(top) };
 }
 
 /// Loads segments and task register of this CPU.
 pub(crate) fn init() {
     let descriptors = DESCRIPTORS.pointer() as *mut Descriptors;
-    // SAFETY: the per-CPU instance, not in use yet; all addresses written are of memory that
-    // lives for ever, and the selectors fit the table built here.
+    // SAFETY: this is the per-CPU instance, not in use yet; all addresses written are of memory
+    // that is never freed, and the selectors fit the table built here.
     unsafe {
         let tss = &raw mut (*descriptors).tss;
         for i in 0..STACKS {

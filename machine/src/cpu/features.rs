@@ -1,4 +1,4 @@
-//! What the CPU can do, asked once, and the control registers set accordingly.
+//! The CPU's features, detected once, and the control registers set accordingly.
 
 use raw_cpuid::CpuId;
 use x86_64::registers::control::{Cr0, Cr0Flags, Cr4, Cr4Flags, Efer, EferFlags};
@@ -6,7 +6,7 @@ use x86_64::registers::xcontrol::{XCr0, XCr0Flags};
 
 use crate::sync::Once;
 
-/// The best way to bring a cache line to memory.
+/// The best way to write a cache line back to memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Flush {
     /// `clwb`: the line stays in the cache.
@@ -18,7 +18,7 @@ pub enum Flush {
     Plain,
 }
 
-/// The features the kernel makes a choice by.
+/// The features that the kernel makes decisions by.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs)]
 pub struct Features {
@@ -74,7 +74,7 @@ static NONE: Features = Features {
     hwcap2: 0,
 };
 
-/// What the CPUs of this machine can do.
+/// Returns the features of this machine's CPUs.
 #[inline]
 pub fn features() -> &'static Features {
     FEATURES.get().unwrap_or(&NONE)
@@ -107,7 +107,7 @@ fn detect() -> Features {
     if let Some(f) = cpuid.get_extended_processor_and_feature_identifiers() {
         found.gigabyte_pages = f.has_1gib_pages();
         if !f.has_syscall_sysret() {
-            // Looked at here: see `boot::entry` for what is looked at before.
+            // Checked here; see `boot::entry` for the features that are checked earlier.
             crate::log::raw(format_args!("cannot boot: this processor lacks syscall\n"));
             crate::power::exit_device(crate::power::REFUSED);
             super::stop();
@@ -126,7 +126,7 @@ pub(crate) fn init() {
     let found = *FEATURES.get().unwrap_or(&NONE);
     let first = FEATURES.get().is_none();
     let mut found = if first { detect() } else { found };
-    // SAFETY: sets paging protections, SSE and FSGSBASE the CPU has said it has; the mappings of
+    // SAFETY: sets paging protections, SSE and FSGSBASE that the CPU has reported; the mappings of
     // the kernel are made for WP, NX, SMEP and SMAP.
     unsafe {
         Efer::update(|f| {
@@ -173,16 +173,16 @@ pub(crate) fn init() {
     FEATURES.call_once(|| found);
 }
 
-/// Has programs in user mode trap on this CPU when they read the time stamp counter (CR4.TSD, Intel
-/// SDM vol. 3, 2.5). The kernel may read it always.
+/// Makes programs in user mode trap on this CPU when they read the time stamp counter (CR4.TSD,
+/// Intel SDM vol. 3, 2.5). The kernel may always read it.
 pub fn forbid_tsc() {
     if !Cr4::read().contains(Cr4Flags::TIMESTAMP_DISABLE) {
-        // SAFETY: the bit concerns two instructions in ring 3 alone.
+        // SAFETY: the bit affects only two instructions in ring 3.
         unsafe { Cr4::update(|flags| flags.insert(Cr4Flags::TIMESTAMP_DISABLE)) };
     }
 }
 
-/// Lets them read it again; false if they could.
+/// Lets programs in user mode read the time stamp counter again; false if they could already.
 pub fn allow_tsc() -> bool {
     let forbidden = Cr4::read().contains(Cr4Flags::TIMESTAMP_DISABLE);
     if forbidden {

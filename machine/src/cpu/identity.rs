@@ -1,4 +1,4 @@
-//! What the processor says it is, for `/proc/cpuinfo`.
+//! How the processor identifies itself, for `/proc/cpuinfo`.
 
 use arrayvec::ArrayString;
 use raw_cpuid::CpuId;
@@ -20,7 +20,7 @@ pub struct Identity {
     pub physical_bits: u8,
 }
 
-/// Asks the processor. Each question may be an exit to the hypervisor: not for hot paths.
+/// Queries the processor. Each `cpuid` may be an exit to the hypervisor: not for hot paths.
 pub fn identity() -> Identity {
     let cpuid = CpuId::new();
     let mut identity = Identity {
@@ -48,7 +48,7 @@ pub fn identity() -> Identity {
     identity
 }
 
-/// The names of the features that programs may use, as Linux calls them
+/// Returns the names of the features that programs may use, as Linux calls them
 /// (arch/x86/include/asm/cpufeatures.h), in its order.
 pub fn flags() -> impl Iterator<Item = &'static str> {
     let cpuid = CpuId::new();

@@ -39,7 +39,7 @@ pub fn count() -> usize {
     ONLINE.load(Ordering::Relaxed)
 }
 
-/// Takes CPU `cpu` into the count; CPUs come up one after the other.
+/// Counts CPU `cpu` as online; CPUs come up one after the other.
 pub(crate) fn set_online(cpu: usize) {
     ONLINE.fetch_max(cpu + 1, Ordering::Release);
 }
@@ -49,7 +49,7 @@ pub fn online_mask() -> u64 {
     u64::MAX >> (MAX_CPUS - count().clamp(1, MAX_CPUS))
 }
 
-/// Takes the interrupts that are pending. For long loops in the kernel; no spin lock may be held.
+/// Takes the pending interrupts. For long loops in the kernel; no spin lock may be held.
 #[inline]
 pub fn interrupt_window() {
     // SAFETY: interrupt handlers keep every register; the caller holds no lock that they take.
@@ -72,12 +72,13 @@ pub fn stop() -> ! {
     }
 }
 
-/// The registers that hold the program's segment bases while its CPU runs the kernel.
+/// The registers that hold the program's segment bases while the CPU runs the kernel.
 const FS_BASE: u32 = 0xc000_0100;
 const KERNEL_GS_BASE: u32 = 0xc000_0102;
 
-/// The FS base of the program this CPU works for: any number. With FSGSBASE a program sets it to
-/// addresses of the kernel's half as well, and translated by QEMU, to such as are not canonical.
+/// Returns the FS base of the program that runs on this CPU: any number. With FSGSBASE a program
+/// can also set it to addresses of the kernel's half and, under QEMU's translation, to
+/// non-canonical addresses.
 #[inline]
 pub fn user_fs_base() -> u64 {
     if features().fsgsbase {
@@ -91,15 +92,16 @@ pub fn user_fs_base() -> u64 {
     }
 }
 
-/// The GS base of the program this CPU works for (the kernel's own is swapped in): any number, as
-/// [`user_fs_base`].
+/// Returns the GS base of the program that runs on this CPU (the kernel's own is swapped in): any
+/// number, as for [`user_fs_base`].
 #[inline]
 pub fn user_gs_base() -> u64 {
     // SAFETY: every 64-bit CPU has the register.
     unsafe { read_msr(KERNEL_GS_BASE) }
 }
 
-/// Sets the program's FS base. An address outside of the program's half is refused (false).
+/// Sets the program's FS base. Returns false, and changes nothing, for an address outside of the
+/// program's half.
 #[inline]
 pub fn set_user_fs_base(base: u64) -> bool {
     if base >= USER_END {
@@ -109,7 +111,8 @@ pub fn set_user_fs_base(base: u64) -> bool {
     true
 }
 
-/// Sets the program's GS base. An address outside of the program's half is refused (false).
+/// Sets the program's GS base. Returns false, and changes nothing, for an address outside of the
+/// program's half.
 #[inline]
 pub fn set_user_gs_base(base: u64) -> bool {
     if base >= USER_END {
@@ -119,10 +122,10 @@ pub fn set_user_gs_base(base: u64) -> bool {
     true
 }
 
-/// Gives the program the bases that [`user_fs_base`] and [`user_gs_base`] have read, whatever they
-/// are:
-/// a base gives no right, for each access is checked where it ends up. A number that this processor
-/// does not take (`#GP`) becomes 0. One that was read from it is never such.
+/// Restores the bases that [`user_fs_base`] and [`user_gs_base`] have read, whatever their values:
+/// a base gives no right, because each access is checked at the address that it reaches. A number
+/// that this processor refuses (`#GP`) becomes 0; that never happens to a number that was read from
+/// this processor.
 #[inline]
 pub fn restore_user_bases(fs: u64, gs: u64) {
     load_fs_base(fs);
@@ -134,8 +137,8 @@ fn load_fs_base(base: u64) {
     if !features().fsgsbase {
         return load_base(FS_BASE, base);
     }
-    // SAFETY: CR4.FSGSBASE is on where the CPU has it, and the kernel itself does not use FS. A
-    // fault (the address is not canonical) goes on with 0, which never faults.
+    // SAFETY: CR4.FSGSBASE is on where the CPU has it, and the kernel itself does not use FS. After
+    // a fault (the address is not canonical) execution goes on with 0, which never faults.
     unsafe {
         asm!("2: wrfsbase {base}",
              ".pushsection .text.fixup,\"ax\",@progbits",
@@ -145,11 +148,11 @@ fn load_fs_base(base: u64) {
     }
 }
 
-/// Writes one of the two registers above.
+/// Writes `FS_BASE` or `KERNEL_GS_BASE`.
 #[inline]
 fn load_base(register: u32, base: u64) {
-    // SAFETY: every 64-bit CPU has the registers; the kernel uses neither FS nor, until it has
-    // swapped it back, this GS base. A fault goes on with 0 as above.
+    // SAFETY: every 64-bit CPU has the registers; the kernel does not use FS, and does not use this
+    // GS base until it swaps it back. After a fault execution goes on with 0 as above.
     unsafe {
         asm!("2: wrmsr",
              ".pushsection .text.fixup,\"ax\",@progbits",

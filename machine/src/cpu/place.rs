@@ -1,15 +1,16 @@
-//! What the running context works in, lent without counting in the object itself.
+//! The object that the running context works in, lent without counting in the object itself.
 //!
 //! A [`Place`] holds an object that its context may exchange for another one: the space of a
 //! thread. While the context runs, a slot of its processor names the object
 //! ([`context`](crate::context) keeps the two together), and [`Lent`] is a borrow of it. The
-//! processor counts the borrows of the context that runs there, in one instruction when one begins
-//! and one when it ends; the switch takes the count along. A place whose context has borrowed the
-//! object does not give it up: [`Place::replace`] panics, as `RefCell` does.
+//! processor counts the borrows of the context that runs there, with one instruction when a borrow
+//! begins and one when it ends; the context switch saves and restores the count. While its context
+//! has borrowed the object, a place does not give it up: [`Place::replace`] panics, as `RefCell`
+//! does.
 //!
-//! Roads not taken: a counted reference for each borrow, which is two atomic instructions more on
-//! every page fault; a borrow bound to the registers of the entry, which costs nothing but must be
-//! handed through every function that may touch the space.
+//! Roads not taken: a counted reference for each borrow, which costs two more atomic instructions
+//! on every page fault; a borrow bound to the registers of the entry, which costs nothing but must
+//! be passed through every function that may touch the space.
 
 use alloc::sync::Arc;
 use core::arch::asm;
@@ -23,25 +24,26 @@ use crate::context;
 use crate::sync::SpinLock;
 
 crate::per_cpu! {
-    /// How many borrows of its object the context that runs here has.
+    /// The number of borrows that the context that runs here has of its object.
     static BORROWS: Word = Word::new(0);
 }
 
-/// How many borrows of its object the context that runs here has.
+/// Returns the number of borrows that the context that runs here has of its object.
 #[inline(always)]
 pub(crate) fn borrows() -> u64 {
     let count;
-    // SAFETY: a word in `.percpu`, as in the functions below; the assembler knows its address.
+    // SAFETY: this is a word in `.percpu`, as in the functions below; the assembler knows its
+    // address.
     unsafe {
         asm!("mov {0}, gs:[{1}]", out(reg) count, sym BORROWS, options(nostack, preserves_flags));
     }
     count
 }
 
-/// Says how many, for another context.
+/// Sets the number of borrows, for another context.
 ///
 /// # Safety
-/// So many are those of the context that runs here from now on.
+/// `count` is the number of borrows of the context that runs here from now on.
 #[inline(always)]
 pub(crate) unsafe fn set_borrows(count: u64) {
     // SAFETY: see `borrows`.
@@ -50,36 +52,36 @@ pub(crate) unsafe fn set_borrows(count: u64) {
     }
 }
 
-/// Holds an object for a context: see the module. Others may look, under its lock.
+/// Holds an object for a context: see the module. Other threads may look at it under its lock.
 pub struct Place<T> {
     content: SpinLock<Option<Arc<T>>>,
-    /// It belongs to a context, which alone exchanges the object from now on.
+    /// The place belongs to a context; only that context exchanges the object from now on.
     taken: AtomicBool,
 }
 
 impl<T> Place<T> {
-    /// A place that belongs to no context yet.
+    /// Returns a place that belongs to no context yet.
     pub const fn new(content: Option<Arc<T>>) -> Place<T> {
         Place { content: SpinLock::new(content), taken: AtomicBool::new(false) }
     }
 
-    /// The object, counted.
+    /// Returns a counted reference to the object.
     #[inline]
     pub fn get(&self) -> Option<Arc<T>> {
         self.content.lock().clone()
     }
 
-    /// Looks at the object with the place locked, without counting it.
+    /// Calls `look` with the object while the place is locked, without counting a reference.
     #[inline]
     pub fn look<R>(&self, look: impl FnOnce(Option<&Arc<T>>) -> R) -> R {
         look(self.content.lock().as_ref())
     }
 
-    /// Puts another object in, and gives the old one. For the context that it belongs to, or for
-    /// anybody as long as it belongs to none.
+    /// Puts another object in, and returns the old one. Only the context that the place belongs to
+    /// may call this, or any caller as long as it belongs to none.
     ///
     /// # Panics
-    /// If it belongs to another context, or the context has borrowed the object.
+    /// If the place belongs to another context, or the context has borrowed the object.
     pub fn replace(&self, new: Option<Arc<T>>) -> Option<Arc<T>> {
         let object = new.as_ref().map_or(ptr::null(), Arc::as_ptr);
         let place = ptr::from_ref(self).cast();
@@ -88,7 +90,7 @@ impl<T> Place<T> {
                 assert!(borrows() == 0, "an object exchanged that is borrowed");
                 let old = core::mem::replace(&mut *self.content.lock(), new);
                 // SAFETY: the place keeps the object until this context exchanges it again; there
-                // is no borrow of the old one.
+                // is no borrow of the old object.
                 unsafe { flow.name_object(object.cast()) };
                 old
             }
@@ -100,10 +102,10 @@ impl<T> Place<T> {
         })
     }
 
-    /// Makes it belong to a context that is being made; the object that it holds.
+    /// Makes the place belong to a context that is being made; returns the object that it holds.
     ///
     /// # Panics
-    /// If it belongs to one.
+    /// If the place belongs to a context already.
     pub(crate) fn take(&self) -> *const T {
         let content = self.content.lock();
         let taken = self.taken.swap(true, Ordering::Relaxed);
@@ -119,7 +121,7 @@ pub struct Lent<T: 'static> {
 }
 
 impl<T> Lent<T> {
-    /// Borrows what a slot names; nothing if it is empty.
+    /// Borrows the object that a slot names; `None` if the slot is empty.
     ///
     /// # Safety
     /// `pointer` was just read from a slot of this CPU that names the object in a context's place.

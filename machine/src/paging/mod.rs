@@ -13,8 +13,8 @@
 //! * a frame leaves the table only through an edit's gather, that is, after every processor that
 //!   may have it in a TLB has dropped it;
 //! * tables are shared between spaces only as [`share`] describes: forking takes as many steps as
-//!   the root has entries, whatever the size of the space, and the first change below a shared table
-//!   copies that table.
+//!   the root has entries, whatever the size of the space, and the first change below a shared
+//!   table copies that table.
 //!
 //! A table that is loaded on a processor ([`PageTable::activate`]) stays loaded there until another
 //! table is loaded, even while the processor runs a kernel thread. Dropping the table first sends

@@ -1,18 +1,19 @@
 //! Tables shared between spaces: constant-time fork, splitting, giving up.
 //!
-//! The reference count of a table's frame says how many entries lead to it. While it is more
-//! than one, the table is immutable (but for the one change below), and every entry that leads to
-//! it is read-only and carries [`Entry::SHARED_TABLE`]. Whoever wants to change anything below such
+//! The reference count of a table's frame says how many entries lead to it. While it is more than
+//! one, the table is immutable (but for the one change below), and every entry that leads to it is
+//! read-only and carries [`Entry::SHARED_TABLE`]. A caller that wants to change anything below such
 //! an entry calls [`Gather::own`] first, which makes the table this space's own:
 //!
-//! * if the others have gone (count 1), by setting the entry writable again;
-//! * else by a copy, which adds a reference for each thing the table leads to, and makes private
-//!   pages and lower tables read-only *in both*: the last one who keeps the original must find them
-//!   protected. That write to a table that others may be reading is harmless: their entries
-//!   that lead here are read-only already, and two who copy at once write the same.
+//! * if the other spaces have gone (count 1), by setting the entry writable again;
+//! * otherwise by a copy, which adds a reference for each frame or table that the table leads to,
+//!   and makes private pages and lower tables read-only *in both*: the last space that keeps the
+//!   original must find them protected. That write to a table that other processors may be reading
+//!   is harmless: the other entries that lead here are read-only already, and two processors that
+//!   copy at once write the same values.
 //!
-//! The copy's author drops its reference after that (Release), and an owner takes a table back only
-//! after seeing the count fall (Acquire).
+//! The processor that made the copy drops its reference after that (Release), and an owner takes a
+//! table back only after it has seen the count fall (Acquire).
 
 use super::entry::{Entry, Kind};
 use super::gather::Gather;
@@ -23,7 +24,7 @@ use crate::frames::{Frame, give_run};
 use crate::layout::PAGE_SIZE;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 
-/// Adds the references that a copy of `entry` in a table of `level` stands for.
+/// Adds the references that a copy of `entry` in a table of `level` holds.
 fn count_up(entry: Entry, level: u8) {
     if level == 0 {
         if entry.is_counted() {
@@ -38,11 +39,11 @@ fn count_up(entry: Entry, level: u8) {
     }
 }
 
-/// What an entry becomes when two tables hold it.
+/// Returns what an entry becomes when two tables hold it.
 #[inline]
 fn protected(entry: Entry, level: u8) -> Entry {
     if level == 0 || entry.has(Entry::LARGE) {
-        // Dirty, for the reason that `Entry::with` has.
+        // Dirty is set for the reason that `Entry::with` gives.
         let dirty = entry.0 & !Entry::WRITE | Entry::DIRTY;
         if entry.kind() == Kind::Private { Entry(dirty) } else { entry }
     } else {
@@ -53,7 +54,7 @@ fn protected(entry: Entry, level: u8) -> Entry {
 /// Copies all entries of `from` (a table of `level`) to the empty table `to`, protecting both.
 fn copy_table(from: Table, to: Table, level: u8) {
     if level == 0 {
-        // The table that there are most of: pages only.
+        // The most frequent table: pages only.
         from.copy_to(to, |entry| {
             if entry.is_counted() {
                 entry.info().refs.fetch_add(1, Relaxed);
@@ -70,7 +71,8 @@ fn copy_table(from: Table, to: Table, level: u8) {
 
 impl Gather<'_> {
     /// Makes the table below entry `at` of `parent` (a table of `level`) this space's own, by
-    /// taking it back or copying it; `address` is one below the entry. `None`: out of memory.
+    /// taking it back or copying it; `address` is an address below the entry. `None`: memory is
+    /// exhausted.
     #[cold]
     pub(super) fn own(
         &mut self,
@@ -88,9 +90,10 @@ impl Gather<'_> {
         let copy = Table::allocate()?;
         copy_table(table, copy, level - 1);
         parent.store(at, entry.with_table(copy.0));
-        // The pages are where they were, with the rights they had; but a processor may remember the
-        // old table itself, whose other owners may change it. One page's flush drops that, too (SDM
-        // vol. 3, 4.10.4.1: INVLPG drops all paging-structure caches of the address space).
+        // The pages are where they were, with the rights that they had. But a processor may have
+        // cached the old table itself, which its other owners may change. Flushing one page drops
+        // that cache too (SDM vol. 3, 4.10.4.1: INVLPG drops all paging-structure caches of the
+        // address space).
         let page = address & !(PAGE_SIZE - 1);
         self.stale(page, page + PAGE_SIZE);
         self.give_original(table.0, level - 1);
@@ -98,7 +101,7 @@ impl Gather<'_> {
     }
 }
 
-/// Counts what lies below a table as gone, without changing it.
+/// Subtracts what lies below a table from the counts, without changing the table.
 fn discount(table: Table, level: u8, usage: &Usage) {
     table.occupied(0, ENTRIES - 1, |_, entry| {
         if level == 0 {
@@ -113,21 +116,22 @@ fn discount(table: Table, level: u8, usage: &Usage) {
 }
 
 /// Gives up one entry's reference to a table of `level`, and with the last reference everything
-/// below. What goes is taken off the counts in `usage`, if there are any.
+/// below it. If `usage` is given, what goes is subtracted from its counts.
 ///
 /// # Safety
 /// The entry that held the reference must be gone, from the TLBs as well.
 pub(super) unsafe fn release_table(number: u32, level: u8, mut usage: Option<&Usage>) {
     let table = Table(number);
     if table.references() > 1 {
-        // Others hold it (and keep it as it is while we look): take our counts off first.
+        // Other spaces hold the table (and do not change it meanwhile): subtract its pages from our
+        // counts first.
         if let Some(usage) = usage.take() {
             discount(table, level, usage);
         }
         if table.info().refs.fetch_sub(1, AcqRel) > 1 {
             return;
         }
-        // They left meanwhile: it is ours to clear away after all.
+        // The other spaces gave it up meanwhile, so this space has to free it after all.
         table.info().refs.store(1, Relaxed);
     }
     let mut run = Run::default();
@@ -154,7 +158,7 @@ pub(super) unsafe fn release_table(number: u32, level: u8, mut usage: Option<&Us
                 unsafe { large::release(entry.number()) };
             }
         } else {
-            // SAFETY: as above; a table below has its own count.
+            // SAFETY: as above; a table below has its own reference count.
             unsafe { release_table(entry.number(), level - 1, usage) };
         }
     });
@@ -165,8 +169,8 @@ pub(super) unsafe fn release_table(number: u32, level: u8, mut usage: Option<&Us
     table.give_back();
 }
 
-/// Frames in a row that are given up together: programs touch neighbouring pages one after the
-/// other, and the allocator hands out neighbouring frames, so a table is full of such rows.
+/// Consecutive frames that are given up together: programs touch neighbouring pages one after the
+/// other, and the allocator hands out neighbouring frames, so a table is full of such runs.
 #[derive(Default)]
 pub(super) struct Run {
     first: u32,
@@ -174,12 +178,12 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Shorter rows go to the processor's own stack, for the next fault.
+    /// Shorter runs go to the processor's own stack, for the next fault.
     const WORTH: u32 = 16;
 
     #[inline]
     pub fn give(&mut self, frame: Frame) {
-        // Others refer to it: only the count changes.
+        // `None`: other references exist, and only the count changes.
         let Some(number) = frame.into_last() else { return };
         if number != self.first + self.count {
             self.end();
@@ -200,11 +204,11 @@ impl Drop for Run {
     }
 }
 
-/// Shares everything of the program's half between `from` and the empty root `to`: as many steps
-/// as there are entries in the root. Stale is the whole half.
+/// Shares everything of the program's half between `from` and the empty root `to`, in as many steps
+/// as the root has entries. The whole half becomes stale.
 ///
 /// # Panics
-/// If `to` has something in that half.
+/// If `to` has an entry in that half.
 pub(super) fn share_root(from: Table, to: Table, gather: &mut Gather<'_>) {
     const HALF: u64 = u64::MAX >> 32;
     assert!(to.groups() & HALF == 0, "the table of a child is not empty");

@@ -1,4 +1,5 @@
-//! The place of one page in a page table, for the fault path: walked to once, then used.
+//! The place of one page in a page table, for the fault path: the walk is done once, and its result
+//! is used several times.
 
 use super::OutOfMemory;
 use super::entry::{Access, Entry, Kind, Page};
@@ -9,8 +10,9 @@ use crate::frames::{Block, Frame};
 use crate::layout::{LARGE_PAGE_SIZE, PAGE_SIZE};
 use core::sync::atomic::Ordering::Acquire;
 
-/// The place of one page in a locked page table whose tables are all this space's own. It holds the
-/// [`Edit`](super::Edit) that lent it, so that the table that it is in stays while it is used.
+/// The place of one page in a locked page table all of whose tables are this space's own. It
+/// borrows the [`Edit`](super::Edit) that lent it, so its table cannot be removed while the slot
+/// exists.
 pub struct Slot<'e, 'a> {
     table: Table,
     index: usize,
@@ -36,20 +38,20 @@ impl<'e, 'a> Slot<'e, 'a> {
         self.table
     }
 
-    /// Whether it is the place of a large page.
+    /// Whether this is the place of a large page.
     #[inline]
     pub fn is_large(&self) -> bool {
         self.large
     }
 
-    /// The page that is there.
+    /// Returns the page that is mapped here, if any.
     #[inline]
     pub fn page(&self) -> Option<Page> {
         let entry = self.table.load(self.index);
         (!entry.is_none()).then(|| Page::of(entry, self.large))
     }
 
-    /// Whether the page that is there is in nobody else's hands, so that it may become writable
+    /// Whether nothing else refers to the page that is mapped here, so that it may become writable
     /// without a copy.
     #[inline]
     pub fn is_sole_owner(&self) -> bool {
@@ -64,25 +66,26 @@ impl<'e, 'a> Slot<'e, 'a> {
         }
     }
 
-    /// Whether nothing is mapped in this place's table: its 2 MiB are untouched.
+    /// Whether nothing is mapped in this slot's table: its 2 MiB are untouched.
     #[inline]
     pub fn is_first(&self) -> bool {
         self.table.groups() == 0
     }
 
-    /// Whether this is one of every sixteen places: where it is time to look at how many of its
-    /// neighbours are there.
+    /// Whether this slot is one of every sixteen, at which the caller counts how many neighbouring
+    /// pages are mapped.
     #[inline]
     pub fn is_milestone(&self) -> bool {
         self.index % 16 == 15
     }
 
-    /// How many of the table's 64 groups of eight pages have at least one.
+    /// Returns how many of the table's 64 groups of eight pages have at least one page.
     pub fn occupied_groups(&self) -> u32 {
         self.table.groups().count_ones()
     }
 
-    /// Puts a page where there is none. A page that is there already stays, and `frame` comes back.
+    /// Maps `frame` where no page is mapped. If a page is mapped already it stays, and `frame` is
+    /// returned.
     #[inline]
     pub fn fill(&self, frame: Frame, kind: Kind, access: Access) -> Result<(), Frame> {
         if self.large || kind == Kind::Zero || !self.table.load(self.index).is_none() {
@@ -93,7 +96,7 @@ impl<'e, 'a> Slot<'e, 'a> {
         Ok(())
     }
 
-    /// Puts the page of zeroes where there is none, read-only.
+    /// Maps the zero page, read-only, where no page is mapped.
     pub fn fill_zero(&self, execute: bool) {
         if !self.large && self.table.load(self.index).is_none() {
             let access = Access { read: true, write: false, execute };
@@ -103,8 +106,8 @@ impl<'e, 'a> Slot<'e, 'a> {
         }
     }
 
-    /// Puts a large page where there is none; gives the block back if it cannot be: not 2 MiB in
-    /// size and alignment, or something is there.
+    /// Maps a large page where nothing is mapped. Returns the block if that is impossible: the
+    /// block does not have the size and alignment of 2 MiB, or something is mapped.
     pub fn fill_large(&self, block: Block, access: Access) -> Result<(), Block> {
         let fits = block.size() == LARGE_PAGE_SIZE
             && block.address().is_multiple_of(LARGE_PAGE_SIZE as u64);
@@ -122,7 +125,7 @@ impl<'e, 'a> Slot<'e, 'a> {
         Ok(())
     }
 
-    /// Replaces the page that is there by another one; the old frame is given up after the flush.
+    /// Replaces the page that is mapped here by another; the old frame is given up after the flush.
     #[inline]
     pub fn replace(&mut self, frame: Frame, kind: Kind, access: Access) -> Result<(), Frame> {
         let old = self.table.load(self.index);
@@ -143,8 +146,8 @@ impl<'e, 'a> Slot<'e, 'a> {
         Ok(())
     }
 
-    /// Gives the page that is there more rights. No flush is needed: a processor that remembers
-    /// fewer faults once more.
+    /// Gives the page that is mapped here more rights. No flush is needed: a processor whose TLB
+    /// has fewer rights faults once more.
     #[inline]
     pub fn allow(&self, access: Access) {
         let entry = self.table.load(self.index);
@@ -159,7 +162,7 @@ impl<'e, 'a> Slot<'e, 'a> {
         }
     }
 
-    /// The place `pages` further on, if it is in the same table.
+    /// Returns the slot `pages` further on, if it is in the same table.
     #[inline]
     pub fn neighbour(&mut self, pages: isize) -> Option<Slot<'_, 'a>> {
         let index = self.index.checked_add_signed(pages).filter(|&index| index < ENTRIES)?;
@@ -168,18 +171,18 @@ impl<'e, 'a> Slot<'e, 'a> {
         (!large).then_some(Slot { table, index, large, address, gather: &mut *self.gather })
     }
 
-    /// The next place, if it is in the same table.
+    /// Returns the next slot, if it is in the same table.
     #[inline]
     pub fn next(self) -> Option<Slot<'e, 'a>> {
         let (index, address) = (self.index + 1, self.address.wrapping_add(PAGE_SIZE));
         (!self.large && index < ENTRIES).then_some(Slot { index, address, ..self })
     }
 
-    /// Breaks the large page that is here, if there is one, into small ones: the place of the small
-    /// one.
+    /// Breaks the large page that is mapped here, if any, into small pages, and returns the slot of
+    /// the small page.
     ///
     /// # Errors
-    /// There is no memory; nothing has changed.
+    /// Memory is exhausted; nothing has changed.
     pub fn split(self) -> Result<Slot<'e, 'a>, OutOfMemory> {
         if !self.large {
             return Ok(self);
@@ -188,7 +191,7 @@ impl<'e, 'a> Slot<'e, 'a> {
         Ok(Slot { table, index: index(self.address, 0), large: false, ..self })
     }
 
-    /// Takes the page that is here (a small one) out, to be put elsewhere by [`put`](Self::put).
+    /// Takes the page that is mapped here (a small one) out; [`put`](Self::put) maps it elsewhere.
     pub(super) fn take(&mut self) -> Option<Entry> {
         let entry = self.table.load(self.index);
         if entry.is_none() || self.large {
@@ -201,20 +204,20 @@ impl<'e, 'a> Slot<'e, 'a> {
         Some(entry)
     }
 
-    /// Puts in what was taken out elsewhere in the space.
+    /// Maps here what [`take`](Self::take) took out elsewhere in the space.
     pub(super) fn put(&mut self, entry: Entry) {
         self.table.fill(self.index, entry);
     }
 
-    /// A reference to the frame of the page that is here (a small one).
+    /// Returns a reference to the frame of the (small) page that is mapped here.
     pub fn frame(&self) -> Option<Frame> {
         let entry = self.table.load(self.index);
-        // SAFETY: the entry holds a reference, or is the page of zeroes or non-volatile memory,
-        // which are for ever; the table is locked.
+        // SAFETY: the entry holds a reference, or maps the zero page or non-volatile memory, which
+        // are never freed; the table is locked.
         (!entry.is_none() && !self.large).then(|| unsafe { Frame::another(entry.number()) })
     }
 
-    /// Copies the content of the page that is here (a small one) to `to`.
+    /// Copies the content of the (small) page that is mapped here to `to`.
     #[inline]
     pub fn copy_to(&self, to: &Frame) {
         let entry = self.table.load(self.index);
@@ -226,7 +229,7 @@ impl<'e, 'a> Slot<'e, 'a> {
         }
     }
 
-    /// Drops this processor's memory of the page.
+    /// Drops this processor's TLB entry for the page.
     #[inline]
     pub fn forget_here(&self) {
         // SAFETY: dropping TLB entries is always allowed.

@@ -1,17 +1,17 @@
 //! The program's half as supervisor memory.
 //!
-//! The processor lets ring 3 reach a page only if the user bit is set at *every* level of the walk,
-//! and takes a page for the supervisor's, whom SMEP and SMAP leave alone there, if it is clear at
-//! *any* level (Intel SDM vol. 3, 4.6.1). So clearing it in the entries of the root, of which a
-//! program has two or three, moves the whole half over: no page and no lower table is touched, and
-//! tables that are shared with spaces in the other mode stay shared. The entry for the two pages of the
-//! kernel's half that programs see ([`crate::vdso`]) goes with them.
+//! The processor lets ring 3 reach a page only if the user bit is set at *every* level of the
+//! page-table walk. If the bit is clear at *any* level, the page is a supervisor page, for which
+//! SMEP and SMAP do not apply (Intel SDM vol. 3, 4.6.1). A program has two or three entries in the
+//! root. Clearing the bit there changes the whole half: no page and no lower table is touched, and
+//! tables shared with spaces in the other mode stay shared. The root entry for the two pages of the
+//! kernel's half that programs see ([`crate::vdso`]) is changed with them.
 //!
 //! The mode is a property of the space. It is changed under the table's lock: first the flag, then
-//! the entries, then every processor that has the table loaded is told
-//! ([`Flush::Mode`]) and has dropped its TLB and prepared its
-//! traps for the new mode before this returns. A processor that loads the table later has set its
-//! bit in the mask of the active before it reads the flag, so it either sees the new one or is told.
+//! the entries. Then every processor that has the table loaded is told ([`Flush::Mode`]), and has
+//! flushed its TLB and prepared its traps for the new mode before the change returns. A processor
+//! that loads the table later sets its bit in the mask of active processors before it reads the
+//! flag, so it either sees the new flag or is told.
 //!
 //! A fork copies the entries as they are, and the flag with the counts.
 
@@ -24,25 +24,25 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::fence;
 
 impl<T> PageTable<T> {
-    /// Whether the program's half is the supervisor's.
+    /// Whether the program's half is supervisor memory.
     #[inline]
     pub fn is_supervisor(&self) -> bool {
         self.usage.is_supervisor()
     }
 
-    /// Whether it ever was.
+    /// Whether the program's half ever was supervisor memory.
     #[inline]
     pub fn was_supervisor(&self) -> bool {
         self.usage.was_supervisor()
     }
 
-    /// A number that no other stay of a space in supervisor mode has.
+    /// Returns the number of this stay in supervisor mode; no other stay of any space has it.
     #[inline]
     pub fn stay(&self) -> u64 {
         self.usage.stay()
     }
 
-    /// How many system calls came in supervisor mode: through the gate, and by `syscall`.
+    /// Returns how many system calls came in supervisor mode: through the gate, and by `syscall`.
     pub fn supervisor_calls(&self) -> (u64, u64) {
         let active = self.usage.active.load(SeqCst);
         let here = (0..u64::BITS as usize).filter(|cpu| active >> cpu & 1 != 0);
@@ -52,7 +52,8 @@ impl<T> PageTable<T> {
 }
 
 impl Edit<'_> {
-    /// The entry for a table of its own in a table of `level`: in the root the mode decides.
+    /// Returns the entry for a table of the space's own in a table of `level`; in the root its user
+    /// bit follows the mode.
     #[inline]
     pub(super) fn table_entry(&self, table: Table, level: u8) -> Entry {
         let entry = Entry::table(table.0);
@@ -63,19 +64,19 @@ impl Edit<'_> {
         }
     }
 
-    /// Whether the program's half is the supervisor's.
+    /// Whether the program's half is supervisor memory.
     #[inline]
     pub fn is_supervisor(&self) -> bool {
         self.gather.usage.is_supervisor()
     }
 
-    /// Makes the program's half the supervisor's, or the user's again. When it returns no processor
-    /// executes an instruction of the program in the old mode any more.
+    /// Makes the program's half supervisor memory, or user memory again. When it returns, no
+    /// processor executes an instruction of the program in the old mode any more.
     pub fn set_supervisor(&mut self, supervisor: bool) {
         if self.gather.usage.is_supervisor() == supervisor {
             return;
         }
-        // What was changed before is flushed with it.
+        // Flushes earlier changes as well.
         self.gather.flush();
         self.gather.usage.set_supervisor(supervisor);
         self.root.occupied(0, ENTRIES / 2 - 1, |at, entry| {
@@ -91,7 +92,7 @@ impl Edit<'_> {
 /// Prepares this processor for the mode of the space that is loaded on it.
 pub(crate) fn follow_mode() {
     let loaded = LOADED.here().0.get();
-    // SAFETY: a table that is loaded here lives: its drop waits for this processor to leave.
+    // SAFETY: a table that is loaded here lives: its drop waits until this processor leaves it.
     let loaded = unsafe { loaded.as_ref() };
     trap::set_mode(loaded, loaded.is_some_and(Usage::is_supervisor));
 }

@@ -9,16 +9,16 @@ use core::sync::atomic::Ordering::Relaxed;
 /// Entries of a table.
 pub(super) const ENTRIES: usize = 512;
 
-/// A table's frame number. Copies of it are only held while the table cannot go away.
+/// A table's frame number. Copies of it are only held while the table cannot be freed.
 ///
-/// Which of the 64 groups of eight entries are occupied is kept in the frame's info, so that
-/// nobody ever has to look through 512 entries for the few that are there: a group's bit is set
-/// before an entry in it, and cleared when the last entry of the group is.
+/// The frame's info records which of the 64 groups of eight entries are occupied, so no walk has to
+/// look through 512 entries to find a few. A group's bit is set before an entry in the group is
+/// set, and cleared when the last entry of the group is cleared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Table(pub u32);
 
 impl Table {
-    /// A new, empty table; `None`: out of memory.
+    /// Returns a new, empty table. `None`: memory is exhausted.
     #[inline]
     pub fn allocate() -> Option<Table> {
         let frame = Frame::allocate_zeroed()?;
@@ -27,17 +27,18 @@ impl Table {
         Some(table)
     }
 
-    /// What is known about its frame.
+    /// Returns the info of the table's frame.
     #[inline]
     pub fn info(self) -> &'static FrameInfo {
-        // SAFETY: a table's frame: `allocate` took it, or an entry led here.
+        // SAFETY: this is a table's frame: `allocate` took it, or an entry led here.
         unsafe { info(self.0) }
     }
 
     #[inline]
     fn slot(self, index: usize) -> &'static AtomicU64 {
         let base = direct(u64::from(self.0) << PAGE_SHIFT).cast::<AtomicU64>();
-        // SAFETY: the frame is in use as a table, in the direct map; the index is cut to it.
+        // SAFETY: the frame is in use as a table, in the direct map; the index is reduced to the
+        // table's size.
         unsafe { &*base.add(index % ENTRIES) }
     }
 
@@ -60,8 +61,8 @@ impl Table {
         self.store(index, entry);
     }
 
-    /// Writes `count` entries in a row where there were none, from index `first` on: `entry`, and the
-    /// same for each frame that follows.
+    /// Writes `count` consecutive entries where there were none, from index `first` on: `entry` for
+    /// the first frame, and the same bits for each frame that follows.
     #[inline]
     pub fn fill_row(self, first: usize, count: usize, entry: Entry) {
         let mut entry = entry.0;
@@ -77,7 +78,7 @@ impl Table {
         }
     }
 
-    /// `count` entries from index `first` on, or as many as there are.
+    /// Returns `count` entries from index `first` on, or as many as the table has.
     #[inline]
     fn row(self, first: usize, count: usize) -> &'static [AtomicU64] {
         let base = direct(u64::from(self.0) << PAGE_SHIFT).cast::<[AtomicU64; ENTRIES]>();
@@ -93,13 +94,14 @@ impl Table {
         self.store(index, Entry::NONE);
     }
 
-    /// Which groups of eight are occupied.
+    /// Returns which groups of eight entries are occupied, one bit each.
     #[inline]
     pub fn groups(self) -> u64 {
         self.info().data.load(Relaxed)
     }
 
-    /// Clears the bits of the groups `first..=last` (of entry indexes) that have become empty.
+    /// Clears the bits of those groups that have become empty, for the groups of entries
+    /// `first..=last`.
     pub fn settle(self, first: usize, last: usize) {
         let groups = self.groups();
         let mut left = groups & between(first, last);
@@ -117,9 +119,9 @@ impl Table {
         }
     }
 
-    /// Clears every entry between two indexes (inclusive) and calls `visit` with each that was there,
-    /// after it is cleared; but eight of one group that all have [`Entry::UNCOUNTED`] are `eight`, told by
-    /// the index of the first. Groups are settled.
+    /// Clears every entry between two indexes (inclusive), and calls `visit` with each one after it
+    /// is cleared. For a group whose eight entries all have [`Entry::UNCOUNTED`] it calls `eight`
+    /// instead, with the index of the first. The group bits are settled.
     #[inline]
     pub fn take(
         self,
@@ -152,7 +154,7 @@ impl Table {
                     visit(index, entry);
                 }
             }
-            // What lies outside of the range stays.
+            // Entries outside of the range stay.
             if end - start == 7 || self.group(group).iter().all(|slot| slot.load(Relaxed) == 0) {
                 gone |= bit;
             }
@@ -163,11 +165,12 @@ impl Table {
         }
     }
 
-    /// The entries of one group.
+    /// Returns the entries of one group.
     #[inline]
     fn group(self, group: usize) -> &'static [AtomicU64; 8] {
         let base = direct(u64::from(self.0) << PAGE_SHIFT).cast::<[AtomicU64; 8]>();
-        // SAFETY: the frame is in use as a table, in the direct map; the index is cut to it.
+        // SAFETY: the frame is in use as a table, in the direct map; the index is reduced to the
+        // table's size.
         unsafe { &*base.add(group % 64) }
     }
 
@@ -178,7 +181,7 @@ impl Table {
         while groups != 0 {
             let group = groups.trailing_zeros() as usize * 8;
             groups &= groups - 1;
-            // Most who ask want a single entry: its neighbours are not even read.
+            // Most callers want a single entry: its neighbours are not read.
             let mut index = group.max(first);
             let end = (group + 7).min(last);
             while index <= end {
@@ -191,7 +194,7 @@ impl Table {
         }
     }
 
-    /// The first entry that there is, and where.
+    /// Returns the first occupied entry and its index.
     #[inline]
     pub fn first(self) -> Option<(usize, Entry)> {
         let start = self.groups().trailing_zeros() as usize * 8;
@@ -200,8 +203,8 @@ impl Table {
             .find(|(_, entry)| !entry.is_none())
     }
 
-    /// Takes every entry out, for `visit` to give up what it stands for; the table is all zeroes
-    /// afterwards.
+    /// Clears every entry and calls `visit` with it, to give up what it refers to; the table is all
+    /// zeroes afterwards.
     #[inline]
     pub fn empty(self, mut visit: impl FnMut(Entry)) {
         let mut groups = self.groups();
@@ -219,7 +222,7 @@ impl Table {
         }
     }
 
-    /// Keeps the entries that `keep` says so of, and clears the others. Groups are settled.
+    /// Clears the entries for which `keep` returns false. The group bits are settled.
     #[inline]
     pub fn retain(self, mut keep: impl FnMut(Entry) -> bool) {
         let (mut left, mut kept) = (self.groups(), 0);
@@ -239,8 +242,8 @@ impl Table {
         self.info().data.store(kept, Relaxed);
     }
 
-    /// Copies every entry to the empty table `to`, as `change` makes it; the original becomes the
-    /// same.
+    /// Copies every entry to the empty table `to`, changed by `change`; the original entry is
+    /// changed in the same way.
     #[inline]
     pub fn copy_to(self, to: Table, mut change: impl FnMut(Entry) -> Entry) {
         let mut groups = self.groups();
@@ -267,27 +270,27 @@ impl Table {
         give_zeroed(self.0);
     }
 
-    /// How many spaces refer to this table.
+    /// Returns how many entries lead to this table.
     #[inline]
     pub fn references(self) -> u32 {
         self.info().refs.load(core::sync::atomic::Ordering::Acquire)
     }
 }
 
-/// The bits of the groups that the entries `first..=last` are in.
+/// Returns the bits of the groups that contain the entries `first..=last`.
 #[inline]
 fn between(first: usize, last: usize) -> u64 {
     u64::MAX << (first / 8 % 64) & u64::MAX >> (63 - last / 8 % 64)
 }
 
-/// How many address bits one entry covers at a level: 0 is a page of 4 KiB, 1 of 2 MiB, 2 of
-/// 1 GiB, 3 of 512 GiB.
+/// Returns how many address bits one entry covers at a level: 0 is a page of 4 KiB, 1 of 2 MiB, 2
+/// of 1 GiB, 3 of 512 GiB.
 #[inline]
 pub(super) const fn shift(level: u8) -> u32 {
     PAGE_SHIFT + 9 * level as u32
 }
 
-/// The index of an address in the tables of a level.
+/// Returns the index of an address in the tables of a level.
 #[inline]
 pub(super) const fn index(address: usize, level: u8) -> usize {
     address >> shift(level) & (ENTRIES - 1)

@@ -1,34 +1,39 @@
-//! Page tables that nobody uses any more, given back when there is time for it.
+//! Deferred free of page tables that no process uses any more.
 //!
-//! A large space holds many thousands of frames, and giving each back is what the end of its process
-//! costs. So [`owe`] puts its tables, which no processor can reach any more, on a list, the debt; who
-//! has nothing else to do calls [`pay`] again and again, which gives back one lowest table (512 pages)
-//! or one large page at a time. Only tables wait, which hold nothing but references to frames: what
-//! the regions held (files, their rooms) is gone at once.
+//! A large space holds many thousands of frames, and freeing each of them is most of the cost of a
+//! process's end. So [`owe`] puts its tables, which no processor can reach any more, on a list of
+//! deferred frees. An idle processor calls [`pay`] repeatedly; each call frees one lowest table
+//! (512 pages) or one large page. Only tables wait, which hold nothing but references to frames:
+//! what the regions held (files, their address ranges) is released at once.
 //!
-//! Nobody ever lacks what is owed: the allocator pays before it refuses a frame, takes one of the
-//! kernel's reserve, or lacks a row (`frames`), and who counts frames has all of it paid first
-//! ([`settle`]). The debt of everybody is at most an eighth of memory, and grows only while more than a
-//! quarter is free. So a system that never idles needs no other payer: those who end pay at once when
-//! the bound is reached, and those who need frames for what they need. A timer's tick would take the
-//! same time from somebody who needs nothing.
+//! A deferred free never causes a shortage. The allocator frees from the list before it refuses a
+//! frame, takes one of the kernel's reserve, or fails to find contiguous frames (`frames`). A
+//! caller that counts frames has everything freed first ([`settle`]). The list holds at most an
+//! eighth of memory, and grows only while more than a quarter is free. So a system that never idles
+//! needs nothing else to empty it: when the bound is reached, an ending process frees at once, and
+//! an allocation frees what it needs. A timer tick would take the same time from a thread that
+//! needs no memory.
 //!
 //! Invariants:
-//! * what is on the list belongs to it alone: tables that other spaces refer to as well are let go, a
-//!   count each, before the rest is put there; so the others find them their own as soon as the process
-//!   has ended, and do not copy what nobody else has;
-//! * so are tables whose pages other spaces have: their owner would copy each page on write;
-//! * the tables of the list have no use for their reference count (it was 1): it links them; the frames
-//!   of large pages have one for theirs (a device may be writing to one), so others link those;
-//! * `OWED` is what is on the list, and what somebody is paying off at this moment, in pages and
-//!   tables, never less than what will be free (a group of eight entries counts as full).
+//! * what is on the list belongs to the list alone. A table that other spaces refer to as well is
+//!   released, by one count, before the rest is put there. So the other spaces own it alone as soon
+//!   as the process has ended, and do not copy it without need;
+//! * the same holds for tables whose pages other spaces have: those spaces would copy each page on
+//!   write;
+//! * the tables of the list do not need their reference count (it was 1), so it holds the list's
+//!   link; the frames of large pages need theirs (a device may be writing to one), so another field
+//!   links those;
+//! * `OWED` is the number of pages and tables on the list and of those that a processor is freeing
+//!   at this moment. It is never less than what will be free (a group of eight entries counts as
+//!   full).
 //!
-//! Lock order: the list's lock is a leaf, held for a few instructions; everything else happens to tables
-//! that were taken off the list. So [`pay`] may be called with any locks but the frame allocator's.
+//! Lock order: the list's lock is a leaf, held for a few instructions; all other work is done on
+//! tables that were taken off the list. So [`pay`] may be called with any locks held but the frame
+//! allocator's.
 //!
-//! Roads not taken: a list for each processor, which makes everybody who pays look through all (only
-//! who ends with hundreds of pages comes here); a thread of the kernel, which would have to be
-//! scheduled against programs.
+//! Roads not taken: a list for each processor, which makes every [`pay`] look through all lists
+//! (only a process that ends with hundreds of pages uses the list); a kernel thread, which would
+//! have to be scheduled against programs.
 
 use super::entry::{Entry, Kind};
 use super::large;
@@ -44,15 +49,16 @@ use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use hayate_protocols::debt::Debt;
 
-/// What holds fewer pages is given back at once: it takes hardly longer than the list.
+/// A table with fewer pages is freed at once: that takes hardly longer than the list.
 const WORTH: usize = 512;
-/// A space that is kept counts as large if it has so many private pages, and no fewer than of files: those
-/// mostly stay, and to count them again must be worth it.
+/// A kept space counts as large if it has at least so many private pages, and no fewer private
+/// pages than pages of files. Pages of files mostly stay mapped, and the saving must exceed the
+/// cost of counting them again.
 const LARGE: u64 = 4 * WORTH as u64;
 /// Levels of tables.
 const LEVELS: usize = 4;
 
-/// What waits to be given back.
+/// An item whose free is deferred.
 enum Waiting {
     /// A table with everything below it, and its level.
     Table(Table, u8),
@@ -60,7 +66,7 @@ enum Waiting {
     Large(u32),
 }
 
-/// The first of what waits; 0: none.
+/// The first item of each list; 0: none.
 struct List {
     /// The tables of each level, linked by their reference counts.
     tables: [u32; LEVELS],
@@ -72,29 +78,29 @@ static LIST: SpinLock<List> = SpinLock::new(List { tables: [0; LEVELS], large: 0
 static OWED: Debt = Debt::new();
 static ALLOWED: AtomicBool = AtomicBool::new(true);
 
-/// Whether tables may wait at all. What waits already goes on doing so: see [`settle`].
+/// Sets whether frees may be deferred. Items on the list stay there: see [`settle`].
 pub fn allow(allowed: bool) {
     ALLOWED.store(allowed, Relaxed);
 }
 
-/// How many frames wait to be given back, at most.
+/// Returns an upper bound of the number of frames whose free is deferred.
 #[inline]
 pub fn owed() -> usize {
     OWED.owed()
 }
 
-/// Whether a space is so large that [`owe`] may be worth a try.
+/// Whether a space is large enough to try [`owe`].
 #[inline]
 fn is_worth(usage: &Usage) -> bool {
     usage.mapped() >= WORTH as u64
 }
 
-/// Lets go of everything below a table (of `level`): what others share at once, the rest by way of the
-/// list, as far as the debt may grow. False: it is not for the list, and the caller gives back what is
-/// left.
+/// Gives up everything below a table (of `level`): what other spaces share at once, the rest by way
+/// of the list, as far as the list may grow. False: the list does not take it, and the caller frees
+/// what is left.
 ///
 /// # Safety
-/// No processor can reach the table any more; the only reference comes with it.
+/// No processor can reach the table any more; the caller passes the only reference.
 #[cold]
 unsafe fn owe(table: Table, level: u8) -> bool {
     if !may_owe() {
@@ -107,8 +113,7 @@ unsafe fn owe(table: Table, level: u8) -> bool {
             put(Waiting::Table(table, level));
             return true;
         }
-        // What is beyond the bound is paid at once.
-        // SAFETY: the caller's promise.
+        // What exceeds the bound is freed at once. SAFETY: the caller's promise.
         let (paid, rest) = unsafe { step(table, level) };
         if !rest {
             return true;
@@ -140,14 +145,14 @@ impl<T> Drop for PageTable<T> {
     }
 }
 
-/// Gives up an entry's reference to a table of `level`, now or later. Nothing is counted off.
+/// Gives up an entry's reference to a table of `level`, now or later. Usage counts are not changed.
 ///
 /// # Safety
 /// The entry that held the reference must be gone, from the TLBs as well.
 pub(super) unsafe fn release(number: u32, level: u8) {
     let table = Table(number);
     let is_shared = table.references() > 1 || level == 0 && is_copy(table);
-    // SAFETY: the caller's promise; nobody else refers to the table.
+    // SAFETY: the caller's promise; nothing else refers to the table.
     if is_shared || !unsafe { owe(table, level) } {
         // SAFETY: the caller's promise.
         unsafe { share::release_table(number, level, None) };
@@ -168,9 +173,9 @@ pub(super) unsafe fn release_large(first: u32) {
 }
 
 impl Edit<'_> {
-    /// The program has ended, and the space is about to be unmapped but for what is kept of it: from now
-    /// on whole tables may be given back later if the space is large. Says whether it is; then
-    /// [`recount`](Self::recount) is to be called at the end.
+    /// Marks that the program has ended and that the space is about to be unmapped except for the
+    /// part that is kept. From now on whole tables may be freed later, if the space is large.
+    /// Returns whether it is; if so, [`recount`](Self::recount) must be called at the end.
     #[inline]
     pub fn begin_end(&mut self) -> bool {
         let [private, files] =
@@ -182,7 +187,7 @@ impl Edit<'_> {
         is_large
     }
 
-    /// Gives up what waits, and counts what is left: that is quicker than to count off what went,
+    /// Gives up what waits, and counts what is left: that is quicker than subtracting what went,
     /// page by page.
     #[cold]
     pub fn recount(&mut self) {
@@ -193,7 +198,7 @@ impl Edit<'_> {
     }
 }
 
-/// Counts the first entries of a table of `level`, and what is below them.
+/// Counts the first entries of a table of `level`, and everything below them.
 fn count(table: Table, level: u8, entries: usize, usage: &Usage) {
     let mut pages = [0; 4];
     table.occupied(0, entries - 1, |_, entry| {
@@ -211,26 +216,27 @@ fn count(table: Table, level: u8, entries: usize, usage: &Usage) {
     }
 }
 
-/// Gives back one lowest table or one large page of what is owed; false: there is nothing to pay, or
-/// others are paying the last of it.
+/// Frees one lowest table or one large page of the list. False: the list is empty, or other
+/// processors are freeing the last item.
 #[inline]
 pub fn pay() -> bool {
     owed() != 0 && pay_one().is_some()
 }
 
-/// The same for those who lack frames: waits for others who are paying the last of it. False: nothing
-/// was owed.
+/// Like [`pay`], for a caller that lacks frames: waits for other processors that are freeing the
+/// last item. False: there was nothing to free.
 #[inline]
 pub fn pay_now() -> bool {
     OWED.pay(pay_one, relax)
 }
 
-/// Pays what is owed by now, so that all of it is free. It takes as long as the end of a process with an
-/// eighth of memory would have, at most; between the steps it calls `between`, which may let others run.
+/// Frees everything that is on the list by now. It takes at most as long as the immediate free of a
+/// process with an eighth of memory would have taken; between the steps it calls `between`, which
+/// may let other threads run.
 pub fn settle(mut between: impl FnMut()) {
     let mut left = owed();
     while left != 0 && owed() != 0 {
-        // Whoever goes on making debts meanwhile is not waited for.
+        // Items that are added meanwhile are not waited for.
         left = left.saturating_sub(pay_one().unwrap_or(0));
         relax();
         between();
@@ -241,7 +247,7 @@ fn may_owe() -> bool {
     ALLOWED.load(Relaxed) && frames::is_plentiful()
 }
 
-/// Adds to the debt, if that stays below its bound.
+/// Adds to the count of deferred frees, if that stays below its bound.
 fn reserve(size: usize) -> bool {
     OWED.reserve(size, frames::total() / 8)
 }
@@ -275,11 +281,11 @@ fn take() -> Option<Waiting> {
     Some(Waiting::Table(table, level as u8))
 }
 
-/// One step: how much it paid. `None`: there is nothing on the list.
+/// Does one step; returns how many frames it freed. `None`: the list is empty.
 #[cold]
 fn pay_one() -> Option<usize> {
     let paid = match take()? {
-        // SAFETY: what is on the list nobody else can reach.
+        // SAFETY: nothing else can reach what was on the list.
         Waiting::Large(first) => unsafe {
             large::release(first);
             ENTRIES
@@ -297,10 +303,10 @@ fn pay_one() -> Option<usize> {
     Some(paid)
 }
 
-/// One step at a table: what it paid, and whether the table is still there.
+/// Does one step at a table: returns how much it freed, and whether the table still exists.
 ///
 /// # Safety
-/// Nobody else can reach the table, nor what is below it.
+/// Nothing else can reach the table, nor what is below it.
 unsafe fn step(table: Table, level: u8) -> (usize, bool) {
     if level == 0 {
         let paid = size_of_lowest(table);
@@ -313,7 +319,8 @@ unsafe fn step(table: Table, level: u8) -> (usize, bool) {
         return (1, false);
     };
     let (paid, rest) = if entry.has(Entry::LARGE) {
-        // SAFETY: the caller's promise; the surveyor left only counted ones.
+        // SAFETY: the caller's promise; `survey` left only entries that hold a part in a large
+        // page.
         unsafe { large::release(entry.number()) };
         (ENTRIES, false)
     } else {
@@ -327,13 +334,13 @@ unsafe fn step(table: Table, level: u8) -> (usize, bool) {
     (paid, true)
 }
 
-/// What a lowest table counts in the debt.
+/// Returns what a lowest table adds to `OWED`.
 fn size_of_lowest(table: Table) -> usize {
     table.groups().count_ones() as usize * 8 + 1
 }
 
-/// Lets go of what others refer to as well, below a table, and of what is no frame's reference; how
-/// much is left, the table included.
+/// Gives up, below a table, what other spaces refer to as well and entries that hold no reference.
+/// Returns how much is left, the table included.
 ///
 /// # Safety
 /// As for [`owe`].
@@ -350,14 +357,16 @@ unsafe fn survey(table: Table, level: u8) -> usize {
                 return true;
             }
             if entry.is_counted() {
-                // SAFETY: the entry's part; nobody can reach it, and it goes.
+                // SAFETY: the entry's part; nothing can reach the entry any more, and it is
+                // removed.
                 unsafe { large::release(number) };
             }
         } else if Table(number).references() > 1 || level == 1 && is_copy(Table(number)) {
-            // SAFETY: the entry's reference; nobody can reach it, and it goes.
+            // SAFETY: the entry's reference; nothing can reach the entry any more, and it is
+            // removed.
             unsafe { share::release_table(number, level - 1, None) };
         } else {
-            // SAFETY: the caller's promise; nobody else has the table.
+            // SAFETY: the caller's promise; nothing else refers to the table.
             size += unsafe { survey(Table(number), level - 1) };
             return true;
         }
@@ -366,8 +375,8 @@ unsafe fn survey(table: Table, level: u8) -> usize {
     size
 }
 
-/// Whether a lowest table came of a fork, and its pages belong to another space as well: its first page
-/// tells.
+/// Whether a lowest table came from a fork and another space has its pages as well. Its first page
+/// decides.
 fn is_copy(table: Table) -> bool {
     table.first().is_some_and(|(_, entry)| {
         entry.kind() == Kind::Private && entry.info().refs.load(Relaxed) > 1

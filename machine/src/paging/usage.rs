@@ -1,28 +1,29 @@
-//! What is counted about a page table, and who has it loaded.
+//! The counts of a page table, and which processors have it loaded.
 
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU64};
 
 use super::entry::Kind;
 
-/// The counts of one page table. They are written under the table's lock and read by anybody.
+/// The counts of one page table. They are written under the table's lock and read by any processor.
 #[derive(Default)]
 pub(crate) struct Usage {
     /// The processors that have the table loaded, one bit each.
     pub active: AtomicU64,
-    /// The program's half is the supervisor's: the user bit is clear in the root's entries.
+    /// Whether the program's half is supervisor memory: the user bit is clear in the root's
+    /// entries.
     supervisor: AtomicBool,
-    /// It was at some time: pages of text may have been changed for it.
+    /// Whether it was supervisor memory at some time: pages of text may have been changed for that.
     was_supervisor: AtomicBool,
-    /// Its program has ended, and tables that are unmapped are not counted off: see
+    /// The program has ended, and tables that are unmapped are not subtracted from the counts: see
     /// [`super::teardown`].
     pub ends: AtomicBool,
-    /// A number of its own since it last was made the supervisor's.
+    /// The unique number of the space's latest stay in supervisor mode.
     stay: AtomicU64,
-    /// System calls that came through the gate, but for those that each processor which has the
-    /// table loaded has yet to add (`trap::gated_on`).
+    /// System calls that came through the gate, without those that a processor which has the table
+    /// loaded has yet to add (`trap::gated_on`).
     pub calls: AtomicU64,
-    /// Those by `syscall` executed in ring 0. Counted by the entry stub without a locked
+    /// System calls by `syscall` executed in ring 0. Counted by the entry stub without a locked
     /// instruction: two processors at once may lose one.
     pub traps: AtomicU64,
     pages: [AtomicU64; 4],
@@ -50,8 +51,8 @@ impl Resident {
 }
 
 impl Usage {
-    /// Counts `pages` more (or, wrapping, fewer) pages of a kind. Under the table's lock: a load
-    /// and a store, no locked instruction.
+    /// Adds `pages` (wrapping, so it may also subtract) to the count of a kind. Under the table's
+    /// lock: a load and a store, no locked instruction.
     #[inline]
     pub fn add(&self, kind: Kind, pages: u64) {
         let count = &self.pages[kind as usize];
@@ -68,25 +69,25 @@ impl Usage {
         self.tables.store(self.tables.load(Relaxed).wrapping_add(tables), Relaxed);
     }
 
-    /// Begins to count anew.
+    /// Sets all counts to zero.
     pub fn clear(&self) {
         self.pages.iter().for_each(|count| count.store(0, Relaxed));
         self.tables.store(0, Relaxed);
     }
 
-    /// Whether the program's half is the supervisor's.
+    /// Whether the program's half is supervisor memory.
     #[inline]
     pub fn is_supervisor(&self) -> bool {
         self.supervisor.load(SeqCst)
     }
 
-    /// Whether it ever was.
+    /// Whether the program's half ever was supervisor memory.
     #[inline]
     pub fn was_supervisor(&self) -> bool {
         self.was_supervisor.load(Relaxed)
     }
 
-    /// Which stay in supervisor mode this is.
+    /// Returns the number of this stay in supervisor mode.
     #[inline]
     pub fn stay(&self) -> u64 {
         self.stay.load(Relaxed)
@@ -101,7 +102,7 @@ impl Usage {
         self.was_supervisor.store(true, Relaxed);
     }
 
-    /// Takes over the counts of a table whose content this one shares now, and its mode.
+    /// Takes over the counts of a table whose content this table shares now, and its mode.
     pub fn copy_counts(&self, from: &Usage) {
         if from.was_supervisor() {
             self.set_supervisor(from.is_supervisor());
@@ -112,13 +113,14 @@ impl Usage {
         self.tables.store(from.tables.load(Relaxed), Relaxed);
     }
 
-    /// All pages of a kind.
+    /// Returns the number of pages of a kind.
     #[inline]
     pub fn count(&self, kind: Kind) -> u64 {
         self.pages[kind as usize].load(Relaxed)
     }
 
-    /// All pages that hold something, about: what is being counted may come out too large.
+    /// Returns about how many pages are mapped: what is being counted at this moment may make the
+    /// sum too large.
     #[inline]
     pub fn mapped(&self) -> u64 {
         let kinds = [Kind::Private, Kind::File, Kind::Shared];

@@ -2,25 +2,27 @@
 //!
 //! **System call** (Intel SDM vol. 3, 5.8.8): `syscall` leaves the program's stack pointer in
 //! place, RIP in rcx and RFLAGS in r11, with the flags of SFMASK cleared (IF among them). The stub
-//! changes to the kernel stack, builds the frame, and calls the function that [`set_call`] has named for
-//! the number, or the handler of system calls. If no attention is wanted,
-//! the way out is `sysretq`; the check for a canonical RIP guards against `sysret`'s known trap
-//! (a fault in ring 0 with the program's stack). It reloads only what the handler does not keep, so a
-//! handler that rewrites rbx, r12 to r15 or segments in the frame raises `FULL_RETURN`.
+//! changes to the kernel stack, builds the frame, and calls the function that [`set_call`] has
+//! registered for the number, or the handler of system calls. If no attention is wanted, the way
+//! out is `sysretq`; the check for a canonical RIP guards against `sysret`'s known trap (a fault in
+//! ring 0 with the program's stack). The way out reloads only the registers that the handler does
+//! not preserve, so a handler that rewrites rbx, r12 to r15 or segments in the frame raises
+//! `FULL_RETURN`.
 //!
 //! **Exceptions and interrupts**: 256 stubs of 16 bytes push an error code where the CPU did not,
-//! and the vector's number in rdi, then join the common path, which builds the same frame. Entry from user mode
-//! changes GS; the CPU has already changed to the kernel stack (RSP0). `clac` comes first
-//! everywhere: an interrupted user copy had AC set, and `iretq` sets it again.
+//! put the vector's number in rdi, then join the common path, which builds the same frame. Entry
+//! from user mode changes GS; the CPU has already changed to the kernel stack (RSP0). `clac` comes
+//! first everywhere: an interrupted user copy had AC set, and `iretq` sets it again.
 //!
-//! **Interrupt stacks** (double fault, NMI, machine check, debug) may strike between the entry and
-//! `swapgs`, so their stubs take the GS base from the word above their stack; only debug exceptions
-//! from user mode and NMIs return.
+//! **Interrupt stacks** (double fault, NMI, machine check, debug): these exceptions may arrive
+//! between the entry and `swapgs`, so their stubs take the GS base from the word above their stack;
+//! only debug exceptions from user mode and NMIs return.
 //!
-//! **The stack at a call** is a multiple of 16, as compiled code may assume (System V ABI for AMD64,
-//! 3.2.2). The frame has 21 words. A system call pushes it from one word below the stack's top, which
-//! costs nothing; a trap, whose first words the CPU pushes from the top itself, leaves one word free
-//! below the frame. Development kernels check it ([`check_stack`](super::check_stack)).
+//! **The stack at a call** is a multiple of 16, as compiled code may assume (System V ABI for
+//! AMD64, 3.2.2). The frame has 21 words. A system call pushes it from one word below the stack's
+//! top, which costs nothing. A trap, whose first words the CPU pushes from the top itself, leaves
+//! one word free below the frame. Development kernels check the alignment
+//! ([`check_stack`](super::check_stack)).
 
 use core::arch::global_asm;
 use core::mem::offset_of;
@@ -339,23 +341,23 @@ hayate_vectors:
 
 const _: () = assert!(core::mem::size_of::<UserRegs>() == 21 * 8);
 
-/// How many numbers have an entry in the table of calls.
+/// Number of entries in the table of calls.
 pub(super) const CALLS: usize = 512;
 
-/// Serves one system call: the frame's arguments in, the result out. Registers other than those it
-/// is told to change it leaves alone.
+/// Serves one system call: takes the arguments from the frame and returns the result. It changes no
+/// registers but those that the caller asked it to change.
 pub type Call = extern "C" fn(&mut UserRegs) -> i64;
 
-/// Names the function that serves system call `number`. Without one, and for numbers above the table's
-/// end, the handler of system calls is called.
+/// Registers the function that serves system call `number`. Without one, and for numbers above the
+/// table's end, the handler of system calls is called.
 pub fn set_call(number: usize, call: Call) {
-    // SAFETY: the table is made of words in the kernel's data, written and read atomically.
+    // SAFETY: the table consists of words in the kernel's data, written and read atomically.
     if let Some(entry) = unsafe { &hayate_calls }.get(number) {
         entry.store(call as usize as u64, Ordering::Release);
     }
 }
 
-/// Has the handler of system calls called for all numbers.
+/// Makes the handler of system calls serve all numbers.
 pub(super) fn forget_calls() {
     // SAFETY: as above.
     for entry in unsafe { &hayate_calls } {
@@ -371,12 +373,13 @@ unsafe extern "C" {
     static hayate_vectors: [[u8; 16]; 256];
 }
 
-/// Where a new user thread's context starts: calls the function in rbx, then goes to user mode.
+/// Returns where a new user thread's context starts: it calls the function in rbx, then goes to
+/// user mode.
 pub(crate) fn user_start_address() -> u64 {
     hayate_user_start as *const () as u64
 }
 
-/// The address of vector `vector`'s stub.
+/// Returns the address of the stub of vector `vector`.
 pub(super) fn vector_address(vector: u8) -> u64 {
     // SAFETY: only the address is taken.
     unsafe { &raw const hayate_vectors[usize::from(vector)] as u64 }
@@ -398,7 +401,7 @@ pub(crate) unsafe fn patch_out_clac() {
 /// The register that holds where `syscall` goes.
 pub(super) const LSTAR: u32 = 0xc000_0082;
 
-/// The entry of system calls from user mode.
+/// Returns the address of the entry of system calls from user mode.
 pub(super) fn syscall_address() -> u64 {
     hayate_syscall_entry as *const () as u64
 }
@@ -409,8 +412,8 @@ pub(crate) fn init_syscalls() {
     const SFMASK: u32 = 0xc000_0084;
     // Cleared on entry: TF, IF, DF, NT, AC (and RF, IOPL for good measure).
     const MASK: u64 = 1 << 8 | 1 << 9 | 1 << 10 | 3 << 12 | 1 << 14 | 1 << 16 | 1 << 18;
-    // SAFETY: every 64-bit CPU has these registers; the selectors are the GDT's, whose order
-    // `syscall` and `sysret` ask for.
+    // SAFETY: every 64-bit CPU has these registers; the selectors are the GDT's, in the order that
+    // `syscall` and `sysret` require.
     unsafe {
         cpu::write_msr(STAR, (0x23u64 << 48) | u64::from(cpu::KERNEL_CS) << 32);
         cpu::write_msr(LSTAR, syscall_address());

@@ -1,4 +1,4 @@
-//! What the stubs call: exceptions and interrupts, sorted and handed up.
+//! The Rust functions that the stubs call for exceptions and interrupts.
 
 use super::{UserRegs, attention, handlers};
 use crate::{apic, cpu, vdso};
@@ -34,13 +34,13 @@ pub struct PageFault {
 /// What the page fault handler did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultOutcome {
-    /// The access can be tried again (or, from user mode, a signal has been posted).
+    /// The access can be tried again, or, from user mode, a signal has been posted.
     Done,
-    /// The access is not allowed: a user copy returns EFAULT.
+    /// The access is not allowed: a user copy fails with `EFAULT`.
     Failed,
 }
 
-/// The attention loop before a return to user mode.
+/// Runs the attention loop before a return to user mode.
 pub(super) extern "C" fn attend(regs: &mut UserRegs) {
     super::check_stack();
     while attention::get() & !(super::FULL_RETURN | super::NO_TSC) != 0 {
@@ -55,7 +55,7 @@ pub(super) extern "C" fn attend(regs: &mut UserRegs) {
     }
 }
 
-/// Reads the address of the last page fault.
+/// Returns the address of the last page fault.
 fn fault_address() -> u64 {
     let address;
     // SAFETY: reading CR2 has no effect.
@@ -81,7 +81,7 @@ pub(super) extern "C" fn trap_from_user(vector: u64, regs: &mut UserRegs, code: 
         const GENERAL_PROTECTION: u8 = 13;
         if vector == GENERAL_PROTECTION && attention::get() & super::NO_TSC == 0 && cpu::allow_tsc()
         {
-            // It was forbidden for the program that ran here before: once more.
+            // Reading was forbidden to the program that ran here before; this program may retry.
             return;
         }
         if let Some(handlers) = handlers() {
@@ -92,8 +92,8 @@ pub(super) extern "C" fn trap_from_user(vector: u64, regs: &mut UserRegs, code: 
     }
 }
 
-/// A trap of a program in ring 0: as one from user mode, and shown to the kernel as such. An NMI
-/// comes here from programs with interrupts off only.
+/// Handles a trap of a program in ring 0 like a trap from user mode, and presents it to the kernel
+/// as such. An NMI comes here only from programs with interrupts off.
 pub(super) extern "C" fn trap_from_program(vector: u64, regs: &mut UserRegs, code: u64) {
     super::check_stack();
     const NMI: u8 = 2;
@@ -106,7 +106,8 @@ pub(super) extern "C" fn trap_from_program(vector: u64, regs: &mut UserRegs, cod
     if vector == u64::from(NMI) {
         return;
     }
-    // It went back to ring 3, and has been moved to ring 0 now: it fetches that again.
+    // The program returned to ring 3, and has been moved to ring 0 now: it fetches the instruction
+    // again.
     const FETCHED: u64 = FaultCode::PRESENT.bits() | FaultCode::FETCH.bits();
     if vector == 14 && code & FETCHED == FETCHED && vdso::holds(fault_address()) {
         return;
@@ -171,8 +172,8 @@ unsafe extern "C" {
     static __stop_extable: [u64; 2];
 }
 
-/// Where to go on after a fault of the instruction at `rip`, if the exception table (section
-/// `extable`, pairs of absolute addresses: instruction, fixup) has it.
+/// Returns where to go on after a fault of the instruction at `rip`, if the exception table has an
+/// entry for it (section `extable`, pairs of absolute addresses: instruction, fixup).
 fn fixup(rip: u64) -> Option<u64> {
     let start = &raw const __start_extable;
     let end = &raw const __stop_extable;

@@ -1,7 +1,8 @@
 //! The interrupt descriptor tables: two for all CPUs, constant after boot.
 //!
-//! The second one is loaded while a space in supervisor mode is, so that spaces in user mode pay
-//! nothing for it: there every vector has an interrupt stack and stubs of its own.
+//! The second table is loaded while a space in supervisor mode is loaded. In it every vector has an
+//! interrupt stack and stubs of its own, so that spaces in user mode pay nothing for supervisor
+//! mode.
 
 use core::arch::asm;
 use core::cell::UnsafeCell;
@@ -34,7 +35,7 @@ fn gate(address: u64, stack: u8, privilege: u64) -> [u64; 2] {
     [low, address >> 32]
 }
 
-/// Fills the tables and loads the first; once, on the first CPU.
+/// Fills the tables and loads the first one; called once, on the first CPU.
 pub(crate) fn init() {
     let mut table = [[0; 2]; 256];
     for (vector, entry) in table.iter_mut().enumerate() {

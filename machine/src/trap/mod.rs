@@ -34,25 +34,27 @@ use crate::cpu::Half;
 
 mod supervisor;
 
-/// Attention bit: the scheduler wants to choose again.
+/// Attention bit: the scheduler must choose again.
 pub const RESCHEDULE: u64 = 1;
-/// Attention bit: the current execution was interrupted (a signal is to be looked at).
+/// Attention bit: the current execution was interrupted (a signal must be checked).
 pub const INTERRUPTED: u64 = 2;
-/// Attention bit: the program's registers were rewritten; leave by `iretq`, restoring all. Every
-/// system call that changes more of the frame than rax, rip and rsp must raise it.
+/// Attention bit: the program's registers were rewritten; leave by `iretq`, restoring all of them.
+/// Every system call that changes more of the frame than rax, rip and rsp must raise it.
 pub const FULL_RETURN: u64 = 4;
-/// A reason in [`attention`]: the kernel's own reserve of memory was used on behalf of this
-/// execution; see [`crate::frames::is_low`].
+/// Attention bit: the kernel's own reserve of memory was used on behalf of this execution; see
+/// [`crate::frames::is_low`].
 pub const MEMORY: u64 = 8;
-/// The program may not read the time stamp counter (`PR_SET_TSC`). Stays set as long as that is so:
-/// each way back to the program sees to it (CR4.TSD), so that nobody else pays for it at a switch.
-/// What runs here afterwards is let go when it traps ([`cpu::allow_tsc`](crate::cpu::allow_tsc)).
+/// Attention bit: the program may not read the time stamp counter (`PR_SET_TSC`). It stays set as
+/// long as that holds. Each return to the program sets CR4.TSD, so that context switches of other
+/// programs pay nothing. A program that runs here afterwards traps once, and may then read the
+/// counter again ([`cpu::allow_tsc`](crate::cpu::allow_tsc)).
 pub const NO_TSC: u64 = 16;
 /// Attention bits from here up are free for the kernel.
 pub const FIRST_FREE: u64 = 32;
 
-/// In a development kernel, panics if the stack is not aligned as compiled code may assume: to 16
-/// bytes at a call (System V ABI for AMD64, 3.2.2). The functions that the stubs call begin with it.
+/// Panics in a development kernel if the stack is not aligned as compiled code may assume: to 16
+/// bytes at a call (System V ABI for AMD64, 3.2.2). The functions that the stubs call begin with
+/// it.
 #[inline(always)]
 pub fn check_stack() {
     #[cfg(all(debug_assertions, not(test), not(miri)))]
@@ -60,14 +62,15 @@ pub fn check_stack() {
         #[repr(align(16))]
         struct Aligned(#[expect(dead_code, reason = "its address is all that is asked")] u8);
         let here = Aligned(0);
-        // The compiler knows that a multiple of 16 is there, so it must not see whose number it is.
+        // The compiler assumes that the address is a multiple of 16, so it must not see where the
+        // number comes from.
         let address = core::hint::black_box(&raw const here as usize);
         assert!(address.is_multiple_of(16), "a stub called with the stack at {address:#x}");
     }
 }
 
-/// What the ways back to a program look at. Both are zero if a program in ring 0 can go on at once,
-/// so the gate looks once.
+/// The two words that the returns to a program test. Both are zero if a program in ring 0 can go on
+/// at once, so the gate tests both at once.
 #[repr(C, align(8))]
 struct WayBack {
     /// This CPU's reasons to call the attention handler before the next return to the program.
@@ -82,12 +85,12 @@ crate::per_cpu! {
     static WAY_BACK: WayBack = WayBack { attention: Half::new(0), user: Half::new(1) };
 }
 
-/// This CPU's attention word. Only this CPU writes it; to reach another one, mark its execution
-/// and send a reschedule interrupt.
+/// This CPU's attention word. Only this CPU writes it. To reach another CPU, mark its execution and
+/// send a reschedule interrupt.
 pub mod attention {
     use super::WAY_BACK;
 
-    /// The bits that are set.
+    /// Returns the bits that are set.
     #[inline(always)]
     pub fn get() -> u64 {
         u64::from(WAY_BACK.attention.get())
@@ -108,7 +111,7 @@ pub mod attention {
     }
 }
 
-/// The functions the machine calls up to. All run with interrupts off.
+/// The functions of the kernel that the machine layer calls. All run with interrupts off.
 #[derive(Clone, Copy)]
 pub struct Handlers {
     /// A system call: number in `orig_rax` (and `rax` is preset to -ENOSYS); the result goes to `rax`.
@@ -117,7 +120,7 @@ pub struct Handlers {
     /// [`FaultOutcome::Failed`] makes the copy fail; for user mode the handler has posted a signal.
     pub page_fault: fn(&PageFault, Option<&mut UserRegs>) -> FaultOutcome,
     /// Any other exception from user mode: vector, error code. Vector 2: a program in ring 0 was
-    /// interrupted where it has interrupts off, and goes on with them on.
+    /// interrupted where it had interrupts off, and goes on with interrupts on.
     pub exception: fn(u8, u64, &mut UserRegs),
     /// This CPU's timer expired.
     pub timer: fn(Option<&mut UserRegs>),
@@ -128,10 +131,10 @@ pub struct Handlers {
     pub attention: fn(&mut UserRegs),
 }
 
-/// Starts the watchdog of programs in ring 0, for good: every 55 ms each processor gets an NMI, which
-/// turns interrupts on again where a program has turned them off. So no program keeps its
-/// processor, nor those that wait for it to drop a translation. A machine without a PIT (microvm)
-/// has no such bound.
+/// Starts the watchdog of programs in ring 0, which never stops: every 55 ms each processor gets an
+/// NMI, which turns interrupts on again where a program has turned them off. So no program keeps
+/// its processor, nor blocks processors that wait for it to flush a TLB entry. A machine without a
+/// PIT (microvm) has no such bound.
 pub fn watch_programs() {
     static STARTED: crate::sync::Once<()> = crate::sync::Once::new();
     STARTED.call_once(|| {
@@ -158,7 +161,7 @@ pub(crate) fn handlers() -> Option<&'static Handlers> {
 #[unsafe(export_name = "hayate_syscall_handler")]
 static SYSCALL_HANDLER: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Calls the handler of system calls, on behalf of another way in.
+/// Calls the handler of system calls on behalf of another entry.
 #[inline]
 pub extern "C" fn serve_syscall(regs: &mut UserRegs) {
     let handler = SYSCALL_HANDLER.load(Ordering::Relaxed);
@@ -169,8 +172,8 @@ pub extern "C" fn serve_syscall(regs: &mut UserRegs) {
     }
 }
 
-/// Replaces the system call handler, e.g. by a tracing one, and returns the former. It serves all
-/// numbers until [`set_call`] names functions for some.
+/// Replaces the system call handler, for example by a tracing one, and returns the former. It
+/// serves all numbers until [`set_call`] registers functions for some.
 pub fn set_syscall_handler(
     handler: extern "C" fn(&mut UserRegs),
 ) -> Option<extern "C" fn(&mut UserRegs)> {

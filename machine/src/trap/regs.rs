@@ -1,11 +1,11 @@
 //! The register frame.
 //!
-//! What `iretq` and `sysretq` load must be fit to be loaded, whatever the kernel writes into a
-//! frame. So segments and flags are not the kernel's to write: the segments are those of the entry,
-//! and of flags only those that a program may set can be changed. A frame cannot be exchanged for
-//! another one either, which may be of a program in ring 0: the lifetime of [`UserRegs`] belongs to
-//! one frame. Values that are not frames have the lifetime `'static`, and [`UserRegs::go_on_at`]
-//! puts what they hold into a frame.
+//! The values that `iretq` and `sysretq` load must be valid, whatever the kernel writes into a
+//! frame. So the kernel cannot write segments, and can change only those flags that a program may
+//! set: the segments are those of the entry. Nor can a frame be exchanged for another frame, which
+//! may belong to a program in ring 0: the lifetime of [`UserRegs`] belongs to one frame. Values
+//! that are not frames have the lifetime `'static`, and [`UserRegs::go_on_at`] copies their content
+//! into a frame.
 
 use core::marker::PhantomData;
 
@@ -39,7 +39,7 @@ pub struct UserRegs<'f> {
     pub(super) rflags: u64,
     pub rsp: u64,
     pub(super) ss: u64,
-    /// Neither longer nor shorter than its own frame's.
+    /// Makes the lifetime invariant: exactly that of the value's own frame.
     frame: PhantomData<fn(&'f ()) -> &'f ()>,
 }
 
@@ -47,7 +47,7 @@ pub struct UserRegs<'f> {
 /// CF PF AF ZF SF TF DF OF NT RF AC.
 const USER_FLAGS: u64 = 0x0005_4dd5 & !(1 << 14) | (1 << 16);
 
-/// Flags that are always on: interrupts, and the bit that is reserved.
+/// Flags that are always set: interrupts, and the reserved bit.
 const ALWAYS: u64 = 1 << 9 | 2;
 
 impl Default for UserRegs<'static> {
@@ -63,7 +63,7 @@ impl Clone for UserRegs<'static> {
 }
 
 impl UserRegs<'static> {
-    /// The registers of a program about to execute its first instruction at `rip`.
+    /// Returns the registers of a program that is about to execute its first instruction, at `rip`.
     pub fn start(rip: u64, rsp: u64) -> Self {
         UserRegs {
             r15: 0,
@@ -93,45 +93,45 @@ impl UserRegs<'static> {
 }
 
 impl UserRegs<'_> {
-    /// What the frame holds, for another thread to begin with.
+    /// Returns a copy of the frame's content, for another thread to start with.
     #[inline(always)]
     pub fn copied(&self) -> UserRegs<'static> {
         UserRegs { frame: PhantomData, ..*self }
     }
 
-    /// Has the program go on with what `other` holds, in ring 3; if its mode is another, the way
-    /// out or its first fetch sees to that.
+    /// Makes the program continue with the content of `other`, in ring 3; if the program's mode is
+    /// another, the way out or its first instruction fetch corrects that.
     #[inline]
     pub fn go_on_at(&mut self, other: &UserRegs<'static>) {
         *self = UserRegs { frame: PhantomData, ..*other };
         self.make_users();
     }
 
-    /// The program's flags.
+    /// Returns the program's flags.
     #[inline]
     pub fn flags(&self) -> u64 {
         self.rflags
     }
 
-    /// Sets those of the program's flags that it may set itself, as in `flags`.
+    /// Sets those flags that the program may set itself, as in `flags`.
     #[inline]
     pub fn set_flags(&mut self, flags: u64) {
         self.rflags = flags & USER_FLAGS | ALWAYS;
     }
 
-    /// The six arguments of a system call.
+    /// Returns the six arguments of a system call.
     #[inline(always)]
     pub fn arguments(&self) -> [u64; 6] {
         [self.rdi, self.rsi, self.rdx, self.r10, self.r8, self.r9]
     }
 
-    /// Whether the frame was made by a system call that has not been settled
-    /// (`orig_rax` is set to -1 by whoever settles it: sigreturn, a restart).
+    /// Whether the frame was made by a system call that has not been settled (sigreturn and a
+    /// restart settle it by setting `orig_rax` to -1).
     pub fn in_syscall(&self) -> bool {
         self.orig_rax as i64 >= 0
     }
 
-    /// Makes it a frame of ring 3.
+    /// Makes the frame one of ring 3.
     #[inline(always)]
     pub(crate) fn make_users(&mut self) {
         self.cs = u64::from(cpu::USER_CS);
@@ -139,13 +139,14 @@ impl UserRegs<'_> {
         self.set_flags(self.rflags);
     }
 
-    /// Prepares the frame for another position of the program, which it may have chosen itself
-    /// (sigreturn): user segments, for the mode may be another one by now, and an instruction in
-    /// the program's half, or of the object that the kernel shows.
+    /// Prepares the frame for another position of the program, which the program may have chosen
+    /// itself (sigreturn): user segments, because the mode may have changed, and an instruction
+    /// address in the program's half or in the object that the kernel maps for programs.
     pub fn sanitize(&mut self) {
         self.make_users();
         if self.rip >= cpu::USER_END && !vdso::holds(self.rip) {
-            // `iretq` to a non-canonical address faults in the kernel: jump to where the program faults.
+            // `iretq` to a non-canonical address faults in the kernel: go to an address where the
+            // program faults.
             self.rip = cpu::USER_END;
         }
     }

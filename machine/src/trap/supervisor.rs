@@ -2,42 +2,45 @@
 //!
 //! A program in supervisor mode executes its own code, in its own half, on its own stack, with its
 //! own GS base, but in ring 0. Two things follow. The processor does not change stacks when a trap
-//! arrives, and the code segment no longer tells program from kernel. So while a space in supervisor
-//! mode is loaded ([`set_mode`]) this processor uses
+//! arrives, and the code segment no longer tells program from kernel. So while a space in
+//! supervisor mode is loaded ([`set_mode`]) this processor uses
 //!
-//! * **another interrupt table**, in which every vector has an interrupt stack. Its stubs ask the
-//!   interrupted RIP: inside the kernel's text it was the kernel, whose frame is moved back to where
-//!   it would have been; anywhere else it was the program, whose frame is moved to the thread's
-//!   kernel stack, and GS is swapped. The stub runs with interrupts off and touches the kernel's own
-//!   memory only, so that one interrupt stack is enough; NMI, double fault, machine check and debug
-//!   exceptions keep theirs.
+//! * **another interrupt table**, in which every vector has an interrupt stack. Its stubs test the
+//!   interrupted RIP. Inside the kernel's text, the kernel was interrupted, and its frame is moved
+//!   back to where it would have been. Anywhere else, the program was interrupted: its frame is
+//!   moved to the thread's kernel stack, and GS is swapped. The stub runs with interrupts off and
+//!   touches the kernel's own memory only, so that one interrupt stack is enough; NMI, double
+//!   fault, machine check and debug exceptions keep theirs.
 //! * **another entry for `syscall`**, which works in ring 0 as well (it loads the kernel's segments
 //!   and goes to LSTAR) but must not return by `sysret`.
 //!
-//! A space in user mode has neither, and pays not one instruction.
+//! A space in user mode uses neither, and pays not one instruction.
 //!
-//! **Frames in the wrong mode.** The mode of a space changes under threads that have frames of the
-//! old mode on their kernel stacks. Nobody looks for them: a thread that returns to ring 3 in a
-//! space that is the supervisor's faults at its first fetch, and the stub, finding ring 3 in the
-//! frame, moves it to ring 0; a frame made here leaves through `hayate_supervisor_exit`, which sets
-//! the segments to what the mode is *now*.
+//! **Frames in the wrong mode.** The mode of a space changes while threads have frames of the old
+//! mode on their kernel stacks. The change does not search for these frames. A thread that returns
+//! to ring 3 in a space in supervisor mode faults at its first fetch, and the stub, finding ring 3
+//! in the frame, moves it to ring 0. A frame made here leaves through `hayate_supervisor_exit`,
+//! which sets the segments to what the mode is *now*.
 //!
-//! **The gate** is the entry for call sites that were turned: `rcx` is the address to come back to,
-//! `rax` the number, interrupts are off from the trampoline's last act but one until it turns them on
-//! again, everything else is as `syscall` found it. Where it goes is in a table by number:
+//! **The gate** is the entry for patched call sites. `rcx` is the address to come back to, `rax`
+//! the number. Interrupts are off from the trampoline's last instruction but one until it turns
+//! them on again; everything else is as `syscall` found it. A table by number says where the gate
+//! goes:
 //!
 //! * [`Gate::Full`] builds the same frame as the trap and calls the same handler;
-//! * [`Gate::Direct`] calls the number's function with a frame that holds the arguments and what the handler
-//!   may destroy; the rest is filled in if the thread has to attend to something before it goes on;
+//! * [`Gate::Direct`] calls the number's function with a frame that holds the arguments and the
+//!   registers that the handler may destroy; the rest is filled in if the thread has to attend to
+//!   something before it goes on;
 //! * [`Gate::Own`] is for a call that only reads a word ([`word_call!`](crate::word_call)): it
 //!   changes neither stack nor any register that must survive.
 //!
-//! The arithmetic flags are undefined after a turned site; who turns sites makes sure that
-//! nobody reads them. A debug exception on a gate's first instruction (a program that single-steps
-//! itself) becomes the system call by `syscall` that the site stood for.
+//! The arithmetic flags are undefined after a patched call site; the code that patches sites makes
+//! sure that no following instruction reads them. A debug exception on a gate's first instruction
+//! (a program that single-steps itself) becomes the system call by `syscall` that the site stood
+//! for.
 //!
-//! Interrupts on is the only state in which a program is gone back to: what it did with `cli` lasts
-//! until its next trap. The next trap of a program that makes none is an NMI of the watchdog
+//! A program is always resumed with interrupts on: the effect of its `cli` lasts until its next
+//! trap. If the program makes no trap, the watchdog's NMI is the next one
 //! ([`crate::trap::watch_programs`]).
 //!
 //! Road not taken: a code segment of its own for programs in ring 0. A near call or jump does not
@@ -52,8 +55,8 @@ use crate::cpu::{self, PerCpu};
 use crate::paging::Usage;
 
 crate::per_cpu! {
-    /// Calls through the gate that the space which is loaded has not been credited with: one
-    /// instruction a call, and no word that two processors write.
+    /// Calls through the gate that have not been added yet to the count of the loaded space: one
+    /// instruction for each call, and no word that two processors write.
     #[doc(hidden)]
     pub static GATED: PerCpu<AtomicU64> = PerCpu::new(AtomicU64::new(0));
 }
@@ -398,11 +401,11 @@ hayate_gate_slot:
     trap_from_program = sym super::exception::trap_from_program,
 );
 
-/// How far behind the address in `rcx`, where the gate comes back to with interrupts off, the
-/// trampoline's own `syscall` ends: where a full frame goes on.
+/// How far the end of the trampoline's own `syscall`, where a full frame goes on, lies behind the
+/// address in `rcx`, where the gate returns with interrupts off.
 pub const BEHIND: u64 = 18;
 
-/// How many numbers have an entry in the gate's table; higher ones go the full way.
+/// Number of entries in the gate's table; higher numbers take the full way.
 const GATES: usize = super::entry::CALLS;
 
 /// How the gate serves a number.
@@ -417,16 +420,16 @@ pub enum Gate {
     Own(OwnGate),
 }
 
-/// An entry of its own in the gate's table. Only [`word_call!`](crate::word_call) makes one.
+/// A special entry in the gate's table. Only [`word_call!`](crate::word_call) makes one.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnGate(unsafe extern "C" fn());
 
 impl OwnGate {
-    /// The entry at `code`.
+    /// Returns the entry at `code`.
     ///
     /// # Safety
     /// The code keeps the gate's contract: it is entered with interrupts off and the program's
-    /// stack and GS, leaves by `jmp rcx` with both as they were, and changes no register but rax.
+    /// stack and GS, leaves by `jmp rcx` with both unchanged, and changes no register but rax.
     #[doc(hidden)]
     pub const unsafe fn new(code: unsafe extern "C" fn()) -> OwnGate {
         OwnGate(code)
@@ -443,22 +446,22 @@ unsafe extern "C" {
     static hayate_gate_slot: u64;
 }
 
-/// What `syscall` in ring 0 calls: as the handler of system calls, but told apart from it so that
-/// the call site can be looked at first.
+/// The function that `syscall` in ring 0 calls. It does the same as the handler of system calls,
+/// but is separate so that it can examine the call site first.
 // SAFETY: the name is the stub's; no other symbol has it.
 #[unsafe(export_name = "hayate_supervisor_handler")]
 static SUPERVISOR_HANDLER: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Registers what `syscall` in ring 0 calls. Must be called before the first space changes to
-/// supervisor mode.
+/// Registers the function that `syscall` in ring 0 calls. Must be called before the first space
+/// changes to supervisor mode.
 pub fn set_supervisor_handler(handler: extern "C" fn(&mut UserRegs)) {
     SUPERVISOR_HANDLER.store(handler as *mut (), Ordering::Release);
 }
 
-/// Says how the gate serves system call `number`. Numbers above the table's end are ignored: the
+/// Sets how the gate serves system call `number`. Numbers above the table's end are ignored: the
 /// gate serves them the full way.
 pub fn set_gate(number: usize, gate: Gate) {
-    // SAFETY: the table is made of words in the kernel's data, written and read atomically.
+    // SAFETY: the table consists of words in the kernel's data, written and read atomically.
     let Some(entry) = unsafe { &hayate_gates }.get(number) else { return };
     let target = match gate {
         Gate::Full => hayate_gate_full as *const () as u64,
@@ -468,8 +471,9 @@ pub fn set_gate(number: usize, gate: Gate) {
     entry.store(target, Ordering::Release);
 }
 
-/// The address of the word that a trampoline jumps through, for a call of this number or of any. It
-/// lies in the top 2 GiB, so that an absolute 32-bit displacement reaches it from anywhere.
+/// Returns the address of the word that a trampoline jumps through, for a call of this number or of
+/// any number. It lies in the top 2 GiB, so that an absolute 32-bit displacement reaches it from
+/// anywhere.
 pub fn gate_address(number: Option<usize>) -> u64 {
     // SAFETY: only the address is taken.
     let gates = unsafe { &hayate_gates };
@@ -479,19 +483,19 @@ pub fn gate_address(number: Option<usize>) -> u64 {
     &raw const hayate_gate_slot as u64
 }
 
-/// The address of vector `vector`'s stub in supervisor mode.
+/// Returns the address of the stub of vector `vector` in supervisor mode.
 pub(super) fn vector_address(vector: u8) -> u64 {
     // SAFETY: only the address is taken.
     unsafe { &raw const hayate_supervisor_vectors[usize::from(vector)] as u64 }
 }
 
-/// Where a new thread's context starts if its frame is in ring 0.
+/// Returns where a new thread's context starts if its frame is in ring 0.
 pub(crate) fn start_address() -> u64 {
     hayate_supervisor_start as *const () as u64
 }
 
-/// Prepares this CPU's traps for the mode of the space that is loaded. `before` had it until now
-/// (or has it still) and is credited with its calls.
+/// Prepares this CPU's traps for the mode of the space that is loaded. `before` was loaded until
+/// now (or still is), and its calls are added to its count.
 #[inline]
 pub(crate) fn set_mode(before: Option<&Usage>, supervisor: bool) {
     if is_supervisor() | supervisor {
@@ -525,7 +529,8 @@ pub fn is_supervisor() -> bool {
     WAY_BACK.user.get() == 0
 }
 
-/// The calls through the gate on processor `cpu` that the space there has not been credited with.
+/// Returns the calls through the gate on processor `cpu` that have not been added yet to the count
+/// of the space there.
 pub(crate) fn gated_on(cpu: usize) -> u64 {
     GATED.of(cpu).map_or(0, |gated| gated.load(Ordering::Relaxed))
 }
@@ -538,7 +543,7 @@ pub(crate) fn gated_on(cpu: usize) -> u64 {
 ///
 /// `word_call!(getpid, getpid_gate, current, CURRENT, Thread, number);`
 // SOUND: slot, object and field are checked to belong together and to be of the width that is read;
-// the entry is in nobody's hands as a function, only as an `OwnGate`.
+// safe code never gets the entry as a function, only as an `OwnGate`.
 #[macro_export]
 macro_rules! word_call {
     ($(#[$meta:meta])* $name:ident, $gate:ident, $current:path, $local:path, $type:ty,
@@ -549,16 +554,17 @@ macro_rules! word_call {
             $current().$field.load(core::sync::atomic::Ordering::Relaxed)
         }
 
-        // The field is four bytes, as the entry below reads it, of what the slot names.
+        // The field has four bytes, as the entry below reads it, and belongs to the type that the
+        // slot names.
         const _: fn(&$type) -> &core::sync::atomic::AtomicU32 = |object| &object.$field;
         const _: fn() -> &'static $crate::cpu::Local<$type, $crate::cpu::OfPrincipal> = || &$local;
 
         /// The gate's entry for the same word.
         #[allow(unsafe_code)]
         pub fn $gate() -> $crate::trap::OwnGate {
-            // SAFETY: entered by the gate's table only, with interrupts off; see the gate's
-            // contract. The slot is never empty there, and the field is four bytes of what it
-            // names.
+            // SAFETY: only the gate's table enters this, with interrupts off; see the gate's
+            // contract. The slot is never empty there, and the field has four bytes and belongs to
+            // the object that the slot names.
             #[unsafe(naked)]
             unsafe extern "C" fn code() {
                 core::arch::naked_asm!(
@@ -573,8 +579,8 @@ macro_rules! word_call {
                     offset = const core::mem::offset_of!($type, $field),
                 )
             }
-            // SAFETY: it swaps GS twice, touches neither stack nor any register but rax, and goes
-            // to rcx.
+            // SAFETY: the code swaps GS twice, touches neither the stack nor any register but rax,
+            // and goes to rcx.
             unsafe { $crate::trap::OwnGate::new(code) }
         }
     };
