@@ -1,19 +1,19 @@
-//! Names: the tree of dentries, the cache between paths and inodes.
+//! The tree of names (dentries): the cache between paths and inodes.
 //!
-//! A [`Dentry`] is a name in a directory together with what it leads to: an inode, or nothing (a
-//! remembered "there is no such file", negative). The root of a mounted file system is a dentry
-//! without a parent. Children are owned by their parent's table and own their parent, so a place
-//! in use keeps its way to the root alive; removal and pruning take the child out of the table
-//! and thereby break the circle. So a directory that was removed has no children: its last ones,
-//! names that were looked for and not found, go with it ([`Dentry::remove`]), and names that are
-//! looked for in it afterwards are not kept.
+//! A [`Dentry`] is a name in a directory together with its target: an inode, or none (a negative
+//! dentry: the cached fact that there is no such file). The root of a mounted file system is a
+//! dentry without a parent. A parent's table owns its children, and a child owns its parent, so a
+//! place in use keeps its way to the root alive. Removal and pruning take the child out of the
+//! table and thereby break the reference cycle. Therefore a removed directory has no children: its
+//! remaining negative dentries are dropped with it ([`Dentry::remove`]), and names that are looked
+//! up in it afterwards are not cached.
 //!
 //! # Locks
 //!
-//! Each dentry has a *directory lock*, sleeping: held over look-ups that ask the file system and
-//! over every change of the directory's entries. Order: the global rename lock, then directory
-//! locks from the ancestor to the descendant (two unrelated ones: by address), then any lock of
-//! the file system. The spin locks (`children`, `link`, `inode`) are leaves, taken one at a
+//! Each dentry has a *directory lock*, which sleeps: it is held over look-ups that ask the file
+//! system and over every change of the directory's entries. Order: the global rename lock, then
+//! directory locks from the ancestor to the descendant (two unrelated ones: by address), then any
+//! lock of the file system. The spin locks (`children`, `link`, `inode`) are leaves, taken one at a
 //! time; a walk through cached names takes only them.
 
 use alloc::sync::Arc;
@@ -39,8 +39,8 @@ pub type Name = Arc<[u8]>;
 /// The cached children of a directory, by the hash of the name.
 type Children = HashTable<(Name, Arc<Dentry>)>;
 
-/// Whether two names are the same: compared in words, for a call of `memcmp` costs more than most
-/// names have bytes.
+/// Whether two names are equal. Compares in words, because a call of `memcmp` costs more than
+/// comparing the few bytes of most names.
 #[inline]
 fn same_name(one: &[u8], other: &[u8]) -> bool {
     if one.len() != other.len() {
@@ -58,16 +58,16 @@ fn same_name(one: &[u8], other: &[u8]) -> bool {
 }
 
 bitflags::bitflags! {
-    /// What a dentry is besides its name.
+    /// The state of a dentry besides its name.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct DentryState: u32 {
-        /// Something is mounted here (in some place).
+        /// Something is mounted here, in at least one mount of this tree.
         const MOUNTED = 1;
-        /// The name was removed; only those who hold it still see the file.
+        /// The name was removed; only existing references still reach the file.
         const UNLINKED = 2;
-        /// No name at all: a pipe, socket, memfd.
+        /// It has no name in the tree: a pipe, socket, memfd.
         const ANONYMOUS = 4;
-        /// Made without a name on purpose (`O_TMPFILE`), may be given one.
+        /// Made without a name on purpose (`O_TMPFILE`); may be given one.
         const LINKABLE = 8;
     }
 }
@@ -85,7 +85,7 @@ pub struct Dentry {
     children: SpinLock<Children>,
     directory: schedule::Mutex<()>,
     state: AtomicU32,
-    /// How long what is written to it is going to live, of a file without a plate.
+    /// The expected lifetime of data written to it, for a file without a page cache.
     pub(super) hint: Hint,
 }
 
@@ -108,13 +108,13 @@ impl Dentry {
         })
     }
 
-    /// The root of a file system.
+    /// Makes the root of a file system.
     pub fn root(filesystem: Arc<dyn FileSystem>) -> Arc<Dentry> {
         let inode = filesystem.root();
         Dentry::build(filesystem, None, Name::from(&b"/"[..]), Some(inode), DentryState::empty())
     }
 
-    /// A place for an inode without a path, shown as `name` (`pipe:[17]`).
+    /// Makes a dentry for an inode without a path, shown as `name` (`pipe:[17]`).
     pub fn anonymous(
         filesystem: Arc<dyn FileSystem>,
         name: &[u8],
@@ -123,7 +123,7 @@ impl Dentry {
         Dentry::build(filesystem, None, Name::from(name), Some(inode), DentryState::ANONYMOUS)
     }
 
-    /// A child that is not (yet) in the table of its parent.
+    /// Makes a child that is not (yet) in the table of its parent.
     pub fn child(parent: &Arc<Dentry>, name: Name, inode: Option<Arc<dyn Inode>>) -> Arc<Dentry> {
         Dentry::build(
             Arc::clone(&parent.filesystem),
@@ -134,17 +134,17 @@ impl Dentry {
         )
     }
 
-    /// The file system that the name is in.
+    /// Returns the file system that the name is in.
     pub fn filesystem(&self) -> &Arc<dyn FileSystem> {
         &self.filesystem
     }
 
-    /// The file, or `None` for a negative dentry.
+    /// Returns the file, or `None` for a negative dentry.
     pub fn inode(&self) -> Option<Arc<dyn Inode>> {
         self.inode.lock().clone()
     }
 
-    /// Gives a negative dentry a file, or a removed one none.
+    /// Gives a negative dentry a file, or takes the file from a removed one.
     pub fn set_inode(&self, inode: Option<Arc<dyn Inode>>) {
         let old = core::mem::replace(&mut *self.inode.lock(), inode);
         drop(old);
@@ -155,24 +155,24 @@ impl Dentry {
         self.link.lock().name.clone()
     }
 
-    /// The directory that the name is in; `None` for a root or an anonymous one.
+    /// Returns the directory that the name is in; `None` for a root or an anonymous dentry.
     pub fn parent(&self) -> Option<Arc<Dentry>> {
         self.link.lock().parent.clone()
     }
 
-    /// Moves to another parent and name. The caller holds both directory locks and the rename
-    /// lock, and keeps the tables right.
+    /// Moves the dentry to another parent and name. The caller holds both directory locks and the
+    /// rename lock, and updates the tables.
     pub fn relink(&self, parent: Arc<Dentry>, name: Name) {
         let old = core::mem::replace(&mut *self.link.lock(), Link { parent: Some(parent), name });
         drop(old);
     }
 
-    /// The directory lock.
+    /// Takes the directory lock.
     pub fn lock_directory(&self) -> schedule::MutexGuard<'_, ()> {
         self.directory.lock()
     }
 
-    /// The child of this name in the cache.
+    /// Returns the cached child of this name.
     #[inline]
     pub fn cached(&self, name: &[u8]) -> Option<Arc<Dentry>> {
         let children = self.children.lock();
@@ -180,23 +180,23 @@ impl Dentry {
         Some(Arc::clone(&found.1))
     }
 
-    /// Makes room for `more` children: after that, [`Dentry::adopt`] finds it as long as the caller
-    /// holds the directory lock. Who changes a file system and then the table calls it before.
-    /// `ENOMEM`.
+    /// Reserves memory for `more` children, so that [`Dentry::adopt`] cannot fail as long as the
+    /// caller holds the directory lock. Called before an operation that changes a file system and
+    /// then the table. `ENOMEM`.
     pub fn reserve(&self, more: usize) -> Result<()> {
         let mut children = self.children.lock();
         children.try_reserve(more, |child| hash_name(&child.0)).map_err(|_| Errno::ENOMEM)
     }
 
-    /// Marks a name as removed and forgets the names below it. For a directory the caller holds its
-    /// directory lock, so that nobody puts a name into the table at the same time.
+    /// Marks a name as removed and drops the cached names below it. For a directory the caller
+    /// holds its directory lock, so that no name is added to the table at the same time.
     pub fn remove(&self) {
         self.set_state(DentryState::UNLINKED);
         let children = core::mem::take(&mut *self.children.lock());
         drop(children);
     }
 
-    /// Puts a child into the table, replacing one of the same name.
+    /// Adds a child to the table, replacing one of the same name.
     pub fn adopt(&self, child: &Arc<Dentry>) -> Result<()> {
         let name = child.name();
         let hash = hash_name(&name);
@@ -215,7 +215,7 @@ impl Dentry {
         Ok(())
     }
 
-    /// Takes a child out of the table.
+    /// Removes a child from the table.
     pub fn disown(&self, name: &[u8]) -> Option<Arc<Dentry>> {
         let mut children = self.children.lock();
         let found = children.find_entry(hash_name(name), |child| same_name(&child.0, name));
@@ -254,8 +254,8 @@ impl Dentry {
         self.state.fetch_and(!flags.bits(), Ordering::AcqRel);
     }
 
-    /// Forgets cached names below that nobody uses; gives how many. The file system can be asked
-    /// again, so this frees memory without losing anything.
+    /// Drops unused cached names below this dentry; returns how many. The file system can be asked
+    /// for them again.
     pub fn prune(self: &Arc<Self>) -> usize {
         let mut pruned = 0;
         // Depth first with an explicit stack: a tree can be deeper than a kernel stack.
@@ -288,9 +288,9 @@ impl Dentry {
         pruned
     }
 
-    /// Forgets the cached name `name` of the directory `inode`, wherever at or below this dentry that
-    /// is: its file system was changed without the cache (an overlay's upper layer). Costs
-    /// something only where somebody has looked.
+    /// Drops the cached name `name` of the directory `inode`, which is this dentry or somewhere
+    /// below it: the directory was changed behind the cache (in an overlay's upper layer). Visits
+    /// only names that are cached.
     pub fn forget_name(self: &Arc<Self>, inode: &Arc<dyn Inode>, name: &[u8]) {
         let mut waiting = Vec::new();
         let mut next = Some(Arc::clone(self));
@@ -312,7 +312,7 @@ impl Dentry {
                 room
             };
             if !all {
-                // No memory to look for it: then every name goes that nobody uses.
+                // Without memory for the search, all unused names are dropped.
                 self.prune();
                 return;
             }
@@ -320,8 +320,8 @@ impl Dentry {
         }
     }
 
-    /// The cached children; none if there is no memory for the list: pruning happens when memory
-    /// has run out.
+    /// Returns the cached children; an empty list if there is no memory for it, because pruning
+    /// also happens when memory is exhausted.
     pub fn cached_children(&self) -> Vec<Arc<Dentry>> {
         let mut list = Vec::new();
         let children = self.children.lock();
@@ -331,8 +331,8 @@ impl Dentry {
         list
     }
 
-    /// Takes the whole tree below apart: the file system was unmounted. (Children own their
-    /// parents, so nothing would go away by itself.)
+    /// Drops the whole tree below, because the file system was unmounted. (Children own their
+    /// parents, so nothing would be freed otherwise.)
     pub fn dismantle(self: &Arc<Self>) {
         let take = |dentry: &Arc<Dentry>| core::mem::take(&mut *dentry.children.lock());
         let mut waiting = Vec::new();
@@ -353,7 +353,8 @@ impl Dentry {
         }
     }
 
-    /// The same without memory: down to a leaf, and up by what the leaf knows.
+    /// Does the same without allocating: goes down to a leaf, and up again by the parent
+    /// references.
     #[cold]
     fn dismantle_in_place(self: &Arc<Self>) {
         let mut at = Arc::clone(self);
@@ -372,11 +373,11 @@ impl Dentry {
 }
 
 impl Drop for Dentry {
-    /// Who watches a file learns that it is gone when nobody has it under the removed name any more
-    /// (`dentry_unlink_inode`, fs/dcache.c).
+    /// If the name was removed, tells watchers of the file that it is gone: this was the last
+    /// reference to it under the removed name (`dentry_unlink_inode`, fs/dcache.c).
     ///
-    /// Lets go of the ancestors one after the other: a chain of last references can be longer
-    /// than a kernel stack is deep.
+    /// Releases the ancestors in a loop: a chain of last references can be longer than a kernel
+    /// stack is deep.
     fn drop(&mut self) {
         if *self.state.get_mut() & DentryState::UNLINKED.bits() != 0
             && let Some(inode) = self.inode.get_mut()

@@ -1,16 +1,16 @@
-//! `epoll(7)`: a set of files and the list of those that have something.
+//! `epoll(7)`: a set of files, and the list of those that may be ready.
 //!
 //! Each watched file has an [`Item`] that listens on the file's wait queues. A notification puts
-//! the item on the ready list and wakes those who wait for the set; whether there truly is
-//! something is asked only when the list is collected. A level-triggered item goes back to the
-//! end of the list as long as there is.
+//! the item on the ready list and wakes the threads that wait for the set. Whether the file really
+//! has events is asked only when the list is collected. A level-triggered item goes back to the end
+//! of the list as long as its file has events.
 //!
-//! An item refers to its file weakly; the end of the open file takes it out of the set, as Linux
-//! does. How sets may contain sets is `nesting.rs`.
+//! An item refers to its file weakly; the end of the open file takes the item out of the set, as on
+//! Linux. Sets within sets are handled in `nesting.rs`.
 //!
-//! Locks: `nesting::lock` while sets are joined, then `items`, a sleeping lock (registering asks
-//! the file). `ready` is a spin lock taken under the lock of a file's wait queue; nothing but this
-//! set's own queue is taken under it.
+//! Locks: `nesting::lock` while sets are joined, then `items`, a sleeping lock (registering polls
+//! the file). `ready` is a spin lock taken under the lock of a file's wait queue; under it only
+//! this set's own wait queue is taken.
 
 pub mod nesting;
 
@@ -30,24 +30,24 @@ use super::poll::{Events, Registrar};
 use super::users::{Holdings, Limit};
 use crate::schedule::{Listener, Mutex, WaitQueue, Woken};
 
-/// `EPOLLEXCLUSIVE`: accepted; every waiter is woken, which it allows.
+/// `EPOLLEXCLUSIVE`: accepted, but every waiter is woken, which the flag permits.
 const EXCLUSIVE: u32 = 1 << 28;
-/// `EPOLLWAKEUP`: about suspending, of which there is none.
+/// `EPOLLWAKEUP`: keeps the system from suspending; has no effect here, as there is no suspending.
 const WAKEUP: u32 = 1 << 29;
 /// `EPOLLONESHOT`
 const ONESHOT: u32 = 1 << 30;
 /// `EPOLLET`
 const EDGE: u32 = 1 << 31;
-/// Errors and hang-ups are told whether asked for or not.
+/// Errors and hang-ups are reported whether asked for or not.
 const ALWAYS: u32 = Events::ERR.union(Events::HUP).bits();
 const MODES: u32 = EXCLUSIVE | WAKEUP | ONESHOT | EDGE;
 
-/// What may stand beside `EXCLUSIVE` (`EPOLLEXCLUSIVE_OK_BITS`, fs/eventpoll.c).
+/// Bits allowed together with `EXCLUSIVE` (`EPOLLEXCLUSIVE_OK_BITS`, fs/eventpoll.c).
 const BESIDE_EXCLUSIVE: u32 =
     Events::IN.union(Events::OUT).bits() | ALWAYS | WAKEUP | EDGE | EXCLUSIVE;
 
-/// How many files one user may watch (`/proc/sys/fs/epoll/max_user_watches`): at first as many as
-/// fill a 25th of memory.
+/// The number of files that one user may watch (`/proc/sys/fs/epoll/max_user_watches`); by default
+/// as many as fill a 25th of memory.
 pub static MAX_USER_WATCHES: Limit = Limit::new(|| {
     /// An item, its listener and their entries in tables.
     const COST: usize = 256;
@@ -59,11 +59,11 @@ pub struct Item {
     set: Weak<Epoll>,
     file: Weak<OpenFile>,
     fd: i32,
-    /// Events and modes; events are empty once a one-shot went off.
+    /// Events and modes; the events are cleared once a one-shot item was reported.
     interest: AtomicU32,
     data: AtomicU64,
     queued: AtomicBool,
-    /// Whose watch it is; given back once.
+    /// The user's count of watches, which `retire` decrements once.
     holdings: Arc<Holdings>,
     retired: AtomicBool,
 }
@@ -73,18 +73,18 @@ type Key = (usize, i32);
 /// A set.
 pub struct Epoll {
     me: Weak<Epoll>,
-    /// Its open file, whose watches are those of the sets around this one.
+    /// Its open file, which lists the watches of the sets that contain this one.
     file: Once<Weak<OpenFile>>,
-    /// Which look at the sets came by here, and how deep it was from here on.
+    /// The number and the result of the last traversal that visited this set.
     visited: nesting::Visited,
     holdings: Arc<Holdings>,
     items: Mutex<BTreeMap<Key, Arc<Item>>>,
-    /// Items of `items`, and those that leave it, each once and with room for all: news cannot wait
-    /// for memory. An item is put in by its listener, or by a caller that has `items` locked and
-    /// finds it there; it is taken out when it has left `items` and its listener is on no queue any
-    /// more.
+    /// Items of `items`, and items that are leaving it, each at most once. There is always capacity
+    /// for all of them: a notification cannot wait for memory. An item is added by its listener, or
+    /// by a caller that has `items` locked and finds the item there. It is removed when it has left
+    /// `items` and its listener is on no queue any more.
     ready: SpinLock<VecDeque<Arc<Item>>>,
-    /// How many have left `items` and may be ready still.
+    /// The number of items that have left `items` but may still be in `ready`.
     leaving: AtomicUsize,
     waiters: WaitQueue,
 }
@@ -112,13 +112,13 @@ pub fn open(user: u32) -> Result<Arc<OpenFile>> {
 }
 
 impl Item {
-    /// What the file has of what is wanted.
+    /// Returns the events of the file that are wanted.
     fn look(&self, file: &OpenFile, registrar: &mut Registrar<'_>) -> Events {
         let interest = self.interest.load(Ordering::Acquire) & !MODES;
         file.poll(registrar) & Events::from_bits_retain(interest)
     }
 
-    /// It was taken out of its set.
+    /// Marks an item as taken out of its set.
     fn retire(&self) {
         self.interest.store(0, Ordering::Release);
         if !self.retired.swap(true, Ordering::AcqRel) {
@@ -129,7 +129,7 @@ impl Item {
     fn enqueue(self: Arc<Self>) {
         let Some(set) = self.set.upgrade() else { return };
         if !self.queued.swap(true, Ordering::AcqRel) {
-            // There is room: see `Epoll::ready`.
+            // There is capacity: see `Epoll::ready`.
             set.ready.lock().push_back(self);
         }
         set.waiters.wake_all();
@@ -145,7 +145,7 @@ impl Listener for ItemListener {
     }
 }
 
-/// What sits on the wait queues for an item.
+/// The listener that is on the wait queues for an item.
 struct ItemListener(Arc<Item>);
 
 /// The link from an open file back to a set that watches it, kept by the file.
@@ -155,7 +155,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// The open file is going away: take the item off its queues and out of the set.
+    /// Called when the open file goes away: takes the item off its wait queues and out of the set.
     pub(super) fn end(&self, file: &OpenFile) {
         file.poll(&mut Registrar::Unlisten(&self.listener));
         let Some(item) = self.item.upgrade() else { return };
@@ -167,7 +167,7 @@ impl Watch {
         }
     }
 
-    /// The set that watches.
+    /// Returns the set that watches.
     fn set(&self) -> Option<Arc<Epoll>> {
         self.item.upgrade()?.set.upgrade()
     }
@@ -178,7 +178,7 @@ impl Watch {
 }
 
 impl Epoll {
-    /// The set behind an open file, if it is one.
+    /// Returns the set behind an open file, if it is one.
     pub fn of(file: &OpenFile) -> Result<&Epoll> {
         file.ops_as::<Epoll>().ok_or(Errno::EINVAL)
     }
@@ -192,7 +192,7 @@ impl Epoll {
         if interest & EXCLUSIVE != 0 && (inner.is_some() || interest & !BESIDE_EXCLUSIVE != 0) {
             return Err(Errno::EINVAL);
         }
-        // Joining two sets, or a file to a set that is in another, lengthens ways.
+        // Joining two sets, or adding a file to a set that is in another, makes paths longer.
         let joins = inner.is_some() || self.is_watched();
         let nested = joins.then(nesting::lock);
         if let (Some(inner), Some(turn)) = (inner, &nested) {
@@ -202,7 +202,7 @@ impl Epoll {
         if nested.is_some()
             && let Err(error) = nesting::check_paths(file)
         {
-            // Somebody else may have taken it out already.
+            // Another thread may have removed the file already.
             let _ = self.remove(file, fd);
             return Err(error);
         }
@@ -255,8 +255,8 @@ impl Epoll {
         self.file.get().and_then(Weak::upgrade).is_some_and(|file| file.has_watches())
     }
 
-    /// Takes an item's listener off its file's queues, and the item off the ready ones: it has left
-    /// `items`, which the caller may have locked.
+    /// Takes an item's listener off its file's wait queues, and the item off the ready list. The
+    /// item has left `items`, which the caller may have locked.
     fn end(&self, item: &Arc<Item>, file: &OpenFile) {
         item.retire();
         if let Some(watch) = file.take_watch(|watch| watch.belongs_to(item)) {
@@ -308,12 +308,11 @@ impl Epoll {
         Ok(())
     }
 
-    /// Takes what is ready now, up to `most` entries, as events and data. `ENOMEM` before anything
-    /// is taken.
+    /// Takes up to `most` ready entries, as events and data. On `ENOMEM` none is taken.
     fn collect(&self, most: usize) -> Result<Vec<(u32, u64)>> {
         let mut found = Vec::new();
         let mut again: Vec<Arc<Item>> = Vec::new();
-        // Each item once, even if it comes back meanwhile.
+        // Each item once, even if it becomes ready again meanwhile.
         let count = self.ready.lock().len();
         found.try_reserve_exact(count.min(most)).map_err(|_| Errno::ENOMEM)?;
         again.try_reserve_exact(count.min(most)).map_err(|_| Errno::ENOMEM)?;
@@ -338,7 +337,7 @@ impl Epoll {
         }
         let items = if again.is_empty() { None } else { Some(self.items.lock()) };
         for item in again {
-            // One that was removed meanwhile has no interest.
+            // An item that was removed meanwhile has an empty interest.
             if item.interest.load(Ordering::Acquire) != 0
                 && !item.queued.swap(true, Ordering::AcqRel)
             {
@@ -349,8 +348,8 @@ impl Epoll {
         Ok(found)
     }
 
-    /// Waits for events until `deadline` (monotonic ns; `Some(0)` looks only). `ERESTARTNOHAND`
-    /// would restart, so an interruption is `EINTR`, as in Linux.
+    /// Waits for events until `deadline` (monotonic ns; `Some(0)` does not wait). An interruption
+    /// fails with `EINTR` as on Linux, because `ERESTARTNOHAND` would restart the call.
     pub fn wait(&self, most: usize, deadline: Option<u64>) -> Result<Vec<(u32, u64)>> {
         loop {
             let found = self.collect(most)?;
@@ -376,8 +375,9 @@ impl FileOps for Epoll {
 
     fn poll(&self, _: &OpenFile, registrar: &mut Registrar<'_>) -> Events {
         registrar.register(&self.waiters);
-        // One that moves up while the list is not locked has been taken by somebody, who puts it
-        // back and says so if it is ready still.
+        // The list is not locked between two steps. A thread that collects events may take items
+        // off the front meanwhile: it reports those that are ready, and puts the level-triggered
+        // ones among them back.
         let mut at = 0;
         loop {
             let Some(item) = self.ready.lock().get(at).cloned() else { return Events::empty() };

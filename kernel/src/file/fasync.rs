@@ -1,12 +1,12 @@
-//! Openings that want a signal when something happens (`O_ASYNC`, fcntl(2)).
+//! Open files that want a signal when something happens (`O_ASYNC`, fcntl(2)).
 //!
-//! A thing that can be waited for (a pipe, a socket, a terminal, an inotify instance) has a
-//! [`Signals`]: who of its openings switched `O_ASYNC` on. Whoever changes it says so by
-//! [`Signals::tell`], which is one load and one branch while nobody wants any. Where a wait queue
-//! is woken for the same reason, the signal comes after it.
+//! An object that can be waited for (a pipe, a socket, a terminal, an inotify instance) has a
+//! [`Signals`]: the list of its open files with `O_ASYNC` switched on. Code that changes the object
+//! calls [`Signals::tell`], which is one load and one branch while the list is empty. Where a wait
+//! queue is woken for the same reason, the signal comes after it.
 //!
-//! Locks: the list is a spin lock and a leaf. No lock of the thing may be held over `tell`: signals
-//! go to processes, whose locks are no part of any order here.
+//! Locks: the list is a spin lock and a leaf. No lock of the object may be held over `tell`:
+//! signals go to processes, whose locks are no part of any order here.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -18,12 +18,12 @@ use hayate_machine::sync::SpinLock;
 use super::open_file::OpenFile;
 use super::owner::{Band, Owner};
 
-/// What an opening wants to be told of.
+/// The events that an open file wants signals for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interest {
-    /// What can be read.
+    /// Data can be read.
     pub reads: bool,
-    /// What can be written.
+    /// Data can be written.
     pub writes: bool,
 }
 
@@ -37,14 +37,14 @@ impl Interest {
 }
 
 struct Entry {
-    /// The opening, by its address.
+    /// The address of the open file.
     file: usize,
     fd: i32,
     interest: Interest,
     owner: Arc<Owner>,
 }
 
-/// The openings of one thing that want signals.
+/// The open files of one object that want signals.
 pub struct Signals {
     wanted: AtomicBool,
     entries: SpinLock<Vec<Entry>>,
@@ -57,12 +57,12 @@ impl Default for Signals {
 }
 
 impl Signals {
-    /// Nobody yet.
+    /// Makes an empty list.
     pub const fn new() -> Signals {
         Signals { wanted: AtomicBool::new(false), entries: SpinLock::new(Vec::new()) }
     }
 
-    /// Tells those who want to know.
+    /// Signals the owners of the open files that want this event.
     #[inline(always)]
     pub fn tell(&self, band: Band) {
         if self.wanted.load(Ordering::Relaxed) {
@@ -79,8 +79,8 @@ impl Signals {
         }
     }
 
-    /// Tells those who want to know of out-of-band data, and chose a signal for it: SIGURG, which
-    /// the owner gets in any case, is what the others have (`kill_fasync_rcu`, fs/fcntl.c).
+    /// Signals out-of-band data to the open files that chose a signal (`F_SETSIG`). The others get
+    /// only SIGURG, which their owner is sent in any case (`kill_fasync_rcu`, fs/fcntl.c).
     pub fn tell_urgent(&self) {
         if self.wanted.load(Ordering::Relaxed) {
             self.for_each(
@@ -90,7 +90,7 @@ impl Signals {
         }
     }
 
-    /// Calls `tell` with what `choose` makes of each entry, the lock let go in between.
+    /// Calls `tell` with each result of `choose`, with the lock released in between.
     #[cold]
     fn for_each<T>(&self, choose: impl Fn(&Entry) -> Option<T>, tell: impl Fn(T)) {
         let mut index = 0;
@@ -106,7 +106,7 @@ impl Signals {
         }
     }
 
-    /// Enters an opening, or changes the descriptor that it is told by.
+    /// Adds an open file, or changes the descriptor that its signals name.
     fn enter(&self, file: &OpenFile, fd: i32, interest: Interest) -> Result<()> {
         let owner = Arc::clone(file.owner());
         let mut entries = self.entries.lock();
@@ -132,12 +132,12 @@ impl Signals {
     }
 }
 
-/// Whether the opening can be switched to signals at all.
+/// Whether the open file supports signals at all.
 pub fn is_supported(file: &OpenFile) -> bool {
     file.ops().signals(file).is_some()
 }
 
-/// Switches the signals of an opening on, told by the descriptor `fd`, or off.
+/// Switches the signals of an open file on, naming the descriptor `fd`, or off.
 pub fn switch(file: &OpenFile, fd: i32, on: bool) -> Result<()> {
     let Some((signals, interest)) = file.ops().signals(file) else { return Ok(()) };
     if !on {

@@ -1,20 +1,23 @@
-//! Leases: to be told before somebody else opens a file in a way that conflicts (`F_SETLEASE`,
-//! fcntl(2)).
+//! Leases: a program is told before another process opens a file in a way that conflicts
+//! (`F_SETLEASE`, fcntl(2)).
 //!
-//! An opening holds a read lease (told of writers) or a write lease (told of anybody). Whoever
-//! opens or truncates the file *breaks* the leases in its way: the holders get a signal, and the
-//! breaker waits until they gave up or stepped back, or `/proc/sys/fs/lease-break-time` is over.
+//! An open file holds a read lease (broken by writers) or a write lease (broken by any other open).
+//! A thread that opens or truncates the file *breaks* the conflicting leases: their holders get a
+//! signal, and the thread waits until the holders gave up their leases or downgraded them, or until
+//! `/proc/sys/fs/lease-break-time` is over.
 //!
-//! While nobody has a lease, opening and truncating ask one number. Leases belong to the file,
-//! found by device and inode number in one table.
+//! While there are no leases, opening and truncating load only one counter. Leases belong to the
+//! file, found by device and inode number in one table.
 //!
-//! A write lease wants its opening to be the only one. Openings are not counted: each refers to the
-//! name of its file, and these references are. So a walk that passes by at this moment makes a
-//! write lease fail that could be had (`EAGAIN`, as Linux itself did until 5.2), and one on a file
-//! with several names is refused. Nobody slips in: the lease is entered before the references are
-//! looked at, and an opener has its reference before it looks for leases.
+//! A write lease requires that its open file is the only one. Open files are not counted, but each
+//! refers to the dentry of its file, and these references are counted. Two consequences: a path
+//! walk that passes by at this moment makes a write lease fail that could be granted (`EAGAIN`, as
+//! Linux itself did until 5.2), and a write lease on a file with several names is refused. No open
+//! can be missed: the lease is entered before the references are counted, and an opener has its
+//! reference before it looks for leases.
 //!
-//! Locks: the table is a spin lock and a leaf. Signals are sent and waits begin without it.
+//! Locks: the table is a spin lock and a leaf. It is not held when signals are sent and waits
+//! begin.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -35,19 +38,19 @@ use crate::credentials::{Capability, Credentials};
 use crate::resource::{self, pools};
 use crate::schedule::{WaitQueue, Woken};
 
-/// Seconds that a holder has to give a lease up; 0: as long as it likes.
+/// Seconds that a holder has to give up a lease; 0 means no limit.
 pub static BREAK_TIME: Limit = Limit::new(|| 45);
-/// Whether new leases are given.
+/// Whether new leases are granted.
 pub static ENABLED: Limit = Limit::new(|| 1);
 
-/// What a lease is, or is to become.
+/// The kind of a lease, or the kind that it is to become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// None.
     None = 2,
-    /// Told of writers.
+    /// Broken by writers.
     Read = 0,
-    /// Told of anybody.
+    /// Broken by any other open.
     Write = 1,
 }
 
@@ -64,24 +67,24 @@ impl Kind {
 }
 
 struct Lease {
-    /// The opening, by its address.
+    /// The address of the open file.
     file: usize,
     fd: i32,
     kind: Kind,
     owner: Arc<Owner>,
-    /// When it steps back to reading, and when it ends, by itself (monotonic ns), once it is
-    /// broken.
+    /// Once the lease is broken: when it becomes a read lease by itself (`reads_at`), and when it
+    /// ends by itself (`ends_at`; monotonic ns).
     reads_at: Option<u64>,
     ends_at: Option<u64>,
 }
 
 impl Lease {
-    /// Whether it stands in the way of an opening.
+    /// Whether it conflicts with an open that writes (`writes`) or only reads.
     fn conflicts(&self, writes: bool) -> bool {
         self.kind == Kind::Write || writes
     }
 
-    /// What it is to become (`target_leasetype`).
+    /// Returns the kind that it is to become (`target_leasetype`).
     fn target(&self) -> Kind {
         match (self.ends_at, self.reads_at) {
             (Some(_), _) => Kind::None,
@@ -90,7 +93,7 @@ impl Lease {
         }
     }
 
-    /// What it has become by `now`; `None` when it is over.
+    /// Applies the deadlines that passed until `now`; `None` when the lease is over.
     fn aged(mut self, now: u64) -> Option<Lease> {
         if self.ends_at.is_some_and(|end| end <= now) {
             self.owner.reset();
@@ -104,7 +107,7 @@ impl Lease {
     }
 }
 
-/// The leases of one file, never none, and those who wait for them.
+/// The leases of one file, at least one, and the threads that wait for a change.
 #[derive(Default)]
 struct File {
     leases: Vec<Lease>,
@@ -113,16 +116,17 @@ struct File {
 
 static TABLE: SpinLock<BTreeMap<(u64, u64), File>> = SpinLock::new(BTreeMap::new());
 
-/// How many leases there are: none, most of the time.
+/// The number of leases in the system; usually zero.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// Changes the leases of a file, whose time is taken into account, and wakes who waits for them.
+/// Changes the leases of a file, after removing expired ones, and wakes the threads that wait for a
+/// change.
 fn change<T>(file: (u64, u64), work: impl FnOnce(&mut Vec<Lease>) -> T) -> T {
     let now = time::monotonic_ns();
     let mut table = TABLE.lock();
     let entry = table.entry(file).or_default();
     let before = entry.leases.len();
-    // What is over goes, without room being asked for.
+    // Removes expired leases without allocating.
     let mut index = 0;
     while index < entry.leases.len() {
         match entry.leases.swap_remove(index).aged(now) {
@@ -187,7 +191,7 @@ pub fn set(file: &OpenFile, fd: i32, kind: Kind, credentials: &Credentials) -> R
     Ok(())
 }
 
-/// Enters or changes a lease; says whether it is a new one.
+/// Adds or changes a lease; returns whether it is new.
 fn enter(leases: &mut Vec<Lease>, file: &OpenFile, fd: i32, kind: Kind) -> Result<bool> {
     let mine = address(file);
     for other in leases.iter().filter(|lease| lease.file != mine) {
@@ -208,7 +212,7 @@ fn enter(leases: &mut Vec<Lease>, file: &OpenFile, fd: i32, kind: Kind) -> Resul
     Ok(true)
 }
 
-/// Takes the lease of an opening away; says whether there was one.
+/// Removes the lease of an open file; returns whether there was one.
 fn remove(file: &OpenFile) -> Result<bool> {
     let identity = file.metadata()?.identity();
     let mine = address(file);
@@ -222,13 +226,13 @@ fn remove(file: &OpenFile) -> Result<bool> {
     Ok(removed.is_some())
 }
 
-/// The opening ends.
+/// Called when the open file ends.
 pub(super) fn release(file: &OpenFile) {
-    // Without metadata there is no file either.
+    // Without metadata there is no file with leases either.
     let _ = remove(file);
 }
 
-/// Whether other openings keep this one from its lease (`check_conflicting_open`): `EAGAIN`.
+/// Checks that other open files do not rule out the lease (`check_conflicting_open`): `EAGAIN`.
 fn check_others(file: &OpenFile, kind: Kind) -> Result<()> {
     let writers = file.inode().plate().map_or(0, |plate| plate.writers());
     let own = usize::from(file.writable());
@@ -240,7 +244,7 @@ fn check_others(file: &OpenFile, kind: Kind) -> Result<()> {
     if conflicts { Err(Errno::EAGAIN) } else { Ok(()) }
 }
 
-/// Whether nobody but this opening and the cache of names refers to the file.
+/// Whether only this open file and the dentry cache refer to the file.
 fn is_alone(file: &OpenFile) -> Result<bool> {
     let dentry = &file.location().dentry;
     if file.metadata()?.links > 1 {
@@ -249,20 +253,20 @@ fn is_alone(file: &OpenFile) -> Result<bool> {
     let alone = || {
         let cached = dentry.parent().and_then(|parent| parent.cached(&dentry.name()));
         let is_it = |held: &Arc<Dentry>| Arc::ptr_eq(held, dentry);
-        // The opening's reference; the cache's, and the one that was just taken to see it.
+        // Known references: the open file's; if cached, also the cache's and `cached` itself.
         let known = if cached.as_ref().is_some_and(is_it) { 3 } else { 1 };
         Arc::strong_count(dentry) <= known
     };
     if alone() {
         return Ok(true);
     }
-    // What is kept of an ended program that had it mapped is no opening.
+    // What is kept of an ended program that had the file mapped does not count as an open file.
     pools::drop_all(Some(resource::Kind::Attachment));
     Ok(alone())
 }
 
-/// Breaks the leases in the way of an opening with these flags, and waits for their holders;
-/// `EWOULDBLOCK` instead with `O_NONBLOCK`.
+/// Breaks the leases that conflict with an open with these flags, and waits for their holders; with
+/// `O_NONBLOCK` fails with `EWOULDBLOCK` instead.
 #[inline]
 pub fn break_for(inode: &Arc<dyn Inode>, flags: u32) -> Result<()> {
     if COUNT.load(Ordering::Relaxed) == 0 { Ok(()) } else { break_leases(inode, flags) }
@@ -291,13 +295,14 @@ fn break_leases(inode: &Arc<dyn Inode>, flags: u32) -> Result<()> {
         let until = (deadline != u64::MAX).then_some(deadline);
         match queue.wait_interruptible(until, gone) {
             Err(Woken::Interrupted) => return Err(Errno::ERESTARTSYS),
-            // What ran out of time is taken away here.
+            // Removes the leases whose time is over.
             Ok(()) | Err(Woken::TimedOut) => change(identity, |_| ()),
         }
     }
 }
 
-/// Marks the next lease that is to be broken and was not; gives whom to tell.
+/// Marks the next conflicting lease that is not yet marked as broken; returns the owner and
+/// descriptor to signal.
 fn break_one(leases: &mut [Lease], writes: bool, end: u64) -> Option<(Arc<Owner>, i32)> {
     for lease in leases.iter_mut().filter(|lease| lease.conflicts(writes)) {
         let told = lease.ends_at.is_some() || !writes && lease.reads_at.is_some();
@@ -314,7 +319,8 @@ fn break_one(leases: &mut [Lease], writes: bool, end: u64) -> Option<(Arc<Owner>
     None
 }
 
-/// Where to wait for the leases in the way, and until when; `None` when there are none.
+/// Returns the queue on which to wait for the conflicting leases, and the deadline; `None` when
+/// none conflicts.
 fn in_the_way(file: (u64, u64), writes: bool) -> Option<(Arc<WaitQueue>, u64)> {
     let table = TABLE.lock();
     let entry = table.get(&file)?;

@@ -4,10 +4,11 @@
 //! ([`open_file::OpenFile`]), which joins operations ([`open_file::FileOps`]) with a place in the
 //! tree ([`mount::Location`]). From the tree's side: a path ([`path`]) is walked through names
 //! ([`dentry`]) and mounts ([`mount`]) to inodes ([`inode::Inode`]) of file systems
-//! ([`filesystem`]), whose content lies in plates ([`plate`]).
+//! ([`filesystem`]), whose content lies in page caches ([`plate`]).
 //!
-//! This layer knows no processes: who asks comes as [`path::Resolver`] or credentials. It sleeps
-//! and wakes through `schedule`, and moves bytes through [`transfer`].
+//! This layer knows no processes: the caller's root, working directory and credentials come as a
+//! [`path::Resolver`] or as credentials. The layer sleeps and wakes through `schedule`, and copies
+//! bytes through [`transfer`].
 
 pub mod ahead;
 pub mod anonymous;
@@ -63,8 +64,8 @@ pub mod tty;
 pub mod users;
 pub mod xattr;
 
-/// Makes the first root, an empty tmpfs, and registers the types and devices that need no
-/// hardware. Boot calls it once, before anything opens a file.
+/// Makes the first root, an empty tmpfs, and registers the file systems and devices that need no
+/// hardware. Called once at boot, before a file is opened.
 pub fn init() {
     hash::init();
     filesystem::register_type(&tmpfs::TYPE);
@@ -79,7 +80,7 @@ pub fn init() {
     mount::set_root(mount::Mount::whole(root, 0, b"rootfs"));
 }
 
-/// Makes the nodes of the devices that were found, and the console. After [`crate::device::init`].
+/// Makes the nodes of the disks and ports that were found. Called after [`crate::device::init`].
 pub fn init_devices() -> hayate_abi::Result<()> {
     disk::init();
     if !disk::disks().is_empty() {
@@ -88,8 +89,8 @@ pub fn init_devices() -> hayate_abi::Result<()> {
     port::init()
 }
 
-/// Waits until what programs wrote to the console and to ports is with the host, a second each at
-/// most: what is in a queue when the machine goes off is lost.
+/// Waits until the host has all output that programs wrote to the console and to ports, at most one
+/// second for each: output that is still queued when the machine is switched off is lost.
 pub fn settle_output() {
     tty::console::settle();
     crate::device::virtio_console::drain();

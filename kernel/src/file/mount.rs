@@ -1,12 +1,12 @@
 //! Mounts and places: which file system covers which directory.
 //!
-//! There is one mount namespace. A [`Mount`] is a file system's tree (or a part of it, for a
-//! bind mount) hung onto a directory of another mount. A [`Location`] is a place as a walk sees
-//! it: a dentry together with the mount through which it was reached.
+//! There is one mount namespace. A [`Mount`] attaches a file system's tree (or a part of it, for a
+//! bind mount) to a directory of another mount. A [`Location`] is a place as a walk sees it: a
+//! dentry together with the mount through which it was reached.
 //!
-//! The table of mounts is one read-write spin lock, taken by a walk only at dentries that carry
+//! The table of mounts is one read-write spin lock, which a walk takes only at dentries that carry
 //! the [`DentryState::MOUNTED`] mark. Changes (mount, unmount, move) also hold the sleeping
-//! [`lock`], which makes them one at a time.
+//! [`lock`], which serializes them.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -58,40 +58,41 @@ pub mod flags {
         | MS_NODIRATIME
         | MS_RELATIME
         | MS_STRICTATIME;
-    /// Those that say which readings are noted.
+    /// The flags that decide which reads update the access time.
     pub const ACCESS_TIMES: u64 = MS_NOATIME | MS_NODIRATIME | MS_RELATIME | MS_STRICTATIME;
 }
 
-/// A mount that `MNT_EXPIRE` has just marked, and one into which somebody walked once since.
+/// States of a mount for `MNT_EXPIRE`: just marked, and walked into once since.
 const MARKED: u8 = 2;
 const WORN: u8 = 1;
 
-/// A tree hung into the tree.
+/// A file system's tree, attached to the tree of files.
 pub struct Mount {
     id: u32,
     filesystem: Arc<dyn FileSystem>,
     root: Arc<Dentry>,
-    /// Where it hangs; `None` for the first root, pseudo mounts and after unmounting.
+    /// The place where it is attached; `None` for the first root, for pseudo mounts and after
+    /// unmounting.
     attached: SpinLock<Option<Location>>,
     flags: AtomicU64,
     source: String,
-    /// Whether nobody came by since `MNT_EXPIRE` marked it; see [`Mount::expire`].
+    /// Whether no walk came by since `MNT_EXPIRE` marked it; see [`Mount::expire`].
     expiring: AtomicU8,
 }
 
 /// A place in the tree.
 #[derive(Clone)]
 pub struct Location {
-    /// Through which mount it was reached.
+    /// The mount through which it was reached.
     pub mount: Arc<Mount>,
-    /// Which name it is.
+    /// The name.
     pub dentry: Arc<Dentry>,
 }
 
 type Table = HashMap<(u32, usize), Arc<Mount>, BuildHasherDefault<IndexHasher>>;
 
 static TABLE: Lazy<RwSpinLock<Table>> = Lazy::new(|| RwSpinLock::new(Table::default()));
-/// The names of a mounted file system: shared by all its mounts, taken apart after the last.
+/// The dentries of a mounted file system: shared by all its mounts, dropped after the last one.
 struct Tree {
     root: Arc<Dentry>,
     mounts: usize,
@@ -106,13 +107,13 @@ fn key(mount: &Mount, dentry: &Arc<Dentry>) -> (u32, usize) {
     (mount.id, Arc::as_ptr(dentry).addr())
 }
 
-/// Holds every change of the mount tree off.
+/// Locks the mount tree against changes.
 pub fn lock() -> schedule::MutexGuard<'static, ()> {
     CHANGES.lock()
 }
 
 impl Mount {
-    /// A mount of `filesystem`'s tree from `root` on, not hung anywhere yet.
+    /// Makes a mount of `filesystem`'s tree from `root` on; it is not attached yet.
     pub fn new(
         filesystem: Arc<dyn FileSystem>,
         root: Arc<Dentry>,
@@ -137,7 +138,8 @@ impl Mount {
         })
     }
 
-    /// A mount of a whole file system. One that is mounted already shares its names.
+    /// Makes a mount of a whole file system. If the file system is mounted already, its dentries
+    /// are shared.
     pub fn whole(filesystem: Arc<dyn FileSystem>, flags: u64, source: &[u8]) -> Arc<Mount> {
         let known = TREES.lock().get(&filesystem.device()).map(|tree| Arc::clone(&tree.root));
         let root = known.unwrap_or_else(|| Dentry::root(Arc::clone(&filesystem)));
@@ -154,12 +156,12 @@ impl Mount {
         &self.filesystem
     }
 
-    /// The top of the mounted tree.
+    /// Returns the root of the mounted tree.
     pub fn root(&self) -> &Arc<Dentry> {
         &self.root
     }
 
-    /// Where it hangs.
+    /// Returns the place where it is attached.
     pub fn attached(&self) -> Option<Location> {
         self.attached.lock().clone()
     }
@@ -174,26 +176,27 @@ impl Mount {
         self.flags.store(flags & flags::KEPT, Ordering::Relaxed);
     }
 
-    /// Whether reading through it notes the time at all: of a directory if `directory`.
+    /// Whether a read through it updates the access time at all; for a directory if `directory`.
     #[inline]
     pub fn notes_access(&self, directory: bool) -> bool {
         let hinders = if directory { flags::MS_NODIRATIME } else { 0 };
         self.flags() & (flags::MS_NOATIME | flags::MS_RDONLY | hinders) == 0
     }
 
-    /// Whether every reading is noted, not only the first after a change or in a day.
+    /// Whether every read updates the access time, not only the first after a change or in a day.
     #[inline]
     pub fn notes_every_access(&self) -> bool {
         self.flags() & flags::MS_STRICTATIME != 0
     }
 
-    /// `MNT_EXPIRE`: marks it; says whether it was marked and nobody came by since (umount2(2)).
-    /// The caller came by to get here: that wears a mark down, but not off.
+    /// `MNT_EXPIRE`: marks the mount. Returns whether it was marked before and no walk came by
+    /// since (umount2(2)). The caller's own walk to this mount lowers the mark by one step, which
+    /// is accounted for.
     pub fn expire(&self) -> bool {
         self.expiring.swap(MARKED, Ordering::AcqRel) == WORN
     }
 
-    /// Somebody walks into it.
+    /// Lowers the mark of `MNT_EXPIRE`, because a walk enters the mount.
     #[cold]
     fn wear_mark(&self) {
         let worn = |mark: u8| Some(mark.saturating_sub(1));
@@ -205,29 +208,29 @@ impl Mount {
         &self.source
     }
 
-    /// Whether nothing can be written through it.
+    /// Whether writing through it is impossible.
     pub fn read_only(&self) -> bool {
         self.flags() & flags::MS_RDONLY != 0 || self.filesystem.read_only()
     }
 
-    /// The top of it as a place.
+    /// Returns its root as a place.
     pub fn root_location(self: &Arc<Self>) -> Location {
         Location { mount: Arc::clone(self), dentry: Arc::clone(&self.root) }
     }
 
-    /// Hangs it onto `place`. The caller holds [`lock`] and has checked that `place` is free.
+    /// Attaches it to `place`. The caller holds [`lock`] and has checked that `place` is free.
     pub fn attach(self: &Arc<Self>, place: &Location) {
         *self.attached.lock() = Some(place.clone());
         TABLE.write().insert(key(&place.mount, &place.dentry), Arc::clone(self));
         place.dentry.set_state(DentryState::MOUNTED);
     }
 
-    /// Takes it off. The caller holds [`lock`].
+    /// Detaches it. The caller holds [`lock`].
     pub fn detach(&self) {
         let Some(place) = self.attached.lock().take() else { return };
         let removed = TABLE.write().remove(&key(&place.mount, &place.dentry));
         drop(removed);
-        // Another mount of the same tree may still be covered at this dentry.
+        // The dentry may still be a mount point in another mount of the same tree.
         let still =
             TABLE.read().keys().any(|&(_, dentry)| dentry == Arc::as_ptr(&place.dentry).addr());
         if !still {
@@ -235,7 +238,7 @@ impl Mount {
         }
     }
 
-    /// The mounts that hang onto this one. `ENOMEM`.
+    /// Returns the mounts that are attached to this one. `ENOMEM`.
     pub fn children(self: &Arc<Self>) -> Result<Vec<Arc<Mount>>> {
         let mut mounts = all()?;
         mounts.retain(|other| other.attached().is_some_and(|at| Arc::ptr_eq(&at.mount, self)));
@@ -261,22 +264,23 @@ impl Drop for Mount {
 }
 
 impl Location {
-    /// Whether this is the same place.
+    /// Whether the two are the same place.
     pub fn is_same(&self, other: &Location) -> bool {
         Arc::ptr_eq(&self.dentry, &other.dentry) && Arc::ptr_eq(&self.mount, &other.mount)
     }
 
-    /// The file here; `ENOENT` if there is none.
+    /// Returns the file here; `ENOENT` if there is none.
     pub fn inode(&self) -> Result<Arc<dyn Inode>> {
         self.dentry.inode().ok_or(Errno::ENOENT)
     }
 
-    /// Everything `stat(2)` tells.
+    /// Returns all that `stat(2)` reports.
     pub fn metadata(&self) -> Result<Metadata> {
         self.inode()?.metadata()
     }
 
-    /// What is mounted here, all layers, at its root; otherwise the place itself.
+    /// Returns the root of the topmost mount at this place; the place itself if nothing is mounted
+    /// here.
     #[inline]
     pub fn into_topmost(mut self) -> Location {
         while self.dentry.state().contains(DentryState::MOUNTED) {
@@ -293,7 +297,7 @@ impl Location {
         self
     }
 
-    /// From the root of a mount to where the mount hangs, all layers; otherwise the place.
+    /// Goes from the root of a mount to its mount point, through all layers; any other place stays.
     pub fn into_mount_point(mut self) -> Location {
         while Arc::ptr_eq(&self.dentry, self.mount.root()) {
             match self.mount.attached() {
@@ -304,9 +308,9 @@ impl Location {
         self
     }
 
-    /// The path from `root` to here, as `getcwd` and `/proc` show it, and whether `root` was met
-    /// on the way (otherwise Linux puts `(unreachable)` before it).
-    /// `ENOMEM`: a tree may be as deep as a program likes.
+    /// Returns the path from `root` to here, as `getcwd` and `/proc` show it, and whether `root` is
+    /// on the way (otherwise Linux puts `(unreachable)` before the path). `ENOMEM`: a program can
+    /// make a tree of any depth.
     pub fn path_from(&self, root: &Location) -> Result<(Vec<u8>, bool)> {
         let mut parts: Vec<super::dentry::Name> = Vec::new();
         let mut here = self.clone();
@@ -336,9 +340,8 @@ impl Location {
         Ok((path, reached))
     }
 
-    /// The path as `/proc/PID/fd` and `maps` show it: anonymous files by their name, removed ones
-    /// with ` (deleted)` behind.
-    /// `ENOMEM`.
+    /// Returns the path as `/proc/PID/fd` and `maps` show it: anonymous files by their name,
+    /// removed ones with ` (deleted)` appended. `ENOMEM`.
     pub fn display(&self, root: &Location) -> Result<Vec<u8>> {
         let state = self.dentry.state();
         if state.contains(DentryState::ANONYMOUS) {
@@ -352,15 +355,14 @@ impl Location {
     }
 }
 
-/// All mounts that hang in the tree, oldest first. `ENOMEM`.
+/// Returns all attached mounts, oldest first. `ENOMEM`.
 pub fn all() -> Result<Vec<Arc<Mount>>> {
     let mut mounts = growth::collect(TABLE.read().values().cloned())?;
     mounts.sort_unstable_by_key(|mount| mount.id);
     Ok(mounts)
 }
 
-/// The first root and everything mounted in it: for `/proc/mounts` also with the root itself.
-/// `ENOMEM`.
+/// Returns all attached mounts and the first root, for `/proc/mounts`. `ENOMEM`.
 pub fn all_with_root() -> Result<Vec<Arc<Mount>>> {
     let mut mounts = all()?;
     if let Some(root) = ROOT.lock().clone()
@@ -380,7 +382,7 @@ pub fn set_root(mount: Arc<Mount>) {
     drop(old);
 }
 
-/// The root of the tree, topmost layer.
+/// Returns the root of the tree, with all mounts on it.
 pub fn root() -> Option<Location> {
     let mount = ROOT.lock().clone()?;
     Some(mount.root_location().into_topmost())

@@ -1,7 +1,7 @@
 //! Changes of the mount tree: `mount(2)`, `umount2(2)`, `pivot_root(2)`.
 //!
-//! One namespace, and mounts do not propagate: every mount is private, and asking for anything
-//! else is refused.
+//! There is one namespace, and mounts do not propagate: every mount is private, and a request for
+//! anything else is refused.
 
 use alloc::sync::Arc;
 
@@ -62,8 +62,8 @@ pub fn mount(
     Ok(())
 }
 
-/// Access times are kept relative unless asked otherwise, as since Linux 2.6.30; `MS_STRICTATIME`
-/// outdoes the others (`path_mount`, fs/namespace.c).
+/// Adds the default: access times are kept relative, as since Linux 2.6.30. `MS_STRICTATIME`
+/// overrides the other flags (`path_mount`, fs/namespace.c).
 fn with_access_times(flags: u64) -> u64 {
     match flags {
         _ if flags & MS_STRICTATIME != 0 => flags & !(MS_NOATIME | MS_RELATIME),
@@ -84,14 +84,14 @@ fn remount(target: &Location, flags: u64, data: &[u8]) -> Result<()> {
     if flags & MS_RDONLY == 0 && mount.filesystem().read_only() {
         return Err(Errno::EROFS);
     }
-    // Asked for nothing about access times, they are kept as they were.
+    // Without a request about access times they stay as they were.
     let asked = flags & ACCESS_TIMES != 0;
     let kept = mount.flags() & ACCESS_TIMES;
     mount.set_flags(if asked { with_access_times(flags) } else { flags | kept });
     Ok(())
 }
 
-/// Shows the tree at `source` at `target` too; with the mounts below it if `deep`.
+/// Attaches the tree at `source` also at `target`; with the mounts below it if `deep`.
 fn bind(source: &Location, target: &Location, deep: bool) -> Result<()> {
     if is_directory(source)? != is_directory(target)? {
         return Err(Errno::ENOTDIR);
@@ -102,8 +102,8 @@ fn bind(source: &Location, target: &Location, deep: bool) -> Result<()> {
     };
     let top = copy(&source.mount, Arc::clone(&source.dentry));
     let target = target.clone().into_topmost();
-    // All are made before the first hangs anywhere: nothing can fail then, and the new mount, which
-    // may lie below itself, is not among them.
+    // All copies are made before the first is attached: after that nothing can fail. And the new
+    // mount, which may lie below its own source, is not copied itself.
     let mut pending = alloc::vec::Vec::new();
     if deep {
         for child in source.mount.children()? {
@@ -160,11 +160,11 @@ fn move_mount(source: &Location, target: Location) -> Result<()> {
     Ok(())
 }
 
-/// The table's reference to a mount and the caller's: nobody else uses it.
+/// References to an unused mount: the table's and the caller's.
 const UNUSED: usize = 2;
 
-/// `umount2(MNT_EXPIRE)`: takes the mount off if it was marked before and nobody used it since;
-/// marks it otherwise (`EAGAIN`). `root` is the caller's.
+/// `umount2(MNT_EXPIRE)`: unmounts if the mount was marked before and not used since; otherwise
+/// marks it (`EAGAIN`). `root` is the caller's.
 pub fn expire(place: Location, root: &Location) -> Result<()> {
     if !is_mount_root(&place) || Arc::ptr_eq(&place.mount, &root.mount) {
         return Err(Errno::EINVAL);
@@ -183,8 +183,8 @@ pub fn expire(place: Location, root: &Location) -> Result<()> {
     unmount(place, false)
 }
 
-/// `umount2(2)`: takes the mount off whose root is `place`. Unless `lazily`, `EBUSY` while it is
-/// in use.
+/// `umount2(2)`: unmounts the mount whose root is `place`. Unless `lazily`, `EBUSY` while it is in
+/// use.
 pub fn unmount(place: Location, lazily: bool) -> Result<()> {
     if !is_mount_root(&place) {
         return Err(Errno::EINVAL);
@@ -195,14 +195,14 @@ pub fn unmount(place: Location, lazily: bool) -> Result<()> {
     pools::drop_all(Some(Kind::Attachment));
     let _lock = mount::lock();
     if mount.attached().is_none() {
-        // The first root cannot be taken off.
+        // The first root cannot be unmounted.
         return Err(if lazily { Errno::EINVAL } else { Errno::EBUSY });
     }
     let children = mount.children()?;
     if !lazily && (!children.is_empty() || Arc::strong_count(&mount) > UNUSED) {
         return Err(Errno::EBUSY);
     }
-    // All are listed before the first is taken off.
+    // All mounts below are listed before the first is detached.
     let mut below = children;
     let mut listed = 0;
     while let Some(child) = below.get(listed) {
@@ -214,13 +214,13 @@ pub fn unmount(place: Location, lazily: bool) -> Result<()> {
     for child in below.into_iter().rev() {
         child.detach();
     }
-    // What it had not written yet is written; an error has nobody left to hear it.
+    // Writes unwritten data back; no caller is left to get an error.
     let _ = mount.filesystem().sync();
     mount.detach();
     Ok(())
 }
 
-/// `pivot_root(2)`: the mount at `new_root` becomes the root, the old one hangs at `put_old`.
+/// `pivot_root(2)`: makes the mount at `new_root` the root and attaches the old root at `put_old`.
 pub fn pivot(old_root: &Location, new_root: &Location, put_old: &Location) -> Result<()> {
     let _lock = mount::lock();
     if Arc::ptr_eq(&new_root.mount, &old_root.mount) || Arc::ptr_eq(&put_old.mount, &old_root.mount)

@@ -1,9 +1,9 @@
 //! Open files: what a descriptor refers to (Linux' `struct file`, POSIX' open file description).
 //!
-//! An [`OpenFile`] joins the operations ([`FileOps`]) with what belongs to the opening: access
-//! mode, status flags, position, place in the tree. It is shared by `dup`, `fork` and descriptor
-//! passing through its `Arc`; dropping the last one releases it, which may sleep: never drop one
-//! with a spin lock held.
+//! An [`OpenFile`] joins the operations ([`FileOps`]) with the state of one `open`: access mode,
+//! status flags, position, place in the tree. `dup`, `fork` and descriptor passing share it through
+//! its `Arc`. Dropping the last reference releases the file, which may sleep: never drop one with a
+//! spin lock held.
 //!
 //! Lock order: the position lock (sleeping) comes before every lock of the operations.
 
@@ -53,20 +53,20 @@ pub mod flags {
     pub const O_SYNC: u32 = 0o4000000 | O_DSYNC;
     pub const O_PATH: u32 = 0o10000000;
     pub const O_TMPFILE: u32 = 0o20000000 | O_DIRECTORY;
-    /// What `F_SETFL` can change.
+    /// The flags that `F_SETFL` can change.
     pub const SETTABLE: u32 = O_APPEND | O_NONBLOCK | O_NOATIME | O_DIRECT;
     /// Flags that only matter while opening and are not shown by `F_GETFL`.
     pub const OPEN_ONLY: u32 = O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC;
 }
 use flags::*;
 
-/// What an opening asked, for [`Inode::open`] and device openers.
+/// The request of one `open`, for [`Inode::open`] and device openers.
 pub struct OpenRequest<'a> {
     /// The flags of `open(2)`.
     pub flags: u32,
-    /// Who asks.
+    /// The credentials of the caller.
     pub credentials: &'a Credentials,
-    /// Where the file was found.
+    /// The place where the file was found.
     pub location: &'a Location,
 }
 
@@ -85,11 +85,12 @@ bitflags::bitflags! {
     /// How a file behaves; constant while it is open.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Traits: u32 {
-        /// Has a position: reads and writes go on where the last one ended, `lseek` works.
+        /// Has a position: each read or write starts where the last one ended, and `lseek` works.
         const POSITIONED = 1;
         /// `pread` and `pwrite` work. (With `POSITIONED` for anything like a regular file.)
         const ADDRESSABLE = 2;
-        /// Takes part in `poll` truly; others are always ready, and epoll refuses them.
+        /// Reports its real readiness to `poll`; other files are always ready, and epoll refuses
+        /// them.
         const POLLABLE = 4;
     }
 }
@@ -101,7 +102,7 @@ impl Traits {
     pub const STREAM: Traits = Traits::POLLABLE;
 }
 
-/// Where `lseek(2)` counts from.
+/// The base of an `lseek(2)` offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whence {
     /// The beginning.
@@ -116,7 +117,7 @@ pub enum Whence {
     Hole,
 }
 
-/// What `mmap(2)` of a file maps.
+/// The memory that `mmap(2)` of a file maps.
 pub enum MapSource {
     /// The pages of this plate.
     Plate(Arc<Plate>),
@@ -124,47 +125,47 @@ pub enum MapSource {
     Anonymous,
 }
 
-/// The operations of an open file. Defaults answer as Linux does for a file without the
+/// The operations of an open file. The defaults return what Linux returns for a file without the
 /// operation. All may sleep.
 pub trait FileOps: Any + Send + Sync {
     /// How this file behaves.
     fn traits(&self) -> Traits;
 
-    /// Reads at `offset` (meaningless without [`Traits::ADDRESSABLE`]) into `out`; gives the
-    /// number of bytes, 0 at the end. Blocks as `file.nonblocking()` says: `EAGAIN` or an
-    /// interruptible sleep (`ERESTARTSYS`).
+    /// Reads at `offset` (meaningless without [`Traits::ADDRESSABLE`]) into `out`; returns the
+    /// number of bytes, 0 at the end. Without data it fails with `EAGAIN` if `file.nonblocking()`,
+    /// else sleeps interruptibly (`ERESTARTSYS`).
     fn read(&self, file: &OpenFile, offset: u64, out: &mut Output<'_>) -> Result<usize> {
         let _ = (file, offset, out);
         Err(Errno::EINVAL)
     }
 
-    /// Writes `input` at `*offset`; with `O_APPEND` sets `*offset` to the end first. Gives the
-    /// number of bytes; the caller moves the position by it. `EPIPE` from a stream makes the
-    /// caller raise SIGPIPE.
+    /// Writes `input` at `*offset`; with `O_APPEND` first sets `*offset` to the end. Returns the
+    /// number of bytes, by which the caller moves the position. On `EPIPE` from a stream the caller
+    /// raises SIGPIPE.
     fn write(&self, file: &OpenFile, offset: &mut u64, input: &mut Input<'_>) -> Result<usize> {
         let _ = (file, offset, input);
         Err(Errno::EINVAL)
     }
 
-    /// Which events are there now; registers with *every* wait queue that may change the answer
-    /// by [`Registrar::register`], whatever the state (the same calls undo it).
+    /// Returns the events that are there now. Calls [`Registrar::register`] for *every* wait queue
+    /// that may change the answer, whatever the state: the same calls undo the registration.
     fn poll(&self, file: &OpenFile, registrar: &mut Registrar<'_>) -> Events {
         let _ = (file, registrar);
         Events::ALWAYS
     }
 
-    /// `ioctl(2)`; `arg` is a user pointer or a number as `command` says.
+    /// Performs `ioctl(2)`; `arg` is a user pointer or a number, depending on `command`.
     fn ioctl(&self, file: &OpenFile, command: u32, arg: u64) -> Result<i64> {
         let _ = (file, command, arg);
         Err(Errno::ENOTTY)
     }
 
-    /// What to map for `mmap(2)`: for files with a plate, that.
+    /// Returns the memory to map for `mmap(2)`; by default the inode's page cache, if it has one.
     fn map(&self, file: &OpenFile) -> Result<MapSource> {
         file.inode().plate().map(MapSource::Plate).ok_or(Errno::ENODEV)
     }
 
-    /// Moves the position, of which `position` is the current value, and gives the new one.
+    /// Moves the position, now `position`, and returns the new one.
     fn seek(&self, file: &OpenFile, position: u64, offset: i64, whence: Whence) -> Result<u64> {
         default_seek(file, position, offset, whence)
     }
@@ -180,35 +181,35 @@ pub trait FileOps: Any + Send + Sync {
         file.inode().sync(data_only)
     }
 
-    /// Status flags are about to become `new` (`F_SETFL`); may refuse.
+    /// Called before the status flags become `new` (`F_SETFL`); may refuse.
     fn set_flags(&self, file: &OpenFile, new: u32) -> Result<()> {
         let _ = (file, new);
         Ok(())
     }
 
-    /// Where openings enter that want signals (`O_ASYNC`), and what this one would be told; `None`
-    /// where there are none.
+    /// Returns the list of open files that want signals (`O_ASYNC`), and which events concern this
+    /// one; `None` if this kind of file sends no signals.
     fn signals(&self, file: &OpenFile) -> Option<(&Signals, Interest)> {
         let _ = file;
         None
     }
 
-    /// Signals are about to be switched on: makes somebody their owner if nobody is.
+    /// Called before signals are switched on: sets a default owner if there is none.
     fn own_signals(&self, file: &OpenFile) {
         let _ = file;
     }
 
-    /// An owner of its signals was set (`F_SETOWN`).
+    /// Called after an owner of its signals was set (`F_SETOWN`).
     fn owned(&self, file: &OpenFile) {
         let _ = file;
     }
 
-    /// The last reference is going away.
+    /// Called when the last reference goes away.
     fn release(&self, file: &OpenFile) {
         let _ = file;
     }
 
-    /// Extra lines for `/proc/PID/fdinfo/N`, each ended by a newline.
+    /// Returns extra lines for `/proc/PID/fdinfo/N`, each ended by a newline.
     fn describe(&self, file: &OpenFile) -> Option<Vec<u8>> {
         let _ = file;
         None
@@ -216,7 +217,7 @@ pub trait FileOps: Any + Send + Sync {
 }
 
 bitflags::bitflags! {
-    /// What the end of an opening has to look for.
+    /// Registrations elsewhere that the end of an open file has to undo.
     #[derive(Clone, Copy, Debug)]
     pub(super) struct Marks: u32 {
         /// A lock was taken through it.
@@ -227,7 +228,7 @@ bitflags::bitflags! {
         const LEASE = 4;
         /// It watched a directory.
         const NOTIFY = 8;
-        /// That it is closed was told to those who watch.
+        /// The watchers were already told that it is closed.
         const CLOSED = 16;
     }
 }
@@ -238,15 +239,15 @@ pub struct OpenFile {
     inode: Arc<dyn Inode>,
     location: Location,
     flags: AtomicU32,
-    /// The parts of the flags that never change, at hand.
+    /// Parts of the flags that never change, kept here to save decoding.
     readable: bool,
     writable: bool,
     path_only: bool,
     traits: Traits,
     position: schedule::Mutex<u64>,
-    /// Who gets its signals, once somebody asked.
+    /// The owner that gets its signals; made when a program first asks.
     owner: Once<Arc<Owner>>,
-    /// What its end has to look for, as [`Marks`].
+    /// The registrations to undo at the end, as [`Marks`].
     marks: AtomicU32,
     /// The epoll sets that watch this file.
     watches: SpinLock<Vec<Watch>>,
@@ -259,7 +260,7 @@ impl OpenFile {
         OpenFile::with_write_access(ops, location, flags, None)
     }
 
-    /// The same, keeping a file from being executed while it is open for writing.
+    /// Like [`OpenFile::new`], and keeps the file from being executed while it is open for writing.
     pub fn with_write_access(
         ops: Arc<dyn FileOps>,
         location: Location,
@@ -287,33 +288,34 @@ impl OpenFile {
         }))
     }
 
-    /// The operations.
+    /// Returns the operations.
     pub fn ops(&self) -> &dyn FileOps {
         &*self.ops
     }
 
-    /// The operations as `T`, when they are one: how epoll, sockets and ioctls find their own.
+    /// Returns the operations as a `T` if they are one: epoll, sockets and ioctls find their own
+    /// files so.
     pub fn ops_as<T: FileOps>(&self) -> Option<&T> {
         let any: &dyn Any = &*self.ops;
         any.downcast_ref::<T>()
     }
 
-    /// The file itself.
+    /// Returns the inode.
     pub fn inode(&self) -> &Arc<dyn Inode> {
         &self.inode
     }
 
-    /// Where it was opened.
+    /// Returns the place where it was opened.
     pub fn location(&self) -> &Location {
         &self.location
     }
 
-    /// Everything `fstat(2)` tells.
+    /// Returns all that `fstat(2)` reports.
     pub fn metadata(&self) -> Result<Metadata> {
         self.inode.metadata()
     }
 
-    /// Access mode and status flags, as `F_GETFL` shows them.
+    /// Returns access mode and status flags, as `F_GETFL` shows them.
     pub fn flags(&self) -> u32 {
         self.flags.load(Ordering::Relaxed)
     }
@@ -328,8 +330,8 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Switches `O_ASYNC` on, its signals told by the descriptor `fd`, or off. Nothing happens if
-    /// it is so already; `false` if this kind of file has no signals.
+    /// Switches `O_ASYNC` on, with signals that name the descriptor `fd`, or off. Does nothing if
+    /// it is so already. Returns `false` if this kind of file has no signals.
     pub fn switch_signals(&self, fd: i32, on: bool) -> Result<bool> {
         if on == (self.flags() & FASYNC != 0) {
             return Ok(true);
@@ -369,7 +371,7 @@ impl OpenFile {
         self.writable
     }
 
-    /// Whether it was opened by `O_PATH` and is only a place.
+    /// Whether it was opened with `O_PATH` and only names a place.
     #[inline]
     pub fn path_only(&self) -> bool {
         self.path_only
@@ -380,8 +382,8 @@ impl OpenFile {
         self.flags() & O_APPEND != 0
     }
 
-    /// Whether reading the file sets the time of last access (neither `O_NOATIME` nor a mount
-    /// without).
+    /// Whether reading the file sets the time of last access (neither `O_NOATIME` nor a mount with
+    /// `noatime` forbids it).
     pub fn updates_access_time(&self) -> bool {
         self.flags() & O_NOATIME == 0 && self.location.mount.notes_access(false)
     }
@@ -396,35 +398,35 @@ impl OpenFile {
         !self.watches.lock().is_empty()
     }
 
-    /// Shows each watch to `visit` until that fails.
+    /// Calls `visit` with each watch until a call fails.
     pub(super) fn for_each_watch(&self, visit: &mut dyn FnMut(&Watch) -> Result<()>) -> Result<()> {
         self.watches.lock().iter().try_for_each(visit)
     }
 
-    /// Takes the watch back that `is_it` says yes to.
+    /// Removes the watch for which `is_it` is true.
     pub(super) fn take_watch(&self, is_it: impl Fn(&Watch) -> bool) -> Option<Watch> {
         let mut watches = self.watches.lock();
         let at = watches.iter().position(is_it)?;
         Some(watches.swap_remove(at))
     }
 
-    /// Notes that this opening has `flock` or description locks.
+    /// Notes that this open file has `flock` or open file description locks.
     pub fn note_locks(&self) {
         self.mark(Marks::LOCKS);
     }
 
-    /// Notes what the end of this opening has to look for.
+    /// Notes a registration that the end of this open file has to undo.
     pub(super) fn mark(&self, what: Marks) {
         self.marks.fetch_or(what.bits(), Ordering::Relaxed);
     }
 
-    /// Who gets its signals.
+    /// Returns the owner that gets its signals.
     pub fn owner(&self) -> &Arc<Owner> {
         self.owner.call_once(|| Arc::new(Owner::default()))
     }
 
-    /// No program uses it any more, although something kept of one refers to it: for those who
-    /// watch, it is closed.
+    /// Tells watchers that the file is closed, because no program uses it any more; something that
+    /// is kept of an ended program may still refer to it.
     #[cold]
     pub fn close_for_watchers(&self) {
         self.tell_closed();
@@ -439,7 +441,7 @@ impl OpenFile {
         }
     }
 
-    /// Takes back what was entered elsewhere for this opening.
+    /// Undoes the registrations of this open file elsewhere.
     #[cold]
     fn end_marks(&self, marks: Marks) {
         if marks.contains(Marks::LOCKS) {
@@ -452,12 +454,12 @@ impl OpenFile {
             super::dnotify::release(self);
         }
         if marks.contains(Marks::SIGNALS) {
-            // Taking off cannot fail.
+            // Switching off cannot fail.
             let _ = fasync::switch(self, -1, false);
         }
     }
 
-    /// `read(2)`: at the position, which moves on.
+    /// `read(2)`: reads at the position and moves it.
     #[inline(always)]
     pub fn read(&self, out: &mut Output<'_>) -> Result<usize> {
         if !self.readable() {
@@ -469,8 +471,8 @@ impl OpenFile {
         self.read_on(out)
     }
 
-    /// Reads where the last one ended. A call of its own, so that a stream need not save the
-    /// registers that this wants.
+    /// Reads at the position. A function of its own, so that reading a stream need not save the
+    /// registers that this code uses.
     #[inline(never)]
     fn read_on(&self, out: &mut Output<'_>) -> Result<usize> {
         let mut position = self.position.lock();
@@ -479,7 +481,7 @@ impl OpenFile {
         Ok(count)
     }
 
-    /// `write(2)`: at the position or the end, and moves the position.
+    /// `write(2)`: writes at the position, or at the end with `O_APPEND`, and moves the position.
     #[inline(always)]
     pub fn write(&self, input: &mut Input<'_>) -> Result<usize> {
         if !self.writable() {
@@ -495,7 +497,7 @@ impl OpenFile {
         Ok(count)
     }
 
-    /// `pread(2)`: the position stays.
+    /// `pread(2)`: does not move the position.
     #[inline]
     pub fn read_at(&self, offset: u64, out: &mut Output<'_>) -> Result<usize> {
         if !self.traits.contains(Traits::ADDRESSABLE) {
@@ -507,7 +509,7 @@ impl OpenFile {
         self.ops.read(self, offset, out)
     }
 
-    /// `pwrite(2)`: the position stays; `O_APPEND` still appends, as Linux does (`pwrite(2)`,
+    /// `pwrite(2)`: does not move the position. `O_APPEND` still appends, as on Linux (`pwrite(2)`,
     /// BUGS).
     #[inline]
     pub fn write_at(&self, offset: u64, input: &mut Input<'_>) -> Result<usize> {
@@ -531,13 +533,13 @@ impl OpenFile {
         Ok(*position)
     }
 
-    /// The position under its lock, for operations that use and move it themselves
+    /// Locks the position and returns it, for operations that use and move it themselves
     /// (`getdents64`, `sendfile`).
     pub fn lock_position(&self) -> schedule::MutexGuard<'_, u64> {
         self.position.lock()
     }
 
-    /// The events there now, registering as `registrar` says.
+    /// Returns the events that are there now; shows the wait queues to `registrar`.
     pub fn poll(&self, registrar: &mut Registrar<'_>) -> Events {
         if self.traits.contains(Traits::POLLABLE) {
             self.ops.poll(self, registrar)
@@ -563,8 +565,8 @@ impl Drop for OpenFile {
     }
 }
 
-/// `lseek` by the size of the file, with Linux' default for holes: all is data, one hole at the
-/// end.
+/// Computes an `lseek` from the size of the file. For holes this is Linux' default: all of the file
+/// is data, with one hole at the end.
 pub fn default_seek(file: &OpenFile, position: u64, offset: i64, whence: Whence) -> Result<u64> {
     let size = || file.inode().metadata().map(|metadata| metadata.size);
     let base = match whence {

@@ -1,8 +1,8 @@
-//! Pages by index: chunks of 64 pages, the first one at hand, the others in a hash table.
+//! Pages by index, in chunks of 64 pages: the first chunk inline, the others in a hash table.
 //!
-//! A small file costs one chunk of 256 bytes; a sparse one pays for the chunks it has pages in.
-//! The road not taken: a radix tree. It is two or three dependent loads where this is one hash,
-//! and the order it keeps is needed by nothing but `SEEK_DATA`.
+//! A small file costs one chunk of 256 bytes; a sparse file pays only for the chunks that it has
+//! pages in. Road not taken: a radix tree. It costs two or three dependent loads where this costs
+//! one hash, and only `SEEK_DATA` would use its order.
 
 use alloc::vec::Vec;
 use core::hash::BuildHasherDefault;
@@ -15,12 +15,12 @@ use super::hash::IndexHasher;
 
 const CHUNK: u64 = 64;
 
-/// What is at an index.
+/// The content of an index.
 #[derive(Clone)]
 pub enum Slot {
     /// Nothing.
     Empty,
-    /// Being read by somebody.
+    /// A thread is reading the page.
     Loading,
     /// The page.
     Present(Frame),
@@ -28,13 +28,13 @@ pub enum Slot {
 
 #[derive(Default)]
 struct Chunk {
-    /// Empty, or as long as a chunk.
+    /// Empty, or `CHUNK` entries long.
     pages: Vec<Option<Frame>>,
     /// One bit per page that is being read.
     loading: u64,
 }
 
-/// The pages of a plate.
+/// The pages of a page cache.
 #[derive(Default)]
 pub struct Pages {
     first: Chunk,
@@ -52,7 +52,7 @@ impl Pages {
         if number == 0 { Some(&self.first) } else { self.others.get(&number) }
     }
 
-    /// The chunk, made if it is not there.
+    /// Returns the chunk; makes it if it is missing.
     fn chunk_or_new(&mut self, number: u64) -> Result<&mut Chunk> {
         let chunk = if number == 0 {
             &mut self.first
@@ -72,7 +72,7 @@ impl Pages {
         self.count
     }
 
-    /// What is at `index`.
+    /// Returns the content of `index`.
     #[inline]
     pub fn get(&self, index: u64) -> Slot {
         let (number, at) = place(index);
@@ -86,14 +86,14 @@ impl Pages {
         }
     }
 
-    /// The page at `index`, if there is one.
+    /// Returns the page at `index`, if there is one.
     #[inline]
     pub fn present(&self, index: u64) -> Option<&Frame> {
         let (number, at) = place(index);
         self.chunk(number)?.pages.get(at)?.as_ref()
     }
 
-    /// Puts `frame` at `index`; if a page is there already, gives that back as the error of the
+    /// Puts `frame` at `index`. If there is a page already, returns that page as the error of the
     /// inner result.
     pub fn insert_if_empty(
         &mut self,
@@ -118,12 +118,12 @@ impl Pages {
         Ok(())
     }
 
-    /// Ends the reading of a slot, with the page or without.
+    /// Ends the reading of a slot, with the page or without one.
     pub fn finish_loading(&mut self, index: u64, frame: Option<Frame>) {
         let (number, at) = place(index);
         let chunk = if number == 0 { Some(&mut self.first) } else { self.others.get_mut(&number) };
         let Some(chunk) = chunk else { return };
-        // Truncation takes the mark away: what was read is then of no use.
+        // Truncation clears the mark; then the page that was read is useless.
         if chunk.loading & (1 << at) == 0 {
             return;
         }
@@ -136,9 +136,9 @@ impl Pages {
         }
     }
 
-    /// Takes out the pages `first..=last`, as many as there is memory to list, and at least one;
-    /// whether these were all. The caller drops them after its lock, and comes again for the
-    /// others.
+    /// Takes out the pages `first..=last`, as many as there is memory to list, but at least one.
+    /// Returns whether these were all. The caller drops the pages after it released its lock, and
+    /// calls again for the rest.
     pub fn remove_range(&mut self, first: u64, last: u64) -> (Vec<Frame>, bool) {
         let mut removed = Vec::new();
         let mut all = true;
@@ -148,7 +148,8 @@ impl Pages {
                 let index = number * CHUNK + at as u64;
                 if (first..=last).contains(&index) {
                     chunk.loading &= !(1 << at);
-                    // The first few fit into a small object, which the reserve has.
+                    // The list for the first few pages is a small allocation, which the memory
+                    // reserve can serve.
                     if !removed.is_empty() && slot.is_some() && removed.try_reserve(1).is_err() {
                         all = false;
                         return;
@@ -174,7 +175,7 @@ impl Pages {
         (removed, all)
     }
 
-    /// Takes out up to `most` pages that nobody else uses.
+    /// Takes out up to `most` pages without other users.
     pub fn remove_unused(&mut self, most: usize) -> Vec<Frame> {
         let mut removed: Vec<Frame> = Vec::new();
         for chunk in core::iter::once(&mut self.first).chain(self.others.values_mut()) {
@@ -191,7 +192,7 @@ impl Pages {
         removed
     }
 
-    /// The first index at or after `index` with a page.
+    /// Returns the first index at or after `index` that has a page.
     pub fn next_present(&self, index: u64) -> Option<u64> {
         let (low, at) = place(index);
         let in_chunk = |number: u64, from: usize| {

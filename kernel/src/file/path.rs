@@ -1,12 +1,12 @@
 //! Path walk: from the text of a path to a [`Location`] (`path_resolution(7)`).
 //!
-//! How names, links, dots and fences make a walk is [`hayate_path_walk`]'s; here is what it walks:
-//! dentries and mounts, seen with somebody's root, working directory and credentials. A name is
-//! looked up in the dentry cache; only one that is not cached takes the directory lock and asks
-//! the file system.
+//! The crate [`hayate_path_walk`] decides how names, links, `.` and `..` and limits to the walk are
+//! handled. This module provides the tree that it walks: dentries and mounts, seen with the
+//! caller's root, working directory and credentials. A name is looked up in the dentry cache; only
+//! if it is not cached does the walk take the directory lock and ask the file system.
 //!
-//! [`Resolver`] is the door: whose root, working directory and credentials count, and from which
-//! directory a relative path starts.
+//! [`Resolver`] is the interface: it holds the root, working directory and credentials that count,
+//! and the directory from which a relative path starts.
 
 use alloc::sync::Arc;
 
@@ -21,22 +21,22 @@ use super::inode::{Attributes, FileKind, Inode, Jump};
 use super::mount::{Location, flags::MS_NOSYMFOLLOW};
 use crate::credentials::{Credentials, access};
 
-/// Whose view of the tree a walk takes.
+/// The view of the tree that a walk takes.
 pub struct Resolver<'a> {
     /// Root and working directory.
     pub context: &'a FsContext,
-    /// Who walks.
+    /// The credentials of the caller.
     pub credentials: &'a Credentials,
-    /// Where a relative path starts instead of the working directory (the *at calls).
+    /// The directory where a relative path starts instead of the working directory (the *at calls).
     pub start: Option<Location>,
 }
 
-/// Where the last name of a path is to be found or made.
+/// The directory of the last name of a path, and that name.
 pub type Parent<'a> = hayate_path_walk::Parent<Resolver<'a>>;
-/// One walk under way.
+/// One walk in progress.
 pub(super) type Walk<'w, 'a> = hayate_path_walk::Walk<'w, Resolver<'a>>;
 
-/// Checks access to a file by its attributes; wanted is an or of [`access`]' bits.
+/// Checks access to a file by its attributes; `wanted` is a union of [`access`]' bits.
 #[inline]
 pub fn permitted(credentials: &Credentials, attributes: &Attributes, wanted: u32) -> Result<()> {
     let mode = attributes.kind.mode_bits() | u32::from(attributes.mode);
@@ -44,19 +44,19 @@ pub fn permitted(credentials: &Credentials, attributes: &Attributes, wanted: u32
 }
 
 impl<'a> Resolver<'a> {
-    /// The place that `path` leads to; it exists.
+    /// Returns the place that `path` leads to; it exists.
     pub fn resolve(&self, path: &[u8], flags: WalkFlags) -> Result<Location> {
         hayate_path_walk::resolve(self, path, flags)
     }
 
-    /// The directory of the last name of `path`, and that name.
+    /// Returns the directory of the last name of `path`, and that name.
     pub fn resolve_parent(&self, path: &[u8]) -> Result<Parent<'a>> {
         Walk::begin(self, path, WalkFlags::empty())?.parent(path)
     }
 }
 
-/// The child `name` of `directory`, perhaps a negative one. Takes the directory lock if the
-/// cache does not know.
+/// Returns the child `name` of `directory`, which may be a negative dentry. Takes the directory
+/// lock if the name is not cached.
 #[inline]
 pub fn lookup(directory: &Arc<Dentry>, inode: &Arc<dyn Inode>, name: &[u8]) -> Result<Arc<Dentry>> {
     if let Some(child) = directory.cached(name) {
@@ -69,7 +69,7 @@ pub fn lookup(directory: &Arc<Dentry>, inode: &Arc<dyn Inode>, name: &[u8]) -> R
     lookup_locked(directory, inode, name)
 }
 
-/// The same with the directory lock held by the caller.
+/// Like [`lookup`], for a caller that holds the directory lock.
 pub fn lookup_locked(
     directory: &Arc<Dentry>,
     inode: &Arc<dyn Inode>,
@@ -92,15 +92,16 @@ pub fn lookup_locked(
         Caching::Never => false,
     };
     let child = Dentry::child(directory, Name::from(name), found);
-    // In a directory that was removed nothing is ever found: nobody would take the name out again.
+    // In a removed directory nothing is ever found, and nothing would take the name out of the
+    // cache again.
     if keep && !directory.state().contains(DentryState::UNLINKED) {
         directory.adopt(&child)?;
     }
     Ok(child)
 }
 
-/// The root of what hangs here. The mark that something does is the dentry's, which other mounts of
-/// the same tree may show, too.
+/// Returns the root of the mount at `place`, if there is one. The mark `MOUNTED` belongs to the
+/// dentry, which other mounts of the same tree may show too, so it does not prove a mount here.
 #[cold]
 fn covering(place: &Location) -> Option<Location> {
     let top = place.clone().into_topmost();

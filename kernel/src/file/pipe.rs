@@ -1,16 +1,18 @@
 //! Pipes: a ring of pages between writers and readers (`pipe(7)`).
 //!
-//! A pipe has so many *slots*; each holds a piece of one frame. A small write goes into the room
-//! left in the last piece if it fits whole, otherwise into a new page: so a write of up to
-//! `PIPE_BUF` (4096) bytes lies in one page and is atomic, as POSIX wants. `splice` puts pages of
-//! files into slots without copying.
+//! A pipe has a fixed number of *slots*; each holds a piece of one frame. A small write goes into
+//! the space left in the last piece if it fits whole, otherwise into a new page. So a write of up
+//! to `PIPE_BUF` (4096) bytes lies in one page and is atomic, as POSIX requires. `splice` puts
+//! pages of files into slots without copying.
 //!
-//! Locks: `ring` is a sleeping lock held over the copy from or to the program. What sleepers and
-//! `poll` look at (bytes, slots in use, ends open) is also in atomics, changed under the lock.
+//! Locks: `ring` is a sleeping lock held over the copy from or to the program. The state that
+//! sleepers and `poll` look at (bytes, slots in use, open ends) is also in atomics, changed under
+//! the lock.
 //!
-//! What comes wakes one of those who wait for it (`pipe_read` and `pipe_write`, fs/pipe.c of Linux
-//! 6.1); one that was woken and leaves something, or gives up, wakes the next. Openers of a FIFO
-//! all go on at once, so they wait in a queue of their own. An end that closes wakes everybody.
+//! Data or free space wakes only one of the threads that wait for it (`pipe_read` and `pipe_write`,
+//! fs/pipe.c of Linux 6.1). A woken thread that leaves some of it, or gives up, wakes the next.
+//! Threads that wait in `open` of a FIFO all go on at once, so they have a wait queue of their own.
+//! Closing an end wakes all.
 
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -47,9 +49,9 @@ pub(super) struct Segment {
     pub frame: Frame,
     pub offset: usize,
     pub length: usize,
-    /// More can be written behind it: the frame is the pipe's own.
+    /// More can be written after it: the frame belongs to the pipe.
     pub own: bool,
-    /// A packet: read whole or cut (`O_DIRECT`).
+    /// A packet (`O_DIRECT`): one read takes it, whole or truncated.
     pub packet: bool,
 }
 
@@ -68,11 +70,11 @@ pub struct Pipe {
     bytes: AtomicUsize,
     used: AtomicUsize,
     slots: AtomicUsize,
-    /// What it counts for its user; changed with the ring locked.
+    /// Its share of the user's limit; changed with the ring locked.
     share: Share,
     readers: AtomicU32,
     writers: AtomicU32,
-    /// Openings so far, which a FIFO's other side waits for to change.
+    /// The number of opens so far; an open of a FIFO waits for the other side's number to change.
     reader_openings: AtomicU32,
     writer_openings: AtomicU32,
     /// Readers wait here.
@@ -81,12 +83,12 @@ pub struct Pipe {
     writable: WaitQueue,
     /// Openers wait here for the other side.
     opened: WaitQueue,
-    /// Openings that want signals.
+    /// Open files that want signals.
     signals: Signals,
 }
 
 impl Pipe {
-    /// A pipe with no end open.
+    /// Makes a pipe with no open end.
     pub fn new(metadata: Metadata, share: Share) -> Arc<Pipe> {
         let slots = share.slots();
         Arc::new(Pipe {
@@ -107,7 +109,7 @@ impl Pipe {
         })
     }
 
-    /// One end or, for a FIFO opened for both, both.
+    /// Opens one end, or both for a FIFO opened for both.
     pub(super) fn end(self: &Arc<Self>, reads: bool, writes: bool) -> Arc<PipeEnd> {
         if reads {
             self.readers.fetch_add(1, Ordering::AcqRel);
@@ -124,8 +126,8 @@ impl Pipe {
         Arc::new(PipeEnd { pipe: Arc::clone(self), reads, writes })
     }
 
-    /// How often the other side was opened, if nobody has it open; readers if `writes`. Asked before this
-    /// side is opened, for [`wait_for_other`](Self::wait_for_other).
+    /// Returns how often the other side (readers if `writes`) was opened, if it is not open now.
+    /// Called before this side is opened, for [`wait_for_other`](Self::wait_for_other).
     pub(super) fn other_side(&self, writes: bool) -> Option<u32> {
         let (openings, count) = if writes {
             (&self.reader_openings, &self.readers)
@@ -136,8 +138,8 @@ impl Pipe {
         (count.load(Ordering::Acquire) == 0).then_some(before)
     }
 
-    /// Sleeps until somebody has, or had, the other end open since `before` was asked (`fifo(7)`):
-    /// readers if `writes`.
+    /// Sleeps until the other end (readers if `writes`) was opened at least once since `before` was
+    /// taken (`fifo(7)`).
     pub(super) fn wait_for_other(&self, writes: bool, before: Option<u32>) -> Result<()> {
         let Some(before) = before else { return Ok(()) };
         let openings = if writes { &self.reader_openings } else { &self.writer_openings };
@@ -158,7 +160,7 @@ impl Pipe {
         self.used.load(Ordering::Acquire) >= self.slots.load(Ordering::Acquire)
     }
 
-    /// Tells the atomics what the ring holds now.
+    /// Stores in the atomics what the ring holds now.
     fn publish(&self, ring: &Ring, bytes: usize) {
         self.bytes.store(bytes, Ordering::Release);
         self.used.store(ring.segments.len(), Ordering::Release);
@@ -172,14 +174,14 @@ impl Pipe {
         let mut woken = false;
         let ring = self.await_data(nonblocking, &mut woken)?;
         if woken {
-            // It may leave some.
+            // This reader may leave data.
             self.readable.wake_one();
         }
         Ok(ring)
     }
 
-    /// The same. `woken`: it waited, and was woken for all that there is; what it leaves is for the
-    /// next.
+    /// Does the same, but does not wake the next reader. Sets `woken` if it waited: then the caller
+    /// wakes the next reader if it leaves data.
     fn await_data(
         &self,
         nonblocking: bool,
@@ -194,7 +196,7 @@ impl Pipe {
                 continue;
             }
             if self.writers.load(Ordering::Acquire) == 0 {
-                // Something may have come between the two looks.
+                // Data may have come between the two checks.
                 if self.bytes.load(Ordering::Acquire) != 0 {
                     continue;
                 }
@@ -210,7 +212,7 @@ impl Pipe {
                 ready.then_some(())
             });
             if waited.is_err() {
-                // The data that woke it in the moment it gave up is for another.
+                // The wake-up that came while this thread gave up belongs to another reader.
                 if self.bytes.load(Ordering::Acquire) != 0 {
                     self.readable.wake_one();
                 }
@@ -230,7 +232,7 @@ impl Pipe {
                 let ring = self.ring.lock();
                 if ring.segments.len() < ring.slots {
                     if woken {
-                        // It may leave some.
+                        // This writer may leave free space.
                         self.writable.wake_one();
                     }
                     return Ok(ring);
@@ -245,15 +247,15 @@ impl Pipe {
         }
     }
 
-    /// Waits for room. Whoever waited was woken for all the room there is, and what it leaves is
-    /// for the next writer that waits.
+    /// Waits for free space. A thread that waited was woken on behalf of all waiting writers; it
+    /// wakes the next one if it leaves space.
     fn wait_writable(&self) -> Result<()> {
         let waited = self.writable.wait_interruptible(None, || {
             let ready = !self.is_full() || self.readers.load(Ordering::Acquire) == 0;
             ready.then_some(())
         });
         if waited.is_err() {
-            // The room that woke it in the moment it gave up is for another.
+            // The wake-up that came while this thread gave up belongs to another writer.
             self.pass_room_on();
             return Err(Errno::ERESTARTSYS);
         }
@@ -266,7 +268,7 @@ impl Pipe {
         }
     }
 
-    /// Takes up to `most` bytes off the front as pieces of frames.
+    /// Takes up to `most` bytes off the front, as a piece of a frame.
     pub(super) fn take(&self, ring: &mut Ring, most: usize) -> Option<Segment> {
         let front = ring.segments.front_mut()?;
         let mut taken = front.clone();
@@ -277,12 +279,12 @@ impl Pipe {
         Some(taken)
     }
 
-    /// Clones the `index`th piece (`tee`).
+    /// Returns a copy of the `index`th piece (`tee`).
     pub(super) fn piece(ring: &Ring, index: usize) -> Option<Segment> {
         ring.segments.get(index).cloned()
     }
 
-    /// Puts a piece into a free slot.
+    /// Adds a piece in a free slot.
     pub(super) fn push(&self, ring: &mut Ring, segment: Segment) -> Result<()> {
         if ring.segments.len() >= ring.slots {
             return Err(Errno::EAGAIN);
@@ -292,8 +294,8 @@ impl Pipe {
         Ok(())
     }
 
-    /// Puts a piece behind the others, also beyond the last slot: for data that has no other place
-    /// to stay. The caller has [reserved](Ring::reserve) room for it.
+    /// Adds a piece at the end, even beyond the last slot: for data that has no other place to
+    /// stay. The caller has [reserved](Ring::reserve) memory for it.
     pub(super) fn push_reserved(&self, ring: &mut Ring, segment: Segment) {
         let bytes = self.bytes.load(Ordering::Relaxed) + segment.length;
         ring.segments.push_back(segment);
@@ -319,19 +321,19 @@ impl Pipe {
         self.publish(ring, bytes);
     }
 
-    /// Wakes one that waits for data, which wakes the next if it leaves some.
+    /// Wakes one thread that waits for data; that thread wakes the next if it leaves some.
     pub(super) fn wake_readers(&self) {
         self.readable.wake_one();
         self.signals.tell(Band::In);
     }
 
-    /// Wakes one that waits for room, which wakes the next if it leaves some.
+    /// Wakes one thread that waits for space; that thread wakes the next if it leaves some.
     pub(super) fn wake_writers(&self) {
         self.writable.wake_one();
         self.signals.tell(Band::Out);
     }
 
-    /// Reads what is there, waiting for the first byte unless told not to.
+    /// Reads the data that is there; waits for the first byte unless `nonblocking`.
     pub fn read(&self, nonblocking: bool, out: &mut Output<'_>) -> Result<usize> {
         if out.remaining() == 0 {
             return Ok(0);
@@ -373,9 +375,9 @@ impl Pipe {
         out.finish(outcome)
     }
 
-    /// Writes what fits now into a locked ring.
+    /// Writes into a locked ring as much as fits now.
     fn fill(&self, ring: &mut Ring, input: &mut Input<'_>, packet: bool) -> Result<()> {
-        // A short piece goes behind the last one if it fits whole.
+        // A short piece is appended to the last one if it fits whole.
         let head = input.remaining() % PAGE;
         if head != 0
             && !packet
@@ -449,7 +451,7 @@ impl Pipe {
         }
     }
 
-    /// Writes what fits, waiting for the first room unless told not to, and never for more
+    /// Writes as much as fits; waits for the first free slot unless `nonblocking`, but not for more
     /// (`vmsplice_to_pipe`, fs/splice.c of Linux 6.1).
     pub fn write_some(&self, nonblocking: bool, input: &mut Input<'_>) -> Result<usize> {
         if input.remaining() == 0 {
@@ -478,7 +480,7 @@ impl Pipe {
         self.slots.load(Ordering::Acquire) * PAGE
     }
 
-    /// Changes the capacity (`F_SETPIPE_SZ`); gives the new one, a power of two pages.
+    /// Changes the capacity (`F_SETPIPE_SZ`); returns the new one, a power of two pages.
     pub fn set_capacity(&self, bytes: usize, credentials: &Credentials) -> Result<usize> {
         let slots = pipe_limits::round(bytes)? / PAGE;
         let mut ring = self.ring.lock();
@@ -499,12 +501,12 @@ impl Ring {
         self.segments.len() >= self.slots
     }
 
-    /// How many slots are free.
+    /// The number of free slots.
     pub(super) fn free(&self) -> usize {
         self.slots.saturating_sub(self.segments.len())
     }
 
-    /// Makes sure of memory for `count` more pieces.
+    /// Reserves memory for `count` more pieces.
     pub(super) fn reserve(&mut self, count: usize) -> Result<()> {
         self.segments.try_reserve(count).map_err(|_| Errno::ENOMEM)
     }
@@ -561,7 +563,7 @@ impl PipeEnd {
         &self.pipe
     }
 
-    /// Counts the end as closed.
+    /// Counts the end as closed and wakes the waiters.
     pub(super) fn abandon(&self) {
         let pipe = &self.pipe;
         if self.reads {
@@ -572,7 +574,7 @@ impl PipeEnd {
         }
         pipe.readable.wake_all();
         pipe.writable.wake_all();
-        // Nobody is left on just one side.
+        // Only one of the two sides is left: its open files are signalled.
         let left = [&pipe.readers, &pipe.writers].map(|side| side.load(Ordering::Acquire) != 0);
         if left[0] != left[1] {
             pipe.signals.tell(Band::In);
@@ -641,7 +643,7 @@ impl FileOps for PipeEnd {
     }
 }
 
-/// `pipe2(2)`: the end to read and the end to write. `flags`: `O_NONBLOCK`, `O_DIRECT`.
+/// `pipe2(2)`: returns the read end and the write end. `flags`: `O_NONBLOCK`, `O_DIRECT`.
 pub fn pair(flags: u32, credentials: &Credentials) -> Result<(Arc<OpenFile>, Arc<OpenFile>)> {
     let device = PIPEFS.filesystem().device();
     let mut metadata = Metadata::anonymous(device, FileKind::Fifo, 0o600);
@@ -656,7 +658,7 @@ pub fn pair(flags: u32, credentials: &Credentials) -> Result<(Arc<OpenFile>, Arc
     Ok((reader, writer))
 }
 
-/// Which ends an opening with these flags has.
+/// Returns whether an open with these flags reads and writes.
 pub(super) fn ends(request: &OpenRequest<'_>) -> Result<(bool, bool)> {
     match request.flags & O_RDWR.max(3) {
         O_RDONLY => Ok((true, false)),
@@ -666,7 +668,7 @@ pub(super) fn ends(request: &OpenRequest<'_>) -> Result<(bool, bool)> {
     }
 }
 
-/// The pipe behind an open file, if it is one.
+/// Returns the pipe behind an open file, if it is one.
 pub fn of(file: &OpenFile) -> Option<&Arc<Pipe>> {
     file.ops_as::<PipeEnd>().map(PipeEnd::pipe)
 }

@@ -1,10 +1,10 @@
-//! Readiness: event sets, and how a file's `poll` operation meets those who wait.
+//! Readiness: event sets, and how a file's `poll` operation finds waiting threads.
 //!
 //! A [`FileOps::poll`](super::open_file::FileOps::poll) gets a [`Registrar`] and shows it every
-//! wait queue that can change the answer. The registrar decides what that means: nothing (a mere
-//! question), put a listener on the queue, or take it off again. Because taking off is the same
-//! call, no one keeps references to queues, and an operation has to be written only once. The
-//! rule that makes it right: an operation shows *the same queues whatever its state*.
+//! wait queue that can change the answer. The registrar decides what to do with the queue: nothing
+//! (a mere query), put a listener on it, or take the listener off again. Because taking off is the
+//! same call, no references to queues are kept, and an operation is written only once. The rule
+//! that makes this correct: an operation shows *the same queues whatever its state*.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -18,13 +18,13 @@ bitflags::bitflags! {
     /// Events of `poll(2)` and `epoll(7)`; the two agree on the numbers.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Events: u32 {
-        /// There is something to read.
+        /// Data can be read.
         const IN = 0x1;
         /// There is an exceptional condition (out-of-band data, a pty's packet).
         const PRI = 0x2;
         /// Writing would not block.
         const OUT = 0x4;
-        /// An error, or nobody reads this pipe any more.
+        /// An error, or a pipe without readers.
         const ERR = 0x8;
         /// The other side hung up.
         const HUP = 0x10;
@@ -50,23 +50,23 @@ impl Events {
     pub const READABLE: Events = Events::IN.union(Events::RDNORM);
     /// Writable.
     pub const WRITABLE: Events = Events::OUT.union(Events::WRNORM);
-    /// What a file without readiness of its own answers (`DEFAULT_POLLMASK`).
+    /// The answer of a file without readiness of its own (`DEFAULT_POLLMASK`).
     pub const ALWAYS: Events = Events::READABLE.union(Events::WRITABLE);
 }
 
-/// What showing a queue means; see the module's text.
+/// What to do with a queue that is shown; see the module's documentation.
 pub enum Registrar<'a> {
-    /// Only a question.
+    /// Only ask for the events.
     Query,
-    /// Put this listener on every queue; false once there was no memory for one. Then the caller
-    /// takes it off again.
+    /// Put this listener on every queue. Becomes false when there was no memory for one; then the
+    /// caller takes the listener off again.
     Listen(&'a Arc<dyn Listener>, bool),
     /// Take this listener off every queue.
     Unlisten(&'a Arc<dyn Listener>),
 }
 
 impl<'a> Registrar<'a> {
-    /// To put `listener` on every queue.
+    /// Returns a registrar that puts `listener` on every queue.
     pub fn listen(listener: &'a Arc<dyn Listener>) -> Self {
         Registrar::Listen(listener, true)
     }
@@ -86,13 +86,13 @@ impl<'a> Registrar<'a> {
     }
 }
 
-/// One file that somebody waits for.
+/// One file that a thread waits for.
 pub struct Watched {
-    /// The file; `None` is passed over.
+    /// The file; an entry with `None` is skipped.
     pub file: Option<Arc<OpenFile>>,
-    /// What is waited for; errors and hang-ups always are.
+    /// The events that are waited for; errors and hang-ups always are.
     pub wanted: Events,
-    /// What came.
+    /// The events that were found.
     pub found: Events,
 }
 
@@ -106,7 +106,7 @@ impl Watched {
     }
 }
 
-/// Where the waiting thread sleeps, and whether something happened since it last looked.
+/// The queue where the waiting thread sleeps, and whether an event came since it last looked.
 struct Waiter {
     happened: AtomicBool,
     queue: WaitQueue,
@@ -123,9 +123,9 @@ fn look_at_all(watched: &mut [Watched], registrar: &mut Registrar<'_>) -> usize 
     watched.iter_mut().map(|one| usize::from(one.look(registrar))).sum()
 }
 
-/// Waits until one of the files has what is wanted, or until `deadline` (monotonic ns; `Some(0)`
-/// looks only, `None` waits for ever). Gives how many have; `ERESTARTNOHAND` when interrupted,
-/// `ENOMEM`. Entries whose `found` is set already count as ready.
+/// Waits until one of the files has a wanted event, or until `deadline` (monotonic ns; `Some(0)`
+/// does not wait, `None` waits for ever). Returns how many files are ready. `ERESTARTNOHAND` when
+/// interrupted, `ENOMEM`. Entries whose `found` is set already count as ready.
 pub fn wait(watched: &mut [Watched], deadline: Option<u64>) -> Result<usize> {
     let ready = look_at_all(watched, &mut Registrar::Query);
     if ready != 0 || deadline == Some(0) {

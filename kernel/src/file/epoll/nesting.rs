@@ -1,13 +1,13 @@
-//! Sets within sets: no circles, no chain of more than five, not too many ways from a file up to
-//! the sets that contain it (epoll_ctl(2), `ELOOP` and `EINVAL`).
+//! Sets within sets: no cycles, no chain of more than five sets, and not too many paths from a file
+//! up to the sets that contain it (epoll_ctl(2), `ELOOP` and `EINVAL`).
 //!
-//! An event of a file wakes every set on every way up from it, so both the length and the number of
-//! the ways are bounded. The bounds are those of Linux: `EP_MAX_NESTS` and `path_limits`
+//! An event of a file wakes every set on every path up from it, so both the length and the number
+//! of the paths are bounded. The bounds are those of Linux: `EP_MAX_NESTS` and `path_limits`
 //! (fs/eventpoll.c; since 6.1.148 a chain counts as a whole, whichever end it was built from).
 //!
-//! Locks: [`lock`] is held while two sets are joined, and while a file enters a set that another
-//! one contains; the sets' `items` and the files' lists of watches are taken below it, one after
-//! another on the way down, nested on the way up, where there are no circles.
+//! Locks: [`lock`] is held while two sets are joined, and while a file is added to a set that
+//! another one contains. The sets' `items` and the files' lists of watches are taken below it: one
+//! after another on the way down, nested on the way up, where there are no cycles.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -22,11 +22,11 @@ use crate::schedule::{Mutex, MutexGuard};
 /// Steps from the outermost set of a chain to the innermost (`EP_MAX_NESTS`).
 const MOST_STEPS: usize = 4;
 
-/// How many ways of each length there may be from one file, the shortest first. Sets of their own
-/// around a file are not limited.
+/// The maximal number of paths of each length from one file, the shortest first. Sets that directly
+/// contain a file, and are in no other set, are not limited.
 const MOST_WAYS: [usize; MOST_STEPS + 1] = [usize::MAX, 500, 100, 50, 10];
 
-/// Which look came by a set, and what it found.
+/// The number of the last traversal that visited a set, and its result.
 #[derive(Default)]
 pub struct Visited {
     look: AtomicU64,
@@ -34,7 +34,7 @@ pub struct Visited {
 }
 
 impl Visited {
-    /// What this look found here before.
+    /// Returns the result of this traversal, if it was here before.
     fn found(&self, look: u64) -> Option<usize> {
         let same = self.look.load(Ordering::Relaxed) == look;
         same.then(|| self.depth.load(Ordering::Relaxed))
@@ -46,12 +46,12 @@ impl Visited {
     }
 }
 
-/// Counts the looks, so that each is known by its number.
+/// The number of the last traversal.
 static LOOKS: AtomicU64 = AtomicU64::new(0);
 
 static CHANGES: Mutex<()> = Mutex::new(());
 
-/// Holds off others who join sets.
+/// Keeps other threads from joining sets.
 pub fn lock() -> MutexGuard<'static, ()> {
     CHANGES.lock()
 }
@@ -61,7 +61,7 @@ fn new_look() -> u64 {
 }
 
 impl Epoll {
-    /// The files in it.
+    /// Returns the files in it.
     fn files(&self) -> Result<Vec<Arc<OpenFile>>> {
         let mut files = Vec::new();
         let items = self.items.lock();
@@ -71,15 +71,15 @@ impl Epoll {
     }
 }
 
-/// Whether `inner` may become a part of `outer`: `ELOOP` for a circle or a chain that is too long.
-/// The caller shows that it holds [`lock`].
+/// Checks that `inner` may be added to `outer`: `ELOOP` for a cycle or a chain that is too long.
+/// The guard shows that the caller holds [`lock`].
 pub fn check_depth(outer: &Epoll, inner: &Epoll, _: &MutexGuard<'static, ()>) -> Result<()> {
     let below = depth_below(inner, outer, new_look())?;
     let above = height_above(outer, new_look());
     if below + 1 + above > MOST_STEPS { Err(Errno::ELOOP) } else { Ok(()) }
 }
 
-/// How many sets lie within each other below `set`; `ELOOP` when `outer` is one of them.
+/// Returns the number of nested levels of sets below `set`; `ELOOP` when `outer` is among them.
 fn depth_below(set: &Epoll, outer: &Epoll, look: u64) -> Result<usize> {
     if core::ptr::eq(set, outer) {
         return Err(Errno::ELOOP);
@@ -97,7 +97,7 @@ fn depth_below(set: &Epoll, outer: &Epoll, look: u64) -> Result<usize> {
     Ok(deepest)
 }
 
-/// How many sets lie around each other above `set`.
+/// Returns the number of nested levels of sets that contain `set`.
 fn height_above(set: &Epoll, look: u64) -> usize {
     if let Some(height) = set.visited.found(look) {
         return height;
@@ -115,7 +115,7 @@ fn height_above(set: &Epoll, look: u64) -> usize {
     highest
 }
 
-/// Whether the ways up from every file at or below `file` are few enough; `EINVAL`.
+/// Checks that the paths up from every file at or below `file` are few enough; `EINVAL`.
 pub fn check_paths(file: &OpenFile) -> Result<()> {
     check_files_below(file, new_look())
 }

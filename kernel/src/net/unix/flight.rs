@@ -1,28 +1,31 @@
-//! Descriptors in flight: counted on their way, collected when nobody can reach them, buried without
-//! recursion.
+//! Descriptors in flight: counted while they are in a message, collected when no program can reach
+//! them, and closed without recursion.
 //!
-//! A descriptor that was sent waits in the queue of a socket. That socket may be in flight itself, and
-//! so on: sockets can hold each other in a circle that no program has a descriptor of any more. Such
-//! circles are looked for as Linux does it ([`collect`]; net/unix/garbage.c of 6.1):
+//! A descriptor that was sent waits in the queue of a socket. That socket may be in flight itself,
+//! and so on: sockets can hold each other in a cycle of which no program has a descriptor any more.
+//! [`collect`] looks for such cycles as Linux does (net/unix/garbage.c of 6.1):
 //!
 //! * *Candidates* are sockets in flight all of whose references are in flight.
-//! * Of each candidate's references those are taken off that wait in queues of candidates. Whoever has
-//!   one left waits somewhere where a program can receive it, and so can, by way of its queue, all that
-//!   wait there.
-//! * The others are garbage. Their queues are emptied, and so they go.
+//! * From each candidate's count, the references that wait in queues of candidates are subtracted. A
+//!   candidate with references left waits in a queue from which a program can receive it. Every socket
+//!   that waits in its own queue can then be received, too.
+//! * The other candidates are garbage. Their queues are emptied, which frees them.
 //!
-//! **Why the picture may be trusted.** The counts are fixed while [`FLIGHT`] is held: who sends or
-//! receives a socket has to wait for it, before the message is in a queue or after it left one. A
-//! reference that moves meanwhile is found in no queue, and so keeps what it refers to. A program that
-//! could put one back into a queue would hold a descriptor of a candidate, which then is none.
+//! **Why the counts can be trusted.** They are fixed while [`FLIGHT`] is held: a thread that sends
+//! or receives a socket takes this lock before the message enters a queue or after it left one. A
+//! reference that moves meanwhile is found in no queue, so the socket it refers to is kept. A
+//! program that could put such a reference back into a queue would hold a descriptor of a
+//! candidate, which then would not be a candidate.
 //!
-//! **When.** As many closed sockets as there are in flight, or twice as many in flight as the last
-//! collection left, bring about the next one, so it costs each of them a constant share.
+//! **When.** A collection is due when as many sockets were closed as there are in flight, or when
+//! twice as many are in flight as the last collection left. So its cost per socket is constant.
 //!
-//! **Burial.** A queue that goes may hold the last reference to a socket whose queue holds the last
-//! reference to another: thousands of them. [`bury`] empties the queue of each before it goes.
+//! **Closing without recursion.** A dropped queue may hold the last reference to a socket whose
+//! queue holds the last reference to another, thousands deep. [`bury`] empties the queue of each
+//! socket before the socket is dropped.
 //!
-//! Lock order: [`FLIGHT`], then an endpoint's lock, then that of one that waits to be accepted there.
+//! Lock order: [`FLIGHT`], then an endpoint's lock, then that of an endpoint that waits to be
+//! accepted there.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::{Arc, Weak};
@@ -37,18 +40,18 @@ use super::message::Message;
 use super::socket::Socket;
 use crate::file::open_file::OpenFile;
 
-/// Descriptors that are in flight at most, in the whole system.
+/// The most descriptors in flight in the whole system.
 pub const MOST_IN_FLIGHT: usize = 16 * 1024;
-/// So many sockets in flight are not worth a look because of their number.
+/// Below this number of sockets in flight, their number alone starts no collection.
 const FEW: usize = 64;
 
 static IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
 /// The sockets in flight, by the address of their open file.
 static FLIGHT: SpinLock<BTreeMap<usize, Travelling>> = SpinLock::new(BTreeMap::new());
-/// How many these are, and at how many the next collection is due.
+/// The number of sockets in flight, and the number at which the next collection is due.
 static SOCKETS: AtomicUsize = AtomicUsize::new(0);
 static DUE: AtomicUsize = AtomicUsize::new(FEW);
-/// Sockets that were closed since the last collection.
+/// Sockets closed since the last collection.
 static CLOSED: AtomicUsize = AtomicUsize::new(0);
 static COLLECTING: AtomicBool = AtomicBool::new(false);
 
@@ -63,12 +66,12 @@ fn key(file: &Arc<OpenFile>) -> usize {
     Arc::as_ptr(file).addr()
 }
 
-/// Open files on their way; counted while they are.
+/// Open files in flight; counted while they are here.
 #[derive(Default)]
 pub struct Descriptors(Vec<Arc<OpenFile>>);
 
 impl Descriptors {
-    /// Sends these files off. ETOOMANYREFS when too many are in flight already.
+    /// Puts these files in flight. ETOOMANYREFS when too many are in flight already.
     pub fn send(files: Vec<Arc<OpenFile>>) -> Result<Self> {
         if files.is_empty() {
             return Ok(Self::default());
@@ -80,7 +83,7 @@ impl Descriptors {
         if many || SOCKETS.load(Ordering::Relaxed) >= DUE.load(Ordering::Relaxed) {
             collect();
         }
-        // On failure dropping `sent` takes the count back.
+        // On failure, dropping `sent` undoes the count.
         if many && IN_FLIGHT.load(Ordering::Relaxed) > MOST_IN_FLIGHT {
             return Err(Errno::ETOOMANYREFS);
         }
@@ -92,7 +95,7 @@ impl Descriptors {
         self.0.is_empty()
     }
 
-    /// The files, arrived. Not under an endpoint's lock.
+    /// Takes the files out of flight. Not under an endpoint's lock.
     pub fn take(&mut self) -> Vec<Arc<OpenFile>> {
         let files = core::mem::take(&mut self.0);
         if !files.is_empty() {
@@ -102,12 +105,12 @@ impl Descriptors {
         files
     }
 
-    /// Looks at each.
+    /// Calls `visit` with each file.
     pub fn for_each(&self, visit: &mut dyn FnMut(&Arc<OpenFile>)) {
         self.0.iter().for_each(visit);
     }
 
-    /// References to the files that leave them where they are (MSG_PEEK).
+    /// Returns references to the files and leaves them in flight (MSG_PEEK).
     pub fn peek(&self) -> Vec<Arc<OpenFile>> {
         self.0.clone()
     }
@@ -134,7 +137,7 @@ fn depart(files: &[Arc<OpenFile>]) {
     }
 }
 
-/// Counts those off that have arrived, or will not.
+/// Uncounts files that were received or dropped.
 fn arrive(files: &[Arc<OpenFile>]) {
     for file in files {
         if file.ops_as::<Socket>().is_none() {
@@ -153,7 +156,7 @@ fn arrive(files: &[Arc<OpenFile>]) {
     }
 }
 
-/// A socket was closed: perhaps it was the last way to others.
+/// Called when a socket was closed: it may have been the last way to reach others.
 pub fn closed() {
     let travelling = SOCKETS.load(Ordering::Relaxed);
     if travelling != 0 && CLOSED.fetch_add(1, Ordering::Relaxed) + 1 >= travelling {
@@ -165,12 +168,13 @@ pub fn closed() {
 struct Candidate {
     key: usize,
     endpoint: Arc<Endpoint>,
-    /// Its references that were not found in a candidate's queue.
+    /// References that were not found in a candidate's queue.
     left: usize,
     reachable: bool,
 }
 
-/// Finds sockets that nobody can reach and lets them go. Without memory for it nothing happens.
+/// Finds sockets that no program can reach and closes them. Does nothing without memory for the
+/// search.
 fn collect() {
     if COLLECTING.swap(true, Ordering::Acquire) {
         return;
@@ -195,14 +199,14 @@ fn collect() {
             }
         }
     }
-    // Closing them brings about no collection within this one.
+    // Closing them starts no nested collection: `COLLECTING` is set.
     bury(queues);
-    // Those that are left are looked at again when they have become twice as many.
+    // The next collection is due when the number of remaining sockets has doubled.
     DUE.store((2 * SOCKETS.load(Ordering::Relaxed)).max(FEW), Ordering::Relaxed);
     COLLECTING.store(false, Ordering::Release);
 }
 
-/// Marks the candidates that wait where somebody can receive them, and those that wait there.
+/// Marks the candidates that a program can receive, and all that wait in their queues.
 fn mark(candidates: &mut [Candidate]) {
     let mut pending = Vec::new();
     if pending.try_reserve_exact(candidates.len()).is_err() {
@@ -236,11 +240,12 @@ fn mark(candidates: &mut [Candidate]) {
     }
 }
 
-/// Lets messages go that nobody will receive. Not under a lock: closing a file may sleep.
+/// Drops messages that will never be received. Not under a lock: closing a file may sleep.
 pub fn bury(mut messages: VecDeque<Message>) {
     while let Some(mut message) = messages.pop_front() {
         for file in message.descriptors.take() {
-            // It goes with this reference: with its queue emptied, it takes nobody along.
+            // This is the last reference; with its queue emptied, the socket drops no other
+            // sockets.
             if Arc::strong_count(&file) == 1
                 && let Some(socket) = file.ops_as::<Socket>()
             {
