@@ -1,4 +1,4 @@
-//! Advice and questions about pages: `madvise`, `mincore`, `msync`.
+//! Advice on pages and queries about them: `madvise`, `mincore`, `msync`.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -13,37 +13,38 @@ use super::{FaultResult, PAGE, Touch, USER_END, page_up};
 use crate::file::ahead;
 use crate::resource::pressure;
 
-/// What a program advises (`madvise(2)`).
+/// Advice that a program gives (`madvise(2)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// Forget other advice on reading ahead.
+    /// Cancel other advice on reading ahead.
     Normal,
     /// No reading ahead.
     Random,
     /// Much reading ahead.
     Sequential,
-    /// Read it in.
+    /// Read the pages in.
     WillNeed,
     /// Give the pages up now.
     DontNeed,
-    /// The same, leaving locked regions to it as well (`MADV_DONTNEED_LOCKED`).
+    /// Like `DontNeed`, but of locked regions as well (`MADV_DONTNEED_LOCKED`).
     DontNeedLocked,
-    /// Give private pages up when memory is short; here: now.
+    /// Give private pages up when memory is short; this kernel does it at once.
     Free,
-    /// Make a hole in the plate.
+    /// Punch a hole into the mapped content.
     Remove,
-    /// Put the pages in as if read.
+    /// Bring the pages in as reads would.
     PopulateRead,
-    /// Put the pages in as if written.
+    /// Bring the pages in as writes would.
     PopulateWrite,
-    /// Set these flags and clear those.
+    /// Set the first flags and clear the second.
     Flags(RegionFlags, RegionFlags),
-    /// Nothing that matters without swap (`MADV_COLD`, `MADV_PAGEOUT`).
+    /// No effect without swap (`MADV_COLD`, `MADV_PAGEOUT`).
     Nothing,
 }
 
-/// The pages that advice is about, which may go beyond what programs can map: EINVAL (misaligned,
-/// or the sum of address and length overflows), else a hole is found (`do_madvise`, mm/madvise.c).
+/// The range that the advice is about, which may extend past the program's addresses. EINVAL if it
+/// is misaligned or the sum of address and length overflows. Otherwise the part past the end counts
+/// as a gap (`do_madvise`, mm/madvise.c).
 fn advised_range(address: usize, length: usize) -> Result<Range<usize>> {
     let end = page_up(length).and_then(|length| address.checked_add(length));
     match end.filter(|_| address.is_multiple_of(PAGE)) {
@@ -54,11 +55,11 @@ fn advised_range(address: usize, length: usize) -> Result<Range<usize>> {
 }
 
 impl Space {
-    /// Takes advice about `length` bytes from `address`.
+    /// Applies advice to `length` bytes from `address`.
     ///
     /// # Errors
-    /// `EINVAL` (misaligned, not for this kind of region), `ENOMEM` (a hole; the rest has been
-    /// advised), `EFAULT`.
+    /// `EINVAL` (misaligned, not for this kind of region), `ENOMEM` (a gap; the advice was applied
+    /// to the rest), `EFAULT`.
     pub fn advise(&self, address: usize, length: usize, advice: Advice) -> Result<()> {
         let range = advised_range(address, length)?;
         if range.is_empty() {
@@ -88,7 +89,7 @@ impl Space {
         }
     }
 
-    /// Nothing is done with cold pages; locked ones can be none.
+    /// Checks advice on cold pages, which has no effect. Fails if a region is locked.
     fn leave_cold(&self, range: Range<usize>) -> Result<()> {
         let guard = self.table.lock();
         let mut regions = guard.map.overlapping(range.clone());
@@ -113,7 +114,7 @@ impl Space {
         if set.contains(fork) {
             let guard = self.table.lock();
             let mut regions = guard.map.overlapping(range.clone());
-            // Only private memory without a file (madvise(2)).
+            // Allowed for private memory without a file only (madvise(2)).
             if regions.any(|region| region.value.backing.is_some()) {
                 return Err(Errno::EINVAL);
             }
@@ -122,12 +123,13 @@ impl Space {
             flags.remove(clear);
             flags.insert(set);
         });
-        // Without memory to divide a region (`madvise_vma_behavior`).
+        // Memory to split a region is exhausted (`madvise_vma_behavior`).
         let covered = covered.map_err(|_| Errno::EAGAIN)?;
         if covered { Ok(()) } else { Err(Errno::ENOMEM) }
     }
 
-    /// Gives the pages in `range` up: private content is lost, shared content stays in its plate.
+    /// Gives up the pages in `range`: private content is lost, shared content stays in the page
+    /// cache.
     fn give_up(&self, range: Range<usize>, advice: Advice) -> Result<()> {
         pressure::make_room();
         let mut guard = self.table.lock();
@@ -145,7 +147,8 @@ impl Space {
         if inner.map.is_covered(range) { Ok(()) } else { Err(Errno::ENOMEM) }
     }
 
-    /// The parts of plates that lie in `range`: backing, first page, number of pages.
+    /// The parts of files and shared memory mapped in `range`: backing, first page, number of
+    /// pages.
     fn backings(
         &self,
         range: Range<usize>,
@@ -166,7 +169,7 @@ impl Space {
         Ok(found)
     }
 
-    /// Makes a hole in the plates that are mapped shared and writable in `range`.
+    /// Punches a hole into the content that is mapped shared and writable in `range`.
     fn punch(&self, range: Range<usize>) -> Result<()> {
         {
             let guard = self.table.lock();
@@ -213,12 +216,12 @@ impl Space {
         Ok(())
     }
 
-    /// Calls `report` with each page of `length` bytes from `address` and whether it is in memory,
-    /// as `mincore(2)` sees it: for plates the pages of the plate, else those of the page table.
+    /// Calls `report` for each page of `length` bytes from `address` with whether it is in memory,
+    /// as `mincore(2)` defines it: in the page table, or in the page cache that is mapped there.
     /// Stops when `report` fails. No lock is held during a call.
     ///
     /// # Errors
-    /// `EINVAL` (misaligned), `ENOMEM` (a hole), and what `report` answers.
+    /// `EINVAL` (misaligned), `ENOMEM` (a gap), and the error of `report`.
     pub fn residency(
         &self,
         address: usize,
@@ -251,8 +254,8 @@ impl Space {
     /// `MS_SYNC`. `invalidate`: `MS_INVALIDATE`.
     ///
     /// # Errors
-    /// `EINVAL` (misaligned), `ENOMEM` (a hole; the rest has been written), `EBUSY` (locked pages
-    /// and `invalidate`), or what the file system answers.
+    /// `EINVAL` (misaligned), `ENOMEM` (a gap; the rest has been written), `EBUSY` (locked pages
+    /// and `invalidate`), or the error of the file system.
     pub fn sync(&self, address: usize, length: usize, wait: bool, invalidate: bool) -> Result<()> {
         if !address.is_multiple_of(PAGE) {
             return Err(Errno::EINVAL);

@@ -1,14 +1,14 @@
-//! Texts in place: what a mapping of a converted file gets at once.
+//! Text on non-volatile memory, entered in the page table when it is mapped.
 //!
-//! The pages of such a file that lie on non-volatile memory are entered in the page table when they
-//! are mapped, without a fault, a frame or a read: a large page or a shared table for 2 MiB, an
-//! instruction or two for each page of an edge. So the first instruction of a program runs with its
-//! whole text in place, and so does a library's.
+//! The pages of a converted file that lie on non-volatile memory are entered in the page table when
+//! they are mapped, without a fault, a frame or a read: as a large page or a shared table for 2
+//! MiB, by an instruction or two for each page of an edge. So the first instruction of a program
+//! runs with its whole text mapped, and a library is mapped the same way.
 //!
-//! Not everything is entered at once: the dynamic linker first maps a whole library for reading, to
-//! find room for it, and maps its segments over that. What is neither executed nor mapped at a fixed
-//! address waits for its faults, which find the same pages. Private copies are made by the fault path,
-//! as for any page of a file.
+//! Not every mapping is entered at once: the dynamic linker first maps a whole library for reading,
+//! to reserve a gap for it, and maps its segments over that. A mapping that is neither executable
+//! nor at a fixed address waits for its faults, which find the same pages. The fault path makes
+//! private copies, as for any page of a file.
 
 use alloc::sync::Arc;
 use core::ops::Range;
@@ -19,9 +19,9 @@ use machine::paging::Edit;
 use super::PAGE;
 use super::region::{Backing, Mapping, Protection};
 
-/// Enters what is to be entered at once of `mapping`, which will be at `range`, where nothing is mapped;
-/// whether that is anything. `fixed`: its address was asked for. What there is no memory for is left to
-/// faults.
+/// Enters the pages of `mapping`, which will be at `range`, where nothing is mapped, if that should
+/// be done at once. Returns whether it should. `fixed`: the caller chose the address. Pages for
+/// which memory is exhausted are left to faults.
 #[inline]
 pub(super) fn enter(
     mapping: &Mapping,
@@ -56,8 +56,8 @@ pub(super) fn enter(
     true
 }
 
-/// The alignment of the address at which a mapping of `backing` from `offset` on should begin: a large
-/// page for a file whose text was placed for that.
+/// The alignment at which a mapping of `backing` from `offset` on should begin: a large page for a
+/// file whose text was placed for that.
 pub(super) fn alignment(backing: Option<&Arc<Backing>>, offset: u64) -> usize {
     let large = |backing: &Arc<Backing>| {
         backing.plate.place().is_some_and(|place| place.is_large()) && offset == 0

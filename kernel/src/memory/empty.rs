@@ -1,16 +1,18 @@
 //! Empty spaces, kept for the next process that needs one.
 //!
-//! A space that cannot be kept with its program in it ([`super::keep`]: a fork's child has no origin
-//! of its own, or the policy does not want it) is emptied when its last user has left: the map goes,
-//! and everything below the root. What stays, the root with the kernel's half in it, the record and its
-//! place on the list of all spaces, serves any process next: nothing of the last one is in it.
+//! A space that cannot be kept with its program in it ([`super::keep`]: a fork's child has no
+//! origin of its own, or the policy does not allow it) is emptied when its last user has released
+//! it: the map is dropped, and all page tables below the root. The root with the kernel's half, the
+//! record and its entry on the list of all spaces stay, and serve any process next: nothing of the
+//! last program is left in them.
 //!
-//! Each processor has a few at hand; taking looks into the others' only when the own ones are used up.
-//! They have no age, as telling it would cost every end a clock: they pass for the oldest of all that is
-//! kept, and so go first. None is much work to make anew.
+//! Each processor has a small cache of them; `take` looks into the others' only when its own is
+//! empty. The spaces have no age, because recording it would cost a clock read at each process's
+//! end. They count as the oldest of all pools' contents and so are freed first: each is cheap to
+//! make anew.
 //!
-//! A space that was in supervisor mode is not kept: its root has another privilege. What a large one holds
-//! is given back when there is time for it, as when it is dropped (`paging::teardown`).
+//! A space that was in supervisor mode is not kept, because its root has another privilege level.
+//! The contents of a large space are freed later, as when it is dropped (`paging::teardown`).
 //!
 //! Lock order: a part's lock is a leaf; spaces are emptied and dropped outside of it.
 
@@ -28,10 +30,10 @@ use super::layout::Layout;
 use super::space::{Inner, Space};
 use crate::resource::{policy, pools, statistics};
 
-/// How many a processor has at hand at most.
+/// The most spaces that one processor keeps.
 const MOST: usize = 32;
 
-/// What one takes: its root, and its record.
+/// The size of one space: its root page table and its record, in bytes.
 const SIZE: usize = PAGE + size_of::<Space>();
 
 type Part = SpinLock<ArrayVec<Arc<Space>, MOST>>;
@@ -49,12 +51,12 @@ pub fn init() {
     pools::register(&Spaces);
 }
 
-/// How many each part may hold.
+/// The most spaces that each part may hold now.
 fn most() -> usize {
     (LIMIT.load(Relaxed) / SIZE / cpu::count().max(1)).min(MOST)
 }
 
-/// Takes one.
+/// Takes an empty space, if one is kept.
 pub(super) fn take(layout: Layout) -> Option<Arc<Space>> {
     if !policy::keeps(Keep::SPACE) {
         return None;
@@ -71,8 +73,8 @@ pub(super) fn take(layout: Layout) -> Option<Arc<Space>> {
     Some(space)
 }
 
-/// Empties a space that nobody uses any more, and keeps it if it is wanted; else it goes. Call it
-/// without locks: what it maps may close files.
+/// Empties a space that has no other user, and keeps it if the policy wants it; else drops it. Call
+/// it without locks, since dropping its mappings may close files.
 pub(super) fn keep(space: Arc<Space>) {
     if !policy::keeps(Keep::SPACE) {
         return;
@@ -95,7 +97,8 @@ pub(super) fn keep(space: Arc<Space>) {
 }
 
 impl Space {
-    /// Takes everything out of it. What its map held comes back, to be dropped without the lock.
+    /// Takes everything out of the space. Returns what its map held, to be dropped without the
+    /// lock.
     fn clear(&self) -> Inner {
         let mut guard = self.table.lock();
         let (inner, mut edit) = guard.parts();

@@ -1,7 +1,7 @@
-//! All spaces, for the operations that concern everybody who maps a plate.
+//! The list of all spaces, for operations on every space that maps a plate (a page cache).
 //!
-//! The list is in one part for each processor, each under its own spin lock, so that making and
-//! dropping spaces on different processors do not meet. A space keeps its place until it goes.
+//! The list has one part for each processor, each under its own spin lock, so that processors do
+//! not contend when they make and drop spaces. A space keeps its entry until it is dropped.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -22,22 +22,21 @@ use crate::file::plate::{Mapper, Plate};
 /// One processor's part of the list.
 struct Part {
     spaces: Vec<Option<Weak<Space>>>,
-    /// The places that are empty; its capacity is that of `spaces`, so giving one back needs no
-    /// memory.
+    /// The free entries. The capacity is that of `spaces`, so freeing an entry needs no memory.
     empty: Vec<u32>,
 }
 
 static PARTS: [SpinLock<Part>; MAX_CPUS] =
     [const { SpinLock::new(Part { spaces: Vec::new(), empty: Vec::new() }) }; MAX_CPUS];
 
-/// A space's place on the list.
+/// A space's entry on the list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ListPlace {
     part: u16,
     index: u32,
 }
 
-/// Reserves a place on the list of this processor for a space that is about to be made.
+/// Reserves an entry on this processor's part for a space that is about to be made.
 pub(super) fn reserve() -> Result<ListPlace> {
     let number = cpu::id();
     let part = &mut *PARTS[number].lock();
@@ -54,14 +53,14 @@ pub(super) fn reserve() -> Result<ListPlace> {
     Ok(ListPlace { part: number as u16, index })
 }
 
-/// Puts a space at its place.
+/// Puts a space into its entry.
 pub(super) fn enter(place: ListPlace, space: &Arc<Space>) {
     if let Some(slot) = PARTS[place.part as usize].lock().spaces.get_mut(place.index as usize) {
         *slot = Some(Arc::downgrade(space));
     }
 }
 
-/// Gives a place back.
+/// Frees an entry.
 pub(super) fn leave(place: ListPlace) {
     let part = &mut *PARTS[place.part as usize].lock();
     if let Some(slot) = part.spaces.get_mut(place.index as usize) {
@@ -70,8 +69,8 @@ pub(super) fn leave(place: ListPlace) {
     }
 }
 
-/// Calls `visit` with every space there is. Spaces made meanwhile may be missed; no lock is held
-/// during a call.
+/// Calls `visit` with every space. Spaces made meanwhile may be missed; no lock is held during a
+/// call.
 pub fn for_each(mut visit: impl FnMut(&Arc<Space>)) {
     for part in &PARTS {
         let mut index = 0;
@@ -91,7 +90,7 @@ pub fn for_each(mut visit: impl FnMut(&Arc<Space>)) {
     }
 }
 
-/// The one mapper that plates know: it finds the spaces itself.
+/// The only mapper that plates know; it finds the spaces itself.
 pub struct Everyone(());
 
 static EVERYONE: Lazy<Arc<Everyone>> = Lazy::new(|| Arc::new(Everyone(())));
@@ -109,7 +108,8 @@ impl Mapper for Everyone {
 }
 
 impl Space {
-    /// Takes pages `first..=last` of a plate out of the page table; private copies too if `copies`.
+    /// Takes pages `first..=last` of a plate out of the page table, and private copies too if
+    /// `copies`.
     fn forget_plate(&self, plate: &Plate, first: u64, last: u64, copies: bool) {
         let mut guard = self.table.lock();
         let (inner, mut edit) = guard.parts();
@@ -126,9 +126,9 @@ impl Space {
             }
             let at = |index: u64| region.start + (index - begin) as usize * PAGE;
             if copies || region.value.is_shared() {
-                // Fails only if a table shared with another space cannot be copied for want of the
-                // kernel's own reserve. Then the pages stay reachable until they are unmapped, as
-                // pages of nobody.
+                // Fails only if a table shared with another space cannot be copied because even the
+                // kernel's reserve of memory is exhausted. Then the pages stay mapped, without
+                // belonging to the file, until they are unmapped.
                 let _ = edit.unmap(at(from)..at(to));
             } else {
                 forget_originals(&mut edit, at(from)..at(to));
@@ -137,11 +137,11 @@ impl Space {
     }
 }
 
-/// Takes the pages that are the plate's own out of `range`, and leaves private copies. In proportion to
-/// the pages that are there, however long the range is.
+/// Takes the plate's own pages out of `range`, and leaves private copies. Takes time in proportion
+/// to the pages present, however long the range is.
 fn forget_originals(edit: &mut Edit<'_>, range: Range<usize>) {
-    // What one look finds room for; a range with more holes than that is looked at again from there,
-    // a stretch at a time.
+    // The number of runs of pages that one pass remembers. A range with more runs is visited again
+    // from the first run that was not remembered. One pass covers one stretch at most.
     const RUNS: usize = 64;
     const STRETCH: usize = 1 << 30;
     let mut from = range.start;

@@ -1,18 +1,18 @@
-//! What happens at a page fault.
+//! Page faults.
 //!
-//! The common cases run through [`Space::handle`] once, under the space's lock: look the region up,
-//! check the right, walk to the page's place, and
+//! The common cases run through [`Space::handle`] once, under the space's lock: look up the region,
+//! check the access right, walk the page table to the entry, and
 //!
-//! * nothing there, no backing: a zeroed frame (or the page of zeroes, for reading), now and then a
+//! * empty entry, no backing: enter a zeroed frame (or the zero page, for reading), sometimes a
 //!   large page ([`large`]);
-//! * nothing there, a page of a plate that is in memory: that page, and for reading up to
-//!   [`AROUND`] neighbours that are in memory too; for writing to a private mapping a copy;
-//! * a private page that others may have: the page itself if they have gone, else a copy;
-//! * a page that is there with the right: another processor was faster.
+//! * empty entry, a page that is in the page cache: enter that page, and for reading up to
+//!   [`AROUND`] neighbours that are in memory too; for writing to a private mapping, a copy;
+//! * a private page that may be shared: use the page itself if no other reference is left, else
+//!   copy;
+//! * a page that is present with the access right: another processor was faster.
 //!
-//! What may sleep or fail (a page that must be read, memory that must be reclaimed) is done with
-//! the lock released, and the fault starts again from the look-up: the region may be another one
-//! by then.
+//! Work that may sleep or fail (reading a page, reclaiming memory) is done with the lock released,
+//! and the fault starts again from the look-up, because the region may have changed by then.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -34,10 +34,10 @@ use crate::file::ahead;
 use crate::file::plate::Reader;
 use crate::resource::pressure;
 
-/// How many pages of a file are mapped at one read fault, at most: an aligned window.
+/// The most pages of a file that one read fault maps: an aligned window.
 const AROUND: usize = 16;
 
-/// What the program tried.
+/// The kind of access that the program tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touch {
     /// Reading.
@@ -48,22 +48,22 @@ pub enum Touch {
     Execute,
 }
 
-/// What became of a fault.
+/// The result of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultResult {
     /// Try again: the page is there.
     Done,
     /// Nothing is mapped there: SIGSEGV, `SEGV_MAPERR`.
     NotMapped,
-    /// Something is, but the access is not allowed: SIGSEGV, `SEGV_ACCERR`.
+    /// The mapping does not allow the access: SIGSEGV, `SEGV_ACCERR`.
     NotAllowed,
-    /// The file ends before, or cannot be read: SIGBUS, `BUS_ADRERR`.
+    /// The file ends before the page, or cannot be read: SIGBUS, `BUS_ADRERR`.
     NoContent,
-    /// Memory has run out: the one who asked is killed.
+    /// Memory is exhausted: the faulting process is killed.
     OutOfMemory,
 }
 
-/// Handles a fault of this processor's program: the kernel's page-fault handler ends here.
+/// Handles a fault of this processor's program, for the kernel's page-fault handler.
 #[inline]
 pub fn handle_fault(address: usize, touch: Touch) -> FaultResult {
     match super::try_current() {
@@ -72,12 +72,12 @@ pub fn handle_fault(address: usize, touch: Touch) -> FaultResult {
     }
 }
 
-/// What one try under the lock came to.
+/// The result of one attempt under the lock.
 enum Step {
     Finished(FaultResult),
-    /// A page of the plate must be read first.
+    /// A page of the file must be read first.
     Page(alloc::sync::Arc<super::Backing>, u64, Reader),
-    /// Memory must be found first.
+    /// Memory must be reclaimed first.
     Memory,
 }
 
@@ -95,7 +95,7 @@ impl Space {
     fn handle_slowly(&self, address: usize, touch: Touch, mut step: Step) -> FaultResult {
         // Keeps the page that was read from being reclaimed before it is mapped.
         let mut _held;
-        // A fault counts once, when it is done, and not as a minor one if something was read for it.
+        // A fault counts once, when it is done. It counts as major if a page was read for it.
         let mut minor = true;
         loop {
             match step {
@@ -106,8 +106,9 @@ impl Space {
                             self.count_major();
                             minor = false;
                         }
-                        // What follows is likely to be wanted as well, and soon what follows that if
-                        // what lies before was.
+                        // Read the pages that follow too, since they are likely to be used. If the
+                        // page before was used, ask for the next window as well (sequential
+                        // reading).
                         let around = AROUND as u64;
                         if index > 0 && backing.plate.peek(index - 1).is_some() {
                             ahead::ask_for(reader, &backing.plate, index + around, around);
@@ -158,7 +159,7 @@ impl Space {
         step
     }
 
-    /// Lets the stack above `address` grow down to it, if there is one and it may.
+    /// Lets the stack above `address` grow down to it, if there is a stack and it may grow.
     #[cold]
     fn grow_stack(&self, inner: &mut Inner, address: usize) -> bool {
         if address >= USER_END {
@@ -171,7 +172,8 @@ impl Space {
         }
         let (start, size) = (stack.start, stack.end - page);
         let grown = start - page;
-        // What lies below keeps its distance, unless it cannot be accessed anyway or is a stack too.
+        // Keep the guard gap to the mapping below, unless that cannot be accessed or is a stack
+        // too.
         if let Some(below) = inner.map.find_below(page + 1)
             && !below.value.protection.is_empty()
             && !below.value.flags.contains(RegionFlags::GROWS_DOWN)
@@ -194,7 +196,7 @@ impl Space {
     }
 }
 
-/// Puts the page in, or says what is needed for it. The access has been found to be allowed.
+/// Enters the page, or says what is needed for it. The access has been checked.
 #[inline]
 fn resolve(region: &Region<Mapping>, page: usize, touch: Touch, edit: &mut Edit<'_>) -> Step {
     const DONE: Step = Step::Finished(FaultResult::Done);
@@ -226,7 +228,7 @@ fn resolve(region: &Region<Mapping>, page: usize, touch: Touch, edit: &mut Edit<
             slot = again;
         }
         let Some(frame) = Frame::allocate_zeroed() else { return Step::Memory };
-        // The place is empty: the lock is held.
+        // The slot is empty, since the lock is held.
         let _ = slot.fill(frame, Kind::Private, access);
         return DONE;
     };
@@ -255,23 +257,24 @@ fn resolve(region: &Region<Mapping>, page: usize, touch: Touch, edit: &mut Edit<
     DONE
 }
 
-/// Faults on text since boot, by the processor that had them: of programs, of libraries.
+/// Faults on text since boot, counted by the processor that had them: of programs, of libraries.
 struct TextFaults([AtomicU64; 2]);
 
 per_cpu! {
     static TEXT_FAULTS: PerCpu<TextFaults> = PerCpu::new(TextFaults([const { AtomicU64::new(0) }; 2]));
 }
 
-/// Counts a fault on text. What the counts are for: showing that a text in place has none.
+/// Counts a fault on text. The counts show that text on non-volatile memory has none.
 #[inline]
 fn count_text(backing: &super::Backing) {
     let count = &TEXT_FAULTS.here().0[usize::from(!backing.is_program())];
-    // Only this processor writes, and it is not interrupted.
+    // Only this processor writes the count, and no interrupt comes in between.
     count.store(count.load(Relaxed) + 1, Relaxed);
 }
 
-/// Page faults since boot on the text of programs and on that of libraries, the dynamic linker being
-/// one. What had to be read and what was in memory count alike.
+/// The numbers of page faults since boot on the text of programs and on that of libraries,
+/// including the dynamic linker. Pages that were in memory and pages that had to be read both
+/// count.
 pub fn text_faults() -> (u64, u64) {
     let sum = |which: usize| {
         let each = (0..MAX_CPUS).filter_map(|cpu| TEXT_FAULTS.of(cpu));
@@ -280,7 +283,7 @@ pub fn text_faults() -> (u64, u64) {
     (sum(0), sum(1))
 }
 
-/// Maps the pages of the plate around `page` that are in memory, inside the region, the table and
+/// Maps the pages around `page` that are in the page cache, within the region, the page table and
 /// an aligned window.
 fn fill_around(
     slot: &mut Slot<'_, '_>,
@@ -308,7 +311,7 @@ fn fill_around(
     });
 }
 
-/// A page is there, but the program faulted on it.
+/// Handles a fault on a page that is present.
 fn present(
     slot: Slot<'_, '_>,
     there: machine::paging::Page,
@@ -318,8 +321,8 @@ fn present(
     const DONE: Step = Step::Finished(FaultResult::Done);
     let access = mapping.protection.access();
     if !write {
-        // Present and readable: another processor was faster. Held back by PROT_NONE and allowed
-        // since: give the right back.
+        // The page is readable now: another processor was faster, or it was protected with
+        // PROT_NONE and has been allowed since. Set the right again.
         slot.allow(Access { write: false, ..access });
         return DONE;
     }
@@ -328,8 +331,8 @@ fn present(
     }
     if there.kind == Kind::Shared || slot.is_sole_owner() {
         slot.allow(access);
-        // This processor may remember the page as read-only: without the flush it would fault once
-        // more.
+        // This processor's TLB may hold the page as read-only: without the flush it would fault
+        // once more.
         slot.forget_here();
         return DONE;
     }
@@ -339,7 +342,7 @@ fn present(
     }
 }
 
-/// Copies on write.
+/// Copies the page (copy-on-write).
 fn copy(mut slot: Slot<'_, '_>, access: Access) -> Step {
     let Some(there) = slot.page() else { return Step::Memory };
     let frame = if there.kind == Kind::Zero {
@@ -352,7 +355,7 @@ fn copy(mut slot: Slot<'_, '_>, access: Access) -> Step {
     Step::Finished(FaultResult::Done)
 }
 
-/// Handles a fault of one of the kernel's checked copies.
+/// Handles a page fault in one of the kernel's checked copies from or to user memory.
 pub fn user_copy_fault(fault: &PageFault) -> FaultOutcome {
     let write = fault.code.contains(FaultCode::WRITE);
     let touch = if write { Touch::Write } else { Touch::Read };

@@ -1,5 +1,5 @@
-//! Reading and writing a space that is not loaded: exec's first stack, `/proc/PID/cmdline` and
-//! `mem`, `process_vm_readv`.
+//! Access to a space that is not loaded: for exec's first stack, `/proc/PID/cmdline` and `mem`,
+//! `process_vm_readv`.
 
 use hayate_abi::{Errno, Result};
 use machine::frames::Frame;
@@ -8,12 +8,12 @@ use super::region::Protection;
 use super::space::Space;
 use super::{FaultResult, PAGE, Touch};
 
-/// What tells a futex apart from all others.
+/// The identity of a futex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FutexPlace {
-    /// Its address: nobody else sees it.
+    /// Identified by its address: no other space sees it.
     Private,
-    /// Its place in content that several spaces may map.
+    /// Identified by its place in content that several spaces may map.
     Shared {
         /// The plate's number.
         content: u64,
@@ -23,7 +23,7 @@ pub enum FutexPlace {
 }
 
 impl Space {
-    /// What tells the futex at `address` apart. `EFAULT` if nothing is mapped there.
+    /// Returns the identity of the futex at `address`. `EFAULT` if nothing is mapped there.
     pub fn futex_place(&self, address: usize) -> Result<FutexPlace> {
         let mut guard = self.table.lock();
         let (inner, ..) = guard.parts();
@@ -38,8 +38,8 @@ impl Space {
         }
     }
 
-    /// The aligned word at `address`, if its page is in memory and readable. Takes the space's lock and
-    /// never sleeps.
+    /// Returns the aligned word at `address`, if its page is in memory and readable. Takes the
+    /// space's lock and never sleeps.
     pub fn peek_word(&self, address: usize) -> Option<u32> {
         let mut guard = self.table.lock();
         let (_, edit) = guard.parts();
@@ -47,8 +47,9 @@ impl Space {
         page.access.read.then(|| frame.load_u32(address % PAGE))?
     }
 
-    /// Copies from `address` of this space to `to`; returns how many bytes: fewer than asked for
-    /// if a page is not there or not readable. Sleeps if a page must be read. Hold no lock.
+    /// Copies from `address` of this space to `to`. Returns the number of bytes copied, which is
+    /// smaller than asked for if a page is absent or not readable. Sleeps if a page must be read:
+    /// hold no lock.
     pub fn read_foreign(&self, address: usize, to: &mut [u8]) -> usize {
         let mut done = 0;
         while done < to.len() {
@@ -60,7 +61,7 @@ impl Space {
         done
     }
 
-    /// Copies `from` to `address` of this space; returns how many bytes, as
+    /// Copies `from` to `address` of this space. Returns the number of bytes copied, as
     /// [`read_foreign`](Self::read_foreign) does.
     pub fn write_foreign(&self, address: usize, from: &[u8]) -> usize {
         let mut done = 0;
@@ -76,8 +77,8 @@ impl Space {
     /// Copies all of `from` to `address` of this space.
     ///
     /// # Errors
-    /// `ENOMEM` if memory has run out, `EFAULT` if a page is not there or not writable; what lies
-    /// before it has been written.
+    /// `ENOMEM` if memory is exhausted, `EFAULT` if a page is absent or not writable. The bytes
+    /// before that page have been written.
     pub fn fill_foreign(&self, address: usize, from: &[u8]) -> Result<()> {
         let mut done = 0;
         while done < from.len() {
@@ -92,12 +93,12 @@ impl Space {
         Ok(())
     }
 
-    /// The frame of the page around `address`, brought in for `touch`.
+    /// Returns the frame of the page around `address`, brought in for `touch`.
     pub fn foreign_frame(&self, address: usize, touch: Touch) -> Option<Frame> {
         self.bring(address, touch).ok()
     }
 
-    /// The same, or why not.
+    /// Like [`foreign_frame`](Self::foreign_frame), with the reason of a failure.
     fn bring(&self, address: usize, touch: Touch) -> core::result::Result<Frame, FaultResult> {
         loop {
             {

@@ -1,43 +1,44 @@
 //! Spaces kept for the next start of their program.
 //!
-//! When the last user of a space that exec made lets go of it, the space is not torn down: what the
-//! program added is unmapped, and the space, page tables and pages included, goes into a pool under
-//! the rules of [`AttachmentKey`]. The next exec that they fit takes it out, restores the pages that
-//! were written, and has nothing to map and hardly a fault to take.
+//! When the last user of a space made by exec releases it, the space is not torn down: only what
+//! the program added is unmapped. The space, with its page tables and pages, goes into a pool under
+//! the rules of [`AttachmentKey`]. The next exec that matches the key takes the space out and
+//! restores the pages that were written. It has nothing to map and hardly a fault to take.
 //!
-//! What is restored, and from what ([`Space::restore`], which runs when the space is taken):
+//! How each page is restored ([`Space::restore`], which runs when the space is taken):
 //!
 //! | page | becomes |
 //! |---|---|
-//! | of a file, never written | stays: the plate's content is that of the key |
-//! | private, of a writable part of a file | copied again from the plate; zero behind the file's end |
-//! | private, without a file (bss, stack) | zeroes |
-//! | private where the program could not write at first | goes: a breakpoint, a relocated constant |
-//! | large, shared with a child, not alone in its frame | goes |
+//! | of a file, never written | stays: the key names this content of the page cache |
+//! | private, of a writable part of a file | copied again from the page cache; zero after the file's end |
+//! | private, without a file (bss, stack) | zeroed |
+//! | private where the program could not write at first | dropped: a breakpoint, a relocated constant |
+//! | large, shared with a child, not alone in its frame | dropped |
 //!
-//! A page that was not written to since it was last restored costs a look only: the processor's
-//! dirty bit tells (see `machine::paging`). What the regions cannot write is not even looked at,
-//! unless rights were changed there ([`Altered`]).
+//! A page that was not written since it was last restored is only looked at: the processor's dirty
+//! bit tells (see `machine::paging`). Regions that the program cannot write are not even looked at,
+//! unless access rights were changed there ([`Altered`]).
 //!
-//! Nobody else can reach a kept space: it is kept only if its `Arc` is the last one, and taken only
-//! if it still is. (The list of [`everyone`](super::everyone) can make one for a moment, to unmap
-//! pages of a truncated file, which does no harm.) Who runs a program with more rights than the file
-//! gives everybody never leaves a space here; see `program::prepare`.
+//! No other thread can reach a kept space: it is kept only if its `Arc` is the last one, and taken
+//! only if it still is. (The list of [`everyone`](super::everyone) can make another reference for a
+//! moment, to unmap pages of a truncated file, which does no harm.) The space of a program that
+//! runs with more rights than its file gives to every user is never kept; see `program::prepare`.
 //!
-//! What of it is kept the policy says: spaces with what is attached to them with `attachment`, or with
-//! `space` and `region` both, the text's pages with `text` besides. Pages of the text that are not to be
-//! kept go when the space is taken. What cannot be kept with its program goes to [`empty`], and with
-//! `region` alone to [`regions`].
+//! The policy decides what is kept: spaces with all their pages under `attachment`, or under
+//! `space` and `region` together; the pages of the text only under `text` besides. Text pages that
+//! are not to be kept are dropped when the space is taken. A space that cannot be kept with its
+//! program goes to [`empty`], and its regions go to [`regions`] under `region` alone.
 //!
-//! Addresses that are drawn at random: stack, heap and the place for mappings are drawn anew for each
-//! start, as Linux does, and for a program with fixed addresses that is all there is. The places of a
-//! position-independent program and of its interpreter stay with the kept space: such a program
-//! started again may find them where they were the last time. A space is therefore used [`LIVES`]
-//! times at most while addresses are random, only by the same user and the same program, and no two
-//! that run at once ever have the same. `recycle=full-attachment` draws everything for every start.
+//! Random addresses: stack, heap and the base of mappings are drawn anew for each start, as Linux
+//! does; a program with fixed addresses has no others. The addresses of a position-independent
+//! program and of its interpreter stay with the kept space, so such a program may have the same
+//! addresses at its next start. A space is therefore used [`LIVES`] times at most while addresses
+//! are random, only by the same user and the same program, and no two programs that run at once
+//! have the same addresses. `recycle=full-attachment` draws everything anew for every start.
 //!
 //! Lock order: a pool's lock is a leaf; spaces are restored and dropped outside of it. Each
-//! processor has a pool of its own; taking looks into the others only when the own one has nothing.
+//! processor has a pool of its own, and `take` looks into the others only when its own has no
+//! match.
 //!
 //! Road not taken: forking a template space instead of restoring the used one. The first write to
 //! each page would fault and copy, which costs more than the copy alone.
@@ -64,7 +65,7 @@ use crate::resource::watch::Watch;
 use crate::resource::{policy, pools, statistics};
 use crate::schedule::time;
 
-/// What one table of page tables covers: 1 GiB.
+/// The range that one page directory covers: 1 GiB.
 const NEAR: usize = 1 << 30;
 
 /// How often a space is used while addresses are random.
@@ -73,17 +74,17 @@ const LIVES: u32 = 256;
 /// Where a loaded file is.
 #[derive(Clone, Copy, Debug)]
 pub struct Loaded {
-    /// What is added to the file's addresses.
+    /// The difference between the addresses in memory and those in the file.
     pub bias: usize,
     /// The first instruction.
     pub entry: usize,
     /// The program headers (`AT_PHDR`).
     pub headers: usize,
-    /// The first address behind the last segment.
+    /// The first address after the last segment.
     pub end: usize,
 }
 
-/// Where a program begins: what exec needs to know besides the space.
+/// Where a program begins: what exec must know besides the space.
 #[derive(Clone, Copy, Debug)]
 pub struct Start {
     /// The first instruction: the interpreter's if there is one.
@@ -98,7 +99,7 @@ pub struct Start {
 /// of its interpreter's.
 pub type Cleared = ArrayVec<Range<usize>, 4>;
 
-/// What a space was when its program began.
+/// The state of a space when its program began.
 pub(super) struct Origin {
     key: AttachmentKey,
     start: Start,
@@ -111,18 +112,18 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// What was mapped.
+    /// The regions that were mapped.
     pub fn regions(&self) -> impl Iterator<Item = &Region<Mapping>> {
         self.map.iter()
     }
 
-    /// Whether addresses were drawn at random: then the stack is not part of it.
+    /// Whether addresses were drawn at random. If so, the stack is not part of the origin.
     pub fn is_randomised(&self) -> bool {
         self.key.randomised
     }
 }
 
-/// Where rights were changed: a few ranges, or everywhere.
+/// Where access rights were changed: a few ranges, or everywhere.
 #[derive(Default)]
 pub(super) struct Altered {
     ranges: ArrayVec<(usize, usize), 6>,
@@ -147,8 +148,8 @@ impl Altered {
 }
 
 impl Inner {
-    /// Notes that something other than content changes in `range`, if the program began with
-    /// something there.
+    /// Notes that access rights or flags change in `range`, if the program began with a mapping
+    /// there.
     #[inline]
     pub(super) fn note_altered(&mut self, range: &Range<usize>) {
         if let Some(origin) = &self.origin
@@ -160,8 +161,8 @@ impl Inner {
 }
 
 impl Inner {
-    /// Unmaps a range; with nothing else near, the page tables go too, or each start would leave
-    /// some. `None`: no memory.
+    /// Unmaps a range. If no other region is near, its page tables are freed too, since otherwise
+    /// each start would leave some behind. `None`: memory is exhausted.
     fn cut_with_tables(&mut self, edit: &mut Edit<'_>, range: Range<usize>) -> Option<Removed> {
         let end = range.end.next_multiple_of(NEAR).min(USER_END);
         let near = range.start & !(NEAR - 1)..end;
@@ -172,8 +173,8 @@ impl Inner {
     }
 }
 
-/// Whether spaces are to be kept with what is attached to them: that is so where both spaces and
-/// regions are kept.
+/// Whether spaces are kept with their pages: under `attachment`, or where both spaces and regions
+/// are kept.
 pub fn is_wanted() -> bool {
     policy::keeps(Keep::ATTACHMENT) || policy::keeps(Keep::SPACE | Keep::REGION)
 }
@@ -200,15 +201,15 @@ pub fn init() {
 }
 
 impl Space {
-    /// Notes that the space is now what it is to be when the same program is started again.
-    /// `key` says for whom. Without memory for the note nothing happens.
+    /// Notes that the space is now in the state in which the same program should start again. `key`
+    /// says which starts may take it. Does nothing if memory for the note is exhausted.
     pub fn begins_here(&self, key: AttachmentKey, start: Start, cleared: Cleared) {
         let mut guard = self.table.lock();
         let inner = &mut *guard;
         if !is_wanted() && !regions::are_worthy(inner.map.iter()) {
             return;
         }
-        // A stack at a random place does not stay there.
+        // A stack at a random address is not part of the origin.
         let goes = |region: &Region<Mapping>| {
             key.randomised && region.value.flags.contains(RegionFlags::STACK)
         };
@@ -225,13 +226,13 @@ impl Space {
     }
 }
 
-/// Lets go of a space: keeps it if it can be used again, else drops it. Call it without locks.
+/// Releases a space: keeps it if it can be used again, else drops it. Call it without locks.
 pub fn release(space: Arc<Space>) {
     if Arc::strong_count(&space) != 1 || space.was_supervisor() {
         return;
     }
     if is_wanted() {
-        // What goes is dropped after the space's lock.
+        // Removed regions are dropped after the space's lock is released.
         if let Some((key, bytes, _removed)) = space.strip() {
             let since = time::monotonic_ns();
             let part = &PARTS[cpu::id()];
@@ -250,15 +251,15 @@ pub fn release(space: Arc<Space>) {
 
 fn drop_excess(part: &Part) {
     loop {
-        // The lock is not held while the space goes.
+        // The lock is not held while the space is dropped.
         let gone = part.lock().excess();
         let Some(gone) = gone else { return };
         statistics::dropped(Kind::Attachment, gone.bytes);
     }
 }
 
-/// Takes a kept space that fits, restored, for a program under these limits. What is not there yet
-/// goes where `layout` says.
+/// Takes a kept space that matches `key` and restores it, for a program under `limits`. New
+/// mappings get their addresses from `layout`.
 pub fn take<W: Watch>(
     key: &AttachmentKey,
     limits: Limits,
@@ -272,7 +273,7 @@ pub fn take<W: Watch>(
     }
     let Kept { value, bytes, .. } = kept?;
     let space = value.space;
-    // Somebody looks into it, or it cannot be restored: a new one is made.
+    // If another thread holds a reference, or the space cannot be restored, exec makes a new one.
     let start = if Arc::strong_count(&space) == 1 { space.restore::<W>(layout) } else { None };
     let Some(start) = start else {
         statistics::dropped(Kind::Attachment, bytes);
@@ -284,7 +285,7 @@ pub fn take<W: Watch>(
 }
 
 impl Space {
-    /// Maps the first stack, or makes a kept one fit, and puts its first content at `pointer`.
+    /// Maps the first stack, or resizes a kept one, and writes its first content at `pointer`.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -295,7 +296,7 @@ impl Space {
         pointer: usize,
         content: &[u8],
     ) -> Result<()> {
-        // What a larger stack leaves is dropped after the lock.
+        // What is cut off a larger kept stack is dropped after the lock is released.
         let _removed;
         let mut guard = self.table.lock();
         let (inner, mut edit) = guard.parts();
@@ -324,8 +325,8 @@ impl Space {
         self.fill_foreign(pointer, content)
     }
 
-    /// Unmaps what the program added. The key and size to keep it under, and the regions that went;
-    /// `None`: it cannot be kept.
+    /// Unmaps what the program added. Returns the key and the size under which to keep the space,
+    /// and the removed regions; `None` if it cannot be kept.
     fn strip(&self) -> Option<(AttachmentKey, usize, Removed)> {
         let mut guard = self.table.lock();
         let (inner, mut edit) = guard.parts();
@@ -335,7 +336,7 @@ impl Space {
         }
         let is_large = edit.begin_end();
         let mut removed = Removed::new();
-        // Nearly always all that is new is the stack, at its random place.
+        // Nearly always the only new region is the stack, at its random address.
         if origin.key.randomised
             && let Some(stack) = inner.map.find(inner.layout.stack_top - 1)
         {
@@ -372,7 +373,7 @@ impl Space {
         Some((key, (resident.anonymous + resident.tables + 1) * PAGE, removed))
     }
 
-    /// Restores the pages. `None`: it cannot be done.
+    /// Restores the pages. `None` if that fails.
     fn restore<W: Watch>(&self, layout: Layout) -> Option<Start> {
         let (start, missing) = {
             let mut guard = self.table.lock();
@@ -390,7 +391,8 @@ impl Space {
                 }
                 let range = region.start..region.end;
                 if !writable && !text {
-                    // Nothing of it is kept, which is quicker told of all pages at once.
+                    // None of its pages is kept: unmapping them all at once is faster than deciding
+                    // one by one.
                     edit.unmap(range).ok()?;
                     continue;
                 }
@@ -406,7 +408,7 @@ impl Space {
             altered.clear();
             (origin.start, uncleared(&edit, &origin.cleared))
         };
-        // These are brought in again, as the loader did.
+        // These pages are brought in again, as the loader did.
         const ZEROES: [u8; PAGE] = [0; PAGE];
         for range in missing {
             let zeroes = ZEROES.get(..range.len()).unwrap_or(&ZEROES);
@@ -418,8 +420,9 @@ impl Space {
     }
 }
 
-/// Puts the first content of a stack on its first page, where nothing is, as a fault would and the
-/// copy after it. False: that is for them to do, as there is no memory or the content is larger.
+/// Fills the first page of a stack, where nothing is mapped yet, as a fault and a copy would.
+/// Returns false if the content is larger than a page or memory is exhausted; the fault and the
+/// copy must then do it.
 #[inline]
 fn begin_stack(edit: &mut Edit<'_>, pointer: usize, content: &[u8], access: Access) -> bool {
     if pointer % PAGE + content.len() > PAGE {
@@ -434,7 +437,7 @@ fn begin_stack(edit: &mut Edit<'_>, pointer: usize, content: &[u8], access: Acce
     slot.fill(frame, PageKind::Private, access).is_ok()
 }
 
-/// What becomes of one page; see the module. Its content is made right here.
+/// Decides the fate of one page (see the module), and restores its content.
 fn decide(
     found: &Found,
     mapping: &Mapping,
@@ -468,7 +471,7 @@ fn decide(
     }
 }
 
-/// The zeroed parts whose page is not there: it would come as the file has it.
+/// The zeroed parts whose page is absent: a fault would bring that page with the file's content.
 fn uncleared(edit: &Edit<'_>, cleared: &Cleared) -> Cleared {
     let is_there = |range: &&Range<usize>| {
         edit.page(range.start).is_some_and(|page: paging::Page| page.kind == PageKind::Private)
@@ -484,7 +487,7 @@ fn is_same(one: &SpaceMap<Mapping>, other: &SpaceMap<Mapping>) -> bool {
             .all(|(a, b)| a.start == b.start && a.end == b.end && a.value.is_same(&b.value))
 }
 
-/// The ranges in which `now` shows something that `then` does not. `None`: too many.
+/// The ranges in which `now` has a mapping that `then` does not have. `None` if there are too many.
 fn find_added(
     now: &SpaceMap<Mapping>,
     then: &SpaceMap<Mapping>,

@@ -1,25 +1,25 @@
 //! When a program gets large pages.
 //!
-//! Clearing 2 MiB costs as much as some hundred page faults, and most programs are small: a page at
-//! the first touch (Linux' `always`) would make every short program pay for memory that it never
-//! uses. So a range of 2 MiB earns its large page:
+//! Clearing 2 MiB costs as much as some hundred page faults, and most programs are small: a large
+//! page at the first touch (Linux' `always`) would make every short program pay for memory that it
+//! never uses. So a range of 2 MiB gets its large page in one of these cases:
 //!
 //! * when [`EARNED`] of its 64 groups of eight pages have been touched, the small pages are copied
 //!   into a large one. That costs about what the faults until then did, and saves the faults on the
-//!   rest: whatever the program does next, the sum is at most about twice the best that could have
-//!   been done (the argument of renting or buying skis);
+//!   rest. Whatever the program does next, the sum is at most about twice the best possible cost
+//!   (the argument of the ski-rental problem);
 //! * at the first touch, if the 2 MiB before it are a large page of the same region: the program
-//!   goes through a large piece of memory in order, and at most the last large page is too much;
-//! * at the first touch, if the program said so (`MADV_HUGEPAGE`).
+//!   touches a large piece of memory in order, and at most the last large page is unnecessary;
+//! * at the first touch, if the program asked for it (`MADV_HUGEPAGE`).
+//! In all cases the whole 2 MiB must lie inside one region and, unless the program asked, more than
 //!
-//! Always only where the whole 2 MiB lie inside one region, and, unless the program asked, while
-//! more than a quarter of memory is free. Asking costs the common fault four instructions: a look
-//! whether the table is empty or the place one of every sixteen. A range whose large page was broken
-//! up (by unmapping, protecting or giving up a part, or by a copy on write) stays small, so that
-//! nothing goes back and forth. Stacks stay small. Pages of files are small.
+//! a quarter of memory must be free. The check costs the common fault four instructions: whether
+//! the table is empty or the entry one of every sixteen. A range whose large page was broken up (by
+//! unmapping, protecting or giving up a part, or by copy-on-write) stays small, so that it does not
+//! change back and forth. Stacks and pages of files stay small.
 //!
 //! `transparent_hugepage=` on the kernel's command line chooses as on Linux: `always` (this policy,
-//! the default), `madvise` (only where the program said so), `never`.
+//! the default), `madvise` (only where the program asked), `never`.
 
 use core::sync::atomic::AtomicU8;
 use core::sync::atomic::Ordering::Relaxed;
@@ -32,24 +32,24 @@ use machine::paging::{Edit, Slot};
 use super::PAGE;
 use super::region::{Mapping, RegionFlags};
 
-/// How many groups of eight pages, of 64, must have been touched: a quarter of the range.
+/// How many of the 64 groups of eight pages must have been touched: a quarter of the range.
 const EARNED: u32 = 16;
 
-/// Who gets large pages.
+/// Which ranges get large pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Mode {
-    /// Whoever earns them.
+    /// Those that meet the conditions of this module.
     Always = 1,
-    /// Who asks.
+    /// Those for which the program asked.
     Asked,
-    /// Nobody.
+    /// None.
     Never,
 }
 
-/// What the command line says.
+/// The mode set on the command line.
 pub fn mode() -> Mode {
-    /// 0: not looked at yet.
+    /// 0: the command line has not been read yet.
     static MODE: AtomicU8 = AtomicU8::new(0);
     match MODE.load(Relaxed) {
         1 => Mode::Always,
@@ -73,29 +73,30 @@ fn around(region: &Region<Mapping>, page: usize) -> Option<usize> {
     (region.start <= start && start + LARGE_PAGE_SIZE <= region.end).then_some(start)
 }
 
-/// Puts a large page of zeroes around `page`, where the program asked for large ones; whether it did.
+/// Puts a zeroed large page around `page`, where the program asked for large pages. Returns whether
+/// it did.
 #[cold]
 pub(super) fn asked(region: &Region<Mapping>, page: usize, edit: &mut Edit<'_>) -> bool {
     mode() != Mode::Never && around(region, page).is_some() && fill(region, page, edit)
 }
 
-/// Whether `slot`, empty until now, is one at which [`earned`] is to be asked.
+/// Whether [`earned`] should be checked at `slot`, which was empty until now.
 #[inline]
 pub(super) fn is_time(slot: &Slot<'_, '_>) -> bool {
     slot.is_milestone() || slot.is_first()
 }
 
-/// What a place without a page may have earned its neighbourhood.
+/// The kind of large page that a fault on an empty entry may lead to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Earned {
-    /// A large page, if there is one right before.
+    /// A new large page, if the range before it is one.
     ToGoOn,
-    /// A large page in the place of the small ones.
+    /// A large page in place of the small ones.
     ToCollapse,
 }
 
-/// What may have been earned around `page`, whose place `slot` is. The region has no backing, and
-/// the program wants to write.
+/// Which large page, if any, is due around `page`, whose entry is `slot`. The region has no
+/// backing, and the program wants to write.
 #[cold]
 pub(super) fn earned(region: &Region<Mapping>, page: usize, slot: &Slot<'_, '_>) -> Option<Earned> {
     let small = RegionFlags::NO_LARGE | RegionFlags::GROWS_DOWN;
@@ -111,7 +112,7 @@ pub(super) fn earned(region: &Region<Mapping>, page: usize, slot: &Slot<'_, '_>)
     }
 }
 
-/// Puts the large page around `page` that was earned; whether it did.
+/// Puts the large page that is due around `page`. Returns whether it did.
 #[cold]
 pub(super) fn spend(
     earned: Earned,
@@ -134,10 +135,11 @@ fn may_spend() -> bool {
     mode() == Mode::Always && frames::is_plentiful()
 }
 
-/// Puts a large page of zeroes in; false if small pages must do: something is mapped there already,
-/// or no 2 MiB in a row are free.
+/// Puts in a zeroed large page. Returns false if small pages must do: a page is mapped there
+/// already, or no 2 MiB of contiguous memory are free.
 fn fill(region: &Region<Mapping>, page: usize, edit: &mut Edit<'_>) -> bool {
-    // The block first: the place for it may take the table away that small pages would go to.
+    // Allocate the block first: making the large slot may free the table that small pages would
+    // need.
     let Some(block) = Block::allocate((LARGE_PAGE_SIZE / PAGE) as u32) else { return false };
     let Some(slot) = edit.large_slot(page) else { return false };
     block.zero();

@@ -1,9 +1,9 @@
-//! Where things are put in a space: as in Linux (`arch/x86/mm/mmap.c`, `fs/binfmt_elf.c`), at random
-//! or at the fixed places that Linux uses when randomisation is off.
+//! The addresses of stack, heap and mappings in a space, as in Linux (`arch/x86/mm/mmap.c`,
+//! `fs/binfmt_elf.c`): random, or the fixed addresses that Linux uses when randomisation is off.
 
 use super::{PAGE, USER_END};
 
-/// Where things are put.
+/// The addresses of stack, heap and mappings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// The first address above the first stack.
@@ -12,7 +12,7 @@ pub struct Layout {
     pub mmap_top: usize,
     /// Where a position-independent program is loaded.
     pub program_base: usize,
-    /// How far behind the program's end the heap begins, at random.
+    /// The random distance of the heap from the program's end, in bytes.
     pub heap_shift: usize,
 }
 
@@ -21,7 +21,7 @@ const LEAST_GAP: usize = 128 << 20;
 const MOST_GAP: usize = USER_END / 6 * 5;
 /// The guard below the stack (`stack_guard_gap`, 256 pages).
 pub const STACK_GUARD: usize = 256 * PAGE;
-/// Two thirds of the half: Linux' `ELF_ET_DYN_BASE`.
+/// Two thirds of the user half: Linux' `ELF_ET_DYN_BASE`.
 const PROGRAM_BASE: usize = (USER_END / 3 * 2) & !(PAGE - 1);
 
 impl Layout {

@@ -1,11 +1,11 @@
 //! Locked memory: `mlock`, `munlock`, `mlockall`, `munlockall`.
 //!
-//! There is no swap, so a page that is present stays; locking puts the pages in ahead, keeps them
-//! from being given up by advice, and counts against the limit.
+//! There is no swap, so a page that is present stays in memory. Locking brings the pages in,
+//! protects them from being given up by advice, and counts them against the limit.
 //!
-//! The limit does not bind a caller with `CAP_IPC_LOCK`. Whether it has that is asked when it would
-//! exceed the limit, not when the space is made: programs give privilege up, and processes with
-//! different ones may share a space.
+//! The limit does not bind a caller with `CAP_IPC_LOCK`. This is checked when a caller would exceed
+//! the limit, not when the space is made, because programs drop privileges, and processes with
+//! different privileges may share a space.
 
 use core::ops::Range;
 
@@ -19,8 +19,8 @@ use super::{PAGE, USER_END, page_up};
 
 static PRIVILEGED: Once<fn() -> bool> = Once::new();
 
-/// Says how to find out whether the running thread may lock without limit (`CAP_IPC_LOCK`):
-/// processes know. Boot calls it once.
+/// Sets the function that tells whether the running thread may lock without limit (`CAP_IPC_LOCK`),
+/// since that is a property of processes. Boot calls it once.
 pub fn set_privilege(ask: fn() -> bool) {
     PRIVILEGED.call_once(|| ask);
 }
@@ -37,16 +37,16 @@ fn is_privileged() -> bool {
 }
 
 impl Space {
-    /// Whether the caller may lock anything at all (`can_do_mlock`, mm/mlock.c).
+    /// Whether the caller may lock memory at all (`can_do_mlock`, mm/mlock.c).
     pub fn lets_lock(&self) -> bool {
         self.limits().locked != 0 || is_privileged()
     }
 
-    /// Locks what is mapped in `length` bytes from `address`. `on_fault`: pages come as they are
-    /// touched.
+    /// Locks what is mapped in `length` bytes from `address`. `on_fault`: pages come in when they
+    /// are touched.
     ///
     /// # Errors
-    /// `ENOMEM` (a hole, or more than the limit), `EPERM` (the limit is 0), `EINVAL`.
+    /// `ENOMEM` (a gap, or more than the limit), `EPERM` (the limit is 0), `EINVAL`.
     pub fn lock_memory(&self, address: usize, length: usize, on_fault: bool) -> Result<()> {
         if !self.lets_lock() {
             return Err(Errno::EPERM);
@@ -81,7 +81,7 @@ impl Space {
     /// Unlocks what is mapped in `length` bytes from `address`.
     ///
     /// # Errors
-    /// `ENOMEM` (a hole), `EINVAL`.
+    /// `ENOMEM` (a gap), `EINVAL`.
     pub fn unlock_memory(&self, address: usize, length: usize) -> Result<()> {
         let range = whole_pages(address, length)?;
         let covered = self.mark(range, |flags| {
@@ -90,7 +90,7 @@ impl Space {
         if covered { Ok(()) } else { Err(Errno::ENOMEM) }
     }
 
-    /// Locks all that is mapped (`current`), all that will be (`future`), or unlocks everything
+    /// Locks all present mappings (`current`) and all later ones (`future`), or unlocks everything
     /// (neither).
     ///
     /// # Errors
@@ -123,7 +123,7 @@ impl Space {
         Ok(())
     }
 
-    /// Changes the flags of everything in `range`; whether it was covered whole.
+    /// Changes the flags of all regions in `range`. Returns whether they cover the whole range.
     pub(super) fn mark(
         &self,
         range: Range<usize>,

@@ -1,7 +1,8 @@
-//! Mapping, unmapping, changing rights, the heap: `mmap`, `munmap`, `mprotect`, `brk`.
+//! Mapping, unmapping, changing access rights, the heap: `mmap`, `munmap`, `mprotect`, `brk`.
 //!
-//! Each operation checks everything first, makes the room it needs in the map, and only then
-//! changes; on an error nothing has changed, but where Linux documents otherwise (`mprotect`).
+//! Each operation checks everything first, reserves the memory it needs in the map, and only then
+//! changes the map. After an error nothing has changed, except where Linux documents otherwise
+//! (`mprotect`).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -19,42 +20,42 @@ use super::space::{Inner, Space, data_size};
 use super::{LOWEST, PAGE, Touch, USER_END, page_up};
 use crate::resource::pressure;
 
-/// How the address of a [`MapRequest`] is meant.
+/// How the address of a [`MapRequest`] is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// There if it is free, else anywhere.
+    /// At the address if that range is free, else anywhere.
     Hint,
-    /// There, whatever was there before (`MAP_FIXED`).
+    /// At the address, replacing what was there (`MAP_FIXED`).
     Fixed,
-    /// There, or `EEXIST` (`MAP_FIXED_NOREPLACE`).
+    /// At the address, or fail with `EEXIST` (`MAP_FIXED_NOREPLACE`).
     FixedNoReplace,
     /// Anywhere in the lowest 2 GiB (`MAP_32BIT`).
     Low,
 }
 
-/// What to map.
+/// The arguments of [`Space::map`].
 pub struct MapRequest {
-    /// Where.
+    /// The address.
     pub address: usize,
-    /// How that is meant.
+    /// How the address is used.
     pub place: Place,
-    /// How many bytes; rounded up to whole pages.
+    /// The length in bytes, which is rounded up to whole pages.
     pub length: usize,
-    /// What the program may do.
+    /// The access rights.
     pub protection: Protection,
     /// [`RegionFlags::SHARED`], `GROWS_DOWN`, `NO_RESERVE`, `LOCKED`, `STACK`, `MAY_*`.
     pub flags: RegionFlags,
-    /// Where the pages come from; `None`: zeroes, private. Shared memory without a file has a
-    /// plate of its own ([`Backing::nameless`]).
+    /// Where the pages come from; `None`: private anonymous memory. Shared memory without a file
+    /// has a plate of its own ([`Backing::nameless`]).
     pub backing: Option<Arc<Backing>>,
     /// The offset in the backing, a multiple of a page.
     pub offset: u64,
-    /// Put the pages in at once (`MAP_POPULATE`).
+    /// Bring the pages in at once (`MAP_POPULATE`).
     pub populate: bool,
 }
 
 impl MapRequest {
-    /// Private memory of zeroes, readable and writable, anywhere.
+    /// A request for private anonymous memory, readable and writable, anywhere.
     pub fn anonymous(length: usize) -> MapRequest {
         MapRequest {
             address: 0,
@@ -75,7 +76,7 @@ impl From<NoMemoryError> for Errno {
     }
 }
 
-/// Memory for the map or the page table was lacking.
+/// Memory for the map or the page table is exhausted.
 pub(super) struct NoMemoryError;
 
 impl From<NoMemory> for NoMemoryError {
@@ -90,11 +91,11 @@ impl From<OutOfMemory> for NoMemoryError {
     }
 }
 
-/// Regions that were removed: dropped when no lock is held.
+/// Regions that were removed, to be dropped when no lock is held.
 pub(super) type Removed = Vec<Region<Mapping>>;
 
 impl Inner {
-    /// Unmaps everything in `range`. What was there comes back, to be dropped without the lock.
+    /// Unmaps everything in `range`. Returns what was there, to be dropped without the lock.
     pub(super) fn cut(
         &mut self,
         edit: &mut Edit<'_>,
@@ -117,7 +118,7 @@ impl Inner {
         Ok(removed)
     }
 
-    /// Puts a region in where nothing is.
+    /// Inserts a region where nothing is mapped.
     pub(super) fn put(&mut self, range: Range<usize>, mapping: Mapping) -> Result<(), NoMemory> {
         let region = Region { start: range.start, end: range.end, value: mapping };
         let data = data_size(&region);
@@ -129,7 +130,7 @@ impl Inner {
         Ok(())
     }
 
-    /// A free place for `size` bytes, at a multiple of `align` unless it is at the hint.
+    /// Finds a gap for `size` bytes, at a multiple of `align` unless it is at the hint.
     pub(super) fn room(
         &mut self,
         size: usize,
@@ -156,13 +157,13 @@ impl Inner {
         }
         let top = self.layout.mmap_top;
         if align != PAGE {
-            // Not remembered: gaps above may do for others.
+            // Not recorded in `full_above`: gaps above may suit requests without alignment.
             let from_top = self.map.room_from_top(size, align, LOWEST..top, gap);
             return from_top.ok_or(Errno::ENOMEM);
         }
         let (full, smallest) = self.full_above;
         let from = if size >= smallest { full.min(top) } else { top };
-        // A place that was found and then not used may lie above: the second search sees it.
+        // A gap that was found but not used may lie above `full`: the second search finds it.
         for from in [from, top] {
             if let Some(at) = self.map.room_from_top(size, PAGE, LOWEST..from, gap) {
                 self.full_above = (at, size);
@@ -174,10 +175,10 @@ impl Inner {
 }
 
 impl Space {
-    /// Maps what `request` says; returns the address.
+    /// Maps `request`; returns the address.
     ///
     /// # Errors
-    /// As `mmap(2)`: `EINVAL` (no length, misaligned), `ENOMEM` (no room, a limit, no memory),
+    /// As `mmap(2)`: `EINVAL` (no length, misaligned), `ENOMEM` (no gap, a limit, no memory),
     /// `EEXIST`, `EPERM` (below the lowest address), `EAGAIN` (too much locked).
     pub fn map(&self, request: MapRequest) -> Result<usize> {
         if request.length == 0 {
@@ -187,7 +188,7 @@ impl Space {
         if !request.offset.is_multiple_of(PAGE as u64) {
             return Err(Errno::EINVAL);
         }
-        // Files end at the largest signed offset.
+        // A file's largest offset is the largest signed number.
         let end = request.offset.checked_add(size as u64).ok_or(Errno::EOVERFLOW)?;
         if request.backing.is_some() && end > i64::MAX as u64 {
             return Err(Errno::EOVERFLOW);
@@ -228,7 +229,7 @@ impl Space {
             } else {
                 let align = attach::alignment(mapping.backing.as_ref(), mapping.offset);
                 let low = request.place == Place::Low;
-                // A text placed for large pages is best where those fit; if there is no room, anywhere.
+                // Text placed for large pages needs an aligned gap; without one, take any.
                 let aligned = if align == PAGE {
                     None
                 } else {
@@ -262,7 +263,7 @@ impl Space {
             let entered = attach::enter(&mapping, fixed, range.clone(), &mut edit);
             if let Err(error) = inner.put(range.clone(), mapping) {
                 if entered {
-                    // No table is shared here, so no memory is needed.
+                    // No table is shared here, so unmapping needs no memory.
                     let _ = edit.unmap(range);
                 }
                 return Err(NoMemoryError::from(error).into());
@@ -278,7 +279,7 @@ impl Space {
     /// Unmaps everything in `length` bytes from `address`.
     ///
     /// # Errors
-    /// `EINVAL` (misaligned, no length, not the program's), `ENOMEM` (too many regions, no memory
+    /// `EINVAL` (misaligned, no length, not a user address), `ENOMEM` (too many regions, no memory
     /// for a split).
     pub fn unmap(&self, address: usize, length: usize) -> Result<()> {
         let range = checked_range(address, length)?;
@@ -304,12 +305,12 @@ impl Space {
         }
     }
 
-    /// Changes the rights in `length` bytes from `address`. `grows_down`: from the beginning of the
-    /// stack that `address` is in (`PROT_GROWSDOWN`).
+    /// Changes the access rights in `length` bytes from `address`. `grows_down`: from the beginning
+    /// of the stack that contains `address` (`PROT_GROWSDOWN`).
     ///
     /// # Errors
-    /// `EINVAL` (misaligned), `ENOMEM` (a hole; what lies before it has been changed, as in Linux),
-    /// `EACCES` (writing to a file opened for reading; the same).
+    /// `EINVAL` (misaligned), `ENOMEM` (a gap; what lies before it has been changed, as in Linux),
+    /// `EACCES` (making a file opened for reading writable; what lies before has been changed too).
     pub fn protect(
         &self,
         address: usize,
@@ -336,7 +337,7 @@ impl Space {
             }
             range.start = stack.start;
         }
-        // How far it goes, and why no further.
+        // Find how far the change reaches, and the error that stops it.
         let mut result = Ok(());
         let mut reached = range.start;
         for region in inner.map.overlapping(range.clone()) {
@@ -384,8 +385,8 @@ impl Space {
         result
     }
 
-    /// Where `length` bytes are free, as `mmap` without a hint would choose: for a caller that
-    /// maps several pieces there before anybody else can map anything (exec).
+    /// Finds a gap of `length` bytes where `mmap` without a hint would map, for a caller that maps
+    /// several pieces there before any other thread can map (exec).
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -396,7 +397,7 @@ impl Space {
         inner.room(length, PAGE, 0, false)
     }
 
-    /// Where the heap begins: at the end of the program, moved up as the layout says. For exec.
+    /// Sets the start of the heap: the end of the program plus the layout's shift. For exec.
     pub fn set_heap(&self, program_end: usize) {
         let mut guard = self.table.lock();
         let (inner, ..) = guard.parts();
@@ -406,13 +407,13 @@ impl Space {
         inner.heap_end = inner.heap_start;
     }
 
-    /// Where the heap begins and ends.
+    /// The range of the heap.
     pub fn heap(&self) -> Range<usize> {
         let guard = self.table.lock();
         guard.heap_start..guard.heap_end
     }
 
-    /// Moves the end of the heap to `end` if that is possible; returns where it is then (`brk(2)`).
+    /// Moves the end of the heap to `end` if possible; returns the end of the heap (`brk(2)`).
     pub fn brk(&self, end: usize) -> usize {
         let limits = self.limits();
         let _removed;
@@ -467,8 +468,9 @@ impl Space {
         end
     }
 
-    /// Puts the pages of `range` in as far as that works: writable private ones as if they had been
-    /// written, others as if read. What cannot be is left to the fault that will tell.
+    /// Brings in the pages of `range` as far as possible: writable private ones as writes would,
+    /// others as reads would. For a page that cannot be brought in, a later fault reports the
+    /// error.
     pub(super) fn populate(&self, range: Range<usize>) {
         let mut at = range.start;
         while at < range.end {
@@ -495,7 +497,7 @@ impl Space {
     }
 }
 
-/// How a region's pages are put in ahead: `None` if they cannot be accessed.
+/// The access with which a region's pages are brought in ahead; `None` if they cannot be accessed.
 pub(super) fn touch_for(mapping: &Mapping) -> Option<Touch> {
     if mapping.protection.is_empty() {
         None
@@ -506,10 +508,10 @@ pub(super) fn touch_for(mapping: &Mapping) -> Option<Touch> {
     }
 }
 
-/// The pages from `address` on, `length` bytes rounded up.
+/// The range of `length` bytes from `address`, rounded up to whole pages.
 ///
 /// # Errors
-/// `EINVAL` if misaligned or not the program's.
+/// `EINVAL` if misaligned or not in the user half.
 pub(super) fn checked_range(address: usize, length: usize) -> Result<Range<usize>> {
     let end = page_up(length).and_then(|length| address.checked_add(length));
     match end.filter(|&end| address.is_multiple_of(PAGE) && end <= USER_END) {
@@ -518,8 +520,8 @@ pub(super) fn checked_range(address: usize, length: usize) -> Result<Range<usize
     }
 }
 
-/// Linux' heuristic for overcommitting (`vm.overcommit_memory` 0): one mapping larger than all
-/// memory is refused, everything else is promised.
+/// Linux' heuristic for overcommitting (`vm.overcommit_memory` 0): refuses one mapping that is
+/// larger than all memory, and allows everything else.
 pub(super) fn is_obvious_overcommit(size: usize) -> bool {
     size / PAGE > machine::frames::total()
 }

@@ -1,40 +1,40 @@
 //! Memory of programs: spaces, regions, faults.
 //!
 //! A [`Space`] is a page table and a map of regions; a region says what is mapped in a range and
-//! what the program may do there ([`Mapping`]). Nothing is put into the page table before it is
-//! touched (or asked for): the fault path ([`fault`]) takes zeroed frames, pages of plates, copies
-//! of shared pages. Forking shares whole page-table pages and copies the map; the pages and tables
-//! are copied as they are written.
+//! what the program may do there ([`Mapping`]). A page enters the page table only when it is
+//! touched (or asked for): the fault path ([`fault`]) takes zeroed frames, pages of the page cache
+//! (a [`Plate`](crate::file::plate::Plate)), or copies of shared pages. Fork shares whole
+//! page-table pages and copies the map; pages and page tables are copied when they are written.
 //!
-//! | file | what it keeps |
+//! | file | contents |
 //! |---|---|
 //! | [`space`] | the space itself: making, forking, loading, counting |
 //! | [`region`] | what a region holds |
-//! | [`layout`] | where things are put, at random or not |
+//! | [`layout`] | the addresses of stack, heap and mappings, random or fixed |
 //! | [`fault`] | what happens at a page fault |
-//! | `attach` | texts on non-volatile memory, entered when they are mapped |
+//! | `attach` | text on non-volatile memory, entered in the page table when it is mapped |
 //! | [`large`] | when a program gets large pages |
 //! | [`map`], [`remap`], [`advise`], [`lock`] | mmap and its family |
 //! | [`foreign`] | reading and writing another space |
-//! | [`keep`], [`empty`] | spaces kept for the next start of their program, or for anybody |
+//! | [`keep`], [`empty`] | spaces kept for the next start of their program, or for any process |
 //! | [`regions`] | regions kept without their space |
 //! | [`everyone`] | all spaces, for truncation of mapped files |
 //! | [`pressure`] | what is done when frames run out |
-//! | [`supervisor`], [`sites`] | the mode that its programs run in, call sites turned in ring 0 |
-//! | [`show`] | what `/proc/PID/maps`, `smaps` and `statm` tell |
+//! | [`supervisor`], [`sites`] | the privilege level of a space's programs, patched call sites in ring 0 |
+//! | [`show`] | the contents of `/proc/PID/maps`, `smaps` and `statm` |
 //!
 //! Lock order: a space's lock (in its [`PageTable`](machine::paging::PageTable)), then a plate's
-//! lock, then the frame allocator's. A space's lock is a spin lock: nothing sleeps under it, pages
-//! are read from disk with it released and looked up again. What is unmapped may hold the last
-//! reference to an open file, whose release may sleep, so removed regions are dropped after the
-//! lock. Only one space is locked at a time.
+//! lock, then the frame allocator's. A space's lock is a spin lock, so nothing sleeps under it:
+//! pages are read from disk with the lock released, and the region is looked up again. An unmapped
+//! region may hold the last reference to an open file, whose release may sleep, so removed regions
+//! are dropped after the lock is released. Only one space is locked at a time.
 //!
-//! There is no global lock on the path of fork, exec, fault or exit: the list of all spaces is in
-//! one part for each processor.
+//! No global lock is on the path of fork, exec, fault or exit: the list of all spaces has one part
+//! for each processor.
 //!
-//! Road not taken: Linux' reverse maps (`i_mmap`, `anon_vma`). There is no swap, so anonymous
-//! pages never have to be found from their frames; truncating a mapped file looks through all
-//! spaces instead, which costs the rare operation and not each fork.
+//! Road not taken: Linux' reverse maps (`i_mmap`, `anon_vma`). There is no swap, so no operation
+//! has to find an anonymous page from its frame. Truncating a mapped file looks through all spaces
+//! instead, which slows down that rare operation and not each fork.
 
 pub mod advise;
 mod attach;
@@ -87,7 +87,7 @@ pub fn most_regions() -> usize {
     MOST_REGIONS.load(Relaxed) as usize
 }
 
-/// Changes it. Spaces that have more keep theirs.
+/// Sets [`most_regions`]. A space that has more regions keeps them.
 pub fn set_most_regions(most: u32) {
     MOST_REGIONS.store(most, Relaxed);
 }
@@ -97,7 +97,7 @@ pub const fn page_down(address: usize) -> usize {
     address & !(PAGE - 1)
 }
 
-/// Whether new programs get random addresses: not with `norandmaps` on the command line.
+/// Whether new programs get random addresses: not if `norandmaps` is on the command line.
 pub fn randomizes() -> bool {
     static RANDOMIZES: Lazy<bool> = Lazy::new(|| !machine::boot::flag("norandmaps"));
     *RANDOMIZES

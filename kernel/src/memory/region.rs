@@ -1,4 +1,4 @@
-//! What a region holds: rights, flags, and where its pages come from.
+//! The contents of a region: access rights, flags, and the source of its pages.
 
 use alloc::sync::{Arc, Weak};
 
@@ -13,7 +13,7 @@ use crate::file::open_file::OpenFile;
 use crate::file::plate::{Mapper, Plate};
 
 bitflags::bitflags! {
-    /// What a program may do with its memory; the values of `PROT_*` in `mmap(2)`.
+    /// Access rights of a program to its memory; the values are those of `PROT_*` in `mmap(2)`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     pub struct Protection: u8 {
         /// Reading. On x86 anything that can be written or executed can be read.
@@ -26,7 +26,7 @@ bitflags::bitflags! {
 }
 
 impl Protection {
-    /// As the page table has it.
+    /// As page-table access bits.
     #[inline]
     pub fn access(self) -> Access {
         Access {
@@ -38,10 +38,10 @@ impl Protection {
 }
 
 bitflags::bitflags! {
-    /// What else is to be known about a region.
+    /// Further properties of a region.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     pub struct RegionFlags: u16 {
-        /// Writes are seen by everybody who maps the same plate (`MAP_SHARED`).
+        /// Writes are visible in all mappings of the same content (`MAP_SHARED`).
         const SHARED = 1;
         /// Grows downwards when the page below it is touched: a stack (`MAP_GROWSDOWN`).
         const GROWS_DOWN = 1 << 1;
@@ -67,35 +67,35 @@ bitflags::bitflags! {
         const MAY_WRITE = 1 << 11;
         /// `mprotect` may allow executing: not for files of a mount without exec.
         const MAY_EXECUTE = 1 << 12;
-        /// Locked pages are read in when they are touched (`MLOCK_ONFAULT`).
+        /// Pages are locked when they are touched, and not before (`MLOCK_ONFAULT`).
         const LOCK_ON_FAULT = 1 << 13;
-        /// Read ahead little or much (`MADV_RANDOM`, `MADV_SEQUENTIAL`).
+        /// Read little ahead (`MADV_RANDOM`), or much (`MADV_SEQUENTIAL`).
         const RANDOM = 1 << 14;
         /// See `RANDOM`.
         const SEQUENTIAL = 1 << 15;
     }
 }
 
-/// Where the pages of a region come from: a plate, and what keeps it open. Made once by a mapping
-/// and shared by its parts and by the spaces that fork from it.
+/// Where the pages of a region come from: a plate (a page cache), and the open file. A mapping
+/// makes it once; the parts of the mapping and the spaces that fork from it share it.
 pub struct Backing {
-    /// The content.
+    /// The page cache.
     pub plate: Arc<Plate>,
-    /// The open file that was mapped; keeps it open.
+    /// The open file that was mapped, which this reference keeps open.
     file: Option<Arc<OpenFile>>,
     /// What `/proc/PID/maps` shows if there is no file.
     name: &'static str,
-    /// Whether it is the program that the space executes, and no library.
+    /// Whether it is the program that the space executes, not a library.
     program: bool,
-    /// Whether the plate was told of a mapping that can write to it.
+    /// Whether the plate counts this as a mapping that can write to it.
     counted_writable: bool,
-    /// Whether the plate was told whom to call when it shrinks.
+    /// Whether the plate knows the mapper to call when it shrinks.
     registered: bool,
 }
 
 impl Backing {
-    /// The backing for a mapping of `file`, whose content is `plate`. `writable`: the mapping is
-    /// shared and the file open for writing.
+    /// Makes the backing for a mapping of `file`, whose content is `plate`. `writable`: the mapping
+    /// is shared and the file open for writing.
     ///
     /// # Errors
     /// `EPERM` if the plate is sealed against writing; `ENOMEM`.
@@ -103,7 +103,7 @@ impl Backing {
         Self::make(plate, Some(file), "", writable, false)
     }
 
-    /// The backing for the program that is executed.
+    /// Makes the backing for the program that is executed.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -111,7 +111,7 @@ impl Backing {
         Self::make(plate, Some(file), "", false, true)
     }
 
-    /// The backing for a plate without an open file. `name` is what `/proc/PID/maps` shows.
+    /// Makes the backing for a plate without an open file, which `/proc/PID/maps` shows as `name`.
     pub fn nameless(plate: Arc<Plate>, name: &'static str) -> Result<Arc<Backing>> {
         Self::make(plate, None, name, false, false)
     }
@@ -136,7 +136,7 @@ impl Backing {
         Ok(Arc::new(backing))
     }
 
-    /// Where the file lies, if it has a place.
+    /// The location of the file, if there is one.
     pub fn location(&self) -> Option<&Location> {
         self.file.as_ref().map(|file| file.location())
     }
@@ -146,13 +146,13 @@ impl Backing {
         self.file.as_ref()
     }
 
-    /// Whether it is the program that the space executes, and no library.
+    /// Whether it is the program that the space executes, not a library.
     #[inline]
     pub fn is_program(&self) -> bool {
         self.program
     }
 
-    /// What to show if there is no file.
+    /// The name to show if there is no file.
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -170,14 +170,14 @@ impl Drop for Backing {
     }
 }
 
-/// What a region holds.
+/// What is mapped in a region.
 #[derive(Clone)]
 pub struct Mapping {
     /// What the program may do.
     pub protection: Protection,
     /// See [`RegionFlags`].
     pub flags: RegionFlags,
-    /// Where pages come from; `None`: zeroes.
+    /// Where pages come from; `None`: anonymous memory.
     pub backing: Option<Arc<Backing>>,
     /// The offset in the backing at which the region begins, in bytes, a multiple of a page.
     pub offset: u64,
@@ -201,8 +201,8 @@ impl Mapping {
         (self.offset + (address - start) as u64) / PAGE as u64
     }
 
-    /// Whether the page at `address` has the same content in both mappings, of regions that begin at
-    /// `start` and `other_start`, as long as nobody writes to it. Rights may differ.
+    /// Whether the page at `address` has the same content in both mappings, whose regions begin at
+    /// `start` and `other_start`, as long as it is not written. Access rights may differ.
     pub(super) fn shows_same(
         &self,
         start: usize,
@@ -222,7 +222,7 @@ impl Mapping {
             }
     }
 
-    /// Whether both are the same in everything.
+    /// Whether both are equal in every respect.
     pub(super) fn is_same(&self, other: &Mapping) -> bool {
         self.protection == other.protection
             && self.flags == other.flags
@@ -233,7 +233,7 @@ impl Mapping {
             }
     }
 
-    /// What `mprotect` to `wanted` answers.
+    /// Whether `mprotect` to `wanted` is allowed; fails with the error of `mprotect` if not.
     pub fn may(&self, wanted: Protection) -> Result<()> {
         let write = wanted.contains(Protection::WRITE);
         let execute = wanted.contains(Protection::EXECUTE);

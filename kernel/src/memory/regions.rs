@@ -1,27 +1,29 @@
-//! Regions kept without their space: the pages of text, data, bss and stack, for a region of the same
-//! role and size in whatever space comes next.
+//! Regions kept without their space: the pages of text, data, bss and stack, for a region of the
+//! same role and size in whatever space comes next.
 //!
-//! Spaces that are kept whole ([`super::keep`]) have their regions in them, and nothing is to be done
-//! here. If the policy keeps regions but not spaces (`recycle=region`, a row of the Tender papers), the
-//! pages are taken out of the space of a program that ends, and entered all at once where exec maps a
-//! region like theirs: the faults that would have brought them one by one do not happen.
+//! Spaces that are kept whole ([`super::keep`]) contain their regions, and this module does
+//! nothing. If the policy keeps regions but not spaces (`recycle=region`, a row of the Tender
+//! papers), the pages are taken out of the space of a program that ends. They are entered all at
+//! once where exec maps a region like theirs, which saves the faults that would have brought them
+//! one by one.
 //!
-//! | role | fits | its pages become |
+//! | role | matches | its pages |
 //! |---|---|---|
-//! | text | the same size, and the same part of the same content | as they are: the file's own pages; only with `text` in the policy |
-//! | data | the same size | a copy of what the new file has there |
-//! | bss | the same size | zeroes |
-//! | stack | always, as many as fit | zeroes |
+//! | text | the same size, and the same part of the same content | unchanged: the file's own pages; only with `text` in the policy |
+//! | data | the same size | overwritten with the content of the new file |
+//! | bss | the same size | zeroed |
+//! | stack | always, as many pages as fit | zeroed |
 //!
-//! What is small is not kept: a few faults cost less. So where a program has no region of [`WORTH`]
-//! bytes, all is as if nothing were kept.
+//! Small regions are not kept, because a few faults cost less. A program without a region of
+//! [`WORTH`] bytes runs as if nothing were kept.
 //!
-//! Every private page is written as a whole before it is entered again: here no dirty bit is trusted, as
-//! the next program may be another one and another user's. What was read only is not kept, nor is what
-//! another process still shares.
+//! Every private page is overwritten as a whole before it is entered again. The dirty bit is not
+//! trusted here, because the next program may be another program of another user. Private pages of
+//! read-only regions are not kept, nor are pages that another process still shares.
 //!
 //! Lock order: a part's lock is a leaf; pages are filled, entered and dropped outside of it. Each
-//! processor has a part of its own; taking looks into the others only when the own one has nothing.
+//! processor has a part of its own, and `take` looks into the others only when its own has no
+//! match.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -43,14 +45,15 @@ use crate::resource::registry::{self, Attributes, Entry, Serial, Source};
 use crate::resource::{policy, pools, statistics};
 use crate::schedule::time;
 
-/// How much of a stack is kept: what a program begins with.
+/// How much of a stack is kept, in bytes: as much as a program uses at its beginning.
 const STACK: usize = 128 * 1024;
 
-/// The size from which on a region is worth keeping. The faults of a smaller one cost less than taking
-/// its pages out and entering them again.
+/// The least size of a region that is kept, in bytes. The faults of a smaller one cost less than
+/// taking its pages out and entering them again.
 const WORTH: usize = 8 * PAGE;
 
-/// How many pages it must have. (A stack is large, and hardly ever used.)
+/// The least number of pages in memory of a region that is kept. (A stack is large, but hardly
+/// used.)
 const WORTH_PAGES: usize = 4;
 
 /// The part of a file that a region shows.
@@ -68,7 +71,7 @@ impl Content {
     }
 }
 
-/// A kept region: its pages, each with its place. The stack's are counted from its top.
+/// A kept region: its pages, each with its index. A stack's pages are counted from its top.
 struct Idle {
     pages: Vec<(u32, Frame)>,
     content: Option<Content>,
@@ -93,12 +96,12 @@ pub fn init() {
     registry::register(&Regions);
 }
 
-/// Whether regions are to be kept by themselves: they are, and not in their spaces.
+/// Whether regions are to be kept by themselves and not in their spaces.
 pub fn are_wanted() -> bool {
     policy::keeps(Keep::REGION) && !keep::is_wanted()
 }
 
-/// What a region was to its program; `None`: nothing that is kept.
+/// The role of a region in its program; `None` if such regions are not kept.
 fn role(mapping: &Mapping) -> Option<Role> {
     let Mapping { protection, flags, backing, .. } = mapping;
     if flags.intersects(RegionFlags::SHARED | RegionFlags::HEAP) {
@@ -109,13 +112,13 @@ fn role(mapping: &Mapping) -> Option<Role> {
         None if flags.contains(RegionFlags::STACK) => Some(Role::Stack),
         None => writable.then_some(Role::Bss),
         Some(_) if writable => Some(Role::Data),
-        // What lies on non-volatile memory is entered when it is mapped.
+        // Text on non-volatile memory is entered in the page table when it is mapped.
         Some(backing) if backing.plate.place().is_some() => None,
         Some(_) => Some(Role::Text),
     }
 }
 
-/// What a region is to its program, if keeping it pays.
+/// The role of a region in its program, if keeping the region is worthwhile.
 fn worthy(region: &Region<Mapping>) -> Option<Role> {
     if region.size() < WORTH {
         return None;
@@ -123,7 +126,7 @@ fn worthy(region: &Region<Mapping>) -> Option<Role> {
     role(&region.value).filter(|role| *role != Role::Text || policy::keeps(Keep::TEXT))
 }
 
-/// Whether keeping the regions of a program pays that begins with these. The stack alone does not count.
+/// Whether a program that begins with these `regions` has one worth keeping, besides its stack.
 pub(super) fn are_worthy<'a>(mut regions: impl Iterator<Item = &'a Region<Mapping>>) -> bool {
     regions.any(|region| worthy(region).is_some_and(|role| role != Role::Stack))
 }
@@ -141,8 +144,8 @@ fn key(role: Role, size: usize) -> RegionKey {
     RegionKey { role, bytes: if role == Role::Stack { STACK } else { size } }
 }
 
-/// Takes the regions of a program that ended out of its space, which nobody uses any more. Call it
-/// without locks.
+/// Takes the regions of an ended program out of its space, which has no other user. Call it without
+/// locks.
 pub(super) fn keep(space: &Space) {
     let found = space.take_regions();
     if !found.is_empty() {
@@ -157,7 +160,7 @@ pub(super) fn keep(space: &Space) {
 fn store(key: RegionKey, idle: Idle) {
     let bytes = idle.pages.len() * PAGE;
     let part = &PARTS[cpu::id()];
-    // What is refused is dropped after the lock.
+    // A refused region is dropped after the lock is released.
     let kept = part.lock().keep(key, idle, bytes);
     if kept.is_ok() {
         statistics::stored(Kind::Region, bytes);
@@ -167,7 +170,7 @@ fn store(key: RegionKey, idle: Idle) {
 
 fn drop_excess(part: &Part) {
     loop {
-        // The lock is not held while the pages go.
+        // The lock is not held while the pages are dropped.
         let gone = part.lock().excess();
         let Some(gone) = gone else { return };
         statistics::dropped(Kind::Region, gone.bytes);
@@ -184,8 +187,8 @@ fn take(key: &RegionKey, content: Option<Content>) -> Option<Kept<RegionKey, Idl
     })
 }
 
-/// Takes the pages of a region as it was when the program began out of the tables, as far as the same
-/// is still mapped there.
+/// Takes the pages of a region of the origin out of the page table, as far as the same content is
+/// still mapped there.
 fn lift(
     inner: &Inner,
     edit: &mut Edit<'_>,
@@ -215,7 +218,8 @@ fn lift(
     for now in inner.map.overlapping(range.clone()) {
         let common = now.start.max(range.start)..now.end.min(range.end);
         if region.value.shows_same(region.start, &now.value, now.start, common.start) {
-            // Without memory to split a table some pages stay, and go with the space.
+            // If memory to split a table is exhausted, some pages stay and are freed with the
+            // space.
             let _ = edit.restore(common, &mut visit);
         }
     }
@@ -229,7 +233,7 @@ fn lift(
 }
 
 impl Space {
-    /// Takes all that can be kept, if a program began here. (In a fork's child none did.)
+    /// Takes all regions that can be kept, if a program began here. (None did in a fork's child.)
     fn take_regions(&self) -> Vec<(RegionKey, Idle)> {
         let mut found = Vec::new();
         let mut guard = self.table.lock();
@@ -238,7 +242,7 @@ impl Space {
         for region in origin.regions() {
             lift(inner, &mut edit, region, &mut found);
         }
-        // At a random place it is not part of what the program began with.
+        // A stack at a random address is not part of the origin.
         let stack = inner.map.find(inner.layout.stack_top - 1);
         if let Some(stack) = stack.filter(|_| origin.is_randomised()) {
             lift(inner, &mut edit, stack, &mut found);
@@ -246,8 +250,8 @@ impl Space {
         found
     }
 
-    /// Enters the pages of a kept region where one like it was mapped just now, in a space that nobody
-    /// runs in yet. Where nothing is kept, or memory lacks, faults will bring them.
+    /// Enters the pages of a kept region where a region like it has just been mapped, in a space in
+    /// which no thread runs yet. Faults bring the pages if none is kept or memory is exhausted.
     #[inline]
     pub fn recycle_region(&self, range: Range<usize>) {
         if range.len() >= WORTH && are_wanted() {
@@ -301,7 +305,7 @@ impl Space {
         let mut last: Option<(usize, Slot<'_, '_>)> = None;
         for (index, frame) in pages {
             let Some(at) = place(index) else { continue };
-            // Pages mostly follow each other.
+            // Most pages follow the page before them.
             let next = last.filter(|(before, _)| before + PAGE == at);
             let next = next.and_then(|(_, slot)| slot.next());
             let Some(slot) = (match next {
@@ -310,13 +314,13 @@ impl Space {
             }) else {
                 return;
             };
-            // A page that is there already stays.
+            // A page that is present already stays.
             let _ = slot.fill(frame, kind, access);
             last = Some((at, slot));
         }
     }
 
-    /// What is mapped in exactly this range, or around it.
+    /// The mapping that contains `range`, seen from the start of `range`.
     fn mapping_of(&self, range: &Range<usize>) -> Option<Mapping> {
         let mut guard = self.table.lock();
         let (inner, ..) = guard.parts();

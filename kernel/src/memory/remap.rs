@@ -17,13 +17,13 @@ pub enum Move {
     Never,
     /// Anywhere.
     Anywhere,
-    /// To this address, whatever is there.
+    /// To this address, whatever is mapped there.
     To(usize),
 }
 
 impl Space {
     /// Changes the size of the mapping at `address` from `old` to `new` bytes, moving it as `place`
-    /// allows; returns its address. `keep`: the old range stays mapped, empty
+    /// allows; returns its address. `keep`: the old range stays mapped, without its pages
     /// (`MREMAP_DONTUNMAP`; `old` = `new`). An `old` of 0 maps shared memory a second time.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ impl Space {
             if keep && (region.value.is_shared() || region.value.backing.is_some()) {
                 return Err(Errno::EINVAL);
             }
-            // Shrinking in place works whatever is behind.
+            // Shrinking in place works whatever is mapped after it.
             if size <= from.len() && !matches!(place, Move::To(_)) && !keep {
                 if size < from.len() {
                     _tail = inner.cut(&mut edit, from.start + size..from.end)?;

@@ -1,4 +1,4 @@
-//! What `/proc/PID/maps`, `smaps` and `statm` tell.
+//! The contents of `/proc/PID/maps`, `smaps` and `statm`.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -15,9 +15,9 @@ use super::space::Space;
 pub struct Shown {
     /// The first address.
     pub start: usize,
-    /// The first address behind.
+    /// The first address after it.
     pub end: usize,
-    /// What the program may do.
+    /// The access rights.
     pub protection: Protection,
     /// See [`RegionFlags`].
     pub flags: RegionFlags,
@@ -25,22 +25,22 @@ pub struct Shown {
     pub offset: u64,
     /// Where pages come from.
     pub backing: Option<Arc<Backing>>,
-    /// `[heap]`, `[stack]`, or what the backing is called if it has no file.
+    /// `[heap]`, `[stack]`, or the name of the backing if it has no file.
     pub name: &'static str,
-    /// What is in memory, if it was asked for.
+    /// The pages in memory, if the caller asked for them.
     pub pages: ShownPages,
 }
 
-/// The pages of a region that are in memory.
+/// The number of pages of a region that are in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShownPages {
-    /// All.
+    /// All pages.
     pub resident: usize,
-    /// Content of the space's own.
+    /// Pages that belong to the space alone, not to a file.
     pub anonymous: usize,
-    /// Pages that somebody else refers to as well (Linux: `Shared_*`).
+    /// Pages that have other references as well (Linux: `Shared_*`).
     pub shared: usize,
-    /// In large pages.
+    /// Pages that are part of large pages.
     pub large: usize,
 }
 
@@ -51,7 +51,7 @@ pub struct Totals {
     pub size: usize,
     /// In memory.
     pub resident: usize,
-    /// Of it, pages of files and shared memory.
+    /// Pages in memory of files and shared memory.
     pub shared: usize,
     /// Executable regions of files.
     pub text: usize,
@@ -64,7 +64,7 @@ pub struct Totals {
 }
 
 impl Space {
-    /// All regions in order; with `count` also what of them is in memory.
+    /// All regions in order of address; with `count` also the numbers of their pages in memory.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -111,8 +111,8 @@ impl Space {
     }
 
     /// Calls `visit` for each page of a range that is in memory: its address, the page, and whether
-    /// its content is a file's or shared memory. A large page comes once for each of its small
-    /// ones.
+    /// its content is a file's or shared memory. A large page is visited once for each small page
+    /// in it.
     pub fn visit_pages(&self, range: Range<usize>, mut visit: impl FnMut(usize, Page, bool)) {
         let mut guard = self.table.lock();
         let (_, edit) = guard.parts();
@@ -123,7 +123,7 @@ impl Space {
         }
     }
 
-    /// The pages that are its own, as (copied from files, zeroed).
+    /// The number of pages that belong to the space, as (copied from files, zeroed).
     pub fn own_pages(&self) -> (u64, u64) {
         let mut guard = self.table.lock();
         let (inner, edit) = guard.parts();
@@ -139,7 +139,7 @@ impl Space {
         (copied, zeroed)
     }
 
-    /// The page at an address, and whether what lies there comes from a file. For those who watch.
+    /// The page at an address, and whether the mapping there is of a file. For measurements.
     pub fn seen(&self, address: usize) -> (Option<machine::paging::Page>, bool) {
         let mut guard = self.table.lock();
         let (inner, edit) = guard.parts();
@@ -148,7 +148,7 @@ impl Space {
         (region.and_then(|_| edit.page(address)), file)
     }
 
-    /// The sums.
+    /// Returns the sums for `statm` and `status`.
     pub fn totals(&self) -> Totals {
         let resident = self.resident();
         let guard = self.table.lock();

@@ -1,25 +1,28 @@
-//! Call sites of programs in supervisor mode, turned into jumps to the gate.
+//! Patched call sites: `syscall` instructions of programs in supervisor mode, replaced by jumps to
+//! the gate.
 //!
-//! The first time a `syscall` is executed in ring 0, its site is looked at
-//! ([`hayate_call_sites`]) and turned where that is right; where it is not, it is remembered and goes
-//! on by trap. What is written is the space's alone: a page of text is copied first, as a write by
-//! a debugger would, so nobody else who maps it sees anything. Trampolines lie in areas of this
-//! space, within reach of the sites they serve. A fork inherits all of it with the pages.
+//! The first time a `syscall` is executed in ring 0, its site is examined ([`hayate_call_sites`])
+//! and patched ("turned") if that is correct. If not, the site is remembered, and its calls
+//! continue by trap. Only this space sees the change: a page of text is copied first, as for a
+//! write by a debugger. Trampolines lie in areas of this space, within reach of the sites they
+//! serve. A fork inherits the areas and patched sites with the pages.
 //!
-//! **Two threads at one site.** The space's lock decides who turns it. In a space that somebody else
-//! may execute in, nothing is written into a page that is executed: the change is made in a copy, which
-//! takes the page's place, and the flush that follows is complete before the lock is let go. Whether
-//! another processor has the space loaded at the moment is no answer: it may load it while the five
-//! bytes are written, and execute two of the new ones with three of the old (Intel SDM vol. 3, 9.1.3:
-//! cross-modifying code). So the caller says whether its thread is the only one there is.
+//! **Two threads at one site.** The space's lock decides which thread patches it. In a space in
+//! which another thread may execute, a page that is executed is never written. The change is made
+//! in a copy, which replaces the page, and the TLB flush that follows is complete before the lock
+//! is released. Checking whether another processor has the space loaded at the moment is not
+//! enough: it may load the space while the five bytes are written, and execute two of the new bytes
+//! with three of the old (Intel SDM vol. 3, 9.1.3: cross-modifying code). So the caller says
+//! whether its thread is the only one in the space.
 //!
-//! **Back in user mode.** Nothing is undone at once: the switch costs the same however many sites
-//! there are. A trampoline entered in user mode faults at its `cli`; then its site gets its own
-//! bytes back ([`Space::leave_trampoline`]) and the call is made by the trampoline's own `syscall`. Turned again, a site uses the same trampoline. Areas stay until the space goes, for
-//! a handler's frame may lead into one at any time.
+//! **Back in user mode.** Nothing is undone at once, so the switch costs the same however many
+//! sites there are. A trampoline entered in user mode faults at its `cli`. Then its site gets its
+//! original bytes back ([`Space::leave_trampoline`]), and the trampoline's own `syscall` makes the
+//! call. A site patched again uses the same trampoline. Areas stay as long as the space, because a
+//! signal handler's frame may lead into one at any time.
 //!
-//! What is remembered can be stale: a library may be unmapped and another mapped in its place. So
-//! before anything is written the bytes that should be there are compared.
+//! Records can be stale: a library may be unmapped and another mapped in its place. So before a
+//! site is written, its present bytes are compared with the expected ones.
 
 use alloc::vec::Vec;
 
@@ -33,33 +36,33 @@ use super::region::{Mapping, Protection, RegionFlags};
 use super::space::{Inner, Space};
 use super::{LOWEST, PAGE, USER_END, page_down};
 
-/// Bytes of an area of trampolines: whatever the site's address, it has a place where the jump's
-/// third byte comes out right (256 bytes in each 64 KiB).
+/// Bytes of an area of trampolines. Whatever the site's address, the area has a place for which the
+/// jump's third byte has the required value (256 bytes in each 64 KiB).
 const AREA: usize = 128 << 10;
-/// Distance of trampolines.
+/// Distance between trampolines, in bytes.
 const STEP: usize = call_sites::TRAMPOLINE;
 const _: () = assert!(trap::BEHIND as usize == call_sites::AGAIN + call_sites::SYSCALL);
-/// How far from a site its area may begin: well within a jump's reach.
+/// How far from a site its area may begin, in bytes: well within a jump's reach.
 const REACH: usize = 0x6000_0000;
-/// The most sites that are remembered, turned or left.
+/// The most sites that are remembered, patched or not.
 const MOST: usize = 4096;
 
 /// The instructions by which a trampoline turns interrupts off and on.
 const CLI: u8 = 0xfa;
 const STI: u8 = 0xfb;
 
-/// A site that was turned once.
+/// A site that was patched at least once.
 #[derive(Clone, Copy)]
 struct Site {
-    /// The `syscall`.
+    /// The address of the `syscall`.
     at: usize,
     form: Form,
     jump_at: usize,
     jump: [u8; call_sites::JUMP],
-    /// What the jump took the place of.
+    /// The bytes that the jump replaced.
     original: [u8; call_sites::JUMP],
     trampoline: usize,
-    /// The third byte's address, and where it leads.
+    /// The address of the jump's third byte, which is a breakpoint, and where execution continues.
     breakpoint: Option<(usize, usize)>,
     /// Whether the jump is in place.
     active: bool,
@@ -79,19 +82,19 @@ pub(super) struct Sites {
     areas: Vec<Area>,
 }
 
-/// Numbers for `/proc/PID/mode`.
+/// The numbers for `/proc/PID/mode`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SiteCounts {
     /// Sites that are jumps now.
     pub turned: usize,
-    /// Sites that were, and have their own bytes back.
+    /// Sites that were jumps, and have their original bytes back.
     pub restored: usize,
-    /// Sites left as they are, by [`Left::ALL`].
+    /// Sites left unchanged, by [`Left::ALL`].
     pub left: [usize; Left::ALL.len()],
 }
 
 impl Sites {
-    /// A copy for a fork. `None`: out of memory.
+    /// Copies the sites for a fork. `None`: memory is exhausted.
     pub fn try_clone(&self) -> Option<Sites> {
         fn copy<T: Clone>(from: &[T]) -> Option<Vec<T>> {
             let mut to = Vec::new();
@@ -159,7 +162,7 @@ impl Area {
     }
 }
 
-/// Reads up to `to.len()` bytes of mapped pages; how many it were.
+/// Reads up to `to.len()` bytes of mapped pages; returns how many were read.
 fn read(edit: &Edit<'_>, address: usize, to: &mut [u8]) -> usize {
     let mut done = 0;
     while done < to.len() {
@@ -180,8 +183,8 @@ fn holds(edit: &Edit<'_>, address: usize, bytes: &[u8]) -> bool {
     read(edit, address, &mut there[..length]) == length && there[..length] == bytes[..length]
 }
 
-/// Writes code into one page of the space. In place only if `alone`: nobody else executes what is
-/// overwritten.
+/// Writes code into one page of the space. Writes in place only if `alone`: no other thread
+/// executes what is overwritten.
 fn write(edit: &mut Edit<'_>, address: usize, bytes: &[u8], alone: bool) -> Option<()> {
     let access = Access { read: true, write: false, execute: true };
     let mut slot = edit.slot(address)?.split().ok()?;
@@ -201,7 +204,7 @@ fn write(edit: &mut Edit<'_>, address: usize, bytes: &[u8], alone: bool) -> Opti
 }
 
 impl Inner {
-    /// Makes room for trampolines near a site.
+    /// Maps an area for trampolines near a site.
     fn make_area(&mut self, site: usize) -> Option<()> {
         self.sites.areas.try_reserve(1).ok()?;
         if self.too_many(1) || self.map.reserve(1).is_err() {
@@ -289,7 +292,7 @@ impl Inner {
             return None;
         }
         let trampoline = turned.trampoline.get(..turned.length)?;
-        // Nobody executes at a place that was free; but its page may be another space's, too.
+        // No thread executes at a free place, but another space may share its page.
         write(edit, place, trampoline, true)?;
         write(edit, jump_at, &turned.jump, alone)?;
         self.sites.turned.push(Site {
@@ -307,9 +310,9 @@ impl Inner {
 }
 
 impl Space {
-    /// A `syscall` at `site` was executed in ring 0, with this number: turns the site if that is
-    /// right. `alone`: the caller's thread is the only one in this space. Says whether it is to be
-    /// tried again next time.
+    /// Patches the `syscall` at `site`, which was executed in ring 0 with this `number`, if that is
+    /// correct. `alone`: the caller's thread is the only one in this space. Returns whether to call
+    /// this again the next time.
     pub fn reached(&self, site: usize, number: u64, alone: bool) -> bool {
         let mut guard = self.table.lock();
         let (inner, mut edit) = guard.parts();
@@ -322,7 +325,7 @@ impl Space {
         if let Some(index) = inner.sites.turned.iter().position(|known| known.at == site) {
             let known = inner.sites.turned[index];
             if known.active && holds(&edit, known.jump_at, &known.jump) {
-                // Somebody jumped between the `mov` and the `syscall`.
+                // A program jumped between the `mov` and the `syscall`.
                 return matches!(known.form, Form::After { .. });
             }
             if holds(&edit, known.jump_at, &known.original) {
@@ -332,7 +335,7 @@ impl Space {
                 }
                 return true;
             }
-            // Something else is mapped there now.
+            // Another mapping is there now.
             inner.sites.turned.swap_remove(index);
             inner.sites.free_place(known.trampoline);
         }
@@ -345,9 +348,10 @@ impl Space {
         }
     }
 
-    /// A program was interrupted at `rip`, with interrupts off, and will go on with interrupts on,
-    /// perhaps in the other mode: where? If it had just passed a trampoline's `cli`, it is there again;
-    /// if it was about to execute its `sti`, behind that.
+    /// Returns where a program interrupted at `rip` with interrupts off must continue, since it
+    /// continues with interrupts on, perhaps in the other mode. If it has just executed a
+    /// trampoline's `cli`, it executes that again; if `sti` is its next instruction, it continues
+    /// after that.
     pub fn around_gate(&self, rip: usize) -> usize {
         let mut guard = self.table.lock();
         let (inner, edit) = guard.parts();
@@ -364,9 +368,9 @@ impl Space {
         }
     }
 
-    /// A program faulted at `rip`. If that is where a trampoline turns interrupts off, in user mode,
-    /// its site gets its own bytes back, and the answer is yes: go on with the trampoline's own
-    /// `syscall`. `alone`: the faulting thread is the only one in this space.
+    /// Handles a fault at `rip`. If that is where a trampoline turns interrupts off, in user mode,
+    /// its site gets its original bytes back, and the result is true: the program continues with
+    /// the trampoline's own `syscall`. `alone`: the faulting thread is the only one in this space.
     pub fn leave_trampoline(&self, rip: usize, alone: bool) -> bool {
         let mut guard = self.table.lock();
         let (inner, mut edit) = guard.parts();
@@ -386,8 +390,9 @@ impl Space {
         true
     }
 
-    /// Where a program goes on in *another* space that makes a call from a trampoline of this one:
-    /// behind the site's `syscall`. Here a moved instruction stands for what is there.
+    /// Where a program continues in *another* space if it makes a call from a trampoline of this
+    /// one: after the site's `syscall`. In this space a moved copy stands for the instruction after
+    /// the `syscall`.
     pub fn outside_of_trampoline(&self, rip: usize) -> usize {
         let mut guard = self.table.lock();
         let (inner, ..) = guard.parts();
@@ -399,8 +404,8 @@ impl Space {
         known.map_or(rip, |site| site.at + call_sites::SYSCALL)
     }
 
-    /// Where a program goes on that met a breakpoint at `address`, if that is the third byte of a
-    /// turned site's jump.
+    /// Where a program continues after a breakpoint at `address`, if that is the third byte of a
+    /// patched site's jump.
     pub fn pass_breakpoint(&self, address: usize) -> Option<usize> {
         let mut guard = self.table.lock();
         let (inner, edit) = guard.parts();
@@ -409,12 +414,12 @@ impl Space {
         if holds(&edit, known.jump_at, &known.jump) {
             known.breakpoint.map(|(_, to)| to)
         } else {
-            // It was given its bytes back in between.
+            // The site got its original bytes back meanwhile.
             holds(&edit, known.jump_at, &known.original).then_some(address)
         }
     }
 
-    /// How many sites were turned, and how many left.
+    /// The numbers of sites that were patched and that were left.
     pub fn site_counts(&self) -> SiteCounts {
         let mut counts = SiteCounts::default();
         let guard = self.table.lock();

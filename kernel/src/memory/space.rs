@@ -33,20 +33,21 @@ pub(super) struct Inner {
     pub data: usize,
     /// Flags that new regions get (`mlockall(MCL_FUTURE)`).
     pub future: RegionFlags,
-    /// Between the first address and the top, no gap holds as many bytes as the second: where the
-    /// search for room from the top down may begin.
+    /// No gap between the first address and the top is as large as the second number (bytes): the
+    /// search for a gap from the top down may begin at the first address.
     pub full_above: (usize, usize),
-    /// What the space was when its program began, if it may be kept for the same program.
+    /// The state in which the program began, if the space may be kept for the same program.
     pub origin: Option<Box<Origin>>,
-    /// Where rights were changed since then.
+    /// Where access rights were changed since then.
     pub altered: Altered,
-    /// Call sites that were looked at in supervisor mode.
+    /// Call sites that were examined in supervisor mode.
     pub sites: Sites,
-    /// It never goes to supervisor mode: a set-user-id program is in it.
+    /// The space never goes to supervisor mode, because a set-user-id program runs in it.
     pub user_only: bool,
 }
 
-/// How much a process may map, in bytes: copies of its resource limits, kept where they are checked.
+/// How much a process may map, in bytes: copies of its resource limits, kept where they are
+/// checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// `RLIMIT_AS`.
@@ -55,7 +56,7 @@ pub struct Limits {
     pub data: usize,
     /// `RLIMIT_STACK`.
     pub stack: usize,
-    /// `RLIMIT_MEMLOCK`; see [`super::lock`] about those whom it does not bind.
+    /// `RLIMIT_MEMLOCK`, which does not bind privileged callers; see [`super::lock`].
     pub locked: usize,
 }
 
@@ -75,29 +76,29 @@ pub(super) struct AtomicLimits {
 }
 
 /// The memory of a program: a page table and a map of regions. Made by exec, copied by fork, shared
-/// by threads and by the child of a vfork; gone with its last `Arc`.
+/// by threads and by the child of a vfork; freed with its last `Arc`.
 pub struct Space {
     pub(super) table: PageTable<Inner>,
     place: ListPlace,
-    /// A number that no other space ever has. A kept space gets another one when it is empty.
+    /// A number that no other space ever has. A kept space gets a new one when it is emptied.
     serial: AtomicU64,
     limits: AtomicLimits,
-    /// Faults resolved from memory, and with reading from a device.
+    /// Faults resolved from memory (minor), and with a read from a device (major).
     minor: AtomicU64,
     major: AtomicU64,
-    /// The most pages that were mapped at once, as far as anybody looked.
+    /// The most pages that were mapped at once, as far as [`Space::resident`] saw.
     peak: AtomicUsize,
     /// The commands of `membarrier(2)` that the process has registered for.
     barriers: AtomicU32,
 }
 
 per_cpu! {
-    /// The space that the thread which runs here works in.
+    /// The space of the thread that runs on this processor.
     pub static CURRENT: Local<Space, OfObject> = Local::new();
     static SERIALS: PerCpu<AtomicU64> = PerCpu::new(AtomicU64::new(0));
 }
 
-/// The next serial: each processor counts for itself, so that no line of the cache is fought for.
+/// The next serial. Each processor counts for itself, so that processors do not share a cache line.
 fn next_serial() -> u64 {
     let counter = SERIALS.here();
     let count = counter.load(Relaxed);
@@ -105,7 +106,7 @@ fn next_serial() -> u64 {
     count * machine::cpu::count() as u64 + machine::cpu::id() as u64 + 1
 }
 
-/// The space that the current thread works in. It cannot be changed as long as this is borrowed.
+/// The space of the current thread. It cannot change while the result is borrowed.
 ///
 /// # Panics
 /// In a context that has none (a kernel thread).
@@ -115,11 +116,11 @@ pub fn current() -> Lent<Space> {
 }
 
 machine::read_slot!(
-    /// The space that the current thread works in, if there is one.
+    /// The space of the current thread, if it has one.
     pub fn try_current = CURRENT: Space, OfObject
 );
 
-/// Unloads whatever space this processor has loaded: it then has the kernel's half only.
+/// Unloads the space that this processor has loaded, which leaves only the kernel's half.
 pub fn leave() {
     paging::deactivate();
 }
@@ -163,7 +164,7 @@ impl Space {
         self.table.activate();
     }
 
-    /// Has a kernel thread work in it while `work` runs, which does not sleep. For tests.
+    /// Lets a kernel thread use this space while `work` runs, which must not sleep. For tests.
     pub fn visit<R>(self: &Arc<Space>, work: impl FnOnce() -> R) -> R {
         self.activate();
         let result = machine::context::work_in(&CURRENT, self, work);
@@ -171,8 +172,8 @@ impl Space {
         result
     }
 
-    /// A copy for the child of a fork: the same pages, private ones copied when either side writes.
-    /// Takes as long as the map is, whatever the size of the memory.
+    /// Makes a copy for the child of a fork: the same pages, with private ones copied on write.
+    /// Takes time in proportion to the map, whatever the size of the memory.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -228,7 +229,7 @@ impl Space {
             for range in wiped {
                 edit.unmap(range.clone()).map_err(|_| Errno::ENOMEM)?;
                 if inner.map.is_free(range.clone()) {
-                    // A region left behind: its bytes no longer count, and its place is free.
+                    // A region was not copied: its bytes no longer count, and its range is free.
                     inner.full_above = (usize::MAX, 0);
                     inner.data = inner.map.iter().map(data_size).sum();
                 }
@@ -243,7 +244,7 @@ impl Space {
         self.serial.load(Relaxed)
     }
 
-    /// Where things are put.
+    /// The addresses of stack, heap and mappings.
     pub fn layout(&self) -> Layout {
         self.table.lock().layout
     }
@@ -258,7 +259,7 @@ impl Space {
         }
     }
 
-    /// Changes the limits (`setrlimit`, exec). What is mapped stays.
+    /// Changes the limits (`setrlimit`, exec). What is mapped stays mapped.
     pub fn set_limits(&self, limits: Limits) {
         self.limits.address_space.store(limits.address_space, Relaxed);
         self.limits.data.store(limits.data, Relaxed);
@@ -266,14 +267,14 @@ impl Space {
         self.limits.locked.store(limits.locked, Relaxed);
     }
 
-    /// What is in the page table.
+    /// The number of pages in the page table, by kind.
     pub fn resident(&self) -> Resident {
         let resident = self.table.resident();
         self.peak.fetch_max(resident.pages(), Relaxed);
         resident
     }
 
-    /// The most pages that were mapped at once, as far as anybody looked.
+    /// The most pages that were mapped at once, as far as [`resident`](Self::resident) saw.
     pub fn peak_resident(&self) -> usize {
         self.resident();
         self.peak.load(Relaxed)
@@ -284,12 +285,12 @@ impl Space {
         self.table.lock().map.size()
     }
 
-    /// Faults resolved from memory, and those that read from a device.
+    /// The numbers of faults resolved from memory, and of those that read from a device.
     pub fn faults(&self) -> (u64, u64) {
         (self.minor.load(Relaxed), self.major.load(Relaxed))
     }
 
-    /// Counts a fault. Under the space's lock: a load and a store.
+    /// Counts a fault. Called under the space's lock, so a load and a store are enough.
     #[inline]
     pub(super) fn count_minor(&self) {
         self.minor.store(self.minor.load(Relaxed) + 1, Relaxed);
@@ -299,7 +300,7 @@ impl Space {
         self.major.fetch_add(1, Relaxed);
     }
 
-    /// Begins a new life with other limits: nothing is counted yet. For a kept space.
+    /// Resets a kept space for its next program: sets other limits and clears all counts.
     pub(super) fn begin_again(&self, limits: Limits) {
         self.set_limits(limits);
         self.minor.store(0, Relaxed);
@@ -308,7 +309,7 @@ impl Space {
         self.barriers.store(0, Relaxed);
     }
 
-    /// Begins as another space: an empty one, whose things go where `layout` says.
+    /// Turns an emptied space into a new one, with the addresses of `layout`.
     pub(super) fn begin_as_new(&self, layout: Layout) {
         self.serial.store(next_serial(), Relaxed);
         self.table.lock().layout = layout;

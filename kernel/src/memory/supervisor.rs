@@ -1,9 +1,9 @@
-//! The mode of a space: whether programs in it run in ring 0.
+//! The privilege level of a space: whether programs in it run in ring 0.
 //!
-//! See [`machine::paging`] for how a space changes sides, and [`crate::process::mode`] for who may
-//! ask for it. The mode belongs to the space and not to the process: all threads in a space run in
-//! one mode, the child of a vfork that borrows it too. A fork inherits it; a new space is the
-//! user's.
+//! See [`machine::paging`] for how a space changes its level, and [`crate::process::mode`] for
+//! which processes may ask for it. The mode belongs to the space and not to the process: all
+//! threads in a space run in one mode, as does the child of a vfork, which borrows the space. Fork
+//! inherits the mode; a new space is in user mode.
 
 use hayate_abi::{Errno, Result};
 
@@ -16,18 +16,18 @@ impl Space {
         self.table.is_supervisor()
     }
 
-    /// Whether programs in it ever ran in ring 0: it has trampolines and changed text then, and is
-    /// not kept for another start.
+    /// Whether programs in it ever ran in ring 0. Such a space has trampolines and changed text,
+    /// and is not kept for another start.
     #[inline]
     pub fn was_supervisor(&self) -> bool {
         self.table.was_supervisor()
     }
 
-    /// Moves it to ring 0 or back. When this returns no processor executes an instruction of it
-    /// in the old mode any more. Says whether anything changed.
+    /// Moves the space to ring 0 or back. When this returns, no processor executes instructions of
+    /// the space in the old mode any more. Returns whether the mode changed.
     ///
     /// # Errors
-    /// `EPERM`: it is to stay in user mode ([`stay_user`](Self::stay_user)).
+    /// `EPERM`: the space must stay in user mode ([`stay_user`](Self::stay_user)).
     pub fn set_supervisor(&self, supervisor: bool) -> Result<bool> {
         let mut guard = self.table.lock();
         let (inner, mut edit) = guard.parts();
@@ -37,19 +37,19 @@ impl Space {
         if edit.is_supervisor() == supervisor {
             return Ok(false);
         }
-        // What once ran in ring 0 is not kept for the next.
+        // A space that ran in ring 0 is not kept for the next start.
         inner.origin = None;
         edit.set_supervisor(supervisor);
         Ok(true)
     }
 
-    /// Neither it nor what is forked from it ever goes to supervisor mode. For a new space that
-    /// nobody executes in yet.
+    /// Forbids supervisor mode for this space and all spaces forked from it. For a new space in
+    /// which no thread executes yet.
     pub fn stay_user(&self) {
         self.table.lock().user_only = true;
     }
 
-    /// A number that no other stay of a space in supervisor mode has.
+    /// A number that is unique to this stay of the space in supervisor mode.
     #[inline]
     pub fn stay(&self) -> u64 {
         self.table.stay()

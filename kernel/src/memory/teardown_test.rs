@@ -1,4 +1,4 @@
-//! Tests of what large spaces leave to be given back later (`paging::teardown`), inside the kernel.
+//! Tests of the deferred free of large spaces (`paging::teardown`), inside the kernel.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -15,7 +15,7 @@ use super::*;
 use crate::resource::{Keep, policy};
 use crate::{check, ktest};
 
-/// A space with so many pages, each of which tells which it is.
+/// A space with `pages` pages, each of which contains its number plus one.
 fn filled(pages: usize) -> Result<Arc<Space>> {
     let space = space()?;
     let mut request = at(BASE, pages * PAGE);
@@ -34,12 +34,13 @@ fn frame(space: &Space, address: usize) -> Option<u32> {
     edit.page(address).map(|page| page.frame())
 }
 
-/// Free frames when nothing is owed, with those of the heap's slabs, which another processor may have.
+/// Free frames after the deferred free, with those in the heap's slabs, which another processor may
+/// have.
 fn left() -> usize {
     free() + heap::counts().0 / PAGE
 }
 
-/// Whether all is free again. An idle processor may hold a frame for a moment, to fill it with zeroes.
+/// Whether all frames are free again. An idle processor may hold a frame for a moment to zero it.
 fn is_back(before: usize) -> bool {
     (0..10_000).any(|_| {
         machine::sync::relax();
@@ -47,7 +48,8 @@ fn is_back(before: usize) -> bool {
     })
 }
 
-/// Whether something is owed if it is to be: another processor may be paying already.
+/// Whether the deferred free holds at least `least` frames, as far as that can be tested: another
+/// processor may be freeing them already.
 fn is_owed(owed: usize, least: usize) -> bool {
     machine::cpu::count() > 1 || owed >= least
 }
@@ -66,7 +68,7 @@ ktest! {
         check!(teardown::owed() == 0);
         check!(!teardown::pay());
         check!(is_back(before));
-        // A small one never waits.
+        // A small space is freed at once.
         drop(filled(300).unwrap());
         check!(teardown::owed() == 0);
         check!(is_back(before));
@@ -109,7 +111,8 @@ ktest! {
         let before = left();
         let parent = filled(PAGES).unwrap();
         let child = parent.fork().unwrap();
-        // In one table all is the child's own, in one a page is, and one is the parent's copy.
+        // One table is the child's own as a whole, one has one page of the child's, and one has a
+        // copy made by the parent.
         for page in 0..512 {
             check!(put(&child, BASE + page * PAGE, 7));
         }
@@ -117,7 +120,7 @@ ktest! {
         check!(put(&parent, BASE + 1200 * PAGE, 8));
         let frames: Vec<_> = (0..PAGES).map(|page| frame(&parent, BASE + page * PAGE)).collect();
         drop(child);
-        // The parent has its pages to itself: nothing is copied.
+        // The parent is the only owner of its pages: nothing is copied.
         for (page, own) in frames.iter().enumerate().skip(512) {
             check!(put(&parent, BASE + page * PAGE + 8, 9));
             check!(frame(&parent, BASE + page * PAGE) == *own);
@@ -165,7 +168,7 @@ ktest! {
             drop(filled(pages).unwrap());
             check!(teardown::owed() <= most);
         }
-        // Everything there is, what is owed included.
+        // Allocate all memory, including the frames of the deferred free.
         let mut taken = Vec::new();
         check!(taken.try_reserve_exact(before).is_ok());
         while let Some(frame) = Frame::allocate() {

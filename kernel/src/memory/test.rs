@@ -1,6 +1,6 @@
-//! Tests of spaces, inside the kernel. Programs are played by reading and writing spaces from
-//! outside ([`Space::read_foreign`]), which takes the same fault path, and by the checked copies on
-//! a loaded space.
+//! Tests of spaces, inside the kernel. Reads and writes of spaces from outside
+//! ([`Space::read_foreign`]), which take the same fault path, and checked copies on a loaded space
+//! stand for programs.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -27,7 +27,7 @@ pub(super) fn at(address: usize, length: usize) -> MapRequest {
     MapRequest { address, place: Place::Fixed, ..MapRequest::anonymous(length) }
 }
 
-/// Maps a plate.
+/// A request to map a plate.
 fn plate_at(address: usize, plate: &Arc<Plate>, shared: bool) -> Result<MapRequest> {
     let mut request = at(address, plate.size() as usize);
     request.backing = Some(Backing::nameless(plate.clone(), "test")?);
@@ -44,7 +44,7 @@ pub(super) fn get(space: &Space, address: usize) -> Option<u64> {
     (space.read_foreign(address, &mut bytes) == 8).then(|| u64::from_le_bytes(bytes))
 }
 
-/// Free frames when nothing is kept on the side.
+/// Free frames after the heap is trimmed and the deferred free is complete.
 pub(super) fn free() -> usize {
     heap::trim();
     pressure::settled_counts().free
@@ -93,8 +93,8 @@ ktest! {
         for _ in 0..100 {
             check!(run() == Ok(true));
         }
-        // Exact on one processor. Another may have a frame in hand that it is zeroing, and takes slabs of
-        // its own when the test is moved to it; a leak loses a frame in each round.
+        // Exact on one processor. Another processor may hold a frame that it is zeroing, and uses
+        // slabs of its own when the test moves to it. A leak would lose a frame in each round.
         let slack = 4 * (machine::cpu::count() - 1);
         let balanced = || {
             free() + slack >= before || {
@@ -143,7 +143,7 @@ ktest! {
         let child = parent.fork().unwrap();
         check!(put(&child, BASE, 2));
         check!(get(&parent, BASE) == Some(2));
-        // A page first touched after the fork, too.
+        // A page first touched after the fork is shared, too.
         check!(put(&parent, BASE + PAGE, 3));
         check!(get(&child, BASE + PAGE) == Some(3));
         let mut bytes = [0; 8];
@@ -171,7 +171,7 @@ ktest! {
         plate.peek(20).map(|frame| frame.read(0, &mut bytes));
         check!(u64::from_le_bytes(bytes) == 120);
         check!(space.resident().file == 15 && space.resident().anonymous == 1);
-        // Giving the page up shows the plate again.
+        // After the page is given up, the page cache shows through again.
         space.advise(BASE + 20 * PAGE, PAGE, Advice::DontNeed).unwrap();
         check!(get(&space, BASE + 20 * PAGE) == Some(120));
     }
@@ -221,7 +221,7 @@ ktest! {
             check!(put(&space, BASE + page * PAGE, 9));
         }
         check!(space.shown(false).unwrap().len() == 1);
-        // A hole: what lies before it has been changed.
+        // A gap: what lies before it has been changed.
         space.unmap(BASE + 4 * PAGE, PAGE).unwrap();
         check!(space.protect(BASE, 8 * PAGE, Protection::READ, false) == Err(Errno::ENOMEM));
         check!(!put(&space, BASE, 1));
@@ -247,7 +247,7 @@ ktest! {
         check!(get(&space, to) == Some(2) && get(&space, to + 2 * PAGE) == Some(4));
         check!(space.remap(to, 3 * PAGE, PAGE, Move::Never, false) == Ok(to));
         check!(get(&space, to + PAGE).is_none());
-        // Within a fork: the tables are shared.
+        // In a forked space the tables are shared.
         let child = space.fork().unwrap();
         let far = to + 0x4000_0000;
         check!(child.remap(to, PAGE, PAGE, Move::To(far), false) == Ok(far));
@@ -303,14 +303,15 @@ ktest! {
         let before = paging::large_pages();
         let space = space().unwrap();
         space.map(at(base, 3 * LARGE_PAGE_SIZE + 9 * PAGE)).unwrap();
-        // A small heap stays small.
+        // A small heap has small pages only.
         check!(touch(&space, 0..100));
         check!((large(&space), space.resident().anonymous) == (0, 100));
         check!(touch(&space, 100..128));
         check!((large(&space), space.resident().anonymous) == (pages, pages));
         check!(get(&space, base + 127 * PAGE + 8) == Some(128));
         check!(get(&space, base + 128 * PAGE + 8) == Some(0));
-        // What follows in order comes whole, as far as it lies inside the region.
+        // The ranges that follow in order become large at once, as far as they lie inside the
+        // region.
         check!(touch(&space, 128..3 * pages + 9));
         check!(large(&space) == 3 * pages);
         check!(space.resident().anonymous == 3 * pages + 9);
@@ -318,11 +319,11 @@ ktest! {
         for page in 0..3 * pages + 9 {
             check!(get(&space, base + page * PAGE + 8) == Some(page as u64 + 1));
         }
-        // What was broken up stays small.
+        // A range whose large page was broken up stays small.
         space.advise(base, 200 * PAGE, Advice::DontNeed).unwrap();
         check!(touch(&space, 0..200));
         check!(large(&space) == 2 * pages);
-        // Shared by a fork it is one page, and one of each when either writes.
+        // Shared by a fork it is one large page; each side has its own once either writes.
         let child = space.fork().unwrap();
         check!(large(&child) == 2 * pages);
         check!(paging::large_pages() == before + 2);
@@ -347,7 +348,7 @@ ktest! {
         let mut request = at(base, 2 * LARGE_PAGE_SIZE);
         request.flags |= RegionFlags::NO_LARGE;
         space.map(request).unwrap();
-        // A page that somebody else refers to cannot be moved.
+        // A page with another reference cannot be moved.
         space.map(at(base + 4 * LARGE_PAGE_SIZE, LARGE_PAGE_SIZE)).unwrap();
         let apart = base + 4 * LARGE_PAGE_SIZE;
         check!(put(&space, apart, 1));
@@ -371,7 +372,7 @@ ktest! {
         check!(space.size() == 100 * PAGE);
         check!(space.handle(top - (8 << 20), Touch::Write) == FaultResult::Done);
         check!(space.handle(top - (8 << 20) - PAGE, Touch::Write) == FaultResult::NotMapped);
-        // A neighbour keeps its distance.
+        // A stack keeps the guard gap to its neighbour.
         let space = self::space().unwrap();
         let mut request = at(top - 4 * PAGE, 4 * PAGE);
         request.flags = ALL | RegionFlags::GROWS_DOWN;
@@ -502,7 +503,7 @@ ktest! {
                     space.visit(|| {
                         let before = allowed.load(SeqCst);
                         let written = user::store_u32(BASE, 1).is_ok();
-                        // Forbidden before and after the write: then it must have failed.
+                        // If the write was forbidden before and after it, it must have failed.
                         if written && !before && !allowed.load(SeqCst) {
                             wrong.fetch_add(1, SeqCst);
                         }
@@ -515,7 +516,8 @@ ktest! {
             };
             check!(schedule::start_kernel("writer", writer).is_ok());
         }
-        // On a loaded host the other processors may stand still for longer than all that follows takes.
+        // On a loaded host the other processors may stand still for longer than the rest of the
+        // test takes.
         while rounds.load(SeqCst) == 0 {
             schedule::yield_now();
         }
@@ -618,7 +620,7 @@ ktest! {
         }
         let mut full = core::hint::black_box(Vec::<u64>::new());
         check!(full.try_reserve_exact(SIZE / 8).is_err());
-        // What is free now is every other frame: no two in a row.
+        // Every second frame is free now: no two in a row.
         all.retain(|frame| frame.number() % 2 == 1);
         let before = free();
         check!(before > 8 * SIZE / PAGE);
@@ -633,12 +635,12 @@ ktest! {
             for words in &tables {
                 check!(words.iter().zip(0..).all(|(&word, at)| word == at * 3 + round));
             }
-            // Growing copies.
+            // Growing the table copies it.
             let words = &mut tables[3];
             check!(words.try_reserve(words.len()).is_ok());
             check!(words.iter().zip(0..).all(|(&word, at)| word == at * 3 + round));
         }
-        // Page tables of the area stay: at most one for each 2 MiB.
+        // The page tables of the area stay: at most one for each 2 MiB.
         check!(free() + 32 > before);
         let mut huge = core::hint::black_box(Vec::<u8>::new());
         check!(huge.try_reserve_exact(frames::total() * PAGE).is_err());
