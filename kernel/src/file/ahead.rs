@@ -1,17 +1,17 @@
-//! Reading ahead while the reader goes on.
+//! Read-ahead in the background.
 //!
-//! Who reads a cached file in order asks here for what comes next ([`ask`]) and does not wait; two
-//! executions of the kernel's own read it ([`Plate::readahead`]), so that with the reader's own there
-//! are up to three requests on their way to a disk. A page that is being read is marked so in its plate:
-//! a reader who arrives too early waits for that same request.
+//! A thread that reads a cached file in order requests the following pages here ([`ask`]) and does
+//! not wait. Two kernel threads read them ([`Plate::readahead`]), so that with the reader's own up
+//! to three requests are on their way to a disk. A page that is being read is marked as loading in
+//! its page cache: a reader that needs it too early waits for that same request.
 //!
-//! What is asked for is a hint. When the list is full, or the plate goes before its turn comes, nothing
-//! is lost but time.
+//! A request is a hint. If the list is full, or the page cache is dropped before its turn comes,
+//! only time is lost.
 //!
 //! Lock order: the list's lock is a leaf.
 //!
-//! Road not taken: requests that finish in the disk's interrupt. Finding where a file's pages lie may
-//! itself read from the disk and sleep, and so needs an execution.
+//! Road not taken: completing requests in the disk's interrupt handler. Finding where a file's
+//! pages lie may itself read from the disk and sleep, and so needs a thread.
 
 use alloc::sync::{Arc, Weak};
 
@@ -21,11 +21,11 @@ use hayate_machine::sync::SpinLock;
 use super::plate::{Plate, Reader};
 use crate::schedule::{self, WaitQueue};
 
-/// How many pages are asked for at a time.
+/// Pages in one request.
 pub const WINDOW: u64 = 32;
-/// How many requests may wait.
+/// The most requests that can wait.
 const MOST: usize = 32;
-/// How many executions read.
+/// The number of threads that read.
 const READERS: usize = 2;
 
 struct Request {
@@ -38,7 +38,7 @@ struct Request {
 static REQUESTS: SpinLock<ArrayVec<Request, MOST>> = SpinLock::new(ArrayVec::new_const());
 static ASKED: WaitQueue = WaitQueue::new();
 
-/// Starts the readers: once, when there is a disk.
+/// Starts the threads that read: once, when there is a disk.
 ///
 /// # Errors
 /// `ENOMEM`.
@@ -56,12 +56,12 @@ pub fn start() -> hayate_abi::Result<()> {
     Ok(())
 }
 
-/// Asks for the pages `first..first + count` that are missing and inside the size.
+/// Requests the missing pages of `first..first + count` that are inside the size.
 pub fn ask(plate: &Arc<Plate>, first: u64, count: u64) {
     ask_for(Reader::Other, plate, first, count);
 }
 
-/// The same for a certain reader.
+/// Like [`ask`], for the given purpose.
 pub fn ask_for(reader: Reader, plate: &Arc<Plate>, first: u64, count: u64) {
     if plate.is_memory() || first >= plate.page_count() || plate.peek(first).is_some() {
         return;
@@ -79,7 +79,7 @@ pub fn ask_for(reader: Reader, plate: &Arc<Plate>, first: u64, count: u64) {
     ASKED.wake_one();
 }
 
-/// Asks for all of a long range, as far as there is room on the list.
+/// Requests all of a long range, as far as there is room on the list.
 pub fn ask_all(plate: &Arc<Plate>, first: u64, count: u64) {
     let end = first.saturating_add(count).min(plate.page_count());
     let mut at = first;

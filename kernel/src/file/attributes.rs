@@ -30,7 +30,7 @@ impl FileKind {
         (self as u32) << 12
     }
 
-    /// The kind in the type bits of a mode; `None` for an unknown pattern or none.
+    /// Returns the kind in the type bits of a mode; `None` for an unknown pattern or none.
     pub const fn from_mode(mode: u32) -> Option<FileKind> {
         Some(match (mode >> 12) & 0xf {
             1 => FileKind::Fifo,
@@ -44,7 +44,7 @@ impl FileKind {
         })
     }
 
-    /// The `d_type` of `getdents64(2)`: the type bits shifted down, as Linux has them.
+    /// Returns the `d_type` of `getdents64(2)`: the type bits shifted down, as in Linux.
     pub const fn dirent_type(self) -> u8 {
         self as u8
     }
@@ -68,7 +68,7 @@ impl DeviceNumber {
         DeviceNumber { major, minor }
     }
 
-    /// As `stat(2)` and `mknod(2)` encode it (`new_encode_dev`, `include/linux/kdev_t.h`).
+    /// Encodes it as `stat(2)` and `mknod(2)` do (`new_encode_dev`, `include/linux/kdev_t.h`).
     pub const fn encode(self) -> u64 {
         ((self.minor & 0xff) | (self.major << 8) | ((self.minor & !0xff) << 12)) as u64
     }
@@ -83,17 +83,17 @@ impl DeviceNumber {
     }
 }
 
-/// A point in time as files keep it: since 1970, UTC.
+/// A point in time in the metadata of a file: since 1970, UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp {
     /// Whole seconds.
     pub seconds: i64,
-    /// And nanoseconds, 0..1_000_000_000.
+    /// Nanoseconds beyond the whole seconds, 0..1_000_000_000.
     pub nanoseconds: u32,
 }
 
 impl Timestamp {
-    /// The current time of day.
+    /// Returns the current time of day.
     pub fn now() -> Timestamp {
         Timestamp::from_nanoseconds(hayate_machine::time::realtime_ns())
     }
@@ -107,10 +107,10 @@ impl Timestamp {
     }
 }
 
-/// What permission checks need of a file.
+/// The attributes of a file that permission checks need.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes {
-    /// What it is.
+    /// The kind.
     pub kind: FileKind,
     /// Permission, set-id and sticky bits (`07777`).
     pub mode: u16,
@@ -120,14 +120,14 @@ pub struct Attributes {
     pub gid: u32,
 }
 
-/// Everything `stat(2)` tells about a file.
+/// All that `stat(2)` reports about a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Metadata {
     /// The device of its file system, encoded.
     pub device: u64,
     /// The inode number.
     pub number: u64,
-    /// What it is.
+    /// The kind.
     pub kind: FileKind,
     /// Permission, set-id and sticky bits (`07777`).
     pub mode: u16,
@@ -137,7 +137,7 @@ pub struct Metadata {
     pub uid: u32,
     /// The group.
     pub gid: u32,
-    /// Which device a device node means.
+    /// The device that a device node stands for.
     pub represents: DeviceNumber,
     /// The size in bytes.
     pub size: u64,
@@ -156,7 +156,7 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Metadata of a thing without a file system: one link, root's, now.
+    /// Returns metadata for an object without a file system: one link, owned by root, made now.
     pub fn anonymous(device: u64, kind: FileKind, mode: u16) -> Metadata {
         let now = Timestamp::now();
         Metadata {
@@ -178,23 +178,23 @@ impl Metadata {
         }
     }
 
-    /// The part that permission checks need.
+    /// Returns the attributes that permission checks need.
     pub const fn attributes(&self) -> Attributes {
         Attributes { kind: self.kind, mode: self.mode, uid: self.uid, gid: self.gid }
     }
 
-    /// Device and inode number: the file's identity towards programs.
+    /// Returns device and inode number, the file's identity for programs.
     pub const fn identity(&self) -> (u64, u64) {
         (self.device, self.number)
     }
 
-    /// `st_mode`: kind and permissions.
+    /// Returns `st_mode`: kind and permissions.
     pub const fn full_mode(&self) -> u32 {
         self.kind.mode_bits() | self.mode as u32
     }
 }
 
-/// A change of metadata: what is `Some` is changed.
+/// A change of metadata: each field that is `Some` is changed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Change {
     /// New permission, set-id and sticky bits.
@@ -211,7 +211,7 @@ pub struct Change {
     pub modified: Option<Timestamp>,
 }
 
-/// Whose a new file will be.
+/// The owner that a new file will have.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Owner {
     /// The user.

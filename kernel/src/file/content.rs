@@ -1,4 +1,5 @@
-//! Reading and writing a file through its plate: what every file system with pages does alike.
+//! Reading and writing a file through its page cache: the part that is the same for all file
+//! systems with pages.
 
 use alloc::sync::Arc;
 
@@ -24,7 +25,7 @@ pub mod mode {
     pub const FALLOC_FL_INSERT_RANGE: u32 = 32;
 }
 
-/// Lets interrupts in, and others run, after every sixteenth page of a long transfer.
+/// Lets pending interrupts and other threads run after every sixteenth page of a long transfer.
 #[inline]
 fn rest_after(index: u64) {
     if index % 16 == 15 {
@@ -32,12 +33,13 @@ fn rest_after(index: u64) {
     }
 }
 
-/// Reads from `offset` on, up to the size. Holes are zeroes and stay holes.
+/// Reads from `offset` on, up to the size. Holes read as zeroes and stay holes.
 pub fn read(plate: &Plate, offset: u64, out: &mut Output<'_>) -> Result<usize> {
     read_with(plate, None, offset, out)
 }
 
-/// The same for a cached file: who reads in order finds the next window on its way ([`ahead`]).
+/// Like [`read`], for a cached file: reading in order requests the next window ahead of time
+/// ([`ahead`]).
 pub fn read_cached(plate: &Arc<Plate>, offset: u64, out: &mut Output<'_>) -> Result<usize> {
     read_with(plate, Some(plate), offset, out)
 }
@@ -99,8 +101,8 @@ fn read_with(
     out.finish(outcome)
 }
 
-/// Writes at `*offset`, or at the end (then setting `*offset`) for a file that appends. Takes the
-/// plate's content lock.
+/// Writes at `*offset`; for a file that appends, sets `*offset` to the end first. Takes the content
+/// lock.
 pub fn write(
     plate: &Plate,
     file: &OpenFile,
@@ -114,7 +116,7 @@ pub fn write(
     write_locked(plate, *offset, input)
 }
 
-/// The same with the content lock held by the caller.
+/// Like [`write`], for a caller that holds the content lock.
 pub fn write_locked(plate: &Plate, offset: u64, input: &mut Input<'_>) -> Result<usize> {
     if input.remaining() == 0 {
         return Ok(0);
@@ -132,7 +134,7 @@ pub fn write_locked(plate: &Plate, offset: u64, input: &mut Input<'_>) -> Result
         return Err(Errno::EPERM);
     }
     if offset > old {
-        // A mapping may have left bytes behind the old end in its page.
+        // Writes through a mapping may have left bytes beyond the old end in its page.
         plate.zero_tail(old);
     }
     let mut at = offset;
@@ -163,7 +165,7 @@ pub fn write_locked(plate: &Plate, offset: u64, input: &mut Input<'_>) -> Result
     input.finish(outcome)
 }
 
-/// Changes the size with the checks of `ftruncate(2)` on seals and limits.
+/// Changes the size, with the checks of `ftruncate(2)` on seals and limits.
 pub fn truncate(plate: &Plate, size: u64) -> Result<()> {
     if size > SIZE_MAX {
         return Err(Errno::EFBIG);
@@ -182,7 +184,7 @@ pub fn truncate(plate: &Plate, size: u64) -> Result<()> {
     Ok(())
 }
 
-/// `fallocate(2)` on a plate in memory: allocates pages, punches holes, zeroes ranges.
+/// `fallocate(2)` on a page cache in memory: allocates pages, punches holes, zeroes ranges.
 pub fn allocate(plate: &Plate, mode: u32, offset: u64, length: u64) -> Result<()> {
     use mode::*;
     let known = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE;
@@ -218,7 +220,7 @@ pub fn allocate(plate: &Plate, mode: u32, offset: u64, length: u64) -> Result<()
     Ok(())
 }
 
-/// `lseek(2)` on a plate, with true holes.
+/// `lseek(2)` on a page cache, with real holes.
 pub fn seek(
     plate: &Plate,
     file: &OpenFile,
@@ -235,7 +237,7 @@ pub fn seek(
     }
 }
 
-/// Whether a file of this kind keeps its content in a plate.
+/// Whether a file of this kind keeps its content in a page cache.
 pub fn has_plate(kind: FileKind) -> bool {
     matches!(kind, FileKind::Regular | FileKind::BlockDevice)
 }

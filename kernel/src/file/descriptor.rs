@@ -1,18 +1,18 @@
 //! Descriptor tables: small numbers to open files.
 //!
-//! A table is one vector under one spin lock, shared by the threads that share it. Looking a
-//! descriptor up takes the lock, clones one `Arc` and lets go: about twenty instructions and no
-//! global state. Copying at fork clones the vector once. Descriptors are handed out lowest
-//! first; a bitmap of used numbers makes that one scan of 64 at a time.
+//! A table is one vector under one spin lock, shared by the threads of a process. Looking up a
+//! descriptor takes the lock, clones one `Arc` and releases the lock: about twenty instructions and
+//! no global state. Fork copies the vector once. The lowest free number is handed out first; a
+//! bitmap of used numbers makes that a scan of 64 numbers at a time.
 //!
-//! Lock order: the table's lock is a leaf. No `OpenFile` is dropped while it is held, because
-//! that may sleep: everything taken out is dropped after the lock.
+//! Lock order: the table's lock is a leaf. No `OpenFile` is dropped while it is held, because that
+//! may sleep: files that are taken out are dropped after the lock is released.
 //!
-//! The road not taken: sharing the table copy-on-write between parent and child. A child's first
-//! act is to redirect or close descriptors, and three to ten increments cost less than the
-//! bookkeeping. Nor does a thread that has its table alone use a file without counting it, as
-//! Linux does (`fdget`, fs/file.c): no type shows that nothing takes the file out meanwhile, and the
-//! count is some twenty instructions of a read.
+//! Roads not taken: sharing the table copy-on-write between parent and child. A child first
+//! redirects or closes descriptors, and three to ten increments of reference counts cost less than
+//! the bookkeeping. And a thread that is the only user of its table does not use a file without
+//! taking a reference, as Linux does (`fdget`, fs/file.c): no type shows that the file is not taken
+//! out meanwhile, and the reference costs some twenty instructions of a read.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -31,15 +31,15 @@ pub const MAXIMUM: usize = 1 << 20;
 /// A process's descriptors.
 pub struct FdTable {
     slots: SpinLock<Slots>,
-    /// Whether a record lock was ever taken through this table: closing must look then.
+    /// Whether closing a descriptor has to look for record locks or directory watches to end.
     acts_on_closing: AtomicBool,
 }
 
 #[derive(Default)]
 struct Slots {
-    /// By number; as long as was ever needed.
+    /// By number; never shrinks.
     files: Vec<Option<Arc<OpenFile>>>,
-    /// One bit per number: taken (with a file or reserved). The first 64 need no allocation.
+    /// One bit per number: taken (by a file or a reservation). The first 64 need no allocation.
     used: SmallVec<[u64; 1]>,
     /// One bit per number: closed by exec. As long as `used`.
     close_on_exec: SmallVec<[u64; 1]>,
@@ -52,9 +52,9 @@ fn bit(number: usize) -> (usize, u64) {
 }
 
 impl Slots {
-    /// Makes room for numbers below `count`.
+    /// Makes the table large enough for numbers below `count`.
     fn grow(&mut self, count: usize) -> Result<()> {
-        /// Numbers for which room is made at a time, at least.
+        /// The least growth, in numbers.
         const STEP: usize = 16;
         if count > self.files.len() {
             // Growing by half keeps the cost of many descriptors linear.
@@ -132,19 +132,19 @@ impl Slots {
     }
 }
 
-/// A number taken for a file that is still being made; dropped, it is free again.
+/// A number reserved for a file that is still being made; dropping it frees the number.
 pub struct Reserved<'a> {
     table: &'a FdTable,
     number: usize,
 }
 
 impl Reserved<'_> {
-    /// The number.
+    /// Returns the number.
     pub fn number(&self) -> i32 {
         self.number as i32
     }
 
-    /// Puts the file in; gives the number.
+    /// Installs the file under the number and returns the number.
     pub fn install(self, file: Arc<OpenFile>) -> i32 {
         let mut slots = self.table.slots.lock();
         if let Some(slot) = slots.files.get_mut(self.number) {
@@ -170,12 +170,12 @@ impl Default for FdTable {
 }
 
 impl FdTable {
-    /// An empty table.
+    /// Makes an empty table.
     pub fn new() -> FdTable {
         FdTable { slots: SpinLock::new(Slots::default()), acts_on_closing: AtomicBool::new(false) }
     }
 
-    /// A copy for a child; the files are shared.
+    /// Copies the table for a child; the files are shared.
     pub fn fork(&self) -> Result<FdTable> {
         let mut copy = Slots::default();
         let slots = self.slots.lock();
@@ -196,7 +196,7 @@ impl FdTable {
             }
             copy.files.push(file.clone());
             if mask == 1 << 63 || number + 1 == last {
-                // Numbers reserved by an opening under way in another thread stay free here.
+                // A number that another thread's `open` has reserved stays free in the copy.
                 let free = slots.used.get(word).map_or(0, |bits| bits & !used);
                 if free != 0 {
                     copy.lowest = copy.lowest.min(word * 64 + free.trailing_zeros() as usize);
@@ -211,7 +211,7 @@ impl FdTable {
         Ok(FdTable { slots: SpinLock::new(copy), acts_on_closing: AtomicBool::new(false) })
     }
 
-    /// The open file behind a descriptor; `EBADF` when there is none.
+    /// Returns the open file of a descriptor; `EBADF` when there is none.
     #[inline]
     pub fn get(&self, fd: i32) -> Result<Arc<OpenFile>> {
         match self.slots.lock().files.get(fd as u32 as usize) {
@@ -220,14 +220,14 @@ impl FdTable {
         }
     }
 
-    /// Like [`FdTable::get`], but `EBADF` for a file that is only a place (`O_PATH`).
+    /// Like [`FdTable::get`], but `EBADF` for a file opened with `O_PATH`.
     #[inline]
     pub fn get_open(&self, fd: i32) -> Result<Arc<OpenFile>> {
         let file = self.get(fd)?;
         if file.path_only() { Err(Errno::EBADF) } else { Ok(file) }
     }
 
-    /// Takes the lowest free number from `from` on for a file being made. `limit` is
+    /// Reserves the lowest free number from `from` on for a file that is being made. `limit` is
     /// `RLIMIT_NOFILE`; `EMFILE` beyond it.
     pub fn reserve(&self, from: usize, limit: u64, close_on_exec: bool) -> Result<Reserved<'_>> {
         let limit = usize::try_from(limit).unwrap_or(MAXIMUM);
@@ -235,7 +235,7 @@ impl FdTable {
         Ok(Reserved { table: self, number })
     }
 
-    /// Puts a file at the lowest free number from `from` on.
+    /// Installs a file under the lowest free number from `from` on.
     pub fn install(
         &self,
         file: Arc<OpenFile>,
@@ -246,8 +246,8 @@ impl FdTable {
         Ok(self.reserve(from, limit, close_on_exec)?.install(file))
     }
 
-    /// Puts a file at exactly `number` (`dup2`), replacing what is there; gives what was there,
-    /// to be closed by [`FdTable::closed`]. `EBADF` beyond the limit.
+    /// Installs a file under exactly `number` (`dup2`). Returns the file that was there, for the
+    /// caller to pass to [`FdTable::closed`]. `EBADF` beyond the limit.
     pub fn replace(
         &self,
         number: i32,
@@ -262,14 +262,14 @@ impl FdTable {
         let mut slots = self.slots.lock();
         slots.grow(number + 1)?;
         if slots.is_used(number) && slots.files.get(number).is_some_and(Option::is_none) {
-            // Another thread's open is about to take it: Linux answers the same (`do_dup2`).
+            // Another thread's open has reserved it: Linux returns the same error (`do_dup2`).
             return Err(Errno::EBUSY);
         }
         slots.set(number, close_on_exec);
         Ok(slots.files.get_mut(number).and_then(|slot| slot.replace(file)))
     }
 
-    /// Takes a file out; `EBADF` when there is none. Follow with [`FdTable::closed`].
+    /// Removes a file; `EBADF` when there is none. The caller passes it to [`FdTable::closed`].
     pub fn remove(&self, fd: i32) -> Result<Arc<OpenFile>> {
         let number = usize::try_from(fd).map_err(|_| Errno::EBADF)?;
         let mut slots = self.slots.lock();
@@ -286,8 +286,8 @@ impl FdTable {
         Ok(())
     }
 
-    /// Ends one descriptor's use of a file taken out of this table: record locks that this
-    /// process has on the file go away, as POSIX wants, and so does what it watches by it
+    /// Ends one descriptor's use of a file that was removed from this table. The record locks of
+    /// this process on the file end, as POSIX requires, and so do its directory watches
     /// (`F_NOTIFY`); then the reference is dropped.
     pub fn closed(&self, file: Arc<OpenFile>) {
         if self.acts_on_closing.load(Ordering::Relaxed) {
@@ -296,13 +296,13 @@ impl FdTable {
         }
     }
 
-    /// Notes that there is something from now on that ends with any descriptor of its file that is
-    /// closed here: a record lock, a watch of a directory.
+    /// Notes that something now ends when any descriptor of its file in this table is closed: a
+    /// record lock or a watch of a directory.
     pub fn note_closings(&self) {
         self.acts_on_closing.store(true, Ordering::Relaxed);
     }
 
-    /// Whether closed by exec.
+    /// Whether exec closes the descriptor.
     pub fn close_on_exec(&self, fd: i32) -> Result<bool> {
         let slots = self.slots.lock();
         let number = fd as u32 as usize;
@@ -315,7 +315,7 @@ impl FdTable {
         }
     }
 
-    /// Sets whether closed by exec.
+    /// Sets whether exec closes the descriptor.
     pub fn set_close_on_exec(&self, fd: i32, on: bool) -> Result<()> {
         let mut slots = self.slots.lock();
         let number = fd as u32 as usize;
@@ -328,7 +328,7 @@ impl FdTable {
         }
     }
 
-    /// Closes what exec closes.
+    /// Closes the descriptors that exec closes.
     pub fn exec(&self) {
         let words = self.slots.lock().close_on_exec.len();
         for word in 0..words {
@@ -347,7 +347,7 @@ impl FdTable {
         }
     }
 
-    /// Closes all of `first..=last` (`close_range(2)`), or marks them to be closed by exec.
+    /// Closes all of `first..=last` (`close_range(2)`), or marks them for exec to close.
     pub fn close_range(&self, first: u32, last: u32, only_mark: bool) {
         let length = self.slots.lock().files.len();
         for number in first as usize..length.min((last as usize).saturating_add(1)) {
@@ -367,7 +367,7 @@ impl FdTable {
         }
     }
 
-    /// Closes everything: the process is going away. Also done by dropping the table.
+    /// Closes all descriptors, because the process ends. Dropping the table does the same.
     pub fn clear(&self) {
         let files = core::mem::take(&mut *self.slots.lock());
         for slot in files.files {
@@ -376,14 +376,14 @@ impl FdTable {
         }
     }
 
-    /// The open descriptors in order, for `/proc/PID/fd`. `ENOMEM`.
+    /// Returns the open descriptors in order, for `/proc/PID/fd`. `ENOMEM`.
     pub fn numbers(&self) -> Result<Vec<i32>> {
         let slots = self.slots.lock();
         let open = slots.files.iter().enumerate().filter(|(_, slot)| slot.is_some());
         growth::collect(open.map(|(number, _)| number as i32))
     }
 
-    /// How many numbers the table has room for (`FDSize` of `/proc/PID/status`).
+    /// Returns how many numbers the table has room for (`FDSize` of `/proc/PID/status`).
     pub fn size(&self) -> usize {
         self.slots.lock().used.len().max(1) * 64
     }

@@ -1,4 +1,4 @@
-//! Device numbers to drivers: who opens a device node, wherever the node lies.
+//! The registry from device numbers to drivers, used to open a device node of any file system.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -10,13 +10,13 @@ use hayate_machine::sync::RwSpinLock;
 use super::inode::{DeviceNumber, FileKind};
 use super::open_file::{FileOps, OpenRequest};
 
-/// A driver of a device, as the file system meets it.
+/// A driver of a device, as seen by the file layer.
 pub trait Device: Send + Sync {
-    /// Opens the device: gives the operations of the open file.
+    /// Opens the device; returns the operations of the open file.
     fn open(&self, number: DeviceNumber, request: &OpenRequest<'_>) -> Result<Arc<dyn FileOps>>;
 }
 
-/// A device whose operations are the same object at each opening.
+/// A device for which every open returns the same operations.
 pub struct Shared<T: FileOps>(pub Arc<T>);
 
 impl<T: FileOps> Device for Shared<T> {
@@ -42,14 +42,14 @@ pub fn register(kind: FileKind, number: DeviceNumber, name: &'static str, device
     drop(old);
 }
 
-/// The driver of a device; `ENXIO` when there is none, as `open(2)` says.
+/// Returns the driver of a device; `ENXIO` when there is none (`open(2)`).
 pub fn find(kind: FileKind, number: DeviceNumber) -> Result<Arc<dyn Device>> {
     let registry = REGISTRY.read();
     let key = (kind == FileKind::BlockDevice, number);
     registry.get(&key).map(|entry| Arc::clone(&entry.device)).ok_or(Errno::ENXIO)
 }
 
-/// Majors and names of all devices of a kind, each once, for `/proc/devices`.
+/// Returns majors and names of all devices of a kind, each once, for `/proc/devices`.
 pub fn majors(kind: FileKind) -> Vec<(u32, &'static str)> {
     let wanted = kind == FileKind::BlockDevice;
     let registry = REGISTRY.read();

@@ -1,7 +1,7 @@
 //! FIFOs: pipes with a name in a file system (`fifo(7)`).
 //!
 //! The file system only knows that a node is a FIFO. The pipe behind it lives as long as it is
-//! open somewhere, found through a table by device and inode number.
+//! open, and is found through a table by device and inode number.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
@@ -33,13 +33,14 @@ fn pipe_of(inode: &Arc<dyn Inode>, credentials: &Credentials) -> Result<Arc<Pipe
     Ok(pipe)
 }
 
-/// Opens the FIFO `inode`: waits for the other side unless told not to.
+/// Opens the FIFO `inode`; waits for the other side unless `O_NONBLOCK` is set.
 pub fn open(inode: &Arc<dyn Inode>, request: &OpenRequest<'_>) -> Result<Arc<dyn FileOps>> {
     open_pipe(&pipe_of(inode, request.credentials)?, request, true)
 }
 
-/// Opens a pipe once more. Only one with a name waits for its other side: the ends of a nameless one
-/// were opened together, and the other may be closed for good (`fifo_open`, fs/pipe.c of Linux).
+/// Opens a pipe once more. Only a pipe with a name waits for its other side: the ends of a nameless
+/// pipe were opened together, and the other may be closed for good (`fifo_open`, fs/pipe.c of
+/// Linux).
 pub fn open_pipe(
     pipe: &Arc<Pipe>,
     request: &OpenRequest<'_>,
@@ -50,11 +51,11 @@ pub fn open_pipe(
     if named && writes && !reads && nonblocking && pipe.readers() == 0 {
         return Err(Errno::ENXIO);
     }
-    // Who waits for this end may have used and closed its own before anything else is done here.
+    // Taken first: a thread that waits for this end may use and close its own end at once.
     let before = pipe.other_side(writes);
     let end = pipe.end(reads, writes);
     if named && !nonblocking && reads != writes {
-        // An end that gives up must count as closed.
+        // If the wait fails, the end must count as closed.
         if let Err(error) = pipe.wait_for_other(writes, before) {
             end.abandon();
             return Err(error);

@@ -13,13 +13,13 @@ use super::inode::{DeviceNumber, Inode, Owner};
 use super::mount::Location;
 use super::path::Resolver;
 
-/// How long the dentry cache may believe what a file system said.
+/// How long the dentry cache may keep the answers of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caching {
-    /// Entries change only through this kernel's operations on this very mount: remember what
-    /// exists and what does not.
+    /// Entries change only through this kernel's operations on this very mount: cache positive and
+    /// negative answers.
     All,
-    /// Remember what exists, ask again for what did not.
+    /// Cache entries that exist; ask again for names that did not.
     Positive,
     /// Ask every time (procfs).
     Never,
@@ -32,7 +32,7 @@ pub struct Usage {
     pub magic: u64,
     /// Size of a block in bytes.
     pub block_size: u64,
-    /// Blocks in total, free, and free for ordinary users.
+    /// Blocks in total.
     pub blocks: u64,
     /// Free blocks.
     pub free: u64,
@@ -58,35 +58,35 @@ pub trait FileSystem: Send + Sync {
     fn root(&self) -> Arc<dyn Inode>;
     /// The numbers of `statfs(2)`.
     fn usage(&self) -> Usage;
-    /// What the dentry cache may keep.
+    /// How long the dentry cache may keep its answers.
     fn caching(&self) -> Caching {
         Caching::All
     }
-    /// Whether nothing can be written whatever the mount's flags.
+    /// Whether writing is impossible whatever the mount's flags.
     fn read_only(&self) -> bool {
         false
     }
-    /// Its options for `/proc/mounts`, as `,size=1024k`; empty or beginning with a comma.
+    /// Returns its options for `/proc/mounts`, as `,size=1024k`; empty or beginning with a comma.
     fn options(&self) -> String {
         String::new()
     }
-    /// Takes new options of a remount.
+    /// Applies the options of a remount.
     fn reconfigure(&self, read_only: bool, data: &[u8]) -> Result<()> {
         let _ = (read_only, data);
         Ok(())
     }
-    /// Writes everything that is only in memory to the store.
+    /// Writes all data that is only in memory to the store.
     fn sync(&self) -> Result<()> {
         Ok(())
     }
-    /// Whether the file systems's content keeps being true when the directory entry cache drops
-    /// an entry; false for one that is its own only store of inode identity.
+    /// Whether the dentry cache may drop entries without loss; false for a file system whose inodes
+    /// exist only as long as their dentries.
     fn evictable(&self) -> bool {
         true
     }
 }
 
-/// What `mount(2)` was asked.
+/// The arguments of `mount(2)`.
 pub struct MountRequest<'a> {
     /// The source as given: a device's path or any word.
     pub source: &'a [u8],
@@ -94,12 +94,12 @@ pub struct MountRequest<'a> {
     pub flags: u64,
     /// Options, comma-separated.
     pub data: &'a [u8],
-    /// To look up paths in the source or the options.
+    /// Resolves paths in the source or the options.
     pub resolver: &'a Resolver<'a>,
 }
 
 impl MountRequest<'_> {
-    /// The options as pairs of key and value (empty without `=`).
+    /// Returns the options as pairs of key and value (empty without `=`).
     pub fn options(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.data.split(|&byte| byte == b',').filter(|word| !word.is_empty()).map(|word| match word
             .iter()
@@ -110,7 +110,7 @@ impl MountRequest<'_> {
         })
     }
 
-    /// The file that the source names, for file systems on a device.
+    /// Returns the file that the source names, for file systems on a device.
     pub fn source_location(&self) -> Result<Location> {
         self.resolver.resolve(self.source, super::path::WalkFlags::empty())
     }
@@ -128,36 +128,37 @@ pub struct FileSystemType {
 
 static TYPES: SpinLock<Vec<&'static FileSystemType>> = SpinLock::new(Vec::new());
 
-/// Makes a type known to `mount(2)` and `/proc/filesystems`.
+/// Registers a type for `mount(2)` and `/proc/filesystems`.
 pub fn register_type(kind: &'static FileSystemType) {
     TYPES.lock().push(kind);
 }
 
-/// The registered type with this name; `ENODEV` when there is none, as `mount(2)` says.
+/// Returns the registered type with this name; `ENODEV` when there is none (`mount(2)`).
 pub fn find_type(name: &[u8]) -> Result<&'static FileSystemType> {
     TYPES.lock().iter().copied().find(|kind| kind.name.as_bytes() == name).ok_or(Errno::ENODEV)
 }
 
-/// All registered types, for `/proc/filesystems`.
+/// Returns all registered types, for `/proc/filesystems`.
 pub fn types() -> Vec<&'static FileSystemType> {
     TYPES.lock().clone()
 }
 
-/// A device number for a file system without a device (major 0), as Linux'
+/// Returns a new device number for a file system without a device (major 0), as Linux'
 /// `get_anon_bdev`.
 pub fn anonymous_device() -> u64 {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     DeviceNumber::new(0, NEXT.fetch_add(1, Ordering::Relaxed)).encode()
 }
 
-/// An inode number never given before; for everything that has none of its own.
+/// Returns a new inode number, for inodes that have no number of their own.
 pub fn next_inode_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(2);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// A file system's reference to its own root directory. The root holds the file system, so the file
-/// system must not hold the root once a mount does: it hands its reference over at the first use.
+/// A file system's reference to its own root directory. The root owns the file system, so the file
+/// system must not own the root once a mount does, or neither would be freed: it gives its
+/// reference away at the first use.
 pub struct RootHandle<T: Inode>(SpinLock<Root<T>>);
 
 enum Root<T> {
@@ -168,17 +169,18 @@ enum Root<T> {
 }
 
 impl<T: Inode> RootHandle<T> {
-    /// Without a root; [`set`](Self::set) comes before anybody asks.
+    /// Makes a handle without a root; [`set`](Self::set) must come before the first
+    /// [`get`](Self::get).
     pub fn empty() -> Self {
         Self(SpinLock::new(Root::Mounted(Weak::new())))
     }
 
-    /// Holds a new file system's root until it is mounted.
+    /// Owns a new file system's root until it is mounted.
     pub fn set(&self, root: Arc<T>) {
         *self.0.lock() = Root::Own(root);
     }
 
-    /// The root; `None` only after the last mount has gone.
+    /// Returns the root; `None` only after the last mount is gone.
     pub fn get(&self) -> Option<Arc<T>> {
         let mut root = self.0.lock();
         match &*root {
@@ -192,7 +194,7 @@ impl<T: Inode> RootHandle<T> {
     }
 }
 
-/// What stands for the root of a file system whose last mount has gone: nobody gets to see it.
+/// Returns a substitute root for a file system whose last mount is gone; no program gets to see it.
 pub fn empty_root() -> Arc<dyn Inode> {
     super::tmpfs::TmpFs::new("none", 0, Owner::default(), Some(0), Caching::Never).root()
 }

@@ -1,14 +1,14 @@
 //! Hashes of names and numbers that programs choose, with keys drawn at boot.
 //!
-//! Nobody can choose names that fall into one bucket: for any two different names the chance, over
-//! the keys, that their sums are the same is 2^-32 at most, whatever the names are. That is so
-//! because the sum is NH (Black, Halevi, Krawczyk, Krovetz, Rogaway: "UMAC", CRYPTO '99, theorem
-//! 4.2), with a pair of keys for each word of eight bytes and one for the length. A multiplication
-//! by an odd key spreads the sum over the buckets (Dietzfelbinger and others, "A reliable
-//! randomized algorithm for the closest-pair problem", 1997). Hashes never leave the kernel.
+//! A program cannot choose names that fall into one bucket: for any two different names the
+//! probability, over the keys, that their sums are equal is at most 2^-32. The reason is that the
+//! sum is NH (Black, Halevi, Krawczyk, Krovetz, Rogaway: "UMAC", CRYPTO '99, theorem 4.2), with a
+//! pair of keys for each word of eight bytes and one for the length. A multiplication by an odd key
+//! spreads the sum over the buckets (Dietzfelbinger and others, "A reliable randomized algorithm
+//! for the closest-pair problem", 1997). Hashes never leave the kernel.
 //!
-//! Road not taken: `SipHash`, which is a pseudo-random function where a universal one is enough,
-//! and takes some eighty instructions for the name of a program where this takes twenty.
+//! Road not taken: `SipHash`. It is a pseudo-random function where a universal one is enough, and
+//! takes some eighty instructions for the name of a program where this takes twenty.
 //!
 //! The keys are drawn before the first name is hashed and never change.
 
@@ -33,7 +33,7 @@ pub(super) fn init() {
     SPREAD.fetch_or(1, Relaxed);
 }
 
-/// Up to eight bytes as one word: two loads that may overlap instead of a loop.
+/// Loads up to eight bytes as one word: two loads that may overlap instead of a loop.
 #[inline]
 pub(super) fn word(bytes: &[u8]) -> u64 {
     fn load<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
@@ -58,7 +58,7 @@ pub(super) fn word(bytes: &[u8]) -> u64 {
     }
 }
 
-/// The product of a word's halves, each with its key added.
+/// Multiplies a word's halves, each with its key added.
 #[inline]
 fn pair(word: u64, key: &AtomicU64) -> u64 {
     let key = key.load(Relaxed);
@@ -67,7 +67,8 @@ fn pair(word: u64, key: &AtomicU64) -> u64 {
     u64::from(low).wrapping_mul(u64::from(high))
 }
 
-/// Spreads a sum: the uppermost bits are the best, tables take the lowest.
+/// Spreads a sum. The uppermost bits are the best and hash tables use the lowest, so the bytes are
+/// swapped.
 #[inline]
 fn spread(sum: u64) -> u64 {
     sum.wrapping_mul(SPREAD.load(Relaxed)).swap_bytes()
@@ -90,7 +91,7 @@ pub fn hash_name(name: &[u8]) -> u64 {
     spread(sum)
 }
 
-/// [`hash_name`] for the tables of others.
+/// [`hash_name`] for tables of other modules.
 #[derive(Default)]
 pub struct NameHasher(u64);
 
@@ -102,7 +103,7 @@ impl Hasher for NameHasher {
 
     #[inline]
     fn write_usize(&mut self, _: usize) {
-        // The length, which the hash of the bytes has in it.
+        // The length is part of the hash of the bytes.
     }
 
     #[inline]
@@ -111,7 +112,7 @@ impl Hasher for NameHasher {
     }
 }
 
-/// The hash of numbers: of pages in a file, say, which a program may choose as it likes.
+/// A hash of numbers that a program may choose, such as page indexes in a file.
 #[derive(Default)]
 pub struct IndexHasher(u64);
 
@@ -140,9 +141,8 @@ impl Hasher for IndexHasher {
 }
 
 crate::ktest! {
-    /// Names that one multiplication after the other, without keys, puts into one bucket: the
-    /// uppermost bit of a word passes a product unchanged, and a bit of the next word takes it
-    /// back.
+    /// Names that collide under repeated multiplication without keys: the uppermost bit of a word
+    /// passes a product unchanged, and a bit of the next word cancels it.
     fn names_made_to_collide_do_not() {
         const PAIRS: usize = 12;
         const COUNT: usize = 1 << PAIRS;

@@ -1,8 +1,8 @@
-//! How long what is written to a file is going to live (`F_SET_RW_HINT`, fcntl(2)).
+//! The expected lifetime of data that is written to a file (`F_SET_RW_HINT`, fcntl(2)).
 //!
-//! Nothing here acts on a hint, as nothing does on Linux unless the device has streams: it is kept
-//! with the file while that is in memory, and told to who asks. A regular file keeps it with its
-//! content, others, which hardly ever have two names, with their name.
+//! Hints have no effect here, as on Linux unless the device has streams: a hint is kept with the
+//! file while that is in memory, and returned on request. A regular file keeps it with its content;
+//! other files, which hardly ever have two names, with their dentry.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
@@ -14,7 +14,7 @@ use crate::credentials::Credentials;
 /// `RWH_WRITE_LIFE_EXTREME`, the last one.
 const LAST: u8 = 5;
 
-/// A hint; 0: none was given.
+/// A hint; 0 means none was given.
 #[derive(Default)]
 pub struct Hint(AtomicU8);
 
@@ -37,8 +37,8 @@ pub fn get(file: &OpenFile) -> u8 {
     of(file, |hint| hint.load(Ordering::Relaxed))
 }
 
-/// `F_SET_RW_HINT`: `EPERM` for who does not own the file (as since Linux 6.9), `EINVAL` for what
-/// is no hint.
+/// `F_SET_RW_HINT`: `EPERM` if the caller does not own the file (as since Linux 6.9), `EINVAL` for
+/// an unknown value.
 pub fn set(file: &OpenFile, new: u64, credentials: &Credentials) -> Result<()> {
     if !credentials.owns(file.inode().attributes().uid) {
         return Err(Errno::EPERM);

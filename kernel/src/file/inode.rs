@@ -1,17 +1,17 @@
-//! What a file system gives for each file: the [`Inode`] trait and the plain data around it.
+//! The interface of a file system for each file: the [`Inode`] trait and the plain data around it.
 //!
-//! An inode is the file itself, whatever its names. A file system implements the operations
-//! that make sense for it and leaves the others at their defaults, which answer what Linux
-//! answers for a file of the wrong kind.
+//! An inode is the file itself, whatever its names. A file system implements the operations that
+//! make sense for it and leaves the others at their defaults, which return what Linux returns for a
+//! file of the wrong kind.
 //!
 //! # What the caller guarantees
 //!
-//! Operations on a directory that look up or change entries are called with the *directory
-//! lock* of its dentry held (see [`super::dentry`]), a sleeping lock: two of them never run at
-//! once on one directory, and a file system needs a lock of its own only against its readers
-//! (`read_dir`, `metadata`). Permissions, name lengths, read-only mounts, existence of the
-//! target and "is it empty" for a mount point have been checked already; a file system checks
-//! what only it can know (an empty directory, a full disk).
+//! Operations on a directory that look up or change entries are called with the *directory lock* of
+//! its dentry held (see [`super::dentry`]), a sleeping lock. So two of them never run at once on
+//! one directory, and a file system needs a lock of its own only against its readers (`read_dir`,
+//! `metadata`). The caller has already checked permissions, name lengths, read-only mounts,
+//! existence of the target, and that the target is no mount point. A file system checks what only
+//! it can know (an empty directory, a full disk).
 //!
 //! No spin lock is held by the caller: every operation may sleep.
 
@@ -30,8 +30,8 @@ pub use super::attributes::{
 
 /// Receives the entries of a directory; see [`Inode::read_dir`].
 pub trait DirectorySink {
-    /// Takes one entry. `next` is the position to go on from after this entry. Gives false when
-    /// the entry did not fit: it was not taken, and the enumeration must stop before it.
+    /// Takes one entry. `next` is the position after this entry. Returns false if the entry did not
+    /// fit: then it was not taken, and the enumeration must stop before it.
     fn entry(&mut self, number: u64, kind: FileKind, name: &[u8], next: u64) -> bool;
 }
 
@@ -48,26 +48,28 @@ bitflags::bitflags! {
     }
 }
 
-/// Where a magic link of procfs leads: not a path but the thing itself.
+/// The target of a symbolic link, or of a magic link of procfs, which leads to a place instead of a
+/// path.
 pub enum Jump {
     /// The link is an ordinary symbolic link: read it and walk the text.
     Text,
-    /// Go on at this place (`/proc/PID/{cwd,root,exe,fd/N}`).
+    /// Continue at this place (`/proc/PID/{cwd,root,exe,fd/N}`).
     Location(super::mount::Location),
 }
 
-/// A file as its file system sees it. Implementations are `Arc`ed; identity is the `Arc`.
+/// A file as its file system sees it. Implementations live in an `Arc`, whose address is the
+/// identity.
 pub trait Inode: Any + Send + Sync {
-    /// Kind, permission bits and owner: what the path walk needs at every step. Cheap: at most
-    /// a short spin lock.
+    /// Returns kind, permission bits and owner, which the path walk needs at every step. Cheap:
+    /// takes at most a short spin lock.
     fn attributes(&self) -> Attributes;
 
-    /// Everything `stat(2)` tells.
+    /// Returns all that `stat(2)` reports.
     fn metadata(&self) -> Result<Metadata>;
 
     /// Changes what `change` names (`chmod`, `chown`, `truncate`, `utimensat`). The caller has
-    /// checked permissions and worked out set-id clearing. Times not named follow POSIX: a
-    /// change of size sets mtime and ctime, any change sets ctime.
+    /// checked permissions and computed which set-id bits are cleared. Times that are not named
+    /// follow POSIX: a change of size sets mtime and ctime, any change sets ctime.
     fn set_metadata(&self, change: &Change) -> Result<()> {
         let _ = change;
         Err(Errno::EPERM)
@@ -80,14 +82,14 @@ pub trait Inode: Any + Send + Sync {
         Err(Errno::ENOTDIR)
     }
 
-    /// Makes a regular file. A file system in which none can be made answers `EACCES` (`vfs_create`,
-    /// fs/namei.c).
+    /// Makes a regular file. A file system in which no file can be made fails with `EACCES`
+    /// (`vfs_create`, fs/namei.c).
     fn create(&self, name: &[u8], mode: u16, owner: Owner) -> Result<Arc<dyn Inode>> {
         let _ = (name, mode, owner);
         Err(Errno::EACCES)
     }
 
-    /// Makes a regular file without a name (`O_TMPFILE`); [`Inode::link`] can name it later.
+    /// Makes a regular file without a name (`O_TMPFILE`); [`Inode::link`] can give it one later.
     fn create_unnamed(&self, mode: u16, owner: Owner) -> Result<Arc<dyn Inode>> {
         let _ = (mode, owner);
         Err(Errno::EOPNOTSUPP)
@@ -118,7 +120,8 @@ pub trait Inode: Any + Send + Sync {
         Err(Errno::EPERM)
     }
 
-    /// Gives `target`, an inode of the same file system and no directory, one more name here.
+    /// Gives `target` one more name here. `target` is an inode of the same file system and no
+    /// directory.
     fn link(&self, name: &[u8], target: &Arc<dyn Inode>) -> Result<()> {
         let _ = (name, target);
         Err(Errno::EPERM)
@@ -136,8 +139,8 @@ pub trait Inode: Any + Send + Sync {
         Err(Errno::EPERM)
     }
 
-    /// Moves `moved` from `name` here to `new_name` in `new_directory` (same file system),
-    /// replacing `replaced` if that is given (kinds checked by the caller; `ENOTEMPTY` for a
+    /// Moves `moved` from `name` here to `new_name` in `new_directory` (same file system), and
+    /// replaces `replaced` if that is given (the caller has checked the kinds; `ENOTEMPTY` for a
     /// directory with entries). With `EXCHANGE`, `replaced` is given and takes the old name.
     #[allow(clippy::too_many_arguments, reason = "one operation of six parts, as in Linux")]
     fn rename(
@@ -153,63 +156,62 @@ pub trait Inode: Any + Send + Sync {
         Err(Errno::EPERM)
     }
 
-    /// Enumerates a directory from `*position` on, without `.` and `..`. Positions 0 and 1 are
-    /// theirs and handled by the caller: the first call comes with 2. After each entry that the
-    /// sink took, `*position` must be where to go on. A position stays good while other entries
-    /// come and go, as POSIX asks.
+    /// Enumerates a directory from `*position` on, without `.` and `..`. The caller makes these
+    /// two, at positions 0 and 1: the first call here comes with 2. After each entry that the sink
+    /// took, `*position` must be the position after it. A position stays valid while other entries
+    /// are added and removed, as POSIX requires.
     fn read_dir(&self, position: &mut u64, sink: &mut dyn DirectorySink) -> Result<()> {
         let _ = (position, sink);
         Err(Errno::ENOTDIR)
     }
 
-    /// A directory or link was read: notes the time, if `always` or as relatime wants it
-    /// (mount(2)). File systems that keep no such time do nothing.
+    /// Updates the access time after a directory or link was read: if `always`, or if relatime
+    /// requires it (mount(2)). File systems that keep no such time do nothing.
     fn note_access(&self, always: bool) {
         let _ = always;
     }
 
-    /// The text of a symbolic link.
+    /// Returns the text of a symbolic link.
     fn read_link(&self) -> Result<Vec<u8>> {
         Err(Errno::EINVAL)
     }
 
-    /// Where following this link leads; procfs overrides it for its magic links.
+    /// Returns the target of this link; procfs overrides it for its magic links.
     fn follow(&self) -> Result<Jump> {
         Ok(Jump::Text)
     }
 
-    /// Opens a regular file (or a device of a file system's own): gives the operations of the
-    /// open file, often `self`. Not called for directories, device nodes, FIFOs, sockets or
-    /// symbolic links unless [`Inode::opens_itself`] says so.
+    /// Opens a regular file (or a file system's own device) and returns the operations of the open
+    /// file, often `self`. Not called for directories, device nodes, FIFOs, sockets or symbolic
+    /// links unless [`Inode::opens_itself`] is true.
     fn open(self: Arc<Self>, request: &OpenRequest) -> Result<Arc<dyn FileOps>> {
         let _ = request;
         Err(Errno::ENXIO)
     }
 
-    /// Whether `open` is to be called whatever the kind: for nodes that carry their device or
-    /// their pipe with them instead of a number to be looked up.
+    /// Whether `open` is called for any kind of file: for nodes that carry their device or pipe
+    /// with them instead of a number to look up.
     fn opens_itself(&self) -> bool {
         false
     }
 
-    /// The content as pages, for files that have that.
+    /// Returns the page cache of the file, if it has one.
     fn plate(&self) -> Option<Arc<Plate>> {
         None
     }
 
-    /// What `/proc/PID/fd/N` shows for an inode without a path, as `pipe:[17]`.
+    /// Returns the name that `/proc/PID/fd/N` shows for an inode without a path, as `pipe:[17]`.
     fn anonymous_name(&self) -> Option<Vec<u8>> {
         None
     }
 
-    /// Whether a cached entry for this inode is still true; a file system whose entries vanish
-    /// by themselves (procfs) answers here. Called for [`super::filesystem::Caching::Never`]
-    /// not at all.
+    /// Whether a cached entry for this inode is still valid; for a file system whose entries vanish
+    /// by themselves (procfs). Not called with [`super::filesystem::Caching::Never`].
     fn still_valid(&self) -> bool {
         true
     }
 
-    /// Reads an extended attribute. The default is a file system without any.
+    /// Reads an extended attribute. The default is for a file system without extended attributes.
     fn get_xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
         let _ = name;
         Err(Errno::EOPNOTSUPP)
@@ -221,19 +223,19 @@ pub trait Inode: Any + Send + Sync {
         Err(Errno::EOPNOTSUPP)
     }
 
-    /// The names of the extended attributes, each ended by a zero byte.
+    /// Returns the names of the extended attributes, each ended by a zero byte.
     fn list_xattr(&self) -> Result<Vec<u8>> {
         Ok(Vec::new())
     }
 
-    /// Writes what is only in memory to the store (`fsync`; `data_only` for `fdatasync`).
+    /// Writes data that is only in memory to the store (`fsync`; `data_only` for `fdatasync`).
     fn sync(&self, data_only: bool) -> Result<()> {
         let _ = data_only;
         Ok(())
     }
 }
 
-/// The inode as `T`, when it is one: for file systems that are handed inodes back.
+/// Returns the inode as a `T` if it is one: a file system recognizes its own inodes so.
 pub fn downcast<T: Inode>(inode: &Arc<dyn Inode>) -> Option<&T> {
     let any: &dyn Any = &**inode;
     any.downcast_ref::<T>()

@@ -1,7 +1,7 @@
-//! What happened to files, for those who watch (`inotify(7)`).
+//! Reports of file events for watchers (`inotify(7)`).
 //!
-//! The operations of the tree and of open files report here. While nobody watches anything, a
-//! report is one load and one branch.
+//! The operations of the tree and of open files report here. While there are no watches, a report
+//! is one load and one branch.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -44,9 +44,9 @@ bitflags::bitflags! {
         const Q_OVERFLOW = 0x4000;
         /// The watch is gone.
         const IGNORED = 0x8000;
-        /// Only watch a directory.
+        /// Only watch if it is a directory.
         const ONLYDIR = 0x0100_0000;
-        /// Do not follow a link in the last place.
+        /// Do not follow a symbolic link in the last component.
         const DONT_FOLLOW = 0x0200_0000;
         /// No events of removed entries.
         const EXCL_UNLINK = 0x0400_0000;
@@ -61,7 +61,7 @@ bitflags::bitflags! {
     }
 }
 
-/// How many watches there are in the whole system.
+/// The number of watches in the whole system.
 pub(super) static WATCHES: AtomicU32 = AtomicU32::new(0);
 
 #[inline]
@@ -69,7 +69,7 @@ pub(super) fn watched() -> bool {
     WATCHES.load(Ordering::Relaxed) != 0
 }
 
-/// Something happened to `name` in a directory. `cookie` joins the halves of a renaming.
+/// Reports an event on `name` in a directory. `cookie` joins the two halves of a rename.
 #[inline]
 pub fn named(directory: &Arc<dyn Inode>, mask: Mask, name: &[u8], cookie: u32) {
     if watched() {
@@ -77,7 +77,7 @@ pub fn named(directory: &Arc<dyn Inode>, mask: Mask, name: &[u8], cookie: u32) {
     }
 }
 
-/// Something happened to a file itself.
+/// Reports an event on a file itself.
 #[inline]
 pub fn inode(inode: &Arc<dyn Inode>, mask: Mask) {
     if watched() {
@@ -85,7 +85,7 @@ pub fn inode(inode: &Arc<dyn Inode>, mask: Mask) {
     }
 }
 
-/// Something happened to the file at a place: told to watchers of the file and of its directory.
+/// Reports an event on the file at a place, to the watchers of the file and of its directory.
 #[inline]
 pub fn place(location: &Location, mask: Mask) {
     if watched() {
@@ -93,7 +93,7 @@ pub fn place(location: &Location, mask: Mask) {
     }
 }
 
-/// Something happened through an open file: told to watchers of the file and of its directory.
+/// Reports an event through an open file, to the watchers of the file and of its directory.
 #[inline]
 pub fn file(file: &OpenFile, mask: Mask) {
     if watched() {
@@ -101,13 +101,13 @@ pub fn file(file: &OpenFile, mask: Mask) {
     }
 }
 
-/// The number of a device as `/proc/PID/fdinfo` shows it: as the kernel packs it (`MKDEV`).
+/// Returns a device number as `/proc/PID/fdinfo` shows it: as the kernel packs it (`MKDEV`).
 pub fn shown_device(encoded: u64) -> u32 {
     let device = DeviceNumber::decode(encoded);
     device.major << 20 | device.minor
 }
 
-/// The last mount of a file system is gone.
+/// Reports that the last mount of a file system is gone.
 #[inline]
 pub fn unmounted(device: u64) {
     if watched() {
@@ -115,7 +115,7 @@ pub fn unmounted(device: u64) {
     }
 }
 
-/// A file may have lost its last name: watchers get `DELETE_SELF` if it did.
+/// Reports that a file may have lost its last name; watchers get `DELETE_SELF` if it did.
 #[inline]
 pub fn gone(inode: &Arc<dyn Inode>) {
     if watched() {
@@ -123,7 +123,7 @@ pub fn gone(inode: &Arc<dyn Inode>) {
     }
 }
 
-/// A file was renamed.
+/// Reports that a file was renamed.
 #[inline]
 pub fn renamed(
     old_directory: &Arc<dyn Inode>,

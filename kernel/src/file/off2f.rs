@@ -1,21 +1,21 @@
-//! Converted executables: what a header file shows.
+//! Converted executables: how a header file is shown as its original.
 //!
-//! A file with the mark ([`hayate_off2f::MARK`], the sticky bit) whose content begins as a header
-//! file does (`docs/off2f.md`) is *shown* as the executable that it was made of: reads, maps and sizes
-//! are the original's. So `exec`, the dynamic linker, debuggers and `cp` need to know nothing. The
-//! plate of such a file ([`view`]) takes the pages of the text from non-volatile memory, where they
-//! lie ([`InPlace`]), and all others from the header file.
+//! A file with the mark ([`hayate_off2f::MARK`], the sticky bit) whose content begins like a header
+//! file (`docs/off2f.md`) is *shown* as the executable that it was made from: reads, mappings and
+//! sizes are those of the original. So `exec`, the dynamic linker, debuggers and `cp` need to know
+//! nothing about it. The page cache of such a file ([`view`]) takes the pages of the text from
+//! non-volatile memory, where they lie ([`InPlace`]), and all others from the header file.
 //!
-//! The mark is there so that nobody has to read the beginning of every file to know its size.
+//! The mark exists so that the kernel need not read the beginning of every file to know its size.
 //!
-//! Where the text is not to be had, a header file that keeps a copy is shown from that; another one
-//! cannot be opened:
+//! If the text is not available, a header file that keeps a copy is shown from the copy; without a
+//! copy, opening fails:
 //!
 //! * `ENOMEDIUM`: the text is on no memory of this machine;
-//! * `EBADMSG`: what is there is not the text that the header names;
+//! * `EBADMSG`: the memory does not hold the text that the header names;
 //! * `EUCLEAN`: the header is damaged.
 //!
-//! Road not taken: a loader of its own beside that for ELF. It would start programs as well, but not
+//! Road not taken: a loader of its own beside the ELF loader. It could start programs, but not
 //! shared libraries, which the dynamic linker opens, reads and maps by itself.
 
 use alloc::sync::Arc;
@@ -31,11 +31,11 @@ use super::plate::{PAGE, Plate, PlateSource};
 use crate::nvm;
 use crate::resource::pressure;
 
-/// Pages of a header file that are read together with its first one. What a small program needs to
-/// start is among them.
+/// Pages of a header file that are read together with its first one. They include all that a small
+/// program needs to start.
 const AHEAD: u64 = 32;
 
-/// Pages of a plate that lie on non-volatile memory.
+/// The pages of a file that lie on non-volatile memory.
 pub struct InPlace {
     text: Arc<nvm::Text>,
     /// Sorted, without overlaps: the first page, and the frames from there on.
@@ -54,32 +54,32 @@ pub struct Stretch {
 }
 
 impl InPlace {
-    /// The text.
+    /// Returns the text.
     pub fn text(&self) -> &Arc<nvm::Text> {
         &self.text
     }
 
-    /// Whether the text was placed for large pages: a mapping of the file from its beginning should
-    /// begin at a large page.
+    /// Whether the text was placed for large pages: then a mapping of the file from its beginning
+    /// should begin at a large page.
     pub fn is_large(&self) -> bool {
         self.large
     }
 
-    /// The page at `index`, if it is one of these.
+    /// Returns the page at `index`, if it is one of these.
     pub fn frame(&self, index: u64) -> Option<Frame> {
         let after = self.runs.partition_point(|(first, _)| *first <= index);
         let (first, extent) = self.runs.get(after.checked_sub(1)?)?;
         extent.frame(u32::try_from(index - first).ok()?)
     }
 
-    /// The first page at or after `index` that is one of these.
+    /// Returns the index of the first of these pages at or after `index`.
     pub fn next(&self, index: u64) -> u64 {
         let run =
             self.runs.iter().find(|(first, extent)| first + u64::from(extent.count()) > index);
         run.map_or(u64::MAX, |(first, _)| index.max(*first))
     }
 
-    /// The stretches among `count` pages from `first` on.
+    /// Returns the stretches within `count` pages from `first` on.
     pub fn stretches(&self, first: u64, count: u64) -> impl Iterator<Item = Stretch> + '_ {
         let end = first.saturating_add(count);
         let mut before = 0;
@@ -95,16 +95,17 @@ impl InPlace {
     }
 }
 
-/// What is behind the pages that are not in place.
+/// The source of the pages that are not in place.
 struct Source {
     raw: Arc<dyn PlateSource>,
     runs: Vec<Run>,
-    /// The page of the header file at which its copy of the text begins, if that is used.
+    /// The page of the header file at which its copy of the text begins, if the copy is used.
     copy: Option<u32>,
 }
 
 impl Source {
-    /// Which page of the header file is page `index`, and how many follow it in both.
+    /// Returns the page of the header file that holds page `index`, and how many pages follow it in
+    /// both.
     fn place(&self, index: u64) -> Option<(u64, u64)> {
         let run = self.runs.iter().find(|run| {
             u64::from(run.first) <= index && index < u64::from(run.first) + u64::from(run.count)
@@ -123,8 +124,8 @@ impl PlateSource for Source {
     }
 }
 
-/// The plate that shows the original of the header file whose pages `raw` reads and which has `size`
-/// bytes. `None`: it is no header file.
+/// Makes the page cache that shows the original of a header file. `raw` reads the pages of the
+/// header file, which has `size` bytes. `None` if it is no header file.
 pub fn view(raw: Arc<dyn PlateSource>, size: u64) -> Result<Option<Arc<Plate>>> {
     let pages = size / PAGE as u64;
     if pages == 0 {
@@ -166,15 +167,15 @@ pub fn view(raw: Arc<dyn PlateSource>, size: u64) -> Result<Option<Arc<Plate>>> 
     let copy = if place.is_none() { header.copy } else { None };
     let source = Arc::new(Source { raw, runs: header.runs, copy });
     let plate = Plate::in_place(header.size, source.clone(), place);
-    // A page in which text ends and data begins is copied at each start, for the program to write to.
-    // Among the plate's own pages it is found without a search.
+    // A page in which text ends and data begins is copied at each start, because the program writes
+    // to it. Among the plate's own pages it is found without a search.
     for run in source.runs.iter().filter(|run| run.text) {
         let last = u64::from(run.first) + u64::from(run.count) - 1;
         if let Some(frame) = plate.place().and_then(|place| place.frame(last)) {
             plate.take_page(last, &frame)?;
         }
     }
-    // What was read along with the header.
+    // Keeps the pages that were read along with the header.
     for run in source.runs.iter().filter(|run| !run.text) {
         let frames = frames.iter().skip(run.from as usize).take(run.count as usize);
         for (index, frame) in (u64::from(run.first)..).zip(frames) {
@@ -184,11 +185,13 @@ pub fn view(raw: Arc<dyn PlateSource>, size: u64) -> Result<Option<Arc<Plate>>> 
     Ok(Some(plate))
 }
 
-/// The extended attribute that shows the first page of a header file, whose content shows as another.
+/// The extended attribute that contains the first page of a header file, because reading the file
+/// shows the original.
 pub const ATTRIBUTE: &[u8] = b"system.off2f";
 
-/// The first page of the header file whose pages `raw` reads and which has `size` bytes, for
-/// [`ATTRIBUTE`]: also of one that cannot be shown, so that one can find out why.
+/// Returns the first page of the header file for [`ATTRIBUTE`]. `raw` reads the pages of the header
+/// file, which has `size` bytes. Works also for a header file that cannot be shown, so that a user
+/// can find out why.
 ///
 /// `ENODATA`: it is no header file.
 pub fn first_page(raw: &dyn PlateSource, size: u64) -> Result<Vec<u8>> {
@@ -235,7 +238,7 @@ fn refuse(fault: Fault, header: Option<&Header>) -> Errno {
     }
 }
 
-/// A plate in memory as the source of header files (tmpfs).
+/// A page cache in memory as the source of header files (tmpfs).
 pub struct InMemory(pub Arc<Plate>);
 
 impl PlateSource for InMemory {

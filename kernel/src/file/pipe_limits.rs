@@ -1,7 +1,7 @@
-//! How large pipes may be: each one, and all of a user together (pipe(7)).
+//! Limits on the size of pipes: of each pipe, and of all pipes of a user together (pipe(7)).
 //!
-//! Pages are counted for users without privilege: only they are limited. A pipe counts for the user
-//! who made it, whoever uses it.
+//! Pages are counted only for users without privilege, because only they are limited. A pipe counts
+//! for the user who made it, whichever user writes to it.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use crate::credentials::{Capability, Credentials};
 
 /// Slots of a new pipe: 64 KiB.
 pub const DEFAULT_SLOTS: usize = 16;
-/// Slots of a new pipe of a user who has many (`PIPE_MIN_DEF_BUFFERS`).
+/// Slots of a new pipe for a user who already has many pages (`PIPE_MIN_DEF_BUFFERS`).
 const FEW_SLOTS: usize = 2;
 /// The largest size that can be asked for, in bytes.
 const LARGEST: usize = 1 << 31;
@@ -26,8 +26,8 @@ pub static USER_PAGES_SOFT: Limit = Limit::new(|| 1024 * DEFAULT_SLOTS);
 /// Pages beyond which a user gets no new pipe; 0: no limit.
 pub static USER_PAGES_HARD: Limit = Limit::new(|| 0);
 
-/// The size that is given where `bytes` are asked for: a power of two, and a page at least.
-/// `EINVAL` for more than can be (`round_pipe_size`, fs/pipe.c).
+/// Rounds a requested size up to a power of two, at least a page. `EINVAL` beyond the maximum
+/// (`round_pipe_size`, fs/pipe.c).
 pub fn round(bytes: usize) -> Result<usize> {
     if bytes > LARGEST { Err(Errno::EINVAL) } else { Ok(bytes.max(PAGE).next_power_of_two()) }
 }
@@ -47,15 +47,15 @@ fn is_beyond(limit: &Limit, pages: usize) -> bool {
     limit != 0 && pages > limit
 }
 
-/// A pipe's part of what its user has; given back when dropped.
+/// The pages that a pipe counts for; uncounted when dropped.
 pub struct Share {
-    /// Nobody's, where the user who made the pipe is not limited.
+    /// `None` if the user who made the pipe is not limited.
     holdings: Option<Arc<Holdings>>,
     slots: AtomicUsize,
 }
 
 impl Share {
-    /// The part of a new pipe. `None` when the user has too many already.
+    /// Counts the pages of a new pipe. `None` when the user has too many already.
     pub fn new(credentials: &Credentials) -> Result<Option<Share>> {
         if is_privileged(credentials) {
             let slots = if credentials.has(Capability::SysResource) {
@@ -77,13 +77,13 @@ impl Share {
         Ok((!is_beyond(&USER_PAGES_HARD, total)).then_some(share))
     }
 
-    /// How many slots it stands for.
+    /// Returns the number of slots that it counts for.
     pub fn slots(&self) -> usize {
         self.slots.load(Ordering::Relaxed)
     }
 
-    /// Makes it stand for `slots` instead; undone when `change` fails. `EPERM` where the caller may
-    /// not have so much. A pipe can always become smaller. The caller holds the pipe's lock.
+    /// Changes the count to `slots`, and undoes that when `change` fails. `EPERM` if the caller may
+    /// not have so many. A pipe can always become smaller. The caller holds the pipe's lock.
     pub fn resize(
         &self,
         slots: usize,

@@ -1,5 +1,5 @@
-//! Giving memory back: pages that can be read again and names that can be looked up again. When
-//! they go, and what goes before them, [`pressure`] says.
+//! Reclaim of pages that can be read again and of names that can be looked up again. [`pressure`]
+//! decides when, and what is reclaimed before them.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -14,8 +14,8 @@ use crate::resource::pressure;
 
 static PLATES: SpinLock<Vec<Weak<Plate>>> = SpinLock::new(Vec::new());
 
-/// Remembers a plate whose pages can be read again. If there is no memory to remember it, its
-/// pages just stay.
+/// Registers a page cache whose pages can be read again. Without memory for that, its pages just
+/// stay.
 pub(super) fn note(plate: &Arc<Plate>) {
     let mut plates = PLATES.lock();
     if plates.len() == plates.capacity() {
@@ -26,7 +26,7 @@ pub(super) fn note(plate: &Arc<Plate>) {
     }
 }
 
-/// The page cache and the names, for [`pressure`].
+/// The page cache and the dentry cache, for [`pressure`].
 struct Files;
 
 impl pressure::Cache for Files {
@@ -35,14 +35,14 @@ impl pressure::Cache for Files {
     }
 }
 
-/// Registers the page cache and the names as what can go when frames run out; boot calls it once.
+/// Registers both caches for reclaim when memory is exhausted; boot calls it once.
 pub(super) fn init() {
     pressure::register(&Files);
 }
 
-/// Frees up to `most` pages of cached files that nobody else uses; if there are none, first
-/// forgets names that nobody uses, with whose files their pages go. Gives how many pages (or
-/// names). Call it without spin locks.
+/// Frees up to `most` unused pages of cached files. If there are none, drops unused names first,
+/// and with their files the pages. Returns how many pages (or names) were freed. Call it without
+/// spin locks.
 pub fn pages(most: usize) -> usize {
     #[cfg(debug_assertions)]
     if crate::resource::refusal::is_refusing() {
@@ -52,19 +52,19 @@ pub fn pages(most: usize) -> usize {
     if freed != 0 { freed } else { names() }
 }
 
-/// The pages of cached files in memory (`Cached` of `/proc/meminfo`).
+/// Returns the number of pages of cached files in memory (`Cached` of `/proc/meminfo`).
 pub fn cached_pages() -> u64 {
     let plates: Vec<_> = PLATES.lock().iter().filter_map(Weak::upgrade).collect();
     plates.iter().map(|plate| plate.resident()).sum()
 }
 
-/// The pages of files that are only in memory (`Shmem` of `/proc/meminfo`).
+/// Returns the number of pages of files that are only in memory (`Shmem` of `/proc/meminfo`).
 pub fn memory_pages() -> u64 {
     super::tmpfs::used_pages()
 }
 
-/// Where the last search for pages ended: the next goes on there, so that no file's pages are
-/// always the first to go.
+/// Where the last search for pages ended. The next search continues there, so that no file always
+/// loses its pages first.
 static HAND: AtomicUsize = AtomicUsize::new(0);
 
 fn clean_pages(most: usize) -> usize {
@@ -90,21 +90,21 @@ fn clean_pages(most: usize) -> usize {
     freed
 }
 
-/// Frees pages of cached files while there is little more memory than the kernel's reserve. Whoever
-/// fills the cache calls it, without any lock held: stacks, page tables and the like are then found
-/// without a search of their own.
+/// Frees pages of cached files while there is little more free memory than the kernel's reserve.
+/// Code that fills the page cache calls it, with no lock held, so that allocations of stacks, page
+/// tables and the like need not reclaim by themselves.
 pub fn keep_room() {
-    /// Pages given up at a time.
+    /// Pages freed at a time.
     const BATCH: usize = 512;
     let counts = frames::counts();
     let is_low = counts.free < counts.reserve + counts.reserve / 2 + BATCH;
-    // What ended processes have yet to give back is as good.
+    // The deferred free of ended processes helps just as well.
     if is_low && !teardown::pay_now() {
         pages(BATCH);
     }
 }
 
-/// Forgets names that nobody uses in every mounted file system; gives how many.
+/// Drops unused names in every mounted file system; returns how many.
 pub fn names() -> usize {
     let forgotten = super::mount::all_with_root()
         .unwrap_or_default()
@@ -112,7 +112,7 @@ pub fn names() -> usize {
         .filter(|mount| mount.filesystem().evictable())
         .map(|mount| mount.root().prune())
         .sum();
-    // Plates went with their files: what is remembered of them holds their memory.
+    // Plates went with their files; a weak reference keeps the memory of a dropped plate.
     PLATES.lock().retain(|plate| plate.strong_count() != 0);
     forgotten
 }

@@ -1,11 +1,13 @@
-//! The set-user-id and set-group-id bits of files: what a maker gets, and what takes them away.
+//! The set-user-id and set-group-id bits of files: when a new file gets them and when they are
+//! cleared.
 //!
-//! A program with such a bit acts as its file's owner or group. So nobody may make one for a group
-//! that it is not in, and a change by somebody else takes the bits away, lest it change what others
-//! run with the rights of the owner. One case has cost Linux several faults (CVE-2018-13405,
-//! CVE-2021-4037): in a set-group-id directory a file gets the directory's group, of which its
-//! maker need not be. Whether the bit is refused there is decided by the mode that was asked for,
-//! before the umask: that could take the group's right to execute away, and hide the bit.
+//! A program with such a bit acts as its file's owner or group. So a user may not set the bit for a
+//! group that the user is not in, and a change by another user clears the bits, because otherwise
+//! that user could change what runs with the rights of the owner. One case has cost Linux several
+//! bugs (CVE-2018-13405, CVE-2021-4037): in a set-group-id directory a new file gets the
+//! directory's group, of which its maker need not be a member. Whether the bit is refused there
+//! depends on the requested mode, before the umask is applied: the umask could clear the group's
+//! right to execute, and so hide the bit.
 
 use alloc::sync::Arc;
 
@@ -17,7 +19,8 @@ use crate::credentials::{Capability, Credentials};
 
 const S_ISUID: u16 = 0o4000;
 const S_ISGID: u16 = 0o2000;
-/// The bit, and the group's right to execute: without that, it once meant mandatory locks.
+/// The bit, and the group's right to execute: without that right, the bit once meant mandatory
+/// locks.
 const GROUP_PROGRAM: u16 = S_ISGID | 0o010;
 
 /// Whether the caller may give a file of `group` the set-group-id bit (`in_group_or_capable`,
@@ -26,8 +29,8 @@ pub fn may_set_group(credentials: &Credentials, group: u32) -> bool {
     credentials.in_group(group) || credentials.has(Capability::Fsetid)
 }
 
-/// The mode of a file made in `directory`, of the one that was asked for and the maker's umask: a
-/// directory inherits set-group-id; another file loses it where the maker is not of the group
+/// Returns the mode of a new file in `directory`, from the requested mode and the maker's umask. A
+/// directory inherits set-group-id; another file loses it if the maker is not in the group
 /// (`mode_strip_sgid` and `inode_init_owner`, fs/inode.c of Linux 6.1).
 pub fn of_new(directory: &Attributes, resolver: &Resolver<'_>, mode: u16, is_dir: bool) -> u16 {
     let mut mode = mode;
@@ -43,7 +46,7 @@ pub fn of_new(directory: &Attributes, resolver: &Resolver<'_>, mode: u16, is_dir
     mode & !resolver.context.umask()
 }
 
-/// The mode of a file that somebody changes who has no privilege to keep the bits
+/// Returns the mode of a file after a change by a user without the privilege to keep the bits
 /// (`setattr_should_drop_sgid`, fs/attr.c).
 pub fn after_change(attributes: &Attributes, credentials: &Credentials) -> u16 {
     let mut mode = attributes.mode & !S_ISUID;
@@ -55,14 +58,14 @@ pub fn after_change(attributes: &Attributes, credentials: &Credentials) -> u16 {
     mode
 }
 
-/// Whether a file has bits that [`drop_for_write`] has to look at.
+/// Whether a file has bits that [`drop_for_write`] may have to clear.
 #[inline]
 pub fn are_there(inode: &Arc<dyn Inode>) -> bool {
     let attributes = inode.attributes();
     attributes.mode & (S_ISUID | S_ISGID) != 0 && attributes.kind == FileKind::Regular
 }
 
-/// Takes the bits away before the content of a regular file is changed, unless the caller has the
+/// Clears the bits before the content of a regular file is changed, unless the caller has the
 /// privilege to keep them (`file_remove_privs`, fs/inode.c).
 #[cold]
 pub fn drop_for_write(inode: &Arc<dyn Inode>, credentials: &Credentials) -> Result<()> {

@@ -1,9 +1,9 @@
-//! What each user holds of things that are limited for each user: watches of epoll and of inotify,
-//! inotify instances, pages of pipes.
+//! The per-user counts of limited objects: watches of epoll and of inotify, inotify instances,
+//! pages of pipes.
 //!
-//! The count of a user is found by the real user id when such a thing is made, and kept by the
-//! thing from then on: it is given back to whom it was taken from, whoever closes it. Users who
-//! hold nothing are forgotten when a new one comes.
+//! The count of a user is found by the real user id when such an object is made, and the object
+//! keeps a reference to it: so the count that was raised is also the one that is lowered, whichever
+//! user closes the object. The entries of users without objects are dropped when a new user comes.
 //!
 //! Locks: `USERS` is a spin lock and a leaf.
 
@@ -19,24 +19,24 @@ use hayate_machine::sync::SpinLock;
 pub struct Count(AtomicUsize);
 
 impl Count {
-    /// Adds one unless there are `most` already; says whether it did.
+    /// Adds one unless the count is `most` already; returns whether it did.
     pub fn take(&self, most: usize) -> bool {
         let next = |held: usize| (held < most).then_some(held + 1);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
     }
 
-    /// Adds `more`, gives the sum.
+    /// Adds `more`; returns the sum.
     pub fn add(&self, more: usize) -> usize {
         self.0.fetch_add(more, Ordering::Relaxed) + more
     }
 
-    /// Gives `less` back.
+    /// Subtracts `less`.
     pub fn give(&self, less: usize) {
         self.0.fetch_sub(less, Ordering::Relaxed);
     }
 }
 
-/// What a user holds.
+/// The counts of a user.
 #[derive(Default)]
 pub struct Holdings {
     /// Files watched by epoll (`fs.epoll.max_user_watches`).
@@ -52,7 +52,7 @@ pub struct Holdings {
 /// By user id, sorted.
 static USERS: SpinLock<Vec<(u32, Weak<Holdings>)>> = SpinLock::new(Vec::new());
 
-/// What the user with this id holds.
+/// Returns the counts of the user with this id.
 pub fn of(user: u32) -> Result<Arc<Holdings>> {
     let mut users = USERS.lock();
     let place = match users.binary_search_by_key(&user, |entry| entry.0) {
@@ -74,17 +74,17 @@ pub fn of(user: u32) -> Result<Arc<Holdings>> {
     Ok(holdings)
 }
 
-/// A limit that the administrator can change, and that follows the size of memory until then.
+/// A limit that the administrator can change; before that, it follows the size of memory.
 pub struct Limit {
     value: AtomicUsize,
     initial: fn() -> usize,
 }
 
-/// No value yet: the limit is as it was at first.
+/// The administrator has set no value.
 const UNSET: usize = usize::MAX;
 
 impl Limit {
-    /// A limit that `initial` knows.
+    /// Makes a limit whose first value `initial` computes.
     pub const fn new(initial: fn() -> usize) -> Limit {
         Limit { value: AtomicUsize::new(UNSET), initial }
     }

@@ -1,3 +1,3 @@
-//! Sockets. Today the Unix domain; internet sockets come with a network device.
+//! Sockets. Today only the Unix domain; internet sockets need a network device first.
 
 pub mod unix;

@@ -1,12 +1,12 @@
-//! What an endpoint has sent and nobody has received yet, against SO_SNDBUF.
+//! The bytes that an endpoint has sent and that are not yet received, limited by SO_SNDBUF.
 //!
-//! As on Linux (`sock_alloc_send_pskb`, `sk_wmem_alloc`) a message counts against the socket that sent
-//! it, with its bytes and a fixed share for what is kept about it, until it leaves the receiver's
-//! queue as a whole. A sender may begin a message while less than its limit is in flight, so one
-//! message may exceed it. Small messages therefore cost what they cost the kernel: a socket with the
-//! default limit holds some 277 messages of one byte.
+//! As on Linux (`sock_alloc_send_pskb`, `sk_wmem_alloc`), a message counts against the socket that
+//! sent it, with its bytes and a fixed overhead, until all of it has left the receiver's queue. A
+//! sender may begin a message while it has less than its limit in flight, so one message may exceed
+//! the limit. So small messages count with what they cost the kernel: a socket with the default
+//! limit holds some 277 messages of one byte.
 //!
-//! A [`Charge`] is part of a message and needs no lock when it goes.
+//! A [`Charge`] is part of a message; dropping it needs no lock.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -19,25 +19,25 @@ pub const RECEIVE_DEFAULT: usize = 212_992;
 const SEND_LEAST: usize = 4608;
 /// SOCK_MIN_RCVBUF.
 const RECEIVE_LEAST: usize = 2304;
-/// What a message costs besides its bytes: the least that Linux charges (`SKB_TRUESIZE(0)` with the
-/// rounding of its allocator).
+/// The overhead of a message: the least that Linux charges (`SKB_TRUESIZE(0)` with the rounding of
+/// its allocator).
 const OVERHEAD: usize = 768;
 
-/// Both buffer sizes, and what is in flight.
+/// The two buffer sizes, and the number of bytes in flight.
 pub struct Account {
     in_flight: AtomicUsize,
     send: AtomicUsize,
     receive: AtomicUsize,
 }
 
-/// A message's share; given back when dropped.
+/// The bytes that a message counts for; uncounted when dropped.
 pub struct Charge {
     account: Arc<Account>,
     size: usize,
 }
 
 impl Account {
-    /// Nothing in flight, default sizes.
+    /// Makes an account with nothing in flight and default sizes.
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
             in_flight: AtomicUsize::new(0),
@@ -46,17 +46,17 @@ impl Account {
         })
     }
 
-    /// SO_SNDBUF, as getsockopt(2) gives it: twice what was asked for.
+    /// Returns SO_SNDBUF, as getsockopt(2) does: twice the value that was set.
     pub fn send_size(&self) -> usize {
         self.send.load(Ordering::Relaxed)
     }
 
-    /// SO_RCVBUF. A Unix-domain socket obeys its sender's limit, not this one (socket(7)).
+    /// Returns SO_RCVBUF. A Unix-domain socket obeys its sender's limit, not this one (socket(7)).
     pub fn receive_size(&self) -> usize {
         self.receive.load(Ordering::Relaxed)
     }
 
-    /// SIOCOUTQ: what was sent and is in nobody's hands yet, with what is kept about it.
+    /// SIOCOUTQ: returns the bytes that were sent and not yet received, with the overhead.
     pub fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Relaxed)
     }
@@ -76,13 +76,13 @@ impl Account {
         self.in_flight.load(Ordering::Relaxed) < self.send_size()
     }
 
-    /// Whether so much is free that a sender should be woken, and a poll say writable
-    /// (`unix_writable`).
+    /// Whether enough is free that a sender should be woken and a poll should report the socket as
+    /// writable (`unix_writable`).
     pub fn is_writable(&self) -> bool {
         self.in_flight.load(Ordering::Relaxed) * 4 <= self.send_size()
     }
 
-    /// Counts a message of `length` bytes; `None` when there is no room.
+    /// Counts a message of `length` bytes; `None` when the limit is reached.
     pub fn charge(self: &Arc<Self>, length: usize) -> Option<Charge> {
         let size = length.saturating_add(OVERHEAD);
         self.in_flight
@@ -100,7 +100,7 @@ impl Drop for Charge {
     }
 }
 
-/// Half of every buffer is taken to be overhead, so twice of what was asked for is granted.
+/// Half of every buffer is assumed to be overhead, so twice the requested size is granted.
 fn doubled(asked: u32, most: usize, least: usize) -> usize {
     ((asked as usize).min(most) * 2).max(least)
 }

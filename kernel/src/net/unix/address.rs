@@ -26,9 +26,9 @@ pub enum Name {
     Abstract(Vec<u8>),
 }
 
-/// What an address structure says.
+/// The content of an address structure.
 pub enum Address {
-    /// Only a family: an unnamed socket, or "name yourself" for bind(2).
+    /// Only a family: an unnamed socket, or a request for an automatic name in bind(2).
     Unnamed,
     /// A name.
     Named(Name),
@@ -55,7 +55,7 @@ impl Address {
     }
 }
 
-/// The `sockaddr_un` of a name (or of none), as getsockname(2) gives it: a path with its zero.
+/// Encodes the `sockaddr_un` of a name (or of none) for getsockname(2): a path with its zero byte.
 pub fn to_bytes(name: Option<&Name>) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(FAMILY_LENGTH + PATH_LENGTH + 1);
     bytes.extend_from_slice(&FAMILY.to_ne_bytes());
@@ -75,7 +75,7 @@ pub fn to_bytes(name: Option<&Name>) -> Vec<u8> {
 
 struct Table {
     abstracts: BTreeMap<Vec<u8>, Weak<Endpoint>>,
-    /// By the identity of the socket's inode, which the entry keeps alive.
+    /// By the address of the socket's inode, which the entry keeps alive.
     paths: BTreeMap<usize, (Arc<dyn Inode>, Weak<Endpoint>)>,
     next_automatic: u32,
 }
@@ -87,7 +87,7 @@ fn identity(inode: &Arc<dyn Inode>) -> usize {
     Arc::as_ptr(inode).cast::<()>() as usize
 }
 
-/// Gives an endpoint a name of the abstract name space; EADDRINUSE when it is taken.
+/// Gives an endpoint a name in the abstract name space; EADDRINUSE when it is taken.
 pub fn bind_abstract(name: &[u8], endpoint: &Arc<Endpoint>) -> Result<()> {
     let mut table = TABLE.lock();
     if table.abstracts.get(name).is_some_and(|held| held.strong_count() > 0) {
@@ -112,20 +112,20 @@ pub fn bind_automatic(endpoint: &Arc<Endpoint>) -> Result<Name> {
     Err(Errno::ENOSPC)
 }
 
-/// Ties an endpoint to the socket node that bind(2) made for it.
+/// Binds an endpoint to the socket node that bind(2) made for it.
 pub fn bind_inode(inode: Arc<dyn Inode>, endpoint: &Arc<Endpoint>) {
     let entry = (inode.clone(), Arc::downgrade(endpoint));
     let old = TABLE.lock().paths.insert(identity(&inode), entry);
     drop(old);
 }
 
-/// Who listens under an abstract name; ECONNREFUSED when nobody does.
+/// Returns the endpoint with an abstract name; ECONNREFUSED when there is none.
 pub fn find_abstract(name: &[u8]) -> Result<Arc<Endpoint>> {
     let table = TABLE.lock();
     table.abstracts.get(name).and_then(Weak::upgrade).ok_or(Errno::ECONNREFUSED)
 }
 
-/// Who is bound to a socket node; ECONNREFUSED when its owner is gone.
+/// Returns the endpoint that is bound to a socket node; ECONNREFUSED when it is gone.
 pub fn find_inode(inode: &Arc<dyn Inode>) -> Result<Arc<Endpoint>> {
     let table = TABLE.lock();
     let entry = table.paths.get(&identity(inode));
@@ -139,8 +139,8 @@ pub fn owns(name: &Name, endpoint: &Endpoint) -> bool {
     table.abstracts.get(name).is_some_and(|held| core::ptr::eq(held.as_ptr(), endpoint))
 }
 
-/// Takes a name out of the table when its endpoint goes. The node in the file system stays, as on
-/// Linux.
+/// Removes a name from the table when its endpoint is closed. The node in the file system stays, as
+/// on Linux.
 pub fn release(name: &Name, inode: Option<Arc<dyn Inode>>) {
     let mut held = None;
     {

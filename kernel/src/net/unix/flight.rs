@@ -6,9 +6,9 @@
 //! [`collect`] looks for such cycles as Linux does (net/unix/garbage.c of 6.1):
 //!
 //! * *Candidates* are sockets in flight all of whose references are in flight.
-//! * From each candidate's count, the references that wait in queues of candidates are subtracted. A
-//!   candidate with references left waits in a queue from which a program can receive it. Every socket
-//!   that waits in its own queue can then be received, too.
+//! * From each candidate's count, the references that wait in queues of candidates are subtracted.
+//!   A candidate with references left waits in a queue from which a program can receive it. Every
+//!   socket that waits in its own queue can then be received, too.
 //! * The other candidates are garbage. Their queues are emptied, which frees them.
 //!
 //! **Why the counts can be trusted.** They are fixed while [`FLIGHT`] is held: a thread that sends

@@ -4,26 +4,27 @@
 //!
 //! An [`Endpoint`](endpoint::Endpoint) is one end: its queue of received
 //! [messages](message::Message), its name, and a weak reference to its peer. A sender puts a
-//! message straight into the receiver's queue; there is no buffer in between and no copy beyond
-//! the two from and to the programs. A [`Socket`](socket::Socket) is the open file that owns an
-//! endpoint; when it goes, the weak references of peers stop leading anywhere, and that is how
-//! they notice.
+//! message straight into the receiver's queue; there is no buffer in between, and bytes are copied
+//! only from the sending and to the receiving program. A [`Socket`](socket::Socket) is the open
+//! file that owns an endpoint; when it is closed, the weak references of its peers become empty,
+//! which shows them that it is gone.
 //!
-//! What a sender has in flight is counted in its [`Account`](account::Account), and it is woken when
-//! messages of its leave a queue. A datagram socket's queue is bounded by number as well; a sender
-//! that finds it full, or a backlog, leaves its endpoint in the receiver's list of those that wait.
-//! Both serve blocking senders and pollers.
+//! The bytes that a sender has in flight are counted in its [`Account`](account::Account), and the
+//! sender is woken when its messages leave a queue. The number of messages in a datagram socket's
+//! queue is bounded as well. A sender that finds such a queue or a backlog full adds its endpoint
+//! to the receiver's list of blocked endpoints. Both limits work for blocking senders and for
+//! pollers.
 //!
 //! # Lock order
 //!
-//! Each endpoint has one spin lock, and no two endpoints are ever locked at once, but for a listening
-//! one and those that wait there to be accepted: what has to be known of the peer is asked before or
-//! after. The table of names is a leaf as well. The sockets in flight ([`flight`]) are locked before any
-//! endpoint. Messages that carry descriptors are dropped outside every lock, because closing a file may
-//! sleep.
+//! Each endpoint has one spin lock, and no two endpoints are locked at once, with one exception: a
+//! listening endpoint and those that wait there to be accepted. A thread that needs something from
+//! the peer asks before or after it holds its own lock. The table of names is a leaf as well. The
+//! sockets in flight ([`flight`]) are locked before any endpoint. Messages that carry descriptors
+//! are dropped outside every lock, because closing a file may sleep.
 //!
-//! The last byte of what is sent with `MSG_OOB` down a stream is a message of its own, and
-//! [`urgent`] says what readers make of it.
+//! The last byte that is sent with `MSG_OOB` on a stream is a message of its own; [`urgent`]
+//! decides how readers see it.
 //!
 //! # Bounds
 //!

@@ -24,7 +24,7 @@ use crate::file::transfer::{Input, Output};
 use crate::growth;
 use crate::schedule::{Woken, time};
 
-/// A stream is cut into messages of at most this size.
+/// The largest message into which the bytes of a stream are cut.
 pub(super) const STREAM_PIECE: usize = 32 * 1024;
 
 /// Flags of send(2) and recv(2) (`include/linux/socket.h`).
@@ -39,13 +39,13 @@ pub mod flags {
     pub const WAITALL: u32 = 0x100;
     pub const NOSIGNAL: u32 = 0x4000;
     pub const CMSG_CLOEXEC: u32 = 0x4000_0000;
-    /// Headers of 32-bit programs, for the kernel's own use.
+    /// Headers of 32-bit programs; only used inside the kernel.
     pub const CMSG_COMPAT: u32 = 0x8000_0000;
 }
 
 static IDENTITY: Once<fn() -> Ucred> = Once::new();
 
-/// Tells how to learn who is calling; `process` registers it at boot.
+/// Registers the function that returns the caller's credentials; `process` calls it at boot.
 pub fn register_identity(identity: fn() -> Ucred) {
     IDENTITY.call_once(|| identity);
 }
@@ -70,13 +70,13 @@ pub struct Socket {
     pass_credentials: AtomicBool,
     /// Options that are on, as [`Remembered`].
     remembered: AtomicU32,
-    /// SO_RCVTIMEO and SO_SNDTIMEO in nanoseconds; 0: none.
+    /// SO_RCVTIMEO and SO_SNDTIMEO in nanoseconds; 0 means none.
     receive_timeout: AtomicU64,
     send_timeout: AtomicU64,
 }
 
-/// Options that are switched on and off (socket(7)). All but the last only matter to families with a
-/// network below them.
+/// Options that are switched on and off (socket(7)). All but the last matter only for families with
+/// a network below them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remembered {
     /// SO_REUSEADDR.
@@ -89,13 +89,13 @@ pub enum Remembered {
     UrgentInline = 8,
 }
 
-/// What a send carries beside its bytes.
+/// The arguments of a send besides its bytes.
 pub struct Outgoing {
-    /// Where to, when sendto(2) or sendmsg(2) named a destination.
+    /// The destination, if sendto(2) or sendmsg(2) named one.
     pub to: Option<Arc<Endpoint>>,
     /// Descriptors to pass.
     pub descriptors: Vec<Arc<OpenFile>>,
-    /// Who sends, when SCM_CREDENTIALS said so.
+    /// Credentials of the sender, or those given with SCM_CREDENTIALS.
     pub sender: Ucred,
     /// MSG_DONTWAIT or O_NONBLOCK.
     pub nonblocking: bool,
@@ -103,27 +103,27 @@ pub struct Outgoing {
     pub urgent: bool,
 }
 
-/// What a receive found beside the bytes.
+/// The results of a receive besides the bytes.
 #[derive(Default)]
 pub struct Incoming {
-    /// Bytes put into the program's memory.
+    /// Bytes copied to the program's memory.
     pub count: usize,
     /// The message's full length, for MSG_TRUNC.
     pub full: usize,
-    /// The datagram was longer than the room for it.
+    /// The datagram was longer than the buffer.
     pub truncated: bool,
     /// It is out-of-band data.
     pub urgent: bool,
     /// Descriptors that came with it.
     pub descriptors: Vec<Arc<OpenFile>>,
-    /// Who sent it.
+    /// Credentials of the sender.
     pub sender: Option<Ucred>,
     /// The sender's name; `Some(None)` for an unnamed sender of a datagram.
     pub from: Option<Option<Name>>,
 }
 
 impl Socket {
-    /// A socket of its own for this endpoint.
+    /// Makes a socket for this endpoint.
     pub fn new(endpoint: Arc<Endpoint>) -> Arc<Self> {
         Arc::new(Self {
             endpoint,
@@ -134,7 +134,7 @@ impl Socket {
         })
     }
 
-    /// Its endpoint.
+    /// Returns its endpoint.
     pub fn endpoint(&self) -> &Arc<Endpoint> {
         &self.endpoint
     }
@@ -149,12 +149,12 @@ impl Socket {
         self.pass_credentials.store(on, Ordering::Relaxed);
     }
 
-    /// An option that was set.
+    /// Whether an option is set.
     pub fn remembers(&self, option: Remembered) -> bool {
         self.remembered.load(Ordering::Relaxed) & option as u32 != 0
     }
 
-    /// Sets one.
+    /// Sets or clears an option.
     pub fn remember(&self, option: Remembered, on: bool) {
         if on {
             self.remembered.fetch_or(option as u32, Ordering::Relaxed);
@@ -173,8 +173,9 @@ impl Socket {
         (span != 0).then(|| time::monotonic_ns().saturating_add(span))
     }
 
-    /// Waits until `attempt` is made. EAGAIN when that would block and must not, or the socket's
-    /// timeout ran out; ERESTARTSYS after a signal (with a timeout EINTR, socket(7)).
+    /// Repeats `attempt` until it is done, and sleeps in between. EAGAIN when it would block and
+    /// `nonblocking` is set, or the socket's timeout is over; ERESTARTSYS after a signal (EINTR
+    /// with a timeout, socket(7)).
     pub fn until<T>(
         &self,
         receiving: bool,
@@ -202,11 +203,11 @@ impl Socket {
         }
     }
 
-    /// Whether `total` bytes may be sent with MSG_OOB: streams alone can, and there must be one.
+    /// Checks that `total` bytes may be sent with MSG_OOB: only on a stream, and at least one byte.
     pub fn check_urgent(&self, total: usize) -> Result<()> {
         match self.endpoint.kind {
             Kind::Stream if total > 0 => return Ok(()),
-            // unix_seqpacket_sendmsg asks for these first.
+            // As in `unix_seqpacket_sendmsg`, these errors come first.
             Kind::Packet => {
                 self.endpoint.take_error().map_or(Ok(()), Err)?;
                 self.endpoint.peer()?;
@@ -216,8 +217,8 @@ impl Socket {
         Err(Errno::EOPNOTSUPP)
     }
 
-    /// send(2) and its relatives: returns the number of bytes sent. EPIPE leaves SIGPIPE to the
-    /// caller.
+    /// Sends, as send(2) and its relatives. Returns the number of bytes sent. On EPIPE the caller
+    /// raises SIGPIPE.
     pub fn send(&self, input: &mut Input<'_>, outgoing: Outgoing) -> Result<usize> {
         self.endpoint.check_send()?;
         let to = match outgoing.to {
@@ -247,9 +248,10 @@ impl Socket {
         let mut descriptors = Descriptors::send(outgoing.descriptors)?;
         let mut sent = 0;
         loop {
-            // Half the buffer at most: a small one shall not wait for the whole of itself.
+            // At most half the buffer: with a small buffer, a piece should not wait until all of it
+            // is free.
             let piece = STREAM_PIECE.min(buffer / 2 - 64);
-            // Out-of-band data is a message of its own behind the rest (`queue_oob`).
+            // Out-of-band data is a message of its own after the rest (`queue_oob`).
             let urgent = outgoing.urgent && sent + 1 == total;
             let ordinary = total - usize::from(outgoing.urgent);
             let length = match (stream, urgent) {
@@ -287,7 +289,7 @@ impl Socket {
         }
     }
 
-    /// recv(2) and its relatives.
+    /// Receives, as recv(2) and its relatives.
     pub fn receive(&self, out: &mut Output<'_>, how: u32, nonblocking: bool) -> Result<Incoming> {
         match (self.endpoint.kind, how & flags::OOB != 0) {
             (Kind::Stream, false) => self.receive_stream(out, how, nonblocking),
@@ -298,8 +300,8 @@ impl Socket {
         }
     }
 
-    /// The byte of out-of-band data; never waits. It is gone even where it cannot be stored, and
-    /// counts as received where there is no room for it, as on Linux.
+    /// Receives the byte of out-of-band data; never waits. As on Linux, the byte is lost if it
+    /// cannot be stored, and it counts as received if the buffer is empty.
     fn receive_urgent(&self, out: &mut Output<'_>, how: u32) -> Result<Incoming> {
         if self.remembers(Remembered::UrgentInline) {
             return Err(Errno::EINVAL);
@@ -311,7 +313,7 @@ impl Socket {
         Ok(Incoming { count: 1, full: 1, urgent: true, ..Incoming::default() })
     }
 
-    /// One datagram or packet; what does not fit is lost (MSG_TRUNC).
+    /// Receives one datagram or packet; the part that does not fit is lost (MSG_TRUNC).
     fn receive_message(
         &self,
         out: &mut Output<'_>,
@@ -359,7 +361,8 @@ impl Socket {
     }
 }
 
-/// Descriptors of a message that was received: they arrive when the queue's lock is given back.
+/// Descriptors of a message that was received; taken out of flight after the queue's lock is
+/// released.
 pub(super) enum Carried {
     Taken(Descriptors),
     /// MSG_PEEK.

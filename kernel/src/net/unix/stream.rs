@@ -1,11 +1,11 @@
-//! What a reader of a stream gets: pieces of its messages, one after the other.
+//! Reading a stream: takes pieces of its messages, one after the other.
 //!
-//! A read goes on over messages until it has enough, but not beyond a message that carried
-//! descriptors, nor, where the reader asked for credentials, into one of another sender, nor beyond
+//! A read continues over messages until it has enough bytes. It stops after a message that carried
+//! descriptors, before a message of another sender if the reader asked for credentials, and at
 //! out-of-band data and its mark ([`urgent`]).
 //!
-//! Locks: a piece is taken under the endpoint's lock; its bytes are stored, and its descriptors
-//! arrive, when that was let go.
+//! Locks: a piece is taken under the endpoint's lock; after the lock is released, its bytes are
+//! copied to the program and its descriptors are taken out of flight.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -26,23 +26,23 @@ struct Piece {
     sender: Ucred,
 }
 
-/// What is wanted of the queue.
+/// What one step of a read takes from the queue.
 #[derive(Clone, Copy)]
 struct Wish {
-    /// At most so many bytes.
+    /// The most bytes to take.
     room: usize,
-    /// MSG_PEEK: behind so many bytes that were seen.
+    /// MSG_PEEK: the number of bytes already seen, which are skipped.
     peek: Option<usize>,
-    /// Of this sender alone.
+    /// Only take messages of this sender.
     sender: Option<Ucred>,
-    /// What it got so far is enough.
+    /// The read has enough already.
     is_satisfied: bool,
     reader: Reader,
 }
 
 impl Wish {
-    /// Where nothing is there: the end of a read that has enough, which leaves a pending error to
-    /// the next one.
+    /// The result when no message is there: the end of the read if it has enough already. Then a
+    /// pending error is left to the next read.
     fn nothing(&self) -> Option<Option<Piece>> {
         self.is_satisfied.then_some(None)
     }
@@ -53,7 +53,7 @@ impl Wish {
 }
 
 impl Socket {
-    /// Bytes of a stream.
+    /// Receives bytes of a stream.
     pub(super) fn receive_stream(
         &self,
         out: &mut Output<'_>,
@@ -97,16 +97,16 @@ impl Socket {
     }
 }
 
-/// A copy of the first bytes of a stream's message, up to `most`; of a page of them where there is
-/// no memory for more.
+/// Copies the first bytes of a stream's message, up to `most`; only a page of them if there is no
+/// memory for more.
 fn beginning(bytes: &[u8], most: usize) -> Vec<u8> {
     const LEAST: usize = 4096;
     let wanted = bytes.get(..most).unwrap_or(bytes);
     growth::copy(wanted).unwrap_or_else(|_| wanted.get(..LEAST).unwrap_or(wanted).to_vec())
 }
 
-/// Takes or looks at a piece of one message: `None` where there is none as if the queue were empty,
-/// `Some(None)` where the read ends.
+/// Takes or looks at a piece of one message. `None` as if the queue were empty, `Some(None)` if the
+/// read ends here.
 fn take(
     queue: &mut VecDeque<Message>,
     wish: Wish,
@@ -139,7 +139,7 @@ fn take(
     Some(Some(Piece { bytes, carried, sender }))
 }
 
-/// Looks at a piece behind `seen` bytes of what a read would get.
+/// Looks at the piece that a read would get after `seen` bytes.
 fn look(queue: &VecDeque<Message>, wish: Wish, seen: usize) -> Option<Option<Piece>> {
     let mut skip = seen;
     let mut reader = Reader { has_some: false, ..wish.reader };

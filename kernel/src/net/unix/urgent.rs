@@ -1,60 +1,61 @@
-//! Out-of-band data of a stream (`MSG_OOB`): what of the queue a reader gets.
+//! Out-of-band data of a stream (`MSG_OOB`): which part of the queue a reader gets.
 //!
 //! # Design
 //!
-//! The byte waits in the queue among the others, as a message of its own that is marked
-//! [`urgent`](Message::urgent); at most one is, because a second one makes the first ordinary data.
-//! Read by `MSG_OOB`, the message stays as an empty one: the *mark*. Ordinary messages of a stream
-//! are never empty. There are no two marks side by side.
+//! The byte waits in the queue among the others, as a message of its own with the flag
+//! [`urgent`](Message::urgent). At most one message has the flag, because a second one turns the
+//! first into ordinary data. When the byte is read with `MSG_OOB`, its message stays in the queue
+//! as an empty one: the *mark*. Ordinary messages of a stream are never empty. There are never two
+//! marks side by side.
 //!
-//! A read ends before an urgent byte and, unless another urgent byte is queued, before a mark. One
-//! that begins there takes the mark away and goes on behind it. An urgent byte that it begins at is
-//! lost unless the reader asked for it inline (`SO_OOBINLINE`). `MSG_PEEK` sees what a read would
-//! get, and takes nothing away.
+//! A read ends before an urgent byte and, unless another urgent byte is queued, before a mark. A
+//! read that begins at a mark removes the mark and continues after it. An urgent byte at which a
+//! read begins is lost unless the reader asked for it inline (`SO_OOBINLINE`). `MSG_PEEK` sees what
+//! a read would get, and removes nothing.
 //!
 //! This is what Linux does since 6.11 (`manage_oob` and `unix_stream_recv_urg` in
-//! net/unix/af_unix.c). 6.1 differs where the byte was read: SIOCATMARK does not tell of its mark,
-//! a look goes past it, and a read that begins there may find nothing although data follows.
+//! net/unix/af_unix.c). 6.1 differs after the byte was read: SIOCATMARK does not report its mark,
+//! `MSG_PEEK` goes past it, and a read that begins there may find nothing although data follows.
 //!
-//! Everything here works on a queue whose lock the caller holds. Messages that go without being
-//! read are handed back, because they may carry descriptors.
+//! The functions here work on a queue whose lock the caller holds. Messages that are removed
+//! without being read are returned in `unread`, because they may carry descriptors.
 
 use alloc::collections::VecDeque;
 
 use super::message::Message;
 
-/// How far a reader is, and what it wants.
+/// The state and the options of a reader.
 #[derive(Clone, Copy)]
 pub struct Reader {
-    /// It has got something in this call.
+    /// This call has already read something.
     pub has_some: bool,
     /// SO_OOBINLINE.
     pub inline: bool,
 }
 
-/// What comes next for a reader.
+/// What a reader gets next.
 pub enum Next {
-    /// The message at this place.
+    /// The message at this index.
     Message(usize),
-    /// Nothing within this call, as something was read already.
+    /// Nothing more in this call, which has already read something.
     Stop,
     /// Nothing, as if the queue were empty.
     Nothing,
 }
 
-/// Where the urgent byte is.
+/// Returns the index of the urgent byte.
 pub fn find(queue: &VecDeque<Message>) -> Option<usize> {
     queue.iter().rposition(|message| message.urgent)
 }
 
-/// Makes the urgent byte ordinary data: another one comes.
+/// Turns the urgent byte into ordinary data, because another one comes.
 pub fn make_ordinary(queue: &mut VecDeque<Message>) {
     if let Some(at) = find(queue) {
         queue[at].urgent = false;
     }
 }
 
-/// Takes the urgent byte at `at`, and leaves its mark.
+/// Takes the urgent byte at `at` and leaves its mark.
 pub fn leave_mark(queue: &mut VecDeque<Message>, at: usize, unread: &mut VecDeque<Message>) {
     let message = &mut queue[at];
     message.urgent = false;
@@ -64,7 +65,8 @@ pub fn leave_mark(queue: &mut VecDeque<Message>, at: usize, unread: &mut VecDequ
     }
 }
 
-/// SIOCATMARK: the head is urgent, or a mark that is the last, or one right before the urgent byte.
+/// SIOCATMARK: whether the head is urgent, or a mark with either no urgent byte queued or the
+/// urgent byte right after it.
 pub fn is_at_mark(queue: &VecDeque<Message>) -> bool {
     let Some(head) = queue.front() else { return false };
     let before_urgent = || match find(queue) {
@@ -78,7 +80,8 @@ fn is_mark(message: &Message) -> bool {
     message.rest().is_empty()
 }
 
-/// What a read gets next. It is at the head: whatever was before it has gone, to `unread`.
+/// Returns what a read gets next, which is then at the head: messages removed before it go to
+/// `unread`.
 pub fn next(queue: &mut VecDeque<Message>, reader: Reader, unread: &mut VecDeque<Message>) -> Next {
     let none = if reader.has_some { Next::Stop } else { Next::Nothing };
     let Some(head) = queue.front() else { return Next::Nothing };
@@ -103,7 +106,7 @@ pub fn next(queue: &mut VecDeque<Message>, reader: Reader, unread: &mut VecDeque
     }
 }
 
-/// What a look (MSG_PEEK) gets next that is at `at` in the queue.
+/// Returns what a peek (MSG_PEEK) gets next, from index `at` on.
 pub fn peek(queue: &VecDeque<Message>, mut at: usize, reader: Reader) -> Next {
     let none = if reader.has_some { Next::Stop } else { Next::Nothing };
     let Some(message) = queue.get(at) else { return Next::Nothing };
