@@ -1,26 +1,28 @@
-//! The switch between flows of control in the kernel, and what belongs to each of them.
+//! The context switch in the kernel, and what belongs to each context.
 //!
 //! A [`Context`] is a stopped flow of control: a kernel stack whose top words are the registers to
-//! go on with. It is a part of its *owner* (the kernel's execution), may work for a *principal*
+//! continue with. It is a part of its *owner* (the kernel's execution), may work for a *principal*
 //! (the thread) in an object that the principal's [`Place`] holds (the space), and has the
 //! registers of the floating-point unit. [`switch`] stops the context that runs here and continues
-//! another one. It alone changes the slots that say what a processor works for
-//! ([`Local`](crate::cpu::Local)), so that they name what belongs to the stack that is in use.
+//! another one. Only the switch changes the slots that name owner, principal and object of the
+//! running context ([`Local`](crate::cpu::Local)), so they always match the stack that is in use.
 //!
-//! Invariants, on which the borrows of the slots ([`Here`](crate::cpu::Here),
-//! [`Lent`](crate::cpu::Lent)) stand; such a borrow cannot leave the stack that it was made on:
-//! * the processor holds a counted reference to the owner whose context runs there, so neither can
-//!   be dropped, moved or changed; the switch hands it to the flow that goes on;
-//! * a context that has run is a part of the same owner whenever it is continued, so what is
-//!   borrowed on its stack is the owner that is kept; one that is dropped is never continued;
+//! Borrows of the slots ([`Here`](crate::cpu::Here), [`Lent`](crate::cpu::Lent)) cannot leave the
+//! stack that they were made on, and depend on these invariants:
+//! * the processor holds a counted reference to the owner whose context runs there, so the owner
+//!   and its context cannot be dropped, moved or changed; the switch hands the reference to the
+//!   context that continues;
+//! * a context that has run is a part of the same owner whenever it is continued, so the owner that
+//!   is borrowed on its stack is the one that the processor keeps; a context that is dropped is
+//!   never continued;
 //! * a context keeps its principal for good, and the principal its place; the object in the place
 //!   is exchanged only by the context itself, while it has no borrow of it;
 //! * the saved stack pointer is taken with an atomic exchange, so a context that is running
 //!   (pointer 0) is never continued twice, whatever the scheduler does.
 //!
-//! Road not taken: the slots as the scheduler's business, who lends what it promises to keep. It
-//! broke its promise for spaces, and between the choice of a context and the change of stacks the
-//! slots named what belongs to the other stack.
+//! Road not taken: slots that the scheduler sets, and whose objects it promises to keep. It broke
+//! that promise for spaces, and between the choice of a context and the change of stacks the slots
+//! named objects of the other stack's context.
 
 use alloc::sync::Arc;
 use core::arch::{asm, naked_asm};
@@ -37,45 +39,45 @@ use crate::trap::UserRegs;
 crate::per_cpu! {
     /// The address of the [`Flow`] that runs here; 0 before [`begin`].
     static RUNNING: Word = Word::new(0);
-    /// The slot of a context that works for nobody.
+    /// The slot of a context that has no principal.
     static NOWHERE: Word = Word::new(0);
 }
 
 /// A flow of control in the kernel with its stack, a part of an `E`.
 pub struct Context<E> {
     flow: Flow,
-    /// It calls [`Owner::arrived`] of this owner.
+    /// The context calls [`Owner::arrived`] of this owner.
     _owner: PhantomData<fn(E) -> E>,
 }
 
-/// What a [`Context`] is, whatever it is a part of.
+/// The content of a [`Context`], whatever it is a part of.
 pub(crate) struct Flow {
     /// The stack pointer to continue with; 0 while running.
     saved: AtomicU64,
-    /// None: the flow the CPU was started with, on its boot stack (the idle loop).
+    /// `None`: the flow that the CPU was started with, on its boot stack (the idle loop).
     stack: Option<KernelStack>,
-    /// The address of what it is a part of, from the first time that it runs; 0 before.
+    /// The address of the owner, from the first time that the context runs; 0 before.
     owner: AtomicUsize,
-    /// Whom it works for, kept. The slot below names it while the context runs.
+    /// The principal, kept alive. The slot below names it while the context runs.
     _principal: Option<Arc<dyn Send + Sync>>,
     principal: Name,
     /// The principal's place, for [`owns`]; null for none.
     place: *const (),
-    /// What is in the place.
+    /// The object in the place.
     object: Name,
-    /// Borrows of that, while the context does not run.
+    /// The number of borrows of the object, while the context does not run.
     borrows: AtomicU64,
     fpu: Option<FpuState>,
 }
 
-// SAFETY: what is not `Sync` in it, the floating-point state, is used by the context itself and by
-// the switch to and from it, and those of one context happen one after the other. Pointers are
-// followed by what runs in the context only.
+// SAFETY: the only part that is not `Sync`, the floating-point state, is used by the context itself
+// and by the switch to and from it, and these uses of one context happen one after the other.
+// Pointers are followed only by code that runs in the context.
 unsafe impl Sync for Flow {}
 // SAFETY: all parts may be dropped anywhere.
 unsafe impl Send for Flow {}
 
-/// A slot, by its address in the template, and what it names while a context runs.
+/// A slot, by its address in the template, and the object that it names while a context runs.
 struct Name {
     slot: AtomicUsize,
     object: AtomicPtr<()>,
@@ -93,7 +95,8 @@ impl Name {
     #[inline(always)]
     fn fill(&self) {
         let object = self.object.load(Ordering::Relaxed);
-        // SAFETY: the slot is a `Local` or `NOWHERE`, and names this as long as the context runs.
+        // SAFETY: the slot is a `Local` or `NOWHERE`, and names this object as long as the context
+        // runs.
         unsafe { cpu::set_slot(self.slot.load(Ordering::Relaxed), object) };
     }
 
@@ -104,29 +107,30 @@ impl Name {
     }
 }
 
-/// What a context is a part of. Implemented by [`owner!`](crate::owner).
+/// An object that has a context as a part. Implemented by [`owner!`](crate::owner).
 ///
 /// # Safety
-/// `context` gives a field of `self`, always the same one; `current` and `set_current` read and
+/// `context` returns a field of `self`, always the same one; `current` and `set_current` read and
 /// write this CPU's instance of one slot, which nothing else writes.
 pub unsafe trait Owner: Send + Sync + Sized + 'static {
-    /// What the slot names: the owner of the context that runs.
+    /// Returns the owner of the context that runs, which the slot names.
     fn current() -> *const Self;
-    /// Has the slot name another one.
+    /// Makes the slot name another owner.
     ///
     /// # Safety
-    /// The CPU has a count of it, and the stack of its context is in use from now on.
+    /// The CPU holds a counted reference to the owner, and the stack of its context is in use from
+    /// now on.
     unsafe fn set_current(owner: *const Self);
-    /// Its context.
+    /// Returns the owner's context.
     fn context(&self) -> &Context<Self>;
-    /// Runs in a new context before anything else; `left` is the owner of the one that stopped.
+    /// Runs in a new context before anything else; `left` is the owner of the context that stopped.
     fn arrived(left: Arc<Self>);
 }
 
-/// Says that a type has a context as a field, which slot names it, and what a new context begins
-/// with: `owner!(Execution, context, CURRENT, arrived);`
+/// Declares that a type has a context as a field, which slot names it, and which function a new
+/// context calls first: `owner!(Execution, context, CURRENT, arrived);`
 // SOUND: the field is checked to be one of the type itself and to be a context of that type, and
-// the slot to name owners of the type, which this alone writes.
+// the slot to name owners of the type; only this code writes the slot.
 #[macro_export]
 macro_rules! owner {
     ($owner:ident, $field:ident, $slot:ident, $arrived:path) => {
@@ -157,10 +161,11 @@ macro_rules! owner {
 
             #[inline(always)]
             fn context(&self) -> &$crate::context::Context<Self> {
-                // It has the field itself: no `Deref` leads to it.
+                // The field is the type's own: no `Deref` leads to it.
                 const _: usize = core::mem::offset_of!($owner, $field);
                 let field: *const $crate::context::Context<Self> = &raw const self.$field;
-                // SAFETY: a field of `self`, of exactly this type: pointers are not converted.
+                // SAFETY: this is a field of `self`, of exactly this type: pointers are not
+                // converted.
                 unsafe { &*field }
             }
 
@@ -171,19 +176,19 @@ macro_rules! owner {
     };
 }
 
-/// Whom contexts work for.
+/// A type that contexts work for.
 pub trait Principal: Send + Sync + Sized + 'static {
-    /// What it works in.
+    /// The type of the object that its contexts work in.
     type Object: Send + Sync + 'static;
-    /// Names the principal while a context of it runs.
+    /// Returns the slot that names the principal while one of its contexts runs.
     fn slot() -> &'static Local<Self, OfPrincipal>;
-    /// Names what it works in.
+    /// Returns the slot that names the object.
     fn object_slot() -> &'static Local<Self::Object, OfObject>;
-    /// Where it has what it works in. Asked once, when its context is made.
+    /// Returns the place that holds the object. Called once, when the context is made.
     fn place(&self) -> &Place<Self::Object>;
 }
 
-/// What [`switch`] pushes, in ascending order.
+/// The registers that [`switch`] pushes, in ascending order.
 #[repr(C)]
 struct SwitchFrame {
     r15: u64,
@@ -195,9 +200,9 @@ struct SwitchFrame {
     resume: u64,
 }
 
-/// What a new context of an `E` calls first.
+/// The first function that a new context of an `E` calls.
 extern "C" fn arrive<E: Owner>(left: *const E) {
-    // SAFETY: the count that the processor held, handed over by `switch`.
+    // SAFETY: this is the reference that the processor held, handed over by `switch`.
     E::arrived(unsafe { Arc::from_raw(left) });
 }
 
@@ -216,18 +221,18 @@ impl Flow {
         }
     }
 
-    /// The state of the floating-point unit.
+    /// Returns the state of the floating-point unit.
     pub(crate) fn fpu(&self) -> Option<&FpuState> {
         self.fpu.as_ref()
     }
 
-    /// Whether this place is its principal's.
+    /// Whether this place is the principal's place.
     #[inline]
     pub(crate) fn has_place(&self, place: *const ()) -> bool {
         ptr::eq(self.place, place)
     }
 
-    /// Changes what it works in.
+    /// Changes the object that the flow works in.
     ///
     /// # Safety
     /// The flow runs here. The object lives until it is changed again, is of the type of the slot,
@@ -240,16 +245,16 @@ impl Flow {
 }
 
 impl<E: Owner> Context<E> {
-    /// The flow that runs now, for a CPU's idle loop: see [`begin`].
+    /// Returns the context of the flow that runs now, for a CPU's idle loop: see [`begin`].
     pub fn running() -> Context<E> {
         Context { flow: Flow::new(0, None), _owner: PhantomData }
     }
 
-    /// A context that works for `principal`: it first calls [`Owner::arrived`], then goes to user
-    /// mode with `regs` and `fpu` (after the attention check).
+    /// Makes a context that works for `principal`: it first calls [`Owner::arrived`], then goes to
+    /// user mode with `regs` and `fpu` (after the attention check).
     ///
     /// # Panics
-    /// If the principal has a context.
+    /// If the principal has a context already.
     pub fn for_user<P: Principal>(
         stack: KernelStack,
         regs: &UserRegs,
@@ -259,11 +264,11 @@ impl<E: Owner> Context<E> {
         // At a multiple of 16: `arrive` is called with the stack there.
         let frame = (stack.top() - size_of::<UserRegs>() as u64) & !15;
         let switch = frame - size_of::<SwitchFrame>() as u64;
-        // The way out of ring 0's frames sets the segments to what the mode is then; the other one
-        // takes them from the frame.
+        // The way out for frames of ring 0 sets the segments to what the mode is then; the other
+        // way out takes them from the frame.
         let mut first = regs.copied();
         first.make_users();
-        // SAFETY: both frames lie within the new stack, which is nobody's yet.
+        // SAFETY: both frames lie within the new stack, which is not in use yet.
         unsafe {
             (frame as *mut UserRegs<'static>).write(first);
             (switch as *mut SwitchFrame).write(SwitchFrame {
@@ -286,12 +291,12 @@ impl<E: Owner> Context<E> {
         flow.object = Name::new(P::object_slot().address(), place.take().cast());
         flow.place = ptr::from_ref(place).cast();
         flow.fpu = Some(fpu);
-        // Kept and never changed: the place that it gave stays what it is.
+        // Kept and never changed: the principal continues to have the place that it returned.
         flow._principal = Some(principal);
         Context { flow, _owner: PhantomData }
     }
 
-    /// A context that first calls [`Owner::arrived`], then `entry(argument)`, which must not
+    /// Makes a context that first calls [`Owner::arrived`], then `entry(argument)`, which must not
     /// return.
     pub fn for_kernel(
         stack: KernelStack,
@@ -300,7 +305,7 @@ impl<E: Owner> Context<E> {
     ) -> Context<E> {
         // 16 bytes for the null return address that ends backtraces.
         let switch = stack.top() - 16 - size_of::<SwitchFrame>() as u64;
-        // SAFETY: within the new stack, which is nobody's yet.
+        // SAFETY: within the new stack, which is not in use yet.
         unsafe {
             ((stack.top() - 16) as *mut [u64; 2]).write([0; 2]);
             (switch as *mut SwitchFrame).write(SwitchFrame {
@@ -325,17 +330,17 @@ impl Drop for Flow {
     }
 }
 
-// `arrive` finds what `switch_stacks` was given where it was put: in rdi.
+// `arrive` takes its argument in rdi, where `switch_stacks` has put it.
 #[unsafe(naked)]
 extern "C" fn kernel_start() {
     naked_asm!("call rbx", "mov rdi, r13", "call r12", "ud2");
 }
 
-/// Makes the flow of control that this CPU was started with the context of `owner`, made by
-/// [`Context::running`].
+/// Makes the flow of control that this CPU was started with the context of `owner`, which
+/// [`Context::running`] made.
 ///
 /// # Panics
-/// If it is one already, or the context is another one.
+/// If the CPU has a context already, or the context is another one.
 pub fn begin<E: Owner>(owner: Arc<E>) {
     let flow = &owner.context().flow;
     let fresh = flow.stack.is_none() && flow.saved.load(Ordering::Relaxed) == 0;
@@ -344,11 +349,11 @@ pub fn begin<E: Owner>(owner: Arc<E>) {
     let former = flow.owner.swap(Arc::as_ptr(&owner).addr(), Ordering::Relaxed);
     assert!(former == 0, "a context of two CPUs");
     set_running(flow);
-    // SAFETY: this processor has the count now, and the stack in use is the context's.
+    // SAFETY: this processor has the reference now, and the stack in use is the context's.
     unsafe { E::set_current(Arc::into_raw(owner)) };
 }
 
-/// Stops the context that runs here and continues that of `to`. Returns when somebody switches
+/// Stops the context that runs here and continues that of `to`. Returns when a context switches
 /// back, with the owner of the context that ran here until then.
 ///
 /// # Panics
@@ -359,7 +364,7 @@ pub fn switch<E: Owner>(to: Arc<E>) -> Arc<E> {
     let from = E::current();
     assert!(!from.is_null(), "a switch before the flow of this CPU has begun");
     let to = Arc::into_raw(to);
-    // SAFETY: the processor has a count of the one, and just got one of the other.
+    // SAFETY: the processor holds a reference to `from`, and was just given a reference to `to`.
     let (leaving, coming) = unsafe { (&(*from).context().flow, &(*to).context().flow) };
     let next = coming.saved.swap(0, Ordering::Acquire);
     assert!(next != 0, "switch to a context that is running");
@@ -382,20 +387,23 @@ pub fn switch<E: Owner>(to: Arc<E>) -> Arc<E> {
     if let Some(fpu) = &coming.fpu {
         fpu.restore();
     }
-    // One without a stack of its own never enters a program. If it did, the entry from there would
-    // have no stack and end in a double fault, and not on the stack of another.
+    // A context without a stack of its own never enters a program. If it did, the entry from the
+    // program would find no stack and end in a double fault, and not on the stack of another
+    // context.
     cpu::set_kernel_stack(coming.stack.as_ref().map_or(0, KernelStack::top));
-    // SAFETY: the slot is in use on the other stack only, from here on. `next` was saved by this
-    // function or built with the context, and the exchange above made it ours alone. After the
-    // store of the stack pointer this stack is not touched until it is continued. Then the count
-    // that came with the owner who left is ours: its slot names another one.
+    // SAFETY: from here on the slot is used on the other stack only. `next` was saved by this
+    // function or built with the context, and the exchange above made it this processor's alone.
+    // After the store of the stack pointer this stack is not touched until it is continued. Then
+    // the reference that came with the owner that left belongs to this context: the other owner's
+    // slot names another one.
     unsafe {
         E::set_current(to);
         Arc::from_raw(switch_stacks(from.cast(), &leaving.saved, next).cast::<E>())
     }
 }
 
-/// Gives `left` to the flow that goes on: in rdi where it begins, as the result where it returns.
+/// Passes `left` to the flow that continues: in rdi where it starts, as the result where it
+/// returns.
 #[unsafe(naked)]
 unsafe extern "C" fn switch_stacks(left: *const (), saved: *const AtomicU64, to: u64) -> *const () {
     naked_asm!(
@@ -418,17 +426,17 @@ unsafe extern "C" fn switch_stacks(left: *const (), saved: *const AtomicU64, to:
     );
 }
 
-/// Calls `look` with the flow that runs here; without one before [`begin`].
+/// Calls `look` with the flow that runs here; with `None` before [`begin`].
 #[inline]
 pub(crate) fn with_running<R>(look: impl FnOnce(Option<&Flow>) -> R) -> R {
     let flow: *const Flow;
-    // SAFETY: a word in `.percpu`; GS is set up before anything asks.
+    // SAFETY: this is a word in `.percpu`; GS is set up before any caller runs.
     unsafe {
         asm!("mov {0}, gs:[{1}]", out(reg) flow, sym RUNNING,
              options(nostack, preserves_flags, readonly));
     }
-    // SAFETY: the processor keeps the owner of the context that runs on it, which is the one that
-    // runs this function.
+    // SAFETY: the processor keeps the owner of the context that runs on it, and that context runs
+    // this function.
     look(unsafe { flow.as_ref() })
 }
 
@@ -441,10 +449,10 @@ fn set_running(flow: &Flow) {
     }
 }
 
-/// Has `slot` name `object` while `work` runs, in a context that works for nobody.
+/// Makes `slot` name `object` while `work` runs, in a context that has no principal.
 ///
 /// # Panics
-/// If the context works for somebody or in something, or `work` leaves a borrow behind.
+/// If the context has a principal or works in an object, or `work` leaves a borrow behind.
 pub fn work_in<T: Send + Sync, R>(
     slot: &'static Local<T, OfObject>,
     object: &Arc<T>,
@@ -456,12 +464,12 @@ pub fn work_in<T: Send + Sync, R>(
         };
         let flow = flow.filter(free).expect("a context that works in nothing");
         flow.object.slot.store(slot.address(), Ordering::Relaxed);
-        // SAFETY: the caller's reference lives until this function returns. It clears the slot, and
-        // if `work` never returns, neither does the caller.
+        // SAFETY: the caller's reference lives until this function returns. This function clears
+        // the slot, and if `work` never returns, neither does the caller.
         unsafe { flow.name_object(Arc::as_ptr(object).cast()) };
         let result = work();
         assert!(cpu::borrows() == 0, "a borrow was left behind");
-        // SAFETY: nothing lives for ever.
+        // SAFETY: null names no object.
         unsafe { flow.name_object(ptr::null()) };
         result
     })

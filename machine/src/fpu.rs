@@ -1,17 +1,18 @@
 //! The floating-point and vector registers of a program (XSAVE area).
 //!
 //! The kernel itself is compiled without them, so they stay loaded while a thread is in the kernel
-//! and are saved only when another program's thread comes to run. Each CPU remembers whose state
-//! its registers hold: a thread that comes back to the same CPU undisturbed loads nothing.
+//! and are saved only when another program's thread is switched to. Each CPU records whose state
+//! its registers hold: a thread that comes back to the same CPU before another state was loaded
+//! there loads nothing.
 //!
-//! A state belongs to a [`Context`](crate::context::Context). The switch to and from it, which
-//! saves and loads the registers, and the functions here, which work on the state of the context
-//! that calls them, are all that use it. Those of one context happen one after the other, so that
+//! A state belongs to a [`Context`](crate::context::Context). It is used only by the switch to and
+//! from that context, which saves and loads the registers, and by the functions here, which work on
+//! the state of the context that calls them. For one context these happen one after the other, so
 //! no two processors use a state at once.
 //!
 //! A signal frame carries the area in the layout of Linux (arch/x86/kernel/fpu/signal.c): the
 //! legacy FXSAVE image with `struct _fpx_sw_bytes` in its last 48 bytes, the XSAVE header and
-//! components, and the word FP_XSTATE_MAGIC2 behind.
+//! components, and the word FP_XSTATE_MAGIC2 after them.
 
 use alloc::alloc::{Layout, alloc, dealloc};
 use core::arch::asm;
@@ -29,24 +30,24 @@ const MAGIC2: u32 = 0x4650_5845;
 /// Where `_fpx_sw_bytes` begins in the legacy image.
 const SOFTWARE: usize = 464;
 const MXCSR_DEFAULT: u32 = 0x1f80;
-/// The bits of MXCSR where the processor does not say which it has (SDM vol. 1, 11.6.6): all but
+/// The bits of MXCSR on a processor that does not report its own (SDM vol. 1, 11.6.6): all but
 /// "denormals are zeroes".
 const MXCSR_OLD: u32 = 0xffbf;
 
-/// The bits of MXCSR that every processor here has: loading another one faults.
+/// The bits of MXCSR that every processor here has: setting another bit faults.
 static MXCSR_MASK: AtomicU32 = AtomicU32::new(u32::MAX);
 
 per_cpu! {
-    /// The identity of the state this CPU's registers hold (0: nobody's).
+    /// The identity of the state that this CPU's registers hold (0: none).
     static LOADED: Word = Word::new(0);
-    /// How many identities this CPU has given out.
+    /// How many identities this CPU has assigned.
     static GIVEN: Word = Word::new(0);
 }
 
 /// One thread's FPU state.
 pub struct FpuState {
     area: NonNull<u8>,
-    /// Changes whenever the area is written by other means than `save`.
+    /// Changes whenever the area is written by anything but `save`.
     identity: Cell<u64>,
 }
 
@@ -55,7 +56,7 @@ unsafe impl Send for FpuState {}
 
 fn layout() -> Layout {
     let size = features().xsave_size.clamp(LEGACY + 64, 1 << 16);
-    // SAFETY: 64 is a power of two, and the size is far from overflowing.
+    // SAFETY: 64 is a power of two, and the size is too small to overflow.
     unsafe { Layout::from_size_align_unchecked(size, 64) }
 }
 
@@ -65,21 +66,21 @@ fn fresh_identity() -> u64 {
 }
 
 impl FpuState {
-    /// The state of a new program: everything initial. None if memory is out.
+    /// Returns the state of a new program: everything initial. `None`: memory is exhausted.
     pub fn new_init() -> Option<FpuState> {
         let state = FpuState::allocate()?;
         state.write_initial();
         Some(state)
     }
 
-    /// An area whose content is still to be written.
+    /// Returns an area whose content is still to be written.
     fn allocate() -> Option<FpuState> {
         // SAFETY: the layout has a size.
         let area = NonNull::new(unsafe { alloc(layout()) })?;
         Some(FpuState { area, identity: Cell::new(fresh_identity()) })
     }
 
-    /// A copy of the state of the context that runs.
+    /// Returns a copy of the state of the context that runs.
     fn fork(&self) -> Option<FpuState> {
         let child = FpuState::allocate()?;
         if LOADED.get() == self.identity.get() && child.take_registers() {
@@ -97,12 +98,12 @@ impl FpuState {
         Some(child)
     }
 
-    /// Saves the registers that this CPU holds into a new area, whatever was in it before. False if
-    /// that would leave some of it as it was: then nothing is written.
+    /// Saves the registers of this CPU into a new area, whatever it contained before. Returns
+    /// false, and writes nothing, if that would leave parts of the area unwritten.
     #[inline]
     fn take_registers(&self) -> bool {
-        /// With x87, SSE and AVX there is no gap between what XSAVE writes but the end of the legacy
-        /// part, and the header, of which it writes eight bytes.
+        /// With x87, SSE and AVX, XSAVE leaves gaps only at the end of the legacy part and in the
+        /// header, of which it writes eight bytes.
         const CONTIGUOUS: usize = LEGACY + 64 + 256;
         const UNWRITTEN: usize = 416;
         if !features().xsave || features().xcr0 != 7 || features().xsave_size != CONTIGUOUS {
@@ -155,21 +156,21 @@ impl FpuState {
                 asm!("fxsave64 [{}]", in(reg) area, options(nostack));
             }
         }
-        // It may be changed on another CPU from here on: only the area counts there, and this CPU's
-        // registers are stale as soon as the identity is renewed.
+        // From here on the state may be changed on another CPU: only the area counts there, and
+        // this CPU's registers are stale as soon as the identity is renewed.
     }
 
-    /// Loads the registers from the area unless they still hold it.
+    /// Loads the registers from the area unless they still hold this state.
     #[inline]
     pub(crate) fn restore(&self) {
         if LOADED.get() == self.identity.get() {
             return;
         }
-        // A new identity each time: registers left behind on another CPU become nobody's.
+        // A new identity each time: registers left behind on another CPU then match no state.
         self.changed();
         LOADED.set(self.identity.get());
         let area = self.area.as_ptr();
-        // SAFETY: the area was made by `save`, by `write_initial` or checked by
+        // SAFETY: the area was made by `save` or `write_initial`, or checked by
         // `load_signal_bytes`, so that loading it cannot fault.
         unsafe {
             if features().xsave {
@@ -180,7 +181,8 @@ impl FpuState {
         }
     }
 
-    /// Bytes of the state in a signal frame; to be placed at a 64-byte aligned address.
+    /// Returns the size in bytes of the state in a signal frame; it must be placed at a 64-byte
+    /// aligned address.
     pub fn signal_size() -> usize {
         if features().xsave { features().xsave_size + 4 } else { LEGACY }
     }
@@ -192,7 +194,7 @@ impl FpuState {
         }
         self.save();
         let image = if features().xsave { size - 4 } else { LEGACY };
-        // SAFETY: the area has at least `image` bytes and nobody writes it now.
+        // SAFETY: the area has at least `image` bytes and is not being written now.
         let area = unsafe { core::slice::from_raw_parts(self.area.as_ptr(), image) };
         out[..image].copy_from_slice(area);
         out[SOFTWARE..LEGACY].fill(0);
@@ -201,7 +203,7 @@ impl FpuState {
             out[SOFTWARE + 4..SOFTWARE + 8].copy_from_slice(&(size as u32).to_le_bytes());
             out[SOFTWARE + 8..SOFTWARE + 16].copy_from_slice(&features().xcr0.to_le_bytes());
             out[SOFTWARE + 16..SOFTWARE + 20].copy_from_slice(&(image as u32).to_le_bytes());
-            // Linux forces the legacy components to be "in use" in the frame.
+            // Linux sets the "in use" bits of the legacy components in the frame.
             out[LEGACY] |= 3;
             out[image..size].copy_from_slice(&MAGIC2.to_le_bytes());
         }
@@ -257,8 +259,8 @@ impl Drop for FpuState {
     }
 }
 
-/// A copy of the state of the context that runs here, for another one. None if it has none or
-/// memory is out.
+/// Returns a copy of the state of the context that runs here, for another context. `None`: the
+/// context has no state, or memory is exhausted.
 pub fn fork() -> Option<FpuState> {
     with_own(FpuState::fork).flatten()
 }
@@ -268,15 +270,16 @@ pub fn reset() {
     with_own(FpuState::reset);
 }
 
-/// Writes the state of the context that runs here as it goes into a signal frame. `out` has
-/// [`signal_size`](FpuState::signal_size) bytes; shorter is refused (false).
+/// Writes the state of the context that runs here in the form of a signal frame. `out` must have
+/// [`signal_size`](FpuState::signal_size) bytes; a shorter one is refused (false).
 pub fn to_signal_bytes(out: &mut [u8]) -> bool {
     with_own(|state| state.to_signal_bytes(out)).unwrap_or(false)
 }
 
 /// Loads the state of the context that runs here from a signal frame: a full XSAVE image if the
-/// magic numbers are there, else the legacy part alone. `bytes` is what could be read, at least 512
-/// bytes. False if it is not a valid state; the context keeps the one it had.
+/// magic numbers are there, otherwise the legacy part alone. `bytes` is the part that could be
+/// read, at least 512 bytes. False: `bytes` is not a valid state, and the context keeps its old
+/// state.
 pub fn from_signal_bytes(bytes: &[u8]) -> bool {
     with_own(|state| state.load_signal_bytes(bytes)).unwrap_or(false)
 }
@@ -285,15 +288,15 @@ fn with_own<R>(work: impl FnOnce(&FpuState) -> R) -> Option<R> {
     context::with_running(|flow| flow?.fpu().map(work))
 }
 
-/// Forgets whose state the registers hold, so that the next restore loads, and asks which bits
-/// MXCSR has: for a CPU that starts.
+/// Initialises a CPU that starts: its registers hold no state, so that the next restore loads them,
+/// and the bits that its MXCSR has are detected.
 pub(crate) fn init() {
     LOADED.set(0);
     MXCSR_MASK.fetch_and(own_mask(), Ordering::Relaxed);
 }
 
-/// The bits of MXCSR that this CPU has, from the image that FXSAVE writes; 0 there means the old
-/// set.
+/// Returns the bits of MXCSR that this CPU has, from the image that FXSAVE writes; 0 there means
+/// the old set.
 fn own_mask() -> u32 {
     const MASK: usize = 28;
     #[repr(align(16))]

@@ -1,21 +1,21 @@
 //! The kernel's heap: size classes, slabs of frames, free lists for each processor.
 //!
-//! An allocation takes some fifteen instructions: the size gives the class, this processor's free
-//! list of the class gives the object. Empty or overfull lists go to the class's depot, 16 objects at
-//! a time, under the depot's lock. The depot keeps its objects by slab: a slab whose objects have
-//! all come back returns to the frame allocator at once, so a burst leaves no holes behind.
+//! An allocation takes some fifteen instructions: the size gives the class, and this processor's
+//! free list of the class gives the object. Empty or overfull lists exchange objects with the
+//! class's depot, 16 at a time, under the depot's lock. The depot keeps its objects by slab: a slab
+//! whose objects have all come back returns to the frame allocator at once, so a burst leaves no
+//! partly used slabs behind.
 //!
-//! A slab is one frame, so that memory in pieces serves as well as memory in one; what is known about
-//! it is kept in the frame table ([`Slab`]), and an object's slab is found by its address. What is
-//! larger than [`LARGEST`] gets frames of its own, returned by the size that the deallocation names.
-//!
-//! Frames of its own are in a row if there is such a row, else they come from anywhere
+//! A slab is one frame, so fragmented memory serves as well. The slab's state is kept in the frame
+//! table ([`Slab`]), and an object's slab is found by its address. An allocation larger than
+//! [`LARGEST`] gets frames of its own; the size that the deallocation passes says how many to
+//! return. These frames are contiguous if possible, otherwise they come from anywhere
 //! ([`crate::scattered`]).
 //!
 //! A large allocation fails at the frame allocator's reserve ([`crate::frames`]), so a program
-//! cannot exhaust the kernel through tables and buffers sized by it. Small objects may use the
-//! reserve; once half of it is gone, the execution that asked is marked ([`trap::MEMORY`]), and the
-//! kernel ends its process before it returns to user mode.
+//! cannot exhaust the kernel through tables and buffers whose size it chooses. Small objects may
+//! use the reserve; once half of it is gone, the execution that allocates is marked
+//! ([`trap::MEMORY`]), and the kernel ends its process before it returns to user mode.
 //!
 //! Lock order: a depot's lock comes before the frame allocator's.
 //!
@@ -44,7 +44,7 @@ const fn most(class: usize) -> u32 {
     if SIZES[class] <= 256 { 64 } else { 16 }
 }
 
-/// Class by (size + 15) / 16.
+/// The class, by (size + 15) / 16.
 static CLASS: [u8; LARGEST / 16 + 1] = {
     let mut table = [0u8; LARGEST / 16 + 1];
     let (mut units, mut class) = (0, 0);
@@ -61,24 +61,24 @@ static CLASS: [u8; LARGEST / 16 + 1] = {
 /// A free object: the address of the next one.
 type Object = *mut *mut u8;
 
-/// A slab by its frame's number; 0: none. The frame's info holds, under the depot's lock: in `tag` the
-/// place of the first free object (in units of 16 bytes, plus 1; 0: none) and, above 16 bits, how many
-/// objects are out (allocated, or on some processor's list); in `data` the neighbours on the depot's
-/// list.
+/// A slab, by its frame's number; 0: none. The frame's info holds the slab's state under the
+/// depot's lock. In `tag`: the place of the first free object (in units of 16 bytes, plus 1; 0:
+/// none) and, above 16 bits, how many objects are out (allocated, or on some processor's list). In
+/// `data`: the neighbours on the depot's list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Slab(u32);
 
 impl Slab {
     const NONE: Slab = Slab(0);
 
-    /// The slab of an object.
+    /// Returns the slab of an object.
     fn of(object: *mut u8) -> Slab {
         Slab((physical(object) >> PAGE_SHIFT) as u32)
     }
 
     fn info(self) -> &'static FrameInfo {
-        // SAFETY: a slab is a frame that `grow` took from the allocator, found by its number or by
-        // the address of an object in it.
+        // SAFETY: a slab is a frame that `grow` took from the allocator; it is found by its number
+        // or by the address of an object in it.
         unsafe { info(self.0) }
     }
 
@@ -110,7 +110,7 @@ impl Slab {
     }
 }
 
-/// One class: its slabs that have free objects, and how many objects are out of all of them.
+/// One class: its slabs that have free objects, and how many objects are out of all its slabs.
 struct Depot {
     partial: Slab,
     out: usize,
@@ -119,8 +119,8 @@ struct Depot {
 static DEPOTS: [SpinLock<Depot>; SIZES.len()] =
     [const { SpinLock::new(Depot { partial: Slab::NONE, out: 0 }) }; SIZES.len()];
 
-/// One processor's free objects of one class. It is changed only by its own processor, with
-/// interrupts off, so a load and a store will do; other processors read the count.
+/// One processor's free objects of one class. Only that processor changes the list, with interrupts
+/// off, so a load and a store suffice; other processors read the count.
 struct List {
     first: AtomicPtr<u8>,
     count: AtomicU32,
@@ -141,20 +141,20 @@ impl List {
             return None;
         }
         // SAFETY: an object on the list is free memory of its class, large enough for an address,
-        // and this processor's alone; `push` wrote the address of the next one into it.
+        // and only this processor uses it; `push` wrote the address of the next one into it.
         self.first.store(unsafe { *first.cast::<*mut u8>() }, Relaxed);
         self.count.store(self.count.load(Relaxed) - 1, Relaxed);
         Some(first)
     }
 
-    /// Puts an object before the first; how many there are then.
+    /// Puts an object before the first; returns the new count.
     ///
     /// # Safety
-    /// The object is of the list's class, and the caller's.
+    /// The object is of the list's class, and belongs to the caller.
     #[inline]
     unsafe fn push(&self, object: *mut u8) -> u32 {
-        // SAFETY: the object is free memory that nobody else has, as the caller vouches, aligned to
-        // 16 bytes and no smaller.
+        // SAFETY: the object is free memory that only the caller has, as the caller vouches,
+        // aligned to 16 bytes and no smaller.
         unsafe { object.cast::<*mut u8>().write(self.first.load(Relaxed)) };
         self.first.store(object, Relaxed);
         let count = self.count.load(Relaxed) + 1;
@@ -171,13 +171,13 @@ per_cpu! {
 static SLABS: AtomicUsize = AtomicUsize::new(0);
 static LARGE: AtomicUsize = AtomicUsize::new(0);
 
-/// How many bytes of memory the heap holds: in slabs, and in large allocations.
+/// Returns how many bytes of memory the heap holds: in slabs, and in large allocations.
 pub fn counts() -> (usize, usize) {
     (SLABS.load(Relaxed), LARGE.load(Relaxed))
 }
 
-/// The sizes of objects, and how many of each are in use: no slab's empty places, nothing that a
-/// processor keeps at hand. Exact when nothing else runs.
+/// Returns the sizes of objects, and how many of each are in use. Free objects in slabs and on
+/// processors' lists do not count. Exact when nothing else runs.
 pub fn objects() -> impl Iterator<Item = (usize, usize)> {
     let kept = |class: usize| -> usize {
         let count = |lists: &Lists| lists[class].count.load(Relaxed) as usize;
@@ -196,7 +196,7 @@ pub(crate) struct Heap;
 #[cfg_attr(miri, expect(dead_code, reason = "the interpreter has a heap of its own"))]
 static HEAP: Heap = Heap;
 
-/// The class for a layout; `None`: frames of its own.
+/// Returns the class for a layout; `None`: frames of its own.
 #[inline]
 fn class(layout: &Layout) -> Option<usize> {
     let size = if layout.align() <= 16 {
@@ -205,7 +205,7 @@ fn class(layout: &Layout) -> Option<usize> {
         // The objects of a power-of-two class are aligned to their size.
         layout.size().max(layout.align()).next_power_of_two()
     };
-    // A layout's size is far from overflowing.
+    // A layout's size is too small to overflow here.
     CLASS.get(size.wrapping_add(15) / 16).map(|&class| class as usize)
 }
 
@@ -227,8 +227,8 @@ unsafe impl GlobalAlloc for Heap {
             // SAFETY: it came from `allocate_large` with the same layout.
             return unsafe { free_large(object, &layout) };
         };
-        // SAFETY: the caller gives an object up that `alloc` gave out for this layout: the class is
-        // its own.
+        // SAFETY: the caller gives up an object that `alloc` returned for this layout, so the class
+        // is that of the object.
         if unsafe { LISTS.here()[class].push(object) } > most(class) {
             spill(class);
         }
@@ -263,7 +263,7 @@ unsafe impl GlobalAlloc for Heap {
     }
 }
 
-/// Takes objects from the depot to this processor's list, and one of them for the caller.
+/// Moves objects from the depot to this processor's list, and returns one of them to the caller.
 #[cold]
 fn refill(class: usize) -> *mut u8 {
     let list = &LISTS.here()[class];
@@ -283,14 +283,14 @@ fn spill(class: usize) {
     let mut depot = DEPOTS[class].lock();
     for _ in 0..most(class) / 2 {
         let Some(object) = list.pop() else { break };
-        // SAFETY: an object of this class, which was on no list but this processor's and left it
-        // just now.
+        // SAFETY: this is an object of this class, which was on this processor's list only and was
+        // just taken off.
         unsafe { depot.put(object) };
     }
 }
 
-/// Gives all free objects of this processor back to their slabs, so that empty slabs become frames
-/// again: under memory pressure, and before free memory is compared.
+/// Gives all free objects of this processor back to their slabs, so that empty slabs become free
+/// frames: under memory pressure, and before free memory is compared.
 pub fn trim() {
     for (class, depot) in DEPOTS.iter().enumerate() {
         while !LISTS.here()[class].first.load(Relaxed).is_null() {
@@ -301,15 +301,15 @@ pub fn trim() {
 }
 
 impl Depot {
-    /// Takes one object; makes a slab if there is none to be had.
+    /// Takes one object; makes a slab if no slab has a free object.
     fn take(&mut self, class: usize) -> Option<*mut u8> {
         if self.partial == Slab::NONE {
             self.partial = grow(class)?;
         }
         let slab = self.partial;
         let object = slab.free();
-        // SAFETY: slabs on the list have a free object, which is ours under the lock and holds the
-        // address of the next.
+        // SAFETY: slabs on the list have a free object, which belongs to the holder of the lock and
+        // holds the address of the next.
         let next = unsafe { *(object as Object) };
         slab.set(next, slab.out() + 1);
         self.out += 1;
@@ -319,10 +319,10 @@ impl Depot {
         Some(object)
     }
 
-    /// Puts an object back into its slab, and gives a slab that is whole back.
+    /// Puts an object back into its slab, and frees the slab if all its objects are back.
     ///
     /// # Safety
-    /// The object is of this depot's class, and the caller's.
+    /// The object is of this depot's class, and belongs to the caller.
     unsafe fn put(&mut self, object: *mut u8) {
         let slab = Slab::of(object);
         let free = slab.free();
@@ -333,14 +333,15 @@ impl Depot {
         if free.is_null() {
             self.link(slab);
         }
-        // One whole slab stays, so that a class in use does not go back and forth.
+        // One empty slab stays, so that a class in use does not allocate and free a slab
+        // repeatedly.
         let only = self.partial == slab && slab.neighbours().0 == Slab::NONE;
         if slab.out() == 0 && !only {
             self.give_back(slab);
         }
     }
 
-    /// Gives back the whole slab that stayed.
+    /// Frees the empty slab that stayed.
     fn drop_whole(&mut self) {
         let slab = self.partial;
         if slab != Slab::NONE && slab.out() == 0 {
@@ -348,12 +349,12 @@ impl Depot {
         }
     }
 
-    /// Makes a slab that is whole a frame again.
+    /// Frees the frame of a slab all of whose objects are back.
     fn give_back(&mut self, slab: Slab) {
         self.unlink(slab);
         slab.set(null_mut(), 0);
         SLABS.fetch_sub(PAGE_SIZE, Relaxed);
-        // SAFETY: all objects are back, so nobody uses the frame; it was given away by `grow`.
+        // SAFETY: all objects are back, so the frame is unused; `grow` took it from the allocator.
         drop(unsafe { Block::from_raw(slab.0, 1) });
     }
 
@@ -403,7 +404,7 @@ fn grow(class: usize) -> Option<Slab> {
     Some(slab)
 }
 
-/// Marks the execution that asks if it uses up the reserve.
+/// Marks the current execution if the reserve is being used up.
 fn mark_if_low() {
     if crate::frames::is_low() {
         trap::attention::raise(trap::MEMORY);
@@ -418,13 +419,14 @@ fn large_frames(layout: &Layout) -> usize {
 fn allocate_large(layout: &Layout) -> *mut u8 {
     /// How many frames may be taken of the reserve at once.
     const SMALL: u32 = 16;
-    // A block is aligned to the power of two that holds it, so the alignment holds if it is no
-    // larger than that; larger alignments are taken as size.
+    // A block is aligned to the power of two that holds it, so the alignment is met if it is no
+    // larger than that; a larger alignment is used as the size.
     let size = layout.size().max(layout.align());
     let pages = size.div_ceil(PAGE_SIZE);
     let Ok(frames) = u32::try_from(pages) else { return null_mut() };
-    // One frame is a small object that happens to fill it. A few are as well in need: the caller
-    // may hold a lock, and so cannot have anything else given up first. Half of the reserve stays.
+    // One frame is a small object that happens to fill it. In need, a few frames count as small as
+    // well: the caller may hold a lock, and so cannot have anything else given up first. Half of
+    // the reserve stays.
     let block = match frames {
         1 => Block::allocate_kernel(1),
         2..=SMALL => Block::allocate(frames).or_else(|| {
@@ -456,7 +458,7 @@ fn allocate_large(layout: &Layout) -> *mut u8 {
 }
 
 /// # Safety
-/// From [`allocate_large`] with the same layout.
+/// `memory` comes from [`allocate_large`] with the same layout.
 #[cold]
 unsafe fn free_large(memory: *mut u8, layout: &Layout) {
     let pages = layout.size().max(layout.align()).div_ceil(PAGE_SIZE);

@@ -1,9 +1,9 @@
 //! Device memory and other pages of the kernel half that are mapped one by one.
 //!
-//! Device registers appear at [`DEVICES`] + physical address, uncached, mapped on demand and for
-//! ever; mapping a range twice is harmless. Kernel stacks are mapped in the area at
-//! [`VMAP`](crate::boot::VMAP), and large memory of the heap ([`crate::scattered`]). The top-level
-//! entries of both areas exist from boot on, so every page table made later shares them.
+//! Device registers appear at [`DEVICES`] + physical address, uncached; they are mapped on demand
+//! and never unmapped. Mapping a range twice is harmless. Kernel stacks are mapped in the area at
+//! [`VMAP`](crate::boot::VMAP), as is large memory of the heap ([`crate::scattered`]). The
+//! top-level entries of both areas exist from boot on, so every page table made later shares them.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use crate::layout::PAGE_SIZE;
 use crate::nvm;
 use crate::sync::SpinLock;
 
-/// Where physical address 0 of the device view would be.
+/// The virtual address of physical address 0 in the mapping of devices.
 pub(crate) const DEVICES: u64 = 0xffff_d000_0000_0000;
 
 const PRESENT: u64 = 1;
@@ -28,10 +28,10 @@ const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
 static LOCK: SpinLock<()> = SpinLock::new(());
 
-/// Frames that came from the allocator and stay.
+/// Frames from the allocator that are in use here.
 static KEPT: AtomicUsize = AtomicUsize::new(0);
 
-/// A zeroed frame: from the memory set aside at boot, then from the allocator.
+/// Returns a zeroed frame: from the memory set aside at boot, then from the allocator.
 pub(crate) fn frame() -> Option<u64> {
     crate::boot::early_frame().or_else(|| {
         let new = Frame::allocate_zeroed()?;
@@ -40,14 +40,15 @@ pub(crate) fn frame() -> Option<u64> {
     })
 }
 
-/// How many frames of the allocator's are kernel stacks, in use and kept, and the tables that map
-/// memory of the kernel page by page or memory that was found after the boot, which stay.
+/// Returns how many frames of the allocator's are used for kernel stacks (in use and kept) and for
+/// the page tables of memory that is mapped page by page or was found after boot; those tables are
+/// never freed.
 pub fn kept_frames() -> usize {
     KEPT.load(Ordering::Relaxed)
 }
 
-/// The page-table entry for `address` at level 1, with the tables above it made as needed.
-/// None if memory is out or a large page is in the way.
+/// Returns the page-table entry for `address` at level 1, and makes the tables above it as needed.
+/// `None` if memory is exhausted or a large page is in the way.
 fn entry(address: u64) -> Option<*mut u64> {
     let mut table = crate::boot::kernel_root();
     for level in (1..4).rev() {
@@ -57,7 +58,7 @@ fn entry(address: u64) -> Option<*mut u64> {
         let value = unsafe { slot.read_volatile() };
         if value & PRESENT == 0 {
             let new = frame()?;
-            // SAFETY: as above; the new table is zeroed and nobody's.
+            // SAFETY: as above; the new table is zeroed and not in use yet.
             unsafe { slot.write_volatile(new | PRESENT | WRITE) };
             table = new;
         } else if value & LARGE != 0 {
@@ -69,8 +70,9 @@ fn entry(address: u64) -> Option<*mut u64> {
     Some((DIRECT_MAP + table + (address >> 12 & 511) * 8) as *mut u64)
 }
 
-/// Maps `length` bytes of device memory at physical address `start` and returns where they are.
-/// The mapping is uncached and stays for ever. None if memory is out or the range is absurd.
+/// Maps `length` bytes of device memory at physical address `start` and returns their address. The
+/// mapping is uncached and never removed. `None` if memory is exhausted or the range is not
+/// plausible.
 fn map(start: u64, length: usize) -> Option<NonNull<u8>> {
     let end = start.checked_add(length as u64)?;
     if end > 1 << 46 {
@@ -87,11 +89,11 @@ fn map(start: u64, length: usize) -> Option<NonNull<u8>> {
 }
 
 /// Maps fresh frames at `bottom..bottom + length` for a kernel stack, content undefined. False if
-/// memory is out; what is mapped by then is for [`unmap_stack`].
+/// memory is exhausted; pages mapped by then are left to [`unmap_stack`].
 ///
 /// # Safety
-/// The addresses are the caller's alone, nothing is mapped there, and no processor remembers that
-/// anything was.
+/// Only the caller uses the addresses, nothing is mapped there, and no processor has TLB entries
+/// for them.
 pub(crate) unsafe fn map_stack(bottom: u64, length: usize) -> bool {
     (bottom..bottom + length as u64).step_by(PAGE_SIZE).all(|page| {
         let Some(frame) = Frame::allocate() else { return false };
@@ -105,38 +107,40 @@ pub(crate) unsafe fn map_stack(bottom: u64, length: usize) -> bool {
     })
 }
 
-/// Unmaps what [`map_stack`] mapped and gives its frames back. Processors may remember them still.
+/// Unmaps what [`map_stack`] mapped and gives its frames back. Processors may still have TLB
+/// entries for them.
 ///
 /// # Safety
-/// Nobody uses the stack any more.
+/// The stack is not used any more.
 pub(crate) unsafe fn unmap_stack(bottom: u64, length: usize) {
     for page in (bottom..bottom + length as u64).step_by(PAGE_SIZE) {
         // SAFETY: the caller's promise.
         let old = unsafe { swap_kernel_page(page as usize, 0) };
         if let Some(number) = old.and_then(frame_of) {
-            // SAFETY: the reference that the entry held.
+            // SAFETY: this is the reference that the entry held.
             drop(unsafe { Frame::from_number(number) });
             KEPT.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
 
-/// The entry that maps a frame's memory for the kernel.
+/// Returns the entry that maps a frame's memory for the kernel.
 pub(crate) fn kernel_page(physical: u64) -> u64 {
     physical | PRESENT | WRITE | GLOBAL | NO_EXECUTE | 1 << 5 | 1 << 6
 }
 
-/// The number of the frame that an entry maps.
+/// Returns the number of the frame that an entry maps.
 pub(crate) fn frame_of(entry: u64) -> Option<u32> {
     (entry & PRESENT != 0).then_some(((entry & ADDRESS) >> 12) as u32)
 }
 
-/// Puts another entry in the place of the one for the page at `address`, and returns that. `None`: no
-/// memory for the tables above it; nothing has changed.
+/// Replaces the entry for the page at `address`, and returns the old one. `None`: memory for the
+/// tables above it is exhausted; nothing has changed.
 ///
 /// # Safety
-/// The page is the caller's, between [`VMAP`](crate::layout::VMAP) and [`VMAP_END`](crate::layout::VMAP_END).
-/// If it was mapped, nobody uses it any more, and it is mapped anew only when no processor remembers it.
+/// The page is the caller's, between [`VMAP`](crate::layout::VMAP) and
+/// [`VMAP_END`](crate::layout::VMAP_END). If it was mapped, it is not used any more, and it is
+/// mapped anew only when no processor has a TLB entry for it.
 pub(crate) unsafe fn swap_kernel_page(address: usize, new: u64) -> Option<u64> {
     let _one = LOCK.lock();
     let slot = entry(address as u64)?;
@@ -148,12 +152,12 @@ pub(crate) unsafe fn swap_kernel_page(address: usize, new: u64) -> Option<u64> {
     }
 }
 
-/// Maps a frame at the page at `address` for good, a new one full of zeroes if none is given; a page
-/// that is mapped stays as it is. False: memory is out.
+/// Maps a frame at the page at `address` for ever: the given frame, or a new zeroed one. A page
+/// that is mapped already stays as it is. False: memory is exhausted.
 ///
 /// # Safety
-/// The page is the caller's, between [`VMAP`](crate::layout::VMAP) and [`VMAP_END`](crate::layout::VMAP_END),
-/// and a frame that is given stays what it is.
+/// The page is the caller's, between [`VMAP`](crate::layout::VMAP) and
+/// [`VMAP_END`](crate::layout::VMAP_END), and a given frame is never freed.
 pub(crate) unsafe fn map_for_good(address: usize, physical: Option<u64>) -> bool {
     let _one = LOCK.lock();
     let Some(slot) = entry(address as u64) else { return false };
@@ -190,9 +194,9 @@ macro_rules! access {
     };
 }
 
-/// A block of device registers with bounds-checked, volatile access. Outside of it an access does
-/// what it does in hardware: reads give all ones, writes nothing; so a device that claims less than
-/// its driver expects is no danger to memory.
+/// A block of device registers with bounds-checked, volatile access. An access outside of the block
+/// does what it does in hardware: reads return all ones, writes do nothing. So a device that claims
+/// less than its driver expects is no danger to memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Registers {
     base: NonNull<u8>,
@@ -205,8 +209,8 @@ unsafe impl Send for Registers {}
 unsafe impl Sync for Registers {}
 
 impl Registers {
-    /// The registers at physical address `start`. None as for [`map`], and where there is memory:
-    /// what a device or the command line calls registers may be a lie.
+    /// Maps the registers at physical address `start`. `None` as for [`map`], and if the range is
+    /// memory: the addresses that a device or the command line gives may be wrong.
     pub fn map(start: u64, length: usize) -> Option<Registers> {
         let end = start.checked_add(length as u64)?;
         let ranges = boot::info().memory.iter().filter(|range| range.kind != MemoryKind::Reserved);
@@ -218,13 +222,13 @@ impl Registers {
         map(start, length).map(|base| Registers { base, length })
     }
 
-    /// Where a register lies; `None` outside the block or off its alignment.
+    /// Returns the address of a register; `None` outside the block or if it is misaligned.
     #[inline]
     fn place<T>(&self, offset: usize) -> Option<NonNull<T>> {
         if offset.checked_add(size_of::<T>())? > self.length {
             return None;
         }
-        // SAFETY: the offset is inside the mapping, as was just checked.
+        // SAFETY: the offset is inside the mapping, as checked above.
         let place = unsafe { self.base.add(offset) }.cast::<T>();
         place.is_aligned().then_some(place)
     }

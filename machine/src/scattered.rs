@@ -1,22 +1,23 @@
-//! Large memory for the heap out of frames from anywhere.
+//! Large memory for the heap made of scattered frames.
 //!
-//! A table that outgrows a page wants frames in a row. When memory is in pieces there are none, and
-//! the heap comes here: the frames are taken one by one and mapped side by side in an area of the
-//! kernel's half, with an unmapped page behind.
+//! A table that outgrows a page needs contiguous frames. When memory is fragmented there are none,
+//! and the heap comes here: the frames are taken one by one and mapped side by side in an area of
+//! the kernel's half, with an unmapped page after them.
 //!
-//! The area is cut into shelves, one for each power of two of pages, and a shelf into places of that
-//! size, each used whole. A place that was given back is unmapped at once and its frames are free, but
-//! a processor may still remember where its pages were. So the place is *dirty*: it is used again only
-//! after every processor has forgotten the kernel's pages, which happens when a shelf has neither fresh
-//! nor clean places left, for all its dirty ones at a time. (Nobody follows a pointer into memory that
-//! was given back; what a processor reads ahead by mistake from a page it remembers has no effect.) The
-//! lists of places are kept in the places' own first page-table entries, which say "not present".
+//! The area is divided into shelves, one for each power of two of pages, and a shelf into places of
+//! that size, each used whole. A place that is freed is unmapped at once and its frames are free,
+//! but processors may still have TLB entries for it. So the place is *dirty*: it is used again only
+//! after every processor has flushed its TLB entries of the kernel's pages. That happens when a
+//! shelf has neither fresh nor clean places left, for all its dirty ones at a time. (No code
+//! follows a pointer into freed memory; a speculative read through a stale TLB entry has no
+//! effect.) The lists of places are kept in the places' own first page-table entries, which say
+//! "not present".
 //!
 //! Lock order: a shelf's lock, then that of the kernel's page tables, then the frame allocator's. A
 //! processor that waits for a shelf's lock answers shootdowns meanwhile.
 //!
-//! Road not taken: freeing the virtual range at once (a shootdown for each table that grows), and
-//! segmented tables everywhere (hash tables and vectors of crates want their memory in a row).
+//! Roads not taken: freeing the virtual range at once (a shootdown for each table that grows), and
+//! segmented tables everywhere (hash tables and vectors of crates need contiguous memory).
 
 use crate::frames::Frame;
 use crate::layout::{PAGE_SIZE, VMAP};
@@ -39,22 +40,23 @@ pub(crate) const END: usize = START + COUNT * SHELF;
 struct Shelf {
     /// How many were ever used.
     used: u64,
-    /// Places that every processor has forgotten.
+    /// Places for which no processor has TLB entries.
     clean: u64,
-    /// Places that one may remember.
+    /// Places for which a processor may have TLB entries.
     dirty: u64,
 }
 
 static SHELVES: [SpinLock<Shelf>; COUNT] =
     [const { SpinLock::new(Shelf { used: 0, clean: 0, dirty: 0 }) }; COUNT];
 
-/// The shelf for so many pages.
+/// Returns the shelf for so many pages.
 fn shelf_for(pages: usize) -> Option<usize> {
     let order = pages.checked_next_power_of_two()?.trailing_zeros().max(SMALLEST);
     (order <= LARGEST).then_some((order - SMALLEST) as usize)
 }
 
-/// Bytes from one place of a shelf to the next: its pages and the one that is never mapped.
+/// Returns the bytes from one place of a shelf to the next: its pages and the page that is never
+/// mapped.
 fn stride(shelf: usize) -> usize {
     ((1 << (shelf as u32 + SMALLEST)) + 1) * PAGE_SIZE
 }
@@ -63,19 +65,19 @@ fn address(shelf: usize, place: u64) -> usize {
     START + shelf * SHELF + (place as usize - 1) * stride(shelf)
 }
 
-/// Whether an address is one of this area's.
+/// Whether an address is in this area.
 #[inline]
 pub(crate) fn holds(address: usize) -> bool {
     (START..END).contains(&address)
 }
 
-/// An entry that says "not present" and carries a number.
+/// Returns an entry that says "not present" and carries a number.
 const fn link(place: u64) -> u64 {
     place << 1
 }
 
 impl Shelf {
-    /// A place that nobody remembers.
+    /// Takes a place for which no processor has TLB entries.
     fn take(&mut self, shelf: usize) -> Option<u64> {
         if self.clean == 0 && (self.used as usize + 1) * stride(shelf) <= SHELF {
             self.used += 1;
@@ -95,8 +97,8 @@ impl Shelf {
     }
 }
 
-/// Memory of so many pages, content undefined. `None`: out of memory, down to the kernel's reserve, or
-/// more than 128 MiB.
+/// Allocates memory of so many pages, content undefined. `None`: memory is exhausted down to the
+/// kernel's reserve, or more than 128 MiB were asked for.
 pub(crate) fn allocate(pages: usize) -> Option<*mut u8> {
     let shelf = shelf_for(pages)?;
     let place = SHELVES[shelf].lock().take(shelf)?;
@@ -104,7 +106,7 @@ pub(crate) fn allocate(pages: usize) -> Option<*mut u8> {
     for page in 0..pages {
         let mapped = Frame::allocate().and_then(|frame| {
             let entry = mmio::kernel_page(frame.address());
-            // SAFETY: the place is ours alone, and nothing is mapped in it.
+            // SAFETY: only the caller uses the place, and nothing is mapped in it.
             unsafe { mmio::swap_kernel_page(start + page * PAGE_SIZE, entry) }?;
             frame.into_number();
             Some(())
@@ -117,24 +119,24 @@ pub(crate) fn allocate(pages: usize) -> Option<*mut u8> {
     Some(start as *mut u8)
 }
 
-/// Gives back what [`allocate`] gave.
+/// Frees what [`allocate`] returned.
 ///
 /// # Safety
-/// The same number of pages, and nobody uses them any more.
+/// `pages` is the same number, and the memory is not used any more.
 pub(crate) unsafe fn free(memory: *mut u8, pages: usize) {
     let Some(shelf) = shelf_for(pages) else { return };
     let place = (memory as usize - START - shelf * SHELF) / stride(shelf) + 1;
     give_back(shelf, place as u64, pages);
 }
 
-/// Unmaps the first `pages` pages of a place that nobody uses, and puts it on the dirty list.
+/// Unmaps the first `pages` pages of an unused place, and puts the place on the dirty list.
 fn give_back(shelf: usize, place: u64, pages: usize) {
     let start = address(shelf, place);
     for page in 0..pages {
-        // SAFETY: nobody uses the place.
+        // SAFETY: the place is not used.
         let entry = unsafe { mmio::swap_kernel_page(start + page * PAGE_SIZE, 0) };
         if let Some(number) = entry.and_then(mmio::frame_of) {
-            // SAFETY: the reference that the entry held.
+            // SAFETY: this is the reference that the entry held.
             drop(unsafe { Frame::from_number(number) });
         }
     }
@@ -143,5 +145,6 @@ fn give_back(shelf: usize, place: u64, pages: usize) {
     if unsafe { mmio::swap_kernel_page(start, link(lists.dirty)) }.is_some() {
         lists.dirty = place;
     }
-    // Without memory for the tables above it, the place was never used: its addresses are lost.
+    // Without memory for the tables above it, the place was never used: its addresses are lost for
+    // good.
 }

@@ -2,9 +2,9 @@
 //!
 //! **Shootdown** works by mailboxes: the initiator writes what to flush into its own request, sets
 //! its bit in every target's inbox, interrupts the targets, and waits until the request's mask of
-//! those still to answer is empty, answering its own inbox meanwhile. A target answers from the
-//! interrupt (in user mode, idle) or from [`poll`] (spinning in the kernel with interrupts off).
-//! `hayate_protocols::shootdown` has the words, and is model-checked.
+//! CPUs that have not answered is empty, answering its own inbox meanwhile. A target answers from
+//! the interrupt (in user mode or idle) or from [`poll`] (spinning in the kernel with interrupts
+//! off). `hayate_protocols::shootdown` defines the words, and is model-checked.
 
 mod start;
 
@@ -32,19 +32,20 @@ pub(crate) enum Flush {
         /// One past the last address.
         end: u64,
     },
-    /// Everything, global (kernel) pages too.
+    /// Everything, including global (kernel) pages.
     Global,
-    /// The space whose root is at this address: whoever has it loaded changes to the kernel's.
+    /// Leaves the space whose root is at this address: a CPU that has it loaded loads the kernel's
+    /// root.
     Leave {
         /// The root's physical address.
         root: u64,
     },
-    /// Everything of the user half; the loaded space has changed its mode.
+    /// Everything of the user half; the mode of the loaded space has changed.
     Mode,
 }
 
 per_cpu! {
-    /// The CPUs whose requests this one has to answer.
+    /// The CPUs whose requests this CPU has to answer.
     static INBOX: PerCpu<Inbox> = PerCpu::new(Inbox::new());
     static REQUEST: PerCpu<Request> = PerCpu::new(Request::new());
 }
@@ -58,7 +59,7 @@ static STOPPING: AtomicBool = AtomicBool::new(false);
 
 /// Above this many pages everything is flushed instead (as Linux' tlb_single_page_flush_ceiling).
 const MOST_PAGES: u64 = 33;
-/// Marks of a request in place of an address.
+/// Values of a request that stand in place of an address.
 const ALL: u64 = 1;
 const GLOBAL: u64 = 3;
 const LEAVE: u64 = 5;
@@ -68,7 +69,7 @@ pub(crate) fn set_apic_id(cpu: usize, id: u32) {
     APIC_IDS[cpu].store(id, Ordering::Relaxed);
 }
 
-/// CPU `cpu`'s APIC identifier.
+/// Returns CPU `cpu`'s APIC identifier.
 pub(crate) fn apic_id(cpu: usize) -> u32 {
     APIC_IDS.get(cpu).map_or(0, |id| id.load(Ordering::Relaxed))
 }
@@ -93,8 +94,8 @@ fn flush(start: u64, end: u64) {
     }
 }
 
-/// Removes `what` from the TLBs of the CPUs in mask `cpus` and returns when all have done so. This
-/// CPU is flushed as well if it is in the mask. May be called with spin locks held.
+/// Removes `what` from the TLBs of the CPUs in mask `cpus` and returns when all of them have done
+/// so. This CPU is flushed as well if it is in the mask. May be called with spin locks held.
 pub(crate) fn shootdown(cpus: u64, what: Flush) {
     let (start, end) = match what {
         Flush::Range { start, end } if end.saturating_sub(start) / 4096 <= MOST_PAGES => {
@@ -129,11 +130,11 @@ pub(crate) fn shootdown(cpus: u64, what: Flush) {
     }
 }
 
-/// Interrupts the other processors in `mask` and returns when all have answered: each has executed
-/// a full barrier then, between what it did before and what it does afterwards.
+/// Interrupts the other processors in `mask` and returns when all have answered: each has then
+/// executed a full barrier between its earlier and its later accesses.
 pub fn synchronise(mask: u64) {
     fence(Ordering::SeqCst);
-    // The flush of a page that is never mapped: the request is what matters.
+    // This asks for the flush of a page that is never mapped: only the request matters.
     shootdown(mask & !(1 << cpu::id()), Flush::Range { start: 0, end: PAGE_SIZE as u64 });
     fence(Ordering::SeqCst);
 }
@@ -168,14 +169,14 @@ fn answer() {
     }
 }
 
-/// Interrupts CPU `cpu` so that it looks at its attention word and run queue.
+/// Interrupts CPU `cpu` so that it checks its attention word and run queue.
 pub fn reschedule(cpu: usize) {
     if cpu < cpu::count() {
         apic::send(apic_id(cpu), u32::from(apic::RESCHEDULE_VECTOR));
     }
 }
 
-/// The reschedule interrupt arrived.
+/// Handles the reschedule interrupt.
 pub(crate) fn rescheduled() {
     attention::raise(trap::RESCHEDULE);
 }

@@ -1,18 +1,19 @@
-//! Kernel stacks: made, kept for the next thread, given up.
+//! Kernel stacks: allocated, kept for the next thread, given up.
 //!
-//! Stacks are 16 KiB with an unmapped page below. One that nobody needs any more goes to its
-//! processor's stock, and beyond that to the common one, so that the next thread's costs one pop.
-//! What exceeds the limit ([`keep`]) is given up: it is unmapped and its frames are free at once. Its
-//! *place*, the addresses, a processor may still remember. So the place is dirty and is used again only
-//! when all processors have forgotten the kernel's pages, which is seen to for many places at a time.
-//! (Nobody follows a pointer into a stack that was given up; what a processor reads ahead by mistake
-//! from a page it remembers has no effect.) The lists of places are kept in the places' own first
-//! page-table entries, which say "not present", as [`crate::scattered`] does it.
+//! Stacks are 16 KiB with an unmapped page below. A stack that is not needed any more goes to its
+//! processor's cache, and from there to the common one, so that the next thread's stack costs one
+//! pop. Stacks beyond the limit ([`keep`]) are given up: unmapped, and their frames are free at
+//! once. But processors may still have TLB entries for the addresses (the *place*). So the place is
+//! dirty, and is used again only after all processors have flushed their TLB entries of the
+//! kernel's pages, which is done for many places at a time. (No code follows a pointer into a stack
+//! that was given up; a speculative read through a stale TLB entry has no effect.) The lists of
+//! places are kept in the places' own first page-table entries, which say "not present", as in
+//! [`crate::scattered`].
 //!
 //! A stack is not cleared for its next owner: programs never see one.
 //!
-//! Lock order: a stock's lock, the common stock's, that of the places, that of the kernel's page
-//! tables, the frame allocator's. A processor that waits for one of them answers shootdowns meanwhile.
+//! Lock order: a processor's cache, the common cache, the places, the kernel's page tables, the
+//! frame allocator. A processor that waits for one of these locks answers shootdowns meanwhile.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -28,30 +29,32 @@ const SLOT: u64 = STACK_SIZE as u64 + 4096;
 
 /// How many stacks a CPU keeps for itself at most; it moves half as many at once.
 const MOST_OWN: usize = 32;
-/// How many dirty places are worth a shootdown.
+/// How many dirty places justify a shootdown.
 const WORTH: u64 = 64;
 
 /// Stacks that belong to no CPU. The limit is set when the policy is known.
 static COMMON: SpinLock<Stock> = SpinLock::new(Stock::new(usize::MAX));
 static PLACES: SpinLock<Places> = SpinLock::new(Places { used: 0, clean: 0, dirty: 0, count: 0 });
-/// How many places were ever used: those of [`PLACES`], for who must not wait for its lock.
+/// How many places were ever used: a copy of the count in [`PLACES`], for callers that must not
+/// wait for its lock.
 static USED: AtomicU64 = AtomicU64::new(0);
 static MADE: AtomicU64 = AtomicU64::new(0);
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
 per_cpu! {
-    /// This CPU's stock. Others take the lock only to change the limit and to drop what is kept.
+    /// This CPU's cache. Other CPUs take the lock only to change the limit and to drop what is
+    /// kept.
     static OWN: PerCpu<SpinLock<Stock>> = PerCpu::new(SpinLock::new(Stock::new(MOST_OWN)));
 }
 
-/// Stacks that are mapped and nobody's: a list threaded through their lowest words.
+/// Stacks that are mapped and free: a list threaded through their lowest words.
 struct Stock {
     /// Bottom of the first one, 0 if there is none.
     first: u64,
     count: usize,
-    /// How many it is to hold.
+    /// How many stacks it may hold.
     most: usize,
-    /// How often one was put in by who had used it.
+    /// How often a stack was put in by the code that had used it.
     stored: u64,
 }
 
@@ -66,7 +69,7 @@ impl Stock {
         if bottom == 0 {
             return None;
         }
-        // SAFETY: a free stack is mapped and nobody's; its lowest word is the link.
+        // SAFETY: a free stack is mapped and unused; its lowest word is the link.
         self.first = unsafe { (bottom as *const u64).read() };
         self.count -= 1;
         Some(bottom)
@@ -80,7 +83,8 @@ impl Stock {
         self.count += 1;
     }
 
-    /// Takes one for the CPU whose stock this is from the common ones, and some more for later.
+    /// Takes a stack from the common cache for the CPU whose cache this is, and some more for
+    /// later.
     #[cold]
     #[inline(never)]
     fn refill(&mut self) -> Option<u64> {
@@ -89,16 +93,16 @@ impl Stock {
             let Some(bottom) = common.pop() else { break };
             self.push(bottom);
         }
-        // Where the common ones were few, all of them are among the own now.
+        // If the common cache had few, all of them are in this cache now.
         common.pop().or_else(|| self.pop())
     }
 
-    /// The CPU's stock is more than full: half of it goes.
+    /// Moves half of the CPU's cache, which is too full, to the common one.
     #[cold]
     #[inline(never)]
     fn spill(&mut self) {
         if self.most == 0 {
-            // Nothing is kept, the one that was put in just now neither.
+            // No stacks are kept, not even the one that was put in just now.
             if let Some(bottom) = self.pop() {
                 self.stored -= 1;
                 give_up(bottom);
@@ -118,7 +122,7 @@ impl Stock {
         }
     }
 
-    /// Changes how many it holds; what is too much goes.
+    /// Changes how many stacks it may hold; stacks above the limit are dropped.
     fn limit(&mut self, most: usize) {
         self.most = most;
         while self.count > most {
@@ -129,7 +133,7 @@ impl Stock {
     }
 }
 
-/// Unmaps a stack that nobody uses and that is in no list.
+/// Unmaps a stack that is unused and in no list.
 fn give_up(bottom: u64) {
     // SAFETY: as the caller says.
     unsafe { mmio::unmap_stack(bottom, STACK_SIZE) };
@@ -139,9 +143,9 @@ fn give_up(bottom: u64) {
 /// Where stacks may be. Places are numbered from 1; 0 ends a list.
 struct Places {
     used: u64,
-    /// Places that every processor has forgotten.
+    /// Places for which no processor has TLB entries.
     clean: u64,
-    /// Places that one may remember, and how many.
+    /// Places for which a processor may have TLB entries, and how many.
     dirty: u64,
     count: u64,
 }
@@ -156,15 +160,16 @@ fn place_of(bottom: u64) -> u64 {
 }
 
 impl Places {
-    /// A place where nothing is mapped, and that nobody remembers; its bottom.
+    /// Takes a place where nothing is mapped and for which no processor has TLB entries; returns
+    /// its lowest byte.
     fn take(&mut self) -> Option<u64> {
         if self.clean == 0 && self.count >= WORTH {
             self.forget();
         }
         if self.clean == 0 {
             let bottom = bottom_of(self.used + 1);
-            // With the tables for it there, the place can be put on a list later.
-            // SAFETY: nothing is mapped there, and the place is ours.
+            // When its page tables exist, the place can be put on a list later. SAFETY: nothing is
+            // mapped there, and the place is ours.
             if unsafe { mmio::swap_kernel_page(bottom as usize, 0) }.is_some() {
                 self.used += 1;
                 USED.store(self.used, Ordering::Relaxed);
@@ -181,7 +186,7 @@ impl Places {
         Some(bottom)
     }
 
-    /// Makes the dirty places clean.
+    /// Makes the dirty places clean, by a shootdown.
     fn forget(&mut self) {
         if self.dirty != 0 {
             smp::shootdown(u64::MAX, Flush::Global);
@@ -192,8 +197,8 @@ impl Places {
 
     /// Puts a place where nothing is mapped any more on the dirty list.
     fn give_back(&mut self, bottom: u64) {
-        // An entry that says "not present" and carries a number.
-        // SAFETY: nothing is mapped there, and the place is the caller's.
+        // An entry that says "not present" and carries a number. SAFETY: nothing is mapped there,
+        // and the place is the caller's.
         if unsafe { mmio::swap_kernel_page(bottom as usize, self.dirty << 1) }.is_some() {
             self.dirty = place_of(bottom);
             self.count += 1;
@@ -201,14 +206,14 @@ impl Places {
     }
 }
 
-/// A kernel stack; goes back to the stock when dropped.
+/// A kernel stack; goes back to the cache when dropped.
 #[derive(Debug)]
 pub struct KernelStack {
     bottom: u64,
 }
 
 impl KernelStack {
-    /// A stack from the stock, or a new one. None if memory is out.
+    /// Returns a stack from the cache, or a new one. `None`: memory is exhausted.
     pub fn new() -> Option<KernelStack> {
         let kept = {
             let mut own = OWN.here().lock();
@@ -217,7 +222,7 @@ impl KernelStack {
         kept.or_else(make).map(|bottom| KernelStack { bottom })
     }
 
-    /// One past the highest byte.
+    /// Returns the address one past the highest byte.
     pub fn top(&self) -> u64 {
         self.bottom + STACK_SIZE as u64
     }
@@ -238,7 +243,7 @@ impl Drop for KernelStack {
 #[inline(never)]
 fn make() -> Option<u64> {
     let bottom = PLACES.lock().take()?;
-    // SAFETY: the place is ours, and nobody remembers it.
+    // SAFETY: the place is ours, and no processor has TLB entries for it.
     if unsafe { mmio::map_stack(bottom, STACK_SIZE) } {
         MADE.fetch_add(1, Ordering::Relaxed);
         return Some(bottom);
@@ -247,8 +252,9 @@ fn make() -> Option<u64> {
     None
 }
 
-/// Keeps no more than this many bytes of stacks that nobody uses: what is kept above goes now. A part of
-/// them lies ready at each processor; for less than one each, nothing is kept.
+/// Limits the unused stacks that are kept to this many bytes; stacks above the limit are dropped
+/// now. A part of them is kept in each processor's cache; if the limit is less than one stack for
+/// each processor, none are kept.
 pub fn keep(bytes: usize) {
     let cpus = cpu::count().max(1);
     let stacks = bytes / STACK_SIZE;
@@ -259,9 +265,9 @@ pub fn keep(bytes: usize) {
     }
 }
 
-/// Gives up one kept stack; the bytes it took. `None`: none is kept.
+/// Gives up one kept stack; returns its size in bytes. `None`: no stack is kept.
 pub fn drop_one() -> Option<usize> {
-    // Not with the common stock locked: it comes after those of the processors.
+    // Not while the common cache is locked: its lock comes after those of the processors' caches.
     let common = COMMON.lock().pop();
     let of_cpus = || (0..MAX_CPUS).filter_map(|cpu| OWN.of(cpu)?.lock().pop()).next();
     let bottom = common.or_else(of_cpus)?;
@@ -270,20 +276,20 @@ pub fn drop_one() -> Option<usize> {
     Some(STACK_SIZE)
 }
 
-/// What became of stacks: exact when nothing is going on, close while something is.
+/// What happened to stacks: exact when no stack is being made or dropped, otherwise approximate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// Made new.
+    /// How many were made new.
     pub made: u64,
-    /// Put into a stock by who had used them; how often.
+    /// How often a stack was put into a cache by the code that had used it.
     pub stored: u64,
-    /// Given up after having been kept.
+    /// How many were given up after having been kept.
     pub dropped: u64,
-    /// Kept now.
+    /// How many are kept now.
     pub kept: u64,
 }
 
-/// What became of stacks so far.
+/// Returns what happened to stacks so far.
 pub fn counts() -> Counts {
     let (mut stored, mut kept) = (0, COMMON.lock().count as u64);
     for own in (0..MAX_CPUS).filter_map(|cpu| OWN.of(cpu)) {

@@ -1,13 +1,15 @@
 //! Spinning locks and once-initialised statics.
 //!
 //! The kernel runs with interrupts off, so a spin lock never has to save the interrupt flag: no
-//! handler of this CPU can run while it is held. What a waiting CPU must do instead is to answer
-//! other CPUs' requests (TLB shootdowns): every spin loop calls [`crate::smp::poll`], so a
-//! shootdown's initiator may hold a lock that its target is spinning on.
+//! handler of this CPU can run while it is held. Instead, a waiting CPU must answer other CPUs'
+//! requests (TLB shootdowns): every spin loop calls [`crate::smp::poll`], so a shootdown's
+//! initiator may hold a lock that its target is spinning on.
 //!
 //! Rules: never sleep, switch, or touch user memory while a spin lock is held.
-//! The road not taken: ticket or MCS locks. They are fair, but a locked section here is tens of
-//! instructions long and virtual CPUs get descheduled by the host, which turns fairness into convoys.
+//!
+//! Road not taken: ticket or MCS locks. They are fair, but a locked section here is tens of
+//! instructions long and virtual CPUs get descheduled by the host, which turns fairness into
+//! convoys.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 

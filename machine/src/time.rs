@@ -1,8 +1,8 @@
 //! Time: the TSC as monotonic clock, the one-shot timer of the local APIC, the real-time clock.
 //!
-//! The TSC's frequency comes from the hypervisor or the CPU if they say it, else it is measured
-//! ([`rates`]). It is taken to run at one constant rate on all CPUs, as it does in every virtual
-//! machine of today.
+//! The TSC's frequency comes from the hypervisor or the CPU if they report it, otherwise it is
+//! measured ([`rates`]). It is assumed to be constant and the same on all CPUs, as it is in every
+//! virtual machine of today.
 
 mod bend;
 mod rates;
@@ -23,19 +23,20 @@ static TSC_HZ: AtomicU64 = AtomicU64::new(1_000_000_000);
 /// Ticks of the APIC timer per nanosecond, times 2^32.
 static APIC_SCALE: AtomicU64 = AtomicU64::new(1 << 32);
 
-/// What the clocks are made of. Programs read it themselves ([`crate::vdso`]), so it has a page of its
-/// own.
+/// The data that the clocks are computed from. Programs read it themselves ([`crate::vdso`]), so it
+/// has a page of its own.
 #[repr(C, align(4096))]
 pub(crate) struct Clock {
     /// The TSC at monotonic time 0: the first instruction.
     pub origin: AtomicU64,
     /// Nanoseconds per tick of the TSC, times 2^32.
     pub scale: AtomicU64,
-    /// What to add to the monotonic clock to get the real time.
+    /// The real time minus the monotonic time.
     pub real_offset: AtomicI64,
-    /// Counts the bends; its lowest bit names the line that holds. 0: the clock was never bent.
+    /// Counts the changes of rate ([`bend`]); its lowest bit selects the line in use. 0: the rate
+    /// was never changed.
     pub turn: AtomicU64,
-    /// See [`bend`].
+    /// The lines: see [`bend`].
     pub lines: [Line; 2],
 }
 
@@ -48,33 +49,33 @@ pub(crate) static CLOCK: Clock = Clock {
 };
 
 per_cpu! {
-    /// The deadline this CPU's timer is programmed for (monotonic ns; MAX: none).
+    /// The deadline that this CPU's timer is programmed for (monotonic ns; MAX: none).
     static PROGRAMMED: Word = Word::new(u64::MAX);
 }
 
-/// The time stamp counter.
+/// Reads the time stamp counter.
 #[inline(always)]
 pub fn tsc() -> u64 {
     // SAFETY: every 64-bit CPU has it, and the kernel does not restrict it.
     unsafe { _rdtsc() }
 }
 
-/// Nanoseconds since the first instruction of the kernel as the TSC counts them, whatever the clock
-/// was adjusted by (CLOCK_MONOTONIC_RAW).
+/// Returns the nanoseconds since the first instruction of the kernel as the TSC counts them,
+/// without any adjustment of the clock (CLOCK_MONOTONIC_RAW).
 #[inline]
 pub fn raw_ns() -> u64 {
     let ticks = tsc().saturating_sub(CLOCK.origin.load(Ordering::Relaxed));
     ((u128::from(ticks) * u128::from(CLOCK.scale.load(Ordering::Relaxed))) >> 32) as u64
 }
 
-/// Nanoseconds since the first instruction of the kernel. Never goes back.
+/// Returns the nanoseconds since the first instruction of the kernel. Never goes back.
 #[inline]
 pub fn monotonic_ns() -> u64 {
-    // A clock that nobody ever made faster or slower costs this one question.
+    // A clock whose rate was never changed costs only this check.
     if bend::is_bent() { bend::monotonic_ns() } else { raw_ns() }
 }
 
-/// Nanoseconds since 1970-01-01 UTC.
+/// Returns the nanoseconds since 1970-01-01 UTC.
 #[inline]
 pub fn realtime_ns() -> u64 {
     monotonic_ns().wrapping_add_signed(CLOCK.real_offset.load(Ordering::Relaxed))
@@ -90,14 +91,14 @@ pub fn step_realtime(by: i64) {
     CLOCK.real_offset.fetch_add(by, Ordering::Relaxed);
 }
 
-/// The TSC's frequency in Hz.
+/// Returns the TSC's frequency in Hz.
 pub fn tsc_hz() -> u64 {
     TSC_HZ.load(Ordering::Relaxed)
 }
 
-/// Asks for the timer handler to be called on this CPU at `deadline` (monotonic ns) or soon after,
-/// unless it is going to be called earlier anyway. The handler asks again for what is still due
-/// later: the timer may also fire too early.
+/// Requests a call of the timer handler on this CPU at `deadline` (monotonic ns) or soon after,
+/// unless the timer is already set to an earlier time. The handler must set the timer again for
+/// later deadlines: the timer may also fire too early.
 #[inline]
 pub fn set_timer_before(deadline: u64) {
     if deadline < PROGRAMMED.get() {
@@ -113,7 +114,8 @@ fn program(deadline: u64) {
         const DEADLINE: u32 = 0x6e0;
         let scale = u128::from(CLOCK.scale.load(Ordering::Relaxed)).max(1);
         let ticks = ((u128::from(wait) << 32) / scale).min(1 << 60) as u64;
-        // SAFETY: CPUID lists the register. The fence orders it after the APIC's mode was set.
+        // SAFETY: CPUID lists the register. The fence orders the write after the setting of the
+        // APIC's mode.
         unsafe {
             core::arch::asm!("mfence", "lfence", options(nostack, preserves_flags));
             cpu::write_msr(DEADLINE, tsc().saturating_add(ticks.max(1)));
@@ -124,7 +126,7 @@ fn program(deadline: u64) {
     }
 }
 
-/// Programs this CPU's timer again for what it is programmed for: the clock runs differently now.
+/// Programs this CPU's timer again for the same deadline, after the clock's rate has changed.
 pub fn program_again() {
     match PROGRAMMED.get() {
         u64::MAX => {}
@@ -132,7 +134,7 @@ pub fn program_again() {
     }
 }
 
-/// The timer interrupt came: nothing is programmed any more.
+/// Notes that the timer interrupt came: nothing is programmed any more.
 pub(crate) fn timer_fired() {
     PROGRAMMED.set(u64::MAX);
 }
@@ -158,7 +160,7 @@ pub(crate) fn init() {
     info!("time: TSC {} kHz, APIC timer {} kHz", hz / 1000, apic_hz / 1000);
 }
 
-/// The CMOS clock (MC146818), taken as UTC. None if there is none.
+/// Reads the CMOS clock (MC146818), taken as UTC. `None` if there is none.
 fn read_rtc() -> Option<u64> {
     let read = |register: u8| {
         // SAFETY: the CMOS index and data ports; NMI stays enabled (bit 7 clear).

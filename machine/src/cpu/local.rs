@@ -1,12 +1,12 @@
 //! Per-CPU data.
 //!
-//! Every per-CPU static is linked into the section `.percpu`, which is only a template: at boot each
-//! CPU gets a copy, and its GS base is set to `copy - template`, so `gs:[&STATIC]` is this CPU's
-//! instance in one instruction, with the link-time address of the static.
+//! Every per-CPU static is linked into the section `.percpu`, which is only a template. At boot
+//! each CPU gets a copy, and its GS base is set to `copy - template`, so `gs:[&STATIC]` is this
+//! CPU's instance in one instruction, with the link-time address of the static.
 //!
 //! The kernel runs with interrupts off and is never preempted, so "this CPU" can only change across
-//! a sleep. A [`PerCpu`] reference held across one stays valid memory (of another CPU): its content
-//! must be `Sync`, and per-CPU atomics or locks are merely uncontended.
+//! a sleep. A [`PerCpu`] reference held across a sleep remains valid memory (of another CPU): its
+//! content must be `Sync`, and per-CPU atomics or locks are only uncontended, not exclusive.
 
 use core::arch::asm;
 use core::cell::UnsafeCell;
@@ -18,12 +18,12 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use super::MAX_CPUS;
 use super::place::Lent;
 
-/// Declares per-CPU statics: `per_cpu! { static COUNT: PerCpu<AtomicU64> =
-/// PerCpu::new(AtomicU64::new(0)); }`. Nothing else can make a [`Local`] or a [`PerCpu`]: one that
-/// lay elsewhere would lead to other memory.
+/// Declares per-CPU statics:
+/// `per_cpu! { static COUNT: PerCpu<AtomicU64> = PerCpu::new(AtomicU64::new(0)); }`. Nothing else
+/// can make a [`Local`] or a [`PerCpu`]: a value outside of the section would lead to other memory.
 // SOUND: the section is writable memory of the image, so a static of any type may lie there. To
-// Rust code it is one static like any other; the copies for the processors are reached by `PerCpu`
-// and `Local` alone, and those that are made here are the static itself.
+// Rust code it is one static like any other; the processors' copies are reached only by `PerCpu`
+// and `Local`, and those that are made here are the static itself.
 #[macro_export]
 macro_rules! per_cpu {
     () => {};
@@ -34,7 +34,7 @@ macro_rules! per_cpu {
         // SAFETY: the linker script gathers the section as the template of the per-CPU areas.
         #[cfg_attr(not(miri), unsafe(link_section = ".percpu"))]
         $vis static $name: $kind<$type> = {
-            // What is computed is outside of the unsafe block.
+            // The initial value is computed outside of the unsafe block.
             #[allow(clippy::declare_interior_mutable_const)]
             const INIT: $type = $init;
             // SAFETY: this static is in the section.
@@ -73,12 +73,12 @@ per_cpu! {
 }
 
 /// Loads this CPU's instance of the static word, in one instruction: the assembler knows its
-/// address; one that comes as an argument is put into a register first.
+/// address. (An address that comes as an argument would first need a register.)
 macro_rules! gs_word {
     ($name:ident) => {{
         #[cfg(not(miri))]
         let value: usize;
-        // SAFETY: a word in `.percpu`; GS is set up before anything asks.
+        // SAFETY: this is a word in `.percpu`; GS is set up before any caller runs.
         #[cfg(not(miri))]
         unsafe {
             asm!("mov {0}, gs:[{1}]", out(reg) value, sym $name,
@@ -98,22 +98,23 @@ macro_rules! gs_word {
 #[inline(always)]
 fn gs_store(address: usize, value: usize) {
     if cfg!(miri) {
-        // SAFETY: the address of a word in a static, which only this interpreter's one CPU uses.
+        // SAFETY: this is the address of a word in a static, which only this interpreter's one CPU
+        // uses.
         return unsafe { (address as *mut usize).write(value) };
     }
-    // SAFETY: callers pass the address of a word in `.percpu`; GS is set up before any of them runs.
+    // SAFETY: callers pass the address of a word in `.percpu`; GS is set up before any caller runs.
     unsafe {
         asm!("mov gs:[{1}], {0}", in(reg) value, in(reg) address, options(nostack, preserves_flags));
     }
 }
 
-/// Declares a function that returns what a [`Local`] slot names, in one instruction (for the object
-/// of a context one more, which counts the borrow). A method of the slot would take two: `asm!`
-/// takes a symbol, but `self` is none.
+/// Declares a function that returns the object that a [`Local`] slot names, in one instruction (for
+/// the object of a context one more, which counts the borrow). A method of the slot would take two:
+/// `asm!` takes a symbol, but `self` is not one.
 ///
 /// `read_slot!(pub fn try_current = CURRENT: Thread, OfPrincipal);`
 // SOUND: the function compiles only for a slot of the type and kind whose borrow it returns, and
-// reads a word. That what the slot names lives is what `context` sees to.
+// reads a word. `context` ensures that the object that the slot names lives.
 #[macro_export]
 macro_rules! read_slot {
     ($(#[$meta:meta])* $vis:vis fn $name:ident = $slot:ident: $type:ty, $kind:ident) => {
@@ -123,8 +124,9 @@ macro_rules! read_slot {
         $vis fn $name() -> Option<<$crate::cpu::$kind as $crate::cpu::Kind>::Borrow<$type>> {
             const _: fn() -> &'static $crate::cpu::Local<$type, $crate::cpu::$kind> = || &$slot;
             let pointer: *const $type;
-            // SAFETY: the slot is a word in `.percpu`, and GS is set up before anything asks; what
-            // it holds was put there by the switch, or by what this context works in.
+            // SAFETY: the slot is a word in `.percpu`, and GS is set up before any caller runs. Its
+            // value was put there by the context switch, or by an exchange of the object that this
+            // context works in.
             unsafe {
                 core::arch::asm!("mov {0}, gs:[{1}]", out(reg) pointer, sym $slot,
                                  options(nostack, preserves_flags, pure, readonly));
@@ -142,22 +144,22 @@ pub struct PerCpu<T>(UnsafeCell<T>);
 unsafe impl<T: Sync> Sync for PerCpu<T> {}
 
 impl<T> PerCpu<T> {
-    /// The initial value of every CPU's instance.
+    /// Returns the initial value of every CPU's instance.
     ///
     /// # Safety
-    /// It becomes a static in the section `.percpu`.
+    /// The value becomes a static in the section `.percpu`.
     pub const unsafe fn new(value: T) -> Self {
         PerCpu(UnsafeCell::new(value))
     }
 
-    /// The address of this CPU's instance, for the machine's own use.
+    /// Returns the address of this CPU's instance, for the machine layer's own use.
     #[inline(always)]
     pub(crate) fn pointer(&'static self) -> *mut T {
         let base = gs_word!(GS_BASE);
         base.wrapping_add(self as *const Self as usize) as *mut T
     }
 
-    /// This CPU's instance.
+    /// Returns this CPU's instance.
     #[inline(always)]
     pub fn here(&'static self) -> &'static T
     where
@@ -167,7 +169,7 @@ impl<T> PerCpu<T> {
         unsafe { &*self.pointer() }
     }
 
-    /// CPU `cpu`'s instance, or None if there is no such CPU.
+    /// Returns CPU `cpu`'s instance, or `None` if there is no such CPU.
     #[inline]
     pub fn of(&'static self, cpu: usize) -> Option<&'static T>
     where
@@ -183,12 +185,12 @@ impl<T> PerCpu<T> {
     }
 }
 
-/// A per-CPU slot that names the `T` which the context that runs on this CPU is a part of, works
-/// for or works in. Declare with [`per_cpu!`](crate::per_cpu), read with
-/// [`read_slot!`](crate::read_slot).
+/// A per-CPU slot that names a `T` of the context that runs on this CPU: its owner, its principal
+/// or its object ([`context`](crate::context)). Declare with [`per_cpu!`](crate::per_cpu), read
+/// with [`read_slot!`](crate::read_slot).
 ///
-/// The slots are changed by [`context`](crate::context) alone, whose invariants say why what is
-/// borrowed of one lives.
+/// Only [`context`](crate::context) changes the slots; its invariants say why an object that is
+/// borrowed from a slot lives.
 #[repr(transparent)]
 pub struct Local<T: 'static, K: Kind> {
     pointer: UnsafeCell<*const T>,
@@ -199,23 +201,23 @@ pub struct Local<T: 'static, K: Kind> {
 unsafe impl<T: Sync + Send, K: Kind> Sync for Local<T, K> {}
 
 impl<T, K: Kind> Local<T, K> {
-    /// An empty slot.
+    /// Returns an empty slot.
     ///
     /// # Safety
-    /// It becomes a static in the section `.percpu`.
+    /// The value becomes a static in the section `.percpu`.
     #[allow(clippy::new_without_default)]
     pub const unsafe fn new() -> Self {
         Local { pointer: UnsafeCell::new(ptr::null()), _kind: PhantomData }
     }
 
-    /// Its place in the template, for [`set_slot`].
+    /// Returns the slot's address in the template, for [`set_slot`].
     #[inline(always)]
     pub(crate) fn address(&'static self) -> usize {
         ptr::from_ref(self).expose_provenance()
     }
 }
 
-/// Has this CPU's slot name an object, or nothing (null).
+/// Makes this CPU's slot name an object, or nothing (null).
 ///
 /// # Safety
 /// The address is that of a slot for objects of this type; the invariants of
@@ -225,23 +227,23 @@ pub(crate) unsafe fn set_slot(address: usize, object: *const ()) {
     gs_store(address, object.expose_provenance());
 }
 
-/// What a slot names of a context, and so how it is borrowed.
+/// Which object of a context a slot names, and so how the object is borrowed.
 pub trait Kind: 'static {
-    /// A borrow of what it names.
+    /// A borrow of the object.
     type Borrow<T: 'static>;
 
-    /// What a slot holds; nothing if it is empty.
+    /// Borrows the object that a slot names; `None` if the slot is empty.
     ///
     /// # Safety
     /// `pointer` was just read from a [`Local`] of this CPU and of this kind.
     unsafe fn of_slot<T>(pointer: *const T) -> Option<Self::Borrow<T>>;
 }
 
-/// The slot names what the context is a part of.
+/// The slot names the owner that the context is a part of.
 pub struct OfOwner;
-/// The slot names whom the context works for.
+/// The slot names the principal that the context works for.
 pub struct OfPrincipal;
-/// The slot names what the context works in.
+/// The slot names the object that the context works in.
 pub struct OfObject;
 
 impl Kind for OfOwner {
@@ -271,15 +273,15 @@ impl Kind for OfObject {
     }
 }
 
-/// The end of who asks for the current object in a context that has none.
+/// Panics for a caller that asks for the current object in a context that has none.
 #[cold]
 #[inline(never)]
 pub fn empty_slot() -> ! {
     panic!("no current object on this CPU")
 }
 
-/// A borrow of the owner or the principal of the context that runs here; costs one load, counts
-/// nothing, cannot leave this stack.
+/// A borrow of the owner or the principal of the context that runs here. It costs one load, counts
+/// nothing, and cannot leave this stack.
 pub struct Here<T: 'static> {
     pointer: *const T,
     _not_send: PhantomData<*const ()>,
@@ -299,7 +301,7 @@ impl<T> Deref for Here<T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: see `context`: what it names outlives the stack this value lives on.
+        // SAFETY: see `context`: the object outlives the stack that this value lives on.
         unsafe { &*self.pointer }
     }
 }
@@ -317,12 +319,12 @@ impl<T> Copy for Here<T> {}
 pub(crate) struct Word(AtomicU64);
 
 impl Word {
-    /// The initial value on every CPU.
+    /// Returns the initial value on every CPU.
     pub const fn new(value: u64) -> Self {
         Word(AtomicU64::new(value))
     }
 
-    /// This CPU's value.
+    /// Returns this CPU's value.
     #[inline(always)]
     pub fn get(&'static self) -> u64 {
         gs_load_volatile(self as *const Self as usize) as u64
@@ -335,17 +337,17 @@ impl Word {
     }
 }
 
-/// Half a [`Word`]: two of them can be compared with zero at once.
+/// Half a [`Word`]: two halves can be compared with zero at once.
 #[repr(transparent)]
 pub(crate) struct Half(AtomicU32);
 
 impl Half {
-    /// The initial value on every CPU.
+    /// Returns the initial value on every CPU.
     pub const fn new(value: u32) -> Self {
         Half(AtomicU32::new(value))
     }
 
-    /// This CPU's value.
+    /// Returns this CPU's value.
     #[inline(always)]
     pub fn get(&'static self) -> u32 {
         let value;
@@ -368,7 +370,8 @@ impl Half {
     }
 }
 
-/// Loads the word at `gs:[address]`, never merged or moved: the word changes under interrupts.
+/// Loads the word at `gs:[address]`. The load is never merged or moved, because interrupt handlers
+/// change the word.
 #[inline(always)]
 fn gs_load_volatile(address: usize) -> usize {
     if cfg!(miri) {
@@ -383,13 +386,13 @@ fn gs_load_volatile(address: usize) -> usize {
     value
 }
 
-/// This CPU's number, from 0.
+/// Returns this CPU's number, from 0.
 #[inline(always)]
 pub fn id() -> usize {
     gs_word!(NUMBER)
 }
 
-/// This CPU's GS base.
+/// Returns this CPU's GS base.
 pub(super) fn gs_base() -> usize {
     gs_word!(GS_BASE)
 }
@@ -399,7 +402,7 @@ unsafe extern "C" {
     static __percpu_end: u8;
 }
 
-/// Bytes of one CPU's area.
+/// Returns the bytes of one CPU's area.
 pub(crate) fn area_size() -> usize {
     &raw const __percpu_end as usize - &raw const __percpu_start as usize
 }

@@ -1,16 +1,16 @@
 //! The content of frames: zeroing, copying, bytes in and out, through the direct map.
 //!
-//! A program may write to a frame on another processor while the kernel copies it. So nothing
-//! here makes a Rust reference to a frame's bytes; the copies are single instructions in
-//! assembly, for which torn data is merely torn data.
+//! A program may write to a frame on another processor while the kernel copies it. So nothing here
+//! makes a Rust reference to a frame's bytes; the copies are single instructions in assembly, for
+//! which a concurrent write yields torn data and nothing worse.
 //!
-//! How whole frames are cleared and copied: with the processor's widest plain moves (32 bytes where
-//! it has AVX, else `rep stosq` and `rep movsq`), or with `rep stosb` and `rep movsb` where it says
-//! that those are fast and is not an emulator, for which they are the slowest of all. The vector
-//! register used belongs to the program that runs; it is saved and restored around. QEMU's
-//! instruction counter counts every repetition of a string instruction as one instruction: clearing
-//! a frame is 150 instructions with AVX and 512 with `rep stosq`. Miri, which interprets no
-//! assembly, gets plain writes.
+//! Whole frames are cleared and copied with the processor's widest plain moves (32 bytes with AVX,
+//! otherwise `rep stosq` and `rep movsq`). If the processor reports that `rep stosb` and
+//! `rep movsb` are fast, and is not an emulator, for which they are the slowest of all, these are
+//! used instead. The vector register belongs to the program that runs, so it is saved and restored.
+//! QEMU's instruction counter counts every repetition of a string instruction as one instruction:
+//! clearing a frame takes 150 instructions with AVX and 512 with `rep stosq`. Miri, which
+//! interprets no assembly, gets plain writes.
 
 use super::Frame;
 use crate::cpu::features;
@@ -20,13 +20,13 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU8, AtomicU32};
 
-/// Where a physical address appears in the direct map.
+/// Returns the address of a physical address in the direct map.
 #[inline]
 pub(crate) fn direct(physical: u64) -> *mut u8 {
     (direct_map() + physical as usize) as *mut u8
 }
 
-/// The physical address of what lies in the direct map.
+/// Returns the physical address of a pointer into the direct map.
 #[inline]
 pub(crate) fn physical(pointer: *const u8) -> u64 {
     (pointer as usize - direct_map()) as u64
@@ -51,7 +51,8 @@ enum Way {
 
 static WAY: AtomicU8 = AtomicU8::new(Way::Words as u8);
 
-/// Chooses the way, once the processor's features are known and AVX is enabled.
+/// Chooses how frames are cleared and copied, once the processor's features are known and AVX is
+/// enabled.
 pub(super) fn choose() {
     if cfg!(miri) {
         return;
@@ -75,7 +76,7 @@ pub(super) fn choose() {
 
 #[inline]
 pub(crate) fn zero(number: u32) {
-    // SAFETY: frame numbers are those of memory, which the direct map holds whole; nobody has a
+    // SAFETY: frame numbers are those of memory, all of which is in the direct map; there is no
     // Rust reference to a frame's content.
     unsafe { zero_pages(bytes(number), 1) };
 }
@@ -92,7 +93,7 @@ pub(super) unsafe fn zero_pages(to: *mut u8, pages: usize) {
     }
     if WAY.load(Relaxed) == Way::Wide as u8 {
         let mut kept = MaybeUninit::<[u64; 4]>::uninit();
-        // SAFETY: the caller's promise; the register that the program may be using is put back.
+        // SAFETY: the caller's promise; the register, which the program may be using, is restored.
         unsafe {
             asm!("vmovdqu [{kept}], ymm0", "vpxor xmm0, xmm0, xmm0",
                  "2:",
@@ -187,7 +188,7 @@ impl Frame {
         zero(self.number());
     }
 
-    /// Fills `len` bytes from `offset` with zeroes; what lies outside the frame is left out.
+    /// Fills `len` bytes from `offset` with zeroes; the part outside the frame is ignored.
     pub fn zero_range(&self, offset: usize, len: usize) {
         let offset = offset.min(PAGE_SIZE);
         let len = len.min(PAGE_SIZE - offset);
@@ -202,7 +203,8 @@ impl Frame {
         }
     }
 
-    /// The aligned word at `offset`, read at once; `None` if it is not aligned or not inside.
+    /// Reads the aligned word at `offset` atomically; `None` if it is not aligned or not inside the
+    /// frame.
     pub fn load_u32(&self, offset: usize) -> Option<u32> {
         let inside = offset.is_multiple_of(4) && offset <= PAGE_SIZE - 4;
         let word = inside.then(|| bytes(self.number()).wrapping_add(offset).cast::<AtomicU32>())?;
@@ -216,8 +218,8 @@ impl Frame {
         copy_frame(bytes(self.number()), bytes(from.number()));
     }
 
-    /// Copies bytes out of the frame, from `offset`; returns how many: fewer than `to.len()` only
-    /// at the frame's end.
+    /// Copies bytes out of the frame, from `offset`. Returns the number of bytes, which is less
+    /// than `to.len()` only at the frame's end.
     pub fn read(&self, offset: usize, to: &mut [u8]) -> usize {
         let offset = offset.min(PAGE_SIZE);
         let len = to.len().min(PAGE_SIZE - offset);
@@ -225,8 +227,8 @@ impl Frame {
         len
     }
 
-    /// Copies bytes into the frame, to `offset`; returns how many: fewer than `from.len()` only at
-    /// the frame's end.
+    /// Copies bytes into the frame, to `offset`. Returns the number of bytes, which is less than
+    /// `from.len()` only at the frame's end.
     pub fn write(&self, offset: usize, from: &[u8]) -> usize {
         let offset = offset.min(PAGE_SIZE);
         let len = from.len().min(PAGE_SIZE - offset);

@@ -1,12 +1,12 @@
 //! The frame table: what is known about each frame.
 //!
-//! It lies in the direct map, which is where large pages are, and reaches to the end of the memory that
-//! is known at boot. When a device brings memory later ([`extend`]), the table is mapped once more, page
-//! by page at [`WINDOW`], with pages for the new frames where they belong, and used from there. Who has
-//! the old address meanwhile sees the same memory.
+//! It lies in the direct map, which uses large pages, and covers the memory that is known at boot.
+//! When a device brings memory later ([`extend`]), the table is mapped once more, page by page at
+//! [`WINDOW`], with additional pages for the new frames, and used from there. A processor that
+//! still uses the old address sees the same memory.
 //!
-//! Road not taken: such a window from the start. It would take small pages for the table on every
-//! machine, for the sake of a device that few have.
+//! Road not taken: such a window from the start. It would need small pages for the table on every
+//! machine, for the sake of a device that few machines have.
 
 use crate::layout::{DIRECT_MAP, PAGE_SIZE, VMAP};
 use core::ops::Range;
@@ -14,14 +14,14 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use hayate_frames::{Link, Table};
 
-/// What is known about one frame. What `tag` and `data` mean depends on what the frame is used
-/// for: links of the buddy allocator while it is free, the occupancy of a page table or the entries
-/// that map a large page and the next that waits to be given back ([`crate::paging`]), a slab of the
-/// heap, nothing otherwise.
+/// What is known about one frame. The meaning of `tag` and `data` depends on what the frame is used
+/// for. A free frame: links of the buddy allocator. A page table: its occupancy. A large page
+/// ([`crate::paging`]): the number of entries that map it, and the link of the list of deferred
+/// frees. A slab of the heap: see there. Any other frame: nothing.
 #[repr(C, align(16))]
 pub(crate) struct FrameInfo {
-    /// How many [`Frame`](super::Frame)s and page-table entries refer to it; 0: free, or in use by
-    /// the heap.
+    /// How many [`Frame`](super::Frame)s and page-table entries refer to the frame; 0: free, or in
+    /// use by the heap.
     pub refs: AtomicU32,
     /// Free: the state of [`Link`]. First frame of a large page: how many entries map it.
     pub tag: AtomicU32,
@@ -31,20 +31,21 @@ pub(crate) struct FrameInfo {
 
 /// The address of the table, constant after [`place`].
 static TABLE: AtomicPtr<FrameInfo> = AtomicPtr::new(core::ptr::null_mut());
-/// Frame numbers end here.
+/// One past the last frame number.
 static END: AtomicU32 = AtomicU32::new(0);
-/// The pages of the table that are none, first and end: what they would tell of is no memory.
+/// The pages of the table that do not exist, first and end: the frames that they would describe are
+/// not memory.
 static GAP: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
 
-/// Where the table is mapped when it was extended, behind the kernel's stacks and large tables in the
-/// 512 GiB that every space shares, and how much room is there: for 4 TiB of addresses.
+/// Where the table is mapped after it was extended: behind the kernel's stacks and large tables, in
+/// the 512 GiB that every space shares. The size is enough for 4 TiB of addresses.
 const WINDOW: usize = crate::scattered::END;
 const WINDOW_SIZE: usize = 16 << 30;
 const _: () = assert!(WINDOW + WINDOW_SIZE <= VMAP + (512 << 30));
-/// Infos in a page.
+/// Number of infos in a page.
 const INFOS: u32 = (PAGE_SIZE / size_of::<FrameInfo>()) as u32;
 
-/// The info of a frame.
+/// Returns the info of a frame.
 ///
 /// # Safety
 /// `number` is that of a frame of memory: of the allocator's, in use since boot, or of an area of
@@ -52,17 +53,17 @@ const INFOS: u32 = (PAGE_SIZE / size_of::<FrameInfo>()) as u32;
 #[inline]
 pub(crate) unsafe fn info(number: u32) -> &'static FrameInfo {
     debug_assert!(number < END.load(Relaxed), "frame {number:#x} is not memory");
-    // SAFETY: the table lives for ever and was zeroed by `place`. It has infos for all memory that
+    // SAFETY: the table is never freed and was zeroed by `place`. It has infos for all memory that
     // was known at boot, and was extended for areas that were attached later.
     unsafe { &*TABLE.load(Relaxed).add(number as usize) }
 }
 
-/// Sets the table up for the frames below `end` and clears it. The pages of it that are in `gap` will be
-/// used for other things.
+/// Sets the table up for the frames below `end` and clears it. The pages of the table that are in
+/// `gap` will be used for other purposes.
 ///
 /// # Safety
-/// `table` must point at unused, mapped, aligned memory of the direct map for `end` infos, for ever;
-/// called once.
+/// `table` must point at unused, mapped, aligned memory of the direct map for `end` infos, for
+/// ever; called once.
 pub(super) unsafe fn place(table: *mut FrameInfo, end: u32, gap: Range<u32>) {
     // SAFETY: the caller's promise, whole pages; zeroes are a valid FrameInfo.
     unsafe {
@@ -77,16 +78,17 @@ pub(super) unsafe fn place(table: *mut FrameInfo, end: u32, gap: Range<u32>) {
     TABLE.store(table, Release);
 }
 
-/// Gives frames that the table did not know infos full of zeroes: those from `first`, the first of a
-/// page of infos, to `end`. False: memory is out, or they are too far away.
+/// Adds zeroed infos for frames that the table does not cover yet: those from `first`, which has
+/// the first info of a page, to `end`. False: memory is exhausted, or the frames are out of the
+/// window's reach.
 ///
 /// # Safety
-/// Nobody else calls this meanwhile.
+/// No other caller is in this function meanwhile.
 pub(crate) unsafe fn extend(first: u32, end: u32) -> bool {
     if end.div_ceil(INFOS) as usize * PAGE_SIZE > WINDOW_SIZE {
         return false;
     }
-    // SAFETY: the window is this table's alone; the frames of the table stay for ever.
+    // SAFETY: only this table uses the window; the frames of the table are never freed.
     let map = |page: u32, physical| unsafe {
         crate::mmio::map_for_good(WINDOW + page as usize * PAGE_SIZE, physical)
     };
@@ -107,7 +109,7 @@ pub(crate) unsafe fn extend(first: u32, end: u32) -> bool {
         }
     }
     END.fetch_max(end, Relaxed);
-    // The tables were written before: whoever reads the new address finds them.
+    // The page tables were written before: a processor that reads the new address finds them.
     TABLE.store(core::ptr::with_exposed_provenance_mut(WINDOW), Release);
     true
 }
@@ -118,8 +120,8 @@ pub(super) struct InTable;
 impl Table for InTable {
     #[inline]
     fn link(&self, frame: u32) -> Link {
-        // SAFETY: the allocator asks for frames that it was given, and for those whose numbers
-        // differ from one of these in a bit and are below its end, which is the table's.
+        // SAFETY: the allocator asks for frames that it was given, and for their buddies, whose
+        // numbers differ in one bit and are below the allocator's end, which is the table's.
         let info = unsafe { info(frame) };
         let data = info.data.load(Relaxed);
         Link { next: data as u32, prev: (data >> 32) as u32, state: info.tag.load(Relaxed) }

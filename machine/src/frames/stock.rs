@@ -1,4 +1,5 @@
-//! The allocator: each processor's stacks before the buddy, and the counts.
+//! The allocator: each processor's stacks (per-CPU caches) in front of the buddy allocator, and the
+//! counts.
 
 use super::info::{self, InTable};
 use super::{Block, FrameInfo, content, direct};
@@ -13,13 +14,13 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 use hayate_frames::{Buddy, Stack};
 
-/// How many frames a processor keeps of each sort, and half of it is what it takes at a time.
+/// How many frames of each sort a processor keeps; it takes half as many at a time.
 const STACK: usize = 128;
 /// How many zeroed frames each processor keeps.
 const ZEROED: usize = 64;
 
-/// One processor's private frames. An instance is changed only by its own processor, with
-/// interrupts off; others read how many there are.
+/// One processor's private frames. Only that processor changes them, with interrupts off; other
+/// processors read the counts.
 struct Own {
     free: Stack<STACK>,
     zeroed: Stack<ZEROED>,
@@ -32,15 +33,16 @@ per_cpu! {
 static BUDDY: SpinLock<Option<Buddy<InTable>>> = SpinLock::new(None);
 static TOTAL: AtomicU32 = AtomicU32::new(0);
 static RESERVE: AtomicU32 = AtomicU32::new(0);
-/// What the buddy had free when its lock was last given up: to be read without the lock.
+/// How many frames the buddy allocator had free when its lock was last released: readable without
+/// the lock.
 static LEFT: AtomicU32 = AtomicU32::new(0);
 
-/// For whom a frame is taken.
+/// For what purpose a frame is taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
     /// For a program: stop at the reserve.
     Program,
-    /// For the kernel: to the last frame.
+    /// For the kernel: down to the last frame.
     Kernel,
 }
 
@@ -49,13 +51,13 @@ pub(super) enum Need {
 pub struct Counts {
     /// Managed by the allocator since boot.
     pub total: usize,
-    /// Not in use, stocks of the processors included.
+    /// Not in use, per-CPU caches included.
     pub free: usize,
     /// Kept for the kernel: the part of `free` that programs cannot get.
     pub reserve: usize,
 }
 
-/// How much memory there is. Other processors may be taking frames meanwhile.
+/// Returns how much memory there is. Other processors may be taking frames meanwhile.
 pub fn counts() -> Counts {
     let mut free = BUDDY.lock().as_ref().map_or(0, |buddy| buddy.free_frames()) as usize;
     for own in (0..MAX_CPUS).filter_map(|cpu| OWN.of(cpu)) {
@@ -64,28 +66,29 @@ pub fn counts() -> Counts {
     Counts { total: TOTAL.load(Relaxed) as usize, free, reserve: RESERVE.load(Relaxed) as usize }
 }
 
-/// How many frames the allocator manages.
+/// Returns how many frames the allocator manages.
 pub fn total() -> usize {
     TOTAL.load(Relaxed) as usize
 }
 
-/// Whether the kernel has begun to use up its reserve: programs cannot have any more memory, and
-/// what the kernel allocates in their name is about to run out, too. Who causes it must go.
+/// Whether the kernel has begun to use up its reserve: programs cannot get any more memory, and
+/// kernel allocations on their behalf will fail soon, too. The process that causes this must be
+/// ended.
 pub fn is_low() -> bool {
     LEFT.load(Relaxed) < RESERVE.load(Relaxed) / 2
 }
 
-/// Whether there is too little left to begin something new with, a process say: what there is, those
-/// that run will need.
+/// Whether too little memory is left to start something new, such as a process: the processes that
+/// run will need the rest.
 #[inline]
 pub fn is_scarce() -> bool {
-    /// More than 4 MiB are not kept for that.
+    /// No more than 4 MiB are kept for that purpose.
     const MOST: u32 = 1024;
     let reserve = RESERVE.load(Relaxed);
     LEFT.load(Relaxed) < reserve + reserve.min(MOST)
 }
 
-/// Whether there is so much memory that some may be spent on speed: more than a quarter is free.
+/// Whether enough memory is free to spend some of it on speed: more than a quarter.
 pub fn is_plentiful() -> bool {
     LEFT.load(Relaxed) > TOTAL.load(Relaxed) / 4
 }
@@ -105,7 +108,7 @@ pub(super) fn take(need: Need) -> Option<u32> {
     }
     match OWN.here().free.pop() {
         Some(frame) => Some(frame),
-        // Where there is nothing for this purpose, frames that were zeroed ahead are as good.
+        // If there is no frame for this purpose, a frame that was zeroed ahead will do.
         None => refill(need).or_else(pop_zeroed),
     }
 }
@@ -116,7 +119,7 @@ fn refill(need: Need) -> Option<u32> {
         buddy.free_frames().checked_sub(RESERVE.load(Relaxed)).filter(|&n| n > 0)
     };
     let mut buddy = BUDDY.lock();
-    // What ended spaces owe comes before the reserve, and before a refusal.
+    // Deferred frees of ended spaces are done before the reserve is used, and before a refusal.
     while beyond(buddy.as_ref()?).is_none() && teardown::owed() != 0 {
         drop(buddy);
         teardown::pay_now();
@@ -127,8 +130,8 @@ fn refill(need: Need) -> Option<u32> {
     }
     let buddy = buddy.as_mut()?;
     let Some(most) = beyond(buddy) else {
-        // Out of the reserve the kernel takes what it needs now and no more: what lies on the
-        // stack, programs get as well.
+        // From the reserve the kernel takes only the frame that it needs now: programs can get the
+        // frames on the stack as well.
         let frame = if need == Need::Kernel { buddy.allocate(0) } else { None };
         LEFT.store(buddy.free_frames(), Relaxed);
         return frame;
@@ -163,7 +166,8 @@ pub(super) fn give(frame: u32) {
     }
 }
 
-/// Gives back `count` frames in a row: at least `worth` of them at once, fewer one by one.
+/// Gives back `count` consecutive frames: all at once if there are at least `worth`, otherwise one
+/// by one.
 #[inline]
 pub(crate) fn give_run(first: u32, count: u32, worth: u32) {
     if count >= worth {
@@ -173,10 +177,11 @@ pub(crate) fn give_run(first: u32, count: u32, worth: u32) {
     }
 }
 
-/// Gives back a frame that is all zeroes: it goes to the stock of such if there is room.
+/// Gives back a frame that is all zeroes: it goes to the stack of zeroed frames if that is not
+/// full.
 #[inline]
 pub(crate) fn give_zeroed(frame: u32) {
-    // SAFETY: the caller gives a frame of the allocator's back.
+    // SAFETY: the caller gives back a frame of the allocator's.
     unsafe { super::info(frame) }.refs.store(0, Relaxed);
     if !OWN.here().zeroed.push(frame) {
         give(frame);
@@ -218,7 +223,7 @@ fn try_range(count: u32) -> Option<u32> {
         LEFT.store(buddy.free_frames(), Relaxed);
         return Some(first);
     }
-    // A neighbour that is missing may lie on this processor's stack.
+    // The buddy of a free frame may be on this processor's stack.
     OWN.here().free.spill(true, |frame| buddy.free(frame, 0));
     let first = buddy.allocate_range(count);
     LEFT.store(buddy.free_frames(), Relaxed);
@@ -235,14 +240,14 @@ pub(super) fn give_range(first: u32, count: u32) {
     }
 }
 
-/// Zeroes one frame ahead if this processor's stock of them is not full; whether it did. For the
-/// idle loop: call it again and again while there is nothing to do.
+/// Zeroes one frame ahead if this processor's stack of zeroed frames is not full; returns whether
+/// it did. For the idle loop, which calls it repeatedly.
 pub fn prepare() -> bool {
     let own = OWN.here();
     if own.zeroed.len() >= ZEROED {
         return false;
     }
-    // Not by `take`, which would take one from the stock when there are no others.
+    // Not by `take`, which takes from the zeroed frames when there are no others.
     let Some(frame) = own.free.pop().or_else(|| refill(Need::Program)) else { return false };
     content::zero(frame);
     if !own.zeroed.push(frame) {
@@ -257,17 +262,17 @@ pub fn prepare() -> bool {
 /// # Panics
 /// If no usable range has room for the frame table (16 bytes for each frame of 4 KiB).
 pub(crate) fn init(boot: &BootInfo) {
-    // Frame numbers are 32 bits and the direct map ends: memory beyond is left alone.
+    // Frame numbers have 32 bits, and the direct map is finite: memory beyond either is not used.
     let limit = (DIRECT_MAP_SIZE as u64).min(u64::from(u32::MAX) << PAGE_SHIFT);
     let usable = || {
         let ranges = boot.memory.iter().filter(|range| range.kind == MemoryKind::Usable);
-        // Frame 0 is nobody's: number 0 means "none".
+        // Frame 0 is never used: number 0 means "none".
         ranges.map(move |range| range.start.max(PAGE_SIZE as u64)..range.end.min(limit))
     };
-    // The table covers memory in use since boot as well: page tables among it have infos.
+    // The table also covers memory in use since boot: page tables there have infos.
     let ram = boot.memory.iter().filter(|range| range.kind != MemoryKind::Reserved);
     let ram = ram.map(|range| range.end.min(limit)).max().unwrap_or(0) >> PAGE_SHIFT;
-    // And non-volatile memory, far above it perhaps: see `gap`.
+    // It also covers non-volatile memory, which may be far above: see `gap`.
     let areas = || crate::nvm::areas().iter().filter(|area| area.address() >> PAGE_SHIFT >= ram);
     let top = areas().map(|area| (area.address() + area.size()) >> PAGE_SHIFT).max();
     let bottom = areas().map(|area| area.address() >> PAGE_SHIFT).min();
@@ -302,23 +307,23 @@ pub(crate) fn init(boot: &BootInfo) {
     *BUDDY.lock() = Some(buddy);
 }
 
-/// The part of the frame table that describes no memory, in bytes: the infos of frames between the last
-/// memory, `ram`, and the first non-volatile memory above it, `bottom` (frame numbers). Nobody looks at
-/// them, so the pages that they would be in are memory like any other.
+/// Returns the part of the frame table that describes no memory, in bytes: the infos of frames
+/// between the last memory, `ram`, and the first non-volatile memory above it, `bottom` (frame
+/// numbers). Nothing reads these infos, so their pages are used as ordinary memory.
 fn gap(table: &Range<u64>, ram: u64, bottom: u64) -> Range<u64> {
     let (info, page) = (size_of::<FrameInfo>() as u64, PAGE_SIZE as u64);
-    // The allocator looks at the other half of each block that is given back, so up to the end of
-    // the largest block that memory may end in.
+    // The allocator reads the info of each returned block's buddy, so the table continues to the
+    // end of the largest block that memory may end in.
     let first = ram.next_multiple_of(1 << hayate_frames::ORDERS);
     let start = (table.start + first * info).next_multiple_of(page);
     start..((table.start + bottom * info) / page * page).max(start)
 }
 
-/// Takes over memory that was in use since boot: `count` frames from `first`.
+/// Adds memory that was in use since boot: `count` frames from `first`.
 ///
 /// # Safety
-/// The frames must be RAM below the end of the frame table that the allocator never had and nobody
-/// uses any more.
+/// The frames must be RAM below the end of the frame table that the allocator never had and that is
+/// not used any more.
 pub(crate) unsafe fn adopt(first: u32, count: u32) {
     if let Some(buddy) = BUDDY.lock().as_mut() {
         buddy.free_range(first, count);
@@ -327,7 +332,7 @@ pub(crate) unsafe fn adopt(first: u32, count: u32) {
     }
 }
 
-/// `range` without `hole`: at most two parts.
+/// Returns `range` without `hole`: at most two parts.
 fn subtract(range: Range<u64>, hole: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let before = range.start..range.end.min(hole.start);
     let after = range.start.max(hole.end)..range.end;
