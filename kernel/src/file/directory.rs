@@ -1,5 +1,6 @@
-//! Changes of the tree: making, removing, linking and renaming names, with the checks of
-//! `path_resolution(7)` in Linux' order, so that of two errors the program sees the same one.
+//! Changes of the tree: making, removing, linking and renaming names. The checks of
+//! `path_resolution(7)` are made in Linux' order, so that of two possible errors the program gets
+//! the same one.
 //!
 //! Lock order: see [`super::dentry`].
 
@@ -17,18 +18,18 @@ use super::set_id;
 use crate::credentials::{Capability, Credentials, access};
 use crate::schedule;
 
-/// Held while a directory can move, so that "is below" stays true while it is acted on.
+/// Held while a directory can move, so that a check of ancestry stays true until it is acted on.
 static RENAME: schedule::Mutex<()> = schedule::Mutex::new(());
 
 const S_ISGID: u16 = 0o2000;
 const S_ISVTX: u16 = 0o1000;
 
-/// `EROFS` when nothing can be written through this place's mount.
+/// Fails with `EROFS` if this place's mount cannot be written.
 pub fn check_writable(location: &Location) -> Result<()> {
     if location.mount.read_only() { Err(Errno::EROFS) } else { Ok(()) }
 }
 
-/// Whose a file made in `directory` is.
+/// Returns the owner of a file made in `directory`.
 pub fn new_owner(directory: &Attributes, credentials: &Credentials) -> Owner {
     let inherits = directory.mode & S_ISGID != 0;
     let gid = if inherits { directory.gid } else { credentials.fsgid };
@@ -47,8 +48,8 @@ pub fn check_directory(
     permitted(credentials, attributes, access::WRITE | access::EXECUTE)
 }
 
-/// Records a newly made file in the dentry cache; the directory lock is held, and there was room
-/// for a child ([`Dentry::reserve`]) before the file was made.
+/// Adds a newly made file to the dentry cache. The caller holds the directory lock and has reserved
+/// memory for a child ([`Dentry::reserve`]) before it made the file.
 pub fn record(
     directory: &Arc<Dentry>,
     found: Arc<Dentry>,
@@ -67,7 +68,7 @@ pub fn record(
     Ok(child)
 }
 
-/// Makes a name by `make`, which gets the directory, the name, its attributes.
+/// Makes a name with `make`, which gets the directory, the name and the directory's attributes.
 fn make(
     resolver: &Resolver<'_>,
     path: &[u8],
@@ -98,7 +99,7 @@ fn make(
     Ok(Location { mount: Arc::clone(&directory.mount), dentry })
 }
 
-/// `mkdir(2)`; the umask is taken off `mode` here.
+/// `mkdir(2)`; applies the umask to `mode`.
 pub fn mkdir(resolver: &Resolver<'_>, path: &[u8], mode: u16) -> Result<Location> {
     make(resolver, path, true, |inode, name, attributes| {
         let mode = set_id::of_new(attributes, resolver, mode & 0o1777, true);
@@ -106,7 +107,7 @@ pub fn mkdir(resolver: &Resolver<'_>, path: &[u8], mode: u16) -> Result<Location
     })
 }
 
-/// `mknod(2)`; the umask is taken off `mode` here.
+/// `mknod(2)`; applies the umask to `mode`.
 pub fn mknod(
     resolver: &Resolver<'_>,
     path: &[u8],
@@ -139,7 +140,7 @@ pub fn symlink(resolver: &Resolver<'_>, target: &[u8], path: &[u8]) -> Result<Lo
     })
 }
 
-/// `link(2)`: gives the file at `old` the name `path` too.
+/// `link(2)`: gives the file at `old` the additional name `path`.
 pub fn link(resolver: &Resolver<'_>, old: &Location, path: &[u8]) -> Result<()> {
     let target = old.inode()?;
     let parent = resolver.resolve_parent(path)?;
@@ -177,8 +178,8 @@ pub fn link(resolver: &Resolver<'_>, old: &Location, path: &[u8]) -> Result<()> 
     Ok(())
 }
 
-/// Whether `credentials` may remove or rename `victim` in a directory: its permissions, and the
-/// sticky bit (`may_delete`, fs/namei.c).
+/// Checks that `credentials` may remove or rename `victim` in a directory: the directory's
+/// permissions and the sticky bit (`may_delete`, fs/namei.c).
 fn check_removal(
     location: &Location,
     directory: &Attributes,
@@ -196,8 +197,8 @@ fn check_removal(
     Ok(())
 }
 
-/// After a removal: the cache knows that the name is free, whoever holds the dentry sees the
-/// file as deleted.
+/// Updates the cache after a removal: the name is free, and remaining references to the dentry see
+/// the file as deleted.
 fn removed(directory: &Arc<Dentry>, name: &[u8], dentry: &Arc<Dentry>) {
     dentry.remove();
     drop(directory.disown(name));
@@ -234,7 +235,7 @@ pub fn unlink(resolver: &Resolver<'_>, path: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Lets go of what is kept of ended programs and holds a file that has lost a name.
+/// Drops what is kept of ended programs and refers to a file that has lost a name.
 fn forget_content(inode: &Arc<dyn Inode>) {
     if let Some(plate) = inode.plate() {
         plate.forget();
@@ -265,7 +266,7 @@ pub fn rmdir(resolver: &Resolver<'_>, path: &[u8]) -> Result<()> {
     if dentry.state().contains(DentryState::MOUNTED) {
         return Err(Errno::EBUSY);
     }
-    // Nothing may be made in it between "it is empty" and "it is gone".
+    // Nothing may be made in the directory between the check that it is empty and its removal.
     let inner = dentry.lock_directory();
     inode.rmdir(&name, &victim)?;
     removed(&directory.dentry, &name, &dentry);
@@ -275,7 +276,7 @@ pub fn rmdir(resolver: &Resolver<'_>, path: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// One side of a renaming.
+/// One side of a rename.
 struct Side<'a> {
     directory: &'a Location,
     inode: Arc<dyn Inode>,
@@ -316,7 +317,7 @@ pub fn rename(
     check_writable(old.directory)?;
     let one = Arc::ptr_eq(&old.directory.dentry, &new.directory.dentry);
     let _rename = RENAME.lock();
-    // The ancestor first; unrelated ones by address.
+    // Locks the ancestor first; unrelated directories by address.
     let (first, second) = (&old.directory.dentry, &new.directory.dentry);
     let swap = first.is_within(second)
         || !second.is_within(first) && Arc::as_ptr(first).addr() > Arc::as_ptr(second).addr();
@@ -330,7 +331,7 @@ pub fn rename(
         notify::renamed(&old.inode, &old.name, &new.inode, &new.name, &moved);
         let target = target.as_ref().and_then(|name| name.inode());
         if let Some(other) = target.as_ref().filter(|_| flags.contains(RenameFlags::EXCHANGE)) {
-            // The other way round, as `vfs_rename` (fs/namei.c) tells it.
+            // The other half of an exchange, as `vfs_rename` (fs/namei.c) reports it.
             notify::renamed(&new.inode, &new.name, &old.inode, &old.name, other);
         } else if let Some(replaced) = target {
             notify::inode(&replaced, Mask::ATTRIB);
@@ -340,7 +341,7 @@ pub fn rename(
     Ok(())
 }
 
-/// What was moved, and the name that it replaced or was exchanged with.
+/// The moved file, and the name that it replaced or was exchanged with.
 type Renamed = Option<(Arc<dyn Inode>, Option<Arc<Dentry>>)>;
 
 fn rename_locked(
@@ -381,7 +382,7 @@ fn rename_locked(
     if let Some(replaced) = &replaced
         && Arc::ptr_eq(replaced, &moved)
     {
-        // Two names of one file: POSIX wants nothing to happen.
+        // Two names of one file: POSIX requires that nothing happens.
         return Ok(None);
     }
     let old_attributes = old.inode.attributes();
@@ -419,7 +420,7 @@ fn rename_locked(
     // Nothing may be made in a directory that is about to be replaced.
     let victim = (!exchange && replaces_directory).then(|| target.lock_directory());
     let (old_dir, new_dir) = (&old.directory.dentry, &new.directory.dentry);
-    // The tables of names take what was renamed without fail.
+    // With memory reserved, the tables of names take the renamed entries without fail.
     old_dir.reserve(2)?;
     new_dir.reserve(2)?;
     old.inode.rename(&old.name, &moved, &new.inode, &new.name, replaced.as_ref(), flags)?;

@@ -16,8 +16,7 @@ use super::path::{Resolver, Walk, WalkFlags, lookup_locked, permitted};
 use super::set_id;
 use crate::credentials::access;
 
-/// Opens the file at `path`. `mode` is for a file that is made; the umask is taken
-/// off it there.
+/// Opens the file at `path`. `mode` is for a file that is made; the umask is applied to it.
 pub fn open(
     resolver: &Resolver<'_>,
     path: &[u8],
@@ -101,7 +100,7 @@ fn open_or_create(
     }
 }
 
-/// Makes the file `name` unless somebody else just did; says which.
+/// Makes the file `name` unless it exists by now; returns the file and whether it was made.
 fn create(
     resolver: &Resolver<'_>,
     directory: &Location,
@@ -141,7 +140,7 @@ fn open_unnamed(
     check_directory(&directory, &attributes, resolver.credentials)?;
     let mode = set_id::of_new(&attributes, resolver, mode & 0o7777, false);
     let made = inode.create_unnamed(mode, new_owner(&attributes, resolver.credentials))?;
-    // As `d_mark_tmpfile` names it.
+    // The name that `d_mark_tmpfile` gives.
     let name = alloc::format!("#{}", made.metadata()?.number);
     let dentry = Dentry::child(&directory.dentry, Name::from(name.as_bytes()), Some(made));
     dentry.set_state(DentryState::UNLINKED);
@@ -152,7 +151,7 @@ fn open_unnamed(
     open_location(resolver, location, flags & !(O_TMPFILE & !O_DIRECTORY) & !O_DIRECTORY, true)
 }
 
-/// Opens the file at a place. `created`: it was made just now, so permissions do not matter.
+/// Opens the file at a place. `created`: the file was just made, so its permissions do not matter.
 pub fn open_location(
     resolver: &Resolver<'_>,
     location: Location,
@@ -210,7 +209,7 @@ pub fn open_location(
     Ok(file)
 }
 
-/// The operations of an opening, by the kind of the file.
+/// Returns the operations of an open file, by the kind of the file.
 fn operations(
     inode: &Arc<dyn Inode>,
     attributes: &Attributes,
@@ -233,8 +232,8 @@ fn operations(
     }
 }
 
-/// The operations of an `O_PATH` opening: none. The calls that may use such a file do not ask
-/// for operations; all others refuse it before.
+/// The operations of a file opened with `O_PATH`: none. The calls that may use such a file do not
+/// need operations; all others refuse it before.
 struct PlaceOnly;
 
 impl FileOps for PlaceOnly {
@@ -267,7 +266,8 @@ impl FileOps for Directory {
     }
 }
 
-/// Enumerates an open directory from its position on, `.` and `..` first (`getdents64(2)`).
+/// Enumerates an open directory from its position on, beginning with `.` and `..`
+/// (`getdents64(2)`).
 pub fn read_directory(file: &OpenFile, sink: &mut dyn DirectorySink) -> Result<()> {
     let inode = file.inode();
     if inode.attributes().kind != FileKind::Directory {

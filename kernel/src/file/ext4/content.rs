@@ -1,4 +1,4 @@
-//! File content: pages from runs of the disk, and reading by way of them.
+//! File content: reads pages from runs on the disk.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -25,7 +25,7 @@ pub struct Content {
     size: u64,
 }
 
-/// Parts of pages that lie in a row on the disk, to be read at once.
+/// Parts of pages that are contiguous on the disk, to be read at once.
 struct Request<'a> {
     place: u64,
     length: u64,
@@ -82,7 +82,7 @@ impl PlateSource for Content {
             }
         }
         self.submit(&mut request)?;
-        // What lies behind the end of the file is not the file's.
+        // Bytes of the last block beyond the end of the file do not belong to the file.
         for (index, frame) in frames.iter().enumerate() {
             let start = first.saturating_add(index as u64).saturating_mul(PAGE);
             let inside = self.size.saturating_sub(start).min(PAGE);
@@ -110,7 +110,7 @@ impl FileOps for Node {
         }
         let size = self.plate().map_or(self.inode.size, |plate| plate.size());
         if self.is_marked() {
-            // What is shown may lie elsewhere: one piece of data.
+            // The shown content may lie elsewhere, so it counts as one piece of data.
             return match u64::try_from(offset) {
                 Ok(at) if at < size => Ok(if whence == Whence::Data { at } else { size }),
                 _ => Err(Errno::ENXIO),
@@ -128,7 +128,7 @@ impl FileOps for Node {
                 }
             }
         }
-        // Behind the last data is a hole, up to the end, and at the end.
+        // After the last data there is a hole, up to the end of the file.
         if whence == Whence::Hole && (offset as u64) < size { Ok(size) } else { Err(Errno::ENXIO) }
     }
 }

@@ -1,9 +1,9 @@
 //! Directories: finding a name, enumerating.
 //!
-//! At the first look-up in a directory all its blocks are read once and every entry's name is
-//! hashed into a sorted [`Index`] of eight bytes an entry; each further look-up is a bisection and
-//! a read of the one entry. The volume's own hash trees would need no memory, but only large
-//! directories have them, and a block of one costs as much to read as the whole index of most.
+//! The first look-up in a directory reads all its blocks once and hashes every entry's name into a
+//! sorted [`Index`] with eight bytes per entry; each further look-up is a binary search and a read
+//! of one entry. The volume's own hash trees would need no memory, but only large directories have
+//! them, and reading one block of a tree costs as much as the whole index of most directories.
 
 use alloc::vec::Vec;
 
@@ -15,10 +15,10 @@ use super::node::Node;
 use crate::file::hash::hash_name;
 use crate::file::inode::{DirectorySink, FileKind};
 
-/// Positions 0 and 1 of an enumeration are those of `.` and `..`, which the caller makes.
+/// Positions 0 and 1 of an enumeration are `.` and `..`, which the caller makes.
 const FIRST: u64 = 2;
 
-/// Hashes of the names of a directory with the places of their entries, sorted.
+/// Hashes of a directory's names with the places of their entries, sorted.
 pub struct Index(Vec<(u32, u32)>);
 
 fn hash(name: &[u8]) -> u32 {
@@ -49,8 +49,8 @@ impl Index {
 }
 
 impl Node {
-    /// Calls `visit` with the place and the bytes of each block from that with byte `from` on,
-    /// until it gives false.
+    /// Calls `visit` with the place and the bytes of each block, starting with the block that
+    /// contains byte `from`, until it returns false.
     fn blocks(
         &self,
         map: &Map,
@@ -64,7 +64,7 @@ impl Node {
         block.resize(size, 0);
         let mut start = from - from % size as u64;
         while start < self.inode.size {
-            // A directory without holes ends where the volume does, whatever size it claims.
+            // A directory without holes cannot be larger than the volume, whatever size it claims.
             if matches!(map.run(start), Run::Hole { .. }) {
                 return Err(filesystem.error(hayate_ext4::Error::Corrupt("a directory")));
             }
@@ -79,7 +79,7 @@ impl Node {
         Ok(())
     }
 
-    /// The number of the inode that `name` leads to.
+    /// Returns the number of the inode with this name.
     pub(super) fn find(&self, name: &[u8]) -> Result<u32> {
         let wanted = hash(name);
         let Index(index) = self.index()?;
@@ -88,7 +88,7 @@ impl Node {
             let filesystem = &self.filesystem;
             let size = filesystem.volume.block_size() as u64;
             let place = u64::from(place);
-            // An entry never reaches over its block.
+            // An entry never crosses the end of its block.
             let mut raw = [0; 264];
             let length = (size - place % size).min(raw.len() as u64) as usize;
             let raw = raw.get_mut(..length).unwrap_or_default();
@@ -131,7 +131,7 @@ impl Node {
 
 fn kind(kind: Kind) -> FileKind {
     match kind {
-        // `DT_UNKNOWN`: the program asks by itself.
+        // `DT_UNKNOWN`: the program then calls `stat` itself.
         Kind::Unknown => FileKind::Anonymous,
         Kind::Regular => FileKind::Regular,
         Kind::Directory => FileKind::Directory,

@@ -1,18 +1,19 @@
 //! ext4, read-only (and ext2 and ext3).
 //!
-//! The format is read by the pure crate `hayate-ext4`; here it meets the kernel: metadata comes
-//! through the page cache of the disk, the content of each file through a plate of its own, filled
-//! straight from the disk in requests as large as the file's extents allow.
+//! The pure crate `hayate-ext4` reads the format; this module connects it to the kernel. Metadata
+//! is read through the page cache of the disk; the content of each file through a page cache of its
+//! own, filled straight from the disk in requests as large as the file's extents allow.
 //!
-//! An inode is read once and kept as long as somebody holds it (the dentry cache does); names of
-//! one file lead to one [`node::Node`]. Nothing ever changes, so there is nothing to invalidate.
+//! An inode is read once and kept as long as it is referenced (by the dentry cache, for instance);
+//! all names of one file lead to one [`node::Node`]. Nothing ever changes, so nothing needs
+//! invalidation.
 //!
 //! Lock order: the table of nodes is a spin lock and a leaf. Block maps and directory indexes are
 //! built under a sleeping lock of their node.
 //!
-//! The road not taken: writing. `rsext4` could, but the root file system of a machine that is
-//! thrown away gets its writes from an overlay in memory, and an image that cannot change can be
-//! shared by any number of machines.
+//! Road not taken: writing. `rsext4` could, but the root file system of a disposable machine gets
+//! its writes from an overlay in memory, and an image that cannot change can be shared by any
+//! number of machines.
 
 mod content;
 mod directory;
@@ -40,19 +41,19 @@ const MAGIC: u64 = 0xef53;
 
 /// A mounted volume.
 pub struct Ext4 {
-    /// The name that it was mounted by: `ext2`, `ext3` or `ext4`.
+    /// The type name that it was mounted with: `ext2`, `ext3` or `ext4`.
     type_name: &'static str,
     disk: Arc<Disk>,
     volume: Volume,
-    /// A tree, not a hash table: that would need a large piece of memory in one, which there may
-    /// not be while the page cache fills the memory.
+    /// A tree, not a hash table: a hash table needs one large piece of memory, which may not be
+    /// free while the page cache fills the memory.
     nodes: SpinLock<BTreeMap<u32, Weak<Node>>>,
     root: RootHandle<Node>,
-    /// Itself, for nodes to hold.
+    /// Itself; nodes keep a reference.
     this: Weak<Ext4>,
 }
 
-/// Makes the types known to `mount(2)`.
+/// Registers the types for `mount(2)`.
 pub fn register() {
     register_type(&FileSystemType {
         name: "ext4",
@@ -77,21 +78,21 @@ fn mount(request: &MountRequest<'_>, name: &'static str) -> Result<Arc<dyn FileS
         return Err(Errno::ENOTBLK);
     }
     if request.flags & MS_RDONLY == 0 {
-        // As Linux answers for a write-protected disk; mount(8) then tries read-only.
+        // The error of Linux for a write-protected disk; mount(8) then tries read-only.
         return Err(Errno::EROFS);
     }
     Ok(open(disk::disk(source.represents)?, name)?)
 }
 
-/// Opens the volume on `disk`. `EINVAL` when there is none or it uses what is not supported,
-/// `EUCLEAN` when it is corrupt, `EBADMSG` for a wrong checksum; the log says more.
+/// Opens the volume on `disk`. `EINVAL` when there is none or it uses an unsupported feature,
+/// `EUCLEAN` when it is corrupt, `EBADMSG` for a wrong checksum; the log has the details.
 pub fn open(disk: Arc<Disk>, type_name: &'static str) -> Result<Arc<Ext4>> {
     let complain = |error: hayate_ext4::Error| {
         warn!("{type_name}: {}: {error}", disk.name());
         errno(error)
     };
     let volume = Volume::open(&Metadata(&disk), disk.size()).map_err(complain)?;
-    // The root must be a directory before anything is mounted.
+    // The root must be a directory before the volume is mounted.
     let root = volume.inode(&Metadata(&disk), ROOT).map_err(complain)?;
     if !root.is(0o040_000) {
         return Err(complain(hayate_ext4::Error::Corrupt("the root directory")));
@@ -110,16 +111,16 @@ pub fn open(disk: Arc<Disk>, type_name: &'static str) -> Result<Arc<Ext4>> {
 }
 
 impl Ext4 {
-    /// Forgets a node that nobody holds any more.
+    /// Removes the entry of a node that has no references left.
     fn forget(&self, number: u32) {
         let mut nodes = self.nodes.lock();
-        // Another may have taken its place already.
+        // A new node may have taken its place already.
         if nodes.get(&number).is_some_and(|node| node.strong_count() == 0) {
             nodes.remove(&number);
         }
     }
 
-    /// The node of inode `number`.
+    /// Returns the node of inode `number`.
     fn node(&self, number: u32) -> Result<Arc<Node>> {
         if let Some(node) = self.nodes.lock().get(&number).and_then(Weak::upgrade) {
             return Ok(node);
@@ -128,7 +129,7 @@ impl Ext4 {
         let this = self.this.upgrade().ok_or(Errno::EIO)?;
         let node = Arc::new(Node::new(this, inode)?);
         let mut nodes = self.nodes.lock();
-        // Another processor may have been faster.
+        // Another processor may have inserted it meanwhile.
         if let Some(other) = nodes.get(&number).and_then(Weak::upgrade) {
             drop(nodes);
             return Ok(other);
@@ -137,7 +138,7 @@ impl Ext4 {
         Ok(node)
     }
 
-    /// Says once more than a number can what is wrong with the volume.
+    /// Logs what is wrong with the volume, in more detail than the error number it returns.
     fn error(&self, error: hayate_ext4::Error) -> Errno {
         warn!("{}: {}: {error}", self.type_name, self.disk.name());
         errno(error)

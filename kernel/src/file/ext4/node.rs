@@ -24,7 +24,7 @@ pub struct Node {
     pub(super) filesystem: Arc<Ext4>,
     pub(super) inode: hayate_ext4::Inode,
     kind: FileKind,
-    /// Taken to fill one of the following.
+    /// Held while one of the following is filled.
     filling: Mutex<()>,
     map: Once<Arc<Map>>,
     plate: Once<Arc<Plate>>,
@@ -45,7 +45,7 @@ impl Node {
         })
     }
 
-    /// Where the content is.
+    /// Returns the map of the content's blocks.
     pub(super) fn map(&self) -> Result<&Arc<Map>> {
         if let Some(map) = self.map.get() {
             return Ok(map);
@@ -62,7 +62,7 @@ impl Node {
         Ok(self.map.call_once(|| Arc::new(map)))
     }
 
-    /// The directory's index of names.
+    /// Returns the directory's index of names.
     pub(super) fn index(&self) -> Result<&Index> {
         let map = self.map()?;
         if let Some(index) = self.index.get() {
@@ -76,7 +76,7 @@ impl Node {
         Ok(self.index.call_once(|| index))
     }
 
-    /// The content as pages.
+    /// Returns the page cache of the content.
     fn content(&self) -> Result<&Arc<Plate>> {
         if let Some(plate) = self.plate.get() {
             return Ok(plate);
@@ -93,12 +93,12 @@ impl Node {
         Ok(self.plate.call_once(|| plate))
     }
 
-    /// Whether it may be a converted executable.
+    /// Whether it has the mark of a converted executable.
     pub(super) fn is_marked(&self) -> bool {
         self.kind == FileKind::Regular && u32::from(self.inode.mode) & MARK != 0
     }
 
-    /// The size in bytes that is shown: that of the original, if this is a converted executable.
+    /// Returns the size in bytes that is shown: the original's, if this is a converted executable.
     fn size(&self) -> u64 {
         match self.is_marked().then(|| self.content()) {
             Some(Ok(plate)) => plate.size(),
@@ -191,7 +191,7 @@ impl Inode for Node {
         if request.writes() {
             return Err(Errno::EROFS);
         }
-        // A corrupt map shows here, not at the first read.
+        // A corrupt map fails here, not at the first read.
         self.content()?;
         Ok(self)
     }

@@ -1,7 +1,7 @@
 //! Making, linking, removing and renaming.
 //!
-//! Whatever is put over something (a whiteout over a file, a new file over a whiteout) is made in
-//! the working directory and moved into place by one rename of the upper layer.
+//! An entry that replaces another (a whiteout over a file, a new file over a whiteout) is made in
+//! the working directory and put in place by one rename of the upper layer.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use super::copy_up::Content;
 use super::node::{Node, OPAQUE, entry, is_whiteout};
 use crate::file::inode::{DeviceNumber, DirectorySink, FileKind, Inode, Owner, RenameFlags};
 
-/// What is to be made.
+/// The kind of a new entry.
 pub enum New<'a> {
     File { mode: u16 },
     Directory { mode: u16 },
@@ -37,7 +37,8 @@ impl New<'_> {
     }
 }
 
-/// Removes something from the working directory. What cannot be removed stays there, unseen.
+/// Removes an entry of the working directory. If that fails, the entry stays there, where no
+/// program sees it.
 pub fn discard(work: &Arc<dyn Inode>, name: &[u8], inode: &Arc<dyn Inode>) {
     let _ = if inode.attributes().kind == FileKind::Directory {
         work.rmdir(name, inode)
@@ -47,9 +48,9 @@ pub fn discard(work: &Arc<dyn Inode>, name: &[u8], inode: &Arc<dyn Inode>) {
 }
 
 impl Upper {
-    /// Moves `made` from the working directory to `name` in `directory`, over `old` if there is
-    /// something; what was replaced is gone. A directory takes the place of something else, and
-    /// the other way round. The caller holds `working`.
+    /// Moves `made` from the working directory to `name` in `directory` and removes `old`, if that
+    /// is given. A directory may replace another kind of file, and the other way round. The caller
+    /// holds `working`.
     fn install(
         &self,
         temporary: &[u8],
@@ -66,7 +67,7 @@ impl Upper {
         Ok(())
     }
 
-    /// Puts a whiteout at `name` of `directory`, over `old` if there is something.
+    /// Puts a whiteout at `name` of `directory`, in place of `old` if that is given.
     fn cover(
         &self,
         temporary: &[u8],
@@ -87,7 +88,7 @@ impl Upper {
 }
 
 impl Node {
-    /// Makes something new at `name`, where nothing is to be seen.
+    /// Makes a new entry `name`, which must not be visible yet.
     pub fn make(&self, name: &[u8], new: New<'_>, owner: Owner) -> Result<Arc<dyn Inode>> {
         let upper = self.overlay.upper()?;
         let directory = self.copy_up(Content::Keep)?;
@@ -99,7 +100,7 @@ impl Node {
                 let temporary = self.overlay.temporary();
                 let made = new.make(&upper.work, &temporary, owner)?;
                 let opaque = match new {
-                    // Under the whiteout a directory may lie that must not show through.
+                    // A lower directory may lie under the whiteout; it must not show through.
                     New::Directory { .. } => made.set_xattr(OPAQUE, Some(b"y"), 0),
                     _ => Ok(()),
                 };
@@ -111,7 +112,7 @@ impl Node {
                 }
                 made
             }
-            // Somebody works in the upper directory behind the overlay's back.
+            // The upper directory was changed behind the overlay's back.
             Some(_) => return Err(Errno::EEXIST),
         };
         self.overlay.changed(&directory, name);
@@ -142,12 +143,12 @@ impl Node {
         Ok(())
     }
 
-    /// Removes `name`, which is `target`'s: a directory must be empty.
+    /// Removes `name`, the name of `target`; a directory must be empty.
     pub fn remove(&self, name: &[u8], target: &Arc<Node>) -> Result<()> {
         let upper = self.overlay.upper()?;
         let directory = self.copy_up(Content::Keep)?;
-        // A directory must stay empty until it is gone: nothing is made in it meanwhile. (The
-        // order is that of the tree, as in renames.)
+        // A directory must stay empty until it is removed, so nothing may be made in it meanwhile.
+        // (The locks are taken in the order of the tree, as in renames.)
         let _changes = self.changes.lock();
         let _inside = (target.kind == FileKind::Directory).then(|| target.changes.lock());
         if target.kind == FileKind::Directory {
@@ -175,7 +176,7 @@ impl Node {
         Ok(())
     }
 
-    /// Notes that this has no name any more, if that was its place.
+    /// Notes that this node has no name any more, if `name` in `parent` was its place.
     fn forget_place(&self, parent: &Node, name: &[u8]) {
         let mut place = self.place.lock();
         let here = place
@@ -186,8 +187,8 @@ impl Node {
         drop(old);
     }
 
-    /// Checks that this directory shows no entries, and empties its upper directory of whiteouts.
-    /// The caller holds its `changes`.
+    /// Checks that this directory shows no entries, and removes the whiteouts from its upper
+    /// directory. The caller holds its `changes`.
     fn prepare_removal(&self) -> Result<()> {
         struct Any(bool);
         impl DirectorySink for Any {
@@ -224,7 +225,7 @@ impl Node {
         Ok(())
     }
 
-    /// Whether this is a directory of which a part is in a lower layer.
+    /// Whether this is a directory with a part in a lower layer.
     fn is_merged_directory(&self) -> bool {
         self.kind == FileKind::Directory && !self.lowers.is_empty()
     }
@@ -265,8 +266,8 @@ impl Node {
         if let Some(victim) = victim {
             victim.prepare_removal()?;
         }
-        // Where something lies below, a directory that comes there must hide it, and what leaves
-        // must leave a whiteout.
+        // Where a lower layer has the name, a directory that is moved there must hide it, and an
+        // entry that is moved away must leave a whiteout.
         let (below_old, below_new) = (self.lower_has(name)?, target.lower_has(new_name)?);
         let hide = |node: &Node, inode: &Arc<dyn Inode>, below: bool| {
             if below && node.kind == FileKind::Directory {
@@ -286,7 +287,8 @@ impl Node {
             return Ok(());
         }
         match &old {
-            // The upper layer does not take one kind for the other, so they change places first.
+            // The upper layer does not replace one kind by the other, so the two are exchanged
+            // first.
             Some(old) => {
                 from.rename(name, &file, &to, new_name, Some(old), RenameFlags::EXCHANGE)?;
                 if below_old {

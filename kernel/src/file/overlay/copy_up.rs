@@ -1,4 +1,4 @@
-//! From a lower layer to the upper one, at the first change.
+//! Copy-up: copies a file from a lower layer to the upper one, at its first change.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -10,24 +10,24 @@ use crate::file::inode::{Change, FileKind, Inode, Metadata, Owner};
 
 const PAGE: u64 = 4096;
 
-/// Whether a file's content is wanted up too.
+/// Whether a file's content is copied too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// All of it.
     Keep,
-    /// It is about to be cut to nothing.
+    /// None of it: the file is about to be truncated.
     Drop,
 }
 
 impl Node {
-    /// The inode in the upper layer, made from the lower one if need be. `EROFS` without an upper
+    /// Returns the inode in the upper layer; copies the file up if needed. `EROFS` without an upper
     /// layer.
     pub fn copy_up(&self, content: Content) -> Result<Arc<dyn Inode>> {
         if let Some(upper) = self.upper() {
             return Ok(upper);
         }
         self.overlay.upper()?;
-        // The ancestors first, from the top: each has its parent up by then.
+        // The ancestors first, from the top: so each one's parent is in the upper layer.
         let mut missing = Vec::new();
         let mut next = self.parent();
         while let Some(parent) = next {
@@ -48,7 +48,7 @@ impl Node {
         self.place.lock().as_ref().map(|place| Arc::clone(&place.parent))
     }
 
-    /// Copies this up, its parent being up.
+    /// Copies this node up; its parent is in the upper layer already.
     fn raise(&self, content: Content) -> Result<Arc<dyn Inode>> {
         let _copying = self.copying.lock();
         if let Some(upper) = self.upper() {
@@ -70,15 +70,15 @@ impl Node {
             None
         };
         let Some(parent) = self.parent() else {
-            // It was removed while somebody had it open: it lives on in the upper layer unnamed.
-            // A removed thing of another kind has nothing that could be changed for anyone.
+            // The file was removed while it was open: it continues in the upper layer without a
+            // name. A removed node of another kind has nothing left that could be changed.
             let file = file.ok_or(Errno::ENOENT)?;
             self.set_upper(Arc::clone(&file));
             return Ok(file);
         };
         let _changes = parent.changes.lock();
         let directory = parent.upper().ok_or(Errno::EIO)?;
-        // It may have been removed before the lock was ours.
+        // It may have been removed before the lock was taken.
         let name = self.place.lock().as_ref().map(|Place { name, .. }| name.clone());
         let upper = match (name, file) {
             (None, Some(file)) => file,
@@ -103,7 +103,8 @@ impl Node {
         Ok(upper)
     }
 
-    /// Copies what is no regular file, through the working directory, so that it appears complete.
+    /// Copies a node that is no regular file, through the working directory, so that it appears
+    /// complete.
     fn copy_other(
         &self,
         lower: &Arc<dyn Inode>,
@@ -162,7 +163,7 @@ fn copy_metadata(lower: &Arc<dyn Inode>, from: &Metadata, to: &Arc<dyn Inode>) -
         if !name.is_empty() && !name.starts_with(PRIVATE) {
             let value = lower.get_xattr(name)?;
             match to.set_xattr(name, Some(&value), 0) {
-                // Linux leaves out what the upper layer cannot keep.
+                // As on Linux, attributes that the upper layer cannot keep are left out.
                 Ok(()) | Err(Errno::EOPNOTSUPP) => {}
                 Err(error) => return Err(error),
             }

@@ -10,9 +10,9 @@ use super::Overlay;
 use super::node::{Node, entry, is_whiteout, seen};
 use crate::file::inode::{DirectorySink, FileKind, Inode};
 
-/// What an entry of a layer is in the whole.
+/// How an entry of a layer shows in the merged directory.
 enum Shown {
-    /// Nothing: hidden, or listed in the turn of a lower layer.
+    /// Not at all: it is hidden, or listed in the turn of a lower layer.
     No,
     /// An entry with this number and kind.
     As(u64, FileKind),
@@ -57,7 +57,8 @@ impl Node {
         Ok(())
     }
 
-    /// What an entry of the lower layer at `index` of the list is in the whole.
+    /// Returns how an entry of the lower layer at `index` of the list shows in the merged
+    /// directory.
     fn shown_lower(
         &self,
         upper: Option<&Arc<dyn Inode>>,
@@ -73,13 +74,13 @@ impl Node {
         {
             return Ok(Shown::No);
         }
-        // The layer that has it lowest lists it.
+        // The lowest layer that has the entry lists it.
         for (_, below) in self.lowers.iter().skip(index + 1) {
             if !matches!(seen(entry(below, name)?.as_ref()), Seen::Absent | Seen::Whiteout) {
                 return Ok(Shown::No);
             }
         }
-        // What it shows as is up to the layer that has it highest.
+        // The highest layer that has the entry decides how it shows.
         if let Some(upper) = upper
             && let Some(found) = entry(upper, name)?
         {
@@ -105,8 +106,8 @@ impl Node {
         Ok(Shown::As(Overlay::lower_number(*layer, number), kind))
     }
 
-    /// An upper directory over something below: its number is that of the topmost lower directory
-    /// it merges with.
+    /// Returns how an upper directory over a lower one shows: with the number of the topmost lower
+    /// directory that it merges with.
     fn merged(&self, name: &[u8], number: u64, layer: usize) -> Result<Shown> {
         for (layer, directory) in &self.lowers {
             if let Some(found) = entry(directory, name)? {
@@ -120,7 +121,7 @@ impl Node {
         Ok(Shown::As(Overlay::lower_number(layer, number), FileKind::Directory))
     }
 
-    /// What an entry of the upper layer is in the whole.
+    /// Returns how an entry of the upper layer shows in the merged directory.
     fn shown_upper(
         &self,
         directory: &Arc<dyn Inode>,
@@ -142,7 +143,7 @@ impl Node {
     }
 }
 
-/// Passes on what is to be shown of one layer.
+/// Passes on the entries of one layer that are shown.
 struct Filter<'a> {
     node: &'a Node,
     upper: Option<&'a Arc<dyn Inode>>,

@@ -1,15 +1,15 @@
 //! overlayfs: a writable tree above read-only ones.
 //!
 //! The semantics are those of Linux (`Documentation/filesystems/overlayfs.rst`) with
-//! `redirect_dir=off,index=off,metacopy=off`: whiteouts are character devices 0:0, opaque
+//! `redirect_dir=off,index=off,metacopy=off`: whiteouts are character devices 0:0, and opaque
 //! directories carry the attribute `trusted.overlay.opaque`, so an upper directory made here means
-//! the same there. A file of a lower layer is copied up, whole, when it is first changed; a
-//! directory that exists below cannot be renamed (`EXDEV`, which `mv` answers by copying).
+//! the same on Linux. A file of a lower layer is copied up as a whole when it is first changed. A
+//! directory that exists in a lower layer cannot be renamed (`EXDEV`; `mv` then copies it).
 //!
-//! It works on inodes of the layers, not on names in mounts: each [`node::Node`] knows its inode in
-//! the upper layer, if it has one, and those in the lower layers. What changes a directory goes
-//! through the working directory and appears by one rename, so nobody ever sees a name without
-//! its whiteout or a file without its content.
+//! The overlay works on inodes of the layers, not on names in mounts: each [`node::Node`] knows its
+//! inode in the upper layer, if it has one, and those in the lower layers. A new entry is made in
+//! the working directory and put in place by one rename, so a name is never visible without its
+//! whiteout, nor a file without its content.
 //!
 //! | file | what |
 //! |---|---|
@@ -21,16 +21,16 @@
 //!
 //! # Locks
 //!
-//! Each directory node has a sleeping lock `changes`, held over every change of its upper directory;
-//! two (renames) are taken by address. Inside of it come the lock of a node's copy-up (`copying`), the
-//! overlay's `work`, then spin locks, one at a time. A copy-up holds the `copying` of a file, then
-//! `changes` of its parent; nobody who holds a `changes` waits for a `copying`: whatever a change
-//! needs up is copied up before.
+//! Each directory node has a sleeping lock `changes`, held over every change of its upper
+//! directory; two (renames) are taken by address. Inside of it come the lock of a node's copy-up
+//! (`copying`), the overlay's `work`, then spin locks, one at a time. A copy-up holds the `copying`
+//! of a file, then `changes` of its parent. A thread that holds a `changes` never waits for a
+//! `copying`: all that a change needs in the upper layer is copied up before.
 //!
 //! # Numbers
 //!
-//! A file keeps its inode number through a copy-up: that of the lower layer, with the layer in
-//! the bits from 40 on. `origins` remembers it for copied files by their upper number.
+//! A file keeps its inode number through a copy-up: the number in the lower layer, with the layer
+//! in the bits from 40 on. `origins` maps the upper number of a copied file to that number.
 
 mod change;
 mod copy_up;
@@ -63,15 +63,15 @@ use crate::schedule::Mutex;
 
 /// `OVERLAYFS_SUPER_MAGIC`.
 const MAGIC: u64 = 0x794c_7630;
-/// Where a number says which layer it is from.
+/// The bit at which a number holds the layer.
 const LAYER_SHIFT: u32 = 40;
 
 /// The writable layer.
 struct Upper {
     root: Arc<dyn Inode>,
-    /// The directory where new things are made before they appear.
+    /// The directory where new entries are made before they are put in place.
     work: Arc<dyn Inode>,
-    /// Held over what is done in `work`.
+    /// Held over changes in `work`.
     working: Mutex<()>,
     /// Keeps the mount in use.
     location: Location,
@@ -81,18 +81,18 @@ struct Upper {
 pub struct Overlay {
     device: u64,
     upper: Option<Upper>,
-    /// Lower layers, topmost first, kept in use.
+    /// Lower layers, topmost first; the references keep their mounts in use.
     lowers: Vec<Location>,
     options: String,
     root: RootHandle<Node>,
     next_name: AtomicU64,
     /// Nodes of upper files with several names, by upper number.
     linked: SpinLock<BTreeMap<u64, Weak<Node>>>,
-    /// Numbers of files that were copied up, by upper number.
+    /// The numbers that copied-up files show, by upper number.
     origins: SpinLock<BTreeMap<u64, u64>>,
 }
 
-/// Makes the type known to `mount(2)`.
+/// Registers the type for `mount(2)`.
 pub fn register() {
     register_type(&FileSystemType { name: "overlay", needs_device: false, mount });
 }
@@ -115,8 +115,8 @@ fn mount(request: &MountRequest<'_>) -> Result<Arc<dyn FileSystem>> {
     assemble(lowers, upper, options.shown)
 }
 
-/// Makes an overlay of lower directories, topmost first, and, if it is to be writable, an upper
-/// and a working directory. `shown` are its options as `/proc/mounts` shows them.
+/// Makes an overlay of lower directories, topmost first, and of an upper and a working directory if
+/// it is to be writable. `shown` are its options for `/proc/mounts`.
 pub fn assemble(
     lowers: Vec<Location>,
     upper: Option<(Location, Location)>,
@@ -144,7 +144,7 @@ pub fn assemble(
     Ok(overlay)
 }
 
-/// Checks the two directories of the writable layer and makes the place to work in.
+/// Checks the two directories of the writable layer and prepares the working directory.
 fn open_upper(location: Location, work_location: Location) -> Result<Upper> {
     let (root, work) = (location.inode()?, work_location.inode()?);
     if location.mount.read_only() {
@@ -176,25 +176,25 @@ impl Overlay {
         self.upper.as_ref().ok_or(Errno::EROFS)
     }
 
-    /// Notes that `name` in an upper directory is something else now: who looks at the upper layer
-    /// by its own mount must see it.
+    /// Drops the cached `name` of an upper directory, because the overlay changed it: otherwise the
+    /// upper layer's own mount would show the old file.
     fn changed(&self, directory: &Arc<dyn Inode>, name: &[u8]) {
         if let Some(upper) = &self.upper {
             upper.location.dentry.forget_name(directory, name);
         }
     }
 
-    /// A name in the working directory that nobody has.
+    /// Returns an unused name in the working directory.
     fn temporary(&self) -> Vec<u8> {
         alloc::format!("#{:x}", self.next_name.fetch_add(1, Ordering::Relaxed)).into_bytes()
     }
 
-    /// The number that a file of lower layer `layer` shows.
+    /// Returns the number that a file of lower layer `layer` shows.
     fn lower_number(layer: usize, number: u64) -> u64 {
         number | (layer as u64 + 1) << LAYER_SHIFT
     }
 
-    /// The number that the upper file with this number shows.
+    /// Returns the number that the upper file with this number shows.
     fn upper_number(&self, number: u64) -> u64 {
         self.origins.lock().get(&number).copied().unwrap_or(number)
     }

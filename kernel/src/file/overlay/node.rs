@@ -1,4 +1,4 @@
-//! Inodes of the overlay: what each layer has, look-up, metadata.
+//! Inodes of the overlay: the inodes of each layer, look-up, metadata.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -20,10 +20,10 @@ use crate::schedule::Mutex;
 
 /// The attribute of a directory that hides everything below it; its value is `y`.
 pub const OPAQUE: &[u8] = b"trusted.overlay.opaque";
-/// Attributes with this beginning are the overlay's own and not shown.
+/// Attributes with this prefix are private to the overlay and not shown.
 pub const PRIVATE: &[u8] = b"trusted.overlay.";
 
-/// Where a file that is not in the upper layer yet is to appear there.
+/// The place where a file that is not in the upper layer yet will appear there.
 pub struct Place {
     pub parent: Arc<Node>,
     pub name: Vec<u8>,
@@ -37,17 +37,18 @@ pub struct Node {
     pub number: u64,
     /// Itself, for operations that keep a node.
     this: Weak<Node>,
-    /// What it was made of first: the upper inode or the topmost lower one.
+    /// The first inode it was made from: the upper one or the topmost lower one.
     first: Arc<dyn Inode>,
     upper: SpinLock<Option<Arc<dyn Inode>>>,
-    /// What lower layers have, topmost first, with the layer; for all but directories at most one.
+    /// The inodes in lower layers, topmost first, each with its layer; at most one unless this is a
+    /// directory.
     pub lowers: Vec<(usize, Arc<dyn Inode>)>,
-    /// Where it is, while it is not in the upper layer; `None` for the root and for what was
+    /// Its place, while it is not in the upper layer; `None` for the root and for a node that was
     /// removed meanwhile.
     pub place: SpinLock<Option<Place>>,
     /// Held over changes of this directory's entries.
     pub changes: Mutex<()>,
-    /// Held over the copy-up of this.
+    /// Held over the copy-up of this node.
     pub copying: Mutex<()>,
 }
 
@@ -57,7 +58,7 @@ pub fn is_whiteout(inode: &Arc<dyn Inode>) -> bool {
         && inode.metadata().is_ok_and(|metadata| metadata.represents == DeviceNumber::NONE)
 }
 
-/// The entry `name` of a layer's directory.
+/// Returns the entry `name` of a layer's directory.
 pub fn entry(directory: &Arc<dyn Inode>, name: &[u8]) -> Result<Option<Arc<dyn Inode>>> {
     match directory.lookup(name) {
         Ok(inode) => Ok(Some(inode)),
@@ -66,7 +67,7 @@ pub fn entry(directory: &Arc<dyn Inode>, name: &[u8]) -> Result<Option<Arc<dyn I
     }
 }
 
-/// What a layer has under a name, for the rules.
+/// Classifies a layer's entry for the rules.
 pub fn seen(found: Option<&Arc<dyn Inode>>) -> Seen {
     match found {
         None => Seen::Absent,
@@ -105,7 +106,7 @@ impl Node {
         }))
     }
 
-    /// The root directory.
+    /// Makes the root directory.
     pub fn root(
         overlay: &Arc<Overlay>,
         upper: Option<Arc<dyn Inode>>,
@@ -114,7 +115,8 @@ impl Node {
         Self::build(overlay, upper, lowers, None)
     }
 
-    /// The node of something that is in the upper layer only. All names of one file have one node.
+    /// Returns the node of a file that is only in the upper layer. All names of one file share one
+    /// node.
     pub fn of_upper(overlay: &Arc<Overlay>, upper: Arc<dyn Inode>) -> Result<Arc<Self>> {
         let metadata = upper.metadata()?;
         let shared = metadata.links > 1 && metadata.kind != FileKind::Directory;
@@ -128,8 +130,8 @@ impl Node {
         if shared { node.share(metadata.number) } else { Ok(node) }
     }
 
-    /// Makes this the one node of an upper file with several names; gives that which is it already
-    /// if there is one.
+    /// Makes this the node of an upper file with several names; if the file has a node already,
+    /// returns that one.
     pub fn share(self: Arc<Self>, upper_number: u64) -> Result<Arc<Self>> {
         let mut linked = self.overlay.linked.lock();
         if let Some(other) = linked.get(&upper_number).and_then(|node| node.upgrade()) {
@@ -141,7 +143,7 @@ impl Node {
         Ok(self)
     }
 
-    /// The inode in the upper layer, if there is one.
+    /// Returns the inode in the upper layer, if there is one.
     pub fn upper(&self) -> Option<Arc<dyn Inode>> {
         self.upper.lock().clone()
     }
@@ -153,12 +155,12 @@ impl Node {
         drop((old, place));
     }
 
-    /// The inode that counts: the upper one, or the topmost lower one.
+    /// Returns the inode that counts: the upper one, or the topmost lower one.
     pub fn real(&self) -> Arc<dyn Inode> {
         self.upper().unwrap_or_else(|| Arc::clone(&self.first))
     }
 
-    /// Whether some lower layer has something visible under `name` in this directory.
+    /// Whether a lower layer has a visible entry `name` in this directory.
     pub fn lower_has(&self, name: &[u8]) -> Result<bool> {
         for (_, lower) in &self.lowers {
             match seen(entry(lower, name)?.as_ref()) {
@@ -207,12 +209,12 @@ impl Node {
         }
     }
 
-    /// This node as the file layer holds it.
+    /// Returns the node behind an inode of the file layer.
     pub fn from_inode(inode: &Arc<dyn Inode>) -> Result<Arc<Self>> {
         downcast_arc::<Self>(inode).ok_or(Errno::EXDEV)
     }
 
-    /// An `Arc` of this; the file layer calls with a plain reference.
+    /// Returns an `Arc` of this node; the file layer calls with a plain reference.
     pub fn this(&self) -> Result<Arc<Self>> {
         self.this.upgrade().ok_or(Errno::EIO)
     }
@@ -230,7 +232,8 @@ impl Inode for Node {
         if self.kind == FileKind::Directory
             && self.lowers.len() + usize::from(self.upper().is_some()) > 1
         {
-            // As Linux: the number of directories in a merged one is not known, and 1 says so.
+            // As on Linux: the number of directories in a merged directory is unknown, which a
+            // count of 1 says.
             metadata.links = 1;
         }
         Ok(metadata)
@@ -267,7 +270,7 @@ impl Inode for Node {
         owner: Owner,
     ) -> Result<Arc<dyn Inode>> {
         if kind == FileKind::CharDevice && device == DeviceNumber::NONE {
-            // It would be a whiteout.
+            // Such a node would be a whiteout.
             return Err(Errno::EPERM);
         }
         self.make(name, New::Node { kind, mode, device }, owner)

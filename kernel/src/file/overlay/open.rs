@@ -1,7 +1,7 @@
 //! Open files of the overlay: each operation goes to the layer that counts at that moment.
 //!
-//! A file opened for reading may be copied up later, by another opening; from then on reads see
-//! the upper file, as in Linux. What was mapped before stays the lower file.
+//! A file opened for reading may be copied up later through another open; from then on reads see
+//! the upper file, as on Linux. Pages that were mapped before stay those of the lower file.
 
 use alloc::sync::Arc;
 
@@ -20,11 +20,11 @@ use crate::file::transfer::{Input, Output};
 /// An open regular file.
 struct File {
     node: Arc<Node>,
-    /// The operations in use, and whether they are the upper layer's.
+    /// The operations in use, and whether they belong to the upper layer.
     real: SpinLock<(bool, Arc<dyn FileOps>)>,
 }
 
-/// Opens a regular file; for writing it is copied up.
+/// Opens a regular file; copies it up if it is opened for writing.
 pub fn open(node: Arc<Node>, request: &OpenRequest<'_>) -> Result<Arc<dyn FileOps>> {
     if node.kind != FileKind::Regular {
         return Err(Errno::ENXIO);
@@ -46,7 +46,7 @@ impl File {
             return Ok(ops);
         }
         let Some(upper) = self.node.upper() else { return Ok(ops) };
-        // Who opened the file was allowed to.
+        // The caller's permission was checked when it opened the file in the overlay.
         let request = OpenRequest {
             flags: file.flags(),
             credentials: &Credentials::root(),

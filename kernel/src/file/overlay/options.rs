@@ -8,20 +8,20 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::warn;
 use hayate_overlay_rules::{lower_paths, unescape};
 
-/// How many lower layers there may be (Linux' `OVL_MAX_STACK`).
+/// The most lower layers (Linux' `OVL_MAX_STACK`).
 const MOST_LAYERS: usize = 500;
 
-/// What was asked for.
+/// The parsed options.
 pub struct Options {
     pub lower: Vec<Vec<u8>>,
     pub upper: Option<Vec<u8>>,
     pub work: Option<Vec<u8>>,
-    /// As `/proc/mounts` shows them, each with a comma before it.
+    /// The options for `/proc/mounts`, each with a comma before it.
     pub shown: String,
 }
 
-/// Options that change nothing here, because they ask for what is done anyway or for what a
-/// layer in memory has no use for.
+/// Options without an effect here: they ask for the behaviour that is implemented anyway, or for
+/// something that a layer in memory does not need.
 const HARMLESS: [&[u8]; 10] = [
     b"redirect_dir=off",
     b"redirect_dir=nofollow",
@@ -35,7 +35,7 @@ const HARMLESS: [&[u8]; 10] = [
     b"default_permissions",
 ];
 
-/// Parts at commas that have no `\` before them.
+/// Splits at commas that have no `\` before them.
 fn words(data: &[u8]) -> Result<Vec<&[u8]>> {
     let mut words = Vec::new();
     let mut start = 0;
@@ -53,8 +53,8 @@ fn words(data: &[u8]) -> Result<Vec<&[u8]>> {
 }
 
 impl Options {
-    /// Reads the option text of `mount(2)`. `EINVAL` for options that are unknown or ask for a
-    /// feature that is not there.
+    /// Parses the option text of `mount(2)`. `EINVAL` for options that are unknown or ask for a
+    /// feature that is not implemented.
     pub fn parse(data: &[u8]) -> Result<Self> {
         let mut options = Self { lower: Vec::new(), upper: None, work: None, shown: String::new() };
         for word in words(data)? {

@@ -1,4 +1,5 @@
-//! A file of tmpfs: metadata, and a directory's names, a plate, a link's text or a device number.
+//! A file of tmpfs: its metadata and its content (a directory's names, a page cache, a link's text
+//! or a device number).
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -23,7 +24,7 @@ use super::super::transfer::{Input, Output};
 use super::super::xattr::Xattrs;
 use super::Shared;
 
-/// What can change about an inode besides its content.
+/// The metadata of an inode that can change.
 #[derive(Clone, Copy)]
 struct Info {
     mode: u16,
@@ -36,8 +37,8 @@ struct Info {
     created: Timestamp,
 }
 
-/// A day before the last change of any directory or metadata of a tmpfs, in seconds. So that a read
-/// need not ask for the time: what lies before this is older than a day.
+/// In seconds: a day before the last change of any directory or metadata of a tmpfs. A read need
+/// not ask for the current time: an access time before this is older than a day.
 static DAY_AGO: AtomicI64 = AtomicI64::new(i64::MIN);
 
 fn note_day(now: Timestamp) {
@@ -58,7 +59,7 @@ struct Entry {
     cookie: u64,
 }
 
-/// Cookies below are `.` and `..`.
+/// Smaller cookies are `.` and `..`.
 const FIRST_COOKIE: u64 = 2;
 
 enum Content {
@@ -76,9 +77,10 @@ pub struct TmpInode {
     info: SpinLock<Info>,
     content: Content,
     xattrs: Xattrs,
-    /// Has the mark of a converted executable; a copy of the bit in `info`.
+    /// Whether it has the mark of a converted executable; a copy of the bit in `info`.
     marked: AtomicBool,
-    /// What a converted executable is shown as, and the version of the content it was made of.
+    /// The content that a converted executable shows, and the version of the header file's content
+    /// from which it was made.
     shown: SpinLock<Option<(u64, Arc<Plate>)>>,
 }
 
@@ -103,7 +105,8 @@ impl Drop for TmpInode {
     fn drop(&mut self) {
         self.shared.inodes.fetch_sub(1, Ordering::Relaxed);
         let Content::Directory(entries) = &mut self.content else { return };
-        // Trees may be deeper than the kernel's stack: each directory is emptied before it goes.
+        // Trees may be deeper than the kernel's stack, so each directory is emptied before it is
+        // dropped.
         let mut pending = Vec::new();
         let mut next = Some(core::mem::take(entries.get_mut()));
         while let Some(entries) = next {
@@ -121,13 +124,13 @@ impl Drop for TmpInode {
 }
 
 impl TmpInode {
-    /// A directory that is in no other.
+    /// Makes a directory without a parent.
     pub(super) fn directory(shared: &Arc<Shared>, mode: u16, owner: Owner) -> Arc<TmpInode> {
         let content = Content::Directory(SpinLock::new(Entries::default()));
         TmpInode::build(shared, FileKind::Directory, mode, owner, content)
     }
 
-    /// A regular file without a name.
+    /// Makes a regular file without a name.
     pub(super) fn nameless(shared: &Arc<Shared>, mode: u16, owner: Owner) -> Arc<TmpInode> {
         let content = Content::Regular(Plate::memory_counted(0, shared.clone()));
         let inode = TmpInode::build(shared, FileKind::Regular, mode, owner, content);
@@ -181,7 +184,7 @@ impl TmpInode {
         }
     }
 
-    /// The content as it is shown: that of the original, if this is a converted executable.
+    /// Returns the content that is shown: the original's, if this is a converted executable.
     #[inline]
     fn shown(&self) -> Result<Arc<Plate>> {
         let raw = self.regular()?;
@@ -203,7 +206,7 @@ impl TmpInode {
         Ok(plate)
     }
 
-    /// Whether it is shown as something else than what it holds, which cannot be written then.
+    /// Whether it shows other content than it holds; then it cannot be written.
     fn is_shown_converted(&self) -> bool {
         self.marked.load(Ordering::Relaxed)
             && match (self.regular(), self.shown()) {
@@ -212,7 +215,7 @@ impl TmpInode {
             }
     }
 
-    /// The directory changed: its times say so.
+    /// Updates the times after a change of the directory.
     fn touch(&self, links: i32) {
         let now = Timestamp::now();
         note_day(now);
@@ -222,7 +225,7 @@ impl TmpInode {
         info.links = info.links.saturating_add_signed(links);
     }
 
-    /// The inode gained or lost names.
+    /// Updates count and times after the inode gained or lost names.
     fn relinked(&self, links: i32) {
         let now = Timestamp::now();
         let mut info = self.info.lock();
@@ -430,7 +433,7 @@ impl Inode for TmpInode {
     }
 
     fn read_dir(&self, position: &mut u64, sink: &mut dyn DirectorySink) -> Result<()> {
-        /// Entries taken out under the lock at a time; the sink may copy to the program.
+        /// Entries taken under the lock at a time; the sink copies to the program, which may sleep.
         const BATCH: usize = 32;
         let entries = self.entries()?;
         loop {
@@ -459,7 +462,7 @@ impl Inode for TmpInode {
     #[inline]
     fn note_access(&self, always: bool) {
         let mut info = self.info.lock();
-        // relatime: when it would otherwise lie before the last change, or lies a day back.
+        // relatime: if the access time is not after the last change, or is older than a day.
         if always
             || info.accessed <= info.modified
             || info.accessed <= info.changed
@@ -479,8 +482,8 @@ impl Inode for TmpInode {
     fn open(self: Arc<Self>, request: &OpenRequest<'_>) -> Result<Arc<dyn FileOps>> {
         self.regular()?;
         if self.marked.load(Ordering::Relaxed) {
-            // A text that is missing shows here. A converted executable can be replaced, by another
-            // file or as a whole, but not changed in place.
+            // If the text is missing, the open fails here. A converted executable can be replaced,
+            // by another file or by truncating it, but not changed in place.
             let shown = self.shown()?;
             let keeps = request.writes() && request.flags & O_TRUNC == 0;
             if keeps && !Arc::ptr_eq(&shown, self.regular()?) {
@@ -518,8 +521,8 @@ impl Inode for TmpInode {
     }
 }
 
-/// As Linux 6.1's tmpfs: attributes of the system and of security modules, none of users. `EINVAL`
-/// for a namespace without a name behind it.
+/// Accepts the attributes that Linux 6.1's tmpfs keeps: `trusted.` and `security.`, but not
+/// `user.`. `EINVAL` for a prefix without a name after it.
 fn kept_xattr(name: &[u8]) -> Result<()> {
     let suffix = name.strip_prefix(b"trusted.").or_else(|| name.strip_prefix(b"security."));
     match suffix {

@@ -1,14 +1,14 @@
 //! tmpfs: files in memory.
 //!
-//! A directory is a table of names; a regular file is a plate without a source; nothing is
-//! anywhere else, so removal of the last name and the last user frees everything. The same code
-//! is the initial root, `/dev` (`devtmpfs`), memfds and every `mount -t tmpfs`.
+//! A directory is a table of names; a regular file is a page cache without a backing file. Nothing
+//! is stored elsewhere, so removing the last name and the last user frees everything. The same code
+//! serves the initial root, `/dev` (`devtmpfs`), memfds and every `mount -t tmpfs`.
 //!
-//! Readers of a directory go by *cookies*: each entry gets the next number when it is made, so a
-//! position stays good whatever is added or removed between two calls.
+//! A position in a directory is a *cookie*: each entry gets the next number when it is made, so a
+//! position stays valid whatever is added or removed between two reads.
 //!
 //! Locks: an inode's `info` and a directory's `entries` are spin locks and leaves, never taken
-//! together; changes of a directory are already one at a time by its directory lock.
+//! together; the directory lock already serializes changes of a directory.
 
 mod inode;
 
@@ -35,18 +35,18 @@ const MAGIC: u64 = 0x0102_1994;
 pub static TYPE: FileSystemType =
     FileSystemType { name: "tmpfs", needs_device: false, mount: mount_tmpfs };
 
-/// The same without a limit, under its other name.
+/// tmpfs without a limit, under its other name.
 pub static RAMFS: FileSystemType =
     FileSystemType { name: "ramfs", needs_device: false, mount: mount_ramfs };
 
-/// What all files of one instance share.
+/// The state that all files of one instance share.
 struct Shared {
     device: u64,
     next_number: AtomicU64,
     /// The limit in pages; `u64::MAX` none.
     limit: AtomicU64,
     used: AtomicU64,
-    /// The same for inodes, which the kernel's own memory pays for.
+    /// The same for inodes, which take kernel memory.
     inode_limit: AtomicU64,
     inodes: AtomicU64,
 }
@@ -84,7 +84,7 @@ impl PlateSource for Shared {
 
 static INSTANCES: SpinLock<Vec<Weak<Shared>>> = SpinLock::new(Vec::new());
 
-/// The pages that the files of all instances hold, memfds included.
+/// Returns the number of pages that the files of all instances hold, memfds included.
 pub fn used_pages() -> u64 {
     let mut instances = INSTANCES.lock();
     instances.retain(|instance| instance.strong_count() != 0);
@@ -92,7 +92,7 @@ pub fn used_pages() -> u64 {
     live.map(|shared| shared.used.load(Ordering::Relaxed)).sum()
 }
 
-/// One instance.
+/// An instance of tmpfs.
 pub struct TmpFs {
     name: &'static str,
     caching: Caching,
@@ -101,7 +101,7 @@ pub struct TmpFs {
 }
 
 impl TmpFs {
-    /// A new instance with a root directory of this mode; `limit` in pages.
+    /// Makes an instance with a root directory of this mode; `limit` in pages.
     pub fn new(
         name: &'static str,
         mode: u16,
@@ -126,7 +126,7 @@ impl TmpFs {
         Arc::new(TmpFs { name, caching, shared, root })
     }
 
-    /// A regular file without a name (memfd).
+    /// Makes a regular file without a name (memfd).
     pub fn unnamed(&self, mode: u16, owner: Owner) -> Arc<TmpInode> {
         TmpInode::nameless(&self.shared, mode, owner)
     }
@@ -204,7 +204,7 @@ fn number(text: &[u8], radix: u32) -> Option<u64> {
     u64::from_str_radix(core::str::from_utf8(text).ok()?, radix).ok()
 }
 
-/// A size with suffix: bytes, `k`, `m`, `g`, or `%` of memory. In bytes.
+/// Parses a size with suffix: bytes, `k`, `m`, `g`, or `%` of memory. Returns bytes.
 fn size(text: &[u8]) -> Option<u64> {
     let (digits, shift) = match text.split_last()? {
         (b'%', digits) => {

@@ -1,9 +1,9 @@
-//! The console: one terminal whose other end is a device of the hypervisor.
+//! The console: a terminal whose other end is a device of the hypervisor.
 //!
-//! The device's interrupt must not do the work of a terminal, so two kernel threads carry the
-//! bytes: one takes what the device received and types it in, the other takes output and hands it
-//! to the device, which may make it sleep. Without a device (`./hayate run -- CMD` has none) what
-//! is written to `/dev/console` goes to the kernel's log, a line at a time.
+//! The device's interrupt handler must not do the work of a terminal, so two kernel threads carry
+//! the bytes: one passes received bytes to the terminal as input, the other passes output to the
+//! device, which may make it sleep. Without a device (`./hayate run -- CMD` has none), data written
+//! to `/dev/console` goes to the kernel's log, one line at a time.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -18,7 +18,7 @@ use crate::schedule;
 
 /// The device below the console.
 pub trait ConsoleBackend: Send + Sync {
-    /// Waits for received bytes; returns how many, 0 when the other side has gone for good.
+    /// Waits for received bytes; returns how many, 0 when the other end is closed for good.
     fn read(&self, into: &mut [u8]) -> Result<usize>;
 
     /// Sends all of these bytes; may sleep.
@@ -27,15 +27,15 @@ pub trait ConsoleBackend: Send + Sync {
 
 static TERMINAL: Once<Arc<Tty>> = Once::new();
 
-/// Bytes carried at once.
+/// The most bytes carried at once.
 const PIECE: usize = 1024;
 
-/// The console's terminal.
+/// Returns the console's terminal.
 pub fn terminal() -> Arc<Tty> {
     TERMINAL.call_once(|| Tty::new((5, 1), String::from("console"), false)).clone()
 }
 
-/// Ties the console to its device and starts the threads that carry the bytes.
+/// Connects the console to its device and starts the threads that carry the bytes.
 pub fn attach(backend: Arc<dyn ConsoleBackend>) -> Result<()> {
     let tty = terminal();
     let (input, device) = (tty.clone(), backend.clone());
@@ -43,8 +43,7 @@ pub fn attach(backend: Arc<dyn ConsoleBackend>) -> Result<()> {
     schedule::start_kernel("console-out", move || carry_output(&tty, &*backend))
 }
 
-/// Lets what is written to the console go to the kernel's log: for machines without a console
-/// device.
+/// Sends console output to the kernel's log, on machines without a console device.
 pub fn attach_log() -> Result<()> {
     let tty = terminal();
     schedule::start_kernel("console-log", move || carry_to_log(&tty))
@@ -109,13 +108,13 @@ fn carry_to_log(tty: &Arc<Tty>) {
     }
 }
 
-/// Waits until what was written to the console is with its device, but not longer than a second:
-/// before the machine is turned off.
+/// Waits until the device has all console output, but not longer than a second; called before the
+/// machine is switched off.
 pub fn settle() {
     const PATIENCE: u64 = 1_000_000_000;
     let Some(tty) = TERMINAL.get() else { return };
     let deadline = schedule::time::monotonic_ns() + PATIENCE;
     let drained = || tty.drained().then_some(());
-    // A signal or the time limit ends the waiting; what is left then is lost.
+    // A signal or the time limit ends the wait; output that is left then is lost.
     let _ = tty.writers.wait_interruptible(Some(deadline), drained);
 }

@@ -14,16 +14,16 @@ use crate::file::device::{self, Device};
 use crate::file::inode::{DeviceNumber, FileKind};
 use crate::file::open_file::{FileOps, OpenFile, OpenRequest, flags};
 
-/// `/dev/tty`: whatever terminal controls the caller.
+/// `/dev/tty`: the caller's controlling terminal.
 pub const CONTROLLING: DeviceNumber = DeviceNumber::new(5, 0);
 /// `/dev/console`.
 pub const CONSOLE: DeviceNumber = DeviceNumber::new(5, 1);
 /// `/dev/ptmx`.
 pub const MULTIPLEXER: DeviceNumber = DeviceNumber::new(5, 2);
-/// `/dev/hvc0`, the console by its driver's name.
+/// `/dev/hvc0`, the console under its driver's name.
 pub const HYPERVISOR: DeviceNumber = DeviceNumber::new(229, 0);
 
-/// The drivers, by what their number means.
+/// The device drivers, by device number.
 enum Terminal {
     Controlling,
     Console,
@@ -58,8 +58,8 @@ fn privileged(request: &OpenRequest<'_>) -> bool {
     request.credentials.has(Capability::SysAdmin)
 }
 
-/// Opens a terminal for a program; a session's leader that has none gets it as its controlling
-/// terminal, unless O_NOCTTY says otherwise (open(2)).
+/// Opens a terminal for a program. It becomes the controlling terminal of a session leader that has
+/// none, unless O_NOCTTY is set (open(2)).
 pub fn open_terminal(tty: Arc<Tty>, request: &OpenRequest<'_>) -> Result<Arc<dyn FileOps>> {
     let file = TtyFile::open(tty.clone(), privileged(request))?;
     if request.flags & flags::O_NOCTTY == 0
@@ -76,8 +76,8 @@ pub fn open_terminal(tty: Arc<Tty>, request: &OpenRequest<'_>) -> Result<Arc<dyn
     Ok(file)
 }
 
-/// TIOCSCTTY: only a session's leader without a terminal may take one; `steal` takes it from
-/// another session, for the privileged (ioctl_tty(2)).
+/// TIOCSCTTY: only a session leader without a terminal may take one. With `steal`, a privileged
+/// caller takes it from another session (ioctl_tty(2)).
 pub(super) fn take_as_controlling(tty: &Arc<Tty>, file: &OpenFile, steal: bool) -> Result<()> {
     let control = job::control().ok_or(Errno::ENOTTY)?;
     let caller = control.caller();

@@ -1,7 +1,7 @@
 //! devpts: the directory `/dev/pts` with a node for each pseudo terminal's slave, and `ptmx`.
 //!
-//! The pairs are those of the whole system (pts(4)): unlike Linux since 4.7, two mounts show the
-//! same pairs, so `newinstance` is accepted where nothing depends on it being separate.
+//! The pairs belong to the whole system (pts(4)): unlike Linux since 4.7, two mounts show the same
+//! pairs. So `newinstance` is accepted where nothing depends on separate instances.
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -22,7 +22,7 @@ use crate::file::open_file::{FileOps, OpenRequest};
 
 /// `DEVPTS_SUPER_MAGIC`.
 const MAGIC: u64 = 0x1cd1;
-/// Inode numbers: the root, `ptmx`, then 3 more than the pair's number, as Linux has it.
+/// Inode numbers: the root, `ptmx`, then the pair's number plus 3, as on Linux.
 const ROOT_NUMBER: u64 = 1;
 const MULTIPLEXER_NUMBER: u64 = 2;
 const FIRST_NUMBER: u64 = 3;
@@ -41,7 +41,7 @@ struct DevPts {
 
 #[derive(Clone, Copy)]
 struct Options {
-    /// `gid=`: the group of every slave, instead of its opener's.
+    /// `gid=`: the group of every slave, instead of the group of the process that opened the pair.
     gid: Option<u32>,
     /// `mode=` of slaves.
     mode: u16,

@@ -1,6 +1,6 @@
 //! The terminal's ioctls (ioctl_tty(2)), on both sides.
 //!
-//! TIOCGPTPEER is not there (ENOTTY): openpty(3) then opens the slave by its name.
+//! TIOCGPTPEER is not implemented (ENOTTY): openpty(3) then opens the slave by its name.
 
 use alloc::sync::Arc;
 
@@ -55,12 +55,12 @@ const TIOCGPKT: u32 = 0x8004_5438;
 const TIOCGPTLCK: u32 = 0x8004_5439;
 const TIOCGEXCL: u32 = 0x8004_5440;
 
-/// An ioctl on the side of programs.
+/// Performs an ioctl on the program side.
 pub(super) fn program_side(tty: &Arc<Tty>, file: &OpenFile, command: u32, arg: u64) -> Result<i64> {
     if tty.hung_up() {
         return Err(if command == TIOCSPGRP { Errno::ENOTTY } else { Errno::EIO });
     }
-    // Whatever changes the terminal is not for the background (tty_check_change).
+    // A background process may not change the terminal (tty_check_change).
     if matches!(
         command,
         TCSETS
@@ -106,7 +106,7 @@ pub(super) fn program_side(tty: &Arc<Tty>, file: &OpenFile, command: u32, arg: u
     }
 }
 
-/// An ioctl on the master of a pseudo terminal.
+/// Performs an ioctl on the master of a pseudo terminal.
 pub(super) fn master_side(
     master: &Master,
     _file: &OpenFile,
@@ -144,14 +144,14 @@ pub(super) fn master_side(
     }
 }
 
-/// Which end an ioctl came to.
+/// The side on which an ioctl was made.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Programs,
     Master,
 }
 
-/// What means the same on either side: settings, size, process groups.
+/// Ioctls with the same meaning on both sides: settings, size, process groups.
 fn both_sides(tty: &Arc<Tty>, side: Side, command: u32, arg: u64) -> Result<i64> {
     match command {
         TCGETS => UserPtr::new(arg as usize).write(&to_raw(&tty.termios()))?,
@@ -169,7 +169,7 @@ fn both_sides(tty: &Arc<Tty>, side: Side, command: u32, arg: u64) -> Result<i64>
             let old: Termio = UserPtr::new(arg as usize).read()?;
             change(tty, with_termio(tty.termios(), &old), command - TCSETA)?;
         }
-        // A break means nothing on a virtual line; both wait for output first when asked to.
+        // A break has no effect on a virtual line; both calls only wait for output when asked to.
         TCSBRK | TCSBRKP => drain(tty)?,
         TCXONC => flow(tty, arg)?,
         TCFLSH => match arg {
@@ -212,7 +212,8 @@ fn both_sides(tty: &Arc<Tty>, side: Side, command: u32, arg: u64) -> Result<i64>
     Ok(0)
 }
 
-/// Applies new settings now, after output has drained (1), or after that with input discarded (2).
+/// Applies new settings at once (0), after output has drained (1), or after that with input
+/// discarded (2).
 fn change(tty: &Arc<Tty>, termios: Termios, when: u32) -> Result<()> {
     if when > 0 {
         drain(tty)?;
@@ -224,7 +225,7 @@ fn change(tty: &Arc<Tty>, termios: Termios, when: u32) -> Result<()> {
     Ok(())
 }
 
-/// Waits until everything written has been shown (tcdrain(3)).
+/// Waits until all written output is shown (tcdrain(3)).
 fn drain(tty: &Tty) -> Result<()> {
     tty.writers
         .wait_interruptible(None, || tty.drained().then_some(()))
@@ -249,8 +250,8 @@ fn flow(tty: &Tty, action: u64) -> Result<()> {
     Ok(())
 }
 
-/// The foreground group, when the terminal is the caller's controlling one; ENOTTY otherwise. The
-/// master of a pseudo terminal may always ask.
+/// Returns the foreground group if the terminal is the caller's controlling terminal; ENOTTY
+/// otherwise. The master of a pseudo terminal may always ask.
 fn own_terminal(tty: &Tty, side: Side) -> Result<Option<u32>> {
     let (session, foreground) = tty.session_and_foreground();
     let caller = job::control().ok_or(Errno::ENOTTY)?.caller();
@@ -278,8 +279,8 @@ fn set_foreground(tty: &Arc<Tty>, arg: u64) -> Result<()> {
     Ok(())
 }
 
-/// TIOCNOTTY: the caller gives its controlling terminal up; for a session's leader the whole
-/// session loses it, and the foreground group is told as when a line hangs up.
+/// TIOCNOTTY: the caller gives up its controlling terminal. If it is the session leader, the whole
+/// session loses the terminal, and the foreground group gets the signals of a hang-up.
 fn give_up(tty: &Arc<Tty>) -> Result<i64> {
     let control = job::control().ok_or(Errno::ENOTTY)?;
     let caller = control.caller();
@@ -331,7 +332,7 @@ fn to_termio(termios: &Termios) -> Termio {
     }
 }
 
-/// `termios` with what `old` knows replaced (`user_termio_to_kernel_termios`).
+/// Replaces the fields of `termios` that `old` has (`user_termio_to_kernel_termios`).
 fn with_termio(mut termios: Termios, old: &Termio) -> Termios {
     const HIGH: u32 = 0xffff_0000;
     termios.iflag = termios.iflag & HIGH | u32::from(old.c_iflag);

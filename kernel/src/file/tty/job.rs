@@ -1,4 +1,4 @@
-//! What a terminal needs of the processes above it: who calls, and signals to process groups.
+//! The terminal's view of processes: the caller's session and group, and signals to process groups.
 
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::Once;
@@ -6,7 +6,7 @@ use hayate_machine::sync::Once;
 use super::Tty;
 use alloc::sync::Arc;
 
-/// The caller of a terminal operation, as far as job control asks.
+/// The attributes of a caller that job control needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
     /// Its session.
@@ -19,24 +19,24 @@ pub struct Caller {
     pub privileged: bool,
 }
 
-/// Registered once by `process` at boot.
+/// The interface to the process layer; `process` registers it once at boot.
 pub trait JobControl: Send + Sync {
-    /// Who is calling.
+    /// Returns the calling process.
     fn caller(&self) -> Caller;
 
-    /// The controlling terminal of the caller's session.
+    /// Returns the controlling terminal of the caller's session.
     fn controlling_terminal(&self) -> Option<Arc<Tty>>;
 
-    /// Makes `terminal` the controlling terminal of session `session`, or takes it away.
+    /// Makes `terminal` the controlling terminal of session `session`; `None` takes it away.
     fn set_controlling_terminal(&self, session: u32, terminal: Option<Arc<Tty>>);
 
     /// Takes the controlling terminal away from the calling process alone (TIOCNOTTY).
     fn forget_controlling_terminal(&self);
 
-    /// True when there is such a process group.
+    /// Whether the process group exists.
     fn group_exists(&self, group: u32) -> bool;
 
-    /// True when the process group exists and belongs to the session.
+    /// Whether the process group exists and belongs to the session.
     fn group_in_session(&self, group: u32, session: u32) -> bool;
 
     /// Sends `signal` to every process of a group.
@@ -45,22 +45,22 @@ pub trait JobControl: Send + Sync {
     /// Sends `signal` to the leader of a session.
     fn signal_session_leader(&self, session: u32, signal: u32);
 
-    /// The caller blocks or ignores `signal`.
+    /// Whether the caller blocks or ignores `signal`.
     fn blocks_or_ignores(&self, signal: u32) -> bool;
 
-    /// The caller's process group has no member whose parent is in another group of the same
-    /// session, so nobody could continue it (POSIX, "orphaned process group").
+    /// Whether no member of the caller's process group has a parent in another group of the same
+    /// session, so that no process could continue the group (POSIX, "orphaned process group").
     fn group_is_orphaned(&self, group: u32) -> bool;
 }
 
 static CONTROL: Once<&'static dyn JobControl> = Once::new();
 
-/// Registers the processes' side; later calls change nothing.
+/// Registers the process layer; later calls change nothing.
 pub fn register(control: &'static dyn JobControl) {
     CONTROL.call_once(|| control);
 }
 
-/// The processes' side, once they have registered.
+/// Returns the process layer, once it has registered.
 pub fn control() -> Option<&'static dyn JobControl> {
     CONTROL.get().copied()
 }
@@ -78,12 +78,13 @@ pub mod signal {
     pub const WINCH: u32 = 28;
 }
 
-/// What a background process may not do: read, or change settings, or (under TOSTOP) write.
+/// Checks that the caller is not a background process that would read, change settings, or (under
+/// TOSTOP) write.
 ///
-/// Returns `Ok` for a foreground process and for one that `signal` cannot stop; otherwise the
-/// signal was sent to the caller's group and the call is to be restarted (ERESTARTSYS), or EIO
-/// when nobody could ever continue the group (`__tty_check_change`, Linux 6.1
-/// `drivers/tty/tty_jobctrl.c`). A reader that blocks SIGTTIN gets EIO, a writer that blocks
+/// Returns `Ok` for a foreground process and for a process that `signal` cannot stop. Otherwise it
+/// sends the signal to the caller's group and fails with ERESTARTSYS, to restart the call, or with
+/// EIO if no process could ever continue the group (`__tty_check_change`, Linux 6.1
+/// `drivers/tty/tty_jobctrl.c`). A reader that blocks SIGTTIN gets EIO; a writer that blocks
 /// SIGTTOU goes on.
 pub fn check_background(tty: &Tty, signal: u32) -> Result<()> {
     let Some(control) = control() else { return Ok(()) };

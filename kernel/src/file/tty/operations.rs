@@ -16,18 +16,18 @@ use crate::file::transfer::{Input, Output};
 use crate::schedule::Woken;
 use crate::schedule::time;
 
-/// Bytes that one round of a read or write moves between program and terminal.
+/// Bytes that one step of a read or write moves between program and terminal.
 const PIECE: usize = 512;
 /// VTIME counts tenths of a second.
 const TENTH: u64 = 100_000_000;
 
-/// An open description of a terminal's program side.
+/// An open file of a terminal's program side.
 pub struct TtyFile {
     tty: Arc<Tty>,
 }
 
 impl TtyFile {
-    /// Opens the terminal; errors as [`Tty::opened`].
+    /// Opens the terminal; fails as [`Tty::opened`] does.
     pub fn open(tty: Arc<Tty>, privileged: bool) -> Result<Arc<Self>> {
         tty.opened(privileged)?;
         Ok(Arc::new(Self { tty }))
@@ -35,8 +35,8 @@ impl TtyFile {
 }
 
 impl Tty {
-    /// Signals go to the foreground group, or else to the caller, where nobody was named
-    /// (`__tty_fasync`, drivers/tty/tty_io.c).
+    /// Sets the default owner of the signals: the foreground group if there is one, otherwise the
+    /// caller (`__tty_fasync`, drivers/tty/tty_io.c).
     pub(super) fn own_signals(&self, file: &OpenFile) {
         match self.session_and_foreground().1 {
             Some(group) => file.owner().set_group(group),
@@ -121,7 +121,7 @@ impl FileOps for TtyFile {
     }
 }
 
-/// One read(2): a line in canonical mode; in raw mode what VMIN and VTIME ask for (termios(3),
+/// Does one read(2): a line in canonical mode; in raw mode as VMIN and VTIME say (termios(3),
 /// "Canonical and noncanonical mode").
 fn read_line_or_bytes(tty: &Tty, nonblocking: bool, out: &mut Output<'_>) -> Result<usize> {
     let wanted = out.remaining();
@@ -141,13 +141,13 @@ fn read_line_or_bytes(tty: &Tty, nonblocking: bool, out: &mut Output<'_>) -> Res
     loop {
         let room = (wanted - total).min(PIECE);
         let into = &mut piece[..room];
-        // With data in hand, a canonical read only continues the same line, and a raw read waits
-        // no further once VMIN bytes are there.
+        // Once it has data, a canonical read only continues the same line, and a raw read no longer
+        // waits once it has VMIN bytes.
         let satisfied = canonical && total > 0 || !canonical && total >= least.max(1);
         let taken = if satisfied || nonblocking || (!canonical && least == 0 && timeout.is_none()) {
             tty.read_now(into, 1)
         } else {
-            // VTIME with VMIN = 0 times the whole read; with VMIN > 0 the gaps between bytes.
+            // VTIME limits the whole read if VMIN = 0, and the gaps between bytes if VMIN > 0.
             let armed = timeout.filter(|_| least == 0 || total > 0 || tty.available() > 0);
             let deadline = armed.map(|span| time::monotonic_ns().saturating_add(span));
             match tty.readers.wait_interruptible(deadline, || tty.read_now(into, 1)) {
@@ -180,8 +180,8 @@ fn read_line_or_bytes(tty: &Tty, nonblocking: bool, out: &mut Output<'_>) -> Res
     }
 }
 
-/// True for the bytes that end a line in canonical mode, so that a read whose piece ended exactly
-/// there does not go on into the next line.
+/// Whether the byte ends a line in canonical mode: then a read whose piece ended exactly there does
+/// not continue into the next line.
 fn ends_line(termios: &hayate_line_discipline::Termios, byte: u8) -> bool {
     let is = |index: usize| termios.cc[index] != 0 && termios.cc[index] == byte;
     byte == b'\n' || is(cc::VEOL) || is(cc::VEOL2)

@@ -1,9 +1,9 @@
 //! Pseudo terminals: the master side, and the table of pairs that `/dev/ptmx` and devpts share.
 //!
 //! Opening `/dev/ptmx` makes a pair with the lowest free number; the slave appears as
-//! `/dev/pts/N`, locked until unlockpt(3) (pts(4)). Closing the master hangs the slave up.
+//! `/dev/pts/N`, which is locked until unlockpt(3) (pts(4)). Closing the master hangs the slave up.
 //!
-//! Lock order: `PAIRS` (spin) alone; nothing else is taken under it.
+//! Lock order: `PAIRS` (spin) is a leaf.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -26,7 +26,7 @@ use crate::file::transfer::{Input, Output};
 const SLAVE_MAJOR: u32 = 136;
 /// The most pairs at once: `/proc/sys/kernel/pty/max`.
 pub const MOST: u32 = 4096;
-/// Bytes that one round of a transfer moves.
+/// Bytes that one step of a transfer moves.
 const PIECE: usize = 512;
 
 /// A pair as devpts shows it.
@@ -34,29 +34,31 @@ const PIECE: usize = 512;
 pub struct Pair {
     /// The slave.
     pub slave: Arc<Tty>,
-    /// Owner of the node: who opened the master.
+    /// Owner of the node: the user who opened the master.
     pub uid: u32,
     /// Group of the node.
     pub gid: u32,
     /// When it was made.
     pub made: Timestamp,
-    /// The node of devpts, once somebody has looked it up: chmod and chown stay with the pair.
+    /// The node of devpts, kept from its first look-up on, so that chmod and chown last as long as
+    /// the pair.
     pub node: Arc<SpinLock<Option<Arc<dyn Inode>>>>,
 }
 
 static PAIRS: SpinLock<BTreeMap<u32, Pair>> = SpinLock::new(BTreeMap::new());
 
-/// The pair with this number.
+/// Returns the pair with this number.
 pub fn pair(number: u32) -> Option<Pair> {
     PAIRS.lock().get(&number).cloned()
 }
 
-/// How many pairs there are.
+/// Returns the number of pairs.
 pub fn count() -> usize {
     PAIRS.lock().len()
 }
 
-/// The numbers of all pairs from `from` on, in order, at most `into.len()`; returns how many.
+/// Stores the numbers of all pairs from `from` on, in order, at most `into.len()`; returns how
+/// many.
 pub fn numbers(from: u32, into: &mut [u32]) -> usize {
     let pairs = PAIRS.lock();
     let mut count = 0;
@@ -99,17 +101,17 @@ impl Master {
         Ok(Arc::new(Self { number, slave }))
     }
 
-    /// The slave's number: TIOCGPTN.
+    /// Returns the slave's number (TIOCGPTN).
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// The slave.
+    /// Returns the slave.
     pub fn slave(&self) -> &Arc<Tty> {
         &self.slave
     }
 
-    /// One round of reading; `None` when the reader has to wait.
+    /// Makes one step of a read; `None` when the reader has to wait.
     fn read_now(&self, out: &mut Output<'_>) -> Option<Result<usize>> {
         let packet = self.slave.packet();
         let mut piece = [0; PIECE];
@@ -140,8 +142,8 @@ impl FileOps for Master {
         let mut total = if file.nonblocking() {
             self.read_now(out).unwrap_or(Err(Errno::EAGAIN))?
         } else {
-            // The copy to the program must not happen in the wait's condition, which runs while
-            // the thread is on the queue: wait for readiness first.
+            // The bytes must not be copied to the program in the wait's condition, which runs while
+            // the thread is on the wait queue: so wait for readiness first.
             loop {
                 if let Some(result) = self.read_now(out) {
                     break result?;

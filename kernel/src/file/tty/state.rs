@@ -1,4 +1,4 @@
-//! One terminal: its state, and what master and programs do to it.
+//! A terminal: its state, and the operations of the master and of programs on it.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -14,9 +14,9 @@ use crate::file::owner::Band;
 use crate::file::poll::Events;
 use crate::schedule::{Mutex, WaitQueue};
 
-/// Bytes on their way to the screen at which a writer waits.
+/// Bytes of pending output at which a writer waits.
 const OUTPUT_MARK: usize = 4096;
-/// Bytes at which even echo is dropped: nobody takes the output.
+/// Bytes of pending output at which even echo is dropped, because the output is not taken.
 const OUTPUT_LIMIT: usize = 16 * 1024;
 
 /// `struct winsize` (tty_ioctl(4)).
@@ -26,55 +26,55 @@ pub use hayate_abi::file::Winsize as Window;
 pub struct Tty {
     /// Device number of the node, major and minor.
     pub device: (u32, u32),
-    /// What /proc/PID/stat and ttyname(3) go by, without `/dev/`.
+    /// The name in /proc/PID/stat and ttyname(3), without `/dev/`.
     pub name: alloc::string::String,
-    /// It is the slave of a pseudo terminal, not the console.
+    /// Whether it is the slave of a pseudo terminal, not the console.
     pub pseudo: bool,
     pub(super) reading: Mutex<()>,
     pub(super) writing: Mutex<()>,
     state: SpinLock<State>,
-    /// Readers of the program side, and its pollers.
+    /// Readers and pollers of the program side.
     pub(super) readers: Arc<WaitQueue>,
-    /// Writers of the program side, and those that wait for output to drain.
+    /// Writers of the program side, and threads that wait for output to drain.
     pub(super) writers: Arc<WaitQueue>,
-    /// The master: woken when there is output to take or room to type.
+    /// The master: woken when there is output to take or room for input.
     pub(super) master: Arc<WaitQueue>,
-    /// Openings of the program side, and of the master, that want signals.
+    /// Open files of the program side, and of the master, that want signals.
     pub(super) signals: Signals,
     pub(super) master_signals: Signals,
-    /// Open descriptions of the program side.
+    /// Number of open files of the program side.
     opens: AtomicUsize,
 }
 
 struct State {
     discipline: Discipline,
     output: VecDeque<u8>,
-    /// Bytes that the master has taken but not shown yet (a console thread at its device).
+    /// Bytes that the master has taken but not yet shown (a console thread at its device).
     in_flight: usize,
     window: Window,
     session: Option<u32>,
     foreground: Option<u32>,
-    /// The master is gone, or vhangup was called: reads end, writes fail.
+    /// The master is closed, or vhangup was called: reads return the end, writes fail.
     hung_up: bool,
-    /// The program side was open and is not any more; the master reads EIO.
+    /// The program side was open and is closed now; the master reads EIO.
     abandoned: bool,
     exclusive: bool,
-    /// Packet mode of the master (TIOCPKT), and the status bits that wait for it.
+    /// Packet mode of the master (TIOCPKT), and the status bits not yet read in it.
     packet: bool,
     packet_status: u8,
-    /// The master has the slave locked (TIOCSPTLCK).
+    /// The master has locked the slave (TIOCSPTLCK).
     locked: bool,
 }
 
-/// What a master finds.
+/// The result of taking output.
 pub enum Output {
-    /// So many bytes were taken.
+    /// This many bytes were taken.
     Bytes(usize),
     /// A packet-mode status byte.
     Status(u8),
-    /// Nothing now.
+    /// There is no output now.
     Nothing,
-    /// Nothing, and no program has the terminal open any more.
+    /// There is no output, and no program has the terminal open any more.
     Abandoned,
 }
 
@@ -88,7 +88,7 @@ pub mod packet {
 }
 
 impl Tty {
-    /// A terminal that nobody has open.
+    /// Makes a terminal that is not open.
     pub fn new(device: (u32, u32), name: alloc::string::String, pseudo: bool) -> Arc<Self> {
         Arc::new(Self {
             device,
@@ -121,8 +121,8 @@ impl Tty {
 
     // ---- the master's side ------------------------------------------------------------------
 
-    /// Bytes that were typed. Returns how many were taken; fewer than all when programs do not
-    /// read. Wakes readers and sends the signals that special characters ask for.
+    /// Passes typed bytes to the terminal. Returns how many were taken; fewer than all when
+    /// programs do not read. Wakes readers and sends the signals of special characters.
     pub fn type_in(&self, bytes: &[u8]) -> usize {
         let mut taken = 0;
         let mut readable = false;
@@ -134,8 +134,8 @@ impl Tty {
                 let state = &mut *state;
                 let before = state.output.len();
                 while taken < bytes.len() {
-                    // A full buffer takes more only while nobody could read it empty: then what
-                    // comes is dropped, but the character that ends the line still gets in.
+                    // A full buffer takes more input only while it holds nothing that could be
+                    // read: then the input is dropped, except for the character that ends the line.
                     if state.discipline.room() == 0 && state.discipline.readable() {
                         break;
                     }
@@ -158,7 +158,7 @@ impl Tty {
                         }
                         Effect::Signal(which, flush) => {
                             if flush {
-                                // The echo of the character itself stays.
+                                // Keep the echo of the character itself.
                                 let echo = state.output.len().saturating_sub(before);
                                 let keep = echo.min(2);
                                 let drop = state.output.len() - keep;
@@ -173,7 +173,8 @@ impl Tty {
                 }
                 shown |= state.output.len() > before;
                 if wanted.is_none() && taken < bytes.len() {
-                    // Either the buffer is full, or a signal without an addressee ended the round.
+                    // Either the buffer is full, or a signal without a foreground group ended the
+                    // inner loop.
                     if state.discipline.room() == 0 && state.discipline.readable() {
                         break;
                     }
@@ -202,8 +203,8 @@ impl Tty {
         taken
     }
 
-    /// Takes bytes that are to be shown. They count as in flight until [`Self::shown`] says
-    /// otherwise when `in_flight` is set, so that tcdrain(3) waits for the device.
+    /// Takes bytes of output. With `in_flight` they count as in flight until [`Self::shown`] is
+    /// called, so that tcdrain(3) waits for the device.
     pub fn take_output(&self, into: &mut [u8], in_flight: bool) -> Output {
         let mut state = self.state.lock();
         let state = &mut *state;
@@ -226,7 +227,7 @@ impl Tty {
         Output::Bytes(count)
     }
 
-    /// Bytes that were in flight have reached the screen.
+    /// Notes that bytes in flight have reached the screen.
     pub fn shown(&self, count: usize) {
         let mut state = self.state.lock();
         state.in_flight = state.in_flight.saturating_sub(count);
@@ -235,7 +236,7 @@ impl Tty {
         }
     }
 
-    /// What a poll of the master finds.
+    /// Returns the events that a poll of the master finds.
     pub fn master_events(&self) -> Events {
         let state = self.state.lock();
         let mut events = Events::empty();
@@ -256,20 +257,20 @@ impl Tty {
         events
     }
 
-    /// True when typing now would be taken.
+    /// Whether input would be taken now.
     pub fn takes_input(&self) -> bool {
         let state = self.state.lock();
         state.discipline.room() > 0 || !state.discipline.readable()
     }
 
-    /// Sets packet mode; returns nothing to fail.
+    /// Sets packet mode.
     pub fn set_packet(&self, on: bool) {
         let mut state = self.state.lock();
         state.packet = on;
         state.packet_status = 0;
     }
 
-    /// True in packet mode.
+    /// Whether packet mode is on.
     pub fn packet(&self) -> bool {
         self.state.lock().packet
     }
@@ -279,13 +280,13 @@ impl Tty {
         self.state.lock().locked = locked;
     }
 
-    /// True while the slave cannot be opened.
+    /// Whether the slave is locked and cannot be opened.
     pub fn locked(&self) -> bool {
         self.state.lock().locked
     }
 
-    /// The line is gone: the master closed, or vhangup(2). The session's leader gets SIGHUP and
-    /// SIGCONT, and so does the foreground group; readers see the end, writers EIO.
+    /// Hangs up the line: the master was closed, or vhangup(2) was called. The session leader and
+    /// the foreground group get SIGHUP and SIGCONT; reads return the end, writes fail with EIO.
     pub fn hang_up(self: &Arc<Self>) {
         let (session, foreground) = {
             let mut state = self.state.lock();
@@ -316,8 +317,8 @@ impl Tty {
 
     // ---- the programs' side -----------------------------------------------------------------
 
-    /// A program opens the terminal: EIO while the master has it locked or is gone, EBUSY under
-    /// TIOCEXCL for the unprivileged.
+    /// Called when a program opens the terminal: EIO while the master has it locked or is closed,
+    /// EBUSY under TIOCEXCL for the unprivileged.
     pub fn opened(&self, privileged: bool) -> Result<()> {
         let mut state = self.state.lock();
         if state.locked || (state.hung_up && self.pseudo) {
@@ -332,7 +333,7 @@ impl Tty {
         Ok(())
     }
 
-    /// The last descriptor of an open description was closed.
+    /// Called when an open file of the program side ends.
     pub fn closed(&self) {
         if self.opens.fetch_sub(1, Ordering::Relaxed) == 1 {
             let mut state = self.state.lock();
@@ -343,12 +344,12 @@ impl Tty {
         }
     }
 
-    /// True when the line is gone.
+    /// Whether the line is hung up.
     pub fn hung_up(&self) -> bool {
         self.state.lock().hung_up
     }
 
-    /// Takes what a reader can have without waiting: `None` when it has to wait.
+    /// Takes the bytes that a reader can have without waiting; `None` when it has to wait.
     pub(super) fn read_now(&self, into: &mut [u8], least: usize) -> Option<usize> {
         let mut state = self.state.lock();
         if state.hung_up {
@@ -368,12 +369,12 @@ impl Tty {
         Some(count)
     }
 
-    /// Bytes that a raw read would get now.
+    /// Returns how many bytes a raw read would get now.
     pub(super) fn available(&self) -> usize {
         self.state.lock().discipline.available()
     }
 
-    /// Sends a piece of what a program writes on its way. `None` when the writer has to wait.
+    /// Passes a piece of a program's output to the terminal; `None` when the writer has to wait.
     pub(super) fn write_now(&self, bytes: &[u8]) -> Option<Result<usize>> {
         let mut state = self.state.lock();
         let state = &mut *state;
@@ -392,21 +393,21 @@ impl Tty {
         Some(Ok(bytes.len()))
     }
 
-    /// True when everything written has been taken and shown: tcdrain(3) is done.
+    /// Whether all output was taken and shown, so that tcdrain(3) is done.
     pub(super) fn drained(&self) -> bool {
         let state = self.state.lock();
-        // What a program writes to a pseudo terminal has arrived: the master need not have read it
+        // Output to a pseudo terminal counts as shown before the master has read it
         // (pty_chars_in_buffer of Linux is 0).
         self.pseudo || state.hung_up || (state.output.is_empty() && state.in_flight == 0)
     }
 
-    /// Bytes written and not yet shown: TIOCOUTQ.
+    /// Returns the number of bytes written and not yet shown (TIOCOUTQ).
     pub(super) fn unshown(&self) -> usize {
         let state = self.state.lock();
         state.output.len() + state.in_flight
     }
 
-    /// What a poll of the program side finds.
+    /// Returns the events that a poll of the program side finds.
     pub(super) fn events(&self) -> Events {
         use hayate_line_discipline::cc::{VMIN, VTIME};
         let state = self.state.lock();
@@ -432,7 +433,7 @@ impl Tty {
 
     // ---- settings ---------------------------------------------------------------------------
 
-    /// The settings in force.
+    /// Returns the settings in force.
     pub fn termios(&self) -> Termios {
         *self.state.lock().discipline.termios()
     }
@@ -447,12 +448,12 @@ impl Tty {
         self.master.wake_events(Events::IN.bits());
     }
 
-    /// The window's size.
+    /// Returns the window's size.
     pub fn window(&self) -> Window {
         self.state.lock().window
     }
 
-    /// Changes the window's size; the foreground group gets SIGWINCH when it is another one.
+    /// Changes the window's size; the foreground group gets SIGWINCH if the size is new.
     pub fn set_window(&self, window: Window) {
         let group = {
             let mut state = self.state.lock();
@@ -467,7 +468,7 @@ impl Tty {
         }
     }
 
-    /// Discards what waits: input, output, or both (tcflush(3)).
+    /// Discards pending input, output, or both (tcflush(3)).
     pub(super) fn flush(&self, input: bool, output: bool) {
         {
             let mut state = self.state.lock();
@@ -484,7 +485,7 @@ impl Tty {
         self.writers.wake_events(Events::OUT.bits());
     }
 
-    /// Holds output or lets it go on (tcflow(3)).
+    /// Stops or restarts output (tcflow(3)).
     pub(super) fn set_stopped(&self, stopped: bool) {
         self.state.lock().discipline.set_stopped(stopped);
         if !stopped {
@@ -498,12 +499,12 @@ impl Tty {
         self.state.lock().exclusive = exclusive;
     }
 
-    /// True under TIOCEXCL.
+    /// Whether TIOCEXCL is set.
     pub(super) fn exclusive(&self) -> bool {
         self.state.lock().exclusive
     }
 
-    /// The session that it controls and that session's foreground process group.
+    /// Returns the session that it controls and that session's foreground process group.
     pub fn session_and_foreground(&self) -> (Option<u32>, Option<u32>) {
         let state = self.state.lock();
         (state.session, state.foreground)
@@ -521,8 +522,8 @@ impl Tty {
         self.state.lock().foreground = Some(group);
     }
 
-    /// The session's leader has exited: the foreground group gets SIGHUP and SIGCONT, and the
-    /// terminal is free for another session. Called by `process`.
+    /// Called by `process` when the session leader has exited: the foreground group gets SIGHUP and
+    /// SIGCONT, and the terminal is free for another session.
     pub fn session_ended(&self, session: u32) {
         let group = {
             let mut state = self.state.lock();
