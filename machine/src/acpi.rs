@@ -1,9 +1,10 @@
 //! The ACPI tables the kernel needs: MADT (CPUs, I/O APICs), FADT (power off, PM timer), MCFG, NFIT
 //! (non-volatile memory).
 //!
-//! Read by hand in a hundred lines instead of by the `acpi` crate: four fixed tables, and every
-//! length here is checked against the table it came from. There is no AML interpreter, so devices
-//! use MSI-X. Without ACPI there is one CPU, the customary I/O APIC, and no power off by ACPI.
+//! Read by hand in a hundred lines instead of by the `acpi` crate: there are four fixed tables, and
+//! every length here is checked against the table that it came from. There is no AML interpreter,
+//! so devices use MSI-X. Without ACPI there is one CPU, the customary I/O APIC, and no power off by
+//! ACPI.
 
 use arrayvec::ArrayVec;
 
@@ -20,7 +21,7 @@ pub struct IoApic {
     pub first_line: u32,
 }
 
-/// An ISA interrupt that is not line = number.
+/// An ISA interrupt whose global line differs from its number.
 #[derive(Clone, Copy, Debug)]
 pub struct Override {
     /// The ISA interrupt.
@@ -29,7 +30,7 @@ pub struct Override {
     pub line: u32,
 }
 
-/// What the tables say.
+/// The content of the tables.
 #[derive(Debug, Default)]
 pub struct AcpiInfo {
     /// APIC identifiers of the usable CPUs, in table order.
@@ -48,7 +49,7 @@ pub struct AcpiInfo {
 
 static INFO: Once<AcpiInfo> = Once::new();
 
-/// What the tables say; parsed at first use.
+/// Returns the content of the tables; parsed at first use.
 pub fn info() -> &'static AcpiInfo {
     INFO.call_once(parse)
 }
@@ -65,7 +66,8 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// A whole table by its address, if it is in mapped memory, not absurdly long and sums to zero.
+/// Returns a whole table by its address, if it is in mapped memory, of plausible length, and sums
+/// to zero.
 fn table(address: u64) -> Option<&'static [u8]> {
     let header = boot::firmware_bytes(address, 36)?;
     let length = u32_at(header, 4)? as usize;
@@ -138,7 +140,7 @@ fn parse_madt(bytes: &[u8], info: &mut AcpiInfo) -> Option<()> {
 
 fn parse_madt_entry(entry: &[u8], info: &mut AcpiInfo) -> Option<()> {
     match entry[0] {
-        // Local APIC, x2APIC: enabled, or possible to enable (bit 1) does not count here.
+        // Local APIC or x2APIC. Only an enabled one counts, not one that could be enabled (bit 1).
         0 if u32_at(entry, 4)? & 1 != 0 => {
             let _ = info.cpus.try_push(u32::from(entry[3]));
         }
@@ -165,8 +167,8 @@ fn parse_mcfg(bytes: &[u8], info: &mut AcpiInfo) -> Option<()> {
     Some(())
 }
 
-/// The ranges of byte-addressable persistent memory in the NVDIMM Firmware Interface Table (ACPI 6.5,
-/// 5.2.25.2: system physical address range structures).
+/// Reads the ranges of byte-addressable persistent memory in the NVDIMM Firmware Interface Table
+/// (ACPI 6.5, 5.2.25.2: system physical address range structures).
 fn parse_nfit(bytes: &[u8], info: &mut AcpiInfo) -> Option<()> {
     /// 66f0d379-b4f3-4074-ac43-0d3318b78cdb, in the byte order of tables.
     const PERSISTENT: [u8; 16] = [

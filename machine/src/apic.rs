@@ -1,5 +1,5 @@
 //! The local APIC (xAPIC by memory, x2APIC by MSR): timer, interprocessor interrupts, end of
-//! interrupt, and the handing out of interrupt vectors to devices.
+//! interrupt, and the allocation of interrupt vectors to devices.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -26,7 +26,7 @@ const INITIAL_COUNT: usize = 0x380;
 const CURRENT_COUNT: usize = 0x390;
 const DIVIDE: usize = 0x3e0;
 
-/// Vectors of the machine itself; devices get [`FIRST_DEVICE`] to 0xef.
+/// Vectors of the machine layer itself; devices get [`FIRST_DEVICE`] to 0xef.
 pub(crate) const TIMER_VECTOR: u8 = 0xf0;
 pub(crate) const RESCHEDULE_VECTOR: u8 = 0xf1;
 pub(crate) const SHOOTDOWN_VECTOR: u8 = 0xf2;
@@ -54,7 +54,7 @@ fn read(register: usize) -> u32 {
 fn write(register: usize, value: u32) {
     match REGISTERS.get() {
         Some(Some(registers)) => registers.write(register, value),
-        // SAFETY: as for `read`; the callers write what the SDM (vol. 3, 11) allows.
+        // SAFETY: as for `read`; the callers write values that the SDM (vol. 3, 11) allows.
         Some(None) => unsafe { cpu::write_msr(X2APIC + (register as u32 >> 4), value.into()) },
         None => {}
     }
@@ -66,7 +66,7 @@ pub(crate) fn init() {
     // CPUID lists it.
     unsafe {
         let base = cpu::read_msr(BASE);
-        // A firmware that left x2APIC mode on must not be switched back (SDM: a fault).
+        // An x2APIC mode that firmware left on must not be turned off (SDM: a fault).
         let extended = features().x2apic;
         cpu::write_msr(BASE, base | 1 << 11 | if extended { 1 << 10 } else { 0 });
         REGISTERS.call_once(|| {
@@ -89,7 +89,7 @@ pub(crate) fn init() {
     write(TIMER, u32::from(TIMER_VECTOR) | if features().tsc_deadline { 2 << 17 } else { 0 });
 }
 
-/// This CPU's APIC identifier.
+/// Returns this CPU's APIC identifier.
 pub fn local_id() -> u32 {
     if x2apic() { read(ID) } else { read(ID) >> 24 }
 }
@@ -126,7 +126,7 @@ fn end_of_interrupt() {
     write(END, 0);
 }
 
-/// An interrupt arrived.
+/// Handles an interrupt.
 pub(crate) fn interrupt(vector: u8, regs: Option<&mut UserRegs>) {
     match vector {
         TIMER_VECTOR => {
@@ -154,7 +154,8 @@ pub(crate) fn interrupt(vector: u8, regs: Option<&mut UserRegs>) {
                 handler(vector);
             } else if let Some(handlers) = handlers() {
                 match regs {
-                    // No device has it: a program in ring 0 executed `int`, which ring 3 may not.
+                    // No device has this vector: a program in ring 0 executed `int`, which ring 3
+                    // may not.
                     Some(regs) if crate::trap::is_supervisor() => {
                         (handlers.exception)(13, u64::from(vector) << 3 | 2, regs);
                     }
@@ -165,8 +166,9 @@ pub(crate) fn interrupt(vector: u8, regs: Option<&mut UserRegs>) {
     }
 }
 
-/// Reserves a vector for a device and names the function to call (with the vector, interrupts
-/// off, after the end-of-interrupt: edge-triggered and MSI devices only). None if all are taken.
+/// Allocates a vector for a device and registers the function to call (with the vector, interrupts
+/// off, after the end-of-interrupt: edge-triggered and MSI devices only). `None` if all vectors are
+/// taken.
 pub fn allocate_vector(handler: fn(u8)) -> Option<u8> {
     let vector = (FIRST_DEVICE..=LAST_DEVICE)
         .find(|v| !TAKEN[usize::from(*v)].swap(true, Ordering::AcqRel))?;
@@ -174,7 +176,7 @@ pub fn allocate_vector(handler: fn(u8)) -> Option<u8> {
     Some(vector)
 }
 
-/// Address and data of a message-signalled interrupt that raises `vector` on CPU `cpu`.
+/// Returns address and data of a message-signalled interrupt that raises `vector` on CPU `cpu`.
 pub fn message(cpu: usize, vector: u8) -> (u64, u32) {
     (0xfee0_0000 | u64::from(smp::apic_id(cpu)) << 12, u32::from(vector))
 }

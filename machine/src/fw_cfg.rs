@@ -1,9 +1,9 @@
-//! Files that QEMU keeps for the guest (`fw_cfg`, QEMU's docs/specs/fw_cfg.rst), read by its DMA
+//! Files that QEMU provides to the guest (`fw_cfg`, QEMU's docs/specs/fw_cfg.rst), read by its DMA
 //! interface.
 //!
-//! A read is done when the instruction that asks for it is: QEMU copies within the write to the port.
-//! So nothing is waited for, and no clock of the host's has a say. Files are named by whoever starts
-//! the machine (`-fw_cfg name=opt/...,file=...`).
+//! A read is complete when the instruction that starts it is: QEMU copies within the write to the
+//! port. So there is no waiting, and the host's clock has no influence. The command line that
+//! starts the machine names the files (`-fw_cfg name=opt/...,file=...`).
 //!
 //! Lock order: the lock of the one control block is a leaf.
 
@@ -12,10 +12,11 @@ use crate::layout::PAGE_SIZE;
 use crate::sync::SpinLock;
 use core::arch::asm;
 
-/// Writing the selector's number here chooses an item; its bytes are read from the next port.
+/// Writing a selector here chooses an item; its bytes are read from the next port.
 const SELECTOR: u16 = 0x510;
 const DATA: u16 = 0x511;
-/// The physical address of a control block, its high and low half, big-endian; the low half starts.
+/// The physical address of a control block, high and low half, big-endian; writing the low half
+/// starts the operation.
 const DMA_HIGH: u16 = 0x514;
 const DMA_LOW: u16 = 0x518;
 
@@ -37,7 +38,7 @@ const ENTRY: usize = 64;
 /// An entry: size (4 bytes), item (2), nothing (2), name (56), numbers big-endian.
 const ENTRY_SIZE: usize = 64;
 
-/// The hypervisor did not do what was asked.
+/// The hypervisor did not carry out the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failed;
 
@@ -48,10 +49,11 @@ pub struct File {
     size: u32,
 }
 
-/// The frame of the control block, once somebody found the interface to be there.
+/// The frame of the control block, once the interface has been found.
 static CONTROL: SpinLock<Option<Frame>> = SpinLock::new(None);
 
-/// The file of that name; `None`: no such file, no such interface, or no memory.
+/// Returns the file of that name; `None`: there is no such file or no such interface, or memory is
+/// exhausted.
 pub fn file(name: &str) -> Option<File> {
     let mut control = CONTROL.lock();
     if control.is_none() {
@@ -78,13 +80,14 @@ pub fn file(name: &str) -> Option<File> {
 }
 
 impl File {
-    /// How many bytes it has.
+    /// Returns the size in bytes.
     pub fn size(&self) -> u64 {
         u64::from(self.size)
     }
 
-    /// Reads from byte `offset` on into the pieces, in order: frame, first byte in it, length. What
-    /// lies outside a frame is left out; a piece that goes beyond the file's end is an error.
+    /// Reads from byte `offset` on into the pieces, in order: frame, first byte in it, length. The
+    /// part of a piece outside its frame is ignored; a piece that goes beyond the file's end is an
+    /// error.
     pub fn read<'a>(
         &self,
         offset: u64,
@@ -105,7 +108,7 @@ impl File {
     }
 }
 
-/// Looks whether the interface is there; a frame for the control block if so.
+/// Checks whether the interface exists; if so, returns a frame for the control block.
 fn find() -> Option<Frame> {
     if !crate::cpu::features().hypervisor {
         return None;
@@ -120,7 +123,7 @@ fn find() -> Option<Frame> {
     Frame::allocate_zeroed()
 }
 
-/// The first bytes of an item, the slow way.
+/// Reads the first bytes of an item by the slow port.
 fn port_read(item: u16, into: &mut [u8]) {
     // SAFETY: QEMU's ports; without QEMU nothing answers there, and reading gives ones.
     unsafe {
@@ -131,7 +134,8 @@ fn port_read(item: u16, into: &mut [u8]) {
     }
 }
 
-/// Has the hypervisor carry out one control block. `address`: a frame's memory that somebody holds.
+/// Makes the hypervisor carry out one control block. `address`: memory of a frame that the caller
+/// holds.
 fn perform(control: &Frame, what: u32, length: u32, address: u64) -> Result<(), Failed> {
     let mut block = [0; 16];
     block[..4].copy_from_slice(&what.to_be_bytes());
@@ -139,16 +143,16 @@ fn perform(control: &Frame, what: u32, length: u32, address: u64) -> Result<(), 
     block[8..].copy_from_slice(&address.to_be_bytes());
     control.write(0, &block);
     let (high, low) = ((control.address() >> 32) as u32, control.address() as u32);
-    // SAFETY: QEMU's ports, found by `find`. The hypervisor writes to the control block, which is
-    // ours, and to `address`, a frame's, to which there is no Rust reference. The assembly may touch
-    // memory, so nothing is moved across it.
+    // SAFETY: these are QEMU's ports, found by `find`. The hypervisor writes to the control block,
+    // which is ours, and to `address`, a frame to which there is no Rust reference. The assembly
+    // may touch memory, so the compiler moves nothing across it.
     unsafe {
         asm!("out dx, eax", in("dx") DMA_HIGH, in("eax") high.swap_bytes(),
              options(nostack, preserves_flags));
         asm!("out dx, eax", in("dx") DMA_LOW, in("eax") low.swap_bytes(),
              options(nostack, preserves_flags));
     }
-    // The specification lets it take its time: the word is zero, or tells an error, at the end.
+    // The specification allows a delay: at the end the word is zero, or has the error bit.
     loop {
         let mut word = [0; 4];
         control.read(0, &mut word);

@@ -1,13 +1,13 @@
-//! The machine under Miri, the interpreter that finds undefined behaviour: what stands in for the
-//! hardware, and tests of what then runs.
+//! The machine layer under Miri, the interpreter that finds undefined behaviour: substitutes for
+//! the hardware, and tests of the code that then runs.
 //!
-//! Memory is an array, which the direct map shows from its first byte; there is one CPU, whose
-//! per-CPU data are the templates; clearing and copying are plain writes. So the frame table, the
-//! allocators of frames and of the heap, and the locks run as they are, and each pointer that they
-//! make is checked: that it lies in memory which it was made from, is aligned and initialised, and
-//! is not used from two threads at once. Page tables, traps and devices need a processor.
+//! Memory is an array, which the direct map shows from its first byte. There is one CPU, whose
+//! per-CPU data are the templates. Clearing and copying are plain writes. So the frame table, the
+//! allocators of frames and of the heap, and the locks run unchanged, and each pointer that they
+//! make is checked: it must lie in the memory that it was made from, be aligned and initialised,
+//! and not be used from two threads at once. Page tables, traps and devices need a processor.
 //!
-//! `./hayate test host/miri` runs them, if the nightly toolchain with Miri is there.
+//! `./hayate test host/miri` runs the tests, if the nightly toolchain with Miri is installed.
 
 use crate::boot::{BootInfo, MemoryKind, MemoryRange};
 use crate::frames::{self, Block, Frame};
@@ -21,7 +21,7 @@ use hayate_fuzzing::Random;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
 
-/// Bytes of memory: the reserve takes one of them, the frame table little.
+/// Bytes of memory: the reserve takes 1 MiB, the frame table little.
 const SIZE: usize = 3 << 20;
 
 #[repr(C, align(4096))]
@@ -32,12 +32,12 @@ unsafe impl Sync for Memory {}
 
 static MEMORY: Memory = Memory(UnsafeCell::new([0; SIZE]));
 
-/// Where physical address 0 appears.
+/// Returns the address of physical address 0.
 pub(crate) fn memory() -> usize {
     MEMORY.0.get() as usize
 }
 
-/// The machine, set up once, for one test at a time: its one CPU is whichever thread has it.
+/// Sets the machine up once, and lends it to one test at a time: the test's thread is its one CPU.
 fn machine() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     static READY: Once<()> = Once::new();
@@ -140,7 +140,7 @@ fn the_heap_keeps_what_is_written() {
                 let memory = unsafe { Heap.realloc(memory, layout, size) };
                 assert!(!memory.is_null());
                 let layout = Layout::from_size_align(size, layout.align()).unwrap();
-                // SAFETY: of this size now; the first byte was kept.
+                // SAFETY: the memory has this size now; the first byte was kept.
                 unsafe {
                     assert_eq!(memory.read(), mark);
                     memory.write_bytes(mark, size);

@@ -1,18 +1,18 @@
-//! Device interrupts to closures: a driver's handler, found by its vector.
+//! Device interrupts: calls a driver's handler, a closure found by its vector.
 //!
-//! Handlers stay for ever, as devices do.
+//! Handlers are never removed, as devices are not.
 
 use alloc::boxed::Box;
 
 use crate::apic;
 use crate::sync::Once;
 
-/// What a device's interrupt calls: with interrupts off, where nothing may sleep.
+/// The function that a device's interrupt calls: with interrupts off; it must not sleep.
 pub type Handler = Box<dyn Fn() + Send + Sync>;
 
 static HANDLERS: [Once<Handler>; 256] = [const { Once::new() }; 256];
 
-/// Reserves a vector and has its interrupts call `handler`. `None` when all vectors are taken.
+/// Allocates a vector and makes its interrupts call `handler`. `None` when all vectors are taken.
 pub(crate) fn attach(handler: Handler) -> Option<u8> {
     let vector = apic::allocate_vector(dispatch)?;
     HANDLERS[usize::from(vector)].call_once(|| handler);

@@ -54,7 +54,7 @@ fn write_entry(line: u32, low_word: u32, target: u32) -> bool {
     true
 }
 
-/// Has each edge of ISA interrupt `irq` raise an NMI on every CPU. False if no chip has the line.
+/// Makes each edge of ISA interrupt `irq` raise an NMI on every CPU. False if no chip has the line.
 pub fn route_isa_as_nmi(irq: u8) -> bool {
     const NMI: u32 = 4 << 8;
     const EVERY_CPU: u32 = 0xff;

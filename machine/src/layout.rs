@@ -1,4 +1,4 @@
-//! Where things lie in the virtual address space (4-level paging, 48 bits).
+//! The layout of the virtual address space (4-level paging, 48 bits).
 //!
 //! | from | to | what |
 //! |---|---|---|
@@ -8,7 +8,7 @@
 //! | [`SHOWN`] | + 512 GiB | two pages that programs see ([`crate::vdso`]) |
 //! | [`KERNEL`] | end | the kernel's image, linked here |
 //!
-//! The places are those of Linux (`Documentation/x86/x86_64/mm.rst`), so that an address in a
+//! The addresses are those of Linux (`Documentation/x86/x86_64/mm.rst`), so that an address in a
 //! dump can be recognised.
 
 /// Size of a page and of a frame.
@@ -17,13 +17,13 @@ pub const PAGE_SIZE: usize = 4096;
 pub const PAGE_SHIFT: u32 = 12;
 /// Size of a large page: one entry of the second level.
 pub const LARGE_PAGE_SIZE: usize = 2 << 20;
-/// The first address above the program's half. The last page below the hole of non-canonical
+/// The first address above the program's half. The last page below the gap of non-canonical
 /// addresses is left out, as in Linux: a `syscall` in its last bytes would return to a
 /// non-canonical address.
 pub const USER_END: usize = 0x0000_7fff_ffff_f000;
-/// Where physical address 0 appears.
+/// The address of physical address 0 in the direct map.
 pub const DIRECT_MAP: usize = 0xffff_8880_0000_0000;
-/// [`DIRECT_MAP`], or what stands for memory when an interpreter runs the machine's tests.
+/// Returns [`DIRECT_MAP`], or the address of the array that is memory when Miri runs the tests.
 #[inline(always)]
 pub(crate) fn direct_map() -> usize {
     #[cfg(miri)]
@@ -32,7 +32,7 @@ pub(crate) fn direct_map() -> usize {
     DIRECT_MAP
 }
 
-/// How much physical memory the direct map can hold.
+/// The most physical memory that the direct map can hold, in bytes.
 pub const DIRECT_MAP_SIZE: usize = 64 << 40;
 /// Kernel stacks and device registers.
 pub const VMAP: usize = 0xffff_c900_0000_0000;
@@ -40,5 +40,5 @@ pub const VMAP: usize = 0xffff_c900_0000_0000;
 pub const VMAP_END: usize = 0xffff_e900_0000_0000;
 /// The area of pages of the kernel's half that programs see: one entry of the root.
 pub const SHOWN: usize = 0xffff_ff00_0000_0000;
-/// Where the kernel's image is linked; physical address 0 of the image's window.
+/// The address at which the kernel's image is linked: physical address 0 of the image's mapping.
 pub const KERNEL: usize = 0xffff_ffff_8000_0000;

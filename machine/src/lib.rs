@@ -1,9 +1,9 @@
-//! Every unsafe line of Hayate: the machine below the kernel.
+//! The machine layer below the kernel, which contains all unsafe code of Hayate.
 //!
-//! The kernel proper (`kernel/`) is `deny(unsafe_code)`; whatever needs the hardware, raw memory or
-//! assembly lives here behind safe functions. The kernel runs with interrupts off (see [`cpu`]),
-//! never nests interrupts on a lock holder, and registers the functions the machine calls up to
-//! once, at boot ([`trap::Handlers`]).
+//! The kernel proper (`kernel/`) is `deny(unsafe_code)`; everything that needs the hardware, raw
+//! memory or assembly lives here behind safe functions. The kernel runs with interrupts off (see
+//! [`cpu`]), so no interrupt handler runs while a lock is held. It registers the functions that the
+//! machine layer calls once, at boot ([`trap::Handlers`]).
 #![cfg_attr(not(miri), no_std)]
 
 extern crate alloc;

@@ -3,7 +3,7 @@
 //! Levels are Linux' (`loglevel=N` on the command line, 0 to 7; default 6: information is shown,
 //! debugging is not). Without a UART nothing is written.
 //!
-//! Lock order: the writer's, then that of the lines that are kept.
+//! Lock order: the writer's, then that of the kept lines.
 
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -16,15 +16,15 @@ use crate::{serial, time};
 static LEVEL: AtomicU8 = AtomicU8::new(6);
 static WRITER: SpinLock<()> = SpinLock::new(());
 
-/// How much a line matters.
+/// The importance of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Level {
     /// Something failed.
     Error = 3,
-    /// Something is odd.
+    /// Something is unusual.
     Warn = 4,
-    /// The course of things.
+    /// Normal progress.
     Info = 6,
     /// Details for developers.
     Debug = 7,
@@ -52,10 +52,10 @@ pub fn line(level: Level, text: fmt::Arguments) {
     }
 }
 
-/// How many lines are kept before they are written.
+/// How many lines may be kept before they are written.
 const KEPT: usize = 64;
 
-/// A line whose text is not made yet.
+/// A line whose text has not been formatted yet.
 struct Kept {
     microseconds: u64,
     text: fn(&[u64; 4], &mut fmt::Formatter<'_>) -> fmt::Result,
@@ -63,7 +63,7 @@ struct Kept {
 }
 
 static KEPT_LINES: SpinLock<ArrayVec<Kept, KEPT>> = SpinLock::new(ArrayVec::new_const());
-/// Whether there are any: an idle processor looks at each of its rounds.
+/// Whether lines are kept: an idle processor checks it in each of its rounds.
 static ANY_KEPT: AtomicBool = AtomicBool::new(false);
 
 impl fmt::Display for Kept {
@@ -81,9 +81,9 @@ fn stamped(microseconds: u64, text: fmt::Arguments) {
     ));
 }
 
-/// Keeps a line that `text` will make of `words`: where a line is due often and time is dear, as it
-/// costs some dozen instructions instead of a thousand. It is written before the next line, by a processor that has
-/// nothing to do, or when sixty-four wait.
+/// Keeps a line that `text` will format from `words`. For frequent lines on hot paths: it costs
+/// some dozen instructions instead of a thousand. The line is written before the next line, by an
+/// idle processor, or when sixty-four lines wait.
 pub fn later(
     level: Level,
     words: [u64; 4],
@@ -113,7 +113,7 @@ pub fn write_kept() {
     }
 }
 
-/// With the writer's lock held, so that lines come in their order.
+/// Called with the writer's lock held, so that lines come in order.
 fn write_kept_locked() {
     if !ANY_KEPT.swap(false, Ordering::Relaxed) {
         return;
@@ -126,7 +126,7 @@ fn write_kept_locked() {
     }
 }
 
-/// Writes what was kept if nobody else is at it: for a panic.
+/// Writes the kept lines if the lock is free: for a panic.
 pub(crate) fn write_kept_at_the_end() {
     if let Some(lines) = KEPT_LINES.try_lock() {
         for line in lines.iter() {
@@ -146,13 +146,13 @@ macro_rules! error {
     ($($arg:tt)*) => { $crate::log::line($crate::log::Level::Error, format_args!($($arg)*)) };
 }
 
-/// Logs something odd.
+/// Logs something unusual.
 #[macro_export]
 macro_rules! warn {
     ($($arg:tt)*) => { $crate::log::line($crate::log::Level::Warn, format_args!($($arg)*)) };
 }
 
-/// Logs the course of things.
+/// Logs normal progress.
 #[macro_export]
 macro_rules! info {
     ($($arg:tt)*) => { $crate::log::line($crate::log::Level::Info, format_args!($($arg)*)) };

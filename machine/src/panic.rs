@@ -1,4 +1,4 @@
-//! Panic: message, stack, the other CPUs stopped, the end of QEMU with status 255.
+//! Panic: prints message and stack, stops the other CPUs, and ends QEMU with status 255.
 
 use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ const EXIT: u8 = 0x7f;
 #[cfg_attr(miri, expect(dead_code, reason = "the interpreter panics by itself"))]
 fn panic(info: &PanicInfo) -> ! {
     if PANICKING.swap(true, Ordering::SeqCst) {
-        // A second panic, here or on another CPU: the first one tells the story.
+        // This is a second panic, here or on another CPU: the first one is reported.
         cpu::stop();
     }
     smp::stop_others();
@@ -36,12 +36,12 @@ fn panic(info: &PanicInfo) -> ! {
 /// Prints the return addresses along the chain of frame pointers that starts at `frame`.
 pub(crate) fn backtrace(mut frame: u64) {
     for number in 0..64 {
-        // Frames lie in kernel memory and go up; anything else is the end (or damage).
+        // Frames lie in kernel memory at rising addresses; anything else is the end (or damage).
         if frame < 0xffff_8000_0000_0000 || frame & 7 != 0 || frame > u64::MAX - 16 {
             break;
         }
-        // SAFETY: a frame pointer of kernel code in kernel memory; the worst a wrong one can do
-        // is another fault, whose panic is cut short above.
+        // SAFETY: this is a frame pointer of kernel code in kernel memory; at worst a wrong pointer
+        // causes another fault, whose panic is cut short above.
         let (next, back) = unsafe { (*(frame as *const u64), *((frame + 8) as *const u64)) };
         if back == 0 {
             break;

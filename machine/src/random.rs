@@ -2,8 +2,8 @@
 
 use crate::cpu;
 
-/// A random word from the processor; `None` on one without the instruction or when its generator
-/// gave nothing ten times in a row.
+/// Returns a random word from the processor; `None` if it lacks the instruction or its generator
+/// failed ten times in a row.
 pub fn word() -> Option<u64> {
     if !cpu::features().rdrand {
         return None;

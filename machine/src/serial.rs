@@ -1,4 +1,4 @@
-//! COM1, the log's way out: polled 16550, silent if there is none.
+//! COM1, the output of the log: polled 16550, silent if there is none.
 
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -53,7 +53,7 @@ impl Write for Out {
     }
 }
 
-/// Writes text; the caller keeps lines apart (see [`crate::log`]).
+/// Writes text; the caller serialises lines (see [`crate::log`]).
 pub(crate) fn print(text: fmt::Arguments) {
     if PRESENT.load(Ordering::Relaxed) {
         let _ = Out.write_fmt(text);
@@ -65,14 +65,14 @@ pub fn present() -> bool {
     PRESENT.load(Ordering::Relaxed)
 }
 
-/// Writes bytes as they are: the console of last resort.
+/// Writes bytes unchanged: the console of last resort.
 pub fn write(bytes: &[u8]) {
     if present() {
         bytes.iter().copied().for_each(put);
     }
 }
 
-/// A byte that has been received, if any.
+/// Returns a byte that has been received, if any.
 pub fn read() -> Option<u8> {
     if !present() {
         return None;

@@ -1,19 +1,19 @@
-//! Counted references that go straight to what they refer to.
+//! Counted references that point directly to the content.
 
 use alloc::sync::Arc;
 use core::marker::PhantomData;
 use core::ops::Deref;
 use core::ptr::NonNull;
 
-/// An `Arc` of a trait object that is read often. `Arc` keeps the address of its counts and has to look
-/// the alignment of what lies behind them up in the table of methods whenever it is used: five
-/// instructions more than this, which keeps the address of the content.
+/// An `Arc` of a trait object that is read often. `Arc` stores the address of its counts, so each
+/// use must look up the content's alignment in the vtable to find the content. That takes five
+/// instructions more than this type, which stores the address of the content.
 pub struct Shared<T: ?Sized> {
     content: NonNull<T>,
     owner: PhantomData<Arc<T>>,
 }
 
-// SAFETY: it is an `Arc` and shares what that shares.
+// SAFETY: it is an `Arc`, and shares only what an `Arc` shares.
 unsafe impl<T: ?Sized + Send + Sync> Send for Shared<T> {}
 // SAFETY: as above.
 unsafe impl<T: ?Sized + Send + Sync> Sync for Shared<T> {}
@@ -31,7 +31,7 @@ impl<T: ?Sized> Deref for Shared<T> {
     type Target = T;
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: the count that `From` took over keeps the content where it is.
+        // SAFETY: the count that `From` took over keeps the content alive and in place.
         unsafe { self.content.as_ref() }
     }
 }
@@ -39,7 +39,7 @@ impl<T: ?Sized> Deref for Shared<T> {
 impl<T: ?Sized> Drop for Shared<T> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the pointer is from `Arc::into_raw`, and this is its one end.
+        // SAFETY: the pointer is from `Arc::into_raw`, and is turned back only here.
         drop(unsafe { Arc::from_raw(self.content.as_ptr()) });
     }
 }

@@ -1,5 +1,5 @@
-//! The kernel command line: words separated by spaces, `name` or `name=value`, with double
-//! quotes around values that contain spaces. Words after `--` are init's.
+//! The kernel command line: words separated by spaces, `name` or `name=value`, with double quotes
+//! around values that contain spaces. Words after `--` are for init.
 
 fn words(line: &str) -> impl Iterator<Item = &str> {
     let mut quoted = false;
@@ -26,7 +26,7 @@ pub(super) fn find<'a>(line: &'a str, name: &str) -> Option<Option<&'a str>> {
     found
 }
 
-/// The value of the last `name=value` on the command line.
+/// Returns the value of the last `name=value` on the command line.
 pub fn option(name: &str) -> Option<&'static str> {
     find(super::info().command_line, name).flatten()
 }
@@ -36,7 +36,8 @@ pub fn flag(name: &str) -> bool {
     find(super::info().command_line, name).is_some()
 }
 
-/// All values of `name=value`, in order: for options that may be repeated (`virtio_mmio.device=`).
+/// Returns all values of `name=value`, in order: for options that may be repeated
+/// (`virtio_mmio.device=`).
 pub fn options(name: &'static str) -> impl Iterator<Item = &'static str> {
     words(super::info().command_line)
         .take_while(|word| *word != "--")
@@ -44,7 +45,7 @@ pub fn options(name: &'static str) -> impl Iterator<Item = &'static str> {
         .map(|(_, value)| value.trim_matches('"'))
 }
 
-/// The words after `--`: arguments of init.
+/// Returns the words after `--`: arguments of init.
 pub fn init_arguments() -> impl Iterator<Item = &'static str> {
     words(super::info().command_line).skip_while(|word| *word != "--").skip(1)
 }

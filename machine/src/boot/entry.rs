@@ -1,13 +1,13 @@
 //! The first instructions: from PVH's 32-bit protected mode to Rust in the higher half.
 //!
-//! The boot tables map the first 4 GiB three times with 2 MiB pages: at 0 (to be able to turn
-//! paging on; other CPUs come through it too), in the direct map, and the first GiB at
-//! `KERNEL_BASE`. `super::tables` builds the real ones.
+//! The boot tables map the first 4 GiB with 2 MiB pages twice, at 0 (needed to turn paging on;
+//! other CPUs start through it too) and in the direct map, and the first GiB at `KERNEL_BASE`.
+//! `super::tables` builds the final tables.
 //!
-//! A processor without what the tables, the kernel and every program of x86-64 stand on is refused
-//! before anything of it is used: later it would be a triple fault, which says nothing. The refusal
-//! is one line on the first serial port, `cannot boot: this processor lacks NAME...`, and the exit
-//! device. Whatever else a processor may lack is `crate::cpu::features`' business.
+//! A processor without a feature that the tables, the kernel and every program of x86-64 need is
+//! refused before the feature is used: later it would be a triple fault, which reports nothing. The
+//! refusal is one line on the first serial port, `cannot boot: this processor lacks NAME...`, and
+//! the exit device. `crate::cpu::features` checks all other features.
 
 use core::arch::global_asm;
 
@@ -241,19 +241,19 @@ unsafe extern "C" {
     static hayate_start_info: u64;
 }
 
-/// The TSC at the kernel's first instruction.
+/// Returns the TSC at the kernel's first instruction.
 pub(crate) fn first_tsc() -> u64 {
-    // SAFETY: written before Rust ran, never again.
+    // SAFETY: written before any Rust code ran, never again.
     unsafe { hayate_first_tsc }
 }
 
-/// The physical address of the loader's `hvm_start_info`.
+/// Returns the physical address of the loader's `hvm_start_info`.
 pub(super) fn start_info() -> u64 {
     // SAFETY: as for `first_tsc`.
     unsafe { hayate_start_info }
 }
 
-/// The physical address of the boot page tables' root, below 4 GiB.
+/// Returns the physical address of the boot page tables' root, below 4 GiB.
 pub(crate) fn boot_root() -> u64 {
     &raw const hayate_boot_pml4 as u64 - KERNEL_BASE
 }

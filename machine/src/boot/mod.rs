@@ -1,8 +1,8 @@
-//! The boot protocol (PVH) and what it tells: memory, command line, modules.
+//! The boot protocol (PVH) and its data: memory, command line, modules.
 //!
-//! Nothing the loader says is believed unchecked: `hvm_start_info` has been seen with garbage after
-//! a warm reset, so counts are limited, ranges are cut to sane ones, and a module that overlaps
-//! the kernel is dropped.
+//! All data from the loader is checked: `hvm_start_info` has been seen with garbage after a warm
+//! reset, so counts are limited, ranges are cut to plausible ones, and a module that overlaps the
+//! kernel is dropped.
 
 mod cmdline;
 mod entry;
@@ -62,7 +62,7 @@ pub struct BootInfo {
     pub memory: ArrayVec<MemoryRange, 128>,
     /// The kernel's command line.
     pub command_line: &'static str,
-    /// What [`take_modules`] gives out.
+    /// The modules that [`take_modules`] returns.
     pub(crate) modules: SpinLock<ArrayVec<&'static [u8], 8>>,
     /// Physical address of the ACPI root pointer, if known.
     pub rsdp: Option<u64>,
@@ -70,7 +70,7 @@ pub struct BootInfo {
 
 static INFO: crate::sync::Once<BootInfo> = crate::sync::Once::new();
 
-/// What is known about the machine.
+/// Returns what is known about the machine.
 ///
 /// # Panics
 /// Before the boot code has gathered it.
@@ -78,9 +78,9 @@ pub fn info() -> &'static BootInfo {
     INFO.get().expect("boot information is not gathered yet")
 }
 
-/// Names the kernel's main function, `fn() -> !`, which the machine calls on the first CPU when
+/// Declares the kernel's main function, `fn() -> !`, which the machine calls on the first CPU when
 /// memory is mapped and traps are set up: with interrupts off, without a heap.
-// SOUND: the function is a safe one of the type that the machine calls; a second use does not link.
+// SOUND: the function is safe and of the type that the machine calls; a second use does not link.
 #[macro_export]
 macro_rules! entry {
     ($main:path) => {
@@ -147,12 +147,12 @@ extern "C" fn start() -> ! {
     unsafe { hayate_main() }
 }
 
-/// Makes memory available: frames and the heap over them, the kernel's root for page tables. The
-/// first thing that the kernel's main function does; later calls do nothing, since what is in use
-/// by then must not be handed out again.
+/// Makes memory available: frames, the heap over them, and the kernel's root for page tables. The
+/// kernel's main function calls this first. Later calls do nothing, because memory in use by then
+/// must not be handed out again.
 ///
 /// # Panics
-/// If the machine has too little memory to begin with.
+/// If the machine has too little memory to start.
 pub fn prepare_memory() {
     static PREPARED: crate::sync::Once<()> = crate::sync::Once::new();
     PREPARED.call_once(|| {
@@ -161,11 +161,12 @@ pub fn prepare_memory() {
     });
 }
 
-/// A file that the boot loader put into memory: an initial RAM file system. Its memory goes to the
-/// frame allocator when it is dropped.
+/// A file that the boot loader put into memory: an initial RAM file system. When it is dropped, its
+/// memory goes to the frame allocator.
 #[derive(Debug)]
 pub struct Module {
-    /// Nobody else has these bytes: they were taken out of [`BootInfo`]. For ever only until the drop.
+    /// The bytes were taken out of [`BootInfo`], so nothing else has them. The lifetime is
+    /// `'static` only until the drop.
     bytes: &'static [u8],
 }
 
@@ -181,18 +182,18 @@ impl Drop for Module {
     fn drop(&mut self) {
         let start = self.bytes.as_ptr() as u64 - DIRECT_MAP;
         let end = start + self.bytes.len() as u64;
-        // Whole pages only, and none of the first MiB, where the other processors start.
+        // Whole pages only, and not the first MiB, where the other processors start.
         let (first, last) = (start.max(1 << 20).div_ceil(4096), end / 4096);
         if first < last {
-            // SAFETY: the bytes were this module's alone and are gone with it; the loader put them
-            // into RAM, which the frame table covers.
+            // SAFETY: only this module had the bytes, and it is dropped; the loader put them into
+            // RAM, which the frame table covers.
             unsafe { crate::frames::adopt(first as u32, (last - first) as u32) };
         }
     }
 }
 
-/// The files that the boot loader put into memory, one after the other: to the first caller, after
-/// [`prepare_memory`]. None to later ones.
+/// Returns the files that the boot loader put into memory, in order. Only the first caller gets
+/// them, after [`prepare_memory`]; later callers get none.
 pub fn take_modules() -> ArrayVec<Module, 8> {
     core::mem::take(&mut *info().modules.lock()).into_iter().map(|bytes| Module { bytes }).collect()
 }

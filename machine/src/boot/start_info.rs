@@ -10,7 +10,7 @@ use super::{BootInfo, DIRECT_MAP, KERNEL_BASE, MemoryKind, MemoryRange};
 const MAGIC: u32 = 0x336e_c578;
 const BOOT_LIMIT: u64 = 1 << 32;
 
-/// Bytes of physical memory below 4 GiB; only while the boot tables are in use.
+/// Returns bytes of physical memory below 4 GiB; only while the boot tables are in use.
 pub(crate) fn firmware_bytes(address: u64, length: usize) -> Option<&'static [u8]> {
     let end = address.checked_add(length as u64)?;
     if address == 0 || end > BOOT_LIMIT {
@@ -35,7 +35,7 @@ fn half(bytes: &[u8], at: usize) -> u32 {
 struct Map(ArrayVec<MemoryRange, 128>);
 
 impl Map {
-    /// Gives `start..end` the kind `kind`, cutting what was there.
+    /// Gives `start..end` the kind `kind`, cutting earlier ranges that overlap.
     fn set(&mut self, start: u64, end: u64, kind: MemoryKind) {
         if start >= end {
             return;
@@ -53,7 +53,7 @@ impl Map {
         self.0 = after;
     }
 
-    /// Takes `start..end` of usable memory out for the kernel.
+    /// Marks `start..end` of usable memory as the kernel's.
     fn take(&mut self, start: u64, end: u64) {
         let (start, end) = (start & !0xfff, (end + 0xfff) & !0xfff);
         let usable: ArrayVec<MemoryRange, 128> =
@@ -69,13 +69,13 @@ unsafe extern "C" {
     static __image_end: u8;
 }
 
-/// Physical addresses of the kernel image.
+/// Returns the physical addresses of the kernel image.
 pub(super) fn image() -> (u64, u64) {
     (&raw const __image_start as u64 - KERNEL_BASE, &raw const __image_end as u64 - KERNEL_BASE)
 }
 
-/// Reads what the loader says. `early`: bytes to set aside for page tables and the like; returns
-/// where they are.
+/// Reads the loader's data. `early` returns how many bytes to set aside for page tables and the
+/// like; their range is returned.
 pub(super) fn read(address: u64, early: impl Fn(u64) -> u64) -> Option<(BootInfo, (u64, u64))> {
     let header = firmware_bytes(address, 56)?;
     if half(header, 0) != MAGIC {
@@ -87,7 +87,8 @@ pub(super) fn read(address: u64, early: impl Fn(u64) -> u64) -> Option<(BootInfo
     if version >= 1 {
         let count = (half(header, 48) as usize).min(128);
         let table = firmware_bytes(word(header, 40), count * 24)?;
-        // RAM shrinks to whole pages, everything else grows to them and wins over RAM.
+        // RAM is rounded inwards to whole pages; every other kind is rounded outwards and wins over
+        // RAM.
         for pass in [true, false] {
             for entry in table.chunks_exact(24) {
                 let (start, size) = (word(entry, 0), word(entry, 8));
@@ -110,7 +111,7 @@ pub(super) fn read(address: u64, early: impl Fn(u64) -> u64) -> Option<(BootInfo
     }
     let ram: u64 =
         map.0.iter().filter(|r| r.kind == MemoryKind::Usable).map(|r| r.end - r.start).sum();
-    // The first MiB: the start of other CPUs, and whatever firmware still keeps there.
+    // The first MiB: the start of other CPUs, and data that firmware still keeps there.
     map.take(0, 1 << 20);
     map.take(image_start, image_end);
 
@@ -125,7 +126,7 @@ pub(super) fn read(address: u64, early: impl Fn(u64) -> u64) -> Option<(BootInfo
                 start >= r.start && start + size <= r.end && r.kind != MemoryKind::Reserved
             };
             let sane = size != 0 && start.checked_add(size).is_some_and(|end| end <= BOOT_LIMIT);
-            // A module's memory is given to the allocator at last: it must be nobody else's.
+            // A module's memory goes to the allocator in the end, so nothing else may overlap it.
             let apart = |first: u64, last: u64| start >= last || start + size <= first;
             let alone = |other: &&[u8]| {
                 let first = other.as_ptr() as u64 - DIRECT_MAP;
@@ -166,7 +167,7 @@ pub(super) fn read(address: u64, early: impl Fn(u64) -> u64) -> Option<(BootInfo
     Some((BootInfo { memory: map.0, command_line, modules: SpinLock::new(modules), rsdp }, place))
 }
 
-/// Copies the command line out of the loader's memory, which is handed out later.
+/// Copies the command line out of the loader's memory, which is reused later.
 fn command_line(address: u64) -> &'static str {
     use core::cell::UnsafeCell;
     struct Line(UnsafeCell<[u8; 4096]>);
@@ -180,7 +181,7 @@ fn command_line(address: u64) -> &'static str {
         && byte != 0
         && address != 0
     {
-        // SAFETY: within the buffer; nobody reads it yet.
+        // SAFETY: within the buffer; nothing reads it yet.
         unsafe { (*LINE.0.get())[length] = byte };
         length += 1;
     }

@@ -25,31 +25,34 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 static END: AtomicU64 = AtomicU64::new(0);
 static ROOT: AtomicU64 = AtomicU64::new(0);
 
-/// Sets the physical range early frames come from.
+/// Sets the physical range that early frames come from.
 pub(super) fn set_early(start: u64, end: u64) {
     NEXT.store(start, Ordering::Relaxed);
     END.store(end, Ordering::Relaxed);
 }
 
-/// Bytes to set aside at boot on a machine with `ram` bytes.
+/// Returns how many bytes to set aside at boot on a machine with `ram` bytes.
 pub(super) fn early_size(ram: u64) -> u64 {
     let tables = if features().gigabyte_pages { 16 } else { ram / GIB + 16 };
     let (start, end) = super::start_info::image();
     (tables + (end - start) / MIB2 + 112) * 4096
 }
 
-/// A zeroed frame from the memory set aside at boot (physical address). None if it is used up.
+/// Returns a zeroed frame from the memory set aside at boot (its physical address). `None` if that
+/// memory is used up.
 pub(crate) fn early_frame() -> Option<u64> {
     let frame = NEXT.fetch_add(4096, Ordering::Relaxed);
     if frame >= END.load(Ordering::Relaxed) {
         return None;
     }
-    // SAFETY: RAM set aside for this, in the direct map (the boot tables' or the final one).
+    // SAFETY: this RAM was set aside for the purpose, in the direct map (the boot tables' or the
+    // final one).
     unsafe { ((DIRECT_MAP + frame) as *mut u8).write_bytes(0, 4096) };
     Some(frame)
 }
 
-/// The physical address of the kernel's own top-level table; its upper half is every space's.
+/// Returns the physical address of the kernel's own top-level table; every space has its upper
+/// half.
 pub(crate) fn kernel_root() -> u64 {
     ROOT.load(Ordering::Relaxed)
 }
@@ -58,11 +61,12 @@ fn frame() -> u64 {
     early_frame().expect("the memory set aside for page tables is used up")
 }
 
-/// The table below entry `index` of `table`, made if missing out of a zeroed frame that `new` gives.
+/// Returns the table below entry `index` of `table`; if missing, makes it of a zeroed frame from
+/// `new`.
 fn below_or(table: u64, index: u64, new: fn() -> Option<u64>) -> Option<u64> {
     let slot = (DIRECT_MAP + table + index * 8) as *mut u64;
-    // SAFETY: a table made here, in the direct map, and nobody else changes it: only this CPU runs, or
-    // the entry is for memory that only the caller of `map_late` knows of.
+    // SAFETY: this is a table made here, in the direct map, and nothing else changes it: only this
+    // CPU runs, or the entry is for memory that only the caller of `map_late` knows of.
     unsafe {
         if slot.read_volatile() & PRESENT == 0 {
             slot.write_volatile(new()? | PRESENT | WRITE);
@@ -71,7 +75,7 @@ fn below_or(table: u64, index: u64, new: fn() -> Option<u64>) -> Option<u64> {
     }
 }
 
-/// The table below entry `index` of `table`, made if missing.
+/// Returns the table below entry `index` of `table`, made if missing.
 fn below(table: u64, index: u64) -> u64 {
     below_or(table, index, || Some(frame())).expect("a frame or a panic")
 }
@@ -90,7 +94,7 @@ fn map_direct(root: u64, start: u64, end: u64) {
     let _ = map_direct_or(root, start, end, || Some(frame()));
 }
 
-/// As [`map_direct`], with frames for tables from `new`; `None` when that has no more.
+/// Like [`map_direct`], with frames for tables from `new`; `None` when `new` has no more frames.
 fn map_direct_or(root: u64, start: u64, end: u64, new: fn() -> Option<u64>) -> Option<()> {
     let flags = PRESENT | WRITE | LARGE | GLOBAL | NO_EXECUTE;
     let (mut at, end) = (start & !(MIB2 - 1), (end + MIB2 - 1) & !(MIB2 - 1));
@@ -109,12 +113,12 @@ fn map_direct_or(root: u64, start: u64, end: u64, new: fn() -> Option<u64>) -> O
     Some(())
 }
 
-/// Adds memory that was found when the machine runs already, in whole large pages, to the direct map.
-/// Refused when there is no memory for tables, or it lies where no space has a table of the kernel's:
-/// only entries of the root that exist since boot are in every space.
+/// Adds memory that was found while the machine runs, in whole large pages, to the direct map.
+/// Refused when memory for tables is exhausted, or when no kernel table exists for the addresses in
+/// every space: only root entries that exist since boot are in every space.
 ///
 /// # Safety
-/// Nothing else is mapped there, and nobody else calls this meanwhile.
+/// Nothing else is mapped there, and no other caller is in this function meanwhile.
 pub(crate) unsafe fn map_late(start: u64, end: u64) -> Result<(), Refusal> {
     let root = kernel_root();
     let (first, last) = (index(DIRECT_MAP + start, 4), index(DIRECT_MAP + end - 1, 4));
@@ -153,7 +157,7 @@ pub(super) fn build(info: &BootInfo) {
         if matches!(range.kind, MemoryKind::Reserved) {
             continue;
         }
-        // Neighbours are mapped as one, so that large pages span kinds of RAM.
+        // Adjacent ranges are mapped as one, so that large pages span kinds of RAM.
         if range.start == last.1 {
             last.1 = range.end;
         } else {
@@ -168,7 +172,7 @@ pub(super) fn build(info: &BootInfo) {
     map_image(root, &raw const __text_start, &raw const __text_end, 0);
     map_image(root, &raw const __rodata_start, &raw const __rodata_end, NO_EXECUTE);
     map_image(root, &raw const __data_start, &raw const __image_end, WRITE | NO_EXECUTE);
-    // Top-level entries are copied into every space's table: all there will ever be exist now.
+    // Top-level entries are copied into every space's table, so all of them must exist now.
     for area in [VMAP, DEVICES] {
         below(root, index(area, 4));
     }
@@ -185,11 +189,11 @@ pub(crate) fn activate() {
     unsafe { Cr3::write(frame, x86_64::registers::control::Cr3Flags::empty()) };
 }
 
-/// Copies the upper half of the kernel's root to the boot tables' root, through which other CPUs
-/// come: their stacks are mapped there.
+/// Copies the upper half of the kernel's root to the boot tables' root, which other CPUs start
+/// with: their stacks are mapped there.
 pub(crate) fn share_kernel_half() {
     for at in 256..512 {
-        // SAFETY: both are whole tables in the direct map; nobody uses the boot tables now.
+        // SAFETY: both are whole tables in the direct map; the boot tables are not in use now.
         unsafe {
             let entry = ((DIRECT_MAP + kernel_root() + at * 8) as *const u64).read();
             ((DIRECT_MAP + super::boot_root() + at * 8) as *mut u64).write(entry);

@@ -1,8 +1,8 @@
-//! Room for address registers that the firmware left empty.
+//! Addresses for address registers that the firmware left empty.
 //!
 //! Registers get a place in the window that q35, i440fx and Cloud Hypervisor keep free of memory
-//! below 4 GiB, from its top down; what the firmware did place is left where it is and stepped
-//! over. Large registers (memory of devices, over 16 MiB) go above all memory instead.
+//! below 4 GiB, from its top downwards; addresses that the firmware assigned are kept and skipped.
+//! Large registers (memory of devices, over 16 MiB) go above all memory instead.
 
 use pci_types::{Bar, ConfigRegionAccess, EndpointHeader, PciAddress};
 
@@ -11,17 +11,17 @@ use crate::sync::SpinLock;
 
 /// The window: above q35's configuration space and below the I/O APIC.
 const LOW: core::ops::Range<u64> = 0xe000_0000..0xfe80_0000;
-/// The window for large registers: above what any machine here has as memory (512 GiB), below
+/// The window for large registers: above all memory that a machine here has (512 GiB), and below
 /// 2^39, where the narrowest processors' physical addresses end.
 const HIGH: core::ops::Range<u64> = 0x60_0000_0000..0x80_0000_0000;
-/// From this size on a 64-bit register goes to the high window.
+/// A 64-bit register of at least this size goes to the high window.
 const LARGE: u64 = 16 << 20;
 
 /// The next free addresses: the low window is filled downwards, the high one upwards.
 static FREE: SpinLock<(u64, u64)> = SpinLock::new((LOW.end, HIGH.start));
 
-/// Notes the places that the firmware gave to a function's registers, so that none of ours comes to
-/// lie there. For all functions before the first [`assign`].
+/// Notes the addresses that the firmware gave to a function's registers, so that no new address
+/// overlaps them. Must be called for all functions before the first [`assign`].
 pub fn note(address: PciAddress) {
     for slot in 0..6 {
         // SAFETY: reading configuration space has no effect on memory.
@@ -34,8 +34,8 @@ pub fn note(address: PciAddress) {
     }
 }
 
-/// Places all empty memory address registers of a function, and gives address and size of all.
-/// `None` when there is no room.
+/// Assigns addresses to all empty memory address registers of a function, and returns address and
+/// size of all its registers. `None` when a window is full.
 pub fn assign(header: &mut EndpointHeader) -> Option<[Option<(u64, u64)>; 6]> {
     let mut places = [None; 6];
     let mut slot = 0;
@@ -50,7 +50,8 @@ pub fn assign(header: &mut EndpointHeader) -> Option<[Option<(u64, u64)>; 6]> {
         if size != 0 {
             if address == 0 {
                 address = place(size, wide)?;
-                // SAFETY: the place is in a window that holds no memory and nobody else has it.
+                // SAFETY: the place is in a window that holds no memory, and no other register has
+                // it.
                 unsafe { header.write_bar(slot, Ports, address as usize) }.ok()?;
             }
             places[usize::from(slot)] = Some((address, size));
@@ -60,7 +61,7 @@ pub fn assign(header: &mut EndpointHeader) -> Option<[Option<(u64, u64)>; 6]> {
     Some(places)
 }
 
-/// Takes `size` bytes, a power of two, of a window.
+/// Takes `size` bytes, a power of two, from a window.
 fn place(size: u64, wide: bool) -> Option<u64> {
     let mut free = FREE.lock();
     if wide && size >= LARGE {

@@ -1,12 +1,13 @@
-//! The PCI bus: which functions there are, their registers and interrupts.
+//! The PCI bus: its functions, their registers and interrupts.
 //!
-//! Configuration space is reached through the ports 0xcf8 and 0xcfc, which every machine with a
-//! PCI bus that Hayate meets has (QEMU q35 and i440fx, Cloud Hypervisor), and whose 256 bytes hold
-//! everything that is used here; a machine without a bus answers all ones. The memory-mapped
-//! access (MCFG) would save a vm exit per register at boot and cost a search through ACPI.
+//! Configuration space is accessed through the ports 0xcf8 and 0xcfc. Every machine with a PCI bus
+//! that Hayate supports has them (QEMU q35 and i440fx, Cloud Hypervisor), and their 256 bytes
+//! contain everything that is used here; a machine without a bus returns all ones. The
+//! memory-mapped access (MCFG) would save a VM exit per register at boot, but cost a search through
+//! ACPI.
 //!
-//! A firmware as small as qboot leaves address registers empty; [`Function::enable`] then gives
-//! them room ([`assign`]).
+//! A small firmware such as qboot leaves address registers empty; [`Function::enable`] then assigns
+//! addresses ([`assign`]).
 
 mod assign;
 mod msix;
@@ -55,8 +56,8 @@ impl ConfigRegionAccess for Ports {
     }
 
     unsafe fn write(&self, address: PciAddress, offset: u16, value: u32) {
-        // SAFETY: the caller answers for what it writes; this module writes address registers,
-        // commands and MSI-X control only.
+        // SAFETY: the caller is responsible for the value; this module writes only address
+        // registers, commands and MSI-X control.
         Self::select(address, offset, |mut data| unsafe { data.write(value) });
     }
 }
@@ -65,13 +66,14 @@ impl ConfigRegionAccess for Ports {
 #[derive(Clone, Copy, Debug)]
 pub struct Function {
     address: PciAddress,
-    /// Who made it.
+    /// The vendor's number.
     pub vendor: u16,
-    /// What it is among its vendor's.
+    /// The device's number, chosen by the vendor.
     pub device: u16,
 }
 
-/// All endpoint functions on bus 0 and on the buses behind bridges that the firmware set up.
+/// Returns all endpoint functions on bus 0 and on the buses behind bridges that the firmware set
+/// up.
 pub fn functions() -> Vec<Function> {
     let mut found = Vec::new();
     let mut buses = alloc::vec![0u8];
@@ -113,17 +115,17 @@ pub fn functions() -> Vec<Function> {
 
 impl Function {
     fn header(&self) -> EndpointHeader {
-        // `functions` made this from an endpoint, and what a function is does not change.
+        // `functions` made this from an endpoint, and a function's type does not change.
         EndpointHeader::from_header(PciHeader::new(self.address), Ports)
             .expect("a function stays an endpoint")
     }
 
-    /// Gives address registers that have none an address and lets the function answer at them and
-    /// access memory by itself. `None` when there is no room.
+    /// Assigns addresses to empty address registers, enables the function's memory decoding and bus
+    /// mastering. `None` when a window is full.
     pub fn enable(self) -> Option<Enabled> {
         let mut header = self.header();
-        // A register that is being sized or moved must not answer meanwhile. (Each change of what
-        // answers where is work for the hypervisor, so it is done once for all registers.)
+        // A register that is being sized or moved must not decode meanwhile. (Each change of
+        // decoding is work for the hypervisor, so it is done once for all registers.)
         header.update_command(Ports, |command| command - CommandRegister::MEMORY_ENABLE);
         let memory = assign::assign(&mut header)?;
         header.update_command(Ports, |command| {
@@ -135,7 +137,7 @@ impl Function {
         Some(Enabled { function: self, memory })
     }
 
-    /// The function's capabilities of its vendor's own: offset in configuration space and length.
+    /// Returns the offsets in configuration space of the function's vendor-specific capabilities.
     pub(crate) fn vendor_capabilities(&self) -> impl Iterator<Item = u16> {
         self.header().capabilities(Ports).filter_map(|capability| match capability {
             PciCapability::Vendor(place) => Some(place.offset),
@@ -143,7 +145,7 @@ impl Function {
         })
     }
 
-    /// The 32 bits at `offset` of configuration space.
+    /// Reads the 32 bits at `offset` of configuration space.
     pub(crate) fn read(&self, offset: u16) -> u32 {
         // SAFETY: reading configuration space has no effect on memory.
         unsafe { Ports.read(self.address, offset) }
@@ -159,15 +161,15 @@ pub struct Enabled {
 }
 
 impl Enabled {
-    /// Maps `size` bytes from `offset` of memory address register `slot`, all of which must be
-    /// registers.
+    /// Maps `size` bytes from `offset` of memory address register `slot`; the whole range must be
+    /// inside the register's.
     pub(crate) fn registers(&self, slot: u8, offset: u64, size: u64) -> Option<Registers> {
         let (address, room) = (*self.memory.get(usize::from(slot))?)?;
         if offset.checked_add(size)? > room {
             return None;
         }
-        // The range is inside what the function decodes, which is not memory of ours: the address
-        // is the firmware's or from `assign`, which stays clear of all memory.
+        // The range is inside the addresses that the function decodes, which are not memory: the
+        // firmware assigned them, or `assign`, which avoids all memory.
         Registers::map(address + offset, usize::try_from(size).ok()?)
     }
 }
@@ -178,10 +180,10 @@ impl core::fmt::Display for Function {
     }
 }
 
-/// Address register `slot`, when its type is one of the two that exist.
+/// Returns address register `slot`, if its type is one of the two that exist.
 fn bar(header: &EndpointHeader, slot: u8) -> Option<Bar> {
-    // The crate panics at the types that are reserved.
-    // SAFETY: reading configuration space has no effect on memory.
+    // The crate panics at the reserved types. SAFETY: reading configuration space has no effect on
+    // memory.
     let raw = unsafe { Ports.read(header.header().address(), 0x10 + u16::from(slot) * 4) };
     match raw & 0b111 {
         0b010 | 0b110 => None,

@@ -12,8 +12,8 @@ pub struct Msix {
 }
 
 impl Enabled {
-    /// Maps the table of messages and turns it on, all entries silent. `None` when the function
-    /// has none.
+    /// Maps the table of messages and turns it on with all entries masked. `None` when the function
+    /// has no such table.
     pub(crate) fn msix(&self) -> Option<Msix> {
         let mut capability =
             self.function.header().capabilities(Ports).find_map(|capability| match capability {
@@ -33,8 +33,8 @@ impl Enabled {
 }
 
 impl Msix {
-    /// Makes `entry` raise `vector` on the first processor from now on. An entry that there is not
-    /// is left out.
+    /// Makes `entry` raise `vector` on the first processor from now on. An entry that does not
+    /// exist is ignored.
     pub(crate) fn route(&mut self, entry: u16, vector: u8) {
         let (address, data) = crate::apic::message(0, vector);
         let base = usize::from(entry) * 16;

@@ -1,8 +1,8 @@
-//! Starting the other processors: INIT, start-up interrupt (SDM vol. 3, 9.4), a trampoline at
+//! Starts the other processors: INIT, start-up interrupt (SDM vol. 3, 9.4), and a trampoline at
 //! [`TRAMPOLINE`] in the first MiB, which the boot code never hands out.
 //!
-//! One CPU is started after the other; the trampoline's parameters (stack, GS base) are its own
-//! while it starts. It comes through the boot tables, which map low memory one to one.
+//! CPUs are started one after the other, so the trampoline's parameters (stack, GS base) belong to
+//! the CPU that is starting. It runs on the boot tables at first, which map low memory one to one.
 
 use alloc::alloc::{Layout, alloc_zeroed};
 use core::arch::global_asm;
@@ -103,13 +103,13 @@ unsafe extern "C" {
     static hayate_trampoline_end: u8;
 }
 
-/// What the CPU that is starting takes: its number, its GS base, its main function.
+/// The parameters of the CPU that is starting: its number, its GS base, its main function.
 static NUMBER: AtomicUsize = AtomicUsize::new(0);
 static GS: AtomicUsize = AtomicUsize::new(0);
 static MAIN: crate::sync::Once<fn() -> !> = crate::sync::Once::new();
 static STARTED: AtomicBool = AtomicBool::new(false);
 
-/// Stores `value` into the trampoline's copy at the place of `symbol`.
+/// Stores `value` at the place of `symbol` in the trampoline's copy.
 fn parameter(symbol: *const u8, value: u64) {
     let offset = symbol as u64 - &raw const hayate_trampoline as u64;
     let place = (DIRECT_MAP + TRAMPOLINE + offset) as *mut u64;
@@ -117,9 +117,9 @@ fn parameter(symbol: *const u8, value: u64) {
     unsafe { place.write_volatile(value) };
 }
 
-/// Starts the other CPUs; each calls `main` when it is set up. Returns how many CPUs run then.
-/// One that does not come up within a second is left out. Only the first call starts any: those
-/// that run must not be started again.
+/// Starts the other CPUs; each calls `main` when it is set up. Returns how many CPUs run then. A
+/// CPU that does not come up within a second is left out. Only the first call starts CPUs: running
+/// CPUs must not be started again.
 pub fn start_others(main: fn() -> !) -> usize {
     static CALLED: AtomicBool = AtomicBool::new(false);
     if CALLED.swap(true, Ordering::SeqCst) {
@@ -157,7 +157,7 @@ fn start_one(number: usize, id: u32) -> bool {
     let area = unsafe { alloc_zeroed(layout) };
     let Some(stack) = KernelStack::new().filter(|_| !area.is_null()) else { return false };
     parameter(&raw const hayate_trampoline_stack, stack.top());
-    // The CPU idles on it for ever. (If it never starts, it may still do so late.)
+    // The CPU idles on it for ever. (A CPU that did not start in time may still start later.)
     core::mem::forget(stack);
     // SAFETY: fresh memory that is never freed.
     GS.store(unsafe { cpu::prepare_area(area, number) }, Ordering::SeqCst);

@@ -1,20 +1,21 @@
-//! A clock that was made to run faster or slower than the TSC (`adjtimex(2)`).
+//! Changes of the clock's rate: it can run faster or slower than the TSC (`adjtimex(2)`).
 //!
-//! From the first [`bend`] on, monotonic time is a line through a point, with a slope that the next
-//! bend replaces where it begins, so that time never leaps. Until then none of this is looked at.
+//! From the first [`bend`] on, monotonic time is a line with a starting point and a slope. The next
+//! bend replaces it by a line that begins where the old one is at that moment, so time never jumps.
+//! Before the first bend none of this is used.
 //!
-//! There are two lines: readers use the one that [`Clock::turn`] names and look whether it still does; a
-//! bend writes the other and then turns. So a reader never waits for a writer, and may be a handler
-//! that interrupted one (Linux' `latch`, include/linux/seqlock.h). Programs read
-//! the lines, too: [`crate::vdso`].
+//! There are two lines. Readers use the one that [`Clock::turn`] selects, and then check that it is
+//! still selected; a bend writes the other line and then changes the selection. So a reader never
+//! waits for a writer, and may be a handler that interrupted a writer (Linux' `latch`,
+//! include/linux/seqlock.h). Programs read the lines, too: [`crate::vdso`].
 
 use core::sync::atomic::{AtomicI64, AtomicU64, Ordering, fence};
 
 use super::{CLOCK, Clock, raw_ns};
 use crate::sync::SpinLock;
 
-/// A line: at `raw` of the TSC's nanoseconds the clock shows `ns`, and for each more of them one
-/// and `extra` times 2^-32.
+/// A line: when the TSC's time is `raw` ns, the clock shows `ns`; each further nanosecond of the
+/// TSC adds 1 and `extra` times 2^-32 nanoseconds.
 #[repr(C)]
 pub(crate) struct Line {
     pub raw: AtomicU64,
@@ -35,10 +36,11 @@ impl Line {
     }
 }
 
-/// One bend at a time.
+/// Serialises bends.
 static WRITER: SpinLock<()> = SpinLock::new(());
 
-/// The most nanoseconds that a timer is set ahead while the clock is bent: it may be bent again.
+/// The most nanoseconds that a timer is set ahead while the clock is bent, because the rate may
+/// change again.
 const AHEAD: u64 = 50_000_000;
 
 /// Whether the clock was ever made to run at another rate than the TSC.
@@ -47,13 +49,13 @@ pub fn is_bent() -> bool {
     CLOCK.turn.load(Ordering::Relaxed) != 0
 }
 
-/// The line that a turn names.
+/// Returns the line that a turn selects.
 fn line(turn: u64) -> &'static Line {
     let Clock { lines: [even, odd], .. } = &CLOCK;
     if turn & 1 == 0 { even } else { odd }
 }
 
-/// Calls `read` with the line that holds, until it held all the while.
+/// Calls `read` with the selected line, until the line was selected during the whole call.
 fn with_line<T>(read: impl Fn(&Line) -> T) -> T {
     loop {
         let turn = CLOCK.turn.load(Ordering::Acquire);
@@ -65,14 +67,14 @@ fn with_line<T>(read: impl Fn(&Line) -> T) -> T {
     }
 }
 
-/// Monotonic time where the clock is bent.
+/// Returns the monotonic time of a bent clock.
 #[cold]
 pub(super) fn monotonic_ns() -> u64 {
     with_line(|line| line.at(raw_ns()))
 }
 
-/// How long the TSC takes for so many nanoseconds of the clock, or a part of that: timers look
-/// again.
+/// Returns how many nanoseconds of the TSC pass in so many nanoseconds of the clock, or less:
+/// timers check again.
 #[inline]
 pub(super) fn to_raw(wait: u64) -> u64 {
     if is_bent() { bent_to_raw(wait) } else { wait }
@@ -85,8 +87,8 @@ fn bent_to_raw(wait: u64) -> u64 {
     (((i128::from(wait.min(AHEAD)) << 32) / slope.max(1)) + 1) as u64
 }
 
-/// From now on the clock gains `extra` times 2^-32 of each nanosecond, at most a half. True if it
-/// was not bent before: timers are still set by the TSC.
+/// Makes the clock gain `extra` times 2^-32 of each nanosecond from now on, at most a half. Returns
+/// true if it was not bent before: timers are then still set by the TSC.
 pub fn bend(extra: i64) -> bool {
     const MOST: i64 = 1 << 31;
     let _writer = WRITER.lock();
@@ -96,7 +98,8 @@ pub fn bend(extra: i64) -> bool {
     }
     let turn = CLOCK.turn.load(Ordering::Relaxed);
     let (old, new) = (line(turn), line(turn + 1));
-    // Readers of the turn before last are done with it, or will see that it turned.
+    // Readers that use the other line from the turn before last are done, or will see that the turn
+    // has changed.
     fence(Ordering::SeqCst);
     let raw = raw_ns();
     let ns = old.at(raw);

@@ -1,14 +1,15 @@
-//! The rates of the clocks: announced, or measured against one whose rate is known.
+//! The rates of the clocks: reported by the hypervisor or processor, or measured against a clock
+//! whose rate is known.
 //!
-//! The reference is the PIT, or the ACPI PM timer where there is none. A host with more to do than
-//! processors stops this CPU whenever it likes, for milliseconds. So no reading is believed because
-//! it was made in order: each [`Moment`] reads all clocks between two readings of the TSC and counts
-//! only if these are as close together as they can be; a stop between two moments then does no harm,
-//! because both ends are exact and what really passed is what is divided by. A PIT that ran through
-//! its 55 ms meanwhile says so by its output bit. At last two neighbouring intervals must agree
-//! before the one that they make together is taken.
+//! The reference is the PIT, or the ACPI PM timer where there is none. An overcommitted host stops
+//! this CPU at any time, for milliseconds. So the order of readings alone does not make them
+//! reliable. Each [`Moment`] reads all clocks between two readings of the TSC, and counts only if
+//! these are as close together as possible. A stop between two moments then does no harm, because
+//! both ends are exact and the division uses the time that really passed. A PIT that ran through
+//! its 55 ms meanwhile shows that by its output bit. Finally two neighbouring intervals must agree
+//! before the interval that they form together is used.
 //!
-//! The time spent is bounded: some 5 ms when nothing is in the way, [`ATTEMPTS`] times the PIT's 55 ms
+//! The time spent is bounded: some 5 ms when nothing disturbs, [`ATTEMPTS`] times the PIT's 55 ms
 //! at worst.
 
 use core::arch::x86_64::__cpuid as cpuid;
@@ -28,10 +29,10 @@ pub(super) struct Rates {
     pub(super) apic: u64,
 }
 
-/// The rates of this machine's clocks.
+/// Finds the rates of this machine's clocks.
 pub(super) fn find() -> Rates {
     let announced = announced_hz().or_else(paravirtual_hz);
-    // A timer that is set in units of the TSC has no rate of its own that matters.
+    // The rate of a timer that is set in units of the TSC is not needed.
     let measured = if announced.is_some() && features().tsc_deadline { None } else { measure() };
     let tsc = announced
         .or(measured.as_ref().map(|rates| rates.tsc))
@@ -41,7 +42,8 @@ pub(super) fn find() -> Rates {
     Rates { tsc: round(tsc), apic: round(apic) }
 }
 
-/// The frequency as a hypervisor (leaf 0x40000010, in kHz) or the CPU (leaf 0x15) gives it.
+/// Returns the frequency that a hypervisor (leaf 0x40000010, in kHz) or the CPU (leaf 0x15)
+/// reports.
 fn announced_hz() -> Option<u64> {
     if features().hypervisor && cpuid(0x4000_0000).eax >= 0x4000_0010 {
         let khz = cpuid(0x4000_0010).eax;
@@ -58,26 +60,26 @@ fn announced_hz() -> Option<u64> {
     None
 }
 
-/// How often a measurement that was disturbed is begun again.
+/// How often a disturbed measurement is repeated.
 const ATTEMPTS: u32 = 8;
 /// Two neighbouring intervals agree when they differ by less than one part in this.
 const AGREEMENT: u64 = 128;
-/// TSC ticks after which something that should have happened is given up: half a second or more.
+/// TSC ticks after which a wait for an event is given up: half a second or more.
 const PATIENCE: u64 = 1 << 31;
 
-/// A clock whose rate is known, on microseconds' notice.
+/// A clock whose rate is known, which can be started within microseconds.
 trait Reference {
     /// Ticks per second.
     const HZ: u64;
-    /// Begins at 0.
+    /// Starts the clock at 0.
     fn start(&mut self);
-    /// Ticks since the start. `None` when there is no such clock or it has run out.
+    /// Returns the ticks since the start. `None` when there is no such clock or it has run out.
     fn read(&mut self) -> Option<u32>;
 }
 
 /// Channel 0 of the PIT, which counts down from 65535 once. (Channel 2 would be the customary one,
-/// but its gate is at port 0x61, which microvm does not have; the interrupt of channel 0 goes
-/// nowhere.)
+/// but its gate is at port 0x61, which microvm does not have; channel 0's interrupt is not
+/// connected.)
 struct Pit {
     command: Port<u8>,
     counter: Port<u8>,
@@ -87,7 +89,7 @@ impl Reference for Pit {
     const HZ: u64 = 1_193_182;
 
     fn start(&mut self) {
-        // SAFETY: the PIT's ports; nobody else uses it. Mode 0, both bytes of the count.
+        // SAFETY: the PIT's ports; nothing else uses it. Mode 0, both bytes of the count.
         unsafe {
             self.command.write(0b0011_0000);
             self.counter.write(u8::MAX);
@@ -116,11 +118,11 @@ impl Reference for Pit {
     }
 }
 
-/// Lets channel 0 of the PIT go round for good: an edge of ISA interrupt 0 every 55 ms. Nothing
-/// happens on a machine without a PIT.
+/// Makes channel 0 of the PIT repeat for ever: an edge of ISA interrupt 0 every 55 ms. Has no
+/// effect on a machine without a PIT.
 pub(crate) fn start_beat() {
-    // SAFETY: the PIT's ports, used by nobody else once the rates are known. Mode 2, both bytes of the
-    // count; 0 stands for 65536.
+    // SAFETY: the PIT's ports, which nothing else uses once the rates are known. Mode 2, both bytes
+    // of the count; 0 stands for 65536.
     unsafe {
         Port::<u8>::new(0x43).write(0b0011_0100);
         let mut counter = Port::<u8>::new(0x40);
@@ -154,13 +156,13 @@ impl Reference for PmTimer {
     }
 }
 
-/// What the clocks showed at one moment.
+/// The readings of all clocks at one moment.
 #[derive(Clone, Copy)]
 struct Moment {
     reference: u32,
     tsc: u64,
     apic: u32,
-    /// How long it took to look at them all, in ticks of the TSC.
+    /// How long reading all the clocks took, in ticks of the TSC.
     width: u64,
 }
 
@@ -173,14 +175,14 @@ impl Moment {
         Some(Self { reference, tsc: before + width / 2, apic, width })
     }
 
-    /// The first moment that was looked at quickly, right after a tick of the reference, and not
-    /// before the reference shows `earliest`.
+    /// Returns the first moment that was read quickly, right after a tick of the reference, with
+    /// the reference at `earliest` or later.
     fn exact(clock: &mut impl Reference, earliest: u32, quick: u64) -> Option<Self> {
         let begin = tsc();
         let mut last = Self::now(clock)?;
         while tsc().saturating_sub(begin) < PATIENCE {
             let next = Self::now(clock)?;
-            // Both were quick: the tick was between them and not long ago.
+            // Both readings were quick: the tick was between them and not long ago.
             let exact = next.width <= quick && next.tsc.saturating_sub(last.tsc) <= 2 * quick;
             if exact && next.reference >= earliest && next.reference != last.reference {
                 return Some(next);
@@ -191,7 +193,7 @@ impl Moment {
     }
 }
 
-/// The rates between two moments.
+/// Returns the rates between two moments.
 fn between<R: Reference>(_: &R, from: &Moment, to: &Moment) -> Option<Rates> {
     let passed = u64::from(to.reference.checked_sub(from.reference)?);
     let tsc = to.tsc.checked_sub(from.tsc)?;
@@ -203,7 +205,7 @@ fn between<R: Reference>(_: &R, from: &Moment, to: &Moment) -> Option<Rates> {
 /// One attempt at a measurement; `None` when it was disturbed.
 fn attempt<R: Reference>(clock: &mut R) -> Option<Rates> {
     clock.start();
-    // What a quick look takes. The first ones are slower: an emulator translates the code.
+    // The time of a quick reading. The first ones are slower: an emulator translates the code.
     let mut quick = u64::MAX;
     for _ in 0..16 {
         quick = quick.min(Moment::now(clock)?.width);
@@ -237,8 +239,8 @@ fn measure() -> Option<Rates> {
         .or_else(|| attempts(PmTimer { port: Port::new(crate::acpi::info().pm_timer?), origin: 0 }))
 }
 
-/// The TSC's frequency from KVM's clock page (Linux Documentation/virt/kvm/x86/msr.rst): the page
-/// gives ns = (tsc << shift) * multiplier >> 32.
+/// Returns the TSC's frequency from KVM's clock page (Linux Documentation/virt/kvm/x86/msr.rst):
+/// the page gives ns = (tsc << shift) * multiplier >> 32.
 fn paravirtual_hz() -> Option<u64> {
     const SYSTEM_TIME_NEW: u32 = 0x4b56_4d01;
     let leaf = cpuid(0x4000_0000);
@@ -250,8 +252,8 @@ fn paravirtual_hz() -> Option<u64> {
         return None;
     }
     let page = boot::early_frame()?;
-    // SAFETY: KVM has the register; it writes into the frame, which stays set aside, until the
-    // register is cleared. The fields are at fixed offsets of the frame.
+    // SAFETY: KVM has the register. Until the register is cleared, KVM writes into the frame, which
+    // stays set aside. The fields are at fixed offsets of the frame.
     let (multiplier, shift) = unsafe {
         cpu::write_msr(SYSTEM_TIME_NEW, page | 1);
         let record = (boot::DIRECT_MAP + page) as *const u8;
@@ -267,8 +269,8 @@ fn paravirtual_hz() -> Option<u64> {
     Some(if shift >= 0 { hz >> shift } else { hz << -shift })
 }
 
-/// A measured rate that is within 50 millionths of a multiple of 1 MHz is taken to be that: emulated
-/// clocks run at round rates, and counted instructions at exactly 1 GHz.
+/// Rounds a measured rate that is within 50 millionths of a multiple of 1 MHz to that multiple:
+/// emulated clocks run at round rates, and counted instructions at exactly 1 GHz.
 fn round(hz: u64) -> u64 {
     let whole = (hz + 500_000) / 1_000_000 * 1_000_000;
     if hz.abs_diff(whole) <= hz / 20_000 { whole.max(1) } else { hz }

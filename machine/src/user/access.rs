@@ -1,27 +1,29 @@
 //! The instructions that touch the program's memory, each listed in the exception table.
 //!
 //! SMAP is opened by `stac` right before and closed by `clac` right after. On a processor without
-//! SMAP both are invalid; `.smap_sites` lists them and [`super::patch_out_smap`] turns them into no-ops there.
+//! SMAP both are invalid; `.smap_sites` lists them and [`super::patch_out_smap`] turns them into
+//! no-ops there.
 
 use super::in_user_half;
 use core::arch::{asm, naked_asm};
 use hayate_abi::{Errno, Result};
 
-/// `stac`, listed.
+/// `stac`, listed in `.smap_sites`.
 macro_rules! stac {
     () => {
         "980: stac\n.pushsection .smap_sites,\"a\",@progbits\n.quad 980b\n.popsection\n"
     };
 }
 
-/// `clac`, listed.
+/// `clac`, listed in `.smap_sites`.
 macro_rules! clac {
     () => {
         "981: clac\n.pushsection .smap_sites,\"a\",@progbits\n.quad 981b\n.popsection\n"
     };
 }
 
-/// An entry of the exception table: a fault at the first label goes on at the second.
+/// An entry of the exception table: after a fault at the first label execution continues at the
+/// second.
 macro_rules! on_fault {
     ($at:literal, $then:literal) => {
         concat!(
@@ -34,11 +36,11 @@ macro_rules! on_fault {
     };
 }
 
-/// Copies `len` bytes; returns how many were left when an access failed (0: all done).
+/// Copies `len` bytes; returns how many were left when an access failed (0: all copied).
 ///
 /// # Safety
-/// The side that is the program's must be checked to lie in its half; the other side must be
-/// memory of the kernel that may be read or written for `len` bytes.
+/// The side that is the program's must be checked to lie in its half; the other side must be memory
+/// of the kernel that may be read or written for `len` bytes.
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn copy(to: usize, from: usize, len: usize) -> usize {
     // rdi = to, rsi = from, rdx = len. The string instructions keep rcx exact at a fault.
@@ -54,8 +56,8 @@ pub(super) unsafe extern "C" fn copy(to: usize, from: usize, len: usize) -> usiz
         clac!(),
         "mov rax, rcx",
         "ret",
-        // Faulted among the words: rcx words and rdx bytes are left. Go on byte by byte, so that
-        // what can be copied up to the bad page is copied.
+        // The fault was among the words: rcx words and rdx bytes are left. Continue byte by byte,
+        // to copy everything up to the bad page.
         "5: lea rcx, [rdx + rcx * 8]",
         "jmp 3b",
         on_fault!("2b", "5b"),
@@ -70,8 +72,9 @@ pub(super) unsafe extern "C" fn copy(to: usize, from: usize, len: usize) -> usiz
 #[inline(always)]
 pub(super) unsafe fn zero(to: usize, len: usize) -> usize {
     let left: usize;
-    // SAFETY: the caller's promise; a fault goes on behind the loop with what is left in rcx, as the
-    // string instructions keep it. In place, so that the caller need save no register over a call.
+    // SAFETY: the caller's promise; after a fault execution continues behind the loop with the rest
+    // in rcx, as the string instructions keep it. Inlined, so that the caller need not save
+    // registers for a call.
     unsafe {
         asm!(stac!(), "2: rep stosq", "mov ecx, {tail:e}", "3: rep stosb", "4:", clac!(),
              ".pushsection .text.fixup,\"ax\",@progbits",
@@ -92,7 +95,8 @@ pub(super) unsafe fn copy_value(to: usize, from: usize, len: usize) -> usize {
     let mut left = 0usize;
     match len {
         8 => {
-            // SAFETY: the caller's promise; a fault skips to the label behind with `left` set.
+            // SAFETY: the caller's promise; after a fault execution continues at the label behind,
+            // with `left` set.
             unsafe {
                 asm!(stac!(), "2: mov {word}, [{from}]", "3: mov [{to}], {word}", "4:", clac!(),
                      ".pushsection .text.fixup,\"ax\",@progbits",
@@ -127,8 +131,8 @@ fn check_word(address: usize) -> Result<()> {
 /// Reads an aligned word of the program's memory atomically (a futex).
 ///
 /// # Errors
-/// `EFAULT` for an address that cannot be read or is not aligned; futex callers check alignment
-/// before and answer `EINVAL`.
+/// `EFAULT` for an address that cannot be read or is not aligned; futex callers check the alignment
+/// first and fail with `EINVAL`.
 pub fn load_u32(address: usize) -> Result<u32> {
     check_word(address)?;
     let (value, bad): (u32, u32);
@@ -158,7 +162,7 @@ pub fn store_u32(address: usize, value: u32) -> Result<()> {
     if bad == 0 { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
-/// Replaces an aligned word by `new` if it is `old`; returns what was there before.
+/// Replaces an aligned word by `new` if it is `old`; returns the previous value.
 pub fn compare_exchange_u32(address: usize, old: u32, new: u32) -> Result<u32> {
     check_word(address)?;
     let (bad, found): (u32, u32);
@@ -174,7 +178,7 @@ pub fn compare_exchange_u32(address: usize, old: u32, new: u32) -> Result<u32> {
     if bad == 0 { Ok(found) } else { Err(Errno::EFAULT) }
 }
 
-/// Replaces an aligned word by what `change` makes of it, atomically; returns the old value
+/// Replaces an aligned word by the result of `change`, atomically; returns the old value
 /// (FUTEX_WAKE_OP).
 pub fn fetch_update_u32(address: usize, change: impl Fn(u32) -> u32) -> Result<u32> {
     let mut old = load_u32(address)?;

@@ -1,16 +1,17 @@
-//! The program's memory, as the kernel reaches it: checked copies and nothing else.
+//! The kernel's access to the program's memory: checked copies and nothing else.
 //!
-//! What a program says about its memory is an allegation. Every access here first checks that the
-//! whole range lies in the program's half, opens SMAP for the duration of the copy, and runs on
-//! instructions that are listed in the exception table: when one faults, the ordinary fault handler
-//! runs (it may read from a disk and sleep), and only if that fails the copy ends early and the
-//! caller gets `EFAULT`. Never hold a spin lock while calling anything in this module.
+//! Addresses from a program are never trusted. Every access here first checks that the whole range
+//! lies in the program's half, opens SMAP for the duration of the copy, and runs on instructions
+//! that are listed in the exception table: when one faults, the ordinary fault handler runs (it may
+//! read from a disk and sleep), and only if that fails does the copy end early and the caller get
+//! `EFAULT`. Never hold a spin lock while calling anything in this module.
 //!
 //! The functions work on the space that is loaded on this processor. Another process's memory
 //! is reached through its space (`memory::Space::read_foreign`).
 //!
-//! [`UserPtr`] is a typed address, [`UserBytes`] a range of bytes. Types that cross are plain old
-//! data by zerocopy's derives, so no padding leaks out and every bit pattern is valid coming in.
+//! [`UserPtr`] is a typed address, [`UserBytes`] a range of bytes. Types that are copied are plain
+//! old data by zerocopy's derives, so no padding leaks out and every bit pattern is valid coming
+//! in.
 //!
 //! Road not taken: walking the page table and copying through the direct map. It needs no
 //! exception table, but a walk costs more than the copy for the sizes that matter.
@@ -28,7 +29,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 pub use access::{compare_exchange_u32, fetch_update_u32, load_u32, store_u32};
 pub(crate) use sites::patch_out_smap;
 
-/// Whether `len` bytes at `address` lie in the program's half (empty ranges do anywhere in it).
+/// Whether `len` bytes at `address` lie in the program's half (an empty range may be anywhere in
+/// it).
 #[inline]
 pub fn in_user_half(address: usize, len: usize) -> bool {
     len <= USER_END && address <= USER_END - len
@@ -40,7 +42,7 @@ pub fn copy_in(to: &mut [u8], from: usize) -> Result<()> {
     if copy_in_partly(to, from) == to.len() { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
-/// Copies from the program's memory as far as it goes; returns the number of bytes.
+/// Copies from the program's memory until an access fails; returns the number of bytes.
 #[inline]
 pub fn copy_in_partly(to: &mut [u8], from: usize) -> usize {
     if !in_user_half(from, to.len()) {
@@ -56,7 +58,7 @@ pub fn copy_out(to: usize, from: &[u8]) -> Result<()> {
     if copy_out_partly(to, from) == from.len() { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
-/// Copies to the program's memory as far as it goes; returns the number of bytes.
+/// Copies to the program's memory until an access fails; returns the number of bytes.
 #[inline]
 pub fn copy_out_partly(to: usize, from: &[u8]) -> usize {
     if !in_user_half(to, from.len()) {
@@ -72,7 +74,7 @@ pub fn zero(to: usize, len: usize) -> Result<()> {
     if zero_partly(to, len) == len { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
-/// Writes zeroes to the program's memory as far as it goes; returns the number of bytes.
+/// Writes zeroes to the program's memory until an access fails; returns the number of bytes.
 #[inline(always)]
 pub fn zero_partly(to: usize, len: usize) -> usize {
     if !in_user_half(to, len) {
@@ -85,8 +87,8 @@ pub fn zero_partly(to: usize, len: usize) -> usize {
     }
 }
 
-/// Copies from a frame (a page of a file, say) to the program's memory without a detour; returns
-/// the number of bytes: fewer than `len` at the frame's end or at an address that cannot be written.
+/// Copies from a frame (a page of a file, say) to the program's memory directly. Returns the number
+/// of bytes, which is less than `len` at the frame's end or at an address that cannot be written.
 #[inline]
 pub fn copy_frame_out(to: usize, frame: &Frame, offset: usize, len: usize) -> usize {
     let offset = offset.min(PAGE_SIZE);
@@ -99,8 +101,8 @@ pub fn copy_frame_out(to: usize, frame: &Frame, offset: usize, len: usize) -> us
     len - unsafe { access::copy(to, from, len) }
 }
 
-/// Copies from the program's memory to a frame; returns the number of bytes as
-/// [`copy_frame_out`] does.
+/// Copies from the program's memory to a frame; returns the number of bytes, as [`copy_frame_out`]
+/// does.
 #[inline]
 pub fn copy_frame_in(frame: &Frame, offset: usize, from: usize, len: usize) -> usize {
     let offset = offset.min(PAGE_SIZE);
@@ -114,7 +116,7 @@ pub fn copy_frame_in(frame: &Frame, offset: usize, from: usize, len: usize) -> u
     len - unsafe { access::copy(to, from, len) }
 }
 
-/// Where the first zero is, looked for eight bytes at a time.
+/// Returns where the first zero is, searching eight bytes at a time.
 #[inline]
 fn first_zero(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -139,7 +141,7 @@ pub fn read_cstr(to: &mut [u8], from: usize) -> Result<usize> {
     let mut done = 0;
     while done < to.len() {
         let at = from.checked_add(done).filter(|&at| at < USER_END).ok_or(Errno::EFAULT)?;
-        // In steps that end at a page's end, so that what follows the string is not touched.
+        // In steps that end at a page's end, so that the page after the string is not touched.
         let len = (to.len() - done).min(PAGE_SIZE - at % PAGE_SIZE).min(64);
         let part = &mut to[done..done + len];
         let got = copy_in_partly(part, at);
@@ -158,7 +160,7 @@ pub fn read_cstr(to: &mut [u8], from: usize) -> Result<usize> {
 #[repr(transparent)]
 pub struct UserPtr<T>(usize, PhantomData<*const T>);
 
-// SAFETY: it is a number; using it checks it.
+// SAFETY: it is a number; each use checks it.
 unsafe impl<T> Send for UserPtr<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for UserPtr<T> {}
@@ -196,7 +198,7 @@ impl<T> UserPtr<T> {
         self.0 == 0
     }
 
-    /// `None` for NULL: for arguments that may be left out.
+    /// Returns `None` for NULL: for arguments that may be left out.
     #[inline]
     pub fn optional(self) -> Option<Self> {
         if self.is_null() { None } else { Some(self) }
@@ -294,27 +296,27 @@ impl UserBytes {
         self.len == 0
     }
 
-    /// The first `len` bytes of it.
+    /// Returns the range of the first `len` bytes.
     #[inline]
     pub fn first(self, len: usize) -> Self {
         UserBytes { len: len.min(self.len), ..self }
     }
 
-    /// What follows the first `len` bytes.
+    /// Returns the range after the first `len` bytes.
     #[inline]
     pub fn skip(self, len: usize) -> Self {
         let len = len.min(self.len);
         UserBytes { address: self.address.wrapping_add(len), len: self.len - len }
     }
 
-    /// Copies its beginning to `to`, as much as fits; returns how much.
+    /// Copies the beginning of the range to `to`, as much as fits; returns the number of bytes.
     pub fn read(self, to: &mut [u8]) -> Result<usize> {
         let len = to.len().min(self.len);
         copy_in(&mut to[..len], self.address)?;
         Ok(len)
     }
 
-    /// Copies `from` to its beginning, as much as fits; returns how much.
+    /// Copies `from` to the beginning of the range, as much as fits; returns the number of bytes.
     pub fn write(self, from: &[u8]) -> Result<usize> {
         let len = from.len().min(self.len);
         copy_out(self.address, &from[..len])?;

@@ -1,12 +1,12 @@
 //! Processors without SMAP: `stac` and `clac` are invalid there and become no-ops.
 
 unsafe extern "C" {
-    // Made by the linker script around the section `.smap_sites`.
+    // Defined by the linker script around the section `.smap_sites`.
     static __smap_sites_start: [usize; 0];
     static __smap_sites_end: [usize; 0];
 }
 
-/// Turns every `stac` and `clac` of the user copies into a no-op.
+/// Replaces every `stac` and `clac` of the user copies by a no-op.
 ///
 /// # Safety
 /// The kernel's text must be writable, and no other processor may run.
@@ -16,8 +16,8 @@ pub(crate) unsafe fn patch_out_smap() {
     // SAFETY: the linker puts whole addresses between the two symbols.
     let sites = unsafe { core::slice::from_raw_parts(start.cast::<usize>(), count) };
     for &site in sites {
-        // SAFETY: three bytes of `stac` or `clac`, by the caller's promise writable and not being
-        // executed. The new bytes are `nop dword ptr [rax]`.
+        // SAFETY: these are the three bytes of a `stac` or `clac`, which the caller promises are
+        // writable and not being executed. The new bytes are `nop dword ptr [rax]`.
         unsafe { (site as *mut [u8; 3]).write([0x0f, 0x1f, 0x00]) };
     }
 }

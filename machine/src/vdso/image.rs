@@ -1,17 +1,18 @@
 //! The shared object itself: ELF headers, tables for dynamic linkers, five functions.
 //!
-//! It is written in assembly because compiled code may refer to anything in the kernel: this may
-//! refer to its own page and to the one before it, by addresses relative to the instruction. It is
-//! linked into the kernel's read-only data and executed only where programs see it.
+//! It is written in assembly because compiled code may refer to anything in the kernel, while this
+//! code may only refer to its own page and to the one before it, by addresses relative to the
+//! instruction. It is linked into the kernel's read-only data and executed only at the address
+//! where programs see it.
 //!
-//! Dynamic linkers find the functions by the symbol table with a hash table of one bucket, and the
-//! version `LINUX_2.6` of Linux' (`vdso(7)`). Unwinders find in `.eh_frame` that no function moves the
-//! stack pointer: one description holds for all of the code.
+//! Dynamic linkers find the functions by the symbol table, with a hash table of one bucket and
+//! Linux' version `LINUX_2.6` (`vdso(7)`). The `.eh_frame` tells unwinders that no function moves
+//! the stack pointer: one description holds for all of the code.
 //!
-//! The functions do what the system calls of their names do (`kernel/src/syscall/time.rs`), and
-//! carry these out for other clocks. As the kernel does, they take CLOCK_BOOTTIME for
+//! The functions do the same as the system calls of the same names (`kernel/src/syscall/time.rs`),
+//! and execute these system calls for other clocks. Like the kernel, they take CLOCK_BOOTTIME for
 //! CLOCK_MONOTONIC and the coarse clocks for the fine ones. Reading follows `time::bend`: the line
-//! that holds must hold until the counter was read.
+//! in use must still be in use after the counter was read.
 
 use core::arch::global_asm;
 use core::mem::offset_of;
@@ -327,7 +328,7 @@ unsafe extern "C" {
     static hayate_vdso: [u8; PAGE_SIZE];
 }
 
-/// Where the object lies in the kernel's image: a page of its own.
+/// Returns the object's address in the kernel's image: a page of its own.
 pub(super) fn address() -> usize {
     &raw const hayate_vdso as usize
 }

@@ -1,25 +1,25 @@
-//! The shared object that the kernel shows to programs (`vdso(7)`): they read the clocks without a
-//! system call.
+//! The shared object that the kernel maps for programs (`vdso(7)`), by which they read the clocks
+//! without a system call.
 //!
-//! It is two pages: one with what the clocks are made of ([`time::CLOCK`]), one with an ELF shared
-//! object ([`image`]) whose functions read it. Both lie in the kernel's half, at one address for all
-//! programs, drawn at boot ([`place`]); the root of every space has the same entry for them. So no
-//! start of a program maps anything, and no fork copies it. A program finds the object by
-//! `AT_SYSINFO_EHDR`.
+//! It has two pages: one with the data that the clocks are computed from ([`time::CLOCK`]), one
+//! with an ELF shared object ([`image`]) whose functions read it. Both lie in the kernel's half, at
+//! one address for all programs, chosen at random at boot ([`place`]); the root of every space has
+//! the same entry for them. So starting a program maps nothing for it, and a fork copies nothing. A
+//! program finds the object by `AT_SYSINFO_EHDR`.
 //!
 //! Invariants:
 //! * programs can read the two pages, execute the second one, and write neither;
 //! * nothing but the clocks lies in the first page, and nothing but the object in the second;
-//! * the root's entry has the user bit exactly if those of the program's half have it
+//! * the root's entry has the user bit exactly if the entries of the program's half have it
 //!   (`paging::supervisor`), so a program in ring 0 executes the same instructions.
 //!
-//! An instruction pointer in the object is a program's, though it is not in the program's half: the
-//! ways back to a program ask [`holds`].
+//! An instruction pointer in the object belongs to a program, though it is not in the program's
+//! half: the returns to a program check it with [`holds`].
 //!
-//! Road not taken: two regions in each space, as Linux has. A program could move or unmap them there;
-//! but each start would make them, each fork copy them, and each exit take them away, for the benefit
-//! of programs that ask for the time. What is given up is an address of the object that differs from
-//! program to program: it differs from boot to boot.
+//! Road not taken: two regions in each space, as Linux has. A program could move or unmap them
+//! there; but each start would create them, each fork copy them, and each exit remove them, for the
+//! benefit of programs that read the time. The price is that the object's address does not differ
+//! from program to program, only from boot to boot.
 
 mod image;
 
@@ -30,19 +30,19 @@ use crate::layout::{PAGE_SIZE, SHOWN};
 use crate::paging::kernel::{Refused, show};
 use crate::time;
 
-/// Address bits of the place that are drawn: all of the root's entry but the last page, behind which
-/// no instruction may lie.
+/// The random address bits: all of the root's entry but the last page, behind which no instruction
+/// may lie.
 const DRAWN: u64 = (1 << 27) - 3;
 
 /// The address of the page of clocks; 0 before [`place`].
 #[unsafe(export_name = "hayate_vdso_at")]
 static AT: AtomicU64 = AtomicU64::new(0);
 
-/// Shows the two pages to all programs, where `random` says. Only the first call does anything: the
-/// address never changes.
+/// Maps the two pages for all programs, at an address that `random` decides. Only the first call
+/// has an effect: the address never changes.
 ///
 /// # Errors
-/// No memory for the tables; programs then have no such object.
+/// Memory for the tables is exhausted; programs then have no such object.
 pub fn place(random: u64) -> Result<(), Refused> {
     static ONE: crate::sync::SpinLock<()> = crate::sync::SpinLock::new(());
     let _one = ONE.lock();
@@ -51,7 +51,7 @@ pub fn place(random: u64) -> Result<(), Refused> {
     }
     let at = SHOWN + (random % DRAWN) as usize * PAGE_SIZE;
     let physical = |address: usize| address as u64 - KERNEL_BASE;
-    // SAFETY: the two are whole pages of the kernel's image, and hold nothing that programs may not
+    // SAFETY: the two are whole pages of the kernel's image, and hold only data that programs may
     // read: the clocks, and the object.
     unsafe {
         show(at, physical(&raw const time::CLOCK as usize), false)?;
@@ -61,7 +61,7 @@ pub fn place(random: u64) -> Result<(), Refused> {
     Ok(())
 }
 
-/// The address of the page of clocks, which programs can read; `None` before [`place`].
+/// Returns the address of the page of clocks, which programs can read; `None` before [`place`].
 pub fn clocks() -> Option<usize> {
     match AT.load(Ordering::Acquire) {
         0 => None,
@@ -69,7 +69,8 @@ pub fn clocks() -> Option<usize> {
     }
 }
 
-/// The address of the shared object's page, right behind that of the clocks (`AT_SYSINFO_EHDR`).
+/// Returns the address of the shared object's page, right behind that of the clocks
+/// (`AT_SYSINFO_EHDR`).
 pub fn object() -> Option<usize> {
     clocks().map(|at| at + PAGE_SIZE)
 }

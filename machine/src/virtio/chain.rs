@@ -1,7 +1,8 @@
-//! What travels through a queue: memory that the device reads, then memory that it writes.
+//! The requests of a queue: memory that the device reads, then memory that it writes.
 //!
-//! A box says that nobody else touches its bytes, each time that it is moved; a device does touch
-//! them. So [`Bytes`] keeps an address, and lends the bytes only to who has the chain.
+//! A box asserts each time that it is moved that nothing else accesses its bytes; a device does
+//! access them. So [`Bytes`] keeps an address instead, and lends the bytes only to the owner of the
+//! chain.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -11,11 +12,11 @@ use core::ptr::NonNull;
 use crate::frames::{self, Frame};
 use crate::layout::PAGE_SIZE;
 
-/// A stretch of memory that a device reads or writes.
+/// A contiguous range of memory that a device reads or writes.
 #[derive(Debug)]
 pub enum Piece {
-    /// Bytes of the heap: for a device only if they are in a row for it too, so up to a page or with
-    /// luck.
+    /// Bytes of the heap. A device can use them only if they are physically contiguous, which is
+    /// certain only up to a page.
     Bytes(Bytes),
     /// A part of a frame.
     Frame {
@@ -32,7 +33,7 @@ pub enum Piece {
 #[derive(Debug)]
 pub struct Bytes(NonNull<[u8]>);
 
-// SAFETY: it owns its memory, as the box that it was made of.
+// SAFETY: it owns its memory, like the box that it was made from.
 unsafe impl Send for Bytes {}
 // SAFETY: bytes behind a shared reference are only read.
 unsafe impl Sync for Bytes {}
@@ -41,15 +42,16 @@ impl Deref for Bytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: initialised memory of a box. What is with a device is lent to nobody: the queue
-        // keeps the chain until the device has answered.
+        // SAFETY: this is initialised memory of a box. Bytes that a device has are lent to no code:
+        // the queue keeps the chain until the device has answered.
         unsafe { self.0.as_ref() }
     }
 }
 
 impl Drop for Bytes {
     fn drop(&mut self) {
-        // SAFETY: made of a box, and with no device: a queue does not drop what is.
+        // SAFETY: made from a box, and not in use by a device: a queue does not drop chains that
+        // are.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
@@ -65,7 +67,7 @@ impl Piece {
         Self::Frame { frame, offset: 0, length: PAGE_SIZE }
     }
 
-    /// Whether a device can reach it: large memory of the heap may be scattered.
+    /// Whether a device can reach it: large heap memory may be scattered.
     fn is_usable(&self) -> bool {
         match self {
             Self::Bytes(bytes) => !crate::scattered::holds(bytes.0.addr().get()),
@@ -73,10 +75,10 @@ impl Piece {
         }
     }
 
-    /// The physical address and the length.
+    /// Returns the physical address and the length.
     fn place(&self) -> (u64, usize) {
         match self {
-            // An empty box is nowhere.
+            // An empty box has no memory.
             Self::Bytes(bytes) if bytes.0.is_empty() => (0, 0),
             // In the direct map: `is_usable`.
             Self::Bytes(bytes) => (frames::physical(bytes.0.as_ptr().cast()), bytes.0.len()),
@@ -91,7 +93,7 @@ impl Piece {
 /// A request: pieces for the device to read, then pieces for it to write.
 #[derive(Debug, Default)]
 pub struct Chain {
-    /// Tells the driver what this was, when it comes back.
+    /// Identifies the request to the driver when it comes back.
     pub token: u64,
     pieces: Vec<Piece>,
     readable: usize,
@@ -103,8 +105,9 @@ impl Chain {
         Self { token, ..Self::default() }
     }
 
-    /// Appends memory that the device reads; before any that it writes. `false`, and nothing done,
-    /// when there is no memory for the list, the order is wrong, or the device cannot reach the piece.
+    /// Appends memory that the device reads; it must precede memory that the device writes. Returns
+    /// `false`, and changes nothing, when memory for the list is exhausted, the order is wrong, or
+    /// the device cannot reach the piece.
     #[must_use]
     pub fn reads(&mut self, piece: Piece) -> bool {
         if self.readable != self.pieces.len()
@@ -118,8 +121,8 @@ impl Chain {
         true
     }
 
-    /// Appends memory that the device writes. `false`, and nothing done, when there is no memory
-    /// for the list or the device cannot reach the piece.
+    /// Appends memory that the device writes. Returns `false`, and changes nothing, when memory for
+    /// the list is exhausted or the device cannot reach the piece.
     #[must_use]
     pub fn writes(&mut self, piece: Piece) -> bool {
         if !piece.is_usable() || self.pieces.try_reserve(1).is_err() {
@@ -139,8 +142,8 @@ impl Chain {
         self.pieces
     }
 
-    /// The stretches of physical memory as the device sees them: address, length, whether it
-    /// writes. Pieces that lie in a row become one.
+    /// Returns the ranges of physical memory as the device sees them: address, length, whether it
+    /// writes. Contiguous pieces become one range.
     pub(super) fn stretches(&self) -> impl Iterator<Item = (u64, u32, bool)> {
         let mut pieces = self
             .pieces

@@ -1,10 +1,10 @@
 //! virtio over memory-mapped registers (virtio 1.2, 4.2): microvm and Firecracker.
 //!
-//! Where the devices are is on the kernel command line, as
-//! `virtio_mmio.device=SIZE@ADDRESS:INTERRUPT[:ID]` (Linux `Documentation/admin-guide/
-//! kernel-parameters.txt`): both machines put it there by themselves. QEMU's microvm says so
-//! only when it has no ACPI; with ACPI the places are in the DSDT, as byte code, for which there
-//! is no interpreter here. The places themselves are fixed, so they are looked at.
+//! The kernel command line says where the devices are, as
+//! `virtio_mmio.device=SIZE@ADDRESS:INTERRUPT[:ID]` (Linux
+//! `Documentation/admin-guide/kernel-parameters.txt`): both machines put it there by themselves.
+//! QEMU's microvm does so only without ACPI. With ACPI the places are in the DSDT, as byte code,
+//! for which there is no interpreter here. But the places are fixed, so all of them are probed.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -50,7 +50,7 @@ struct Mmio {
     registers: Registers,
     /// The global system interrupt: the I/O APIC's input.
     interrupt: u32,
-    /// Makes selecting and accessing one step.
+    /// Makes the selection of a queue or feature word and the access that follows one step.
     select: SpinLock<()>,
 }
 
@@ -91,9 +91,9 @@ pub(super) fn devices() -> Vec<Device> {
     found
 }
 
-/// How many places for devices a microvm has, and the interrupt line of the first; `None` on any
-/// other machine (QEMU `hw/i386/microvm.c`: all places have lines in a row, on the second I/O
-/// APIC where there is one).
+/// Returns how many device places a microvm has, and the interrupt line of the first; `None` on any
+/// other machine (QEMU `hw/i386/microvm.c`: the places have consecutive lines, on the second I/O
+/// APIC if there is one).
 fn microvm_lines() -> Option<(u32, u32)> {
     let acpi = acpi::info();
     if acpi.has_ecam {
@@ -185,12 +185,12 @@ impl Transport for Mmio {
         let vector = interrupt::attach(Box::new(move || {
             let status = registers.read(register::INTERRUPT_STATUS);
             if status != 0 {
-                // Acknowledged first: what the device finishes from here on interrupts again.
+                // Acknowledged first: completions from here on raise the interrupt again.
                 registers.write(register::INTERRUPT_ACKNOWLEDGE, status);
                 handler();
             }
         }));
-        // The line is edge-triggered here: it falls at the acknowledgement.
+        // The line is edge-triggered here: the acknowledgement lowers it.
         vector.is_some_and(|vector| ioapic::route(self.interrupt, vector, false, false))
     }
 

@@ -1,16 +1,16 @@
 //! virtio: the transports and the queues (virtio 1.2, sections 2 to 4).
 //!
 //! A driver in the kernel finds a [`Device`] by [`devices`], negotiates features, makes its
-//! [`Queue`]s and starts it. What travels through a queue is a [`Chain`], which owns its memory until
+//! [`Queue`]s and starts it. The requests of a queue are [`Chain`]s, which own their memory until
 //! the device has answered: that is why a driver can be written without unsafe code.
 //!
 //! Split queues, version 1 only (`VIRTIO_F_VERSION_1`): every device model of the last ten years
 //! offers both; legacy devices are refused.
 //!
-//! The road not taken: the crate `virtio-drivers` has transports and queues, but its queues take
+//! Road not taken: the crate `virtio-drivers`. It has transports and queues, but its queues take
 //! Rust slices (a device fills frames that programs may have mapped), have a size fixed at compile
-//! time and stop the machine on an odd answer; its transports know neither MSI-X nor
-//! virtio-pmem and take three register accesses for a notification instead of one.
+//! time, and stop the machine on an invalid answer. Its transports support neither MSI-X nor
+//! virtio-pmem, and take three register accesses for a notification instead of one.
 
 mod chain;
 mod mmio;
@@ -29,7 +29,7 @@ pub use queue::Queue;
 /// `VIRTIO_F_VERSION_1`.
 const VERSION_1: u64 = 1 << 32;
 
-/// What a driver calls a kind of device; the others are passed on by number.
+/// The kinds of devices that drivers name; the others are passed on by number.
 pub mod kind {
     #![allow(missing_docs)]
     pub const NET: u32 = 1;
@@ -50,15 +50,15 @@ mod status {
 /// Why a device cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// It does not come to the end of a reset.
+    /// The device does not finish a reset.
     Reset,
-    /// It speaks only the interface before version 1.
+    /// The device supports only the interface before version 1.
     Legacy,
-    /// It refuses the features that were chosen.
+    /// The device refuses the chosen features.
     Features,
-    /// It has no such queue.
+    /// The device has no such queue.
     NoQueue,
-    /// There is no memory for a queue.
+    /// Memory for a queue is exhausted.
     Memory,
     /// No interrupt could be set up.
     Interrupt,
@@ -80,8 +80,8 @@ impl core::fmt::Display for Error {
 /// How long a device's reset may take.
 const RESET_NS: u64 = 2_000_000_000;
 
-/// How registers are reached. Offsets and meanings of the device's own configuration are the same
-/// in both transports.
+/// Access to a device's registers. Offsets and meanings of the device's own configuration are the
+/// same in both transports.
 trait Transport: Send + Sync {
     fn kind(&self) -> u32;
     fn status(&self) -> u8;
@@ -89,9 +89,9 @@ trait Transport: Send + Sync {
     fn features(&self) -> u64;
     fn set_features(&self, features: u64);
     fn queue_size(&self, queue: u16) -> u16;
-    /// Tells where the three parts of a queue are, and starts it.
+    /// Tells the device where the three parts of a queue are, and starts the queue.
     fn set_queue(&self, queue: u16, size: u16, descriptors: u64, available: u64, used: u64);
-    /// The register to write a queue's number to when there is something in it.
+    /// Returns the register that takes a queue's number as notification of new requests.
     fn bell(&self, queue: u16) -> queue::Bell;
     /// Lets the device interrupt for all queues and changes of configuration.
     fn connect(&self, handler: Handler) -> bool;
@@ -103,12 +103,12 @@ trait Transport: Send + Sync {
 /// A virtio device.
 pub struct Device {
     transport: Box<dyn Transport>,
-    /// Where it is, for messages.
+    /// The device's address, for messages.
     place: alloc::string::String,
 }
 
-/// Finds all virtio devices, on the PCI bus and by memory-mapped registers. Devices that are
-/// there but cannot be used are left out with a line in the log.
+/// Finds all virtio devices, on the PCI bus and by memory-mapped registers. Devices that cannot be
+/// used are left out with a line in the log.
 pub fn devices() -> Vec<Device> {
     let mut found = pci::devices();
     found.extend(mmio::devices());
@@ -116,21 +116,22 @@ pub fn devices() -> Vec<Device> {
 }
 
 impl Device {
-    /// Which kind it is (see [`kind`]).
+    /// Returns the kind of device (see [`kind`]).
     pub fn kind(&self) -> u32 {
         self.transport.kind()
     }
 
-    /// Where it is, for messages: a PCI address or that of its registers.
+    /// Returns the device's address, for messages: its PCI address or that of its registers.
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// Resets the device and agrees on those of `wanted` that it offers, which are returned.
+    /// Resets the device and negotiates the features of `wanted` that it offers, which are
+    /// returned.
     pub fn negotiate(&self, wanted: u64) -> Result<u64, Error> {
         let transport = &*self.transport;
         transport.set_status(0);
-        // A device may take its time (VIRTIO 1.2, 4.1.4.3.2); one that is gone reads as all ones.
+        // A device may take some time (VIRTIO 1.2, 4.1.4.3.2); a removed device reads as all ones.
         let end = time::monotonic_ns() + RESET_NS;
         while transport.status() != 0 {
             if time::monotonic_ns() > end {
@@ -167,16 +168,17 @@ impl Device {
         Ok(queue)
     }
 
-    /// Lets the device interrupt; for all queues that are set up afterwards. Once only.
+    /// Enables the device's interrupts, for all queues that are set up afterwards. May be called
+    /// once.
     pub fn connect(&self, handler: Handler) -> Result<(), Error> {
         if self.transport.connect(handler) { Ok(()) } else { Err(Error::Interrupt) }
     }
 
-    /// Makes an area of the memory that a persistent memory device says it has (virtio 1.2,
-    /// 5.19.4).
+    /// Makes an area of the memory that a persistent memory device reports (virtio 1.2, 5.19.4).
     ///
     /// # Errors
-    /// What the device says, nothing if it is of another kind, and why that cannot be used.
+    /// The memory that the device reports (empty if the device is of another kind), and why it
+    /// cannot be used.
     pub fn attach_memory(&self) -> Result<&'static Area, (ClaimedMemory, Refusal)> {
         const START: usize = 0;
         const SIZE: usize = 8;
@@ -188,18 +190,18 @@ impl Device {
         nvm::attach(claimed.start, claimed.size).map_err(|refusal| (claimed, refusal))
     }
 
-    /// Tells the device that its driver has given it up.
+    /// Tells the device that its driver has given up.
     pub fn give_up(&self) {
         self.transport.set_status(status::FAILED);
     }
 
-    /// Lets the device work.
+    /// Tells the device that its driver is ready.
     pub fn start(&self) {
         use status::{ACKNOWLEDGE, DRIVER, DRIVER_OK, FEATURES_OK};
         self.transport.set_status(ACKNOWLEDGE | DRIVER | FEATURES_OK | DRIVER_OK);
     }
 
-    /// Reads the device's configuration with `read` until it did not change meanwhile.
+    /// Reads the device's configuration with `read`, repeatedly until it has not changed meanwhile.
     pub fn config<T>(&self, read: impl Fn(Config<'_>) -> T) -> T {
         loop {
             let before = self.transport.generation();
@@ -211,36 +213,36 @@ impl Device {
     }
 }
 
-/// Where a persistent memory device says its memory is.
+/// The memory that a persistent memory device reports.
 #[derive(Clone, Copy, Debug)]
 pub struct ClaimedMemory {
     /// The physical address.
     pub start: u64,
-    /// Bytes.
+    /// The size in bytes.
     pub size: u64,
 }
 
-/// The configuration of a device, by byte offset. What a device does not have reads as ones.
+/// A device's configuration, by byte offset. Fields that a device does not have read as all ones.
 #[derive(Clone, Copy)]
 pub struct Config<'a>(&'a dyn Transport);
 
 impl Config<'_> {
-    /// A byte.
+    /// Reads a byte.
     pub fn u8(self, offset: usize) -> u8 {
         self.0.config8(offset)
     }
 
-    /// Two bytes.
+    /// Reads two bytes.
     pub fn u16(self, offset: usize) -> u16 {
         u16::from_le_bytes([self.u8(offset), self.u8(offset + 1)])
     }
 
-    /// Four bytes, aligned.
+    /// Reads four bytes, aligned.
     pub fn u32(self, offset: usize) -> u32 {
         self.0.config32(offset)
     }
 
-    /// Eight bytes, aligned to four.
+    /// Reads eight bytes, aligned to four.
     pub fn u64(self, offset: usize) -> u64 {
         u64::from(self.u32(offset)) | u64::from(self.u32(offset + 4)) << 32
     }

@@ -16,7 +16,7 @@ const VENDOR: u16 = 0x1af4;
 const TRANSITIONAL: core::ops::Range<u16> = 0x1000..0x1040;
 const MODERN: core::ops::Range<u16> = 0x1040..0x1080;
 
-/// The entry of a queue that interrupts nobody.
+/// The vector entry of a queue without an interrupt.
 const NO_VECTOR: u16 = 0xffff;
 
 /// Offsets in the common configuration.
@@ -46,9 +46,9 @@ struct Pci {
     notify_multiplier: u32,
     /// The device's own configuration; a device may have none.
     device: Option<Registers>,
-    /// A device without interrupts of this kind is polled, if its driver can do that.
+    /// A device without MSI-X is polled, if its driver can do that.
     msix: Option<SpinLock<Msix>>,
-    /// Makes selecting and accessing one step.
+    /// Makes the selection of a queue or feature word and the access that follows one step.
     select: SpinLock<()>,
 }
 

@@ -1,8 +1,8 @@
 //! A split queue (virtio 1.2, 2.7).
 //!
 //! Invariant: a descriptor is either on the free list or belongs to the chain that `waiting` keeps
-//! at the chain's first descriptor. Links are kept in memory of ours; the device's copy is only
-//! written. What the device answers is checked: an answer for nothing is dropped.
+//! at the chain's first descriptor. Links are kept in the kernel's own memory; the device's copy is
+//! only written. The device's answers are checked: an answer that matches no chain is dropped.
 
 use alloc::vec::Vec;
 use core::mem::ManuallyDrop;
@@ -42,8 +42,8 @@ impl Bell {
 
 /// A queue of a device. It has no lock of its own; its driver has one around it.
 ///
-/// A device may write to its queue and to what it was given at any time, so none of that memory
-/// is ever freed: dropping a queue leaks it.
+/// A device may write to its queue and to the memory of its requests at any time, so that memory is
+/// never freed: dropping a queue leaks it.
 pub struct Queue {
     memory: ManuallyDrop<Block>,
     size: u16,
@@ -56,7 +56,7 @@ pub struct Queue {
     /// Counts of chains given and answers taken, modulo 2^16.
     given: u16,
     taken: u16,
-    /// What `given` was at the last ring of the bell.
+    /// The value of `given` at the last notification.
     rung: u16,
 }
 
@@ -100,19 +100,19 @@ impl Queue {
         [base, base + available as u64, base + used as u64]
     }
 
-    /// Asks the device not to interrupt for what it answers: its driver looks by itself.
+    /// Asks the device not to interrupt when it answers: its driver polls.
     pub fn silence(&mut self) {
         const NO_INTERRUPT: u16 = 1;
         let (available, _, _) = layout(self.size);
         self.write(available, NO_INTERRUPT);
     }
 
-    /// How many descriptors there are.
+    /// Returns the number of descriptors.
     pub fn size(&self) -> u16 {
         self.size
     }
 
-    /// How many more stretches of memory fit.
+    /// Returns how many more memory ranges fit.
     pub fn room(&self) -> u16 {
         self.free_count
     }
@@ -125,7 +125,7 @@ impl Queue {
     fn write<T>(&self, offset: usize, value: T) {
         debug_assert!(offset + size_of::<T>() <= self.memory.size());
         // SAFETY: all offsets come from `layout` with indices below `size`, so they are inside the
-        // block and aligned; the device reads this memory, no reference to it exists.
+        // block and aligned; the device reads this memory, and no reference to it exists.
         unsafe { self.memory.pointer().add(offset).cast::<T>().write_volatile(value) }
     }
 
@@ -135,8 +135,8 @@ impl Queue {
         unsafe { self.memory.pointer().add(offset).cast::<T>().read_volatile() }
     }
 
-    /// Gives a chain to the device. The chain comes back when it does not fit at present, or is
-    /// empty. The device takes notice at [`notify`](Self::notify).
+    /// Gives a chain to the device. Returns the chain if it does not fit at present, or is empty.
+    /// The device sees it after [`notify`](Self::notify).
     pub fn give(&mut self, chain: Chain) -> Result<(), Chain> {
         let count = chain.stretches().count();
         if count == 0 || count > usize::from(self.free_count) {
@@ -158,7 +158,7 @@ impl Queue {
             self.free = following;
         }
         self.free_count -= count as u16;
-        // The last descriptor's link says where the chain ends, for `take`.
+        // The last descriptor's link marks the end of the chain, for `take`.
         self.next[usize::from(index)] = u16::MAX;
         self.waiting[usize::from(head)] = Some(chain);
         let (available, _, _) = layout(self.size);
@@ -171,13 +171,14 @@ impl Queue {
         Ok(())
     }
 
-    /// Tells the device that chains were given, unless it is at work and looks by itself.
+    /// Notifies the device of new chains, unless it is at work and will find them itself.
     pub fn notify(&mut self) {
         if self.rung == self.given {
             return;
         }
         self.rung = self.given;
-        // The count must be seen before the device's wish is read, or both could miss the other.
+        // The count must be visible before the device's flag is read, or driver and device could
+        // both miss the other's write.
         fence(Ordering::SeqCst);
         let (_, used, _) = layout(self.size);
         if self.read::<u16>(used) & 1 == 0 {
@@ -185,7 +186,7 @@ impl Queue {
         }
     }
 
-    /// Takes back a chain that the device is done with, and how many bytes it wrote.
+    /// Takes back a chain that the device has finished, and the number of bytes that it wrote.
     pub fn take(&mut self) -> Option<(Chain, u32)> {
         let (_, used, _) = layout(self.size);
         loop {
@@ -215,7 +216,7 @@ impl Queue {
         }
     }
 
-    /// Whether [`take`](Self::take) would give a chain.
+    /// Whether [`take`](Self::take) would return a chain.
     pub fn has_answers(&self) -> bool {
         let (_, used, _) = layout(self.size);
         self.read::<u16>(used + 2) != self.taken
