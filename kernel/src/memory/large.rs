@@ -11,8 +11,8 @@
 //! * at the first touch, if the 2 MiB before it are a large page of the same region: the program
 //!   touches a large piece of memory in order, and at most the last large page is unnecessary;
 //! * at the first touch, if the program asked for it (`MADV_HUGEPAGE`).
-//! In all cases the whole 2 MiB must lie inside one region and, unless the program asked, more than
 //!
+//! In all cases the whole 2 MiB must lie inside one region and, unless the program asked, more than
 //! a quarter of memory must be free. The check costs the common fault four instructions: whether
 //! the table is empty or the entry one of every sixteen. A range whose large page was broken up (by
 //! unmapping, protecting or giving up a part, or by copy-on-write) stays small, so that it does not

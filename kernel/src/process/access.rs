@@ -1,10 +1,11 @@
-//! Who may look into a process: its memory, its descriptors, where its links lead (`ptrace(2)`,
-//! "Ptrace access mode checking"; `__ptrace_may_access`, kernel/ptrace.c of Linux 6.1).
+//! Permission to look into a process: its memory, its descriptors, the targets of its links
+//! (`ptrace(2)`, "Ptrace access mode checking"; `__ptrace_may_access`, kernel/ptrace.c of Linux
+//! 6.1).
 //!
-//! Besides the ids it takes that the process is **dumpable**: one that has or had rights which its
-//! equals have not, or executes a program that they may not read, is not. exec and every change of
-//! credentials decide that anew ([`super::exec`], [`conceal`]); a process may change it itself
-//! (`PR_SET_DUMPABLE`).
+//! Besides matching ids, the process must be **dumpable**. It is not if it has or had rights which
+//! other processes of its user have not, or executes a program that they may not read. exec and
+//! every change of credentials decide that anew ([`super::exec`], [`conceal`]); a process may
+//! change it itself (`PR_SET_DUMPABLE`).
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -14,19 +15,19 @@ use hayate_abi::{Errno, Result};
 use super::{Process, Thread, current};
 use crate::credentials::{Capability, Credentials};
 
-/// The value of `PR_GET_DUMPABLE` with which others of the same user may look in.
+/// The value of `PR_GET_DUMPABLE` with which other processes of the same user may look in.
 const DUMPABLE: u32 = 1;
 
-/// By which of its ids the caller asks.
+/// Which of the caller's ids count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ids {
-    /// For what is asked through files: procfs (`PTRACE_MODE_FSCREDS`).
+    /// For access through files: procfs (`PTRACE_MODE_FSCREDS`).
     FileSystem,
-    /// For what is asked by a call of its own (`PTRACE_MODE_REALCREDS`).
+    /// For access by a system call of its own (`PTRACE_MODE_REALCREDS`).
     Real,
 }
 
-/// `EPERM` unless the caller may look into the thread's process.
+/// Fails with `EPERM` unless the caller may look into the thread's process.
 pub fn check(target: &Thread, ids: Ids) -> Result<()> {
     let caller = current();
     if Arc::ptr_eq(&caller.process, &target.process) {
@@ -46,14 +47,15 @@ pub fn check(target: &Thread, ids: Ids) -> Result<()> {
     if may { Ok(()) } else { Err(Errno::EPERM) }
 }
 
-/// Whether the process hides nothing from others of its user.
+/// Whether the process is open to other processes of its user.
 pub fn is_dumpable(process: &Process) -> bool {
     process.dumpable.load(Ordering::Relaxed) == DUMPABLE
 }
 
-/// After the current thread's credentials changed from `old` to `new`: what the process did with
-/// rights that it had, or will do with those it got, is not for its new equals to see, nor is it to
-/// be signalled by the end of a parent that it has outgrown (`commit_creds`, kernel/cred.c).
+/// Updates the process after the current thread's credentials changed from `old` to `new`. Other
+/// processes of the new user must not see what it did with its old rights, or will do with its new
+/// ones, and the end of a parent with other rights must not signal it (`commit_creds`,
+/// kernel/cred.c).
 pub fn conceal(thread: &Thread, old: &Credentials, new: &Credentials) {
     if new.differs_in_rights(old) {
         thread.process.dumpable.store(0, Ordering::Relaxed);

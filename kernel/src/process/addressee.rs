@@ -1,4 +1,4 @@
-//! Threads, processes and groups as those who get the signals of open files (`file/owner.rs`).
+//! Threads, processes and groups as the targets of the signals of open files (`file/owner.rs`).
 
 use alloc::sync::{Arc, Weak};
 
@@ -11,7 +11,7 @@ use super::{Thread, current, pids, session};
 use crate::credentials::Credentials;
 use crate::file::owner::{self, Addressee, Asker, Directory, Kind};
 
-/// Whether who asked for signals may send one to a process of `target` (`sigio_perm`).
+/// Whether `asker` may have signals sent to a process of `target` (`sigio_perm`).
 fn may_tell(asker: Asker, target: &Credentials) -> bool {
     let fits = |user: u32| user == target.suid || user == target.uid;
     asker.euid == 0 || fits(asker.euid) || fits(asker.uid)
@@ -97,7 +97,7 @@ impl Directory for Everybody {
     }
 }
 
-/// Offers processes to the files.
+/// Registers processes as targets with the files.
 pub fn init() {
     owner::register(&Everybody);
 }

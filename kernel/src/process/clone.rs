@@ -1,11 +1,11 @@
 //! New threads and processes (`fork(2)`, `vfork(2)`, `clone(2)`, `clone3(2)`).
 //!
-//! A newcomer is composed of a space, a program and a position ([`super::transform`]), then a record,
-//! a thread and an execution are made of it.
+//! A new thread or process ([`Newcomer`]) is composed of a space, a program and a position
+//! ([`super::transform`]); then a record, a thread and an execution are made from it.
 //!
-//! Everything that can fail is made before anything is visible; from the moment a number leads to
-//! the newcomer nothing fails any more but the meeting with a signal, which is undone by taking
-//! the newcomer out of the three places that know it. No lock is held over a step that allocates.
+//! Everything that can fail is made before anything is visible. Once the new thread's number can be
+//! found, only one failure is left: a pending signal. It is undone by removing the new thread from
+//! the three places that know it. No lock is held over a step that allocates.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -29,22 +29,22 @@ use crate::credentials::Capability;
 use crate::memory::Space;
 use crate::schedule::{self, Execution, Woken};
 
-/// What is asked for.
+/// The arguments of `clone`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Request {
     /// `CLONE_*`.
     pub flags: u64,
-    /// The signal that tells the parent of the end; 0 for none.
+    /// The signal that is sent to the parent at the end; 0 for none.
     pub exit_signal: u32,
-    /// The newcomer's stack pointer; 0 to go on with the caller's.
+    /// The new thread's stack pointer; 0 to keep the caller's.
     pub stack: u64,
     /// Where the number is written in the caller's memory (`CLONE_PARENT_SETTID`).
     pub parent_tid: usize,
-    /// Where the number is written and erased in the newcomer's memory.
+    /// Where the number is written and cleared in the new thread's memory.
     pub child_tid: usize,
-    /// Where a descriptor of the newcomer is written (`CLONE_PIDFD`).
+    /// Where a descriptor of the new process is written (`CLONE_PIDFD`).
     pub pidfd: usize,
-    /// The newcomer's thread pointer (`CLONE_SETTLS`).
+    /// The new thread's thread pointer (`CLONE_SETTLS`).
     pub tls: u64,
 }
 
@@ -62,7 +62,7 @@ impl Request {
         self.flags & flag != 0
     }
 
-    /// `EINVAL` for combinations that make no sense, and for what is not there: namespaces
+    /// Fails with `EINVAL` for invalid combinations, and for what is not implemented: namespaces
     /// and control groups.
     fn check(&self) -> Result<()> {
         let requires = |flag, needed| !self.has(flag) || self.has(needed);
@@ -76,7 +76,7 @@ impl Request {
     }
 }
 
-/// Starts a thread or a process that goes on like the current thread; gives its number.
+/// Starts a thread or a process that continues like the current thread; returns its number.
 pub fn start(regs: &UserRegs, request: &Request) -> Result<u32> {
     request.check()?;
     let parent = current();
@@ -103,7 +103,7 @@ pub fn start(regs: &UserRegs, request: &Request) -> Result<u32> {
     let execution = Execution::new_user(thread.clone(), &position.regs, fpu)?;
     inherit_schedule(&execution);
     if request.has(CLONE_PARENT_SETTID) {
-        // As in Linux a bad address is the caller's problem, not a failure of the call.
+        // As in Linux, a bad address does not make the call fail.
         let _ = UserPtr::<u32>::new(request.parent_tid).write(&id);
     }
     let descriptor = match request.has(CLONE_PIDFD) {
@@ -115,7 +115,7 @@ pub fn start(regs: &UserRegs, request: &Request) -> Result<u32> {
     if let Err(error) = introduce(&parent, &thread, number, request) {
         thread.set_execution(None);
         if let Some(descriptor) = descriptor {
-            // It was there a moment ago; if another thread closed it, so much the better.
+            // It was open a moment ago. If another thread closed it, nothing is left to do.
             let _ = parent.files().close(descriptor);
         }
         return Err(error);
@@ -135,14 +135,14 @@ pub fn start(regs: &UserRegs, request: &Request) -> Result<u32> {
     Ok(id)
 }
 
-/// The space of a newcomer: the parent's, or a copy.
+/// The space of a new thread: the parent's, or a copy.
 #[inline(always)]
 fn space_for(parent: &Thread, request: &Request) -> Result<Arc<Space>> {
     let space = parent.space().ok_or(Errno::ESRCH)?;
     if request.has(CLONE_VM) { Ok(space) } else { space.fork() }
 }
 
-/// Gives the caller a descriptor of the newcomer.
+/// Gives the caller a descriptor of the new process.
 fn hold(parent: &Thread, process: &Arc<Process>, request: &Request) -> Result<i32> {
     let descriptor = parent.install(pidfd::open(process, 0)?, true)?;
     UserPtr::new(request.pidfd).write(&descriptor).inspect_err(|_| {
@@ -151,10 +151,11 @@ fn hold(parent: &Thread, process: &Arc<Process>, request: &Request) -> Result<i3
     Ok(descriptor)
 }
 
-/// `EAGAIN` if the user has as many threads as its limit allows and no privilege to exceed it.
+/// Fails with `EAGAIN` if the user has as many threads as its limit allows and no privilege to
+/// exceed it.
 fn check_limit(parent: &Thread) -> Result<()> {
     let limit = parent.process.limit(RLIMIT_NPROC);
-    // As long as all threads together are fewer nobody needs to be counted.
+    // If all threads together are fewer, they need not be counted per user.
     if (pids::count() as u64) < limit {
         return Ok(());
     }
@@ -247,7 +248,7 @@ fn new_thread(
         borrows: request.has(CLONE_VFORK),
         no_new_privileges: parent.no_new_privileges.load(Ordering::Relaxed),
         personality: parent.personality.load(Ordering::Relaxed),
-        // What the parent has is the child's default (`copy_process`).
+        // The parent's present value is the child's default (`copy_process`).
         timer_slack: parent.timer_slack.load(Ordering::Relaxed),
     });
     if request.has(CLONE_CHILD_CLEARTID) {
@@ -259,7 +260,7 @@ fn new_thread(
     Ok(thread)
 }
 
-/// Where the newcomer goes on: where the caller does, with 0 as the result.
+/// The position of a new thread: the caller's, with 0 as the result of the call.
 #[inline(always)]
 fn position_after(regs: &UserRegs, request: &Request) -> Result<Position> {
     if request.has(CLONE_SETTLS) && request.tls >= cpu::USER_END {
@@ -287,12 +288,12 @@ fn inherit_schedule(execution: &Execution) {
         }
     }
     if parent.affinity() != u64::MAX {
-        // It was a set with a processor that is there when the parent got it.
+        // The mask had an online processor when the parent got it, so this does not fail.
         let _ = execution.set_affinity(parent.affinity());
     }
 }
 
-/// Makes the newcomer known: to its process, its parent and the table of numbers.
+/// Makes the new thread known: to its process, its parent and the table of numbers.
 fn introduce(
     parent: &Thread,
     thread: &Arc<Thread>,
@@ -314,8 +315,8 @@ fn introduce(
         return Err(error);
     }
     number.to_process(process);
-    // A signal to the whole group may have passed before the child was there. It has reached the
-    // parent by now or will reach the child (see `send::to_group`).
+    // A signal to the whole group may have been sent before the child was in the table. It has
+    // reached the parent by now or will reach the child (see `send::to_group`).
     let told = parent.process.queue.mask() & !parent.blocked() != 0
         || parent.process.notice() & notice::EXIT != 0;
     if told {
@@ -329,8 +330,8 @@ fn introduce(
     Ok(())
 }
 
-/// The parent of a vfork waits until the child has its own space or has ended; only its own end
-/// is not waited out.
+/// Waits, as the parent of a vfork, until the child has its own space or has ended. Only the end of
+/// the parent's own process ends the wait earlier.
 fn wait_for_space(child: &Thread) {
     let parent = current();
     let execution = schedule::current();

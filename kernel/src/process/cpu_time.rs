@@ -1,7 +1,7 @@
-//! What depends on the processor time of a process: `ITIMER_VIRTUAL`, `ITIMER_PROF`, POSIX timers
-//! on processor time, and `RLIMIT_CPU`.
+//! Timers and limits on the processor time of a process: `ITIMER_VIRTUAL`, `ITIMER_PROF`, POSIX
+//! timers on processor time, and `RLIMIT_CPU`.
 //!
-//! Looked at on each tick of a thread whose process asked for it; so they are as exact as ticks
+//! They are checked on each tick of a thread whose process uses them, so they are as exact as ticks
 //! are, as in Linux without high-resolution ticks.
 
 use alloc::sync::Arc;
@@ -34,7 +34,7 @@ impl Which {
     }
 }
 
-/// What is left of a timer.
+/// The time left of a timer.
 pub fn get(process: &Process, which: Which) -> Setting {
     let timer = match process.timers.lock().as_ref() {
         Some(timers) => timers.cpu[which as usize],
@@ -45,7 +45,7 @@ pub fn get(process: &Process, which: Which) -> Setting {
     Setting { value, interval: timer.interval }
 }
 
-/// Sets a timer; gives what was left.
+/// Sets a timer; returns the time that was left.
 pub fn set(process: &Process, which: Which, new: Setting) -> Setting {
     let old = get(process, which);
     let due = if new.value == 0 { 0 } else { which.now(process).saturating_add(new.value).max(1) };
@@ -58,7 +58,7 @@ pub fn set(process: &Process, which: Which, new: Setting) -> Setting {
     old
 }
 
-/// Looks at everything that depends on the processor time of a process.
+/// Checks all timers and limits on the processor time of a process.
 pub fn check(process: &Arc<Process>) {
     let mut wanted = check_limit(process);
     for (which, signal) in [(Which::Virtual, SIGVTALRM), (Which::Profiling, SIGPROF)] {

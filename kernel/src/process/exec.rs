@@ -1,9 +1,9 @@
 //! Executing a program (`execve(2)`): from the prepared program to the running one.
 //!
-//! [`execute`] has the program prepared beside the old one ([`crate::program::prepare`]), then ends
-//! the other threads, and from [`commit`] on nothing fails any more: that is the point of no
-//! return. Behind it the process changes its space, its program and its position
-//! ([`super::transform`]), and gives up what belonged to the old ones.
+//! [`execute`] gets a program that was prepared beside the old one ([`crate::program::prepare`])
+//! and ends the other threads. From [`commit`] on, the point of no return, nothing can fail. There
+//! the process changes its space, its program and its position ([`super::transform`]), and gives up
+//! what belonged to the old ones.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -26,25 +26,25 @@ use crate::memory;
 use crate::program::Prepared;
 use crate::schedule::{self, Woken};
 
-/// Puts a prepared program in place of the one the current thread executes. On success `regs` are
-/// those of its first instruction.
+/// Replaces the program of the current thread by a prepared one. On success `regs` are those of its
+/// first instruction.
 ///
 /// Fails only before the point of no return: `EAGAIN` if another thread executes a program at the
-/// same time, `EINTR`-like if the process is ending, `ENOMEM` without memory for a copy of a
-/// descriptor table that another process shares.
+/// same time, `EINTR`-like if the process is ending, `ENOMEM` if memory is exhausted for a copy of
+/// a descriptor table that another process shares.
 pub fn execute(thread: &Thread, regs: &mut UserRegs, prepared: Prepared) -> Result<()> {
     let mut files = own_files(thread)?;
     if thread.process.thread_count() != 1 {
         outlive_others(thread)?;
-        // One of them may have begun to share the table just before its end. They are gone, so
-        // there is no way back: the process ends if there is no memory, as in Linux
-        // (`begin_new_exec`).
+        // One of the ended threads may have begun to share the table just before its end. The
+        // threads are gone, so the call cannot fail any more: if memory is exhausted, the process
+        // ends, as in Linux (`begin_new_exec`).
         if files.is_none() {
             files = own_files(thread).inspect_err(|_| send::kill(&thread.process))?;
         }
     }
     if prepared.set_id && prepared.secure && may_be_misled(thread) {
-        // Somebody came to share them since the program was prepared.
+        // Another process began to share the directories since the program was prepared.
         return Err(Errno::EAGAIN);
     }
     commit(thread, regs, prepared, files);
@@ -52,7 +52,7 @@ pub fn execute(thread: &Thread, regs: &mut UserRegs, prepared: Prepared) -> Resu
 }
 
 /// Whether another process can change the root, the working directory or the umask under a program
-/// that the thread executes. Such a program gains nothing by set-id bits, unless by root's leave
+/// that the thread executes. Such a program gains no rights by set-id bits, unless root executes it
 /// (`LSM_UNSAFE_SHARE` of `check_unsafe_exec`, fs/exec.c, and `cap_bprm_creds_from_file`,
 /// security/commoncap.c).
 #[cold]
@@ -61,7 +61,8 @@ pub fn may_be_misled(thread: &Thread) -> bool {
         return false;
     }
     let Ok(directories) = thread.directories() else { return false };
-    // The thread's and ours; those that calls hold for a moment are told apart by looking.
+    // One reference is the thread's, one is this function's. A call may hold another one for a
+    // moment, so the loop below looks for processes that share it.
     if Arc::strong_count(&directories) == 2 {
         return false;
     }
@@ -82,7 +83,7 @@ fn outlive_others(thread: &Thread) -> Result<()> {
     {
         let mut control = process.control.lock();
         if control.exit.is_some() || control.survivor.is_some() {
-            // Somebody else ends this thread; it will see so on its way out.
+            // Another thread ends this one, which notices on its way to user mode.
             return Err(Errno::EAGAIN);
         }
         control.survivor = Some(me.id());
@@ -121,7 +122,7 @@ fn wait_until_alone(process: &Process) -> Result<()> {
     result
 }
 
-/// The point of no return. `files`: the descriptor table, if it is to be another one.
+/// The point of no return. `files`: the new descriptor table, if there is one.
 fn commit(thread: &Thread, regs: &mut UserRegs, prepared: Prepared, files: Option<Arc<FdTable>>) {
     let process = &thread.process;
     let Prepared { space, entry, stack, executable, name, .. } = prepared;
@@ -134,8 +135,8 @@ fn commit(thread: &Thread, regs: &mut UserRegs, prepared: Prepared, files: Optio
     if secure {
         thread.parent_death_signal.store(0, Ordering::Relaxed);
     }
-    // As `begin_new_exec` of fs/exec.c has it, with `suid_dumpable` 0: what the user may not read
-    // does not become readable by being executed.
+    // As `begin_new_exec` of fs/exec.c does with `suid_dumpable` 0: a file that the user may not
+    // read does not become readable by being executed.
     let hidden = secure || concealed || old.euid != old.uid || old.egid != old.gid;
     let credentials = Arc::new(credentials);
     let program =
@@ -156,7 +157,7 @@ fn commit(thread: &Thread, regs: &mut UserRegs, prepared: Prepared, files: Optio
     running.change_position(&Position::start(entry as u64, stack.pointer as u64));
 }
 
-/// Pays what is owed to others in the space, while it is there.
+/// Releases the robust futexes and clears the thread's number, while the space is still there.
 pub fn leave_space_for_good(thread: &Thread) {
     futex::release_robust_list(thread);
     let shared = thread.space().is_some_and(|space| Arc::strong_count(&space) > 2);
@@ -167,7 +168,7 @@ pub fn leave_space_for_good(thread: &Thread) {
 }
 
 /// Gives up what a new program does not inherit: handlers, timers, descriptors that exec closes,
-/// the state of the floating-point unit (`execve(2)`). `files`: what [`own_files`] gave.
+/// the state of the floating-point unit (`execve(2)`). `files`: the result of [`own_files`].
 pub fn leave_program_for_good(thread: &Thread, files: Option<Arc<FdTable>>) {
     let process = &thread.process;
     if files.is_some() {
@@ -182,7 +183,7 @@ pub fn leave_program_for_good(thread: &Thread, files: Option<Arc<FdTable>>) {
     fpu::reset();
 }
 
-/// What a space may hold under these resource limits.
+/// The limits of a space under these resource limits.
 pub fn space_limits(limits: &Limits) -> memory::Limits {
     let soft = |resource| limits.soft(resource).min(usize::MAX as u64) as usize;
     memory::Limits {
@@ -205,13 +206,13 @@ pub fn vectors(stack: &crate::program::stack::Stack) -> Vectors {
     }
 }
 
-/// A copy of the descriptor table for the new program, if another process shares it; then what exec
-/// closes is closed in the copy alone. `None`: only this process has the table.
+/// Copies the descriptor table for the new program if another process shares it, so that exec
+/// closes descriptors in the copy alone. `None` if only this process has the table.
 ///
-/// `ENOMEM`.
+/// Fails with `ENOMEM`.
 pub fn own_files(thread: &Thread) -> Result<Option<Arc<FdTable>>> {
     let files = thread.files();
-    // One reference is the thread's, one is ours.
+    // One reference is the thread's, one is this function's.
     if Arc::strong_count(&files) <= 2 {
         return Ok(None);
     }

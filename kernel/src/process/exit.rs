@@ -1,9 +1,9 @@
 //! The end of a thread, and of a process with its last thread (`_exit(2)`).
 //!
-//! The order matters to others: memory is given up before the parent is told, so that whoever waits
-//! for the end can have it, or finds it freed (pages of a large space are given back when somebody
-//! looks or has the time: `machine::paging::teardown`); the number is free only after the parent has
-//! waited.
+//! The order matters to other processes. Memory is freed before the parent is notified, so that a
+//! process that waits for the end finds the memory free (pages of a large space are in deferred
+//! free, and are freed on demand or by an idle processor: `machine::paging::teardown`). The number
+//! is free only after the parent has waited.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -14,16 +14,16 @@ use super::thread::Thread;
 use super::{current, family, futex, pids, session, timer, wait};
 use crate::{memory, schedule};
 
-/// Ends the current thread; its process too if it is the last.
+/// Ends the current thread, and its process if the thread is the last.
 ///
-/// * `status` - the wait status the process gets if the thread is its last and nothing else
-///   decided it.
+/// * `status` - the wait status of the process if the thread is its last and the status is not
+///   decided yet.
 pub fn end_thread(status: i32) -> ! {
     leave(status);
     schedule::exit_current()
 }
 
-/// Ends every thread of the current process, the current one at once.
+/// Ends every thread of the current process; the current one ends at once.
 pub fn end_process(status: i32) -> ! {
     let process = current().process.clone();
     process.begin_exit(status);
@@ -31,12 +31,13 @@ pub fn end_process(status: i32) -> ! {
     end_thread(status)
 }
 
-/// The first step of the end of the current thread, ahead of the rest: for those who watch it.
+/// Frees the space: the first step of the current thread's end, as a separate call for
+/// measurements.
 pub fn release_space() {
     release_memory(&current());
 }
 
-/// Ends the current thread if its process wants that of it.
+/// Ends the current thread if its process is to end or another thread executes a program.
 pub fn end_if_told(thread: &Thread) {
     let process = &thread.process;
     let raised = process.notice();
@@ -52,7 +53,8 @@ pub fn end_if_told(thread: &Thread) {
     }
 }
 
-/// Everything of [`end_thread`] but the last step, so that what it holds is dropped before that.
+/// All of [`end_thread`] except the last step, so that its local references are dropped before
+/// that.
 fn leave(status: i32) {
     let thread = current();
     let process = &thread.process;
@@ -62,7 +64,7 @@ fn leave(status: i32) {
     thread.set_directories(None);
 
     {
-        // In one step for who adds up what the threads consumed (`Process::usage`).
+        // In one step, for a thread that adds up what the threads consumed (`Process::usage`).
         let mut ended = process.ended_usage.lock();
         ended.add(&thread.usage());
         let moved = thread.moved.sums();
@@ -70,7 +72,7 @@ fn leave(status: i32) {
             process.moved.lock().add(&moved);
         }
         thread.keep_scheduling(&schedule::current());
-        // The execution owns the thread: without this they would keep each other.
+        // The execution owns the thread: without this the two would keep each other alive.
         thread.set_execution(None);
     }
     let last = {
@@ -96,15 +98,15 @@ fn leave(status: i32) {
     }
 }
 
-/// Gives back the space: tells those who wait for words in it, then lets go of it.
+/// Gives the space back: wakes the waiters of futexes in it, then releases it.
 ///
-/// Compiled into [`leave`], though watched starts call it by themselves.
+/// Inlined into [`leave`], though a measured exit calls it separately.
 #[inline(always)]
 fn release_memory(thread: &Thread) {
     let Some(space) = thread.space() else { return };
     futex::release_robust_list(thread);
-    // Nobody can see the word if nobody else has the space (`mm_release`): one reference is the
-    // thread's, one is ours.
+    // No other process can see the word if none has the space (`mm_release`): one reference is the
+    // thread's, one is this function's.
     if Arc::strong_count(&space) > 2 {
         futex::clear_tid(thread);
     }
@@ -118,7 +120,7 @@ fn release_memory(thread: &Thread) {
         }
     }
     let old = thread.change_space(None);
-    // Before the space is taken apart: the parent of a vfork need not wait for that.
+    // Before the space is torn down: the parent of a vfork need not wait for that.
     thread.give_back();
     drop(space);
     if let Some(old) = old {

@@ -1,10 +1,10 @@
 //! Parents and children.
 //!
-//! A process owns its children, ended ones included, until it has waited for them; a child knows
-//! its parent. Both links are changed under locks of the two processes concerned, never under one
-//! for all. Lock order: a child's `parent`, then the parent's `children`; the lock of `parent`
-//! also covers the step from living to ended, so that an end is told to exactly one parent
-//! however parents die meanwhile.
+//! A process owns its children, ended ones included, until it has waited for them; a child has a
+//! reference to its parent. Both links are changed under locks of the two processes, never under a
+//! global lock. Lock order: a child's `parent`, then the parent's `children`. The lock of `parent`
+//! also covers the step from running to ended, so that exactly one parent is notified of an end
+//! even if parents end meanwhile.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -21,22 +21,22 @@ use super::{pids, wait};
 /// The children of a process.
 pub struct Children {
     list: Vec<Arc<Process>>,
-    /// The process is ending: nobody can become its child any more.
+    /// The process is ending and gets no more children.
     closed: bool,
 }
 
 impl Children {
-    /// No children.
+    /// An empty list.
     pub const fn none() -> Children {
         Children { list: Vec::new(), closed: false }
     }
 
-    /// The children.
+    /// Iterates over the children.
     pub fn iter(&self) -> core::slice::Iter<'_, Arc<Process>> {
         self.list.iter()
     }
 
-    /// How many there are.
+    /// The number of children.
     pub fn count(&self) -> usize {
         self.list.len()
     }
@@ -47,7 +47,7 @@ impl Children {
         Ok(())
     }
 
-    /// Takes a child out.
+    /// Removes a child.
     pub fn remove(&mut self, child: &Process) -> Option<Arc<Process>> {
         // The child that ended last was often the last to start.
         let index = self.list.iter().rposition(|entry| core::ptr::eq(&**entry, child))?;
@@ -55,8 +55,8 @@ impl Children {
     }
 }
 
-/// Makes a new process, whose parent is set already, a child of that parent. `EAGAIN` if the
-/// parent is ending, `ENOMEM` without memory.
+/// Makes a new process, whose parent is set already, a child of that parent. Fails with `EAGAIN` if
+/// the parent is ending, `ENOMEM` if memory is exhausted.
 pub fn adopt(child: &Arc<Process>) -> Result<()> {
     let parent = child.parent.lock();
     let Some(parent) = parent.as_ref() else { return Ok(()) };
@@ -67,7 +67,7 @@ pub fn adopt(child: &Arc<Process>) -> Result<()> {
     children.add(child)
 }
 
-/// Takes back [`adopt`].
+/// Undoes [`adopt`].
 pub fn disown(child: &Process) {
     let parent = child.parent.lock();
     let removed = parent.as_ref().and_then(|parent| parent.children.lock().remove(child));
@@ -75,8 +75,8 @@ pub fn disown(child: &Process) {
     drop(removed);
 }
 
-/// Hands the children of an ending process to the nearest living subreaper above it, or to the
-/// first process. Signals them if they asked for it.
+/// Hands the children of an ending process to the nearest subreaper above it that is not ending, or
+/// to the first process. Sends them their parent-death signals.
 pub fn hand_over_children(process: &Arc<Process>) {
     let orphans = {
         let mut children = process.children.lock();
@@ -95,7 +95,7 @@ fn hand_over(from: &Arc<Process>, orphan: Arc<Process>) {
     loop {
         let mut children = reaper.children.lock();
         if !children.closed {
-            // Without memory for the list the orphan is lost to wait(2), but still ends.
+            // If memory for the list is exhausted, the orphan is lost to wait(2), but still ends.
             let _ = children.add(&orphan);
             break;
         }
@@ -105,7 +105,7 @@ fn hand_over(from: &Arc<Process>, orphan: Arc<Process>) {
     orphan.parent_id.store(reaper.id(), Ordering::Relaxed);
     let old = link.replace(reaper.clone());
     let ended = orphan.is_zombie();
-    // Nobody may choose a signal for a reaper (`reparent_leader`, kernel/exit.c).
+    // A child cannot choose the signal that a reaper gets (`reparent_leader`, kernel/exit.c).
     orphan.exit_signal.store(SIGCHLD, Ordering::Relaxed);
     let vanishes = ended && tell_end(&orphan, &reaper);
     drop(link);
@@ -125,7 +125,7 @@ fn hand_over(from: &Arc<Process>, orphan: Arc<Process>) {
     }
 }
 
-/// Who takes the orphans of a process: the first process above it that asked to
+/// The process that takes the orphans of `process`: the first one above it that asked for them
 /// (`PR_SET_CHILD_SUBREAPER`) and is not ending itself, otherwise pid 1.
 fn nearest_reaper(process: &Arc<Process>) -> Arc<Process> {
     let mut at = process.parent();
@@ -138,14 +138,14 @@ fn nearest_reaper(process: &Arc<Process>) -> Arc<Process> {
     super::init_process()
 }
 
-/// Marks a process as ended and tells its parent. True if nobody will wait for it: the caller
-/// then takes it away with [`wait::release`], given the parent.
+/// Marks a process as ended and notifies its parent. Returns the parent if that ignores its
+/// children: the caller must then remove the process with [`wait::release`].
 pub fn end(process: &Arc<Process>) -> Option<Arc<Process>> {
     let link = process.parent.lock();
-    // Both at once: a parent that ignores its children must not find one to wait for.
+    // Set both bits at once: a parent that ignores its children must not find one to wait for.
     let vanishes = link.as_ref().is_some_and(|parent| is_ignored_by(process, parent));
     process.raise_notice(notice::ZOMBIE | if vanishes { notice::VANISHING } else { 0 });
-    // Those who poll a descriptor of the process.
+    // Wake the pollers of a descriptor of the process.
     process.signal_events.wake_all();
     let parent = link.as_ref()?;
     tell_end(process, parent);
@@ -157,14 +157,15 @@ fn is_ignored_by(child: &Process, parent: &Process) -> bool {
     child.exit_signal.load(Ordering::Relaxed) == SIGCHLD && parent.actions().about_children().0
 }
 
-/// Tells `parent` that `child` has ended; the caller holds the child's `parent` lock. True if
-/// the parent does not care, so that the child vanishes.
+/// Notifies `parent` that `child` has ended; the caller holds the child's `parent` lock. Returns
+/// whether the parent ignores its children, so that the child vanishes.
 fn tell_end(child: &Process, parent: &Arc<Process>) -> bool {
     let signal = child.exit_signal.load(Ordering::Relaxed);
     let actions = parent.actions();
     let vanishes = signal == SIGCHLD && actions.about_children().0;
-    // Nearly every shell and server waits without caring for the signal: then what it would tell
-    // is not even gathered. A blocked one waits, though: the action may change (`sig_ignored`).
+    // Nearly every shell and server waits without a handler for the signal: then the signal's
+    // information is not even gathered. A blocked signal is sent, because the action may change
+    // before it is unblocked (`sig_ignored`).
     let unheard = signal == SIGCHLD
         && actions.ignores(SIGCHLD)
         && parent.blocked_by_all() & bit(SIGCHLD) == 0;
@@ -183,7 +184,7 @@ fn tell_end(child: &Process, parent: &Arc<Process>) -> bool {
     vanishes
 }
 
-/// Tells the parent that a child stopped or went on.
+/// Notifies the parent that a child stopped or continued.
 pub fn tell_change(child: &Arc<Process>, code: i32, signal: u32) {
     let Some(parent) = child.parent() else { return };
     if parent.actions().about_children().1 {
@@ -212,7 +213,7 @@ pub fn descends_from(process: &Arc<Process>, above: &Process) -> bool {
     false
 }
 
-/// A process by number, which must exist. `ESRCH` otherwise.
+/// Returns the process with this number. Fails with `ESRCH` if there is none.
 pub fn find(number: u32) -> Result<Arc<Process>> {
     pids::process(number).ok_or(Errno::ESRCH)
 }

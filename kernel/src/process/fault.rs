@@ -1,5 +1,5 @@
-//! What an instruction of a program did wrong, as a signal (arch/x86/kernel/traps.c and
-//! arch/x86/mm/fault.c of Linux 6.1).
+//! Exceptions of programs, turned into signals (arch/x86/kernel/traps.c and arch/x86/mm/fault.c of
+//! Linux 6.1).
 
 use alloc::vec::Vec;
 
@@ -13,8 +13,8 @@ use super::{Process, current, try_current, victim};
 use crate::memory::{FaultResult, Touch, handle_fault};
 use crate::resource::pressure;
 
-/// Serves a page fault of a program, or of a user copy on behalf of it. From user mode the
-/// program gets a signal if it failed; a copy fails by itself.
+/// Handles a page fault of a program, or of a user copy on behalf of it. If that fails, a fault
+/// from user mode becomes a signal to the program; a user copy fails.
 pub fn page_fault(fault: &PageFault, regs: Option<&mut UserRegs>) -> FaultOutcome {
     let touch = if fault.code.contains(FaultCode::WRITE) {
         Touch::Write
@@ -35,7 +35,7 @@ fn failed(fault: &PageFault, result: FaultResult, from_user: bool) -> FaultOutco
     let Some(thread) = try_current() else { return FaultOutcome::Failed };
     if result == FaultResult::OutOfMemory {
         if thread.process.id() == 1 && victim::make_room() {
-            // The instruction, or the copy, tries again.
+            // The instruction, or the copy, is tried again.
             return FaultOutcome::Done;
         }
         end_for_memory(&thread.process);
@@ -54,7 +54,7 @@ fn failed(fault: &PageFault, result: FaultResult, from_user: bool) -> FaultOutco
     FaultOutcome::Failed
 }
 
-/// Ends a process because memory has run out.
+/// Ends a process because memory is exhausted.
 pub(super) fn end_for_memory(process: &Process) {
     let name = process.first_thread().map(|thread| thread.shown_name()).unwrap_or_default();
     let name = name.escape_ascii();
@@ -62,8 +62,9 @@ pub(super) fn end_for_memory(process: &Process) {
     send::kill(process);
 }
 
-/// What the current thread asked for has used up half of the kernel's reserve of memory. If nothing
-/// can be freed, its process ends (or another one, if it is the first, without which nobody could go on).
+/// Handles a request of the current thread that has used up half of the kernel's reserve of memory.
+/// If nothing can be freed, its process is ended, or another one if it is the first process,
+/// without which the system cannot continue.
 #[cold]
 pub fn out_of_reserve() {
     let Some(thread) = try_current() else { return };
@@ -80,15 +81,15 @@ pub fn out_of_reserve() {
     }
 }
 
-/// Serves any other exception of a program.
+/// Handles any other exception of a program.
 pub fn exception(vector: u8, error: u64, regs: &mut UserRegs) {
     let thread = current();
     if (vector == 3 || vector == 13) && is_of_turned_site(vector, regs) {
         return;
     }
     if vector == 2 {
-        // On its way to the gate interrupts must be off: it turns them off once more. Coming from
-        // there it need not turn them on.
+        // An NMI. If the program was about to enter the gate, interrupts must be off there: it
+        // executes `cli` once more. If it came from the gate, it need not execute `sti`.
         if let Some(space) = crate::memory::try_current() {
             regs.rip = space.around_gate(regs.rip as usize) as u64;
         }
@@ -109,8 +110,8 @@ pub fn exception(vector: u8, error: u64, regs: &mut UserRegs) {
     send::force(&thread, info);
 }
 
-/// Whether an exception is not the program's but of a call site that was turned in supervisor mode;
-/// then `regs` says how to go on ([`crate::memory::sites`]).
+/// Whether an exception belongs to a call site that was patched in supervisor mode, and not to the
+/// program. If so, sets `regs` to continue ([`crate::memory::sites`]).
 #[cold]
 fn is_of_turned_site(vector: u8, regs: &mut UserRegs) -> bool {
     let Some(space) = crate::memory::try_current() else { return false };
@@ -126,7 +127,7 @@ fn is_of_turned_site(vector: u8, regs: &mut UserRegs) -> bool {
     }
 }
 
-/// Which floating-point exception is pending and not masked (`fpu__exception_code`).
+/// The floating-point exception that is pending and not masked (`fpu__exception_code`).
 fn floating_point_code(simd: bool) -> i32 {
     let mut state: Vec<u8> = Vec::new();
     let size = FpuState::signal_size();

@@ -1,13 +1,13 @@
 //! Futexes (`futex(2)`, `futex(7)`).
 //!
-//! `hayate-protocols` decides which waiter is woken, moved, or leaves by itself; here are the names
-//! of words, the looks at them, and the sleep. A waiter enters a bucket *before* it looks at the
-//! word, and a waker changes the word before it looks into the bucket, so no user memory is touched
-//! under a bucket's lock.
+//! `hayate-protocols` decides which waiter is woken, moved, or leaves by itself; this module has
+//! the keys of words, the checks of their values, and the sleep. A waiter enters a bucket *before*
+//! it looks at the word, and a waker changes the word before it looks into the bucket, so no user
+//! memory is touched under a bucket's lock.
 //!
-//! The name of a word is its place in the space, or, for words in memory that is shared between
-//! spaces, its place in the content. Lock order: buckets in the order of their addresses, then a
-//! space's lock (only to look at a word) or a waiter's wait queue.
+//! The key of a word is its address in the space or, for words in memory shared between spaces, its
+//! place in the content. Lock order: buckets in the order of their addresses, then a space's lock
+//! (only to look at a word) or a waiter's wait queue.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -23,16 +23,16 @@ use crate::schedule::{WaitQueue, Woken};
 
 const BUCKETS: usize = 256;
 
-/// The name of a word.
+/// The key of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// The space or the content.
+    /// The address of the space's record, or the number of the content.
     object: usize,
-    /// Where in it.
+    /// The address or the offset there.
     offset: usize,
 }
 
-/// What a thread sleeps on.
+/// The queue that a waiting thread sleeps on.
 struct Sleep(WaitQueue);
 
 impl Wake for Sleep {
@@ -56,8 +56,8 @@ static LOCKED: [Locked; BUCKETS] = [const { Locked(SpinLock::new(Queue::new())) 
 static TABLE: Table<Locked> = Table(&LOCKED);
 
 impl Key {
-    /// The name of the word at `address` in the current space. `private`: no other space shares
-    /// it. `EINVAL` if it is not aligned, `EFAULT` if it is not mapped.
+    /// Makes the key of the word at `address` in the current space. `private`: no other space
+    /// shares it. Fails with `EINVAL` if it is not aligned, `EFAULT` if it is not mapped.
     pub fn new(address: usize, private: bool) -> Result<Key> {
         if !address.is_multiple_of(4) {
             return Err(Errno::EINVAL);
@@ -90,10 +90,11 @@ impl Key {
 
 /// Waits until the word is woken, if it holds `value`.
 ///
-/// * `deadline` - on the monotonic clock.
+/// * `deadline` - on the monotonic clock, in nanoseconds.
 /// * `bits` - which wakes count.
 ///
-/// `EAGAIN` if it holds something else, `ETIMEDOUT`, `EFAULT`, `ERESTARTSYS` for a signal.
+/// Fails with `EAGAIN` if it holds another value, `ETIMEDOUT`, `EFAULT`, `ERESTARTSYS` for a
+/// signal.
 pub fn wait(
     address: usize,
     private: bool,
@@ -107,7 +108,7 @@ pub fn wait(
     let leave = || TABLE.leave(place.bucket, &waiter, relax);
     let found = user::load_u32(address);
     if !matches!(found, Ok(now) if now == value) {
-        // Woken all the same: then the wake was meant for the value we were told of.
+        // If it was woken nevertheless, the wake was meant for the value that the caller knew.
         if !leave() {
             return Ok(());
         }
@@ -123,12 +124,12 @@ pub fn wait(
     }
 }
 
-/// Wakes up to `most` waiters of the word at `address`; gives how many.
+/// Wakes up to `most` waiters of the word at `address`; returns how many.
 pub fn wake(address: usize, private: bool, most: usize, bits: u32) -> Result<usize> {
     Ok(TABLE.wake(Key::new(address, private)?.with(bits), most))
 }
 
-/// Wakes waiters of a word however they named it: the kernel itself is the waker.
+/// Wakes waiters of a word for the kernel itself, whether they use its private or its shared key.
 pub fn wake_address(address: usize, most: usize) -> Result<usize> {
     let shared = Key::new(address, false)?;
     let private = Key::new(address, true)?;
@@ -141,9 +142,9 @@ pub fn wake_address(address: usize, most: usize) -> Result<usize> {
 
 /// Wakes up to `wakes` waiters of one word and moves up to `moves` others to another word.
 ///
-/// * `expected` - what the first word must hold, or `EAGAIN`.
+/// * `expected` - the value that the first word must hold; otherwise fails with `EAGAIN`.
 ///
-/// Gives how many were woken and moved.
+/// Returns how many were woken and moved.
 pub fn requeue(
     from: usize,
     to: usize,
@@ -155,8 +156,8 @@ pub fn requeue(
     let first = Key::new(from, private)?.with(u32::MAX);
     let second = Key::new(to, private)?.with(u32::MAX);
     loop {
-        // Compared with the buckets locked, so that no waiter comes or goes in between. The page may
-        // have to be brought in first, which cannot be done here.
+        // Compare with the buckets locked, so that no waiter comes or goes in between. The page may
+        // have to be brought in first, which cannot be done under the locks.
         let check = || match expected.map(|expected| (expected, memory::current().peek_word(from)))
         {
             None => Ok(()),
@@ -172,8 +173,8 @@ pub fn requeue(
     }
 }
 
-/// `FUTEX_WAKE_OP`: changes the second word, wakes waiters of the first, and waiters of the
-/// second if its old value passes a test. `ENOSYS` for an unknown operation.
+/// Implements `FUTEX_WAKE_OP`: changes the second word, wakes waiters of the first, and waiters of
+/// the second if its old value passes a test. Fails with `ENOSYS` for an unknown operation.
 pub fn wake_op(
     first: usize,
     second: usize,
@@ -218,7 +219,7 @@ pub fn wake_op(
     Ok(woken)
 }
 
-/// Erases the word that tells of the end of the current thread, and wakes who waits for it.
+/// Clears the word that shows the end of the current thread, and wakes its waiters.
 pub fn clear_tid(thread: &Thread) {
     let address = thread.clear_tid.swap(0, Ordering::Relaxed);
     if address != 0 && UserPtr::<u32>::new(address).write(&0).is_ok() {
@@ -229,7 +230,7 @@ pub fn clear_tid(thread: &Thread) {
 const OWNER_DIED: u32 = 0x4000_0000;
 const WAITERS: u32 = 0x8000_0000;
 const OWNER: u32 = 0x3fff_ffff;
-/// A longer list is taken for a circle (`ROBUST_LIST_LIMIT`).
+/// A longer list is treated as a circle (`ROBUST_LIST_LIMIT`).
 const LIST_MAX: usize = 2048;
 
 /// Releases the robust futexes that the current thread still holds (`get_robust_list(2)`,
@@ -239,14 +240,14 @@ pub fn release_robust_list(thread: &Thread) {
     if head == 0 {
         return;
     }
-    // A list that cannot be read is its owner's problem.
+    // If the list cannot be read, the fault is the program's.
     let _ = walk_robust_list(thread, head);
 }
 
 fn walk_robust_list(thread: &Thread, head: usize) -> Result<()> {
     let list: hayate_abi::process::RobustListHead = UserPtr::new(head).read()?;
     let offset = list.futex_offset as usize;
-    // The lowest bit of a pointer says that the futex is a PI futex, which there are none of.
+    // The lowest bit of a pointer marks a PI futex, which this kernel does not have.
     let pending = list.list_op_pending & !1;
     let mut entry = list.list & !1;
     for _ in 0..LIST_MAX {

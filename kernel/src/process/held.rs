@@ -1,9 +1,8 @@
-//! Spaces and programs held by descriptors: what a process transforms itself with
-//! (`syscall/own.rs`).
+//! Descriptors of spaces and programs, which a process uses to transform itself (`syscall/own.rs`).
 //!
-//! A descriptor is a reference like any other: what it names lives as long as somebody holds it,
-//! whoever works in it. It can be passed on as any descriptor (fork, `SCM_RIGHTS`); who holds a
-//! space may work in it, which is no more than the giver could have shown by itself.
+//! Such a descriptor holds a counted reference, so its space or program exists as long as it is
+//! open. It can be passed on as any descriptor (fork, `SCM_RIGHTS`). A process that holds a space
+//! may work in it, which gives it no more than the sender could have shown it by itself.
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -24,7 +23,7 @@ struct HeldSpace(Arc<Space>);
 pub struct HeldProgram {
     /// The program.
     pub program: Arc<Program>,
-    /// How it was named.
+    /// The path by which it was named.
     pub path: Vec<u8>,
 }
 
@@ -33,18 +32,18 @@ pub fn hold_space(space: Arc<Space>) -> Result<Arc<OpenFile>> {
     anonymous::open("[hayate-space]", Arc::new(HeldSpace(space)), O_RDWR)
 }
 
-/// Opens a descriptor for a program that was named `path`.
+/// Opens a descriptor for a program that was named by `path`.
 pub fn hold_program(program: Program, path: Vec<u8>) -> Result<Arc<OpenFile>> {
     let held = HeldProgram { program: Arc::new(program), path };
     anonymous::open("[hayate-program]", Arc::new(held), O_RDWR)
 }
 
-/// The space behind an open file. `EBADF` if it holds none.
+/// The space of a descriptor. Fails with `EBADF` if the file holds none.
 pub fn space(file: &OpenFile) -> Result<Arc<Space>> {
     file.ops_as::<HeldSpace>().map(|held| held.0.clone()).ok_or(Errno::EBADF)
 }
 
-/// The program behind an open file. `EBADF` if it holds none.
+/// The program of a descriptor. Fails with `EBADF` if the file holds none.
 pub fn program(file: &OpenFile) -> Result<&HeldProgram> {
     file.ops_as::<HeldProgram>().ok_or(Errno::EBADF)
 }

@@ -1,12 +1,12 @@
-//! What the system calls itself (`uname(2)`).
+//! The system's names (`uname(2)`).
 
 use hayate_abi::process::Utsname;
 use hayate_machine::sync::SpinLock;
 
-/// The release of Linux whose system calls are the model. Programs compare it (glibc refuses a
-/// kernel that is too old), so it is Linux' number with our name behind.
+/// The release of Linux whose system calls are the model, followed by our name. Programs compare
+/// the release (glibc refuses a kernel that is too old), so it begins with Linux' number.
 pub const RELEASE: &str = concat!("6.1.0-hayate-", env!("CARGO_PKG_VERSION"));
-/// The system's name: the interface is Linux'.
+/// The system's name. It is that of Linux, since the interface is Linux'.
 pub const SYSNAME: &str = "Linux";
 /// The build, as `uname -v` prints it.
 pub const VERSION: &str = "#1 SMP Hayate";
@@ -28,7 +28,7 @@ impl Name {
         Name(bytes)
     }
 
-    /// The text without the NULs behind it.
+    /// The text without the trailing NULs.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.split(|&byte| byte == 0).next().unwrap_or(&[])
     }
@@ -42,7 +42,7 @@ pub fn host() -> Name {
     *HOST.lock()
 }
 
-/// Sets the host name; what exceeds 64 bytes is cut off.
+/// Sets the host name; bytes after the 64th are cut off.
 pub fn set_host(name: &[u8]) {
     *HOST.lock() = Name::new(name);
 }
@@ -52,12 +52,12 @@ pub fn domain() -> Name {
     *DOMAIN.lock()
 }
 
-/// Sets the domain name; what exceeds 64 bytes is cut off.
+/// Sets the domain name; bytes after the 64th are cut off.
 pub fn set_domain(name: &[u8]) {
     *DOMAIN.lock() = Name::new(name);
 }
 
-/// The answer of `uname(2)`.
+/// The result of `uname(2)`.
 pub fn utsname() -> Utsname {
     Utsname {
         sysname: Name::new(SYSNAME.as_bytes()).0,

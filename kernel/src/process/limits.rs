@@ -1,7 +1,7 @@
 //! Resource limits (`getrlimit(2)`).
 //!
-//! A set of limits is immutable and shared: fork takes a reference, a change puts a changed copy
-//! in place.
+//! A set of limits is immutable and shared: fork takes a reference, a change replaces the set by a
+//! changed copy.
 
 use hayate_abi::process::*;
 
@@ -10,7 +10,7 @@ use hayate_abi::process::*;
 pub struct Limits([Rlimit; RLIM_NLIMITS]);
 
 impl Limits {
-    /// What pid 1 starts with (`INIT_RLIMITS`, include/asm-generic/resource.h).
+    /// The limits with which pid 1 starts (`INIT_RLIMITS`, include/asm-generic/resource.h).
     pub fn initial() -> Limits {
         let unlimited = Rlimit { rlim_cur: RLIM_INFINITY, rlim_max: RLIM_INFINITY };
         let mut limits = [unlimited; RLIM_NLIMITS];
@@ -27,17 +27,17 @@ impl Limits {
         Limits(limits)
     }
 
-    /// One limit; `None` for a number that names none.
+    /// One limit; `None` for an unknown number.
     pub fn get(&self, resource: usize) -> Option<Rlimit> {
         self.0.get(resource).copied()
     }
 
-    /// The soft limit in force; unlimited for a number that names none.
+    /// The soft limit in force; unlimited for an unknown number.
     pub fn soft(&self, resource: usize) -> u64 {
         self.0.get(resource).map_or(RLIM_INFINITY, |limit| limit.rlim_cur)
     }
 
-    /// Replaces one limit; false for a number that names none.
+    /// Replaces one limit; returns false for an unknown number.
     pub fn set(&mut self, resource: usize, limit: Rlimit) -> bool {
         match self.0.get_mut(resource) {
             Some(slot) => {

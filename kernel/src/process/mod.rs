@@ -1,32 +1,33 @@
 //! Processes and threads.
 //!
-//! A [`Process`] is a record that its threads share; a [`Thread`] hangs on an execution and holds
-//! counted references to what it works with: space, descriptors, directories, credentials. None of
-//! these belongs to the process. That is on purpose: fork, exec and exit only arrange parts that
-//! live on their own (see `clone.rs`, `exec.rs`, `exit.rs`), so parts can be made ahead and kept
-//! after.
+//! A [`Process`] is a record that its threads share. A [`Thread`] has an execution and holds
+//! counted references to its parts: space, descriptors, directories, credentials. None of these
+//! belongs to the process. That is on purpose: fork, exec and exit only arrange parts that exist on
+//! their own (see `clone.rs`, `exec.rs`, `exit.rs`), so parts can be made in advance and kept
+//! afterwards.
 //!
-//! | file | what it keeps |
+//! | file | contents |
 //! |---|---|
 //! | [`record`] | the process |
 //! | [`thread`] | the thread |
-//! | [`pids`], [`pidfd`] | numbers and who bears them, processes held by descriptors |
+//! | [`pids`], [`pidfd`] | process and thread numbers, descriptors of processes |
 //! | [`family`], [`wait`] | parents and children, waiting |
 //! | [`session`] | sessions, groups, job control |
-//! | [`transform`], [`held`] | program, position and space of a process, exchanged |
-//! | [`clone`], [`exec`], [`exit`] | beginning, change, end, arranged of these |
+//! | [`transform`], [`held`] | changing the program, the position and the space of a process |
+//! | [`clone`], [`exec`], [`exit`] | start, exec and exit, built from these |
 //! | [`signal`] | signals |
-//! | [`fault`] | what instructions do wrong |
-//! | [`futex`], [`timer`], [`cpu_time`] | waiting for words and for time |
+//! | [`fault`] | exceptions of programs |
+//! | [`futex`], [`timer`], [`cpu_time`] | waiting for futexes and for time |
 //! | [`mode`] | user or supervisor mode |
 //! | [`limits`], [`usage`], [`identity`] | limits, consumption, names |
-//! | [`access`] | who may look into a process |
-//! | [`starts`] | where one start went, if it is to be explained |
+//! | [`access`] | which processes may look into a process |
+//! | [`starts`] | the time of each part of a program's start, if it is to be measured |
 //! | [`resources`] | the parts of processes as the registry shows them |
 //!
-//! Lock order: a child's `parent`, the parent's `children`, `control`, `ended_usage`, `threads`, then
-//! leaves (queues, actions, the slots of a thread, shards of the number table). No lock of this
-//! module is held during a sleep, and none is global on the way of a start or an end.
+//! Lock order: a child's `parent`, the parent's `children`, `control`, `ended_usage`, `threads`,
+//! then leaves (queues, actions, the slots of a thread, shards of the number table). No lock of
+//! this module is held during a sleep, and none of those on the path of a start or an end is
+//! global.
 
 pub mod access;
 mod addressee;
@@ -90,10 +91,10 @@ pub fn init() {
     resources::register();
 }
 
-/// The first process.
+/// Returns the first process.
 ///
 /// # Panics
-/// Before it was started: there are no others then that could ask.
+/// Before the first process is started: until then no other process exists that could ask.
 pub fn init_process() -> Arc<Process> {
     match INIT.get() {
         Some(process) => process.clone(),
@@ -101,8 +102,7 @@ pub fn init_process() -> Arc<Process> {
     }
 }
 
-/// Looks at what the current execution was interrupted for: the processes' part of the attention
-/// handler.
+/// Handles the processes' attention bits of the current execution, for the attention handler.
 pub fn attend(regs: &mut UserRegs) {
     if trap::attention::get() & trap::MEMORY != 0 {
         trap::attention::clear(trap::MEMORY);
@@ -122,8 +122,8 @@ pub fn attend(regs: &mut UserRegs) {
     }
 }
 
-/// Starts the first process with the program at `path` and these strings. To be called from an
-/// execution that may sleep.
+/// Starts the first process with the program at `path` and these strings. Call it from an execution
+/// that may sleep.
 ///
 /// Errors as `execve(2)`.
 pub fn start_first(
@@ -205,26 +205,26 @@ pub fn start_first(
     Ok(())
 }
 
-/// The space of a process that the caller may look into and change (`process_vm_readv(2)`):
-/// its own, and that of processes of the same user that have not gained privilege.
+/// Returns the space of a process that the caller may read and write (`process_vm_readv(2)`): its
+/// own, and those of processes of the same user that have not gained privilege.
 ///
-/// `ESRCH` if there is none, `EPERM` if it may not ([`access`]).
+/// Fails with `ESRCH` if there is none, `EPERM` if the caller may not ([`access`]).
 pub fn foreign_space(pid: i32) -> Result<Arc<crate::memory::Space>> {
     let number = u32::try_from(pid).map_err(|_| Errno::ESRCH)?;
     let target = pids::thread(number).ok_or(Errno::ESRCH)?;
-    // Both of one program, whatever the process executes meanwhile.
+    // Check and take the space of one program, even if the process executes another one meanwhile.
     target.process.steady(|| {
         access::check(&target, access::Ids::Real)?;
         target.space().ok_or(Errno::ESRCH)
     })
 }
 
-/// How many processes and threads were started since boot (`/proc/stat`).
+/// The number of processes and threads started since boot (`/proc/stat`).
 pub fn started() -> u64 {
     pids::started()
 }
 
-/// The first process has ended: nothing can go on.
+/// Stops the system, since the first process has ended.
 fn first_process_ended(status: i32) {
     match status & 0x7f {
         0 => info!("the first process ended with status {}", status >> 8),

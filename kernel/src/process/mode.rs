@@ -1,21 +1,20 @@
 //! The running mode of a process: user mode (ring 3) or supervisor mode (ring 0).
 //!
 //! **A trust boundary.** A program in supervisor mode can do what the kernel can. The mode is for
-//! programs that whoever owns the machine would link into the kernel; it is given by root with
-//! `CAP_SYS_RAWIO` only (the capability of `iopl(2)`), for another user's process only with
-//! `CAP_SYS_PTRACE` besides, to a program with set-user-id bits never, and `supervisor=off` on the
-//! kernel's command line takes it away for good. docs/dmsm.md says what can still be bounded.
+//! programs that the owner of the machine would link into the kernel. Only root with
+//! `CAP_SYS_RAWIO` (the capability of `iopl(2)`) can give it, for another user's process only with
+//! `CAP_SYS_PTRACE` besides, and never to a program with set-user-id bits. `supervisor=off` on the
+//! kernel's command line forbids it for good. docs/dmsm.md lists what can still be bounded.
 //!
-//! The switch itself is the space's ([`crate::memory::supervisor`]); it needs nothing of the
-//! threads, in whatever state they are, so it works for a process that runs, sleeps, is stopped or
-//! handles a signal alike. What is kept here is who may, who did, and what exec does: a new program
-//! starts in user mode unless the process was told to keep its mode ([`Process::keeps_mode`]), which
-//! children inherit.
+//! The switch itself belongs to the space ([`crate::memory::supervisor`]). It needs nothing of the
+//! threads, so it works for a process that runs, sleeps, is stopped or handles a signal. This
+//! module has the permission check, the log, and the rule of exec: a new program starts in user
+//! mode unless the process was told to keep its mode ([`Process::keeps_mode`]), which children
+//! inherit.
 //!
-//! Exec exchanges space and program while others switch the mode, so both happen with the process
-//! [steady](Process::steady). That a set-user-id program never gets the mode is a property of its
-//! space besides ([`Space::stay_user`]): whoever reaches the space, and by whatever process, is
-//! refused.
+//! Exec replaces space and program while other processes may switch the mode, so both happen with
+//! the process [steady](Process::steady). In addition, the space of a set-user-id program can never
+//! get the mode ([`Space::stay_user`]), whatever process tries to switch it.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -35,8 +34,8 @@ fn is_off() -> bool {
     *OFF.call_once(|| boot::option("supervisor") == Some("off"))
 }
 
-/// Whether `caller` may change the mode of `target`. To go back to user mode needs no privilege over
-/// a process that one may send signals to.
+/// Whether `caller` may change the mode of `target`. Switching back to user mode needs only the
+/// right to send signals to the process.
 fn permit(caller: &Thread, target: &Thread, supervisor: bool) -> Result<()> {
     let own = caller.credentials();
     let other = target.credentials();
@@ -51,12 +50,12 @@ fn permit(caller: &Thread, target: &Thread, supervisor: bool) -> Result<()> {
     if same { Ok(()) } else { own.require(Capability::SysPtrace) }
 }
 
-/// Puts all threads of a process into supervisor mode, or back into user mode; when it returns, they
-/// are. `keep`: programs that the process executes start in supervisor mode, too, and so do its
-/// children's.
+/// Puts all threads of a process into supervisor mode, or back into user mode; the switch is
+/// complete on return. `keep`: programs that the process and its children execute start in
+/// supervisor mode, too.
 ///
-/// `EOPNOTSUPP` with `supervisor=off`, `EPERM` without the privilege or for a set-user-id program,
-/// `ESRCH` for a process that has ended.
+/// Fails with `EOPNOTSUPP` with `supervisor=off`, `EPERM` without the privilege or for a
+/// set-user-id program, `ESRCH` for a process that has ended.
 pub fn switch(process: &Arc<Process>, supervisor: bool, keep: bool) -> Result<()> {
     if is_off() {
         return Err(Errno::EOPNOTSUPP);
@@ -66,7 +65,7 @@ pub fn switch(process: &Arc<Process>, supervisor: bool, keep: bool) -> Result<()
     if supervisor {
         hayate_machine::trap::watch_programs();
     }
-    // Dropped after the lock; nobody may be left who has the space but this.
+    // Dropped after the lock is released: this may be the last reference to the space.
     let mut held = None;
     let changed = process.steady(|| -> Result<bool> {
         permit(&caller, &target, supervisor)?;
@@ -86,9 +85,9 @@ pub fn switch(process: &Arc<Process>, supervisor: bool, keep: bool) -> Result<()
     Ok(())
 }
 
-/// Gives a new program's space the mode that it starts in; `set_id`: the program has set-user-id or
-/// set-group-id bits, whether it gained by them or not. Called when nobody has the space yet, with
-/// the process [steady](Process::steady).
+/// Gives a new program's space the mode that it starts in. `set_id`: the program has set-user-id or
+/// set-group-id bits, whether it gained rights by them or not. Called when no thread uses the space
+/// yet, with the process [steady](Process::steady).
 pub fn begin_program(process: &Process, space: &Space, set_id: bool) {
     if set_id {
         space.stay_user();

@@ -1,7 +1,7 @@
-//! A process held by a descriptor (`pidfd_open(2)`, `CLONE_PIDFD`).
+//! Descriptors of processes (`pidfd_open(2)`, `CLONE_PIDFD`).
 //!
-//! The descriptor names the process itself: when its number is given to another, the descriptor
-//! still means the old one and says that it is gone.
+//! The descriptor refers to the process itself. When the number is given to another process, the
+//! descriptor still refers to the old one and reports that it is gone.
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -15,17 +15,17 @@ use crate::file::open_file::flags::{O_NONBLOCK, O_RDWR};
 use crate::file::open_file::{FileOps, OpenFile, Traits};
 use crate::file::poll::{Events, Registrar};
 
-/// A process held by a descriptor.
+/// A process referred to by a descriptor.
 pub struct PidFd(Arc<Process>);
 
-/// Opens a descriptor for a process; `flags` has `O_NONBLOCK` or not.
+/// Opens a descriptor for a process; of `flags` only `O_NONBLOCK` counts.
 pub fn open(process: &Arc<Process>, flags: u32) -> Result<Arc<OpenFile>> {
     let held = Arc::new(PidFd(process.clone()));
     anonymous::open("[pidfd]", held, O_RDWR | flags & O_NONBLOCK)
 }
 
-/// The process behind an open file. `EBADF` if the file is none of these, `ESRCH` if the process
-/// has been waited for.
+/// The process of a descriptor. Fails with `EBADF` if the file is no such descriptor, `ESRCH` if
+/// the parent has waited for the process.
 pub fn process(file: &OpenFile) -> Result<Arc<Process>> {
     let held = file.ops_as::<PidFd>().ok_or(Errno::EBADF)?;
     if held.0.is_reaped() { Err(Errno::ESRCH) } else { Ok(held.0.clone()) }

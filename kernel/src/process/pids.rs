@@ -1,16 +1,15 @@
-//! The table of identifiers: process and thread numbers to what bears them.
+//! The table of process and thread numbers.
 //!
-//! Processes and threads draw from one sequence, and the number of a process is that of its
-//! first thread. The table is cut into shards by the low bits of the number, each a short list
-//! under a lock of its own, so starts on different processors do not meet. Lock order: a shard is
-//! a leaf; nothing is locked or dropped under it.
+//! Processes and threads draw from one sequence, and the number of a process is that of its first
+//! thread. The table is cut into shards by the low bits of the number, each a short list under a
+//! lock of its own, so starts on different processors do not contend. Lock order: a shard is a
+//! leaf; no lock is taken and no reference dropped under it.
 //!
-//! Process groups and sessions have no objects here: who belongs to one is found by walking the
-//! table, which only `kill(-pgrp)`, job control and procfs do, instead of keeping member lists
-//! that every fork and exit would have to touch. A number that is still in use as a group or
-//! session must not be handed out, though; the sequence only comes back to a number after
-//! wrapping around, so the numbers in use as groups are collected at each wrap and skipped until
-//! the next.
+//! Process groups and sessions have no objects here. Their members are found by walking the table,
+//! which only `kill(-pgrp)`, job control and procfs do; member lists would have to be changed in
+//! every fork and exit. A number that is still in use as a group or session must not be handed out,
+//! though. The sequence reaches a number again only after it has wrapped, so at each wrap the
+//! numbers in use as groups are collected, to be skipped until the next wrap.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -27,9 +26,9 @@ pub const PID_MAX: u32 = 32768;
 const RESERVED: u32 = 300;
 const SHARDS: usize = 256;
 
-/// Who bears a number.
+/// The owner of a number.
 enum Bearer {
-    /// The number was drawn for somebody still being made.
+    /// The number is drawn for a process or thread that is still being made.
     Nobody,
     /// A process; its first thread has the same number.
     Process(Arc<Process>),
@@ -52,11 +51,12 @@ fn shard(number: u32) -> &'static Shard {
     &SHARD[number as usize % SHARDS]
 }
 
-/// A number drawn and not yet borne; dropped, it is free again.
+/// A number that was drawn but has no owner yet; it becomes free again when dropped.
 pub struct Number(u32);
 
 impl Number {
-    /// Draws the next free number. `EAGAIN` if all are taken, `ENOMEM` without memory.
+    /// Draws the next free number. Fails with `EAGAIN` if all are taken, `ENOMEM` if memory is
+    /// exhausted.
     pub fn draw() -> Result<Number> {
         for _ in 0..PID_MAX {
             let number = next()?;
@@ -77,12 +77,12 @@ impl Number {
         self.0
     }
 
-    /// Gives the number to a process: from now on it can be found.
+    /// Gives the number to a process, which can be found by it from now on.
     pub fn to_process(self, process: &Arc<Process>) {
         self.give(Bearer::Process(process.clone()));
     }
 
-    /// Gives the number to a thread: from now on it can be found.
+    /// Gives the number to a thread, which can be found by it from now on.
     pub fn to_thread(self, thread: &Arc<Thread>) {
         self.give(Bearer::Thread(thread.clone()));
     }
@@ -103,7 +103,7 @@ impl Drop for Number {
     }
 }
 
-/// The next number of the sequence that names no group.
+/// The next number of the sequence that is not a group's.
 fn next() -> Result<u32> {
     loop {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -128,7 +128,7 @@ fn wrap() -> Result<()> {
     groups.dedup();
     let old = core::mem::replace(&mut *GROUPS.lock(), groups);
     drop(old);
-    // Whoever of several comes first starts the sequence again; the others find it small.
+    // The first of several processors restarts the sequence; the others find it small.
     let restarted = NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
         (next >= PID_MAX).then_some(RESERVED)
     });
@@ -160,7 +160,7 @@ pub fn process(number: u32) -> Option<Arc<Process>> {
     }
 }
 
-/// The thread with this number, among them the first of each process.
+/// The thread with this number, which may be the first thread of a process.
 pub fn thread(number: u32) -> Option<Arc<Thread>> {
     let entries = shard(number).lock();
     let process = match entries.iter().find(|(taken, _)| *taken == number) {
@@ -172,12 +172,12 @@ pub fn thread(number: u32) -> Option<Arc<Thread>> {
     process.thread(number)
 }
 
-/// How many threads there are, zombies included.
+/// The number of threads, zombies included.
 pub fn count() -> usize {
     COUNT.load(Ordering::Relaxed)
 }
 
-/// How many numbers were drawn since boot.
+/// The count of numbers drawn since boot.
 pub fn started() -> u64 {
     let wraps = u64::from(WRAPS.load(Ordering::Relaxed));
     u64::from(last()) + wraps * u64::from(PID_MAX - RESERVED)
@@ -188,7 +188,7 @@ pub fn last() -> u32 {
     NEXT.load(Ordering::Relaxed).saturating_sub(1).clamp(1, PID_MAX)
 }
 
-/// All processes, in the order of their numbers. `ENOMEM` without memory for the list.
+/// All processes, in the order of their numbers. Fails with `ENOMEM` if memory is exhausted.
 pub fn processes() -> Result<Vec<Arc<Process>>> {
     let mut all = Vec::new();
     for shard in &SHARD {

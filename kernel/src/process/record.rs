@@ -20,7 +20,7 @@ use super::usage::{Moved, Usage};
 use crate::program::Executable;
 use crate::schedule::WaitQueue;
 
-/// Bits of [`Process::notice`]: what every thread looks at before it goes back to user mode.
+/// Bits of [`Process::notice`], which every thread checks before it returns to user mode.
 pub mod notice {
     /// The process ends; every thread ends itself.
     pub const EXIT: u32 = 1;
@@ -28,17 +28,18 @@ pub mod notice {
     pub const STOP: u32 = 2;
     /// A thread executes a new program; every other thread ends itself.
     pub const EXEC: u32 = 4;
-    /// The last thread is gone; what is left waits to be waited for.
+    /// The last thread has ended; the record remains until the parent waits for it.
     pub const ZOMBIE: u32 = 8;
-    /// Nobody may wait for it: its parent does not care, and it is about to be taken away.
+    /// No parent may wait for it: its parent ignores its children, and the record will soon be
+    /// removed.
     pub const VANISHING: u32 = 16;
 }
 
-/// How far a process is on its way from one state to another; under one lock because the steps
-/// depend on each other.
+/// The progress of a process from one state to another; under one lock because the steps depend on
+/// each other.
 #[derive(Default)]
 pub struct Control {
-    /// The wait status that the process ends with, once that is decided.
+    /// The wait status of the process, once it is decided.
     pub exit: Option<i32>,
     /// Stopping and continuing.
     pub stop: Stop,
@@ -63,7 +64,7 @@ pub struct Vectors {
     pub auxiliary_end: usize,
 }
 
-/// A process: a number, a place in the family, and threads.
+/// A process: a number, a parent and children, and threads.
 pub struct Process {
     id: u32,
     serial: u64,
@@ -79,9 +80,9 @@ pub struct Process {
     pub(super) without_terminal: AtomicBool,
     notice: AtomicU32,
     pub(super) control: SpinLock<Control>,
-    /// What `wait` tells about the ended process.
+    /// The status that `wait` reports about the ended process.
     pub(super) exit_status: AtomicI32,
-    /// The signal that tells the parent of the end; 0 for none.
+    /// The signal that is sent to the parent at the end; 0 for none.
     pub(super) exit_signal: AtomicU32,
     /// Signals to the process.
     pub queue: Queue,
@@ -105,11 +106,11 @@ pub struct Process {
     started: u64,
     /// Orphans below this process become its children (`PR_SET_CHILD_SUBREAPER`).
     pub subreaper: AtomicBool,
-    /// Whether the process may be looked into by its equals (`PR_SET_DUMPABLE`).
+    /// Whether processes of the same user may look into this process (`PR_SET_DUMPABLE`).
     pub dumpable: AtomicU32,
     /// `/proc/PID/oom_score_adj`.
     pub oom_score_adjust: AtomicI32,
-    /// Whether the process has executed a program since it was forked (`setpgid(2)` asks).
+    /// Whether the process has executed a program since it was forked (used by `setpgid(2)`).
     pub executed: AtomicBool,
     /// Programs that it executes start in supervisor mode (see [`super::mode`]).
     pub keeps_mode: AtomicBool,
@@ -119,7 +120,7 @@ pub struct Process {
 
 static NEXT_SERIAL: AtomicU64 = AtomicU64::new(1);
 
-/// What a new process takes over.
+/// What a new process inherits.
 pub struct Inheritance {
     /// The parent; `None` for the first process.
     pub parent: Option<Arc<Process>>,
@@ -133,20 +134,20 @@ pub struct Inheritance {
     pub limits: Arc<Limits>,
     /// The program file.
     pub executable: Option<Arc<Executable>>,
-    /// Where its arguments lie.
+    /// Where its arguments and environment lie.
     pub vectors: Vectors,
     /// `PR_SET_DUMPABLE`.
     pub dumpable: u32,
     /// `/proc/PID/oom_score_adj`.
     pub oom_score_adjust: i32,
-    /// The signal that tells the parent of the end.
+    /// The signal that is sent to the parent at the end; 0 for none.
     pub exit_signal: u32,
     /// Whether programs that it executes start in supervisor mode.
     pub keeps_mode: bool,
 }
 
 impl Process {
-    /// A process without threads.
+    /// Makes a process without threads.
     pub fn new(id: u32, from: Inheritance) -> Process {
         let parent_id = from.parent.as_ref().map_or(0, |parent| parent.id);
         let cpu_limited = from.limits.soft(RLIMIT_CPU) != RLIM_INFINITY;
@@ -255,34 +256,34 @@ impl Process {
         self.notice.fetch_and(!bits, Ordering::SeqCst);
     }
 
-    /// Whether its end is decided.
+    /// Whether the process is to end or has ended.
     #[inline]
     pub fn is_exiting(&self) -> bool {
         self.notice() & (notice::EXIT | notice::ZOMBIE) != 0
     }
 
-    /// Whether it has ended and waits to be waited for.
+    /// Whether it has ended and its parent has not waited for it yet.
     #[inline]
     pub fn is_zombie(&self) -> bool {
         self.notice() & notice::ZOMBIE != 0
     }
 
-    /// Whether it has been waited for: it is gone, only references to it remain.
+    /// Whether its parent has waited for it: only references to the record remain.
     pub fn is_reaped(&self) -> bool {
         self.is_zombie() && self.thread_count() == 0
     }
 
-    /// Whether it has ended and may be waited for.
+    /// Whether it has ended and its parent may wait for it.
     pub fn is_waitable(&self) -> bool {
         self.notice() & (notice::ZOMBIE | notice::VANISHING) == notice::ZOMBIE
     }
 
-    /// What it does about signals.
+    /// Its signal actions.
     pub fn actions(&self) -> Arc<ActionTable> {
         self.actions.lock().clone()
     }
 
-    /// Replaces what it does about signals.
+    /// Replaces its signal actions.
     pub fn set_actions(&self, actions: Arc<ActionTable>) {
         let old = core::mem::replace(&mut *self.actions.lock(), actions);
         drop(old);
@@ -303,13 +304,13 @@ impl Process {
         change(Arc::make_mut(&mut self.limits.lock()))
     }
 
-    /// Whether its processor time is to be looked at on each tick.
+    /// Whether each tick must check its processor time.
     #[inline]
     pub fn watches_cpu_time(&self) -> bool {
         self.cpu_time_watched.load(Ordering::Relaxed)
     }
 
-    /// Has its processor time looked at on each tick from now on.
+    /// Makes each tick check its processor time from now on.
     pub fn watch_cpu_time(&self) {
         self.cpu_time_watched.store(true, Ordering::Relaxed);
     }
@@ -319,14 +320,15 @@ impl Process {
         self.executable.lock().clone()
     }
 
-    /// Sets the program it executes. The old one is closed when the caller drops it, without locks.
+    /// Sets the program it executes. Returns the old one, whose file closes when the caller drops
+    /// it; the caller must hold no locks then.
     pub fn set_executable(&self, file: Option<Arc<Executable>>) -> Option<Arc<Executable>> {
         core::mem::replace(&mut *self.executable.lock(), file)
     }
 
-    /// Runs `look` while no thread exchanges what the process is: its space, its program, and on
-    /// exec whom it acts as, who may look into it and its mode. Who decides by some of these about
-    /// others looks at all of them here (Linux: `exec_update_lock`, fs/exec.c).
+    /// Runs `look` while no thread replaces the space or the program of the process, or what exec
+    /// changes with them: credentials, dumpability, mode. A caller that decides by several of these
+    /// must read them all in `look` (Linux: `exec_update_lock`, fs/exec.c).
     ///
     /// `look` must neither sleep nor drop what may be the last reference to a thread, a space or a
     /// file. Lock order: before the locks of single fields, before a space's.
@@ -351,7 +353,7 @@ impl Process {
         self.threads.lock().iter().for_each(&mut visit);
     }
 
-    /// Its threads. (Four fit without the heap.) `ENOMEM`.
+    /// Its threads. (Four fit without the heap.) Fails with `ENOMEM`.
     pub fn threads(&self) -> hayate_abi::Result<SmallVec<[Arc<Thread>; 4]>> {
         let threads = self.threads.lock();
         let mut list = SmallVec::new();
@@ -360,7 +362,7 @@ impl Process {
         Ok(list)
     }
 
-    /// How many threads live.
+    /// The number of threads that have not ended.
     pub fn thread_count(&self) -> usize {
         self.threads.lock().len()
     }
@@ -370,7 +372,7 @@ impl Process {
         self.threads.lock().iter().find(|thread| thread.id() == number).cloned()
     }
 
-    /// The first of its threads that still lives: the one with the process's number unless that
+    /// The first of its threads that has not ended: the one with the process's number unless that
     /// has ended.
     pub fn first_thread(&self) -> Option<Arc<Thread>> {
         self.threads.lock().first().cloned()
@@ -381,8 +383,8 @@ impl Process {
         self.threads.lock().iter().fold(u64::MAX, |all, thread| all & thread.blocked())
     }
 
-    /// Interrupts one thread that takes a signal of `signals`; the first that does, as a thread
-    /// that runs would not be found sooner than by asking all.
+    /// Interrupts one thread that does not block all of `signals`: the first such thread, since
+    /// finding a running one would take as long as asking all.
     pub(super) fn interrupt_one(&self, signals: SignalSet) {
         let threads = self.threads.lock();
         if let Some(thread) = threads.iter().find(|thread| thread.blocked() & signals != signals) {
@@ -396,9 +398,9 @@ impl Process {
     }
 
     /// Ends the process: decides its wait status, unless that is decided, and makes every thread
-    /// end itself. The caller goes on until it passes the way back to user mode.
+    /// end itself. The calling thread ends when it is about to return to user mode.
     ///
-    /// * `status` - as `wait(2)` tells it: the exit status in bits 8 to 15, or a signal.
+    /// * `status` - as `wait(2)` reports it: the exit status in bits 8 to 15, or a signal.
     pub fn begin_exit(&self, status: i32) {
         let mut control = self.control.lock();
         control.exit.get_or_insert(status);
@@ -415,9 +417,9 @@ impl Process {
         self.queue.take(wanted)
     }
 
-    /// What its threads consumed, those that live and those that ended.
+    /// What its threads consumed, including those that ended.
     pub fn usage(&self) -> Usage {
-        // Held meanwhile: a thread that ends now counts once, here or there.
+        // Held meanwhile, so that a thread that ends now counts once, here or there.
         let ended = self.ended_usage.lock();
         let mut sum = *ended;
         self.for_each_thread(|thread| sum.add(&thread.usage()));
@@ -431,9 +433,9 @@ impl Process {
         sum
     }
 
-    /// What its threads moved, those that live and those that ended, and its waited-for children.
+    /// What its threads read and wrote, including those that ended, and its waited-for children.
     pub fn moved(&self) -> Moved {
-        // Held meanwhile: a thread that ends now counts once, here or there.
+        // Held meanwhile, so that a thread that ends now counts once, here or there.
         let ended = self.ended_usage.lock();
         let mut sum = *self.moved.lock();
         self.for_each_thread(|thread| {

@@ -1,7 +1,7 @@
-//! What a process is made of, shown to the registry ([`crate::resource::registry`]): processes,
-//! executions, work areas, programs, and the spaces with what is attached to them.
+//! The parts of processes as the registry shows them ([`crate::resource::registry`]): processes,
+//! executions, work areas, programs, and the spaces with their regions and attachments.
 //!
-//! Everything is found from the table of processes and the list of spaces, when somebody asks.
+//! Each query finds everything anew in the table of processes and the list of spaces.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -16,7 +16,7 @@ use crate::memory::{self, PAGE, RegionFlags, Space};
 use crate::resource::Kind;
 use crate::resource::registry::{self, Attributes, Entry, Serial, Source};
 
-/// Tells the registry of everything here; boot calls it once.
+/// Registers all sources of this module with the registry; boot calls it once.
 pub fn register() {
     for source in [
         &Processes as &'static dyn Source,
@@ -31,7 +31,7 @@ pub fn register() {
     }
 }
 
-/// Every thread with its process.
+/// Calls `visit` for every thread with its process.
 fn each_thread(mut visit: impl FnMut(&Arc<Process>, &Arc<Thread>)) -> Result<()> {
     for process in pids::processes()? {
         for thread in process.threads()? {
@@ -174,8 +174,8 @@ impl Source for Executions {
     }
 }
 
-/// The work area of the kernel for a thread: its kernel stack and its register save area. It has
-/// the serial of the execution that it was made for.
+/// The work area of a thread: its kernel stack and its register save area. It has the serial of the
+/// execution for which it was made.
 struct WorkAreas;
 
 impl Source for WorkAreas {
@@ -245,16 +245,16 @@ impl Source for Programs {
     }
 }
 
-/// A space with who works in it.
+/// A space with the processes that use it.
 struct Used {
     space: Arc<Space>,
     name: Vec<u8>,
     owner: u32,
-    /// How many processes work in it; none: it is held or kept.
+    /// How many processes use it; 0 if only a descriptor or a pool holds it.
     processes: usize,
 }
 
-/// All spaces. Those that nobody works in have no name and belong to root.
+/// All spaces. A space that no process uses has no name and belongs to root.
 fn spaces() -> Result<Vec<Used>> {
     let mut all: Vec<Used> = Vec::new();
     let mut lacking = false;
@@ -318,15 +318,15 @@ impl Source for Spaces {
     }
 }
 
-/// Regions and their attachments. A region that is attached has the serial of its space with the
-/// address where it is attached; the two kinds show its two sides: what content it is, and where
-/// and with what rights a space has it.
+/// Regions and their attachments. An attached region has the serial of its space with the address
+/// where it is attached. The two kinds show two sides of it: its content, and where and with which
+/// access rights a space has it.
 struct Attached(Kind);
 
 static REGIONS: Attached = Attached(Kind::Region);
 static ATTACHMENTS: Attached = Attached(Kind::Attachment);
 
-/// What part of a process a region is.
+/// The role of a region in its process.
 fn role(shown: &memory::show::Shown) -> &'static str {
     use memory::Protection;
     let writable = shown.protection.contains(Protection::WRITE);
@@ -401,8 +401,8 @@ impl Source for Attached {
     }
 }
 
-/// Whether a user may look at a resource: memory's places and files' names are their owner's
-/// business, and root's.
+/// Whether a user may see a resource: addresses in memory and names of files are visible to their
+/// owner and to root only.
 pub fn may_see(kind: Kind, of: u32) -> bool {
     let viewer = thread::current().credentials();
     let private = matches!(kind, Kind::Plate | Kind::Space | Kind::Region | Kind::Attachment);

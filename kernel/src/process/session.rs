@@ -1,5 +1,4 @@
-//! Sessions and process groups, and what a terminal asks about them (`setsid(2)`,
-//! `credentials(7)`).
+//! Sessions and process groups, and the job control of terminals (`setsid(2)`, `credentials(7)`).
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -24,12 +23,12 @@ pub struct Session {
 static FIRST: Lazy<Arc<Session>> = Lazy::new(|| Arc::new(Session::new(0)));
 
 impl Session {
-    /// A session without a controlling terminal, named after its leader.
+    /// Makes a session without a controlling terminal. Its number is that of its leader.
     pub const fn new(id: u32) -> Session {
         Session { id, terminal: SpinLock::new(None) }
     }
 
-    /// The session of the first process until it makes one (number 0, as in Linux).
+    /// The session of the first process until that makes one (number 0, as in Linux).
     pub fn first() -> Arc<Session> {
         FIRST.clone()
     }
@@ -50,7 +49,8 @@ impl Session {
     }
 }
 
-/// Makes a process the leader of a new session and a new group. `EPERM` if it leads a group.
+/// Makes a process the leader of a new session and a new group. Fails with `EPERM` if it leads a
+/// group.
 pub fn start_session(process: &Process) -> Result<u32> {
     let id = process.id();
     if process.group() == id || first_of_group(id)?.is_some() {
@@ -62,9 +62,9 @@ pub fn start_session(process: &Process) -> Result<u32> {
     Ok(id)
 }
 
-/// Any process of a group; `ENOMEM` without memory to look.
+/// Returns any process of a group. Fails with `ENOMEM` if memory is exhausted.
 pub fn first_of_group(group: u32) -> Result<Option<Arc<Process>>> {
-    // A group is mostly asked about while the process it is named after lives.
+    // In most cases the process with the group's number still exists.
     if let Some(leader) = pids::process(group)
         && leader.group() == group
     {
@@ -73,8 +73,8 @@ pub fn first_of_group(group: u32) -> Result<Option<Arc<Process>>> {
     Ok(pids::processes()?.into_iter().find(|process| process.group() == group))
 }
 
-/// Whether nobody could continue a stopped group: no member's parent is in another group of the
-/// same session (POSIX, "orphaned process group"). `except` is taken as gone.
+/// Whether no process could continue a stopped group: no member's parent is in another group of the
+/// same session (POSIX, "orphaned process group"). `except` is treated as gone.
 pub fn is_orphaned(group: u32, except: Option<&Process>) -> bool {
     let Ok(processes) = pids::processes() else { return false };
     !processes.iter().any(|process| {
@@ -97,8 +97,8 @@ pub fn would_strand(child: &Process, parent: &Process) -> bool {
         && is_orphaned(child.group(), Some(parent))
 }
 
-/// Whether the end of `process` orphans its own group: its parent, in another group of the
-/// session, was the last link.
+/// Whether the end of `process` orphans its own group, because only its parent was in another group
+/// of the session.
 pub fn own_end_strands(process: &Process) -> bool {
     process.parent().is_some_and(|parent| {
         parent.group() != process.group()
@@ -118,7 +118,7 @@ pub fn hang_up_if_stopped(group: u32) {
     }
 }
 
-/// The leader of a session ends: its terminal is hung up and free again.
+/// Hangs up and releases the terminal of a session whose leader ends.
 pub fn leader_ends(process: &Process) {
     let session = process.session();
     if session.id() != process.id() {
@@ -129,12 +129,12 @@ pub fn leader_ends(process: &Process) {
     terminal.session_ended(session.id());
 }
 
-/// What the terminal asks of processes.
+/// Job control, as terminals use it.
 struct Control;
 
 static CONTROL: Control = Control;
 
-/// Offers job control to the terminals.
+/// Registers job control with the terminals.
 pub fn init() {
     job::register(&CONTROL);
 }

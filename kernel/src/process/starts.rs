@@ -1,21 +1,23 @@
-//! Where one start went: what `trace=starts` on the command line makes the kernel do, and
-//! `/proc/hayate/starts` shows.
+//! The time of each part of a program's start, measured with `trace=starts` on the command line and
+//! shown by `/proc/hayate/starts`.
 //!
-//! A process says that it wants to know of the starts it makes ([`watch`]). From its next call that
-//! makes a process until it has waited for it, each event of the new process is a *mark*: the time
-//! since the mark before goes to one part of an [`Account`]. The events are the process's system calls,
-//! page faults and attention (interrupts, signals), the steps of exec and exit ([`Watched`]), and
-//! a breakpoint on the program's entry, where the dynamic linker has done its work. What a mark itself
-//! takes is not counted, but for the few instructions from where the clock was read last.
+//! A process asks for the measurement of the starts it makes ([`watch`]). From its next call that
+//! makes a process until it has waited for that process, each event of the new process is a *mark*:
+//! the time since the mark before is added to one part of an [`Account`]. The events are the
+//! process's system calls, page faults and attention (interrupts, signals), the steps of exec and
+//! exit ([`Watched`]), and a breakpoint on the program's entry, where the dynamic linker is done.
+//! The time of a mark itself is not counted, except the few instructions after the last reading of
+//! the clock.
 //!
-//! One start is watched at a time, that of the process's first thread; what its children and threads do
-//! is time of others. The breakpoint belongs to the processor, so this is meant for one processor; with
-//! more, a program that moves to another before its entry is never seen to get there.
+//! One start is watched at a time, that of the process's first thread; the time of its children and
+//! threads counts as other time. The breakpoint belongs to one processor, so the measurement is
+//! meant for one processor. With more, the entry of a program that moves to another processor first
+//! is missed.
 //!
-//! A kernel without `trace=starts` has none of this on any way: boot registers other handlers.
+//! A kernel without `trace=starts` runs none of this code: boot registers other handlers.
 //!
-//! Lock order: [`STATE`] is taken first of all, with nothing held; below it are the locks of a space
-//! and of the table of processes. Nothing under it touches a program's memory.
+//! Lock order: [`STATE`] is taken first, with no other lock held; below it are the locks of a space
+//! and of the table of processes. Code under it does not access a program's memory.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -35,7 +37,7 @@ use crate::resource::watch::{Pages, Part, Watch};
 use crate::resource::{Counts, Kind, statistics};
 use crate::schedule::{self, Execution, time};
 
-/// How many finished starts are kept to be read.
+/// The number of finished starts that are kept for reading.
 const KEPT: usize = 16;
 
 /// The process whose starts are watched; 0: none.
@@ -44,7 +46,8 @@ static PARENT: AtomicU32 = AtomicU32::new(0);
 static CHILD: AtomicU32 = AtomicU32::new(0);
 static STATE: SpinLock<State> = SpinLock::new(State { going_on: None, finished: VecDeque::new() });
 
-/// Pages of a kept space: copied, zeroed, left. Counted without a mark, as restoring them is short.
+/// Pages of a kept space: copied, zeroed, left. Counted without a mark, because restoring one is
+/// short.
 static RESTORED: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 
 struct State {
@@ -57,14 +60,14 @@ struct Course {
     account: Account,
     stage: Stage,
     parent: Arc<Execution>,
-    /// Known from its first mark on.
+    /// Set at its first mark.
     child: Option<Arc<Execution>>,
     program: String,
     executed: u64,
-    /// Where the program begins, if a dynamic linker comes before it.
+    /// The program's first instruction, if a dynamic linker runs before it.
     entry: Option<usize>,
     linked: bool,
-    /// As they were when it began.
+    /// The values of these counters when the start began.
     started: u64,
     records: Counts,
     spaces: Counts,
@@ -72,13 +75,13 @@ struct Course {
     filled: (u64, u64),
 }
 
-/// Whether boot is to register the handlers that watch.
+/// Whether boot should register the handlers that measure.
 pub fn is_wanted() -> bool {
     hayate_machine::boot::option("trace") == Some("starts")
 }
 
-/// The starts that the current process makes from now on are to be watched, and nobody else's. What was
-/// watched before is forgotten.
+/// Measures the starts that the current process makes from now on, and no others. Discards earlier
+/// results.
 ///
 /// # Errors
 /// `EOPNOTSUPP` without `trace=starts`.
@@ -95,7 +98,7 @@ pub fn watch() -> Result<()> {
     Ok(())
 }
 
-/// What is known of finished starts, as text.
+/// Calls `out` with each finished start.
 ///
 /// # Errors
 /// `EOPNOTSUPP` without `trace=starts`; `ENOMEM`.
@@ -112,18 +115,18 @@ pub fn show(out: &mut impl FnMut(&Start) -> Result<()>) -> Result<()> {
     }
 }
 
-/// What a thread is to a watched start.
+/// The role of a thread in a watched start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It makes the start.
+    /// It makes the new process.
     Parent,
-    /// It is started.
+    /// It is the new process.
     Child,
-    /// Nothing.
+    /// It has no part in the start.
     Other,
 }
 
-/// What the current thread is to a watched start.
+/// The role of the current thread in a watched start.
 pub fn role() -> Role {
     let parent = PARENT.load(Relaxed);
     if parent == 0 {
@@ -140,7 +143,7 @@ pub fn role() -> Role {
     }
 }
 
-/// Whether this is the new process, of which nothing was heard so far; then it is known from now on.
+/// Whether this thread is the new process at its first mark; if so, the process is recorded.
 fn is_first_mark(thread: &Thread, parent: u32) -> bool {
     let id = thread.id();
     if CHILD.load(Relaxed) != 0 || id != thread.process.id() || thread.process.parent_id() != parent
@@ -165,15 +168,15 @@ impl Course {
         }
     }
 
-    /// The new process begins a stage of its own.
+    /// Begins a new stage of the new process.
     fn goes_on(&mut self, stage: Stage) {
         self.stage = stage;
         self.account.enter(stage.own());
     }
 }
 
-/// Gives the time so far to whom it belongs, and changes what is to be changed; `None` if no start
-/// is going on.
+/// Adds the time since the last mark to its part, and applies `change`. `None` if no start is being
+/// measured.
 fn mark<T>(runner: Runner, change: impl FnOnce(&mut Course) -> T) -> Option<T> {
     let mut state = STATE.lock();
     let course = state.going_on.as_mut()?;
@@ -184,7 +187,7 @@ fn mark<T>(runner: Runner, change: impl FnOnce(&mut Course) -> T) -> Option<T> {
     Some(result)
 }
 
-/// The parent is about to make a process.
+/// Begins a measurement, as the parent is about to make a process.
 pub fn begins() {
     if CHILD.load(Relaxed) != 0 {
         return;
@@ -215,7 +218,7 @@ pub fn begins() {
     drop(old);
 }
 
-/// The parent's call came back: with the number of a process, or without one.
+/// Handles the return of the parent's call, which made the process with this number or failed.
 pub fn made(result: i64) {
     if result > 0 {
         mark(Runner::Parent, |course| course.account.parent_enters(Part::Wait));
@@ -225,13 +228,13 @@ pub fn made(result: i64) {
     }
 }
 
-/// The parent's wait came back: if the process is gone, the start has come to its end.
+/// Handles the return of the parent's wait. If the process is gone, its start is complete.
 pub fn waited() {
     let child = CHILD.load(Relaxed);
     if child == 0 || pids::process(child).is_some() {
         return;
     }
-    // What the last mark did not see is the end of the process.
+    // The time since the last mark is that of the end of the process.
     mark(Runner::Parent, |_| ());
     cpu::set_breakpoint(None);
     let mut state = STATE.lock();
@@ -247,7 +250,7 @@ pub fn waited() {
         executed: course.executed,
         linked: course.linked,
         hertz: time::tsc_hz(),
-        // The process itself does not count.
+        // Do not count the new process itself.
         started: pids::started().saturating_sub(course.started).saturating_sub(1),
         account: course.account,
         records: (
@@ -262,7 +265,7 @@ pub fn waited() {
         restored: (copied, zeroed, left),
         filled: course.filled,
     };
-    // Without memory for it there is one line less to read.
+    // If memory is exhausted, this start is not recorded.
     if state.finished.try_reserve(1).is_ok() {
         state.finished.push_back(start);
     }
@@ -270,18 +273,18 @@ pub fn waited() {
     drop((oldest, course.child, course.parent));
 }
 
-/// A system call of the new process, by what it means to the start.
+/// The kind of a system call of the new process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
     /// It executes a program.
     Exec,
-    /// It ends.
+    /// It ends the process.
     Exit,
     /// Anything else.
     Other,
 }
 
-/// The new process makes a system call. Gives what [`returns`] wants.
+/// Handles a system call of the new process. Returns the stage to pass to [`returns`].
 pub fn calls(call: Call) -> Stage {
     let stage = mark(Runner::Child, |course| {
         let stage = course.stage;
@@ -303,7 +306,7 @@ pub fn calls(call: Call) -> Stage {
     stage.unwrap_or(Stage::Others)
 }
 
-/// The call comes back; it was made in stage `before`.
+/// Handles the return of a system call that was made in stage `before`.
 pub fn returns(call: Call, before: Stage, failed: bool) {
     mark(Runner::Child, |course| {
         if call == Call::Exec && !failed {
@@ -317,7 +320,7 @@ pub fn returns(call: Call, before: Stage, failed: bool) {
     });
 }
 
-/// Serves a page fault like [`fault::page_fault`].
+/// Handles a page fault like [`fault::page_fault`], and measures it.
 pub fn page_fault(at: &PageFault, regs: Option<&mut UserRegs>) -> FaultOutcome {
     if role() != Role::Child {
         return fault::page_fault(at, regs);
@@ -339,11 +342,11 @@ pub fn page_fault(at: &PageFault, regs: Option<&mut UserRegs>) -> FaultOutcome {
     outcome
 }
 
-/// What is at an address.
+/// What is mapped at an address.
 struct Seen {
     page: Option<Page>,
     file: bool,
-    /// Faults so far for which something was read.
+    /// The number of faults so far that read from a device.
     read: u64,
 }
 
@@ -358,7 +361,7 @@ impl Seen {
         }
     }
 
-    /// What a fault came to that found this and left `then`.
+    /// The kind of a fault that found `self` and left `then`.
     fn becomes(&self, then: &Seen) -> Fault {
         let Some(page) = &then.page else { return Fault::Other };
         if then.read != self.read {
@@ -378,7 +381,7 @@ impl Seen {
     }
 }
 
-/// Serves an exception like [`fault::exception`]; the breakpoint is ours.
+/// Handles an exception like [`fault::exception`], and the breakpoint itself.
 pub fn exception(vector: u8, error: u64, regs: &mut UserRegs) {
     if vector != 1 || !cpu::has_breakpoint(regs.rip as usize) {
         return fault::exception(vector, error, regs);
@@ -395,12 +398,12 @@ pub fn exception(vector: u8, error: u64, regs: &mut UserRegs) {
     if arrived {
         cpu::set_breakpoint(None);
     } else {
-        // Another program that has something at the same address.
+        // Another program executes an instruction at the same address.
         regs.set_flags(regs.flags() | cpu::PASS);
     }
 }
 
-/// Does what an attention handler does, for the account of interrupts and signals.
+/// Runs the attention handler `attend`, and adds its time to interrupts and signals.
 pub fn attend(attend: impl FnOnce()) {
     if role() != Role::Child {
         return attend();

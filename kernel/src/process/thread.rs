@@ -1,9 +1,9 @@
-//! A thread: what runs, and what it alone has.
+//! Threads, and the state that each has for itself.
 //!
-//! Files, directories, space and credentials hang off each thread as counted references, as in
-//! Linux: `clone(2)` decides which of them a new thread shares. Only the thread itself replaces
-//! them; others may look, so each stands behind a spin lock held for the length of a clone. The
-//! thread borrows its space without that ([`Place`]).
+//! Each thread holds counted references to files, directories, space and credentials, as in Linux:
+//! `clone(2)` decides which of them a new thread shares. Only the thread itself replaces them.
+//! Other threads may read them, so each is behind a spin lock that is held for the length of a
+//! clone. The thread itself borrows its space without that lock ([`Place`]).
 
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -43,24 +43,24 @@ hayate_machine::word_call!(
     current_thread_id, current_thread_id_gate, current, CURRENT, Thread, id
 );
 
-/// The thread this processor works for.
+/// The thread that this processor runs.
 ///
 /// # Panics
-/// In a context that has none: a kernel execution. System-call handlers always have one.
+/// In a context without a thread: a kernel execution. System-call handlers always have one.
 #[inline(always)]
 pub fn current() -> cpu::Here<Thread> {
     try_current().unwrap_or_else(|| cpu::empty_slot())
 }
 
 hayate_machine::read_slot!(
-    /// The thread this processor works for, if any.
+    /// The thread that this processor runs, if any.
     pub fn try_current = CURRENT: Thread, OfPrincipal
 );
 
 /// The name of a thread (`comm`), at most 15 bytes.
 pub type ThreadName = [u8; 16];
 
-/// A name as a thread has it: up to the first NUL, and at most 15 bytes of it.
+/// Converts a name to the form that a thread keeps: up to the first NUL, and at most 15 bytes.
 pub fn name_of(text: &[u8]) -> ThreadName {
     let mut bytes = ThreadName::default();
     let text = text.get(..15).unwrap_or(text);
@@ -75,7 +75,7 @@ pub fn name_of(text: &[u8]) -> ThreadName {
 pub struct Thread {
     this: Weak<Thread>,
     id: AtomicU32,
-    /// The number of its process, here for `getpid(2)`.
+    /// The number of its process, kept here for `getpid(2)`.
     process_id: AtomicU32,
     /// The process it belongs to.
     pub process: Arc<Process>,
@@ -90,36 +90,36 @@ pub struct Thread {
     /// Signals to this thread.
     pub queue: Queue,
     blocked: AtomicU64,
-    /// The mask to go back to when the call that replaced it ends; valid if `mask_is_saved`.
+    /// The mask to restore when the call that replaced it ends; valid if `mask_is_saved`.
     saved_mask: AtomicU64,
     mask_is_saved: AtomicBool,
     pub(super) signal_stack: SpinLock<SignalStack>,
-    /// Where the thread's number is written before its first instruction; 0 for nowhere.
+    /// Where the thread's number is written before its first instruction; 0: nowhere.
     start_tid: AtomicUsize,
-    /// Zeroed and woken at the end (`CLONE_CHILD_CLEARTID`).
+    /// The futex that is zeroed and woken when the thread ends (`CLONE_CHILD_CLEARTID`).
     pub clear_tid: AtomicUsize,
     /// The list of robust futexes.
     pub robust_list: AtomicUsize,
     /// The last exception of the program, for a signal frame.
     trap: SpinLock<Trap>,
-    /// How an interrupted sleep goes on (`restart_syscall(2)`).
+    /// How an interrupted sleep continues (`restart_syscall(2)`).
     pub(super) restart: SpinLock<Restart>,
-    /// The space belongs to a parent that waits until it is given back (`vfork(2)`).
+    /// The space belongs to a parent that waits until this thread gives it back (`vfork(2)`).
     pub(super) borrows: AtomicBool,
     pub(super) given_back: WaitQueue,
     /// The signal this thread gets when its parent ends (`PR_SET_PDEATHSIG`).
     pub parent_death_signal: AtomicU32,
-    /// No program executed from here gains privilege (`PR_SET_NO_NEW_PRIVS`).
+    /// Programs executed from here gain no privilege (`PR_SET_NO_NEW_PRIVS`).
     pub no_new_privileges: AtomicBool,
     /// `personality(2)`.
     pub personality: AtomicU32,
-    /// How late timers of this thread may be, in nanoseconds (`PR_SET_TIMERSLACK`).
+    /// How late timers of this thread may expire, in nanoseconds (`PR_SET_TIMERSLACK`).
     pub timer_slack: AtomicU64,
-    /// What it goes back to when it is set to 0: what the thread started with.
+    /// The value that setting `timer_slack` to 0 restores: the one the thread started with.
     pub default_timer_slack: u64,
-    /// What it read and wrote.
+    /// Counts of its reads and writes.
     pub moved: Counters,
-    /// How it was scheduled when it ended, packed.
+    /// How it was scheduled when it ended, in packed form.
     last_scheduling: AtomicU64,
     started: u64,
 }
@@ -135,53 +135,53 @@ pub struct Trap {
     pub address: u64,
 }
 
-/// A sleep to go on with after a signal that ran no handler.
+/// A sleep to continue after a signal that ran no handler.
 #[derive(Clone, Copy, Default)]
 pub enum Restart {
-    /// Nothing to go on with: `restart_syscall` gives `EINTR`.
+    /// No sleep: `restart_syscall` fails with `EINTR`.
     #[default]
     Nothing,
-    /// A sleep until `deadline` on the monotonic clock; what remains goes to `remaining`.
+    /// A sleep until `deadline` on the monotonic clock; the time left goes to `remaining`.
     Sleep {
-        /// End of the sleep.
+        /// End of the sleep in monotonic nanoseconds.
         deadline: u64,
-        /// Where the rest is written if it is interrupted again, or 0.
+        /// Where the time left is written if it is interrupted again, or 0.
         remaining: usize,
     },
-    /// A sleep until a clock of processor time says `due`.
+    /// A sleep until a clock of processor time reaches `due`.
     CpuSleep {
         /// The number of the clock.
         clock: i32,
-        /// End of the sleep.
+        /// End of the sleep, in nanoseconds of that clock.
         due: u64,
-        /// Where the rest is written if it is interrupted again, or 0.
+        /// Where the time left is written if it is interrupted again, or 0.
         remaining: usize,
     },
     /// A wait for a futex.
     Futex {
-        /// The futex.
+        /// The address of the futex.
         address: usize,
-        /// What it held.
+        /// The value it held.
         value: u32,
-        /// Whether no other space shares it.
+        /// Whether the futex is private to one space.
         private: bool,
-        /// End of the wait.
+        /// End of the wait in monotonic nanoseconds.
         deadline: u64,
-        /// Which wakes count.
+        /// The bits of the wakes that count.
         bits: u32,
     },
     /// A `poll(2)`.
     Poll {
-        /// The descriptors' structures.
+        /// The address of the descriptors' structures.
         fds: usize,
-        /// How many.
+        /// The number of structures.
         count: u32,
-        /// End of the wait.
+        /// End of the wait in monotonic nanoseconds.
         deadline: u64,
     },
 }
 
-/// What a new thread starts with.
+/// The parts and properties with which a new thread starts.
 pub struct Parts {
     /// Its number.
     pub id: u32,
@@ -189,17 +189,17 @@ pub struct Parts {
     pub process: Arc<Process>,
     /// Its name.
     pub name: ThreadName,
-    /// Whom it acts as.
+    /// Its credentials.
     pub credentials: Arc<Credentials>,
     /// Its descriptors.
     pub files: Arc<FdTable>,
-    /// Its place in the tree.
+    /// Its root, working directory and umask.
     pub directories: Arc<FsContext>,
     /// Its memory; `None` only before the first program.
     pub space: Option<Arc<Space>>,
-    /// Its thread pointer.
+    /// Its thread pointer (FS base).
     pub fs_base: u64,
-    /// Its other segment base.
+    /// Its GS base.
     pub gs_base: u64,
     /// The signals it blocks.
     pub blocked: SignalSet,
@@ -216,7 +216,7 @@ pub struct Parts {
 }
 
 impl Thread {
-    /// A thread that is not yet in its process's list and has no execution.
+    /// Makes a thread that is not yet in its process's list and has no execution.
     pub fn new(parts: Parts) -> Arc<Thread> {
         Arc::new_cyclic(|this| Thread {
             this: this.clone(),
@@ -254,13 +254,14 @@ impl Thread {
         })
     }
 
-    /// Its number; the first thread has that of the process.
+    /// Its number; that of the first thread is the number of the process.
     #[inline]
     pub fn id(&self) -> u32 {
         self.id.load(Ordering::Relaxed)
     }
 
-    /// Takes over the number of the process: the thread executed a program and is its only one.
+    /// Takes over the number of the process, since the thread executed a program and is its only
+    /// one.
     pub(super) fn become_first(&self) {
         self.id.store(self.process.id(), Ordering::Relaxed);
     }
@@ -275,7 +276,7 @@ impl Thread {
         self.start_tid.load(Ordering::Relaxed)
     }
 
-    /// See [`Thread::start_tid`].
+    /// Sets [`Thread::start_tid`].
     pub(super) fn set_start_tid(&self, address: usize) {
         self.start_tid.store(address, Ordering::Relaxed);
     }
@@ -286,13 +287,13 @@ impl Thread {
         &self.process
     }
 
-    /// Who it is to a peer: process and effective ids (`SO_PEERCRED`).
+    /// Its identity for a peer: process number and effective ids (`SO_PEERCRED`).
     pub fn identity(&self) -> Ucred {
         let credentials = self.credentials();
         Ucred { pid: self.process.id() as i32, uid: credentials.euid, gid: credentials.egid }
     }
 
-    /// Sends itself a signal for what it just did.
+    /// Sends itself a signal about an action of its own.
     pub fn signal_self(&self, signal: u32) {
         let pid = self.process.id();
         let uid = self.credentials().uid;
@@ -300,7 +301,7 @@ impl Thread {
         let _ = send::to_thread(self, Siginfo::from_sender(signal, SI_USER, pid, uid));
     }
 
-    /// Its right to a processor; `None` before it starts and after it ended.
+    /// Its execution; `None` before it starts and after it ended.
     pub fn execution(&self) -> Option<Arc<Execution>> {
         self.execution.lock().clone()
     }
@@ -310,7 +311,7 @@ impl Thread {
         drop(old);
     }
 
-    /// Keeps how it was scheduled, for those who ask once it has ended.
+    /// Records how it was scheduled, for queries after its end.
     #[inline]
     pub(super) fn keep_scheduling(&self, execution: &Execution) {
         self.last_scheduling.store(execution.packed_scheduling(), Ordering::Relaxed);
@@ -321,12 +322,13 @@ impl Thread {
         Scheduling::unpack(self.last_scheduling.load(Ordering::Relaxed))
     }
 
-    /// Changes that: a thread that has ended is still told.
+    /// Changes how it was scheduled when it ended: the value of an ended thread can still be set
+    /// and read.
     pub fn set_last_scheduling(&self, new: Scheduling) {
         self.last_scheduling.store(new.pack(), Ordering::Relaxed);
     }
 
-    /// Makes it look at signals and notices soon, wherever it is.
+    /// Makes it check for signals and notices soon, on whatever processor it is.
     pub fn interrupt(&self) {
         if let Some(execution) = self.execution.lock().as_ref() {
             execution.interrupt();
@@ -338,12 +340,12 @@ impl Thread {
         *self.name.lock()
     }
 
-    /// Its name without the NULs behind it.
+    /// Its name without the trailing NULs.
     pub fn shown_name(&self) -> SmallVec<[u8; 16]> {
         self.name().into_iter().take_while(|&byte| byte != 0).collect()
     }
 
-    /// Sets its name; what exceeds 15 bytes is cut off.
+    /// Sets its name; bytes after the 15th are cut off.
     pub fn set_name(&self, name: &[u8]) {
         self.take_name(name_of(name));
     }
@@ -353,13 +355,13 @@ impl Thread {
         *self.name.lock() = name;
     }
 
-    /// Whom it acts as.
+    /// Its credentials.
     #[inline]
     pub fn credentials(&self) -> Arc<Credentials> {
         self.credentials.lock().clone()
     }
 
-    /// Changes whom it acts as.
+    /// Changes its credentials.
     pub fn set_credentials(&self, credentials: Arc<Credentials>) {
         let old = core::mem::replace(&mut *self.credentials.lock(), credentials);
         drop(old);
@@ -374,8 +376,8 @@ impl Thread {
         }
     }
 
-    /// The open file behind a descriptor, at the price of one reference: the table's own is not
-    /// counted.
+    /// Returns the open file of a descriptor. Takes one reference: that to the file; the reference
+    /// to the table is not counted.
     #[inline(always)]
     pub fn file(&self, fd: i32) -> Result<Arc<OpenFile>> {
         match self.files.lock().as_ref() {
@@ -384,17 +386,17 @@ impl Thread {
         }
     }
 
-    /// Its descriptors, unless it is ending; for those who look, and change nothing.
+    /// Its descriptors, unless it is ending; for callers that only read the table.
     pub fn try_files(&self) -> Option<Arc<FdTable>> {
         self.files.lock().clone()
     }
 
-    /// Whether its descriptors are in this table.
+    /// Whether its descriptor table is `table`.
     pub fn has_files(&self, table: &Arc<FdTable>) -> bool {
         self.files.lock().as_ref().is_some_and(|files| Arc::ptr_eq(files, table))
     }
 
-    /// Puts an open file at the lowest free descriptor. `EMFILE`, `ENOMEM`.
+    /// Puts an open file at the lowest free descriptor. Fails with `EMFILE`, `ENOMEM`.
     pub fn install(&self, file: Arc<OpenFile>, close_on_exec: bool) -> Result<i32> {
         let limit = self.process.limit(RLIMIT_NOFILE);
         self.files().install(file, 0, limit, close_on_exec)
@@ -403,7 +405,7 @@ impl Thread {
     /// Gives it a descriptor table of its own (`unshare(CLONE_FILES)`). For the current thread.
     pub fn unshare_files(&self) -> Result<()> {
         let files = self.files();
-        // One reference is the thread's, one is ours.
+        // One reference is the thread's, one is this function's.
         if Arc::strong_count(&files) > 2 {
             self.set_files(Some(Arc::new(files.fork()?)));
         }
@@ -424,13 +426,13 @@ impl Thread {
         drop(old);
     }
 
-    /// Its root, working directory and umask. `ESRCH` for another thread that is ending.
+    /// Its root, working directory and umask. Fails with `ESRCH` for another thread that is ending.
     #[inline]
     pub fn directories(&self) -> Result<Arc<FsContext>> {
         self.directories.lock().clone().ok_or(Errno::ESRCH)
     }
 
-    /// Whether it has this root, working directory and umask.
+    /// Whether its root, working directory and umask are these.
     pub(super) fn has_directories(&self, directories: &Arc<FsContext>) -> bool {
         self.directories.lock().as_ref().is_some_and(|own| Arc::ptr_eq(own, directories))
     }
@@ -440,20 +442,20 @@ impl Thread {
         drop(old);
     }
 
-    /// Its memory; `None` once it has ended.
+    /// Its memory; `None` after it has ended.
     pub fn space(&self) -> Option<Arc<Space>> {
         self.space.get()
     }
 
-    /// Whether nobody else can be executing in its memory: no other thread and no other process has it.
-    /// Only the thread itself can change that, so for the current thread the answer stays true; it may
-    /// be no because somebody looks into the space.
+    /// Whether no other thread or process executes in its space. Only the thread itself can change
+    /// that, so the result stays true for the current thread. It may be false only because another
+    /// thread holds a reference for a moment.
     pub fn is_alone_in_space(&self) -> bool {
         self.space.look(|space| space.is_some_and(|space| Arc::strong_count(space) == 1))
     }
 
-    /// Puts another space in place and works in it; gives the old one, which the caller drops
-    /// when nothing needs it any more. For the current thread.
+    /// Replaces its space and loads the new one. Returns the old one, which the caller drops when
+    /// it is not needed any more. For the current thread.
     pub(super) fn change_space(&self, space: Option<Arc<Space>>) -> Option<Arc<Space>> {
         match &space {
             Some(space) => space.activate(),
@@ -462,14 +464,14 @@ impl Thread {
         self.space.replace(space)
     }
 
-    /// Gives a borrowed space back: the parent goes on.
+    /// Gives a borrowed space back, so that the parent continues.
     pub(super) fn give_back(&self) {
         if self.borrows.swap(false, Ordering::SeqCst) {
             self.given_back.wake_all();
         }
     }
 
-    /// The thread pointer (FS base). For the current thread.
+    /// Sets the thread pointer (FS base). For the current thread.
     pub fn set_fs_base(&self, base: u64) -> Result<()> {
         if !cpu::set_user_fs_base(base) {
             return Err(Errno::EPERM);
@@ -478,7 +480,7 @@ impl Thread {
         Ok(())
     }
 
-    /// The other segment base (GS base). For the current thread.
+    /// Sets the GS base. For the current thread.
     pub fn set_gs_base(&self, base: u64) -> Result<()> {
         if !cpu::set_user_gs_base(base) {
             return Err(Errno::EPERM);
@@ -487,8 +489,8 @@ impl Thread {
         Ok(())
     }
 
-    /// Both bases at once, whatever they are (a number that the processor does not take becomes 0).
-    /// For the current thread.
+    /// Sets both bases at once, whatever they are (a value that the processor does not accept
+    /// becomes 0). For the current thread.
     pub(super) fn take_bases(&self, fs: u64, gs: u64) {
         self.fs_base.store(fs, Ordering::Relaxed);
         self.gs_base.store(gs, Ordering::Relaxed);
@@ -501,7 +503,7 @@ impl Thread {
         self.blocked.load(Ordering::SeqCst)
     }
 
-    /// Sets the signals it blocks; what waited and is no longer blocked is taken before the
+    /// Sets the signals it blocks; pending signals that are no longer blocked are taken before the
     /// thread returns to user mode. For the current thread.
     pub fn set_blocked(&self, mask: SignalSet) {
         let mask = mask & !UNBLOCKABLE;
@@ -509,7 +511,7 @@ impl Thread {
         if self.has_signals() {
             schedule::current().interrupt();
         }
-        // A signal to the process that only this thread took must find another thread.
+        // A signal to the process that only this thread did not block must find another thread.
         let newly = mask & !old & self.process.queue.mask();
         if newly != 0 {
             self.process.interrupt_one(newly);
@@ -520,18 +522,18 @@ impl Thread {
         self.blocked.store(mask & !UNBLOCKABLE, Ordering::SeqCst);
     }
 
-    /// The signals that wait for it, blocked ones included.
+    /// The pending signals, including blocked ones.
     pub fn pending(&self) -> SignalSet {
         self.queue.mask() | self.process.queue.mask()
     }
 
-    /// Whether a signal waits that it does not block, or the process wants its attention.
+    /// Whether an unblocked signal is pending, or the process has raised a notice.
     #[inline]
     pub fn has_signals(&self) -> bool {
         self.pending() & !self.blocked() != 0 || self.process.notice() != 0
     }
 
-    /// Takes a pending signal of `wanted`, its own first.
+    /// Takes a pending signal of `wanted`, those to the thread first.
     pub fn take_signal(&self, wanted: SignalSet) -> Option<Siginfo> {
         let mut info = self.queue.take(wanted).or_else(|| self.process.take_signal(wanted))?;
         if info.si_code == SI_TIMER {
@@ -548,8 +550,8 @@ impl Thread {
         self.set_blocked(mask);
     }
 
-    /// Ends [`Thread::replace_mask`]. If the call was interrupted by a signal the old mask comes
-    /// back only after that signal was taken, so that its handler runs under the mask the caller
+    /// Ends [`Thread::replace_mask`]. If a signal interrupted the call, the old mask is restored
+    /// only after that signal was taken, so that its handler runs under the mask that the caller
     /// asked for.
     pub fn restore_mask<T>(&self, result: &Result<T>) {
         let interrupted =
@@ -559,21 +561,21 @@ impl Thread {
         }
     }
 
-    /// The mask to go back to, if one waits; it is forgotten.
+    /// Takes the mask to restore, if there is one.
     pub(super) fn take_saved_mask(&self) -> Option<SignalSet> {
         self.mask_is_saved
             .swap(false, Ordering::Relaxed)
             .then(|| self.saved_mask.load(Ordering::Relaxed))
     }
 
-    /// Goes back to the mask that waits, if one does.
+    /// Restores the saved mask, if there is one.
     pub(super) fn settle_mask(&self) {
         if let Some(mask) = self.take_saved_mask() {
             self.set_blocked(mask);
         }
     }
 
-    /// Says how the interrupted call goes on, and gives the error that makes it do so.
+    /// Sets how the interrupted call continues, and returns the error that causes that.
     pub fn restart_with(&self, restart: Restart) -> Errno {
         *self.restart.lock() = restart;
         Errno::ERESTART_RESTARTBLOCK
@@ -594,7 +596,7 @@ impl Thread {
         *self.signal_stack.lock()
     }
 
-    /// How its interrupted call goes on; it is forgotten.
+    /// Takes the record of how its interrupted call continues.
     pub fn take_restart(&self) -> Restart {
         core::mem::take(&mut *self.restart.lock())
     }
@@ -604,9 +606,9 @@ impl Thread {
         self.started
     }
 
-    /// What it consumed.
+    /// What it has consumed.
     pub fn usage(&self) -> Usage {
-        // It ended: its process has what it consumed.
+        // It has ended: its process has counted what it consumed.
         let Some(execution) = self.execution() else { return Usage::default() };
         let (user_ns, system_ns) = execution.user_system_time();
         let (voluntary_switches, involuntary_switches) = execution.switches();
@@ -637,7 +639,7 @@ impl Agent for Thread {
                 space.activate();
             }
         });
-        // Whatever they are: nothing of the thread that ran here before may stay.
+        // Load them whatever they are, so that no base of the previous thread stays.
         let (fs, gs) = (&self.fs_base, &self.gs_base);
         cpu::restore_user_bases(fs.load(Ordering::Relaxed), gs.load(Ordering::Relaxed));
     }

@@ -1,10 +1,10 @@
 //! Interval timers and POSIX timers (`setitimer(2)`, `timer_create(2)`).
 //!
-//! A process that uses timers has a [`Timers`] record behind one lock (and before that of the
-//! followers of the clock, `clock.rs`); the others carry an empty
-//! slot. Timers that run on a clock are timers of the scheduler; those on processor
-//! time are looked at on each tick (`cpu_time.rs`). A timer expires on whatever processor it
-//! was armed on, with interrupts off, and does nothing there but queue a signal and count.
+//! A process that uses timers has a [`Timers`] record behind one lock (the lock of the followers of
+//! the clock, `clock.rs`, comes before it); the other processes have an empty slot. Timers on a
+//! clock are timers of the scheduler; those on processor time are checked on each tick
+//! (`cpu_time.rs`). A timer expires on the processor on which it was armed, with interrupts off,
+//! and there only queues a signal and counts.
 
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
@@ -32,7 +32,8 @@ pub struct Timers {
     posix: Vec<Option<Arc<Posix>>>,
     /// `ITIMER_VIRTUAL` and `ITIMER_PROF`.
     pub(super) cpu: [CpuInterval; 2],
-    /// Threads, of this or another process, that sleep until it has had some processor time.
+    /// Threads, of this or another process, that sleep until this process has used some processor
+    /// time.
     sleepers: Vec<Arc<Sleeper>>,
 }
 
@@ -48,16 +49,16 @@ struct Sleeper {
 pub struct CpuInterval {
     /// The processor time at which it expires; 0 when disarmed.
     pub due: u64,
-    /// Period; 0 to fire once.
+    /// Period; 0 to expire once.
     pub interval: u64,
 }
 
-/// When a timer fires next, and then.
+/// The time to a timer's next expiry, and its period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Setting {
     /// Time to the next expiry in nanoseconds; 0 when disarmed.
     pub value: u64,
-    /// Period in nanoseconds; 0 to fire once.
+    /// Period in nanoseconds; 0 to expire once.
     pub interval: u64,
 }
 
@@ -65,7 +66,7 @@ pub struct Setting {
 struct Interval {
     process: Weak<Process>,
     timer: Arc<Timer>,
-    /// The expiry that comes next, or was last.
+    /// The next expiry, or the last one.
     due: AtomicU64,
     interval: AtomicU64,
 }
@@ -111,7 +112,7 @@ fn interval_timer(process: &Arc<Process>) -> Arc<Interval> {
     })
 }
 
-/// What is left of `ITIMER_REAL`.
+/// The time left of `ITIMER_REAL`.
 pub fn real(process: &Process) -> Setting {
     let interval = process.timers.lock().as_ref().and_then(|timers| timers.real.clone());
     interval.map_or(Setting::default(), |interval| Setting {
@@ -120,7 +121,7 @@ pub fn real(process: &Process) -> Setting {
     })
 }
 
-/// Sets `ITIMER_REAL`; gives what was left.
+/// Sets `ITIMER_REAL`; returns the time that was left.
 pub fn set_real(process: &Arc<Process>, new: Setting) -> Setting {
     let old = real(process);
     let interval = interval_timer(process);
@@ -136,7 +137,7 @@ pub fn set_real(process: &Arc<Process>, new: Setting) -> Setting {
 
 fn remaining(timer: &Timer) -> u64 {
     let now = time::monotonic_ns();
-    // A timer that is due counts as the shortest time: zero would mean disarmed.
+    // The least value for a timer that is due is 1: zero would mean disarmed.
     timer.deadline().map_or(0, |deadline| deadline.saturating_sub(now).max(1))
 }
 
@@ -159,15 +160,15 @@ struct Posix {
     notify: Notify,
     value: u64,
     timer: Arc<Timer>,
-    /// The expiry that comes next, or was last: monotonic time, which may lie before the boot, or
-    /// processor time, where 0 is a disarmed timer.
+    /// The next expiry, or the last one: monotonic time, which may be before the boot, or processor
+    /// time, where 0 is a disarmed timer.
     due: AtomicI64,
     interval: AtomicU64,
-    /// It is armed for a time of a clock that can be set.
+    /// It is armed for an absolute time of a clock that can be set.
     follows: AtomicBool,
-    /// Expiries since the signal that waits was queued, beyond the one it tells of.
+    /// Expiries since the pending signal was queued, not counting the one it reports.
     overrun: AtomicU64,
-    /// The same for the signal that was taken last (`timer_getoverrun(2)`).
+    /// The same count of the signal that was taken last (`timer_getoverrun(2)`).
     told: AtomicU64,
 }
 
@@ -187,7 +188,7 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// The time of this clock of a process.
+    /// The time of this clock for a process, in nanoseconds.
     pub fn now(self, process: &Process) -> u64 {
         match self {
             Clock::Realtime => time::realtime_ns(),
@@ -203,7 +204,7 @@ impl Clock {
         matches!(self, Clock::Realtime | Clock::Tai)
     }
 
-    /// Whether only running makes it advance.
+    /// Whether the clock advances only while the process or thread runs.
     fn is_cpu_time(self) -> bool {
         matches!(self, Clock::Process | Clock::Thread(_))
     }
@@ -222,7 +223,7 @@ impl TimerTarget for Posix {
 
 impl Follower for Posix {
     fn clock_leapt(&self, by: i64) {
-        // One that expires at this moment stays where it is: it was due in any case.
+        // A timer that expires at this moment is left alone: it was due in any case.
         if self.follows.load(Ordering::Relaxed) && self.timer.cancel() {
             let due = self.due.load(Ordering::Relaxed).saturating_sub(by);
             self.due.store(due, Ordering::Relaxed);
@@ -231,8 +232,8 @@ impl Follower for Posix {
     }
 }
 
-/// What became of a timer that was due at `last`: how many expiries were missed up to `now`, as far
-/// as anybody can be told of them, and when the next one is.
+/// Computes, for a timer that was due at `last`, how many expiries were missed up to `now` (as far
+/// as the count can be reported), and when the next one is.
 fn passed(last: i64, interval: u64, now: u64) -> (u64, Option<i64>) {
     if interval == 0 {
         return (0, None);
@@ -244,7 +245,7 @@ fn passed(last: i64, interval: u64, now: u64) -> (u64, Option<i64>) {
 }
 
 impl Posix {
-    /// Looks whether a timer on processor time is due.
+    /// Signals a timer on processor time if it is due.
     fn check_cpu_time(&self, process: &Arc<Process>) {
         let due = self.due.load(Ordering::Relaxed);
         let now = self.clock.now(process);
@@ -256,7 +257,7 @@ impl Posix {
         self.signal(process, missed);
     }
 
-    /// Queues the signal, or counts an overrun if the last one still waits.
+    /// Queues the signal, or counts an overrun if the last one is still pending.
     fn signal(&self, process: &Arc<Process>, missed: u64) {
         let (signal, thread) = match self.notify {
             Notify::Nothing => return,
@@ -284,7 +285,7 @@ impl Posix {
     }
 }
 
-/// Makes a POSIX timer; gives its number. `EAGAIN` if there are too many.
+/// Makes a POSIX timer; returns its number. Fails with `EAGAIN` if there are too many.
 pub fn create(process: &Arc<Process>, clock: Clock, notify: Option<(Notify, u64)>) -> Result<i32> {
     with_timers(process, |timers| {
         let free = timers.posix.iter().position(Option::is_none);
@@ -332,7 +333,7 @@ fn find(process: &Process, id: i32) -> Result<Arc<Posix>> {
     timers.posix.get(index).cloned().flatten().ok_or(Errno::EINVAL)
 }
 
-/// Arms a timer; gives what was left. `absolute`: the value is a time of its clock.
+/// Arms a timer; returns the time that was left. `absolute`: the value is a time of its clock.
 pub fn set(process: &Arc<Process>, id: i32, new: Setting, absolute: bool) -> Result<Setting> {
     let posix = find(process, id)?;
     let old = get(process, id)?;
@@ -352,7 +353,7 @@ pub fn set(process: &Arc<Process>, id: i32, new: Setting, absolute: bool) -> Res
         process.watch_cpu_time();
         posix.check_cpu_time(process);
     } else {
-        // A time that has passed counts from where it lies: its overruns are those since then.
+        // A time in the past counts from there: its overruns are those since then.
         let ahead = match absolute {
             true => i128::from(new.value) - i128::from(clock_now),
             false => i128::from(new.value),
@@ -364,7 +365,7 @@ pub fn set(process: &Arc<Process>, id: i32, new: Setting, absolute: bool) -> Res
     Ok(old)
 }
 
-/// What is left of a timer.
+/// The time left of a timer.
 pub fn get(process: &Process, id: i32) -> Result<Setting> {
     let posix = find(process, id)?;
     let value = if posix.clock.is_cpu_time() {
@@ -378,13 +379,13 @@ pub fn get(process: &Process, id: i32) -> Result<Setting> {
     Ok(Setting { value, interval: posix.interval.load(Ordering::Relaxed) })
 }
 
-/// How often a timer expired beyond the last signal.
+/// How often a timer expired after the expiry that the last signal reported.
 pub fn overrun(process: &Process, id: i32) -> Result<i32> {
     let posix = find(process, id)?;
     Ok(posix.told.load(Ordering::Relaxed).min(i32::MAX as u64) as i32)
 }
 
-/// The signal of a timer is being taken: from now on expiries count towards the next.
+/// Handles the taking of a timer's signal: further expiries count towards the next signal.
 pub fn taken(process: &Process, info: &mut Siginfo) {
     let Ok(posix) = find(process, info.fields[0] as u32 as i32) else { return };
     let overrun = posix.overrun.swap(0, Ordering::Relaxed).min(i32::MAX as u64);
@@ -392,12 +393,12 @@ pub fn taken(process: &Process, info: &mut Siginfo) {
     info.fields[0] = info.fields[0] & 0xffff_ffff | overrun << 32;
 }
 
-/// Looks at the timers on processor time; gives those that need looking at again.
+/// Checks the timers on processor time; returns whether any must be checked again.
 pub(super) fn check_cpu_time(process: &Arc<Process>) -> bool {
     let mut any = false;
     let mut index = 0;
     loop {
-        // One at a time: a signal is sent without the lock.
+        // One at a time, since a signal is sent without the lock.
         let posix = match process.timers.lock().as_ref().map(|timers| timers.posix.get(index)) {
             Some(Some(slot)) => slot.clone(),
             _ => break,
@@ -411,7 +412,7 @@ pub(super) fn check_cpu_time(process: &Arc<Process>) -> bool {
     any | wake_sleepers(process)
 }
 
-/// Wakes who sleeps on processor time that has come; gives whether somebody sleeps.
+/// Wakes the sleepers whose processor time has come; returns whether there are sleepers.
 fn wake_sleepers(process: &Arc<Process>) -> bool {
     let mut index = 0;
     loop {
@@ -427,8 +428,8 @@ fn wake_sleepers(process: &Arc<Process>) -> bool {
     }
 }
 
-/// Sleeps until a clock of processor time of `process` says `due`. `ENOMEM`; `ERESTARTNOHAND` if a
-/// signal comes first.
+/// Sleeps until a clock of processor time of `process` reaches `due`. Fails with `ENOMEM`, or
+/// `ERESTARTNOHAND` if a signal comes first.
 pub fn sleep_on(process: &Arc<Process>, clock: Clock, due: u64) -> Result<()> {
     let sleeper = Arc::new(Sleeper { clock, due, queue: WaitQueue::new() });
     with_timers(process, |timers| {
@@ -455,7 +456,7 @@ pub fn delete(process: &Process, id: i32) -> Result<()> {
     Ok(())
 }
 
-/// Deletes the POSIX timers: the process executes another program.
+/// Deletes the POSIX timers, as the process executes another program.
 pub fn release_posix(process: &Process) {
     let gone = match process.timers.lock().as_mut() {
         Some(timers) => core::mem::take(&mut timers.posix),
@@ -466,7 +467,7 @@ pub fn release_posix(process: &Process) {
     });
 }
 
-/// Deletes all timers: the process ends.
+/// Deletes all timers, as the process ends.
 pub fn release_all(process: &Process) {
     let gone = process.timers.lock().take();
     let Some(gone) = gone else { return };
@@ -478,7 +479,7 @@ pub fn release_all(process: &Process) {
     });
 }
 
-/// The thread that a timer may be told to signal: one of the caller's process.
+/// Returns a thread of the caller's process, which a timer may signal.
 pub fn own_thread(id: i32) -> Option<Arc<Thread>> {
     current().process.thread(u32::try_from(id).ok()?)
 }

@@ -1,27 +1,26 @@
 //! Process transformation: the three ways in which a process changes while it exists.
 //!
-//! A process is a composition of parts, so each part can be exchanged by itself: the **program** it
-//! is said to execute, the **position** at which it goes on, the **space** it works in. The three
-//! operations of [`Transform`] know nothing of each other and combine in any order. Everything else
-//! is arranged of them:
+//! A process is a composition of parts, so each part can be replaced by itself: the **program** it
+//! executes, the **position** at which it continues, the **space** it works in. The three
+//! operations of [`Transform`] are independent and combine in any order. Everything else is built
+//! from them:
 //!
 //! * fork (`clone.rs`): a [`Newcomer`] without parts gets a space (the parent's, or a copy of it),
 //!   the parent's program and the parent's position; then a process and an execution are made of it;
 //! * execve (`exec.rs`): the running process gets the new space, the new program and the position
 //!   of its first instruction;
-//! * Hayate's own system calls (`syscall/own.rs`) give a program each of them alone, and all at
-//!   once.
+//! * Hayate's own system calls (`syscall/own.rs`) offer each of them alone, and all at once.
 //!
-//! An operation cannot fail: what can fail (finding a program, making a space, looking at an
-//! address) is done before by whoever asks. So a combination of them cannot stop half-way.
+//! An operation cannot fail. The caller first does what can fail (finding a program, making a
+//! space, checking an address), so a combination of operations cannot stop half-way.
 //!
-//! Whoever leaves a space or a program for good owes something to others (robust futexes, signal
-//! handlers that lie in the old program): that is execve's part, not the operations'. A process
-//! may come back to a space.
+//! A process that leaves a space or a program for good must also release its robust futexes and
+//! drop signal handlers that lie in the old program. That is part of execve, not of the operations,
+//! because a process may return to a space.
 //!
-//! The road not taken: transforming *another* process. It would have to be stopped at a place where
-//! its registers are known, which is what a debugger does; a process transforms itself, or is
-//! composed anew.
+//! Road not taken: transforming *another* process. It would have to be stopped at a place where its
+//! registers are known, which is what a debugger does. A process transforms itself, or is composed
+//! anew.
 
 use alloc::sync::Arc;
 
@@ -33,7 +32,7 @@ use super::thread::{Thread, ThreadName};
 use crate::memory::{Space, USER_END};
 use crate::program::Executable;
 
-/// What a process is said to execute.
+/// The program that a process executes, as shown to others.
 #[derive(Default)]
 pub struct Executed {
     /// The file (`/proc/PID/exe`).
@@ -57,26 +56,26 @@ impl Executed {
     }
 }
 
-/// Where a process goes on.
+/// Where a process continues.
 #[derive(Clone, Default)]
 pub struct Position {
     /// All registers, the instruction and stack pointers among them.
     pub regs: UserRegs<'static>,
     /// The thread pointer (FS base), below the end of the program's half.
     pub fs_base: u64,
-    /// The other segment base.
+    /// The GS base.
     pub gs_base: u64,
 }
 
 impl Position {
-    /// The first instruction of a program: all other registers are zero.
+    /// The position of a program's first instruction: all other registers are zero.
     #[inline(always)]
     pub fn start(instruction: u64, stack: u64) -> Position {
         Position { regs: UserRegs::start(instruction, stack), fs_base: 0, gs_base: 0 }
     }
 
-    /// Checks what a program asks for. `EINVAL`: a pointer that is outside of the program's half (and
-    /// the instruction is not of the object that the kernel shows, either).
+    /// Checks a position that a program asked for. Fails with `EINVAL` if a pointer is outside of
+    /// the user half (the instruction pointer may also be in the vDSO).
     pub fn check(&self) -> Result<()> {
         let end = USER_END as u64;
         let rip = self.regs.rip;
@@ -85,22 +84,22 @@ impl Position {
     }
 }
 
-/// Who can be transformed: a process that is being made, and the one that runs here.
+/// A process that can be transformed: one that is being made, and the one that runs here.
 pub trait Transform<'a> {
-    /// Changes the space in which it runs. Gives the old one, to be dropped when nothing of it is
-    /// needed any more.
+    /// Changes the space in which it runs. Returns the old one, to be dropped when it is not needed
+    /// any more.
     fn change_space(&mut self, space: Arc<Space>) -> Option<Arc<Space>>;
 
-    /// Changes the program that it executes. The program's content is in the space already. Gives
-    /// the old one, whose file closes when it is dropped.
+    /// Changes the program that it executes, whose content is in the space already. Returns the old
+    /// one, whose file closes when it is dropped.
     fn change_program(&mut self, program: Executed) -> Option<Arc<Executable>>;
 
-    /// Changes the position at which it goes on.
+    /// Changes the position at which it continues.
     fn change_position(&mut self, position: &'a Position);
 }
 
-/// A process in the making: the parts that are there so far. Its operations are compiled into
-/// whoever composes it: they are stores to the place where the part is wanted.
+/// A process that is being made: the parts set so far. Its operations are inlined into the function
+/// that composes it, where they are stores to the place of the part.
 #[derive(Default)]
 pub struct Newcomer<'a> {
     /// Its space.
@@ -132,14 +131,14 @@ impl<'a> Transform<'a> for Newcomer<'a> {
 pub struct Running<'a, 'f> {
     /// Its current thread.
     pub thread: &'a Thread,
-    /// What it goes on with.
+    /// The registers with which it continues.
     pub regs: &'a mut UserRegs<'f>,
 }
 
 impl Transform<'_> for Running<'_, '_> {
     fn change_space(&mut self, space: Arc<Space>) -> Option<Arc<Space>> {
         let old = self.thread.change_space(Some(space));
-        // The parent of a vfork has its space for itself again.
+        // The parent of a vfork has its space to itself again.
         self.thread.give_back();
         old
     }

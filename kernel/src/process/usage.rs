@@ -1,4 +1,4 @@
-//! What threads and processes consumed (`getrusage(2)`, `times(2)`).
+//! Resources consumed by threads and processes (`getrusage(2)`, `times(2)`).
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,7 +7,8 @@ use hayate_abi::time::Timeval;
 
 use crate::program::Reads;
 
-/// What one thread moved. Only the thread itself adds, so that no addition is a locked instruction.
+/// Counts of one thread's reads and writes. Only the thread itself adds, so that no addition needs
+/// a locked instruction.
 #[derive(Default)]
 pub struct Counters {
     read_bytes: AtomicU64,
@@ -22,7 +23,7 @@ impl Counters {
         counter.store(counter.load(Ordering::Relaxed) + count as u64, Ordering::Relaxed);
     }
 
-    /// Counts a call that reads, and the bytes that it brought.
+    /// Counts a call that reads, and the bytes that it returned.
     #[inline(always)]
     pub fn read(&self, bytes: usize) {
         Counters::add(&self.reads, 1);
@@ -35,19 +36,19 @@ impl Counters {
         Counters::add(&self.read_bytes, reads.bytes);
     }
 
-    /// Counts a call that writes, and the bytes that it took.
+    /// Counts a call that writes, and the bytes that it wrote.
     #[inline(always)]
     pub fn wrote(&self, bytes: usize) {
         Counters::add(&self.writes, 1);
         Counters::add(&self.written_bytes, bytes);
     }
 
-    /// Counts bytes that the thread had a device read.
+    /// Counts bytes that a device read for the thread.
     pub fn read_from_device(&self, bytes: usize) {
         Counters::add(&self.device_bytes, bytes);
     }
 
-    /// The sums so far.
+    /// The present counts.
     #[inline(always)]
     pub fn sums(&self) -> Moved {
         Moved {
@@ -60,24 +61,24 @@ impl Counters {
     }
 }
 
-/// What was moved by calls of the read and write families, and from devices, as `/proc/PID/io`
-/// tells it (proc_pid_io(5)).
+/// Bytes and calls of the read and write families, and bytes from devices, as `/proc/PID/io` shows
+/// them (proc_pid_io(5)).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Moved {
-    /// Bytes that calls brought (`rchar`).
+    /// Bytes that calls read (`rchar`).
     pub read_bytes: u64,
-    /// Bytes that calls took (`wchar`).
+    /// Bytes that calls wrote (`wchar`).
     pub written_bytes: u64,
     /// Calls that read (`syscr`).
     pub reads: u64,
     /// Calls that write (`syscw`).
     pub writes: u64,
-    /// Bytes that devices were asked for (`read_bytes`).
+    /// Bytes read from devices (`read_bytes`).
     pub device_bytes: u64,
 }
 
 impl Moved {
-    /// Whether nothing was moved: so it is with most children of a fork.
+    /// Whether nothing was read or written, as in most children of a fork.
     #[inline(always)]
     pub fn is_nothing(&self) -> bool {
         self.reads | self.writes | self.device_bytes == 0
@@ -105,16 +106,16 @@ pub struct Usage {
     pub minor_faults: u64,
     /// Page faults that waited for a device.
     pub major_faults: u64,
-    /// Switches because the thread slept.
+    /// Context switches because the thread slept.
     pub voluntary_switches: u64,
-    /// Switches because its time was up.
+    /// Context switches because it was preempted.
     pub involuntary_switches: u64,
-    /// Most resident bytes of one process.
+    /// The most resident bytes of one process.
     pub peak_resident: u64,
 }
 
 impl Usage {
-    /// Adds another sum; of the peaks the higher one counts.
+    /// Adds another sum; the higher of the two peaks counts.
     pub fn add(&mut self, other: &Usage) {
         self.user_ns = self.user_ns.saturating_add(other.user_ns);
         self.system_ns = self.system_ns.saturating_add(other.system_ns);

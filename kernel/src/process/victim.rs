@@ -1,9 +1,9 @@
-//! Who goes when memory has run out and the one who needs some is the first process.
+//! The choice of a process to end when memory is exhausted and the first process needs some.
 //!
-//! Otherwise whoever asks for memory that is not there is ended itself ([`super::fault`]): nobody pays
-//! for others. With the first process all others would go, so here another one does: the one that holds
-//! most memory of its own, which `oom_score_adj` makes seem more or less, as on Linux
-//! (mm/oom_kill.c, `oom_badness`). One that is ending anyway is waited for instead.
+//! Otherwise the process that asks for memory is ended itself ([`super::fault`]), so that none
+//! suffers for others. If the first process ended, all would end, so here another one is ended: the
+//! one with the most memory of its own, adjusted by `oom_score_adj`, as on Linux (mm/oom_kill.c,
+//! `oom_badness`). If a process is ending anyway, the caller waits for that one instead.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -14,14 +14,14 @@ use super::record::Process;
 use super::{fault, pids};
 use crate::schedule::{self, time};
 
-/// How long a process may take to end before another one goes as well.
+/// How long a process may take to end before another one is ended as well.
 const PATIENCE_NS: u64 = 2_000_000_000;
 const PAUSE_NS: u64 = 1_000_000;
-/// Who has this much `oom_score_adj` taken away is never chosen.
+/// A process with this `oom_score_adj` is never chosen.
 const NEVER: i32 = -1000;
 
-/// Sees to it that a process other than the first ends and gives its memory back. False: there is none
-/// that could. Call it without spin locks, from the first process.
+/// Ends a process other than the first and waits until its memory is free. Returns false if no
+/// process can be ended. Call it without spin locks, from the first process.
 #[cold]
 pub fn make_room() -> bool {
     if choose(|process| process.is_exiting()).is_some_and(|victim| has_gone(&victim)) {
@@ -29,25 +29,25 @@ pub fn make_room() -> bool {
     }
     let Some(victim) = choose(|process| !process.is_exiting()) else { return false };
     fault::end_for_memory(&victim);
-    // If it takes long, the next try ends another one: there is an end to that.
+    // If that takes too long, the next call ends another process, so this comes to an end.
     has_gone(&victim);
     true
 }
 
-/// Waits until a process has given back its memory; false if it takes too long.
+/// Waits until a process has freed its memory; returns false if that takes too long.
 fn has_gone(victim: &Process) -> bool {
     let deadline = time::monotonic_ns() + PATIENCE_NS;
     while held(victim).is_some() {
         if time::monotonic_ns() > deadline {
             return false;
         }
-        // No signal ends the pause: its handler would need memory, too.
+        // No signal ends the pause, since its handler would need memory, too.
         let _ = schedule::sleep_until(time::monotonic_ns() + PAUSE_NS, false);
     }
     true
 }
 
-/// The process that is to go, of those for which `may` holds.
+/// The process to end, among those for which `may` holds.
 fn choose(may: impl Fn(&Process) -> bool) -> Option<Arc<Process>> {
     let all = pids::processes().ok()?;
     let others = all.iter().filter(|process| process.id() != 1 && may(process));
@@ -55,7 +55,7 @@ fn choose(may: impl Fn(&Process) -> bool) -> Option<Arc<Process>> {
     candidates.max_by_key(|(badness, _)| *badness).map(|(_, process)| process.clone())
 }
 
-/// How much of memory its end would give, changed by `oom_score_adj`; `None`: it is not to go.
+/// How many pages its end would free, adjusted by `oom_score_adj`; `None` if it must not be chosen.
 fn badness(process: &Process) -> Option<i64> {
     let adjust = process.oom_score_adjust.load(Ordering::Relaxed);
     if adjust <= NEVER {
@@ -65,9 +65,9 @@ fn badness(process: &Process) -> Option<i64> {
     Some(pages + i64::from(adjust) * frames::total() as i64 / 1000)
 }
 
-/// How many pages it has for itself; `None`: it has given all back.
+/// How many pages only this process has; `None` if it has freed its memory.
 fn held(process: &Process) -> Option<usize> {
-    // Not while its threads are locked: the space could end with our reference.
+    // Not while the list of threads is locked: this may be the last reference to the space.
     let mut space = None;
     process.for_each_thread(|thread| {
         if space.is_none() {

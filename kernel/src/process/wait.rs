@@ -13,7 +13,7 @@ use super::usage::Usage;
 use super::{family, pids};
 use crate::schedule::{self, Woken};
 
-/// Which children are waited for.
+/// Which children to wait for.
 #[derive(Clone, Copy, Debug)]
 pub enum Which {
     /// Any.
@@ -24,7 +24,7 @@ pub enum Which {
     Group(u32),
 }
 
-/// What was found out about a child.
+/// What `wait` reports about a child.
 pub struct Report {
     /// Its number.
     pub pid: u32,
@@ -34,7 +34,7 @@ pub struct Report {
     pub status: i32,
     /// The code (`CLD_*`) in the form of `waitid`.
     pub code: i32,
-    /// The value to the code: an exit status or a signal.
+    /// The value that belongs to the code: an exit status or a signal.
     pub value: i32,
     /// What it and its own children consumed.
     pub usage: Usage,
@@ -60,8 +60,8 @@ fn kind_matches(child: &Process, options: u32) -> bool {
 ///
 /// * `options` - of `WEXITED`, `WSTOPPED`, `WCONTINUED`, `WNOHANG`, `WNOWAIT`, `__W*`.
 ///
-/// `None` with `WNOHANG` if there are children but none has changed. `ECHILD` without any child
-/// to wait for; `ERESTARTSYS` if a signal comes first.
+/// Returns `None` with `WNOHANG` if there are children but none has changed. Fails with `ECHILD` if
+/// there is no child to wait for, `ERESTARTSYS` if a signal comes first.
 pub fn wait(parent: &Arc<Process>, which: Which, options: u32) -> Result<Option<Report>> {
     if options & WNOHANG == 0 {
         schedule::current().waits_for_child();
@@ -77,7 +77,7 @@ pub fn wait(parent: &Arc<Process>, which: Which, options: u32) -> Result<Option<
     }
 }
 
-/// Looks once. `None`: nothing yet, sleep.
+/// Checks the children once. `None` if the caller must sleep.
 fn look(parent: &Arc<Process>, which: Which, options: u32) -> Option<Result<Option<Report>>> {
     let keep = options & WNOWAIT != 0;
     let mut any = false;
@@ -153,24 +153,24 @@ fn real_user(child: &Process) -> u32 {
     child.first_thread().map_or(0, |thread| thread.credentials().uid)
 }
 
-/// Takes an ended child away that nobody will wait for.
+/// Removes an ended child for which the parent will not wait.
 pub fn release(parent: &Process, child: &Arc<Process>) {
     let taken = parent.children.lock().remove(child);
     if let Some(child) = taken {
         bury(child);
-        // Whoever waited for it now learns that there is nobody (ECHILD).
+        // The parent may be waiting for this child, which no longer exists (ECHILD).
         parent.child_events.wake_all();
     }
 }
 
-/// Forgets an ended process: its number is free, its record goes.
+/// Removes an ended process: frees its number and drops its record.
 fn bury(child: Arc<Process>) {
     let id = child.id();
-    // The last thread is still in the list, for those who ask about the zombie.
+    // The last thread is still in the list, for queries about the zombie.
     let threads = core::mem::take(&mut *child.threads.lock());
     let parent = child.parent.lock().take();
     pids::release(id);
-    // It need not be the first one, and has then a number of its own.
+    // That thread need not be the first one, and then has a number of its own.
     for thread in threads.iter().filter(|thread| thread.id() != id) {
         pids::release(thread.id());
     }
@@ -178,12 +178,12 @@ fn bury(child: Arc<Process>) {
     drop(parent);
 }
 
-/// Whether a process has a child that `wait` could be told about, without waiting.
+/// Whether a process has a child with this number, without waiting.
 pub fn find_child(parent: &Process, id: u32) -> bool {
     parent.children.lock().iter().any(|child| child.id() == id)
 }
 
-/// The process behind a number if it is a child. `ECHILD` otherwise.
+/// Returns the process with this number if it is a child. Fails with `ECHILD` if not.
 pub fn child(parent: &Process, id: u32) -> Result<Arc<Process>> {
     let child = family::find(id).map_err(|_| Errno::ECHILD)?;
     if find_child(parent, id) { Ok(child) } else { Err(Errno::ECHILD) }

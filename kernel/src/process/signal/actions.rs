@@ -1,9 +1,9 @@
-//! What a process does about each signal (`sigaction(2)`).
+//! The actions of a process for each signal (`sigaction(2)`).
 //!
 //! The 64 actions are an immutable, shared record: fork takes a reference instead of copying two
-//! kilobytes, and a change puts a changed copy in place unless nobody else has it. What a program
-//! executed from here starts with is kept with the record: a shell or server that catches signals and
-//! ignores others has it made once, not for every command.
+//! kilobytes, and a change replaces the record by a changed copy unless there is no other
+//! reference. The record that a program executed from here starts with is kept with it: for a shell
+//! or server that catches signals and ignores others it is made once, not for every command.
 
 use alloc::sync::Arc;
 
@@ -15,26 +15,26 @@ use super::{IGNORED_BY_DEFAULT, UNBLOCKABLE};
 /// The actions for all signals.
 pub struct Actions {
     entries: [Sigaction; NSIG as usize],
-    /// Signals that a handler of the program takes.
+    /// Signals that have a handler.
     pub caught: SignalSet,
     /// Signals set to `SIG_IGN`.
     pub ignored: SignalSet,
-    /// What is left of this record for a program, once somebody wanted it.
+    /// The record without handlers for a new program, once an exec has needed it.
     for_program: Once<Arc<Actions>>,
 }
 
 impl Clone for Actions {
-    /// A copy to be changed: what was kept of the original does not fit it.
+    /// Makes a copy that will be changed, so `for_program` is not copied.
     fn clone(&self) -> Actions {
         let Actions { entries, caught, ignored, for_program: _ } = self;
         Actions { entries: *entries, caught: *caught, ignored: *ignored, for_program: Once::new() }
     }
 }
 
-/// What becomes of a signal.
+/// What a delivered signal does.
 #[derive(Clone, Copy)]
 pub enum Disposition {
-    /// What the signal does by itself.
+    /// The default action of the signal.
     Default,
     /// Nothing.
     Ignore,
@@ -57,7 +57,7 @@ impl Actions {
         self.entries.get(signal.wrapping_sub(1) as usize).copied().unwrap_or_default()
     }
 
-    /// The same without handlers.
+    /// Makes the record for a new program: without handlers, but with the same `SIG_IGN`.
     fn without_handlers(&self) -> Arc<Actions> {
         let mut left = DEFAULT.clone();
         if self.ignored != 0 {
@@ -88,17 +88,17 @@ impl Actions {
 pub struct ActionTable(SpinLock<Arc<Actions>>);
 
 impl ActionTable {
-    /// The default for every signal.
+    /// Makes a table with the default for every signal.
     pub fn new() -> ActionTable {
         ActionTable(SpinLock::new(DEFAULT.clone()))
     }
 
-    /// A table of its own with the same actions.
+    /// Makes a table of its own with the same actions.
     pub fn fork(&self) -> ActionTable {
         ActionTable(SpinLock::new(self.snapshot()))
     }
 
-    /// The table a new program starts with: handlers are gone, `SIG_IGN` stays.
+    /// Makes the table for a new program: without handlers, but with the same `SIG_IGN`.
     pub fn for_program(&self) -> ActionTable {
         let mut now = self.snapshot();
         if now.caught != 0 {
@@ -107,12 +107,12 @@ impl ActionTable {
         ActionTable(SpinLock::new(now))
     }
 
-    /// Everything back to the default (`CLONE_CLEAR_SIGHAND`): handlers go, `SIG_IGN` stays.
+    /// Makes the table for `CLONE_CLEAR_SIGHAND`: without handlers, but with the same `SIG_IGN`.
     pub fn cleared(&self) -> ActionTable {
         self.for_program()
     }
 
-    /// All actions as they stand now.
+    /// All present actions.
     pub fn snapshot(&self) -> Arc<Actions> {
         self.0.lock().clone()
     }
@@ -122,7 +122,7 @@ impl ActionTable {
         self.0.lock().get(signal)
     }
 
-    /// Replaces the action of one signal; gives the old one.
+    /// Replaces the action of one signal; returns the old one.
     pub fn replace(&self, signal: u32, mut action: Sigaction) -> Sigaction {
         action.sa_mask &= !UNBLOCKABLE;
         let mut shared = self.0.lock();
@@ -131,13 +131,13 @@ impl ActionTable {
         old
     }
 
-    /// Signals set to `SIG_IGN`, and those a handler takes.
+    /// The signals set to `SIG_IGN`, and those with a handler.
     pub fn ignored_and_caught(&self) -> (SignalSet, SignalSet) {
         let actions = self.0.lock();
         (actions.ignored, actions.caught)
     }
 
-    /// Whether a signal is ignored, be it by `SIG_IGN` or by default.
+    /// Whether a signal is ignored, by `SIG_IGN` or by default.
     pub fn ignores(&self, signal: u32) -> bool {
         let actions = self.0.lock();
         let by_default = IGNORED_BY_DEFAULT & !actions.caught;
@@ -153,8 +153,8 @@ impl ActionTable {
         (reaps_itself, action.sa_flags & SA_NOCLDSTOP == 0)
     }
 
-    /// Decides what becomes of a signal that is being delivered; a handler with `SA_RESETHAND`
-    /// is used up.
+    /// Decides how to handle a signal that is being delivered; resets a handler with
+    /// `SA_RESETHAND`.
     pub fn dispose(&self, signal: u32) -> Disposition {
         let mut shared = self.0.lock();
         let action = shared.get(signal);
@@ -171,8 +171,8 @@ impl ActionTable {
         }
     }
 
-    /// Makes sure that a signal ends the process: it was raised by an instruction and is
-    /// blocked or ignored.
+    /// Makes sure that a signal ends the process, if an instruction raised it while it was blocked
+    /// or ignored.
     pub fn reset(&self, signal: u32) {
         Arc::make_mut(&mut self.0.lock()).set(signal, Sigaction::default());
     }

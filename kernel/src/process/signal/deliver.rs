@@ -1,4 +1,4 @@
-//! Taking signals: on the way back to user mode.
+//! Delivery of signals, on the way back to user mode.
 
 use hayate_abi::Errno;
 use hayate_abi::signal::*;
@@ -13,14 +13,14 @@ use crate::schedule;
 /// The number of `restart_syscall(2)`.
 const RESTART_SYSCALL: u64 = 219;
 
-/// Looks at everything that wants the current thread's attention. It comes back when there is
-/// nothing left, or not at all if the thread ends.
+/// Handles everything that wants the current thread's attention. Returns when nothing is left, or
+/// not at all if the thread ends.
 pub fn attend(regs: &mut UserRegs) {
     let thread = current();
     let start_tid = thread.start_tid();
     if start_tid != 0 {
         thread.set_start_tid(0);
-        // A bad address is the program's problem, as in Linux.
+        // As in Linux, a bad address is ignored.
         let _ = UserPtr::<u32>::new(start_tid).write(&thread.id());
     }
     loop {
@@ -40,7 +40,7 @@ pub fn attend(regs: &mut UserRegs) {
     thread.settle_mask();
 }
 
-/// Does about one signal what the process wants done.
+/// Handles one signal as the process's actions say.
 fn take(thread: &Thread, info: &Siginfo, regs: &mut UserRegs) {
     let signal = info.si_signo as u32;
     match thread.process.actions().dispose(signal) {
@@ -50,8 +50,8 @@ fn take(thread: &Thread, info: &Siginfo, regs: &mut UserRegs) {
             settle_for_handler(regs, &action);
             let mask = thread.take_saved_mask().unwrap_or(thread.blocked());
             if frame::enter_handler(thread, regs, &action, info, mask).is_err() {
-                // No place for the frame: the stack is gone, and a handler for that could not
-                // run either (`signal_setup_done`).
+                // There is no room for the frame: the stack is gone, and a handler for SIGSEGV
+                // could not run either (`signal_setup_done`).
                 super::send::force(thread, Siginfo::new(SIGSEGV, SI_KERNEL));
                 if signal == SIGSEGV {
                     thread.process.actions().reset(SIGSEGV);
@@ -67,12 +67,12 @@ fn take(thread: &Thread, info: &Siginfo, regs: &mut UserRegs) {
     }
 }
 
-/// What a signal does by itself.
+/// Performs the default action of a signal.
 fn by_default(thread: &Thread, signal: u32) {
     let process = &thread.process;
     let this = bit(signal);
     if IGNORED_BY_DEFAULT & this != 0 || (process.id() == 1 && this != bit(SIGKILL)) {
-        // pid 1 is spared what it has no handler for; `force` ends it by itself.
+        // pid 1 gets no signal without a handler; `force` ends it directly.
     } else if STOPS & this != 0 {
         if signal != SIGSTOP && session::is_orphaned(process.group(), None) {
             return;
@@ -91,7 +91,7 @@ fn by_default(thread: &Thread, signal: u32) {
     }
 }
 
-/// The error of the interrupted system call, if the thread comes from one that was.
+/// The error of the interrupted system call, if the thread returns from one.
 fn interrupted(regs: &UserRegs) -> Option<Errno> {
     if !regs.in_syscall() {
         return None;
@@ -100,7 +100,7 @@ fn interrupted(regs: &UserRegs) -> Option<Errno> {
     Errno::from_number(number).filter(|error| error.is_restart())
 }
 
-/// Makes the program issue its system call again.
+/// Makes the program execute its system call again.
 fn reissue(regs: &mut UserRegs, number: u64) {
     regs.rax = number;
     // The length of the `syscall` instruction.
@@ -108,8 +108,8 @@ fn reissue(regs: &mut UserRegs, number: u64) {
     regs.orig_rax = u64::MAX;
 }
 
-/// A handler is about to run: the call it interrupted fails with `EINTR`, or is issued again
-/// after it (`handle_signal`, arch/x86/kernel/signal.c).
+/// Prepares the interrupted call for a handler that is about to run: the call fails with `EINTR`,
+/// or is executed again after the handler (`handle_signal`, arch/x86/kernel/signal.c).
 fn settle_for_handler(regs: &mut UserRegs, action: &Sigaction) {
     let Some(error) = interrupted(regs) else { return };
     let again = error == Errno::ERESTARTNOINTR
@@ -122,7 +122,7 @@ fn settle_for_handler(regs: &mut UserRegs, action: &Sigaction) {
     }
 }
 
-/// No handler runs: the interrupted call is issued again, whatever it said.
+/// Executes the interrupted call again, whatever its error, since no handler runs.
 fn settle_restart(regs: &mut UserRegs) {
     let Some(error) = interrupted(regs) else { return };
     let number =

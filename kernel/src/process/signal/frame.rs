@@ -1,9 +1,9 @@
 //! The frame of a signal handler: what is put on the stack, and how `rt_sigreturn` takes it back
 //! (arch/x86/kernel/signal.c and signal_64.c of Linux 6.1).
 //!
-//! From high addresses to low: the XSAVE image (aligned to 64), the siginfo, the ucontext, and
-//! the return address, such that the stack pointer is as after a call. Programs read all of it:
-//! unwinders know the layout, garbage collectors change registers in it.
+//! From high addresses to low: the XSAVE image (aligned to 64), the siginfo, the ucontext, and the
+//! return address, with the stack pointer as after a call. Programs read all of it: unwinders know
+//! the layout, garbage collectors change registers in it.
 
 use alloc::vec::Vec;
 
@@ -28,7 +28,7 @@ fn is_on(stack: &SignalStack, sp: u64) -> bool {
     stack.ss_flags & SS_DISABLE == 0
         && sp > stack.ss_sp
         && sp - stack.ss_sp <= stack.ss_size
-        // With SS_AUTODISARM the stack is free for others as soon as a handler runs on it.
+        // With SS_AUTODISARM the stack is free as soon as a handler runs on it.
         && stack.ss_flags & SS_AUTODISARM == 0
 }
 
@@ -45,9 +45,9 @@ pub fn shown_flags(stack: &SignalStack, sp: u64) -> i32 {
 
 /// Makes the program enter a handler.
 ///
-/// * `mask` - the mask that `rt_sigreturn` goes back to.
+/// * `mask` - the mask that `rt_sigreturn` restores.
 ///
-/// `EFAULT` if the frame does not fit.
+/// Fails with `EFAULT` if the frame does not fit.
 pub fn enter_handler(
     thread: &Thread,
     regs: &mut UserRegs,
@@ -56,7 +56,7 @@ pub fn enter_handler(
     mask: SignalSet,
 ) -> Result<()> {
     if action.sa_flags & SA_RESTORER == 0 {
-        // There is no other way back on x86-64.
+        // There is no other way to return from a handler on x86-64.
         return Err(Errno::EFAULT);
     }
     let stack = *thread.signal_stack.lock();
@@ -132,7 +132,7 @@ fn registers(thread: &Thread, regs: &UserRegs, fpu: u64, mask: SignalSet) -> Sig
         rsp: regs.rsp,
         rip: regs.rip,
         eflags: regs.flags(),
-        // What a program in user mode has, in either mode: programs look.
+        // The selectors of user mode in either mode, because programs check them.
         cs: cpu::USER_CS,
         ss: cpu::USER_DS,
         trapno: trap.number,
@@ -144,12 +144,12 @@ fn registers(thread: &Thread, regs: &UserRegs, fpu: u64, mask: SignalSet) -> Sig
     }
 }
 
-/// `rt_sigreturn(2)`: goes back to what the frame says. Gives what belongs into `rax`.
+/// Implements `rt_sigreturn(2)`: restores the state in the frame. Returns the value for `rax`.
 ///
-/// `EFAULT` for a frame that cannot be read or holds an invalid floating-point state; the caller
-/// then raises SIGSEGV.
+/// Fails with `EFAULT` for a frame that cannot be read or holds an invalid floating-point state;
+/// the caller then raises SIGSEGV.
 pub fn leave_handler(thread: &Thread, regs: &mut UserRegs) -> Result<i64> {
-    // The handler's return took the return address off.
+    // The handler's return has popped the return address.
     let frame = regs.rsp.wrapping_sub(CONTEXT);
     let context: Ucontext = UserPtr::new(frame.wrapping_add(CONTEXT) as usize).read()?;
     let saved = context.uc_mcontext;
@@ -183,7 +183,7 @@ pub fn leave_handler(thread: &Thread, regs: &mut UserRegs) -> Result<i64> {
     let mut stack = context.uc_stack;
     stack.ss_flags &= !SS_ONSTACK;
     if stack.ss_flags & SS_AUTODISARM != 0 || stack.ss_flags == 0 || stack.ss_flags == SS_DISABLE {
-        // What the handler left in the frame counts, as long as it makes sense.
+        // The stack that the handler left in the frame is set, if it is valid.
         let _ = set_stack(thread, &stack, regs.rsp);
     }
     Ok(regs.rax as i64)
@@ -193,7 +193,7 @@ fn restore_fpu(address: u64) -> Result<()> {
     let mut state: Vec<u8> = Vec::new();
     state.try_reserve_exact(FpuState::signal_size()).map_err(|_| Errno::ENOMEM)?;
     state.resize(FpuState::signal_size(), 0);
-    // A frame that a program built by hand may end with the legacy part.
+    // A frame that a program built by itself may end with the legacy part.
     let read = user::copy_in_partly(&mut state, address as usize);
     state.truncate(read);
     if fpu::from_signal_bytes(&state) { Ok(()) } else { Err(Errno::EFAULT) }
@@ -202,8 +202,8 @@ fn restore_fpu(address: u64) -> Result<()> {
 /// The least size of an alternate stack (`MINSIGSTKSZ`).
 const LEAST_STACK: u64 = 2048;
 
-/// Sets the alternate stack (`sigaltstack(2)`). `EPERM` while a handler runs on the present one,
-/// `EINVAL` for unknown flags, `ENOMEM` if it is too small.
+/// Sets the alternate stack (`sigaltstack(2)`). Fails with `EPERM` while a handler runs on the
+/// present one, `EINVAL` for unknown flags, `ENOMEM` if it is too small.
 pub fn set_stack(thread: &Thread, new: &SignalStack, sp: u64) -> Result<()> {
     let mut stack = thread.signal_stack.lock();
     if is_on(&stack, sp) {

@@ -1,15 +1,15 @@
 //! Signals (`signal(7)`).
 //!
-//! A signal waits in a [`Queue`]: each process has one for signals to the process, each thread
-//! one for signals to the thread. What to do about it stands in the process's [`Actions`]. The
-//! sender (`send.rs`) queues and interrupts a thread that may take the signal; that thread takes
-//! it on its way back to user mode (`deliver.rs`), where it ends, stops (`stop.rs`) or enters a
-//! handler (`frame.rs`).
+//! A pending signal is in a [`Queue`]: each process has one for signals to the process, each thread
+//! one for signals to the thread. The process's [`Actions`] say how each signal is handled. The
+//! sender (`send.rs`) queues the signal and interrupts a thread that does not block it. That thread
+//! takes the signal on its way back to user mode (`deliver.rs`), where it ends, stops (`stop.rs`)
+//! or enters a handler (`frame.rs`).
 //!
-//! There is no lock around all of it. A mask of blocked signals is changed by its own thread
-//! only, which looks at the queues afterwards; a sender queues first and looks at the masks
-//! afterwards. So one of the two always sees the other, and an interruption too many does no
-//! harm: the thread finds nothing and goes on.
+//! No lock covers all of this. Only the thread itself changes its mask of blocked signals, and it
+//! looks at the queues afterwards; a sender queues first and looks at the masks afterwards. So one
+//! of the two always sees the other. A superfluous interruption does no harm: the thread finds no
+//! signal and continues.
 //!
 //! Lock order: `Process::control` before `Process::threads` before queues and actions, which are
 //! leaves.
@@ -31,7 +31,7 @@ pub use hayate_abi::signal::*;
 const IGNORED_BY_DEFAULT: SignalSet = bit(SIGCHLD) | bit(SIGURG) | bit(SIGWINCH) | bit(SIGCONT);
 /// Signals whose default is to stop the process.
 const STOPS: SignalSet = bit(SIGSTOP) | bit(SIGTSTP) | bit(SIGTTIN) | bit(SIGTTOU);
-/// Signals whose default is to dump core; we end the process without one.
+/// Signals whose default is to dump core; this kernel ends the process without a dump.
 const CORE: SignalSet = bit(SIGQUIT)
     | bit(SIGILL)
     | bit(SIGTRAP)
@@ -42,7 +42,7 @@ const CORE: SignalSet = bit(SIGQUIT)
     | bit(SIGXCPU)
     | bit(SIGXFSZ)
     | bit(SIGSYS);
-/// Signals that an instruction of the thread itself raises: they are taken before others.
+/// Signals that an instruction of the thread itself raises; these are taken first.
 const SYNCHRONOUS: SignalSet =
     bit(SIGSEGV) | bit(SIGBUS) | bit(SIGILL) | bit(SIGTRAP) | bit(SIGFPE) | bit(SIGSYS);
 /// Signals that nothing can block, catch or ignore.
@@ -53,7 +53,7 @@ pub fn is_signal(number: u32) -> bool {
     (1..=NSIG).contains(&number)
 }
 
-/// Sends the current thread a signal for what it just did (SIGPIPE, SIGXFSZ).
+/// Sends the current thread a signal about an action of its own (SIGPIPE, SIGXFSZ).
 pub fn raise(signal: u32) {
     super::current().signal_self(signal);
 }

@@ -1,4 +1,4 @@
-//! Signals that wait.
+//! Queues of pending signals.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -37,9 +37,10 @@ impl Queue {
         self.mask.load(Ordering::SeqCst)
     }
 
-    /// Adds a signal. At most `limit` wait (`RLIMIT_SIGPENDING`): beyond it a standard signal that
-    /// a program queued comes without its information, as in Linux; a realtime one gives `EAGAIN`.
-    /// A standard one of the kernel or of kill(2) is not limited (`__send_signal_locked`).
+    /// Adds a signal. At most `limit` signals are pending (`RLIMIT_SIGPENDING`). Beyond it, a
+    /// standard signal that a program queued loses its information, as in Linux; a realtime signal
+    /// fails with `EAGAIN`. A standard signal of the kernel or of kill(2) is not limited
+    /// (`__send_signal_locked`).
     pub fn push(&self, info: Siginfo, limit: u64) -> Result<()> {
         let signal = info.si_signo as u32;
         let mut infos = self.infos.lock();
@@ -59,8 +60,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Takes the next signal of `wanted`: those that an instruction raised first, then the
-    /// lowest number, then the oldest.
+    /// Takes the next signal of `wanted`: those that an instruction raised first, then the lowest
+    /// number, then the oldest.
     pub fn take(&self, wanted: SignalSet) -> Option<Siginfo> {
         if self.mask() & wanted == 0 {
             return None;
@@ -81,7 +82,7 @@ impl Queue {
         Some(found.unwrap_or(Siginfo::new(signal, SI_USER)))
     }
 
-    /// Throws signals away.
+    /// Discards pending signals.
     pub fn discard(&self, signals: SignalSet) {
         if self.mask() & signals == 0 {
             return;
@@ -92,7 +93,7 @@ impl Queue {
         self.mask.store(mask & !signals, Ordering::SeqCst);
     }
 
-    /// Whether the signal of a POSIX timer still waits.
+    /// Whether the signal of a POSIX timer is still pending.
     pub fn has_timer(&self, id: i32) -> bool {
         self.infos
             .lock()
@@ -100,7 +101,7 @@ impl Queue {
             .any(|info| info.si_code == SI_TIMER && info.fields[0] as u32 as i32 == id)
     }
 
-    /// How many wait (`SigQ` of `/proc/PID/status`).
+    /// The number of pending signals (`SigQ` of `/proc/PID/status`).
     pub fn count(&self) -> usize {
         self.infos.lock().len()
     }

@@ -12,8 +12,8 @@ use super::{IGNORED_BY_DEFAULT, STOPS, is_signal, stop};
 
 /// Sends a signal to a process: one of its threads takes it.
 ///
-/// `EAGAIN` if a realtime signal finds the queue full. A signal to a process that has ended, or
-/// that ignores it, is a success.
+/// Fails with `EAGAIN` if the queue is full for a realtime signal. A signal to a process that has
+/// ended, or that ignores it, is a success.
 pub fn to_process(process: &Arc<Process>, info: Siginfo) -> Result<()> {
     post(process, None, info)
 }
@@ -23,8 +23,8 @@ pub fn to_thread(thread: &Thread, info: Siginfo) -> Result<()> {
     post(&thread.process, Some(thread), info)
 }
 
-/// Sends a signal that an instruction of the current thread raised: if it is blocked or ignored,
-/// the process ends by it (`force_sig_info`).
+/// Sends a signal that an instruction of the current thread raised. If the signal is blocked or
+/// ignored, it ends the process (`force_sig_info`).
 pub fn force(thread: &Thread, info: Siginfo) {
     let signal = info.si_signo as u32;
     let process = &thread.process;
@@ -35,8 +35,8 @@ pub fn force(thread: &Thread, info: Siginfo) {
         thread.set_blocked_quietly(thread.blocked() & !bit(signal));
     }
     if process.id() == 1 && actions.get(signal).sa_handler == SIG_DFL {
-        // pid 1 is spared signals it does not handle, but an instruction that cannot be
-        // executed would only be executed again.
+        // pid 1 does not get signals without a handler, but an instruction that cannot be executed
+        // would fail again and again.
         process.begin_exit(signal as i32);
         return;
     }
@@ -44,7 +44,7 @@ pub fn force(thread: &Thread, info: Siginfo) {
     thread.interrupt();
 }
 
-/// Ends a process at once, without a way for it to object (`SIGKILL`).
+/// Ends a process at once; the process cannot prevent it (`SIGKILL`).
 pub fn kill(process: &Process) {
     process.begin_exit(SIGKILL as i32);
 }
@@ -92,8 +92,8 @@ fn discard_everywhere(process: &Process, signals: SignalSet) {
     process.for_each_thread(|thread| thread.queue.discard(signals));
 }
 
-/// Whether a signal would do nothing, so that it need not be queued (`sig_ignored`). A blocked
-/// signal is never ignored: the action may change before it is unblocked.
+/// Whether a signal would have no effect, so that it need not be queued (`sig_ignored`). A blocked
+/// signal is never ignored, because the action may change before it is unblocked.
 fn is_ignored(process: &Process, thread: Option<&Thread>, signal: u32) -> bool {
     let blocked = match thread {
         Some(thread) => thread.blocked(),
@@ -104,18 +104,18 @@ fn is_ignored(process: &Process, thread: Option<&Thread>, signal: u32) -> bool {
     }
     let (ignored, caught) = process.actions().ignored_and_caught();
     if process.id() == 1 && caught & bit(signal) == 0 {
-        // The first process only gets what it has a handler for (SIGNAL_UNKILLABLE).
+        // The first process gets only signals for which it has a handler (SIGNAL_UNKILLABLE).
         return true;
     }
     (ignored | IGNORED_BY_DEFAULT & !caught) & bit(signal) != 0
 }
 
-/// Sends a signal to every process of a group for which `may` holds; gives how many there were
-/// and how many got it.
+/// Sends a signal to every process of a group for which `may` holds. Returns how many processes the
+/// group has, and how many got the signal.
 ///
-/// A member that forks while we walk could leave a child that was not there yet: the walk is
-/// repeated until it meets nobody new, and a parent that has got the signal does not complete a
-/// fork before it has taken it.
+/// A member that forks during the walk could leave a child that was not in the table yet. So the
+/// walk is repeated until it meets no new process, and a parent that has got the signal does not
+/// complete a fork before it has taken the signal.
 pub fn to_group(
     group: u32,
     info: Siginfo,

@@ -1,7 +1,7 @@
 //! Signals read from a descriptor (`signalfd(2)`).
 //!
-//! Reading takes pending signals of the *reading* thread and its process, whoever opened the
-//! descriptor, as in Linux. The program blocks the signals first; a sender wakes
+//! Reading takes pending signals of the *reading* thread and its process, whichever process opened
+//! the descriptor, as in Linux. The program blocks the signals first; a sender wakes
 //! `Process::signal_events` whether they are blocked or not.
 
 use alloc::format;
@@ -28,14 +28,14 @@ pub struct SignalFd {
     wanted: AtomicU64,
 }
 
-/// Opens a descriptor for a set of signals; `flags` has `O_NONBLOCK` or not.
+/// Opens a descriptor for a set of signals; of `flags` only `O_NONBLOCK` counts.
 pub fn open(wanted: SignalSet, flags: u32) -> Result<Arc<OpenFile>> {
     let signals = SignalFd { wanted: AtomicU64::new(wanted & !UNBLOCKABLE) };
     anonymous::open("[signalfd]", Arc::new(signals), O_RDWR | flags & O_NONBLOCK)
 }
 
 impl SignalFd {
-    /// The signals behind an open file; `EINVAL` when it is something else.
+    /// The set of signals of an open file. Fails with `EINVAL` if the file is no signalfd.
     pub fn of(file: &OpenFile) -> Result<&SignalFd> {
         file.ops_as::<SignalFd>().ok_or(Errno::EINVAL)
     }
@@ -55,7 +55,7 @@ impl SignalFd {
     }
 }
 
-/// One signal as `signalfd` tells it.
+/// Converts a signal to the record of `signalfd`.
 fn encode(info: &Siginfo) -> SignalfdSiginfo {
     let [first, second, third, fourth, ..] = info.fields;
     let mut record = SignalfdSiginfo {

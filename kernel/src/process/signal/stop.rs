@@ -1,7 +1,7 @@
 //! Stopping and continuing a process (`SIGSTOP`, `SIGCONT`, job control).
 //!
-//! A stop is asked for by the thread that takes the signal: it raises the notice and interrupts
-//! the others. Each thread then counts itself in and sleeps; the last one tells the parent. All
+//! The thread that takes the signal starts the stop: it raises the notice and interrupts the
+//! others. Each thread then counts itself and sleeps; the last one notifies the parent. All
 //! counting happens under `Process::control`.
 
 use alloc::sync::Arc;
@@ -12,27 +12,27 @@ use super::super::record::{Process, notice};
 use super::super::{Thread, family};
 use crate::schedule::WaitQueue;
 
-/// Where stopped threads sleep. One queue for all processes: a wake-up too many does no harm, and
-/// stops are rare.
+/// The queue on which stopped threads sleep. One queue serves all processes: a superfluous wake-up
+/// does no harm, and stops are rare.
 static STOPPED: WaitQueue = WaitQueue::new();
 
-/// How far a process is with stopping.
+/// The progress of a stop.
 #[derive(Default)]
 pub struct Stop {
     /// The signal that stops the process; 0 while it is not to be stopped.
     signal: u32,
-    /// Threads that sleep because of it.
+    /// The number of threads that sleep because of it.
     asleep: usize,
-    /// Every thread sleeps, and the parent was told.
+    /// Every thread sleeps, and the parent was notified.
     complete: bool,
-    /// `wait(WUNTRACED)` has this signal to tell; 0 for nothing.
+    /// The signal that `wait(WUNTRACED)` has yet to report; 0 for none.
     untold_stop: u32,
-    /// `wait(WCONTINUED)` has something to tell.
+    /// `wait(WCONTINUED)` has yet to report that the process continued.
     untold_continue: bool,
 }
 
 impl Stop {
-    /// The process ends: it is not to be stopped any more.
+    /// Ends the stop, since the process ends.
     pub fn cancel(&mut self) {
         self.signal = 0;
         self.complete = false;
@@ -53,7 +53,7 @@ pub fn stop_process(process: &Process, signal: u32) {
     process.interrupt_all();
 }
 
-/// The current thread stops, if its process is to be stopped; returns when it goes on.
+/// Stops the current thread if its process is to be stopped; returns when it continues.
 pub fn stop_here(thread: &Thread) {
     let process = &thread.process;
     {
@@ -68,7 +68,7 @@ pub fn stop_here(thread: &Thread) {
     process.control.lock().stop.asleep -= 1;
 }
 
-/// Tells the parent if the last thread of a process has stopped; also called when a thread ends.
+/// Notifies the parent if the last thread of a process has stopped; also called when a thread ends.
 pub fn tell_if_complete(process: &Arc<Process>) {
     let signal = {
         let mut control = process.control.lock();
@@ -84,7 +84,7 @@ pub fn tell_if_complete(process: &Arc<Process>) {
     family::tell_change(process, CLD_STOPPED, signal);
 }
 
-/// Lets a stopped process go on (`SIGCONT`).
+/// Continues a stopped process (`SIGCONT`).
 pub fn continue_process(process: &Arc<Process>) {
     let was_stopped = {
         let mut control = process.control.lock();
@@ -103,16 +103,16 @@ pub fn continue_process(process: &Arc<Process>) {
     }
 }
 
-/// Makes stopped threads look again whether they are to go on.
+/// Makes stopped threads check again whether to continue.
 pub fn wake(_process: &Process) {
     STOPPED.wake_all();
 }
 
-/// What `wait` can be told about a living child.
+/// A change of a child that `wait` can report.
 pub enum Change {
     /// It was stopped by this signal.
     Stopped(u32),
-    /// It went on.
+    /// It continued.
     Continued,
 }
 
@@ -122,7 +122,7 @@ impl Process {
         self.control.lock().stop.complete
     }
 
-    /// What has not been told by `wait` yet; told with this, unless `keep`.
+    /// Returns the change that `wait` has not reported yet, and marks it as reported unless `keep`.
     pub fn untold_change(&self, stops: bool, continues: bool, keep: bool) -> Option<Change> {
         let mut control = self.control.lock();
         let stop = &mut control.stop;
