@@ -1,4 +1,4 @@
-//! What a driver of a disk does.
+//! The interface of a disk driver.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -21,7 +21,7 @@ pub struct Segment<'a> {
     pub length: usize,
 }
 
-/// What a driver of a disk does. All calls sleep.
+/// A disk driver. All calls sleep, if they have to wait for the device.
 pub trait BlockDevice: Send + Sync {
     /// The size in sectors.
     fn sectors(&self) -> u64;
@@ -29,14 +29,14 @@ pub trait BlockDevice: Send + Sync {
     /// Whether it cannot be written.
     fn read_only(&self) -> bool;
 
-    /// Fills the segments, in order, from `sector` on. The caller keeps inside the size. `EIO` when
-    /// the device fails; then the segments hold anything.
+    /// Fills the segments, in order, from `sector` on. The caller stays inside the size. `EIO` when
+    /// the device fails; then the content of the segments is undefined.
     fn read(&self, sector: u64, segments: &[Segment<'_>]) -> Result<()>;
 
     /// Writes the segments, in order, from `sector` on.
     fn write(&self, sector: u64, segments: &[Segment<'_>]) -> Result<()>;
 
-    /// Makes what was written last.
+    /// Makes everything written so far persistent.
     fn flush(&self) -> Result<()>;
 }
 
@@ -50,21 +50,21 @@ pub(super) fn count_read(segments: &[Segment<'_>]) {
     BYTES.fetch_add(bytes as u64, Relaxed);
 }
 
-/// What was read from all disks since boot: requests, bytes.
+/// Returns the reads from all disks since boot: requests and bytes.
 pub fn reads() -> (u64, u64) {
     (REQUESTS.load(Relaxed), BYTES.load(Relaxed))
 }
 
 static DRIVERS: SpinLock<Vec<Arc<dyn BlockDevice>>> = SpinLock::new(Vec::new());
 
-/// Makes a driver known; gives its index among all.
+/// Registers a driver; returns its index among all.
 pub fn register(driver: Arc<dyn BlockDevice>) -> usize {
     let mut drivers = DRIVERS.lock();
     drivers.push(driver);
     drivers.len() - 1
 }
 
-/// All drivers, in the order in which their devices were found.
+/// Returns all drivers, in the order in which their devices were found.
 pub fn drivers() -> Vec<Arc<dyn BlockDevice>> {
     DRIVERS.lock().clone()
 }

@@ -33,7 +33,7 @@ pub fn start(device: Device) -> Result<(), Error> {
     {
         random::add_seed(seed);
     }
-    // The device works for ever.
+    // The device is never released.
     core::mem::forget(device);
     Ok(())
 }

@@ -1,10 +1,11 @@
 //! Disks that the hypervisor holds in its own memory: files of QEMU's `fw_cfg` with the names
 //! `opt/hayate/disk0`, `disk1` and so on.
 //!
-//! Reading one waits for nobody, so it takes the same number of instructions in every run: this is
-//! where the root lies when guest time is to repeat exactly (`./hayate run --deterministic`). With a
-//! virtio disk the guest idles until the host has read, and QEMU, which counts instructions, lets the
-//! clock jump meanwhile. Looked for only if the command line has the word `fw_cfg_disks`.
+//! Reading such a disk never waits, so it takes the same number of instructions in every run. The
+//! root file system lies here when guest time must repeat exactly (`./hayate run --deterministic`).
+//! With a virtio disk the guest idles until the host has read, and QEMU, which counts instructions,
+//! lets the clock jump meanwhile. These disks are looked for only if the command line has the word
+//! `fw_cfg_disks`.
 
 use alloc::format;
 use alloc::sync::Arc;

@@ -1,12 +1,12 @@
-//! Devices: what the machine has besides processors and memory.
+//! Devices: the parts of the machine besides processors and memory.
 //!
-//! [`init`] finds the virtio devices and hands each to its driver, and the disks that QEMU holds in
-//! its memory ([`fw_disk`]). Drivers are safe code over
-//! [`machine::virtio`]: a driver owns its queues behind one spin lock, gives chains under it, and
-//! takes answers in its interrupt, under the same lock (the kernel runs with interrupts off, so an
-//! interrupt never meets its own processor inside the lock). Waiting is done without the lock.
+//! [`init`] finds the virtio devices and gives each to its driver, and finds the disks that QEMU
+//! holds in its memory ([`fw_disk`]). Drivers are safe code over [`machine::virtio`]: a driver has
+//! its queues behind one spin lock, gives chains to the device under it, and takes answers in its
+//! interrupt handler, under the same lock (the kernel runs with interrupts off, so an interrupt
+//! never finds its own processor holding the lock). A driver waits without the lock.
 //!
-//! Nothing here knows files: the nodes in `/dev` are `file::disk` and `file::port`.
+//! Nothing here knows files: the nodes in `/dev` are made by `file::disk` and `file::port`.
 
 pub mod block;
 pub mod entropy;
@@ -18,7 +18,7 @@ pub mod virtio_pmem;
 use hayate_machine::virtio::{self, kind};
 use hayate_machine::{info, warn};
 
-/// Finds all devices and starts their drivers. Once, at boot, with the scheduler running.
+/// Finds all devices and starts their drivers. Called once at boot, when the scheduler runs.
 pub fn init() {
     fw_disk::start();
     for device in virtio::devices() {

@@ -1,8 +1,8 @@
 //! The driver of virtio block devices (virtio 1.2, 5.2).
 //!
-//! A transfer is cut into requests of as many segments as the device takes; all are given at once
-//! as far as the queue has room, and the caller sleeps until the last one is answered. Several
-//! callers' requests are in flight together.
+//! A transfer is split into requests of as many segments as the device takes. All are given to the
+//! device at once, as far as the queue has room, and the caller sleeps until the last one is
+//! answered. Requests of several callers are in flight together.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -36,7 +36,7 @@ const IN: u32 = 0;
 const OUT: u32 = 1;
 const FLUSH: u32 = 4;
 
-/// The largest queue that is used, and with it the most segments in flight.
+/// The largest queue that is used; it limits the segments in flight.
 const QUEUE: u16 = 256;
 
 struct Disk {
@@ -52,14 +52,14 @@ struct Disk {
 
 struct State {
     queue: Queue,
-    /// Whose request each token is.
+    /// The transfer of each token.
     owners: Vec<Option<Arc<Transfer>>>,
     free: Vec<u64>,
 }
 
-/// A call's requests.
+/// The requests of one call.
 struct Transfer {
-    /// Requests not answered, and one for the caller while it is still giving.
+    /// Requests not yet answered, plus one while the caller still adds requests.
     left: AtomicU32,
     failed: AtomicBool,
     done: WaitQueue,
@@ -88,8 +88,8 @@ pub fn start(device: Device) -> core::result::Result<(), Error> {
     let (sectors, size_max, seg_max) = device.config(|config| {
         (config.u64(config::CAPACITY), config.u32(config::SIZE_MAX), config.u32(config::SEG_MAX))
     });
-    // Two descriptors are for the header and the status; a device without SEG_MAX takes one
-    // segment, one with a limit under a page would need segments to be cut.
+    // Two descriptors are for the header and the status. A device without SEG_MAX takes one
+    // segment. With a size limit under a page, segments would have to be split.
     let mut segments = if agreed & feature::SEG_MAX != 0 { seg_max.max(1) as usize } else { 1 };
     segments = segments.min(usize::from(queue.size()).saturating_sub(2)).max(1);
     if agreed & feature::SIZE_MAX != 0 && size_max < 4096 {
@@ -113,13 +113,13 @@ pub fn start(device: Device) -> core::result::Result<(), Error> {
     let mode = if disk.read_only { ", read-only" } else { "" };
     let index = register(disk);
     info!("virtio-blk: disk {index}, {} KiB at {}{mode}", sectors / 2, device.place());
-    // The device works for ever.
+    // The device is never released.
     core::mem::forget(device);
     Ok(())
 }
 
 impl Disk {
-    /// Takes the answers.
+    /// Takes the answers and wakes the callers.
     fn interrupt(&self) {
         let mut state = self.state.lock();
         while let Some((chain, _)) = state.queue.take() {
@@ -138,7 +138,7 @@ impl Disk {
         self.room.wake_all();
     }
 
-    /// Makes one request; `ENOMEM` when there is no memory for it.
+    /// Makes one request; `ENOMEM` without memory for it.
     fn chain(kind: u32, sector: u64, segments: &[Segment<'_>]) -> Result<Chain> {
         let mut header = [0; 16];
         header[..4].copy_from_slice(&kind.to_le_bytes());
@@ -157,7 +157,7 @@ impl Disk {
         if good { Ok(chain) } else { Err(Errno::ENOMEM) }
     }
 
-    /// Gives one request, as soon as there is room.
+    /// Gives one request to the device; sleeps until the queue has room.
     fn give(&self, mut chain: Chain, transfer: &Arc<Transfer>) {
         transfer.left.fetch_add(1, Ordering::Relaxed);
         self.room.wait_for_device(|| {
@@ -172,7 +172,7 @@ impl Disk {
                 Err(back) => {
                     chain = back;
                     state.free.push(token);
-                    // What was given must get under way, or room would never come.
+                    // The requests already in the queue must be started, or room would never come.
                     state.queue.notify();
                     None
                 }
@@ -205,7 +205,8 @@ impl Disk {
             }
         }
         self.state.lock().queue.notify();
-        // The caller's own share; the frames stay the device's until every request is answered.
+        // Drops the caller's own count. The frames belong to the device until every request is
+        // answered.
         transfer.left.fetch_sub(1, Ordering::AcqRel);
         transfer
             .done

@@ -1,20 +1,20 @@
 //! The driver of virtio consoles (virtio 1.2, 5.3): ports, each a stream of bytes both ways.
 //!
-//! The file layer makes a character device of each port (`file::port`), and of the one that is
-//! called `hayate.tty`, or is the only one of a device without names, the console.
+//! The file layer makes a character device of each port (`file::port`). The port with the name
+//! `hayate.tty`, or the only port of a device without names, becomes the console.
 //!
 //! # Flow
 //!
 //! Received frames wait in a list until a reader has taken their bytes; then they go back to the
-//! device, so a slow reader holds the host back. Written bytes travel in chains of their own; a
+//! device, so a slow reader slows the host down. Written bytes travel in chains of their own; a
 //! writer sleeps while the queue is full.
 //!
 //! # Locks
 //!
-//! `receive`, `send`, `host` and those of the control queues are spin locks, taken by interrupts
-//! too; `host` inside of `send`, otherwise one at a time. `hearing` is taken before all of them: who
-//! finds no control message left may rely on it that all that came were acted upon, by whatever
-//! processor.
+//! `receive`, `send`, `host` and those of the control queues are spin locks, which interrupt
+//! handlers take too; `host` inside of `send`, otherwise one at a time. `hearing` is taken before
+//! all of them: a thread that finds no control message left can rely on every message that came
+//! having been acted upon, on whichever processor.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -49,19 +49,19 @@ mod event {
 const CONSOLE: &str = "hayate.tty";
 /// Descriptors of each queue.
 const QUEUE: u16 = 32;
-/// Frames that wait at the device for input of one port.
+/// Frames that the device has for the input of one port.
 const BUFFERS: usize = 8;
-/// Ports of a device that are used.
+/// The most ports of a device that are used.
 const MOST_PORTS: u32 = 16;
 const PAGE: usize = 4096;
-/// How long the host may take to answer, or to take output at the end, in nanoseconds.
+/// How long the host may take to answer, or to take the last output, in nanoseconds.
 const PATIENCE: u64 = 5_000_000_000;
 
 static PORTS: SpinLock<Vec<Arc<Port>>> = SpinLock::new(Vec::new());
 
 /// One device with its ports.
 struct Console {
-    /// Queues that control messages come by and go by; a device without names has none.
+    /// The queues for control messages, receive and send; a device without names has none.
     control: Option<(SpinLock<Queue>, SpinLock<Queue>)>,
     /// Held while control messages are taken and acted upon.
     hearing: SpinLock<()>,
@@ -75,10 +75,10 @@ pub struct Port {
     /// Its number at its device.
     pub number: u32,
     name: Once<String>,
-    /// The device has this port.
+    /// Whether the device has this port.
     exists: AtomicBool,
     host: SpinLock<Host>,
-    /// The device that it belongs to, once that is made.
+    /// The device that it belongs to; set when the device is set up.
     console: Once<Arc<Console>>,
     receive: SpinLock<Receive>,
     send: SpinLock<Queue>,
@@ -86,20 +86,20 @@ pub struct Port {
     pub readers: WaitQueue,
     /// Woken when there is room for output or the host opens or closes.
     pub writers: WaitQueue,
-    /// The guest's end was announced as open.
+    /// Whether the host was told that the guest's end is open.
     announced: AtomicBool,
-    /// The device has no names, so this is the console.
+    /// Whether it is the only port of a device without names, and therefore the console.
     only: bool,
 }
 
 /// Whether the host has its end of a port open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host {
-    /// Not heard of yet.
+    /// The host has not told yet.
     Unknown,
-    /// It is.
+    /// It has.
     Open,
-    /// It was.
+    /// It had it open, but closed it.
     Closed,
 }
 
@@ -107,7 +107,7 @@ pub enum Host {
 pub struct Received {
     /// The frame.
     pub frame: Frame,
-    /// First byte that is left.
+    /// The first byte that is not yet taken.
     pub from: usize,
     /// End of the bytes.
     pub to: usize,
@@ -119,7 +119,7 @@ struct Receive {
     waiting: VecDeque<Received>,
 }
 
-/// All ports of all devices, in the order in which they were found.
+/// Returns all ports of all devices, in the order in which they were found.
 pub fn ports() -> Vec<Arc<Port>> {
     PORTS.lock().clone()
 }
@@ -137,7 +137,7 @@ pub fn start(device: Device) -> core::result::Result<(), Error> {
     let count = if named { device.config(|config| config.u32(4)).clamp(1, MOST_PORTS) } else { 1 };
     let mut ports = Vec::new();
     for number in 0..count {
-        // Port 0 has the first two queues, control the next two.
+        // Port 0 uses the first two queues, control the next two.
         let first = if number == 0 { 0 } else { 2 + 2 * number as u16 };
         let (receive, send) = (device.queue(first, QUEUE)?, device.queue(first + 1, QUEUE)?);
         ports.push(Arc::new(Port::new(number, receive, send, !named)));
@@ -176,13 +176,13 @@ pub fn start(device: Device) -> core::result::Result<(), Error> {
         info!("virtio-console: port {} {}", port.number, port.name().unwrap_or("without a name"));
         PORTS.lock().push(Arc::clone(port));
     }
-    // The device works for ever.
+    // The device is never released.
     core::mem::forget(device);
     Ok(())
 }
 
 impl Console {
-    /// Takes everything that the device finished.
+    /// Handles everything that the device has finished.
     fn interrupt(&self) {
         for port in self.ports.iter().filter(|port| port.exists()) {
             port.interrupt();
@@ -190,7 +190,7 @@ impl Console {
         self.take_control();
     }
 
-    /// Gives the device room for control messages.
+    /// Gives the device buffers for control messages.
     fn fill_control(&self) {
         let Some((receive, _)) = &self.control else { return };
         let mut queue = receive.lock();
@@ -203,7 +203,7 @@ impl Console {
         queue.notify();
     }
 
-    /// Sends a control message. One that finds no room is lost; there is room for thirty-two and
+    /// Sends a control message. It is lost if the queue is full; the queue takes thirty-two, and
     /// the device takes them at once.
     fn say(&self, port: u32, event: u16, value: u16) {
         let Some((_, send)) = &self.control else { return };
@@ -220,8 +220,8 @@ impl Console {
         queue.notify();
     }
 
-    /// Waits until the device has taken all control messages. Its answers to a message are there
-    /// before it gives the message back.
+    /// Waits until the device has taken all control messages. It sends its answers to a message
+    /// before it returns the message.
     fn settle(&self) {
         let Some((_, send)) = &self.control else { return };
         let idle = || {
@@ -236,8 +236,9 @@ impl Console {
         self.take_control();
     }
 
-    /// Takes control messages and acts on them. Those that another processor has taken already are
-    /// acted upon when this returns, too: ports are not looked for before they were heard of.
+    /// Takes control messages and acts on them. On return, messages that another processor took
+    /// have been acted upon as well: otherwise a caller might look for a port that was not yet
+    /// reported.
     fn take_control(&self) {
         let Some((receive, send)) = &self.control else { return };
         let hearing = self.hearing.lock();
@@ -250,7 +251,7 @@ impl Console {
                 self.hear(bytes);
             }
             let mut queue = receive.lock();
-            // It was in the queue before, so there is room.
+            // The chain was in the queue before, so there is room.
             let _ = queue.give(chain);
             queue.notify();
         }
@@ -261,7 +262,7 @@ impl Console {
         self.progress.wake_all();
     }
 
-    /// Acts on a control message.
+    /// Handles a control message.
     fn hear(&self, message: &[u8]) {
         let Some((head, rest)) = message.split_first_chunk::<8>() else { return };
         let number = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
@@ -304,7 +305,7 @@ impl Port {
         self.exists.load(Ordering::Acquire)
     }
 
-    /// Its name, as the host calls it.
+    /// Returns the name that the host gave it.
     pub fn name(&self) -> Option<&str> {
         self.name.get().map(String::as_str)
     }
@@ -314,7 +315,7 @@ impl Port {
         self.only || self.name() == Some(CONSOLE)
     }
 
-    /// Whether the host has its end open.
+    /// Returns the state of the host's end.
     pub fn host(&self) -> Host {
         *self.host.lock()
     }
@@ -329,9 +330,9 @@ impl Port {
         receive.queue.notify();
     }
 
-    /// Tells the host that somebody listens here; it sends nothing before. It is never told the
-    /// opposite: a port is opened by one program after the other, and bytes that come between
-    /// belong to the next.
+    /// Tells the host that the guest's end is open; before that the host sends nothing. The host is
+    /// never told that it is closed: programs open a port one after the other, and bytes that come
+    /// in between belong to the next.
     pub fn announce(&self) {
         if !self.announced.swap(true, Ordering::AcqRel)
             && let Some(console) = self.console.get()
@@ -342,7 +343,7 @@ impl Port {
 
     fn host_changed(&self, open: bool) {
         if !open {
-            // What the host sent before it closed is in the queue already.
+            // Input that the host sent before it closed is in the queue already.
             self.take_input();
         }
         *self.host.lock() = if open { Host::Open } else { Host::Closed };
@@ -389,11 +390,12 @@ impl Port {
         !self.receive.lock().waiting.is_empty()
     }
 
-    /// What a reader has to wait for: `Some(true)` when there is input, `Some(false)` when there
-    /// is none and will be none any more.
+    /// Returns the state of the input: `Some(true)` when there is input, `Some(false)` when there
+    /// is none and will never be, `None` when a reader has to wait.
     pub fn input_state(&self) -> Option<bool> {
         let closed = self.host() == Host::Closed;
-        // Input is looked for after the host's state: the last of it comes before the closing.
+        // The input is checked after the host's state, because the last input comes before the
+        // closing.
         if self.has_input() {
             Some(true)
         } else if closed {
@@ -403,13 +405,13 @@ impl Port {
         }
     }
 
-    /// Takes the oldest input. The caller gives it back by [`put_back`](Self::put_back); one at a
-    /// time, or bytes change places.
+    /// Takes the oldest input. The caller returns it with [`put_back`](Self::put_back). Only one
+    /// may be taken at a time, or bytes get out of order.
     pub fn take(&self) -> Option<Received> {
         self.receive.lock().waiting.pop_front()
     }
 
-    /// Gives back what was taken, with `from` moved on by what was used.
+    /// Returns input that was taken, with `from` advanced by the bytes that were used.
     pub fn put_back(&self, received: Received) {
         let mut receive = self.receive.lock();
         if received.from < received.to {
@@ -419,8 +421,8 @@ impl Port {
         }
     }
 
-    /// Gives bytes to the device; `None` when the queue is full at present, or the host's end is not
-    /// open yet. `EPIPE` when the host has closed: nobody will ever read.
+    /// Gives bytes to the device. `None` when the queue is full, or the host's end is not open yet;
+    /// `EPIPE` when the host has closed its end.
     pub fn try_send(&self, piece: &mut Option<Piece>) -> Option<Result<()>> {
         let mut queue = self.send.lock();
         while queue.take().is_some() {}
@@ -456,20 +458,20 @@ impl Port {
         self.host() == Host::Open && queue.room() > 0
     }
 
-    /// Sleeps until the host has taken everything, but not longer than a second.
+    /// Sleeps until the host has taken all output, but not longer than five seconds.
     pub fn drain(&self) {
         let idle = || {
             let mut queue = self.send.lock();
             while queue.take().is_some() {}
             (queue.is_idle() || self.host() != Host::Open).then_some(())
         };
-        // A signal or the time limit ends the waiting; what is left then is lost.
+        // A signal or the time limit ends the wait; output that is left then is lost.
         let _ = self.writers.wait_interruptible(Some(monotonic_ns() + PATIENCE), idle);
     }
 }
 
 impl Receive {
-    /// Gives a frame back to the device. It was there before, so there is room.
+    /// Gives a frame back to the device. It was in the queue before, so there is room.
     fn give(&mut self, frame: Frame) {
         let mut chain = Chain::new(0);
         if chain.writes(Piece::frame(frame)) {
@@ -479,8 +481,8 @@ impl Receive {
     }
 }
 
-/// Sleeps until what was written to all ports is with the host, but not longer than a second
-/// each: before the machine is turned off, when what is still in a queue would be lost.
+/// Sleeps until the host has all output of all ports, but not longer than five seconds for each.
+/// Called before the machine is switched off, because output in a queue would be lost.
 pub fn drain() {
     for port in ports() {
         port.drain();

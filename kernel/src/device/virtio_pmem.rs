@@ -1,23 +1,23 @@
 //! The driver of virtio's persistent memory (virtio 1.2, 5.19).
 //!
-//! The device says where its memory is, which then is an area of non-volatile memory like an NVDIMM
-//! ([`Device::attach_memory`]), and takes one kind of request: to make last all that was written so
-//! far. What has left the processor's caches is in the host's page cache; only the request takes it
-//! to the host's disk.
+//! The device reports the place of its memory, which becomes an area of non-volatile memory like an
+//! NVDIMM ([`Device::attach_memory`]). It takes one kind of request: to make all data written so
+//! far persistent. Data that has left the processor's caches is only in the host's page cache; the
+//! request moves it to the host's disk.
 //!
-//! QEMU gives the device no MSI-X, and a flush takes from some microseconds (the file lies in the host's
-//! memory) to as long as a disk likes. So the one who waits polls: without a pause at first, then with
-//! pauses in which he sleeps ([`Patience`]). One flush is under way at a time; those who come meanwhile
-//! sleep. A device that does not answer in time is not asked again: its memory can be read, and
-//! changing it fails.
+//! QEMU gives the device no MSI-X, and a flush takes from some microseconds (the file lies in the
+//! host's memory) to as long as a disk takes. So the waiting thread polls: at first without a
+//! pause, then with pauses in which it sleeps ([`Patience`]). One flush is under way at a time;
+//! threads that come meanwhile sleep. A device that does not answer in time is not asked again: its
+//! memory can be read, and changing it fails.
 //!
 //! Devices whose memory cannot be used (none, not at a large page, where other memory is) are left
-//! alone with a line in the log.
+//! alone, with a line in the log.
 //!
 //! Lock order: a device's state (sleeping) is a leaf; above it are the stores of [`crate::nvm`].
 //!
-//! Road not taken: a flush that is shared by all who wait when it begins. Texts are published one at
-//! a time, each under its store's lock.
+//! Road not taken: sharing one flush between all threads that wait when it begins. Texts are
+//! published one at a time, each under its store's lock.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -32,12 +32,12 @@ use hayate_nvm_store::{Look, Patience};
 use crate::schedule::time::monotonic_ns;
 use crate::schedule::{Mutex, sleep_until};
 
-/// The one type of a request.
+/// The only type of request.
 const FLUSH: u32 = 0;
-/// What the device answers when all is well.
+/// The device's answer for success.
 const DONE: u32 = 0;
 
-/// A device's memory, and the way to make last what is written there.
+/// A device's memory, and the queue for flush requests.
 pub struct Pmem {
     area: &'static Area,
     state: Mutex<State>,
@@ -45,18 +45,19 @@ pub struct Pmem {
 
 struct State {
     queue: Queue,
-    /// It did not answer once, so what it has of ours it keeps.
+    /// A request was not answered in time; the device may still write to its memory, so that is
+    /// never freed.
     lost: bool,
 }
 
 static FOUND: SpinLock<Vec<&'static Pmem>> = SpinLock::new(Vec::new());
 
-/// The devices that have memory, in the order they were found in.
+/// Returns the devices that have memory, in the order in which they were found.
 pub fn found() -> Vec<&'static Pmem> {
     FOUND.lock().clone()
 }
 
-/// Sets the device up and makes an area of its memory.
+/// Sets the device up and makes its memory an area.
 pub fn start(device: Device) -> core::result::Result<(), Error> {
     device.negotiate(0)?;
     let mut queue = device.queue(0, 8)?;
@@ -75,22 +76,22 @@ pub fn start(device: Device) -> core::result::Result<(), Error> {
     info!("virtio-pmem: {} KiB at {:#x}, {place}", area.size() >> 10, area.address());
     let pmem = Pmem { area, state: Mutex::new(State { queue, lost: false }) };
     FOUND.lock().push(Box::leak(Box::new(pmem)));
-    // The device works for ever.
+    // The device is never released.
     core::mem::forget(device);
     Ok(())
 }
 
 impl Pmem {
-    /// The memory.
+    /// Returns the memory.
     pub fn area(&self) -> &'static Area {
         self.area
     }
 
-    /// Returns when all that was written to the memory before, and has left the processor's caches,
-    /// will last. Sleeps.
+    /// Makes all data persistent that was written to the memory and has left the processor's
+    /// caches. Sleeps.
     ///
-    /// * `EIO`: the device could not, or does not answer any more.
-    /// * `ENOMEM`: there is no memory to ask it.
+    /// * `EIO`: the device failed, or does not answer any more.
+    /// * `ENOMEM`: there is no memory for the request.
     pub fn flush(&self) -> Result<()> {
         let mut state = self.state.lock();
         if state.lost {

@@ -1,8 +1,8 @@
-//! Files without a path: the pseudo file systems they live in.
+//! Files without a path, and their pseudo file systems.
 //!
 //! A pipe, a socket or an epoll instance still has a place ([`Location`]), so that `fstat`,
-//! `/proc/PID/fd` and the *at calls need no special case: an anonymous dentry in a mount that
-//! hangs nowhere.
+//! `/proc/PID/fd` and the *at calls need no special case: an anonymous dentry in a mount that is
+//! not attached to the tree.
 
 use alloc::sync::Arc;
 
@@ -47,14 +47,14 @@ impl FileSystem for Pseudo {
     }
 }
 
-/// Makes the mount of a pseudo file system; keep it in a static.
+/// Makes the mount of a pseudo file system; the caller keeps it in a static.
 pub fn pseudo(name: &'static str, magic: u64) -> Arc<Mount> {
     let device = anonymous_device();
     let root = AnonymousInode::new(device, FileKind::Anonymous, 0o600);
     Mount::whole(Arc::new(Pseudo { name, magic, device, root }), 0, name.as_bytes())
 }
 
-/// A place in a pseudo file system for `inode`, shown as `name`.
+/// Returns a place in a pseudo file system for `inode`, shown as `name`.
 pub fn location(mount: &Arc<Mount>, name: &[u8], inode: Arc<dyn Inode>) -> Location {
     let filesystem = Arc::clone(mount.filesystem());
     let dentry = Dentry::anonymous(filesystem, name, inode);
@@ -63,8 +63,8 @@ pub fn location(mount: &Arc<Mount>, name: &[u8], inode: Arc<dyn Inode>) -> Locat
 
 static ANON_INODES: Lazy<Arc<Mount>> = Lazy::new(|| pseudo("anon_inodefs", 0x0904_1934));
 
-/// Opens a thing that is nothing but its operations (epoll, eventfd, timerfd...), shown as
-/// `anon_inode:[NAME]`. All share one inode, as in Linux.
+/// Opens an object that consists only of its operations (epoll, eventfd, timerfd...), shown as
+/// `anon_inode:[NAME]`. All share one inode, as on Linux.
 pub fn open(name: &'static str, ops: Arc<dyn FileOps>, flags: u32) -> Result<Arc<OpenFile>> {
     let inode = ANON_INODES.filesystem().root();
     let shown = alloc::format!("anon_inode:{name}");
@@ -77,7 +77,7 @@ pub struct AnonymousInode {
 }
 
 impl AnonymousInode {
-    /// A new one of this kind and mode on `device`.
+    /// Makes an inode of this kind and mode on `device`.
     pub fn new(device: u64, kind: FileKind, mode: u16) -> Arc<AnonymousInode> {
         Arc::new(AnonymousInode { metadata: Metadata::anonymous(device, kind, mode) })
     }

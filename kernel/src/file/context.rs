@@ -1,5 +1,5 @@
-//! Where a process stands in the tree: root, working directory, file mode mask. Shared by
-//! `clone(CLONE_FS)`, otherwise copied at fork.
+//! The place of a process in the tree: root, working directory and umask. `clone(CLONE_FS)` shares
+//! it, fork copies it.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -9,7 +9,7 @@ use super::mount::Location;
 
 /// Root, working directory and umask of a process.
 pub struct FsContext {
-    /// A leaf lock. Locations taken out are dropped after it.
+    /// A leaf lock. Locations taken out are dropped after it is released.
     places: SpinLock<Places>,
     umask: AtomicU32,
 }
@@ -21,7 +21,7 @@ struct Places {
 }
 
 impl FsContext {
-    /// A context with this root, also as working directory, and umask 022.
+    /// Makes a context with this root, also as working directory, and umask 022.
     pub fn new(root: Location) -> FsContext {
         let places = Places { working: root.clone(), root };
         FsContext { places: SpinLock::new(places), umask: AtomicU32::new(0o022) }
@@ -62,7 +62,7 @@ impl FsContext {
         drop(old);
     }
 
-    /// Replaces root and working directory where they are `old` (`pivot_root(2)`).
+    /// Replaces root and working directory where they are equal to `old` (`pivot_root(2)`).
     pub fn move_from(&self, old: &Location, new: &Location) {
         let mut places = self.places.lock();
         let before = places.clone();
@@ -81,7 +81,7 @@ impl FsContext {
         self.umask.load(Ordering::Relaxed) as u16
     }
 
-    /// Sets the file mode mask, gives the old one.
+    /// Sets the umask; returns the old one.
     pub fn set_umask(&self, mask: u16) -> u16 {
         self.umask.swap(u32::from(mask & 0o777), Ordering::Relaxed) as u16
     }

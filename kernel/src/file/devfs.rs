@@ -1,7 +1,7 @@
-//! `/dev`: one tmpfs instance for the whole system, whose nodes drivers add as they find devices,
-//! and the devices that are nothing but code (`null`, `zero`, `full`, `random`, `urandom`).
+//! `/dev`: one tmpfs instance for the whole system, to which drivers add nodes as they find
+//! devices, and the devices that are only code (`null`, `zero`, `full`, `random`, `urandom`).
 //!
-//! It is the type `devtmpfs` for `mount(2)`: every mount shows the same tree.
+//! Its type for `mount(2)` is `devtmpfs`; every mount shows the same tree.
 
 use alloc::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::{process, random, schedule};
 pub static TYPE: FileSystemType =
     FileSystemType { name: "devtmpfs", needs_device: false, mount: mount_devtmpfs };
 
-// The cache may not believe that a name is missing: a driver adds nodes behind its back.
+// Negative entries must not be cached, because drivers add nodes behind the cache's back.
 static TREE: Lazy<Arc<TmpFs>> =
     Lazy::new(|| TmpFs::new("devtmpfs", 0o755, Owner::default(), None, Caching::Positive));
 
@@ -30,12 +30,12 @@ fn mount_devtmpfs(_: &MountRequest<'_>) -> Result<Arc<dyn FileSystem>> {
     Ok(TREE.clone())
 }
 
-/// The tree itself, for the kernel's own mount at boot.
+/// Returns the file system, for the kernel's own mount at boot.
 pub fn tree() -> Arc<dyn FileSystem> {
     TREE.clone()
 }
 
-/// The directory that `path` lies in, made if it is missing, and the last name.
+/// Returns the directory of `path`, which is made if it is missing, and the last name.
 fn directory(path: &str) -> Result<(Arc<dyn Inode>, &str)> {
     let mut here: Arc<dyn Inode> = TREE.root();
     let mut rest = path;
@@ -49,13 +49,13 @@ fn directory(path: &str) -> Result<(Arc<dyn Inode>, &str)> {
     Ok((here, rest))
 }
 
-/// Adds the node of a device, at `path` below `/dev`; directories on the way are made. A name that
-/// is there already stays.
+/// Adds the node of a device, at `path` below `/dev`; makes missing directories. An existing name
+/// stays.
 pub fn add(path: &str, kind: FileKind, number: DeviceNumber, mode: u16) {
     add_for(path, kind, number, mode, Owner::default());
 }
 
-/// The same, owned by somebody else than root.
+/// Like [`add`], with another owner than root.
 pub fn add_for(path: &str, kind: FileKind, number: DeviceNumber, mode: u16, owner: Owner) {
     let made = directory(path).and_then(|(parent, name)| match parent.lookup(name.as_bytes()) {
         Err(Errno::ENOENT) => parent.mknod(name.as_bytes(), kind, mode, number, owner).map(drop),
@@ -84,7 +84,7 @@ pub fn add_directory(path: &str, mode: u16) {
     report(path, made);
 }
 
-/// Removes the node of a device that went away.
+/// Removes the node of a device that is gone.
 pub fn remove(path: &str) {
     let removed = directory(path).and_then(|(parent, name)| {
         let node = parent.lookup(name.as_bytes())?;
@@ -99,7 +99,7 @@ fn report(path: &str, outcome: Result<()>) {
     }
 }
 
-/// Which of the devices without hardware.
+/// The devices without hardware.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Memory {
     Null,
@@ -108,10 +108,11 @@ enum Memory {
     Random,
 }
 
-/// Bytes moved between two looks at pending interrupts and signals.
+/// Bytes moved between two checks for pending interrupts and signals.
 const STRETCH: usize = 64 << 10;
 
-/// Zeroes, as many as there is room for, or until a signal comes (`read_iter_zero` of Linux 6.1).
+/// Writes zeroes, as many as there is room for, or until a signal comes (`read_iter_zero` of Linux
+/// 6.1).
 #[inline(never)]
 fn many_zeroes(out: &mut Output<'_>) -> Result<usize> {
     loop {
@@ -126,7 +127,8 @@ fn many_zeroes(out: &mut Output<'_>) -> Result<usize> {
     }
 }
 
-/// Random bytes, as many as there is room for; up to 256 are not cut short by a signal (random(4)).
+/// Writes random bytes, as many as there is room for; up to 256 bytes are not cut short by a signal
+/// (random(4)).
 #[inline(never)]
 fn random_bytes(out: &mut Output<'_>) -> Result<usize> {
     loop {
@@ -144,7 +146,7 @@ fn random_bytes(out: &mut Output<'_>) -> Result<usize> {
     }
 }
 
-/// What a program writes to the generator is stirred in.
+/// Mixes the bytes that a program writes into the generator.
 #[inline(never)]
 fn take_seeds(input: &mut Input<'_>) -> Result<usize> {
     while input.remaining() != 0 {
@@ -161,8 +163,8 @@ fn take_seeds(input: &mut Input<'_>) -> Result<usize> {
     Ok(input.done())
 }
 
-/// The controls of random(4) (`random_ioctl`, drivers/char/random.c of Linux 6.1). The generator is
-/// seeded from the first instruction on, so the count of entropy is that of a full pool for ever.
+/// The ioctls of random(4) (`random_ioctl`, drivers/char/random.c of Linux 6.1). The generator is
+/// seeded from the first instruction on, so the entropy count is always that of a full pool.
 #[inline(never)]
 fn random_control(command: u32, at: usize) -> Result<i64> {
     const GET_COUNT: u32 = 0x8004_5200;
@@ -208,8 +210,8 @@ fn random_control(command: u32, at: usize) -> Result<i64> {
 
 impl FileOps for Memory {
     fn traits(&self) -> Traits {
-        // Positions are accepted and mean nothing. `read` and `write` need none: without
-        // POSITIONED they take no lock.
+        // Positions are accepted and ignored. `read` and `write` need none: without POSITIONED they
+        // take no lock.
         Traits::ADDRESSABLE
     }
 
@@ -217,7 +219,7 @@ impl FileOps for Memory {
     fn read(&self, _: &OpenFile, _: u64, out: &mut Output<'_>) -> Result<usize> {
         match self {
             Memory::Null => Ok(0),
-            // No call on this way, so nothing to save for one.
+            // This path makes no call, so the compiler need not save registers for one.
             Memory::Zero if out.remaining() <= STRETCH => match out.zero_user() {
                 Some(count) => Ok(count),
                 None => many_zeroes(out),
@@ -260,7 +262,7 @@ impl FileOps for Memory {
     }
 }
 
-/// Registers the devices without hardware and what else `/dev` always has.
+/// Registers the devices without hardware and the fixed entries of `/dev`.
 pub fn init() {
     super::filesystem::register_type(&TYPE);
     let devices = [

@@ -1,9 +1,9 @@
 //! Disks: the nodes of block devices and their page cache.
 //!
-//! A [`Disk`] is a driver with a name, a number and a plate: the node `/dev/NAME` reads and maps
-//! through the plate, and file systems read their metadata through it ([`Disk::read`]). File
-//! content goes from the driver to the file's own plate and never through the disk's, so that
-//! nothing is kept twice.
+//! A [`Disk`] is a driver with a name, a number and a page cache: the node `/dev/NAME` reads and
+//! maps through this page cache, and file systems read their metadata through it ([`Disk::read`]).
+//! File content goes from the driver to the file's own page cache and not through the disk's, so
+//! that nothing is cached twice.
 
 use alloc::format;
 use alloc::string::String;
@@ -22,12 +22,12 @@ use super::{content, devfs, device};
 use crate::device::block::{self, BlockDevice, SECTOR, Segment};
 use crate::process;
 
-/// Bytes of a page of a plate.
+/// Bytes of a page in the page cache.
 const PAGE: u64 = 4096;
 /// The major number of Linux' virtio disks, and how many minors each takes.
 const MAJOR: u32 = 254;
 const MINORS: u32 = 16;
-/// Pages that are read together where metadata is missing.
+/// Pages that are read together when metadata is missing.
 const AROUND: u64 = 16;
 
 /// A disk.
@@ -40,10 +40,10 @@ pub struct Disk {
 
 static DISKS: RwSpinLock<Vec<Arc<Disk>>> = RwSpinLock::new(Vec::new());
 
-/// Makes every driver that was found a disk with its node: `vda`, `vdb` and so on.
+/// Makes a disk with its node for every driver that was found: `vda`, `vdb` and so on.
 pub fn init() {
     for (index, driver) in block::drivers().into_iter().enumerate() {
-        // A machine has no more than 26 disks here; further ones get a number for a letter.
+        // Disks beyond the 26th get a number instead of a letter.
         let name = match u8::try_from(index).ok().filter(|index| *index < 26) {
             Some(letter) => format!("vd{}", char::from(b'a' + letter)),
             None => format!("vd{index}"),
@@ -59,13 +59,13 @@ pub fn init() {
     }
 }
 
-/// The disk with a device number; `ENXIO` when there is none.
+/// Returns the disk with a device number; `ENXIO` when there is none.
 pub fn disk(number: DeviceNumber) -> Result<Arc<Disk>> {
     let disks = DISKS.read();
     disks.iter().find(|disk| disk.number == number).cloned().ok_or(Errno::ENXIO)
 }
 
-/// All disks, for `/proc/partitions`.
+/// Returns all disks, for `/proc/partitions`.
 pub fn disks() -> Vec<Arc<Disk>> {
     DISKS.read().clone()
 }
@@ -86,7 +86,7 @@ impl Disk {
         self.plate.size()
     }
 
-    /// The driver, for transfers past the page cache.
+    /// Returns the driver, for transfers that bypass the page cache.
     pub fn driver(&self) -> &dyn BlockDevice {
         &*self.driver
     }
@@ -101,7 +101,7 @@ impl Disk {
         while !into.is_empty() {
             let index = offset / PAGE;
             if self.plate.peek(index).is_none() {
-                // What lies around is wanted soon: tables of inodes, blocks of a directory.
+                // Nearby metadata is needed soon: tables of inodes, blocks of a directory.
                 self.plate.readahead(index - index % AROUND, AROUND);
             }
             let frame = self.plate.page(index)?;
@@ -114,8 +114,8 @@ impl Disk {
     }
 }
 
-/// Reads from a device for the current thread, which is charged with the bytes
-/// (`task_io_account_read`, block/blk-core.c).
+/// Reads from a device and charges the bytes to the current thread (`task_io_account_read`,
+/// block/blk-core.c).
 pub fn read_for_current(
     driver: &dyn BlockDevice,
     sector: u64,
@@ -127,7 +127,7 @@ pub fn read_for_current(
     driver.read(sector, segments)
 }
 
-/// Fills pages of a disk's plate.
+/// The source of a disk's page cache.
 struct Pages {
     driver: Arc<dyn BlockDevice>,
 }
@@ -159,7 +159,7 @@ impl PlateSource for Pages {
 impl device::Device for Disk {
     fn open(&self, number: DeviceNumber, request: &OpenRequest<'_>) -> Result<Arc<dyn FileOps>> {
         if request.writes() {
-            // Linux: EACCES at opening a read-only disk for writing.
+            // As on Linux: EACCES when a read-only disk is opened for writing.
             return Err(if self.driver.read_only() { Errno::EACCES } else { Errno::EPERM });
         }
         Ok(Arc::new(DiskFile(disk(number)?)))

@@ -1,14 +1,16 @@
-//! Signals for changes of a directory (`F_NOTIFY`, fcntl(2)): the older way, beside `inotify`.
+//! Signals for changes of a directory (`F_NOTIFY`, fcntl(2)): the older interface, beside
+//! `inotify`.
 //!
-//! An opening of a directory asks for kinds of changes of its entries; each sends the signal of the
-//! opening's owner, once unless `DN_MULTISHOT` was asked for. What happens is heard where inotify
-//! hears it (`notify.rs`): while nobody watches anything, nothing is looked up.
+//! A program asks, through an open directory, for kinds of changes of its entries. Each change
+//! sends the signal of the open file's owner, only once unless `DN_MULTISHOT` was set. Events come
+//! from the same reports as inotify's (`notify.rs`): while there are no watches, nothing is looked
+//! up.
 //!
-//! A watch belongs to the opening and to the table of descriptors by which it was asked for: it
-//! ends when any descriptor of that table for the opening is closed, also a copy (`dnotify_flush`,
-//! fs/notify/dnotify/dnotify.c).
+//! A watch belongs to the open file and to the descriptor table through which it was made: it ends
+//! when any descriptor of that table for the open file is closed, also a duplicate
+//! (`dnotify_flush`, fs/notify/dnotify/dnotify.c).
 //!
-//! Locks: the table is a spin lock and a leaf. Signals are sent without it.
+//! Locks: the table is a spin lock and a leaf. It is not held when signals are sent.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -35,21 +37,21 @@ bitflags::bitflags! {
         const ACCESS = 1;
         /// A file was written or truncated.
         const MODIFY = 2;
-        /// An entry came.
+        /// An entry was added.
         const CREATE = 4;
-        /// An entry went.
+        /// An entry was removed.
         const DELETE = 8;
         /// An entry was renamed within the directory.
         const RENAME = 0x10;
         /// Metadata of a file changed.
         const ATTRIB = 0x20;
-        /// Not only once.
+        /// Send more than one signal.
         const MULTISHOT = 0x8000_0000;
     }
 }
 
 impl Changes {
-    /// The changes that an event stands for.
+    /// Returns the changes that an event stands for.
     fn of(event: Mask) -> Changes {
         const MEANING: [(Mask, Changes); 7] = [
             (Mask::ACCESS, Changes::ACCESS),
@@ -67,7 +69,7 @@ impl Changes {
 
 struct Watch {
     directory: (u64, u64),
-    /// The opening and the table, by their addresses.
+    /// The addresses of the open file and of the descriptor table.
     file: usize,
     table: usize,
     fd: i32,
@@ -82,7 +84,8 @@ fn address(file: &OpenFile) -> usize {
     core::ptr::from_ref(file).addr()
 }
 
-/// `F_NOTIFY` through the descriptor `fd` of a table: adds to what is wanted; nothing ends it.
+/// `F_NOTIFY` through the descriptor `fd` of a table: adds kinds of changes; asking for none ends
+/// the watch.
 pub fn watch(files: &FdTable, file: &OpenFile, fd: i32, asked: u32) -> Result<()> {
     if ENABLED.get() == 0 {
         return Err(Errno::EINVAL);
@@ -98,18 +101,18 @@ pub fn watch(files: &FdTable, file: &OpenFile, fd: i32, asked: u32) -> Result<()
     let directory = file.metadata()?.identity();
     let owner = Arc::clone(file.owner());
     owner.set_caller();
-    // First: a descriptor that is closed from now on ends what is entered here.
+    // This comes first: every later close of a descriptor then ends the new watch.
     files.note_closings();
     file.mark(Marks::NOTIFY);
     enter(Watch { directory, file: address(file), table: number(files), fd, changes, owner })?;
-    // One that was closed meanwhile has ended nothing yet.
+    // If the descriptor was closed before that, the watch has to be ended here.
     if !files.get(fd).is_ok_and(|now| core::ptr::eq(&*now, file)) {
         closed(files, file);
     }
     Ok(())
 }
 
-/// Enters a watch, or adds it to the one of its opening and table.
+/// Adds a watch, or adds its changes to the existing watch of its open file and table.
 fn enter(new: Watch) -> Result<()> {
     let mut table = TABLE.lock();
     let same = |watch: &&mut Watch| watch.file == new.file && watch.table == new.table;
@@ -135,19 +138,21 @@ fn take(table: &mut Vec<Watch>, at: usize) -> Watch {
     table.swap_remove(at)
 }
 
-/// A descriptor of a table for the opening was closed, or nothing more is wanted through it.
+/// Ends the watch of a table and an open file: a descriptor was closed, or no changes are wanted
+/// any more.
 pub(super) fn closed(files: &FdTable, file: &OpenFile) {
     if COUNT.load(Ordering::Relaxed) != 0 {
         end(|watch| watch.file == address(file) && watch.table == number(files));
     }
 }
 
-/// The opening ends. Its descriptors were closed before, but in flight it has none.
+/// Called when the open file ends. Its descriptors were closed before; only an open file in flight
+/// between sockets had none to close.
 pub(super) fn release(file: &OpenFile) {
     while end(|watch| watch.file == address(file)) {}
 }
 
-/// Ends the first watch that is meant; says whether there was one.
+/// Ends the first watch for which `is_meant` is true; returns whether there was one.
 fn end(is_meant: impl Fn(&Watch) -> bool) -> bool {
     let mut table = TABLE.lock();
     let at = table.iter().position(is_meant);
@@ -156,7 +161,7 @@ fn end(is_meant: impl Fn(&Watch) -> bool) -> bool {
     ended.is_some()
 }
 
-/// Something happened in a directory.
+/// Reports an event in a directory.
 #[inline]
 pub(super) fn tell(directory: (u64, u64), event: Mask) {
     if COUNT.load(Ordering::Relaxed) != 0 {
@@ -164,7 +169,7 @@ pub(super) fn tell(directory: (u64, u64), event: Mask) {
     }
 }
 
-/// An entry was renamed within a directory.
+/// Reports that an entry was renamed within a directory.
 pub(super) fn tell_renamed(directory: (u64, u64)) {
     tell_changes(directory, Changes::RENAME);
 }

@@ -1,12 +1,12 @@
 //! Unpacks the initramfs into the first root.
 //!
-//! It works on inodes, below the dentry cache: at this point of the boot nobody else has seen the
-//! tree, so there is nothing cached that could become wrong, and a thousand files take a thousand
-//! look-ups instead of a thousand path walks. Names follow the symbolic links of the tree, as
-//! in Linux, so that a second archive can say `bin/x` where the first made `bin` a link.
+//! Works on inodes, below the dentry cache: at this point of the boot the tree is not used yet, so
+//! no cached entry can become wrong, and a thousand files take a thousand look-ups instead of a
+//! thousand path walks. Names follow the symbolic links of the tree, as on Linux, so that a second
+//! archive can contain `bin/x` where the first made `bin` a link.
 //!
-//! An entry that cannot be made is skipped with a line in the log, as in Linux; a damaged
-//! archive or the end of memory ends the unpacking.
+//! An entry that cannot be made is skipped with a line in the log, as on Linux; a damaged archive
+//! or exhausted memory ends the unpacking.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -20,11 +20,11 @@ use hayate_machine::warn;
 
 use super::inode::{Change, DeviceNumber, FileKind, Inode, Owner, Timestamp};
 
-/// How many symbolic links one name may lead through.
+/// The most symbolic links on the way to one name.
 const MOST_LINKS: u32 = 40;
 const PAGE: usize = 4096;
 
-/// What was unpacked.
+/// The amount that was unpacked.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Summary {
     /// Files, directories and others.
@@ -38,7 +38,7 @@ pub struct Summary {
 pub enum Error {
     /// The archive is damaged.
     Archive(hayate_cpio::Error),
-    /// There is no more memory.
+    /// Memory is exhausted.
     Memory,
 }
 
@@ -76,7 +76,7 @@ pub fn unpack(archive: &[u8], root: &Arc<dyn Inode>) -> core::result::Result<Sum
 
 struct Unpacker<'a> {
     root: &'a Arc<dyn Inode>,
-    /// Files with several names by device and number, as the archive has them.
+    /// Files with several names, by device and number in the archive.
     links: HashMap<((u32, u32), u32), Arc<dyn Inode>>,
 }
 
@@ -109,7 +109,7 @@ impl Unpacker<'_> {
             if was == FileKind::Directory && kind == FileKind::Directory {
                 return existing.set_metadata(&change);
             }
-            // A later entry replaces an earlier one of the same name, but no directory.
+            // A later entry replaces an earlier one of the same name, except a directory.
             if was == FileKind::Directory {
                 return Err(Errno::EISDIR);
             }
@@ -121,7 +121,7 @@ impl Unpacker<'_> {
             && let Some(first) = self.links.get(&key).cloned()
         {
             directory.link(name, &first)?;
-            // The content comes with one of the names, the first or the last.
+            // The content comes with only one of the names, the first or the last.
             return if entry.content.is_empty() { Ok(()) } else { fill(&first, entry.content) };
         }
         let device = DeviceNumber::new(entry.node.0, entry.node.1);
@@ -145,8 +145,8 @@ impl Unpacker<'_> {
         Ok(())
     }
 
-    /// The directory that `parts` lead to from the root. Missing ones are made, as an archive
-    /// made by hand may leave them out.
+    /// Returns the directory that `parts` lead to from the root. Missing directories are made,
+    /// because an archive made by hand may leave them out.
     fn directory(&self, parts: &[&[u8]]) -> Result<Arc<dyn Inode>> {
         let mut links = 0;
         // The directories walked through, for `..` in a link.
@@ -187,7 +187,7 @@ impl Unpacker<'_> {
     }
 }
 
-/// Makes `content` the content of a new file.
+/// Stores `content` in a new file.
 fn fill(file: &Arc<dyn Inode>, content: &[u8]) -> Result<()> {
     let plate = file.plate().ok_or(Errno::EINVAL)?;
     let _content = plate.lock_content();

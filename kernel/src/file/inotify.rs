@@ -1,12 +1,11 @@
 //! Watching files (`inotify(7)`).
 //!
-//! An instance has watches, each on one inode, found by device and inode number in a global
-//! table. A report looks the inode up there and puts an event into the queue of every instance
-//! that wants it. Nothing of this is touched while there are no watches in the system (see
+//! An instance has watches, each on one inode, which is found by device and inode number in a
+//! global table. A report looks up the inode there and adds an event to the queue of every instance
+//! that wants it. While there are no watches in the system, nothing of this is touched (see
 //! [`super::notify`]).
 //!
-//! What is told is told in two places: `events.rs` keeps the queue of an instance, this module
-//! finds the instances.
+//! `events.rs` keeps the queue of an instance; this module finds the instances.
 //!
 //! Locks: the table's, then an instance's; both spin.
 
@@ -37,23 +36,24 @@ use super::users::{self, Holdings, Limit};
 use crate::schedule::WaitQueue;
 use events::{Event, Queue};
 
-/// Events that wait in a new instance at most (`/proc/sys/fs/inotify/max_queued_events`).
+/// The most events that wait in a new instance (`/proc/sys/fs/inotify/max_queued_events`).
 pub static MAX_QUEUED_EVENTS: Limit = Limit::new(|| 16384);
-/// Instances of one user at most.
+/// The most instances of one user.
 pub static MAX_USER_INSTANCES: Limit = Limit::new(|| 128);
-/// Watches of one user at most: what fills a hundredth of memory (`inotify_user_setup`).
+/// The most watches of one user; by default as many as fill a hundredth of memory
+/// (`inotify_user_setup`).
 pub static MAX_USER_WATCHES: Limit = Limit::new(|| {
-    /// A watch, and the inode that it keeps.
+    /// A watch, and the inode that it keeps in memory.
     const COST: usize = 1280;
     (hayate_machine::frames::total() * super::plate::PAGE / 100 / COST).clamp(8192, 1 << 20)
 });
 
-/// What a caller may ask for: all events.
+/// The events that a caller may ask for: all.
 const ALL: Mask = Mask::from_bits_truncate(0xfff);
 
 struct State {
     events: Queue,
-    /// By watch number: where the watch is found in the table.
+    /// By watch number: the key of the watch in the table.
     watches: BTreeMap<i32, (u64, u64)>,
     last: i32,
 }
@@ -72,7 +72,7 @@ struct Watch {
     holdings: Arc<Holdings>,
     number: i32,
     mask: Mask,
-    /// Keeps the inode number from being used again.
+    /// Keeps the inode number from being reused.
     _inode: Arc<dyn Inode>,
 }
 
@@ -84,8 +84,8 @@ impl Drop for Watch {
 
 static TABLE: SpinLock<BTreeMap<(u64, u64), Vec<Watch>>> = SpinLock::new(BTreeMap::new());
 
-/// Opens an instance on the account of a user; `flags` has `O_NONBLOCK` or not. `EMFILE` when the
-/// user has too many.
+/// Opens an instance, counted for a user; `flags` may contain `O_NONBLOCK`. `EMFILE` when the user
+/// has too many.
 pub fn open(flags: u32, user: u32) -> Result<Arc<OpenFile>> {
     let holdings = users::of(user)?;
     if !holdings.inotify_instances.take(MAX_USER_INSTANCES.get()) {
@@ -109,12 +109,12 @@ impl Drop for Inotify {
 }
 
 impl Inotify {
-    /// The instance behind an open file.
+    /// Returns the instance behind an open file.
     pub fn of(file: &OpenFile) -> Result<&Inotify> {
         file.ops_as::<Inotify>().ok_or(Errno::EINVAL)
     }
 
-    /// `inotify_add_watch(2)`: gives the watch's number. A mask may have no event in it.
+    /// `inotify_add_watch(2)`: returns the watch's number. A mask may contain no events.
     pub fn add(&self, inode: &Arc<dyn Inode>, mask: Mask) -> Result<i32> {
         let kept = mask & (ALL | Mask::ONESHOT | Mask::EXCL_UNLINK);
         let identity = inode.metadata()?.identity();
@@ -178,7 +178,7 @@ impl Inotify {
     }
 }
 
-/// Takes one watch out of the table; dropped by the caller after its locks.
+/// Removes one watch from the table; the caller drops it after it has released its locks.
 fn take_watch(identity: (u64, u64), instance: &Weak<Inotify>, number: i32) -> Option<Watch> {
     let mut table = TABLE.lock();
     let watches = table.get_mut(&identity)?;
@@ -193,14 +193,15 @@ fn take_watch(identity: (u64, u64), instance: &Weak<Inotify>, number: i32) -> Op
     Some(taken)
 }
 
-/// What happened to a file, or to an entry of a directory.
+/// An event on a file or on an entry of a directory.
 #[derive(Clone, Copy)]
 struct Happened<'a> {
     mask: Mask,
-    /// The entry, for watchers of its directory.
+    /// The entry's name, for watchers of its directory.
     name: &'a [u8],
     cookie: u32,
-    /// Through an opening whose name is gone: not for those who asked for `EXCL_UNLINK`.
+    /// The event came through an open file whose name was removed: not for watches with
+    /// `EXCL_UNLINK`.
     unlinked: bool,
 }
 
@@ -210,7 +211,7 @@ impl Happened<'_> {
     }
 }
 
-/// Tells the watchers of the inode with this identity.
+/// Sends an event to the watchers of the inode with this identity.
 fn tell(identity: (u64, u64), what: Happened<'_>) {
     dnotify::tell(identity, what.mask);
     let mut hit: Vec<(Arc<Inotify>, i32, bool)> = Vec::new();
@@ -227,7 +228,7 @@ fn tell(identity: (u64, u64), what: Happened<'_>) {
             }
         }
     }
-    // That a file itself went or was moved is told without its kind (inotify_handle_inode_event).
+    // `DELETE_SELF` and `MOVE_SELF` come without `ISDIR` (inotify_handle_inode_event).
     let silent = what.mask.intersects(Mask::MOVE_SELF | Mask::DELETE_SELF);
     let mask = if silent { what.mask - Mask::ISDIR } else { what.mask };
     for (instance, number, once) in hit {
@@ -236,7 +237,7 @@ fn tell(identity: (u64, u64), what: Happened<'_>) {
             Err(_) => _ = instance.state.lock().events.lose(),
         }
         if once {
-            // Somebody else may have removed it: then there is nothing left to do.
+            // If another thread has removed the watch already, nothing is left to do.
             let _ = instance.remove(number);
         }
     }
@@ -258,21 +259,21 @@ fn tell_inode(inode: &Arc<dyn Inode>, what: Happened<'_>) {
     }
 }
 
-/// Tells the watchers of an inode: about an entry `name` of it, or about itself.
+/// Sends an event to the watchers of an inode: about its entry `name`, or about itself.
 pub(super) fn report(inode: &Arc<dyn Inode>, mask: Mask, name: Option<&[u8]>, cookie: u32) {
     let mask = if name.is_none() { with_kind(inode, mask) } else { mask };
     let name = name.unwrap_or_default();
     tell_inode(inode, Happened { mask, name, cookie, unlinked: false });
 }
 
-/// Tells the watchers of a file at a place and those of its directory.
+/// Sends an event to the watchers of the file at a place and of its directory.
 pub(super) fn report_place(location: &super::mount::Location, mask: Mask) {
     let dentry = &location.dentry;
     let Some(inode) = dentry.inode() else { return };
     let mask = with_kind(&inode, mask);
     let unlinked = dentry.state().contains(DentryState::UNLINKED);
-    // Whoever may look at a directory shall not learn when somebody types (`fsnotify_parent` since
-    // Linux 6.13 and 6.1.120: no ACCESS and MODIFY of special files).
+    // A user who may read a directory must not learn when another user types on a terminal in it
+    // (`fsnotify_parent` since Linux 6.13 and 6.1.120: no ACCESS and MODIFY of special files).
     let quiet = mask.intersects(Mask::ACCESS | Mask::MODIFY) && is_special(&inode);
     if !quiet && let Some(parent) = dentry.parent().and_then(|parent| parent.inode()) {
         tell_inode(&parent, Happened { mask, name: &dentry.name(), cookie: 0, unlinked });
@@ -280,14 +281,14 @@ pub(super) fn report_place(location: &super::mount::Location, mask: Mask) {
     tell_inode(&inode, Happened { unlinked, ..Happened::itself(mask) });
 }
 
-/// Tells the watchers of an open file and of its directory.
+/// Sends an event to the watchers of an open file and of its directory.
 pub(super) fn report_open_file(file: &OpenFile, mask: Mask) {
     if !file.path_only() {
         report_place(file.location(), mask);
     }
 }
 
-/// Tells the watchers of a file that lost its last name, and ends their watches.
+/// Sends an event to the watchers of a file that lost its last name, and ends their watches.
 pub(super) fn report_gone(inode: &Arc<dyn Inode>) {
     let Ok(metadata) = inode.metadata() else { return };
     if metadata.links != 0 && metadata.kind != FileKind::Directory {
@@ -314,7 +315,7 @@ pub(super) fn report_unmounted(device: u64) {
     }
 }
 
-/// Watches that were taken out of the table are over.
+/// Ends watches that were removed from the table.
 fn end(watches: Vec<Watch>) {
     WATCHES.fetch_sub(watches.len() as u32, Ordering::Relaxed);
     for watch in watches {
@@ -325,7 +326,7 @@ fn end(watches: Vec<Watch>) {
     }
 }
 
-/// Tells the watchers of a renaming: both directories and the file itself.
+/// Sends the events of a rename to the watchers of both directories and of the file itself.
 pub(super) fn report_renamed(
     old_directory: &Arc<dyn Inode>,
     old_name: &[u8],
@@ -389,7 +390,7 @@ impl FileOps for Inotify {
             drop(take_watch(identity, &self.me, number));
         }
     }
-    /// The watches, the newest first (`inotify_fdinfo`, fs/notify/fdinfo.c).
+    /// Returns the watches, the newest first (`inotify_fdinfo`, fs/notify/fdinfo.c).
     fn describe(&self, _: &OpenFile) -> Option<Vec<u8>> {
         let mut text = Vec::new();
         let table = TABLE.lock();

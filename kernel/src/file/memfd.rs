@@ -23,8 +23,8 @@ static FILES: Lazy<Arc<TmpFs>> =
     Lazy::new(|| TmpFs::new("tmpfs", 0o777, Owner::default(), None, Caching::All));
 static MOUNT: Lazy<Arc<Mount>> = Lazy::new(|| Mount::whole(FILES.clone(), 0, b"tmpfs"));
 
-/// Makes an open memfd; says too whether it is to be closed by exec. `EINVAL` for flags not
-/// known (huge pages among them).
+/// Makes an open memfd; also returns whether exec closes it. `EINVAL` for unknown flags (huge pages
+/// among them).
 pub fn create(name: &[u8], flags: u32, credentials: &Credentials) -> Result<(Arc<OpenFile>, bool)> {
     if flags & !(MFD_CLOEXEC | MFD_ALLOW_SEALING) != 0 {
         return Err(Errno::EINVAL);
@@ -43,7 +43,7 @@ pub fn create(name: &[u8], flags: u32, credentials: &Credentials) -> Result<(Arc
     Ok((file, flags & MFD_CLOEXEC != 0))
 }
 
-/// The plate of a file that can have seals: one in memory.
+/// Returns the page cache of a file that can have seals: a file in memory.
 fn sealable(file: &OpenFile) -> Result<Arc<Plate>> {
     file.inode().plate().filter(|plate| plate.is_memory()).ok_or(Errno::EINVAL)
 }

@@ -89,8 +89,9 @@ pub fn init_devices() -> hayate_abi::Result<()> {
     port::init()
 }
 
-/// Waits until the host has all output that programs wrote to the console and to ports, at most one
-/// second for each: output that is still queued when the machine is switched off is lost.
+/// Waits until the host has all output that programs wrote to the console (at most one second) and
+/// to ports (at most five seconds each): output that is still queued when the machine is switched
+/// off is lost.
 pub fn settle_output() {
     tty::console::settle();
     crate::device::virtio_console::drain();

@@ -1,9 +1,9 @@
 //! Ports of virtio consoles as character devices.
 //!
-//! Each port is `/dev/vportNpM`, reached by its name as `/dev/vport/NAME` and
-//! `/dev/virtio-ports/NAME`. Reading gives 0 when the host has closed its end and all is read;
-//! writing then gives `EPIPE`, so that a program in the guest ends like one at the end of a pipe whose
-//! reader has gone (Linux would block it for ever).
+//! Each port is `/dev/vportNpM`, with links by its name at `/dev/vport/NAME` and
+//! `/dev/virtio-ports/NAME`. When the host has closed its end and all input is read, reading
+//! returns 0 and writing fails with `EPIPE`. So a program in the guest ends like one that writes to
+//! a pipe without readers (on Linux it would block for ever).
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -22,17 +22,18 @@ use crate::device::virtio_console::{Host, Port, ports};
 use crate::schedule::Mutex;
 
 const PAGE: usize = 4096;
-/// Linux gives these ports a dynamic major; this is one that it gives.
+/// The major number; Linux gives these ports a dynamic one, and this is one that it uses.
 const MAJOR: u32 = 247;
 
 /// A port with its node.
 struct Node {
     port: Arc<Port>,
-    /// Held over taking input, so that bytes keep their order.
+    /// Held while input is taken, so that bytes keep their order.
     reading: Mutex<()>,
 }
 
-/// Makes the nodes of all ports, and the console of the port that is that, or of the log.
+/// Makes the nodes of all ports, and attaches the console to its port, or to the log if there is
+/// none.
 pub fn init() -> Result<()> {
     let mut console = None;
     for (minor, port) in ports().into_iter().enumerate() {
@@ -67,7 +68,7 @@ impl device::Device for Opener {
     }
 }
 
-/// One piece of what a program writes, at most a page.
+/// Takes one piece of a program's output, at most a page.
 fn piece(input: &mut Input<'_>) -> Result<Piece> {
     let length = input.remaining().min(PAGE);
     let mut bytes = Vec::new();
@@ -113,7 +114,7 @@ impl FileOps for Node {
             if out.done() > 0 || result.is_err() {
                 return out.finish(result);
             }
-            // Another reader was faster.
+            // Another reader took the input meanwhile.
         }
         Ok(0)
     }
@@ -166,7 +167,7 @@ impl FileOps for Node {
     }
 }
 
-/// The port below the console.
+/// The port of the console.
 struct Terminal(Arc<Port>);
 
 impl ConsoleBackend for Terminal {

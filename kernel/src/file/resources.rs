@@ -1,8 +1,8 @@
-//! The contents of files, shown to the registry ([`crate::resource::registry`]): plates.
+//! Page caches of files, listed in the registry ([`crate::resource::registry`]).
 //!
-//! They are found through the names that are cached, mount by mount. A plate with several names is
-//! shown with the first; one without a name (a file that is open and deleted, a memfd) is not
-//! shown, as nobody but its holder can find it either.
+//! They are found through the cached names, mount by mount. A page cache with several names is
+//! shown with the first; one without a name (of a file that is open and deleted, or of a memfd) is
+//! not shown, as only its holder can find it.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -16,14 +16,14 @@ use super::plate::{PAGE, Plate};
 use crate::resource::Kind;
 use crate::resource::registry::{self, Attributes, Entry, Serial, Source};
 
-/// Tells the registry; boot calls it once.
+/// Registers with the registry; boot calls it once.
 pub fn register() {
     registry::register(&Plates);
 }
 
 struct Plates;
 
-/// Shows every plate that is in memory and has a name, with its place and its file's owner.
+/// Visits every page cache that is in memory and has a name, with its place and its file's owner.
 fn each(mut visit: impl FnMut(&Arc<Plate>, &Location, u32)) -> Result<()> {
     let mut seen = HashSet::new();
     for mount in mount::all_with_root()? {
@@ -88,7 +88,7 @@ impl Source for Plates {
     fn control(&self, serial: Serial, attribute: &str, value: &str) -> Result<()> {
         let plate = find(serial)?;
         match (attribute, value) {
-            // What can be read again and nobody uses.
+            // Reclaims pages that can be read again and have no other user.
             ("resident-pages", "0") => {
                 plate.reclaim(usize::MAX);
                 Ok(())

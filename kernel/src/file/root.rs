@@ -1,4 +1,4 @@
-//! The first root: what the initramfs holds, or the disk that `root=` names under a layer in
+//! The first root: the content of the initramfs, or the disk that `root=` names under an overlay in
 //! memory.
 
 use alloc::sync::Arc;
@@ -18,7 +18,7 @@ use super::{devfs, disk, ext4, initramfs, overlay};
 pub enum Error {
     /// The initramfs could not be unpacked.
     Initramfs(initramfs::Error),
-    /// `root=` names no disk that is there.
+    /// `root=` names a disk that does not exist.
     NoDisk(&'static str),
     /// The disk could not be mounted.
     Mount(&'static str, Errno),
@@ -51,7 +51,7 @@ pub fn prepare() -> Result<(), Error> {
     if !modules.is_empty() {
         let root = mount::root().and_then(|root| root.inode().ok()).ok_or(Error::Nothing)?;
         for module in modules {
-            // Each archive's memory is free again once it is unpacked.
+            // Each archive's memory is freed once it is unpacked.
             let summary = initramfs::unpack(&module, &root).map_err(Error::Initramfs)?;
             info!("initramfs: {} entries, {} KiB", summary.entries, summary.bytes >> 10);
         }

@@ -1,12 +1,13 @@
-//! Moving data between files without the program: `splice`, `tee`, `sendfile`,
+//! Copying data between files without passing through the program: `splice`, `tee`, `sendfile`,
 //! `copy_file_range`.
 //!
-//! Into a pipe, pages of a plate go by reference, as in Linux; everything else goes through a
-//! buffer of a few pages. What was read from a pipe or at a position counts as consumed only once
-//! it was written. Into a pipe goes what there is room for: only the first piece is waited for.
+//! Pages of a page cache go into a pipe by reference, as on Linux; all other data goes through a
+//! buffer of a few pages. Data read from a pipe or at a position counts as consumed only once it
+//! was written. A transfer into a pipe waits only for the first piece; after that it moves as much
+//! as fits.
 //!
-//! How a piece is written to a file is said by the caller ([`Write`]), which knows the limits of
-//! the process and tells the watchers of the file.
+//! The caller provides the function that writes a piece to a file ([`Write`]); it knows the limits
+//! of the process and notifies the watchers of the file.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -35,8 +36,8 @@ fn buffer(length: usize) -> Result<Vec<u8>> {
 /// Writes a piece to a file: at an offset, or at the file's position.
 pub type Write = fn(&OpenFile, Option<u64>, &mut Input<'_>) -> Result<usize>;
 
-/// Where one side of a transfer works: at the file's position, or at an offset of its own, which
-/// is moved on.
+/// Where one side of a transfer reads or writes: at the file's position, or at an offset of its
+/// own, which moves on.
 pub enum Side<'a> {
     /// The file's position.
     Position,
@@ -52,7 +53,7 @@ impl Side<'_> {
         }
     }
 
-    /// Moves on by what was truly used of a read of `read` bytes.
+    /// Advances the side by the bytes that were used of a read of `read` bytes.
     fn settle(&mut self, file: &OpenFile, read: usize, used: usize) {
         match self {
             Side::Position => {
@@ -75,7 +76,7 @@ impl Side<'_> {
     }
 }
 
-/// Copies `count` bytes from a file with positions to any file through a buffer.
+/// Copies `count` bytes from a file with a position to any file, through a buffer.
 pub fn copy(
     from: &OpenFile,
     mut from_side: Side<'_>,
@@ -105,7 +106,7 @@ pub fn copy(
         match written {
             Err(error) => failure = Some(error),
             Ok(used) if used < read => {}
-            // Part of the work is done: the signal goes before the rest.
+            // A signal came: return what was copied so far.
             Ok(_) if schedule::breathe() => {}
             Ok(_) => continue,
         }
@@ -143,7 +144,7 @@ fn pages_into_pipe(
     nonblocking: bool,
 ) -> Result<usize> {
     let mut done = 0;
-    // The first page waits for room; after it, what goes without waiting.
+    // The first page waits for a free slot; further pages only go as long as no wait is needed.
     while done < count {
         let mut ring = match pipe.lock_for_writing(nonblocking || done != 0) {
             Ok(ring) => ring,
@@ -181,7 +182,7 @@ fn pages_into_pipe(
     Ok(done)
 }
 
-/// What a stream has now, at most a buffer full: a second read could wait for ever.
+/// Moves what a stream has now, at most a buffer full: a second read could wait for ever.
 fn bytes_into_pipe(
     from: &OpenFile,
     mut side: Side<'_>,
@@ -195,7 +196,7 @@ fn bytes_into_pipe(
         return Err(Errno::EAGAIN);
     }
     let mut bytes = buffer(count.min(free.saturating_mul(PAGE)))?;
-    // All that may be lacking, before anything is taken.
+    // Allocates all memory that is needed before any data is taken.
     let pages = bytes.len().div_ceil(PAGE);
     let mut frames = Vec::new();
     frames.try_reserve_exact(pages).map_err(|_| Errno::ENOMEM)?;
@@ -276,7 +277,7 @@ pub fn between_pipes(
         return Err(Errno::EINVAL);
     }
     loop {
-        // Wait for both sides one after the other, then take both locks by address.
+        // Waits for both sides one after the other, then takes both locks by address.
         if from.lock_for_reading(nonblocking)?.is_none() {
             return Ok(0);
         }
@@ -295,7 +296,7 @@ pub fn between_pipes(
         }
         let (mut done, mut index) = (0, 0);
         while done < count && !target.is_full() {
-            // Before a piece is taken, which would be lost.
+            // Checked before a piece is taken, which would otherwise be lost.
             match target.reserve(1) {
                 Ok(()) => {}
                 Err(error) if done == 0 => return Err(error),

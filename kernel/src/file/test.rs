@@ -1,6 +1,6 @@
 //! Tests of the file layer inside the kernel, on a tree of their own: paths, changes of the tree,
-//! plates, pipes, locks, events. Programs test the same through the system calls; these find the
-//! place faster.
+//! page caches, pipes, locks, events. User programs test the same through system calls; a failure
+//! here is easier to locate.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -95,7 +95,7 @@ impl World {
     }
 }
 
-/// Collects so many names.
+/// Collects up to this many names.
 struct Names(Vec<Vec<u8>>, usize);
 
 impl DirectorySink for Names {
@@ -108,7 +108,7 @@ impl DirectorySink for Names {
     }
 }
 
-/// The error of something that must fail.
+/// Returns the error of a call that must fail.
 fn error<T>(result: Result<T>) -> Option<Errno> {
     result.err()
 }
@@ -197,20 +197,20 @@ ktest! {
         let world = World::new();
         let missing = |path: &[u8]| world.find(path).err() == Some(Errno::ENOENT);
         let rmdir = |path: &[u8]| directory::rmdir(&world.resolver(), path);
-        // Looked for before it went.
+        // A name in the directory is looked up before the directory is removed.
         world.mkdir(b"/d").unwrap();
         let removed = Arc::downgrade(&world.find(b"/d").unwrap().dentry);
         check!(missing(b"/d/none"));
         check!(rmdir(b"/d").is_ok());
         check!(removed.upgrade().is_none());
-        // Replaced by another one.
+        // The directory is replaced by another one.
         world.mkdir(b"/d").unwrap();
         world.mkdir(b"/e").unwrap();
         let replaced = Arc::downgrade(&world.find(b"/e").unwrap().dentry);
         check!(missing(b"/e/none"));
         check!(world.rename(b"/d", b"/e", RenameFlags::empty()).is_ok());
         check!(replaced.upgrade().is_none());
-        // Looked for after it went, by somebody who is still in it.
+        // A name is looked up after the directory was removed, through a reference that remains.
         let inside = world.find(b"/e").unwrap();
         let removed = Arc::downgrade(&inside.dentry);
         check!(rmdir(b"/e").is_ok());
@@ -239,7 +239,7 @@ ktest! {
         check!(world.rename(b"/file", b"/other", none) == Ok(()));
         check!(world.text(b"/other").as_deref() == Ok(b"o"));
         check!(error(world.find(b"/file")) == Some(Errno::ENOENT));
-        // A directory takes what is in it along, open files included.
+        // A directory is moved together with its content, open files included.
         check!(world.make(b"/a/b/deep", b"d") == Ok(()));
         let deep = world.open(b"/a/b/deep", O_RDONLY).unwrap();
         check!(world.rename(b"/a/b", b"/moved", none) == Ok(()));
@@ -278,7 +278,7 @@ ktest! {
         let open = world.open(b"/", O_RDONLY | O_DIRECTORY).unwrap();
         let mut first = Names(Vec::new(), 50);
         check!(open::read_directory(&open, &mut first) == Ok(()) && first.0.len() == 50);
-        // Removing what was seen already must not hide anything that follows.
+        // Removing entries that were listed already must not hide any that follow.
         for name in first.0.iter().skip(2) {
             let path = [b"/", name.as_slice()].concat();
             check!(directory::unlink(&world.resolver(), &path) == Ok(()));
@@ -304,7 +304,7 @@ ktest! {
         let mut bytes = [1; 64];
         check!(file.read_at(3 * PAGE as u64, &mut Output::kernel(&mut bytes)) == Ok(64));
         check!(bytes == [0; 64] && plate.resident() == 1);
-        // What is cut off and grown again reads as zeroes.
+        // Bytes that were cut off read as zeroes when the file grows again.
         check!(content::truncate(&plate, 10 * PAGE as u64 + 6) == Ok(()));
         check!(content::truncate(&plate, 10 * PAGE as u64 + 8) == Ok(()));
         let mut tail = [1; 8];
@@ -362,7 +362,7 @@ ktest! {
     }
 }
 
-/// Runs `work` in a kernel thread; the result waits for it.
+/// Runs `work` in a kernel thread; calling the result waits for its end.
 fn spawn(work: impl FnOnce() + Send + 'static) -> impl FnOnce() {
     let done = Arc::new((AtomicUsize::new(0), WaitQueue::new()));
     let there = done.clone();
@@ -427,7 +427,7 @@ ktest! {
         check!(event.write(&mut Input::kernel(&one)) == Ok(8));
         check!(set.wait(8, Some(0)) == Ok(vec![]));
         check!(error(set.add(&set_file, 4, input, 0)) == Some(Errno::ELOOP));
-        // The end of the file ends its being watched.
+        // The end of the open file ends the watch.
         check!(set.modify(&event, 3, input, 80) == Ok(()));
         drop(event);
         check!(set.wait(8, Some(0)) == Ok(vec![]));

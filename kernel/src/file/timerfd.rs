@@ -1,4 +1,4 @@
-//! `timerfd_create(2)`: timers that are read.
+//! `timerfd_create(2)`: timers with a descriptor that is read.
 
 use alloc::format;
 use alloc::sync::{Arc, Weak};
@@ -19,10 +19,10 @@ use crate::schedule::{Timer, TimerTarget, WaitQueue};
 /// `TFD_TIMER_ABSTIME`
 const ABSOLUTE: u32 = 1;
 
-/// When a timer goes off, in nanoseconds; 0 never.
+/// When a timer expires, in nanoseconds; 0 means never.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Setting {
-    /// The first time: an interval from now, or a point in time.
+    /// The first expiration: an interval from now, or a point in time.
     pub value: u64,
     /// The interval after that.
     pub interval: u64,
@@ -30,7 +30,7 @@ pub struct Setting {
 
 #[derive(Default)]
 struct State {
-    /// The next expiration on the monotonic clock; 0 disarmed.
+    /// The next expiration on the monotonic clock; 0 means disarmed.
     deadline: u64,
     interval: u64,
     /// Expirations not yet read.
@@ -39,9 +39,9 @@ struct State {
 
 /// A timer behind a descriptor.
 pub struct TimerFd {
-    /// Whether absolute times are on the clock of the day.
+    /// Whether absolute times are on the realtime clock.
     realtime: bool,
-    /// Which clock it was asked for, and the flags of the last setting: shown only.
+    /// The requested clock and the flags of the last setting; only shown in `fdinfo`.
     clock: i32,
     shown_flags: AtomicU32,
     state: SpinLock<State>,
@@ -49,7 +49,8 @@ pub struct TimerFd {
     expired: WaitQueue,
 }
 
-/// Opens a timer on a clock; `realtime` says which kind that is, `flags` has `O_NONBLOCK` or not.
+/// Opens a timer on a clock; `realtime` tells the kind of the clock, `flags` may contain
+/// `O_NONBLOCK`.
 pub fn open(clock: i32, realtime: bool, flags: u32) -> Result<Arc<OpenFile>> {
     let timer = Arc::new_cyclic(|me: &Weak<TimerFd>| TimerFd {
         realtime,
@@ -63,7 +64,7 @@ pub fn open(clock: i32, realtime: bool, flags: u32) -> Result<Arc<OpenFile>> {
 }
 
 impl State {
-    /// Counts the expirations up to `now` and moves on to the next.
+    /// Counts the expirations up to `now`; returns the next one.
     fn advance(&mut self, now: u64) -> Option<u64> {
         if self.deadline == 0 || now < self.deadline {
             return (self.deadline != 0).then_some(self.deadline);
@@ -82,7 +83,7 @@ impl State {
     fn remaining(&self, now: u64) -> Setting {
         let value = match self.deadline {
             0 => 0,
-            // Armed and due counts as a nanosecond: 0 would mean disarmed.
+            // A timer that is armed and due returns one nanosecond: 0 would mean disarmed.
             deadline => deadline.saturating_sub(now).max(1),
         };
         Setting { value, interval: self.interval }
@@ -90,7 +91,7 @@ impl State {
 }
 
 impl TimerFd {
-    /// `timerfd_gettime(2)`: the time left.
+    /// `timerfd_gettime(2)`: returns the time left.
     pub fn get(&self) -> Setting {
         let now = time::monotonic_ns();
         let mut state = self.state.lock();
@@ -98,7 +99,7 @@ impl TimerFd {
         state.remaining(now)
     }
 
-    /// `timerfd_settime(2)`: arms or disarms, gives what was set before.
+    /// `timerfd_settime(2)`: arms or disarms the timer; returns the previous setting.
     pub fn set(&self, new: Setting, flags: u32) -> Setting {
         let absolute = flags & ABSOLUTE != 0;
         let now = time::monotonic_ns();

@@ -1,13 +1,13 @@
-//! Moving bytes between files and programs.
+//! Copying bytes between files and programs.
 //!
-//! [`Output`] is where a read puts bytes, [`Input`] is where a write takes them from: one user
-//! buffer, a vector of them, or a kernel buffer. File operations are written once against these.
-//! A user copy may fault and sleep: never move bytes with a spin lock held.
+//! [`Output`] is the destination of a read, [`Input`] the source of a write: one user buffer, a
+//! vector of them, or a kernel buffer. File operations are written once against these. A copy from
+//! or to user memory may fault and sleep: never copy with a spin lock held.
 //!
-//! Both count what went through. A copy that runs into bad memory stops there and says how much
-//! it moved; `EFAULT` comes out only when nothing at all was moved by that copy. So the pattern of
-//! a file operation is: move, and stop at the first short count or error; give what was
-//! [`done`](Output::done) if that is not zero, otherwise the error ([`Output::finish`]).
+//! Both count the bytes copied. A copy that hits bad memory stops there and returns how much it
+//! copied; it fails with `EFAULT` only if it copied nothing at all. So a file operation copies,
+//! stops at the first short count or error, and returns [`done`](Output::done) if that is not zero,
+//! otherwise the error ([`Output::finish`]).
 
 use hayate_abi::{Errno, Result};
 use hayate_machine::frames::Frame;
@@ -16,40 +16,40 @@ use hayate_machine::user::{self, UserBytes};
 /// The most that one call transfers (`MAX_RW_COUNT`).
 pub const MAXIMUM: usize = 0x7fff_f000;
 
-/// What follows the piece of memory in use.
+/// The memory after the current buffer.
 enum Rest<'a, K> {
-    /// Nothing: it is one user buffer.
+    /// None: there is only one user buffer.
     User,
-    /// More user buffers; the one in use ends after so many bytes.
+    /// More user buffers; the current one ends after this many bytes.
     Vector(usize, &'a [UserBytes]),
-    /// It is a kernel buffer, and this is what is left of it.
+    /// A kernel buffer: the part that is left.
     Kernel(K),
 }
 
-/// Where a read puts bytes.
+/// The destination of a read.
 pub struct Output<'a> {
-    /// The place of the next byte, in user memory.
+    /// The address of the next byte, in user memory.
     address: usize,
     remaining: usize,
     done: usize,
     rest: Rest<'a, &'a mut [u8]>,
 }
 
-/// Where a write takes bytes from.
+/// The source of a write.
 pub struct Input<'a> {
-    /// The place of the next byte, in user memory.
+    /// The address of the next byte, in user memory.
     address: usize,
     remaining: usize,
     done: usize,
     rest: Rest<'a, &'a [u8]>,
 }
 
-/// The length of a vector of pieces, at most [`MAXIMUM`].
+/// Returns the length of a vector of buffers, at most [`MAXIMUM`].
 fn total(pieces: &[UserBytes]) -> usize {
     pieces.iter().fold(0usize, |sum, piece| sum.saturating_add(piece.len)).min(MAXIMUM)
 }
 
-/// Runs `step` over the pieces of a vector until `length` bytes went or a step fell short.
+/// Runs `step` over the buffers of a vector until `length` bytes are done or a step falls short.
 #[inline(never)]
 fn over_pieces(
     address: &mut usize,
@@ -85,43 +85,44 @@ fn outcome(moved: usize, length: usize) -> Result<usize> {
 }
 
 impl<'a> Output<'a> {
-    /// One buffer of the program.
+    /// Makes an output to one user buffer.
     #[inline]
     pub fn user(address: usize, length: usize) -> Output<'static> {
         Output { address, remaining: length.min(MAXIMUM), done: 0, rest: Rest::User }
     }
 
-    /// The same of a length that is known to be at most [`MAXIMUM`].
+    /// Like [`Output::user`], for a length that is known to be at most [`MAXIMUM`].
     #[inline(always)]
     pub fn user_within(address: usize, length: usize) -> Output<'static> {
         Output { address, remaining: length, done: 0, rest: Rest::User }
     }
 
-    /// Several buffers of the program, filled in order.
+    /// Makes an output to several user buffers, filled in order.
     pub fn vector(pieces: &'a [UserBytes]) -> Output<'a> {
         let rest = Rest::Vector(0, pieces);
         Output { address: 0, remaining: total(pieces), done: 0, rest }
     }
 
-    /// A buffer of the kernel.
+    /// Makes an output to a kernel buffer.
     pub fn kernel(buffer: &'a mut [u8]) -> Output<'a> {
         let remaining = buffer.len();
         Output { address: 0, remaining, done: 0, rest: Rest::Kernel(buffer) }
     }
 
-    /// How many bytes there is still room for.
+    /// Returns how many more bytes fit.
     #[inline]
     pub fn remaining(&self) -> usize {
         self.remaining
     }
 
-    /// How many bytes went in so far.
+    /// Returns how many bytes were written so far.
     #[inline]
     pub fn done(&self) -> usize {
         self.done
     }
 
-    /// What the operation gives: what went in if anything did, otherwise `result`'s error or 0.
+    /// Returns the result of the operation: the bytes written if there are any, otherwise
+    /// `result`'s error or 0.
     pub fn finish<T>(&self, result: Result<T>) -> Result<usize> {
         match result {
             Err(error) if self.done == 0 => Err(error),
@@ -129,7 +130,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Runs one of three copies for at most `length` bytes.
+    /// Runs one of three copy functions for at most `length` bytes.
     #[inline]
     fn transfer(
         &mut self,
@@ -158,8 +159,8 @@ impl<'a> Output<'a> {
         outcome(moved, length)
     }
 
-    /// Puts `bytes`, as many as there is room for; gives how many. Fewer than asked with room
-    /// left means bad memory; none at all is `EFAULT`.
+    /// Writes `bytes`, as many as fit; returns how many. Fewer although more would fit means bad
+    /// memory; none at all is `EFAULT`.
     #[inline]
     pub fn put(&mut self, bytes: &[u8]) -> Result<usize> {
         self.transfer(
@@ -176,7 +177,7 @@ impl<'a> Output<'a> {
         )
     }
 
-    /// Puts `length` bytes of a frame from `offset` on; otherwise as [`Output::put`].
+    /// Writes `length` bytes of a frame from `offset` on; otherwise like [`Output::put`].
     #[inline]
     pub fn put_frame(&mut self, frame: &Frame, offset: usize, length: usize) -> Result<usize> {
         self.transfer(
@@ -186,8 +187,8 @@ impl<'a> Output<'a> {
         )
     }
 
-    /// Puts zero bytes wherever there is room if it is one buffer of the program that is good from
-    /// beginning to end; gives how many. `None`: [`Output::zero`] has to do the rest.
+    /// Fills all of the output with zeroes if it is one user buffer whose memory is good from
+    /// beginning to end; returns how many. `None`: [`Output::zero`] has to do it.
     #[inline(always)]
     pub fn zero_user(&mut self) -> Option<usize> {
         if !matches!(self.rest, Rest::User) {
@@ -207,7 +208,7 @@ impl<'a> Output<'a> {
         None
     }
 
-    /// Puts `length` zero bytes; otherwise as [`Output::put`].
+    /// Writes `length` zero bytes; otherwise like [`Output::put`].
     #[inline]
     pub fn zero(&mut self, length: usize) -> Result<usize> {
         self.transfer(
@@ -222,47 +223,48 @@ impl<'a> Output<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// One buffer of the program.
+    /// Makes an input from one user buffer.
     #[inline]
     pub fn user(address: usize, length: usize) -> Input<'static> {
         Input { address, remaining: length.min(MAXIMUM), done: 0, rest: Rest::User }
     }
 
-    /// The same of a length that is known to be at most [`MAXIMUM`].
+    /// Like [`Input::user`], for a length that is known to be at most [`MAXIMUM`].
     #[inline(always)]
     pub fn user_within(address: usize, length: usize) -> Input<'static> {
         Input { address, remaining: length, done: 0, rest: Rest::User }
     }
 
-    /// Several buffers of the program, read in order.
+    /// Makes an input from several user buffers, read in order.
     pub fn vector(pieces: &'a [UserBytes]) -> Input<'a> {
         let rest = Rest::Vector(0, pieces);
         Input { address: 0, remaining: total(pieces), done: 0, rest }
     }
 
-    /// A buffer of the kernel.
+    /// Makes an input from a kernel buffer.
     pub fn kernel(buffer: &'a [u8]) -> Input<'a> {
         Input { address: 0, remaining: buffer.len(), done: 0, rest: Rest::Kernel(buffer) }
     }
 
-    /// How many bytes are left.
+    /// Returns how many bytes are left.
     #[inline]
     pub fn remaining(&self) -> usize {
         self.remaining
     }
 
-    /// How many bytes were taken so far.
+    /// Returns how many bytes were taken so far.
     #[inline]
     pub fn done(&self) -> usize {
         self.done
     }
 
-    /// Cuts what is left to `length` bytes (a write that may only go so far).
+    /// Limits what is left to `length` bytes (for a write that may not take all).
     pub fn limit(&mut self, length: usize) {
         self.remaining = self.remaining.min(length);
     }
 
-    /// What the operation gives: what was taken if anything was, otherwise `result`'s error or 0.
+    /// Returns the result of the operation: the bytes taken if there are any, otherwise `result`'s
+    /// error or 0.
     pub fn finish<T>(&self, result: Result<T>) -> Result<usize> {
         match result {
             Err(error) if self.done == 0 => Err(error),
@@ -298,12 +300,12 @@ impl<'a> Input<'a> {
         outcome(moved, length)
     }
 
-    /// Takes bytes into `to`, as many as there are and fit; gives how many. Fewer than that means
+    /// Takes bytes into `to`, as many as there are and fit; returns how many. Fewer than that means
     /// bad memory; none at all is `EFAULT`.
     #[inline]
     pub fn take(&mut self, to: &mut [u8]) -> Result<usize> {
         let length = to.len();
-        // One of the two closures runs; a cell lets both have the buffer.
+        // Only one of the two closures runs; the cell lets both refer to the buffer.
         let to = core::cell::RefCell::new(to);
         self.transfer(
             length,
@@ -321,7 +323,7 @@ impl<'a> Input<'a> {
         )
     }
 
-    /// Takes `length` bytes into a frame at `offset`; otherwise as [`Input::take`].
+    /// Takes `length` bytes into a frame at `offset`; otherwise like [`Input::take`].
     #[inline]
     pub fn take_frame(&mut self, frame: &Frame, offset: usize, length: usize) -> Result<usize> {
         self.transfer(
@@ -331,7 +333,7 @@ impl<'a> Input<'a> {
         )
     }
 
-    /// Lets all that is left pass unread (`/dev/null`); gives how much.
+    /// Skips all that is left without reading it (`/dev/null`); returns how much.
     #[inline]
     pub fn discard(&mut self) -> usize {
         let count = self.remaining;

@@ -13,8 +13,9 @@ pub mod flags {
     pub const XATTR_REPLACE: u32 = 2;
 }
 
-/// The most that all attributes of one file take, names and values together. (Linux' tmpfs has no
-/// limit of its own here; without one a program could fill the kernel's memory past every other.)
+/// The most bytes that all attributes of one file take, names and values together. (Linux' tmpfs
+/// has no limit of its own here; without one a program could fill the kernel's memory past every
+/// other limit.)
 const MOST: usize = 128 << 10;
 
 /// The attributes of one file. Costs a word and a lock while there are none.
@@ -29,15 +30,16 @@ fn copied(bytes: &[u8]) -> Result<Vec<u8>> {
 }
 
 impl Xattrs {
-    /// The value of an attribute; `ENODATA` when there is none.
+    /// Returns the value of an attribute; `ENODATA` when there is none.
     pub fn get(&self, name: &[u8]) -> Result<Vec<u8>> {
         copied(self.0.lock().get(name).ok_or(Errno::ENODATA)?)
     }
 
-    /// Sets or, with `None`, removes an attribute. `EEXIST` or `ENODATA` as `flags` say, `ENOSPC`
-    /// when there are too many.
+    /// Sets an attribute, or removes it with `None`. `EEXIST` or `ENODATA` depending on `flags`,
+    /// `ENOSPC` when there are too many.
     pub fn set(&self, name: &[u8], value: Option<&[u8]>, flags: u32) -> Result<()> {
-        // Copies are made before the lock is taken, and what is replaced goes after it.
+        // Copies are made before the lock is taken; the replaced value is dropped after it is
+        // released.
         let new = value.map(|value| Ok::<_, Errno>((copied(name)?, copied(value)?))).transpose()?;
         let mut all = self.0.lock();
         let exists = all.contains_key(name);
@@ -62,7 +64,7 @@ impl Xattrs {
         Ok(())
     }
 
-    /// All names, each ended by a zero byte.
+    /// Returns all names, each ended by a zero byte.
     pub fn list(&self) -> Result<Vec<u8>> {
         let all = self.0.lock();
         let mut list = Vec::new();

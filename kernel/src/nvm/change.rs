@@ -1,4 +1,4 @@
-//! Changes of what is stored, by request of a privileged program.
+//! Changes of the stores, on request of a privileged program.
 
 use hayate_abi::{Errno, Result};
 use hayate_nvm_store::{Identity, PAGE, Region, Store};
@@ -6,7 +6,7 @@ use hayate_off2f::Digest;
 
 use super::{Bank, banks, errno, memory::Memory};
 
-/// Runs `change` on each store until one does not answer `next`.
+/// Runs `change` on each store until one returns something else than the error `next`.
 fn first_of<T>(
     next: Errno,
     mut change: impl FnMut(&'static Bank, &mut Store<Memory>) -> Result<T>,
@@ -23,9 +23,9 @@ fn first_of<T>(
     Err(last)
 }
 
-/// Stores `pages` pages, which `read` gives by their index, as a text; gives its identity. A text that
-/// is stored already is not stored again. `phase`: at which page of a large page it is to begin, if
-/// that matters (`hayate_nvm_store::Text::ANYWHERE`).
+/// Stores `pages` pages as a text, which `read` provides by their index; returns its identity. A
+/// text that is already there is not stored again. `phase`: the page of a large page at which it
+/// has to begin, or `hayate_nvm_store::Text::ANYWHERE`.
 ///
 /// * `EINVAL`: there are no pages.
 /// * `ENOSPC`: no store has room.
@@ -57,7 +57,7 @@ pub fn put(
     })
 }
 
-/// Removes a text. `ENOENT`: there is none; `EBUSY`: somebody uses it.
+/// Removes a text. `ENOENT`: there is none; `EBUSY`: it is in use.
 pub fn remove(identity: &Identity) -> Result<()> {
     first_of(Errno::ENOENT, |bank, store| {
         if bank.users(identity) != 0 {
@@ -67,7 +67,7 @@ pub fn remove(identity: &Identity) -> Result<()> {
     })
 }
 
-/// Reads a text and compares it with its identity. `ENOENT`; `EBADMSG`: it is another.
+/// Reads a text and compares it with its identity. `ENOENT`; `EBADMSG`: it does not match.
 pub fn verify(identity: &Identity) -> Result<()> {
     first_of(Errno::ENOENT, |_, store| {
         let text = *store.find(identity).ok_or(Errno::ENOENT)?;
@@ -75,7 +75,7 @@ pub fn verify(identity: &Identity) -> Result<()> {
     })
 }
 
-/// Joins free room by moving texts that nobody uses; gives how many were moved.
+/// Joins free space by moving texts that are not in use; returns how many were moved.
 pub fn compact() -> Result<usize> {
     let mut moved = 0;
     for bank in banks() {

@@ -6,16 +6,16 @@ use machine::nvm::Area;
 
 use crate::device::virtio_pmem::Pmem;
 
-/// The whole of an area.
+/// An area as a whole.
 #[derive(Clone, Copy)]
 pub struct Memory {
     area: &'static Area,
-    /// What has to be told that something is to last, if leaving the caches is not enough.
+    /// The device to flush, if leaving the caches does not make data persistent.
     device: Option<&'static Pmem>,
 }
 
 impl Memory {
-    /// An area that keeps what has left the processor's caches.
+    /// An area on which data is persistent once it has left the processor's caches.
     pub fn new(area: &'static Area) -> Memory {
         Memory { area, device: None }
     }
@@ -25,7 +25,7 @@ impl Memory {
         Memory { area: device.area(), device: Some(device) }
     }
 
-    /// The area.
+    /// Returns the area.
     pub fn area(&self) -> &'static Area {
         self.area
     }

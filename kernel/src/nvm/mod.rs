@@ -1,14 +1,15 @@
-//! Texts on non-volatile memory: the store of each area, and who uses what.
+//! Texts on non-volatile memory: the store of each area, and the texts in use.
 //!
 //! Each area of non-volatile memory ([`machine::nvm`]) holds one store of texts
-//! (`hayate_nvm_store`). [`find`] gives a [`Text`] by its identity; while anybody holds it, it is
-//! neither removed nor moved. [`find`] reads nothing of the text: that it is what its identity says is
-//! the store's promise, made when it was published, and kept over any cut. `nvm_verify` on the kernel's
-//! command line has each text read and hashed once, when it is first used after a boot.
+//! (`hayate_nvm_store`). [`find`] returns a [`Text`] by its identity; while there is a reference to
+//! it, it is neither removed nor moved. [`find`] reads nothing of the text: the store guarantees
+//! that the text matches its identity, from its publication on and across any power cut. With
+//! `nvm_verify` on the kernel's command line, each text is read and hashed once, when it is first
+//! used after a boot.
 //!
-//! A blank area (its first page is all zeroes) gets an empty store at boot, and so does pseudo memory
-//! without one: after the machine was switched off it holds anything. What else is on an area is left
-//! alone.
+//! A blank area (its first page is all zeroes) gets an empty store at boot, and so does pseudo
+//! memory without one, because its content is undefined after the machine was switched off. Any
+//! other content of an area is left alone.
 //!
 //! | file | what it keeps |
 //! |---|---|
@@ -42,27 +43,27 @@ use crate::schedule::Mutex;
 /// An area with its store.
 pub struct Bank {
     memory: Memory,
-    /// `None`: there is no store on it.
+    /// `None` if there is no store on the area.
     store: Mutex<Option<Store<Memory>>>,
     in_use: SpinLock<BTreeMap<Identity, Weak<Text>>>,
 }
 
-/// A text that somebody uses.
+/// A text in use.
 pub struct Text {
     extent: Extent,
-    /// Shared tables over 512 pages each, from the page that is the key on; for programs that execute
-    /// them. Built when first asked for.
+    /// Shared page tables over 512 pages each, by their first page; for programs that execute the
+    /// text. Each is built when first asked for.
     tables: SpinLock<BTreeMap<u32, Arc<Prebuilt>>>,
 }
 
 impl Text {
-    /// Where it lies.
+    /// Returns the memory where it lies.
     pub fn extent(&self) -> &Extent {
         &self.extent
     }
 
-    /// The shared table over the 512 pages from `page` on, executable; `None`: no memory, or fewer
-    /// pages.
+    /// Returns the shared, executable page table over the 512 pages from `page` on; `None` without
+    /// memory for it, or if the text has fewer pages.
     pub fn table(&self, page: u32) -> Option<Arc<Prebuilt>> {
         let mut tables = self.tables.lock();
         if let Some(table) = tables.get(&page) {
@@ -78,12 +79,12 @@ impl Text {
 
 static BANKS: Once<Vec<Bank>> = Once::new();
 
-/// All areas with their stores.
+/// Returns all areas with their stores.
 pub fn banks() -> &'static [Bank] {
     BANKS.get().map_or(&[], |banks| banks)
 }
 
-/// Opens the stores. Once, at boot, when sleeping locks work and devices have been found.
+/// Opens the stores. Called once at boot, when sleeping locks work and devices have been found.
 pub fn init() {
     let devices = virtio_pmem::found().into_iter().map(Memory::of_device);
     let memories = areas().iter().map(Memory::new).chain(devices);
@@ -128,7 +129,7 @@ impl Bank {
         made.inspect_err(|fault| warn!("nvm: {place:#x}: {fault}")).ok()
     }
 
-    /// The area.
+    /// Returns the area.
     pub fn area(&self) -> &'static Area {
         self.memory.area()
     }
@@ -138,12 +139,12 @@ impl Bank {
         self.store.lock().as_ref().map(look)
     }
 
-    /// How many hold a text.
+    /// Returns the number of references to a text.
     pub fn users(&self, identity: &Identity) -> usize {
         self.in_use.lock().get(identity).map_or(0, Weak::strong_count)
     }
 
-    /// The text of this identity, if it is here.
+    /// Returns the text of this identity, if it is here.
     fn find(&self, identity: &Identity) -> Result<Option<Arc<Text>>> {
         let store = self.store.lock();
         let Some(store) = store.as_ref() else { return Ok(None) };
@@ -157,7 +158,8 @@ impl Bank {
         let extent = self.area().extent(found.first, found.pages).ok_or(Errno::EIO)?;
         let text = Arc::new(Text { extent, tables: SpinLock::new(BTreeMap::new()) });
         let mut in_use = self.in_use.lock();
-        // Swept now and then: at each time, a start would pay for all programs that run.
+        // Swept only at some sizes: sweeping at each start would cost time for all running
+        // programs.
         if in_use.len().is_power_of_two() {
             in_use.retain(|_, text| text.strong_count() != 0);
         }
@@ -166,17 +168,17 @@ impl Bank {
     }
 }
 
-/// Whether an area without a store gets one unasked.
+/// Whether an area without a store gets one without being asked for.
 fn may_format(area: &Area) -> bool {
     let mut page = [0xff; 4096];
     area.kind() == machine::nvm::Kind::Pseudo
         || (area.read(0, &mut page) && page.iter().all(|&byte| byte == 0))
 }
 
-/// The text of this identity, with `pages` pages.
+/// Returns the text of this identity, with `pages` pages.
 ///
 /// * `ENOMEDIUM`: it is on no area.
-/// * `EBADMSG`: it is not what its identity says, or of another length.
+/// * `EBADMSG`: it does not match its identity, or has another length.
 pub fn find(identity: &Identity, pages: u32) -> Result<Arc<Text>> {
     for bank in banks() {
         if let Some(text) = bank.find(identity)? {

@@ -1,7 +1,7 @@
-//! The queue of an inotify instance: events that wait to be read.
+//! The queue of an inotify instance: events that have not been read.
 //!
-//! An event equal to the last one that waits is not queued again. A full queue, or one without
-//! memory for more, takes one event that says so (`IN_Q_OVERFLOW`) and loses the others.
+//! An event equal to the last one in the queue is not added. If the queue is full, or there is no
+//! memory to extend it, one `IN_Q_OVERFLOW` event is added and the others are lost.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -19,7 +19,7 @@ pub(super) struct Event {
 }
 
 impl Event {
-    /// An event about an entry of a directory, or with an empty name about the file itself.
+    /// Makes an event about an entry of a directory, or about the file itself if the name is empty.
     pub(super) fn new(watch: i32, mask: Mask, cookie: u32, name: &[u8]) -> Result<Event> {
         let mut kept = Vec::new();
         kept.try_reserve_exact(name.len()).map_err(|_| Errno::ENOMEM)?;
@@ -27,12 +27,12 @@ impl Event {
         Ok(Event { watch, mask, cookie, name: kept })
     }
 
-    /// An event about a watch.
+    /// Makes an event about a watch.
     pub(super) fn about(watch: i32, mask: Mask) -> Event {
         Event { watch, mask, cookie: 0, name: Vec::new() }
     }
 
-    /// Whether a reader learns nothing new from `self` after `last` (`event_compare`).
+    /// Whether `self` adds nothing to `last` (`event_compare`).
     fn repeats(&self, last: &Event) -> bool {
         self.mask == last.mask
             && self.watch == last.watch
@@ -40,7 +40,8 @@ impl Event {
             && !last.mask.contains(Mask::IGNORED)
     }
 
-    /// The length in the program's buffer: the name padded to the size of the head.
+    /// Returns the length in the program's buffer: the header and the name, padded to a multiple of
+    /// the header's size.
     fn size(&self) -> usize {
         const HEAD: usize = 16;
         let name =
@@ -62,33 +63,33 @@ impl Event {
     }
 }
 
-/// The events that wait.
+/// The events that have not been read.
 pub(super) struct Queue {
     events: VecDeque<Event>,
     most: usize,
-    /// Events were lost, and the word of it waits.
+    /// Events were lost, and the event that reports it is not yet read.
     overflowed: bool,
-    /// The word of it could not be queued for want of memory: it comes last.
+    /// The event that reports the loss could not be added without memory: it comes last.
     lost: bool,
 }
 
 impl Queue {
-    /// An empty queue for at most so many events.
+    /// Makes an empty queue for at most `most` events.
     pub(super) const fn new(most: usize) -> Queue {
         Queue { events: VecDeque::new(), most, overflowed: false, lost: false }
     }
 
-    /// Whether nothing waits.
+    /// Whether there are no events.
     pub(super) fn is_empty(&self) -> bool {
         self.events.is_empty() && !self.lost
     }
 
-    /// Bytes that reading everything would give.
+    /// Returns the number of bytes that reading all events would return.
     pub(super) fn size(&self) -> usize {
         self.events.iter().map(Event::size).sum()
     }
 
-    /// Queues an event; says whether a reader has to be told.
+    /// Adds an event; returns whether readers have to be woken.
     pub(super) fn push(&mut self, event: Event) -> bool {
         if self.events.len() >= self.most {
             return self.lose();
@@ -103,7 +104,7 @@ impl Queue {
         true
     }
 
-    /// An event is lost; says whether a reader has to be told.
+    /// Records the loss of an event; returns whether readers have to be woken.
     pub(super) fn lose(&mut self) -> bool {
         if self.overflowed {
             return false;

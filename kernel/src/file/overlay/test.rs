@@ -19,7 +19,7 @@ use crate::file::tmpfs::TmpFs;
 use crate::file::transfer::{Input, Output};
 use crate::{check, ktest};
 
-/// A tree that tests work in by paths.
+/// A tree in which tests work by paths.
 struct Tree {
     context: FsContext,
     credentials: Credentials,
@@ -40,8 +40,8 @@ impl DirectorySink for Names {
 }
 
 impl Tree {
-    /// An overlay of a lower tree of `files` (those ending in `/` are directories) and an empty
-    /// upper one.
+    /// Makes an overlay of a lower tree of `files` (those ending in `/` are directories) and an
+    /// empty upper one.
     fn new(files: &[&str]) -> Result<Self> {
         let memory = TmpFs::new("tmpfs", 0o755, Owner::default(), None, Caching::All);
         let layer = Mount::whole(memory, 0, b"tmpfs");
@@ -132,7 +132,7 @@ impl Tree {
         directory::rename(&resolver, from.as_bytes(), &resolver, to.as_bytes(), flags)
     }
 
-    /// The names in a directory, sorted, with a space between.
+    /// Returns the names in a directory, sorted, with a space between.
     fn list(&self, path: &str) -> Result<String> {
         let flags = O_RDONLY | O_DIRECTORY;
         let file = open(&self.resolver(), path.as_bytes(), flags, 0, WalkFlags::empty())?;
@@ -182,7 +182,7 @@ ktest! {
         check!(tree.read("/d/e/f") == Ok("/lower/d/e/f!".into()));
         let after = tree.place("/d/e/f").unwrap().metadata().unwrap();
         check!((after.mode, after.number, after.device) == (before.mode, before.number, before.device));
-        // A node made anew must give the same number.
+        // A new node for the same file must show the same number.
         tree.forget();
         check!(tree.number("/d/e/f") == before.number);
         let place = tree.place("/d/e").unwrap();
@@ -226,7 +226,7 @@ ktest! {
         check!(tree.write("/d/f", O_CREAT | O_EXCL, "again") == Ok(()));
         check!(tree.read("/d/f") == Ok("again".into()));
         check!(tree.unlink("/d/f") == Ok(()));
-        // Nothing shows through an opaque directory, so nothing has to be hidden.
+        // Nothing shows through an opaque directory, so no whiteout is needed.
         check!(!tree.hides("d/f"));
         tree.unlink("/g").unwrap();
         check!(tree.write("/g", O_CREAT | O_EXCL, "again") == Ok(()));
@@ -267,7 +267,7 @@ ktest! {
         check!(tree.rename("/new", "/newer") == Ok(()));
         check!(tree.list("/newer") == Ok("f".into()));
         check!(!tree.hides("new"));
-        // Over an empty lower directory, which then must not show through.
+        // It replaces an empty lower directory, which then must not show through.
         check!(tree.rename("/newer", "/d") == Err(Errno::ENOTEMPTY));
         check!(tree.rename("/newer", "/e") == Ok(()));
         tree.forget();
@@ -330,7 +330,7 @@ ktest! {
             read_directory(&file, &mut one).unwrap();
             let Some((name, number)) = one.0 else { break };
             if name == "a" {
-                // Copied up, hidden and made while the listing is under way.
+                // Entries are copied up, hidden and made while the listing is in progress.
                 tree.write("/c", O_APPEND, "+").unwrap();
                 tree.unlink("/b").unwrap();
                 tree.write("/z", O_CREAT, "z").unwrap();
