@@ -3,16 +3,16 @@
 use core::fmt;
 use core::num::NonZeroU64;
 
-/// Why a call failed: a Linux error number, or one of the kernel's own restart codes
-/// (see [`Errno::is_restart`]), which never reach a program.
+/// Why a call failed: a Linux error number, or one of the kernel's own restart codes (see
+/// [`Errno::is_restart`]), which never reach a program.
 ///
-/// The zero is left out so that `Result<(), Errno>` is one word. It is a whole word so that
-/// `Result<usize, Errno>` and `Result<Arc<T>, Errno>` are pairs of words: those come back in two
-/// registers, where a smaller error would send every result through memory.
+/// Zero is excluded so that `Result<(), Errno>` is one word. The type is a whole word so that
+/// `Result<usize, Errno>` and `Result<Arc<T>, Errno>` are pairs of words: those are returned in two
+/// registers, while a smaller error would send every result through memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Errno(NonZeroU64);
 
-/// The result of everything in the kernel that can fail towards a program.
+/// The result of every kernel function whose failure may be reported to a program.
 pub type Result<T, E = Errno> = core::result::Result<T, E>;
 
 macro_rules! errnos {
@@ -58,7 +58,7 @@ impl Errno {
         self.0.get() as i32
     }
 
-    /// What a system call returns for it: the negated number.
+    /// Returns the error's value as the result of a system call: the negated number.
     pub const fn to_return(self) -> i64 {
         -(self.0.get() as i64)
     }

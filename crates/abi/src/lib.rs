@@ -1,10 +1,10 @@
 //! Linux x86-64 numbers, structures and errno, thin over linux-raw-sys.
 //!
-//! Constants come from [`raw`] (linux-raw-sys) wherever it has them: its integer types vary,
-//! so a user of one casts it. The structures that cross the system-call boundary are defined
-//! here, by family, because they need zerocopy's derives: only types without padding and
-//! without invalid bit patterns can be copied to and from a program's memory, and the derives
-//! check exactly that at compile time. Where C leaves a hole, the hole is a named field.
+//! Constants come from [`raw`] (linux-raw-sys) wherever it has them. Their integer types vary, so
+//! code that uses a constant casts it. The structures that cross the system-call boundary are
+//! defined here, by family, because they need zerocopy's derives: only types without padding and
+//! without invalid bit patterns can be copied to and from a program's memory, and the derives check
+//! exactly that at compile time. Where C has padding, the padding is a named field.
 //! `tests/layout.rs` compares every size with the C library's.
 #![no_std]
 #![forbid(unsafe_code)]

@@ -5,7 +5,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Signal numbers are 1..=64.
 pub const NSIG: u32 = 64;
-/// The first realtime signal as the kernel counts (the C library keeps two for itself).
+/// The first realtime signal as the kernel counts (the C library reserves two for itself).
 pub const SIGRTMIN: u32 = 32;
 
 macro_rules! signals {
@@ -124,7 +124,7 @@ pub struct Siginfo {
     pub si_signo: i32,
     /// An errno, nearly always 0.
     pub si_errno: i32,
-    /// Where it comes from: `SI_*`, `CLD_*`, `SEGV_*` and so on.
+    /// The origin: `SI_*`, `CLD_*`, `SEGV_*` and so on.
     pub si_code: i32,
     /// Padding of C: the union is aligned to 8.
     pub hole: u32,
@@ -137,26 +137,29 @@ const fn pair(low: u32, high: u32) -> u64 {
 }
 
 impl Siginfo {
-    /// An information without particulars.
+    /// Returns the information of a signal without further data.
     pub const fn new(signal: u32, code: i32) -> Siginfo {
         Siginfo { si_signo: signal as i32, si_errno: 0, si_code: code, hole: 0, fields: [0; 14] }
     }
 
-    /// From `kill(2)` and friends: who sent it.
+    /// Returns the information of a signal sent by `kill(2)` and similar calls, with the sender's
+    /// identity.
     pub const fn from_sender(signal: u32, code: i32, pid: u32, uid: u32) -> Siginfo {
         let mut info = Siginfo::new(signal, code);
         info.fields[0] = pair(pid, uid);
         info
     }
 
-    /// From `sigqueue(3)`: who sent it, and a value.
+    /// Returns the information of a signal sent by `sigqueue(3)`, with the sender's identity and a
+    /// value.
     pub const fn from_queue(signal: u32, code: i32, pid: u32, uid: u32, value: u64) -> Siginfo {
         let mut info = Siginfo::from_sender(signal, code, pid, uid);
         info.fields[1] = value;
         info
     }
 
-    /// From a POSIX timer: its identifier, how often it overran, its value.
+    /// Returns the information of a POSIX timer's signal: the timer's identifier, its overrun
+    /// count, its value.
     pub const fn from_timer(signal: u32, timer: i32, overrun: i32, value: u64) -> Siginfo {
         let mut info = Siginfo::new(signal, SI_TIMER);
         info.fields[0] = pair(timer as u32, overrun as u32);
@@ -164,8 +167,8 @@ impl Siginfo {
         info
     }
 
-    /// About a child: `status` is an exit status or a signal as `code` (`CLD_*`) says; times
-    /// in clock ticks.
+    /// Returns the information about a child: `status` is an exit status or a signal, depending on
+    /// `code` (`CLD_*`); times are in clock ticks.
     pub const fn from_child(
         code: i32,
         pid: u32,
@@ -181,14 +184,14 @@ impl Siginfo {
         info
     }
 
-    /// From a fault at an address.
+    /// Returns the information of a fault at an address.
     pub const fn from_fault(signal: u32, code: i32, address: u64) -> Siginfo {
         let mut info = Siginfo::new(signal, code);
         info.fields[0] = address;
         info
     }
 
-    /// From a descriptor with `O_ASYNC`.
+    /// Returns the information of a descriptor with `O_ASYNC`.
     pub const fn from_poll(signal: u32, code: i32, band: i64, fd: i32) -> Siginfo {
         let mut info = Siginfo::new(signal, code);
         info.fields[0] = band as u64;
@@ -196,22 +199,22 @@ impl Siginfo {
         info
     }
 
-    /// The sender's or child's process (first word of the union).
+    /// Returns the sender's or child's process ID (first word of the union).
     pub const fn pid(&self) -> u32 {
         self.fields[0] as u32
     }
 
-    /// The sender's or child's user.
+    /// Returns the sender's or child's user ID.
     pub const fn uid(&self) -> u32 {
         (self.fields[0] >> 32) as u32
     }
 
-    /// `si_value` of a queued or timer signal.
+    /// Returns `si_value` of a queued or timer signal.
     pub const fn value(&self) -> u64 {
         self.fields[1]
     }
 
-    /// `si_status` of a child signal.
+    /// Returns `si_status` of a child signal.
     pub const fn status(&self) -> i32 {
         self.fields[1] as i32
     }
@@ -221,7 +224,7 @@ impl Siginfo {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Sigevent {
-    /// Handed to the handler.
+    /// Passed to the handler.
     pub sigev_value: u64,
     /// The signal.
     pub sigev_signo: i32,
@@ -282,7 +285,7 @@ pub struct Ucontext {
 
 /// `uc_flags`: the frame has an XSAVE area behind `fpstate`.
 pub const UC_FP_XSTATE: u64 = 1;
-/// `uc_flags`: `ss` is saved, and must be restored as it stands.
+/// `uc_flags`: `ss` is saved, and must be restored unchanged.
 pub const UC_SIGCONTEXT_SS: u64 = 2;
 /// `uc_flags`: `ss` is restored strictly.
 pub const UC_STRICT_RESTORE_SS: u64 = 4;

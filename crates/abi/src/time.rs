@@ -5,7 +5,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Nanoseconds in a second.
 pub const NANOS_PER_SEC: u64 = 1_000_000_000;
-/// What `sysconf(_SC_CLK_TCK)` says: the unit of `times(2)` and of `/proc/PID/stat`.
+/// The value of `sysconf(_SC_CLK_TCK)`: the unit of `times(2)` and of `/proc/PID/stat`.
 pub const CLOCK_TICKS_PER_SEC: u64 = 100;
 
 /// `struct timespec` (`__kernel_timespec`).
@@ -21,10 +21,10 @@ pub struct Timespec {
 }
 
 impl Timespec {
-    /// The time as nanoseconds, saturating at the far end.
+    /// Returns the time in nanoseconds, saturating at the maximum.
     ///
-    /// `EINVAL` for a negative time or nanoseconds out of range, as the kernel's
-    /// `timespec64_valid` has it.
+    /// `EINVAL` for a negative time or nanoseconds out of range, as in the kernel's
+    /// `timespec64_valid`.
     pub fn to_nanos(self) -> Result<u64> {
         if self.tv_sec < 0 || !(0..NANOS_PER_SEC as i64).contains(&self.tv_nsec) {
             return Err(Errno::EINVAL);
@@ -32,7 +32,7 @@ impl Timespec {
         Ok((self.tv_sec as u64).saturating_mul(NANOS_PER_SEC).saturating_add(self.tv_nsec as u64))
     }
 
-    /// The time of so many nanoseconds.
+    /// Returns the time of so many nanoseconds.
     pub const fn from_nanos(nanos: u64) -> Timespec {
         Timespec { tv_sec: (nanos / NANOS_PER_SEC) as i64, tv_nsec: (nanos % NANOS_PER_SEC) as i64 }
     }
@@ -51,7 +51,7 @@ pub struct Timeval {
 }
 
 impl Timeval {
-    /// The time as nanoseconds, saturating; `EINVAL` for a negative or malformed time.
+    /// Returns the time in nanoseconds, saturating; `EINVAL` for a negative or malformed time.
     pub fn to_nanos(self) -> Result<u64> {
         if self.tv_sec < 0 || !(0..1_000_000).contains(&self.tv_usec) {
             return Err(Errno::EINVAL);
@@ -61,7 +61,7 @@ impl Timeval {
             .saturating_add(self.tv_usec as u64 * 1000))
     }
 
-    /// The time of so many nanoseconds, rounded down to microseconds.
+    /// Returns the time of so many nanoseconds, rounded down to microseconds.
     pub const fn from_nanos(nanos: u64) -> Timeval {
         Timeval {
             tv_sec: (nanos / NANOS_PER_SEC) as i64,

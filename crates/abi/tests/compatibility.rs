@@ -1,8 +1,9 @@
-//! `docs/compatibility.md` is made from the kernel's table of system calls, and this test holds the
-//! two together. `UPDATE=1 cargo test -p hayate-abi --test compatibility` writes the page anew.
+//! Checks that `docs/compatibility.md` agrees with the kernel's table of system calls, which the
+//! page is generated from. `UPDATE=1 cargo test -p hayate-abi --test compatibility` writes the page
+//! anew.
 //!
-//! The table is one macro call, so the same file that gives the kernel its dispatch table gives
-//! these rows here.
+//! The table is one macro call, so the file that gives the kernel its dispatch table gives this
+//! test its rows.
 
 use std::fmt::Write;
 use std::path::Path;

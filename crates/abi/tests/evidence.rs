@@ -1,14 +1,14 @@
-//! A row of the table of system calls may be called complete only if the suite shows it.
+//! Checks that the suite justifies each row of the system call table that is called complete.
 //!
 //! The suite's C programs (`tests/c`) say by `ERR(call, ERROR)` which error a call must give, and
-//! they pass on Linux. For each complete row this test wants
+//! they pass on Linux. For each complete row this test requires
 //!
 //! * the call itself, somewhere in the suite, and
 //! * its error cases: those that follow from the kinds of its arguments ([`wanted`]).
 //!
-//! A call that cannot give one of them stands in [`cannot`], with the place in Linux or the manual
-//! page that says so. Whatever else a manual page lists is the business of whoever writes the case:
-//! no list of errors would know which of them matter.
+//! A call that cannot give one of these errors is listed in [`cannot`], with the place in Linux or
+//! the manual page that says so. The author of a case decides about all other errors in a manual
+//! page: no list of errors would show which of them matter.
 
 #[path = "evidence/source.rs"]
 mod source;
@@ -47,7 +47,7 @@ macro_rules! syscalls {
 
 include!("../../../kernel/src/syscall/table.rs");
 
-/// What a kind of argument may get wrong: any one of the errors shows it.
+/// Returns the errors that a wrong argument of a kind may cause: any one of them is enough.
 const fn wanted(kind: &str) -> &'static [&'static [&'static str]] {
     match kind.as_bytes() {
         b"Fd" => &[&["EBADF"]],
@@ -91,7 +91,7 @@ const NEVER_FAILS: &[(&str, &str)] = &[
     ("setfsgid", "setfsgid(2): the answer is the group before"),
 ];
 
-/// The one call that no C code writes: the trampoline behind each signal handler makes it.
+/// The one call that no C code makes: the trampoline behind each signal handler makes it.
 const UNSEEN: &str = "rt_sigreturn";
 
 #[test]
@@ -121,7 +121,7 @@ fn complete_rows_have_their_error_cases() {
     assert!(lacks.is_empty(), "{} lacks:\n{}", lacks.len(), lacks.join("\n"));
 }
 
-/// Every exception is one of a complete row.
+/// Checks that every exception belongs to a complete row.
 #[test]
 fn no_exception_is_stale() {
     let rows = rows();

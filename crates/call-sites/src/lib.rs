@@ -1,25 +1,25 @@
-//! How the site of a system call is turned into a jump to a trampoline, without ever being wrong
-//! about what else executes there: pure logic.
+//! Patches the site of a system call into a jump to a trampoline, such that any other code that
+//! executes at the site still works: pure logic.
 //!
 //! `syscall` has two bytes, a jump that reaches anywhere has five. Two forms are used:
 //!
-//! * [`Form::After`]: the jump takes the place of the `syscall` and of the first three bytes of the
-//!   instruction behind it, which moves into the trampoline. Where the `syscall` ended, and the
-//!   program may jump to or return to, there is now the jump's third byte: the trampoline is put
-//!   where this byte is `int3`. Whoever goes there meets a breakpoint and is sent to the moved
-//!   instruction. Nothing but decoding forward from an instruction that was just executed is
-//!   needed, so the form is right whatever the code around is.
-//! * [`Form::Before`]: the jump takes the place of a `mov eax, NUMBER` (also five bytes) directly
-//!   before the `syscall`, which stays: whoever jumps between the two meets it. That the five bytes
-//!   are an instruction cannot be seen by decoding backwards; all ways of decoding that begin 16 to
-//!   32 bytes before must agree that one begins there (x86 code falls into step within a few
+//! * [`Form::After`]: the jump replaces the `syscall` and the first three bytes of the next
+//!   instruction, which moves into the trampoline. The address after the `syscall`, which the
+//!   program may jump to or return to, now holds the jump's third byte. The trampoline is placed
+//!   where this byte is `int3`: a thread that arrives there meets a breakpoint and is sent to the
+//!   moved instruction. This form only needs to decode forward from an instruction that was just
+//!   executed, so it is right whatever the code around it is.
+//! * [`Form::Before`]: the jump replaces a `mov eax, NUMBER` (also five bytes) directly before the
+//!   `syscall`, which stays: code that jumps between the two finds it. Decoding backwards cannot
+//!   prove that the five bytes are an instruction. So all ways of decoding that begin 16 to 32
+//!   bytes before must agree that an instruction begins there (x86 code resynchronises within a few
 //!   instructions), and the number must be the one that the call was just made with.
 //!
-//! A turned site leaves the arithmetic flags undefined, which `syscall` does not: the code behind
+//! A patched site leaves the arithmetic flags undefined, which `syscall` does not: the code behind
 //! must write them before it reads them, or return.
 //!
-//! The trampoline loads the address to come back to into `rcx`, turns interrupts off and jumps through
-//! the gate's word. The gate comes back with interrupts off:
+//! The trampoline loads the return address into `rcx`, turns interrupts off and jumps through the
+//! gate's word. The gate returns with interrupts off:
 //!
 //! ```text
 //!         mov eax, NUMBER                 (Before)
@@ -36,11 +36,12 @@
 //!         the moved instruction; jmp on
 //! ```
 //!
-//! What follows `again` is for every other way of coming back: a call that is to be made again goes
-//! to the `syscall`, and so does a program that finds itself in user mode inside a trampoline (where
-//! `cli` faults); one that has attended to a signal goes on behind it. Interrupts are turned on here
-//! and not in the gate because emulators look for them only when a translated block ends, and an
-//! indirect jump behind `sti` does not end one: a loop of calls would never be interrupted.
+//! The code from `again` on is for every other way of returning. A call that is to be made again
+//! returns to the `syscall`, and so does a program that is in user mode inside a trampoline (where
+//! `cli` faults); a program that has handled a signal goes on behind the `syscall`. Interrupts are
+//! turned on here and not in the gate because emulators check for them only when a translated block
+//! ends, and an indirect jump behind `sti` does not end one: a loop of calls would never be
+//! interrupted.
 //!
 //! Road not taken: `call rax` with a sled at address 0 (two bytes as well). It writes into the red
 //! zone below the stack pointer, and a null pointer would no longer fault.
@@ -56,37 +57,37 @@ use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, RflagsBi
 pub const JUMP: usize = 5;
 /// Bytes of `syscall`.
 pub const SYSCALL: usize = 2;
-/// How many bytes before the site are of use.
+/// How many bytes before the site are examined.
 pub const BEFORE: usize = JUMP + 32;
-/// How many bytes behind the site's `syscall` are of use.
+/// How many bytes behind the site's `syscall` are examined.
 pub const BEHIND: usize = 15;
-/// The longest trampoline, and their distance.
+/// The longest trampoline, and the distance between two trampolines.
 pub const TRAMPOLINE: usize = 64;
-/// From where the gate comes back to, how far it is to the trampoline's own `syscall`.
+/// The distance from the gate's return address to the trampoline's own `syscall`.
 pub const AGAIN: usize = 16;
-/// Bytes of a way into the gate: `cli; jmp [gate]`.
+/// Length of an entry into the gate: `cli; jmp [gate]`.
 const ENTER: u8 = 8;
 /// The longest instruction that is moved.
 const MOVED: usize = AGAIN - 1 - JUMP;
 /// `int3`.
 const BREAKPOINT: u8 = 0xcc;
 
-/// Why a site is left as it is: it goes on working by trap.
+/// Why a site is not patched: it continues to work by trap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// What surrounds it cannot be seen, or reaches into another page.
+    /// The code around cannot be read, or reaches into another page.
     Edge,
-    /// The instruction behind is too short, and no `mov eax, NUMBER` stands before.
+    /// The instruction behind is too short, and there is no `mov eax, NUMBER` before.
     Short,
-    /// The instruction behind depends on its place, and no `mov eax, NUMBER` stands before.
+    /// The instruction behind depends on its address, and there is no `mov eax, NUMBER` before.
     Fixed,
-    /// The code behind may read the flags of before.
+    /// The code behind may read the flags from before the call.
     Flags,
     /// There is no room for a trampoline within reach.
     NoRoom,
-    /// Others see the page: it is a shared mapping.
+    /// The page is a shared mapping, which other processes see.
     Shared,
-    /// The space has as many turned sites as are kept.
+    /// The space has the maximum number of patched sites.
     TooMany,
 }
 
@@ -116,17 +117,17 @@ impl Left {
     }
 }
 
-/// How a site can be turned.
+/// How a site can be patched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// The instruction behind moves.
+    /// The instruction behind is moved.
     After {
         /// Its bytes.
         moved: [u8; MOVED],
         /// How many of them.
         length: u8,
         /// The number that the call was made with, for which the gate is entered at once. Any other
-        /// works, too.
+        /// number works, too.
         number: Option<u32>,
     },
     /// The `mov` before is replaced.
@@ -136,14 +137,14 @@ pub enum Form {
     },
 }
 
-/// What is found at a site.
+/// A site and the code around it.
 #[derive(Clone, Copy, Debug)]
 pub struct Site<'a> {
     /// The address of the `syscall`.
     pub address: u64,
-    /// What can be read before it, up to [`BEFORE`] bytes, in the same page.
+    /// The bytes before it that can be read, up to [`BEFORE`], in the same page.
     pub before: &'a [u8],
-    /// What can be read behind its two bytes, up to [`BEHIND`] bytes.
+    /// The bytes behind its two bytes that can be read, up to [`BEHIND`].
     pub behind: &'a [u8],
     /// How many of these are in the same page as the `syscall`.
     pub same_page: usize,
@@ -151,8 +152,8 @@ pub struct Site<'a> {
     pub number: u64,
 }
 
-/// Says how a site can be turned, or why it cannot. `code` reads the program's instructions: as
-/// many bytes at an address as fit and are there.
+/// Decides how a site can be patched, or why it cannot. `code` reads the program's instructions: as
+/// many bytes at an address as fit and are mapped.
 pub fn examine(site: &Site<'_>, code: &dyn Fn(u64, &mut [u8]) -> usize) -> Result<Form, Left> {
     if !flags_are_dead(site, code) {
         return Err(Left::Flags);
@@ -184,12 +185,12 @@ fn after(site: &Site<'_>) -> Result<Form, Left> {
     }
     let mut moved = [0; MOVED];
     moved[..next.len()].copy_from_slice(site.behind.get(..next.len()).ok_or(Left::Edge)?);
-    // What `cmp` compares with is extended by its sign.
+    // `cmp` sign-extends its operand.
     let number = i32::try_from(site.number).ok().map(i32::cast_unsigned);
     Ok(Form::After { moved, length: next.len() as u8, number })
 }
 
-/// Whether an instruction does the same wherever it stands.
+/// Whether an instruction does the same at any address.
 fn is_movable(instruction: &Instruction) -> bool {
     instruction.flow_control() == FlowControl::Next
         && !instruction.is_ip_rel_memory_operand()
@@ -205,7 +206,7 @@ fn before(site: &Site<'_>) -> Option<Form> {
     if u64::from(number) != site.number {
         return None;
     }
-    // Where decoding begins: far enough away to have fallen into step.
+    // Where decoding begins: far enough away to have resynchronised.
     const NEAREST: usize = 16;
     let first = at.checked_sub(BEFORE - JUMP)?;
     let mut agreeing = 0;
@@ -220,19 +221,19 @@ fn before(site: &Site<'_>) -> Option<Form> {
         match decoder.position() {
             position if position == end => agreeing += 1,
             position if position > end => return None,
-            // What cannot be executed is not the way that the program came.
+            // The program did not come by a way that cannot be executed.
             _ => {}
         }
     }
     (agreeing >= NEAREST / 2).then_some(Form::Before { number })
 }
 
-/// How many instructions, and how many ways, are followed to see what becomes of the flags.
+/// How many instructions, and how many paths, are followed to see what happens to the flags.
 const STEPS: usize = 256;
 const WAYS: usize = 24;
 
-/// Whether what follows a site overwrites the arithmetic flags before it reads them, whichever way
-/// it goes.
+/// Whether the code after a site overwrites the arithmetic flags before it reads them, on every
+/// path.
 fn flags_are_dead(site: &Site<'_>, code: &dyn Fn(u64, &mut [u8]) -> usize) -> bool {
     const ALL: u32 = RflagsBits::OF
         | RflagsBits::SF
@@ -260,7 +261,7 @@ fn flags_are_dead(site: &Site<'_>, code: &dyn Fn(u64, &mut [u8]) -> usize) -> bo
                 return false;
             }
             alive &= !next.rflags_modified();
-            // `cli`: a trampoline; behind a site that was turned the flags are dead.
+            // `cli`: a trampoline; behind a patched site the flags are dead.
             if alive == 0 || next.code() == Code::Cli {
                 break;
             }
@@ -275,12 +276,12 @@ fn flags_are_dead(site: &Site<'_>, code: &dyn Fn(u64, &mut [u8]) -> usize) -> bo
                         return false;
                     }
                 }
-                // Another system call keeps them as they are.
+                // Another system call preserves them.
                 FlowControl::Call if next.code() == Code::Syscall => {}
                 FlowControl::Call => break,
                 _ => return false,
             }
-            // The site itself: round the loop once more brings nothing new.
+            // The site itself: another round of the loop adds nothing.
             if at == site.address {
                 break;
             }
@@ -289,14 +290,14 @@ fn flags_are_dead(site: &Site<'_>, code: &dyn Fn(u64, &mut [u8]) -> usize) -> bo
     true
 }
 
-/// Places to go on looking from, each with the flags that are alive there.
+/// Addresses still to be followed, each with the flags that are alive there.
 struct Ways {
     list: [(u64, u32); WAYS],
     count: usize,
 }
 
 impl Ways {
-    /// Adds one, unless it is there; `false` if there are too many.
+    /// Adds an address, unless it is there already; `false` if there are too many.
     fn add(&mut self, at: u64, alive: u32) -> bool {
         let known = |&&(other, flags): &&(u64, u32)| other == at && flags & alive == alive;
         if self.list.iter().take(self.count).find(known).is_some() {
@@ -309,7 +310,7 @@ impl Ways {
     }
 }
 
-/// A turned site: what to write, and where.
+/// A patched site: what to write, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turned {
     /// Where the jump goes.
@@ -320,11 +321,11 @@ pub struct Turned {
     pub trampoline: [u8; TRAMPOLINE],
     /// How many of them.
     pub length: usize,
-    /// Where `int3` in the jump stands for, and where it leads: the moved instruction.
+    /// The address where a jump's `int3` lies, and the address it leads to: the moved instruction.
     pub breakpoint: Option<(u64, u64)>,
 }
 
-/// Whether a trampoline at `address` serves a site in this form.
+/// Whether a trampoline at `address` fits a site in this form.
 pub fn fits(form: &Form, site: u64, address: u64) -> bool {
     match (form, distance(jump_end(form, site), address)) {
         (_, None) => false,
@@ -333,8 +334,8 @@ pub fn fits(form: &Form, site: u64, address: u64) -> bool {
     }
 }
 
-/// The lowest address from `from` on that [`fits`] if it is in reach: `fits` holds for the 256 bytes
-/// from there (After), or everywhere (Before).
+/// Returns the lowest address from `from` on for which [`fits`] holds, if it is in reach: `fits`
+/// holds for the 256 bytes from there (After), or everywhere (Before).
 pub fn first_fit(form: &Form, site: u64, from: u64) -> u64 {
     match form {
         Form::Before { .. } => from,
@@ -361,9 +362,9 @@ fn distance(from: u64, to: u64) -> Option<i32> {
     i32::try_from(to.wrapping_sub(from) as i64).ok()
 }
 
-/// Builds what a site becomes with a trampoline at `address`. `gate` gives the address of the word
-/// that a trampoline jumps through: the one for a number, or the one for all. `None` if the place
-/// does not fit.
+/// Builds the patch of a site with a trampoline at `address`. `gate` returns the address of the
+/// word that a trampoline jumps through: the word for a number, or the word for all numbers. `None`
+/// if the address does not fit.
 pub fn turn(
     form: &Form,
     site: u64,
@@ -412,7 +413,7 @@ pub fn turn(
     Some(Turned { jump_at: end - JUMP as u64, jump, trampoline, length, breakpoint })
 }
 
-/// Code under construction; what does not fit is cut off, which [`MOVED`] excludes.
+/// Code under construction; bytes beyond the end are cut off, which [`MOVED`] excludes.
 struct Assembly {
     bytes: [u8; TRAMPOLINE],
     length: usize,
@@ -426,12 +427,13 @@ impl Assembly {
         self.length += bytes.len();
     }
 
-    /// `lea rcx, [back]`, the address that many bytes further on.
+    /// `lea rcx, [back]`: the return address is that many bytes further on.
     fn load_back(&mut self, further: u8) {
         self.put(&[0x48, 0x8d, 0x0d, further, 0, 0, 0]);
     }
 
-    /// `cli; jmp [gate]`, [`ENTER`] bytes. Whoever is interrupted between the two is known by them.
+    /// `cli; jmp [gate]`, [`ENTER`] bytes. The kernel recognises a thread that is interrupted
+    /// between the two by these bytes.
     fn jump(&mut self, gate: u64) -> Option<()> {
         let word = i32::try_from(gate as i64).ok()?;
         self.put(&[0xfa, 0xff, 0x24, 0x25]);
@@ -439,7 +441,7 @@ impl Assembly {
         Some(())
     }
 
-    /// Enters the gate for whatever number there is, at once if it is this one.
+    /// Enters the gate for any number, directly if it is this one.
     fn enter(&mut self, number: Option<u32>, gate: impl Fn(Option<u32>) -> u64) -> Option<()> {
         if let Some(number) = number {
             // cmp rax, NUMBER; jne behind the first way in

@@ -28,7 +28,7 @@ fn with(before: &[u8], behind: &[u8], number: u64) -> Result<Form, Left> {
     })
 }
 
-/// Examines a site around which nothing is but its own bytes.
+/// Examines a site with nothing around it but its own bytes.
 fn look(site: &Site<'_>) -> Result<Form, Left> {
     let mut all: Vec<u8> = site.before.to_vec();
     all.extend_from_slice(&[0x0f, 0x05]);
@@ -79,7 +79,7 @@ fn bytes_inside_another_instruction_are_no_mov() {
 
 #[test]
 fn flags_that_are_read_keep_the_site() {
-    // setc al; adc eax, 0; jc; pushf; and a jump to nobody knows where
+    // setc al; adc eax, 0; jc; pushf; and a jump to an unknown address
     for behind in [
         &[0x0f, 0x92, 0xc0, 0xc3][..],
         &[0x83, 0xd0, 0x00, 0xc3],
@@ -98,7 +98,7 @@ fn loop_around_a_site_is_followed() {
     // mov [rsp + 8], rax; dec rbx; jne to the mov before the site; ret
     let behind = [0x48, 0x89, 0x44, 0x24, 0x08, 0x48, 0xff, 0xcb, 0x75, 0xef, 0xc3];
     assert_eq!(with(&[0xb8, 0x27, 0, 0, 0], &behind, 39), Ok(after(&behind[..5], 39)));
-    // The same with adc in front of the mov, which reads the carry that dec left alone.
+    // The same with adc in front of the mov; adc reads the carry, which dec does not change.
     let mut behind = behind;
     behind[9] = 0xec;
     let before = [0x83, 0xd2, 0x00, 0xb8, 0x27, 0, 0, 0];
@@ -125,7 +125,7 @@ fn decoded(bytes: &[u8], at: u64) -> Vec<Instruction> {
     Decoder::with_ip(64, bytes, at, DecoderOptions::NONE).into_iter().collect()
 }
 
-/// Where the gates' words are.
+/// Returns the addresses of the gates' words.
 fn gate(number: Option<u32>) -> u64 {
     number.map_or(0xffff_ffff_8123_4560, |number| 0xffff_ffff_8123_0000 + u64::from(number) * 8)
 }

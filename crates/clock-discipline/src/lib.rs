@@ -1,13 +1,13 @@
 //! The discipline of a clock (`adjtimex(2)`, `kernel/time/ntp.c` of Linux 6.1, RFC 5905 appendix
-//! A.5.5): what a program that knows the time better tells the kernel, second by second.
+//! A.5.5): applies the corrections that a time-keeping program gives to the kernel, second by
+//! second.
 //!
-//! [`Discipline::adjust`] takes what a program sets, [`Discipline::second`] is called at the
-//! beginning of each second of real time, and after both [`Discipline::rate`] says by how much the
-//! clock is to run faster until then. Nothing here reads a clock.
+//! [`Discipline::adjust`] takes a program's settings. [`Discipline::second`] is called at the
+//! beginning of each second of real time. After both, [`Discipline::rate`] returns by how much the
+//! clock must run faster until the next call. Nothing here reads a clock.
 //!
-//! Offsets are put right in two ways that do not know of each other: a phase-locked loop takes a
-//! part of what is left each second (`ADJ_OFFSET`), and the older `adjtime(3)` at most 500
-//! microseconds.
+//! Offsets are corrected in two independent ways: a phase-locked loop corrects a part of the rest
+//! each second (`ADJ_OFFSET`), and the older `adjtime(3)` at most 500 microseconds.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -28,7 +28,7 @@ pub mod modes {
     pub const ADJ_TICK: u32 = 0x4000;
     /// With `ADJ_OFFSET`: `adjtime(3)`.
     pub const ADJ_ADJTIME: u32 = 0x8000;
-    /// With `ADJ_ADJTIME`: what is left is only read.
+    /// With `ADJ_ADJTIME`: the rest is only read.
     pub const ADJ_OFFSET_READONLY: u32 = 0x2000;
 }
 use modes::*;
@@ -45,7 +45,7 @@ pub mod status {
     pub const STA_CLOCKERR: i32 = 0x1000;
     pub const STA_NANO: i32 = 0x2000;
     pub const STA_MODE: i32 = 0x4000;
-    /// What programs cannot set.
+    /// Bits that programs cannot set.
     pub const STA_RONLY: i32 = 0xff00;
 }
 use status::*;
@@ -64,14 +64,14 @@ pub enum State {
 
 /// Microseconds of a tick, a hundred of which are a second, when nothing is adjusted.
 pub const TICK: i64 = 10_000;
-/// The least and the most of the same.
+/// The least and the largest value of [`TICK`].
 pub const TICKS: core::ops::RangeInclusive<i64> = 9_000..=11_000;
-/// The most that a frequency may be off: parts per million, with 16 bits behind the point.
+/// The largest frequency correction: parts per million, with 16 fractional bits.
 pub const MOST_FREQUENCY: i64 = 500 << 16;
 /// The most seconds between TAI and UTC (`MAX_TAI_OFFSET`).
 const MOST_TAI: i64 = 100_000;
 const SECONDS_PER_DAY: i64 = 86_400;
-/// Nanoseconds per second, with 32 bits behind the point, in a unit of frequency (`PPM_SCALE`).
+/// Nanoseconds per second, with 32 fractional bits, in a unit of frequency (`PPM_SCALE`).
 const FREQUENCY_UNIT: i64 = 1000 << 16;
 /// The most nanoseconds that an offset may have (`MAXPHASE`).
 const MOST_PHASE: i64 = 500_000_000;
@@ -79,16 +79,16 @@ const MOST_PHASE: i64 = 500_000_000;
 const MOST_ERROR: i64 = (MOST_PHASE / 1000) << 5;
 /// Microseconds by which the error may grow in a second.
 const ERROR_PER_SECOND: i64 = 500;
-/// The most microseconds that adjtime(3) puts right in a second (`MAX_TICKADJ`).
+/// The most microseconds that adjtime(3) corrects in a second (`MAX_TICKADJ`).
 const MOST_ADJUSTED: i64 = 500;
 const MOST_CONSTANT: i64 = 10;
 const SHIFT_PLL: i64 = 2;
 const SHIFT_FLL: i64 = 2;
-/// Seconds between two offsets from which on the frequency-locked loop may, and does, take over.
+/// Seconds between two offsets from which on the frequency-locked loop may be used, and always is.
 const FLL_MAY: i64 = 256;
 const FLL_DOES: i64 = 2048;
 
-/// What a program asks for.
+/// A program's request.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs, reason = "named as in adjtimex(2)")]
 pub struct Request {
@@ -107,25 +107,25 @@ pub struct Request {
 pub struct Discipline {
     /// `STA_*`.
     pub status: i32,
-    /// Where a leap second is on its way.
+    /// The state of an announced leap second.
     state: State,
     /// The time constant of the loop.
     pub constant: i64,
     /// Microseconds of a tick.
     pub tick: i64,
-    /// The most that the clock may be off, in microseconds.
+    /// The maximum error of the clock, in microseconds.
     pub max_error: i64,
-    /// The same, estimated.
+    /// The estimated error of the clock, in microseconds.
     pub estimated_error: i64,
     /// Seconds that TAI is ahead of UTC.
     pub tai: i64,
-    /// Nanoseconds per second, with 32 bits behind the point.
+    /// Nanoseconds per second, with 32 fractional bits.
     frequency: i64,
-    /// Nanoseconds still to be put right by the loop, with 32 bits behind the point.
+    /// Nanoseconds that the loop still has to correct, with 32 fractional bits.
     offset: i64,
-    /// Microseconds still to be put right for adjtime(3).
+    /// Microseconds that adjtime(3) still has to correct.
     adjust: i64,
-    /// What this second puts right of both, in nanoseconds with 32 bits behind the point.
+    /// The correction of both in this second, in nanoseconds with 32 fractional bits.
     slew: i64,
     /// The second in which the last offset was given.
     reference: i64,
@@ -145,7 +145,7 @@ impl Default for Discipline {
 }
 
 impl Discipline {
-    /// A clock that nobody has set right.
+    /// Returns the discipline of a clock that was never adjusted.
     pub const fn new() -> Discipline {
         Discipline {
             status: STA_UNSYNC,
@@ -164,7 +164,7 @@ impl Discipline {
         }
     }
 
-    /// The clock was set: what was still to be put right is void (`ntp_clear`).
+    /// Drops the corrections that are left, after the clock was set (`ntp_clear`).
     pub fn clear(&mut self) {
         self.adjust = 0;
         self.offset = 0;
@@ -175,7 +175,8 @@ impl Discipline {
         self.leap_at = None;
     }
 
-    /// Takes what a program sets, checked before; gives the offset to report. `now`: the second.
+    /// Takes a program's settings, which were checked before; returns the offset to report. `now`:
+    /// the second.
     pub fn adjust(&mut self, request: &Request, now: i64) -> i64 {
         if request.modes & ADJ_ADJTIME != 0 {
             let left = self.adjust;
@@ -258,7 +259,7 @@ impl Discipline {
             self.status |= STA_MODE;
             change = (i128::from(nanos) << (32 - SHIFT_FLL)) / i128::from(since);
         }
-        // Not longer than the loop remembers.
+        // At most the time that the loop remembers.
         let since = since.min(1 << (SHIFT_PLL + 1 + self.constant));
         let shift = (32 - 2 * (SHIFT_PLL + 2 + self.constant)).max(0);
         change += (i128::from(nanos) * i128::from(since)) << shift;
@@ -267,8 +268,8 @@ impl Discipline {
         self.offset = nanos << 32;
     }
 
-    /// A second begins (`second_overflow`): what it puts right, and a leap second if there is one,
-    /// as what the clock is to be moved by.
+    /// Begins a second (`second_overflow`): computes the corrections of this second, and returns by
+    /// how much the clock must be moved for a leap second, if there is one.
     pub fn second(&mut self, now: i64) -> i64 {
         let leap = self.leap(now);
         self.max_error = self.max_error.saturating_add(ERROR_PER_SECOND);
@@ -328,12 +329,12 @@ impl Discipline {
         if unsure { State::Error } else { self.state }
     }
 
-    /// The frequency as `adjtimex(2)` shows it.
+    /// Returns the frequency in the unit of `adjtimex(2)`.
     pub fn frequency(&self) -> i64 {
         self.frequency / FREQUENCY_UNIT
     }
 
-    /// Nanoseconds that the clock gains in this second, with 32 bits behind the point.
+    /// Returns the nanoseconds that the clock gains in this second, with 32 fractional bits.
     pub fn rate(&self) -> i128 {
         let tick = i128::from(self.tick - TICK) * 1000 * 100;
         (tick << 32) + i128::from(self.frequency) + i128::from(self.slew)

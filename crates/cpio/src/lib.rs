@@ -1,13 +1,14 @@
 //! Reads newc cpio archives, the format of an initramfs.
 //!
 //! An initramfs is a chain of archives, each ended by an entry named `TRAILER!!!` and each padded
-//! with any number of zero bytes (Linux `Documentation/driver-api/early-userspace/buffer-format.rst`).
-//! [`Reader`] walks the whole chain without copying: names and contents are slices of the input.
-//! The input is an allegation; whatever it holds, the reader yields entries, then at most one
-//! [`Error`], and never panics.
+//! with any number of zero bytes (Linux
+//! `Documentation/driver-api/early-userspace/buffer-format.rst`). [`Reader`] walks the whole chain
+//! without copying: names and contents are slices of the input. The input is not trusted: whatever
+//! it contains, the reader yields entries, then at most one [`Error`], and never panics.
 //!
-//! The road not taken: the crate `cpio_reader` ends at the first trailer without telling where that
-//! was, so the second archive of a chain cannot be found, and it takes a damaged header for the end.
+//! Road not taken: the crate `cpio_reader`. It ends at the first trailer without reporting where
+//! that was, so the second archive of a chain cannot be found, and it takes a damaged header for
+//! the end.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -11,7 +11,7 @@ const TRAILER: &[u8] = b"TRAILER!!!";
 /// One file, directory, link or device of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// Inode number; with `device` it says which entries are links of one file.
+    /// Inode number; together with `device` it identifies the entries that are links of one file.
     pub inode: u32,
     /// Type and permissions, as `st_mode`.
     pub mode: u32,
@@ -33,32 +33,32 @@ pub struct Entry<'a> {
     pub content: &'a [u8],
 }
 
-/// What [`Reader`] yields.
+/// An item that [`Reader`] yields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item<'a> {
     /// An entry.
     Entry(Entry<'a>),
-    /// A trailer: inode numbers of the entries that follow have nothing to do with the earlier ones.
+    /// A trailer: inode numbers of later entries are unrelated to those of earlier ones.
     End,
 }
 
-/// Why an archive could not be read on.
+/// Why reading an archive failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// Where the damaged entry begins, in bytes from the start of the input.
+    /// The offset of the damaged entry, in bytes from the start of the input.
     pub offset: usize,
-    /// What is wrong there.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// What can be wrong with an entry.
+/// A fault of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Neither `070701` nor `070702`.
     Magic,
     /// The bytes of a compressed archive.
     Compressed,
-    /// A field that is no hexadecimal number.
+    /// A field that is not a hexadecimal number.
     Field,
     /// A name that is empty, too long or without its zero byte.
     Name,
@@ -135,7 +135,7 @@ impl<'a> Reader<'a> {
         if !(2..=LONGEST_NAME).contains(&name_size) {
             return Err(Fault::Name);
         }
-        // No sum below can overflow: each part is under 2^32 and offsets are of real memory.
+        // No sum below can overflow: each part is under 2^32, and offsets are within real memory.
         let name_end = HEADER + name_size;
         let name = match rest.get(HEADER..name_end).ok_or(Fault::Truncated)? {
             [name @ .., 0] => name,
@@ -181,7 +181,7 @@ impl<'a> Iterator for Reader<'a> {
     }
 }
 
-/// Tells a compressed archive by its first bytes from something that is none at all.
+/// Distinguishes a compressed archive, by its first bytes, from input that is no archive.
 fn wrong_magic(rest: &[u8]) -> Fault {
     const COMPRESSED: [&[u8]; 7] = [
         &[0x1f, 0x8b],                         // gzip

@@ -1,8 +1,8 @@
-//! Mutations of archives: whatever the reader yields lies inside its input and keeps its promises,
-//! and nothing panics.
+//! Mutations of archives: everything that the reader yields lies inside its input and keeps the
+//! reader's promises, and nothing panics.
 //!
-//! `FUZZ_ROUNDS` sets how many mutations are tried (default 100,000, a second or two) and `FUZZ_SEED`
-//! where they begin; a failure prints both and the bytes.
+//! `FUZZ_ROUNDS` sets how many mutations are tried (default 100,000, a second or two) and
+//! `FUZZ_SEED` the first one; a failure prints both and the bytes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -35,7 +35,7 @@ fn corpus() -> Vec<Vec<u8>> {
     let mut summed = Vec::new();
     entry(&mut summed, "070702", b"../up//./x", 0o100_644, 1, &[0xff; 77]);
     entry(&mut summed, "070702", b"TRAILER!!!", 0, 1, b"");
-    // Two archives and zeroes between them, as early and main initramfs are put together.
+    // Two archives with zeroes between them, as early and main initramfs are combined.
     let mut two = plain.clone();
     two.resize(two.len().next_multiple_of(512), 0);
     two.extend_from_slice(&summed);
@@ -112,7 +112,7 @@ fn check(bytes: &[u8]) {
             }
         };
         assert!(inside(entry.name) && inside(entry.content));
-        // A name that is taken apart stays below the root.
+        // A name that is split into components stays below the root.
         for part in components(entry.name).into_iter().flatten() {
             assert!(!part.is_empty() && part != b"." && part != b"..");
             assert!(!part.contains(&b'/') && !part.contains(&0));

@@ -1,4 +1,4 @@
-//! What the reader makes of good, chained and damaged archives.
+//! The reader's results for good, chained and damaged archives.
 
 use hayate_cpio::{Entry, Fault, Item, Reader, components};
 use proptest::prelude::*;
@@ -115,7 +115,7 @@ fn damage_is_named_and_ends_the_walk() {
     assert_eq!(fault(&good[..20]), Fault::Truncated);
     assert_eq!(fault(&good[..112]), Fault::Truncated);
     assert_eq!(fault(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0]), Fault::Compressed);
-    // A sum of zero over "content" is wrong, and only looked at under the second magic.
+    // A sum of zero over "content" is wrong, and checked only under the second magic.
     assert_eq!(fault(&change(5, b'2')), Fault::Checksum);
 }
 

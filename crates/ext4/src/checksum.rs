@@ -16,7 +16,7 @@ const RAW_32C: Algorithm<u32> = Algorithm {
 static CRC_32C: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&RAW_32C);
 static CRC_16: Crc<u16, Table<1>> = Crc::<u16, Table<1>>::new(&crc::CRC_16_MODBUS);
 
-/// Goes on from the sum `seed` over `parts`.
+/// Continues from the sum `seed` over `parts`.
 pub fn crc32c(seed: u32, parts: &[&[u8]]) -> u32 {
     // The crate takes an initial value in the order of the polynomial's bits.
     let mut digest = CRC_32C.digest_with_initial(seed.reverse_bits());

@@ -1,7 +1,7 @@
 //! Directories: blocks of entries, each naming an inode.
 //!
-//! The inner nodes of an indexed directory look like blocks without entries, so that a walk over
-//! all blocks is right for both kinds.
+//! The inner nodes of an indexed directory look like blocks without entries, so a walk over all
+//! blocks is right for both kinds of directories.
 
 use crate::checksum::crc32c;
 use crate::error::{Error, Result};
@@ -14,7 +14,7 @@ const HEAD: usize = 8;
 /// Bytes of the false entry at a block's end that holds its checksum.
 const TAIL: usize = 12;
 
-/// What an entry says its inode is; many volumes say nothing.
+/// The kind of inode that an entry reports; many volumes report none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Kind {
@@ -52,8 +52,8 @@ pub struct Entries<'a> {
 }
 
 impl Volume {
-    /// The entries of `block`, one block of the directory `inode`, from byte `offset` of it, which
-    /// is 0 or was some entry's `next`.
+    /// Returns the entries of `block`, one block of the directory `inode`, from byte `offset` of
+    /// it, which must be 0 or an entry's `next`.
     pub fn entries<'a>(&self, block: &'a [u8], offset: usize) -> Entries<'a> {
         Entries { block, offset, kinds: self.file_types }
     }
@@ -67,7 +67,7 @@ impl Volume {
         let is_tail = u32(block, at) == 0
             && u16(block, at + 4) == TAIL as u16
             && u16(block, at + 6) == 0xde00;
-        // An index node keeps its sum elsewhere; its pointers are not used here.
+        // An index node stores its sum elsewhere; its pointers are not used here.
         if is_tail && crc32c(seed, &[block.get(..at).unwrap_or_default()]) != u32(block, at + 8) {
             return Err(Error::Checksum("a directory"));
         }
@@ -75,7 +75,7 @@ impl Volume {
     }
 }
 
-/// Number and name of the entry that begins `record`, when it names something.
+/// Returns number and name of the entry that begins `record`, if it names an inode.
 pub fn named(record: &[u8]) -> Option<(u32, &[u8])> {
     let name = record.get(HEAD..HEAD + usize::from(u8(record, 6)))?;
     Some((u32(record, 0), name)).filter(|(inode, _)| *inode != 0)

@@ -1,25 +1,25 @@
-//! What can go wrong.
+//! Errors of reading.
 
 use alloc::vec::Vec;
 use core::fmt;
 
-/// What reading gives.
+/// The result of reading.
 pub type Result<T> = core::result::Result<T, Error>;
 
-/// Why something could not be read.
+/// Why reading failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The source could not give the bytes.
+    /// The source could not read the bytes.
     Io,
     /// The first 2 KiB hold no ext4 superblock.
     NotExt4,
-    /// The volume uses a feature that is not read; the text names it.
+    /// The volume uses an unsupported feature; the text names it.
     Unsupported(&'static str),
     /// The volume contradicts itself; the text says where.
     Corrupt(&'static str),
     /// A structure does not match its checksum; the text says which.
     Checksum(&'static str),
-    /// There is no memory for the result.
+    /// Memory for the result is exhausted.
     Memory,
 }
 
@@ -40,7 +40,7 @@ impl fmt::Display for Error {
 
 impl core::error::Error for Error {}
 
-/// `size` bytes of zero on the heap: a kernel's stack has no room for a block.
+/// Returns `size` bytes of zero on the heap: a kernel's stack has no space for a block.
 pub(crate) fn buffer(size: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(size).map_err(|_| Error::Memory)?;

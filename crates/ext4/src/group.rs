@@ -1,7 +1,7 @@
-//! Group descriptors: where each group keeps its inodes.
+//! Group descriptors: the place of each group's inodes.
 //!
-//! A descriptor is read when an inode of its group is; a table of them would have to be as large
-//! as an image says. The caller's cache of the device makes that cheap.
+//! A descriptor is read when an inode of its group is; the size of a table of them would depend on
+//! a number in the image. The caller's cache of the device makes the reading cheap.
 
 use crate::checksum::{crc16, crc32c};
 use crate::error::{Error, Result, buffer};

@@ -40,7 +40,7 @@ pub struct Inode {
     pub links: u16,
     /// Content in bytes; at most `i64::MAX`.
     pub size: u64,
-    /// What it takes on the volume, in units of 512 bytes.
+    /// Space on the volume, in units of 512 bytes.
     pub sectors: u64,
     /// Last access.
     pub accessed: Time,
@@ -48,14 +48,14 @@ pub struct Inode {
     pub modified: Time,
     /// Last change of the inode.
     pub changed: Time,
-    /// Creation, where the record is wide enough.
+    /// Creation time, if the record is large enough.
     pub created: Option<Time>,
-    /// Tells a number that was used again from its earlier use.
+    /// Distinguishes the uses of a number that was reused.
     pub generation: u32,
     pub(crate) flags: u32,
     /// The root of the block map, or a short link's target, or a device number.
     pub(crate) block: [u8; 60],
-    /// Seed of the checksums of what belongs to this inode.
+    /// Seed of the checksums of this inode's metadata.
     pub(crate) seed: Option<u32>,
 }
 
@@ -86,7 +86,7 @@ impl Volume {
         let generation = u32(raw, 0x64);
         let seed =
             self.seed.map(|seed| crc32c(seed, &[&number.to_le_bytes(), &generation.to_le_bytes()]));
-        // Fields beyond the first 128 bytes are there only as far as the record says.
+        // Fields beyond the first 128 bytes exist only as far as the record says.
         let extra = if raw.len() > 128 { usize::from(u16(raw, 0x80)) } else { 0 };
         if 128 + extra > raw.len() || extra % 4 != 0 {
             return Err(Error::Corrupt("the extra size of an inode"));
@@ -97,7 +97,7 @@ impl Volume {
         }
         let mode = u16(raw, 0x0);
         let size = match mode & 0o170_000 {
-            // The upper half means something else in other kinds of old volumes.
+            // The upper half has another meaning in other kinds of old volumes.
             0o100_000 | 0o040_000 => split(u32(raw, 0x6c), u32(raw, 0x4)),
             _ => u64::from(u32(raw, 0x4)),
         };
@@ -164,13 +164,13 @@ impl Inode {
         self.flags & FLAG_EXTENTS != 0
     }
 
-    /// Whether this holds another inode's extended attribute; no directory may name it.
+    /// Whether this inode holds another inode's extended attribute; no directory may name it.
     pub fn is_attribute(&self) -> bool {
         self.flags & FLAG_EA_INODE != 0
     }
 }
 
-/// Verifies an inode record, whose checksum is over itself with the sum's own bytes as zero.
+/// Verifies an inode record. Its checksum covers the record, with the sum's own bytes as zero.
 fn check(seed: u32, raw: &[u8], extra: usize) -> Result<()> {
     let part = |from: usize, to: usize| raw.get(from..to).unwrap_or_default();
     let low = u32::from(u16(raw, 0x7c));
@@ -186,7 +186,7 @@ fn check(seed: u32, raw: &[u8], extra: usize) -> Result<()> {
     if sum & mask == expected { Ok(()) } else { Err(Error::Checksum("an inode")) }
 }
 
-/// Seconds are signed 32 bits, widened by two bits of `extra`; its others are nanoseconds.
+/// Seconds are signed 32 bits, extended by two bits of `extra`; the other bits are nanoseconds.
 fn time(seconds: u32, extra: u32) -> Time {
     Time {
         seconds: i64::from(seconds as i32) + (i64::from(extra & 3) << 32),

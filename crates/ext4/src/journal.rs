@@ -1,9 +1,9 @@
 //! The journal of a volume that was not unmounted (jbd2; Linux
-//! `Documentation/filesystems/ext4/journal.rst`). It is not written back: the volume is only
-//! read. [`Volume::open`] learns from it which blocks have a newer copy in the journal, and reads
-//! those instead.
+//! `Documentation/filesystems/ext4/journal.rst`). The volume is only read, so the journal is not
+//! written back. [`Volume::open`] reads from it which blocks have a newer copy in the journal, and
+//! reads those copies instead.
 //!
-//! All numbers of the journal are big-endian. A walk goes through each of its blocks at most once.
+//! All numbers of the journal are big-endian. A walk reads each of its blocks at most once.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -36,12 +36,12 @@ const ESCAPED: u32 = 1;
 const SAME_UUID: u32 = 2;
 const LAST: u32 = 8;
 
-/// Where the newest copy of a block is.
+/// The place of the newest copy of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copy {
     /// Block of the volume.
     pub place: u64,
-    /// The copy's first four bytes are zero in place of the journal's magic number.
+    /// Whether the copy's first four bytes are zero in place of the journal's magic number.
     pub escaped: bool,
 }
 
@@ -52,7 +52,7 @@ fn be32(record: &[u8], at: usize) -> u32 {
     record.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_be_bytes)
 }
 
-/// The journal's file and how it is laid out.
+/// The journal's file and its layout.
 struct Journal<'a, S: Source + ?Sized> {
     volume: &'a Volume,
     source: &'a S,
@@ -66,12 +66,12 @@ struct Journal<'a, S: Source + ?Sized> {
 /// One transaction: its number, tags and revoked blocks.
 struct Transaction {
     number: u32,
-    /// Block of the volume, block of the journal, whether escaped.
+    /// Block of the volume, block of the journal, whether it is escaped.
     tags: Vec<(u64, u32, bool)>,
     revoked: Vec<u64>,
 }
 
-/// Reads the journal, inode `number`; gives the blocks that have a newer copy in it.
+/// Reads the journal, inode `number`; returns the blocks that have a newer copy in it.
 pub fn read<S: Source + ?Sized>(volume: &Volume, source: &S, number: u32) -> Result<Copies> {
     let inode = volume.inode(source, number)?;
     let map = volume.map(source, &inode)?;
@@ -107,7 +107,7 @@ pub fn read<S: Source + ?Sized>(volume: &Volume, source: &S, number: u32) -> Res
 }
 
 impl<S: Source + ?Sized> Journal<'_, S> {
-    /// Block of the volume where block `block` of the journal is.
+    /// Returns the block of the volume that holds block `block` of the journal.
     fn place(&self, block: u32) -> Result<u64> {
         match self.map.run(u64::from(block) << self.volume.block_shift) {
             Run::Data { place, .. } => Ok(place >> self.volume.block_shift),
@@ -125,7 +125,7 @@ impl<S: Source + ?Sized> Journal<'_, S> {
         self.features & (incompat::CSUM_V2 | incompat::CSUM_V3) != 0
     }
 
-    /// The bytes of a control block that hold entries, its checksum verified.
+    /// Returns the bytes of a control block that hold entries, after verifying its checksum.
     fn body<'a>(&self, raw: &'a [u8]) -> Result<&'a [u8]> {
         if !self.has_sums() {
             return Ok(raw);
@@ -138,13 +138,13 @@ impl<S: Source + ?Sized> Journal<'_, S> {
         Ok(body)
     }
 
-    /// All transactions that were committed, from block `start` on, of which the first has
-    /// number `sequence`.
+    /// Returns all committed transactions from block `start` on; the first one has number
+    /// `sequence`.
     fn transactions(&self, start: u32, sequence: u32) -> Result<Vec<Transaction>> {
         let mut done = Vec::new();
         let mut open = Transaction { number: sequence, tags: Vec::new(), revoked: Vec::new() };
         let mut block = start;
-        // Each block once; a journal that is full of one transaction would go round for ever.
+        // Each block once: otherwise a journal filled by one transaction would be walked for ever.
         let mut budget = self.end - self.first;
         let mut advance = |block: &mut u32, count: u32| {
             if count > budget {
@@ -159,7 +159,8 @@ impl<S: Source + ?Sized> Journal<'_, S> {
         };
         loop {
             let raw = self.block(block)?;
-            // Anything but the next block of this transaction is the end: older leftovers.
+            // Anything but the next block of this transaction is the end: a remnant of an older
+            // one.
             if be32(&raw, 0) != MAGIC || be32(&raw, 8) != open.number {
                 return Ok(done);
             }
@@ -188,7 +189,7 @@ impl<S: Source + ?Sized> Journal<'_, S> {
         }
     }
 
-    /// The blocks that a descriptor block says follow it.
+    /// Returns the blocks that follow a descriptor block, as its tags say.
     fn tags(&self, body: &[u8]) -> Result<Vec<(u64, bool)>> {
         let wide = self.features & incompat::WIDE != 0;
         let newest = self.features & incompat::CSUM_V3 != 0;
@@ -228,7 +229,7 @@ impl<S: Source + ?Sized> Journal<'_, S> {
         Ok(())
     }
 
-    /// The last copy of each block that was not revoked in the same or a later transaction.
+    /// Returns the last copy of each block that was not revoked in the same or a later transaction.
     fn copies(&self, transactions: &[Transaction]) -> Result<Copies> {
         let mut revoked: BTreeMap<u64, usize> = BTreeMap::new();
         for (index, transaction) in transactions.iter().enumerate() {
@@ -249,7 +250,7 @@ impl<S: Source + ?Sized> Journal<'_, S> {
 }
 
 impl Volume {
-    /// Reads metadata: from the journal where it has a newer copy.
+    /// Reads metadata; a block that has a newer copy in the journal comes from there.
     pub(crate) fn read<S: Source + ?Sized>(
         &self,
         source: &S,

@@ -1,18 +1,18 @@
-//! Reads the ext4 format (and ext2 and ext3, its elders): pure logic, no devices.
+//! Reads the ext4 format (and the older ext2 and ext3): pure logic, no devices.
 //!
-//! A [`Volume`] is opened over any [`Source`] of bytes. It gives [`Inode`]s by number; an inode's
-//! [`Map`] says, once and for all, which runs of the device hold its content; [`Entries`] walks
-//! one block of a directory. The caller owns every cache and does all reading of file content,
-//! in requests as large as the runs are.
+//! A [`Volume`] is opened over any [`Source`] of bytes. It returns [`Inode`]s by number. An inode's
+//! [`Map`] lists all runs of the device that hold its content; [`Entries`] walks one block of a
+//! directory. The caller owns every cache and does all reading of file content, in requests as
+//! large as the runs are.
 //!
-//! An image is an allegation: every number read from it is checked before it is used, metadata
+//! An image is not trusted: every number read from it is checked before it is used, metadata
 //! checksums are verified where the volume has them, walks are bounded, allocations may fail.
-//! Whatever an image holds, the answer is a value or an [`Error`]; never a panic, never a loop
-//! without end. The format is that of Linux `Documentation/filesystems/ext4/`.
+//! Whatever an image contains, the result is a value or an [`Error`], never a panic and never an
+//! infinite loop. The format is that of Linux `Documentation/filesystems/ext4/`.
 //!
-//! The road not taken: the crate `ext4-view` reads the format too, but only by whole paths; it
-//! shares by `Rc` (a kernel's volume is used by many processors at once) and keeps inode numbers,
-//! link counts, device numbers and extents to itself.
+//! Road not taken: the crate `ext4-view`. It reads the format too, but only by whole paths; it
+//! shares by `Rc` (a kernel's volume is used by many processors at once) and does not expose inode
+//! numbers, link counts, device numbers and extents.
 #![no_std]
 #![forbid(unsafe_code)]
 

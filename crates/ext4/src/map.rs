@@ -1,7 +1,7 @@
 //! Block maps: which runs of the volume hold a file's content.
 //!
 //! A file's extent tree, or its tree of indirect blocks, is read once into a sorted list; after
-//! that, a read of any length finds its run by bisection.
+//! that, a read of any length finds its run by binary search.
 
 use alloc::vec::Vec;
 
@@ -16,10 +16,10 @@ const EXTENT_MAGIC: u16 = 0xf30a;
 const ENTRY: usize = 12;
 /// Linux' `EXT4_MAX_EXTENT_DEPTH`.
 const DEEPEST: u16 = 5;
-/// Lengths over this mark an extent that was allocated, but never written.
+/// Lengths over this mark an extent that was allocated but never written.
 const UNWRITTEN: u16 = 32768;
 
-/// A run of blocks of a file that lie in a row on the volume.
+/// Consecutive blocks of a file that are also consecutive on the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// First block, counted within the file.
@@ -30,24 +30,24 @@ pub struct Extent {
     pub place: u64,
 }
 
-/// What lies at some byte of a file.
+/// The content at a byte of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Run {
     /// `length` bytes from byte `place` of the volume.
     Data {
         /// First byte on the volume.
         place: u64,
-        /// Bytes in a row from there.
+        /// Contiguous bytes from there.
         length: u64,
     },
-    /// `length` bytes of zero that take no room.
+    /// `length` bytes of zero that have no blocks.
     Hole {
         /// Bytes up to the next data; `u64::MAX` after the last.
         length: u64,
     },
 }
 
-/// A file's extents, sorted and apart.
+/// A file's extents, sorted and disjoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Map {
     extents: Vec<Extent>,
@@ -69,7 +69,7 @@ impl Volume {
 }
 
 impl Map {
-    /// What lies at byte `offset` of the file.
+    /// Returns the content at byte `offset` of the file.
     pub fn run(&self, offset: u64) -> Run {
         let block = offset >> self.block_shift;
         let next = self.extents.partition_point(|extent| u64::from(extent.block) <= block);
@@ -95,8 +95,8 @@ impl Map {
         &self.extents
     }
 
-    /// Fills `into` from byte `offset` of the file; zero where it has holes. The file's size is
-    /// the caller's to respect.
+    /// Fills `into` from byte `offset` of the file; holes read as zero. The caller must respect the
+    /// file's size.
     pub fn read<S: Source + ?Sized>(
         &self,
         volume: &Volume,
@@ -127,7 +127,8 @@ struct Builder<'a, S: Source + ?Sized> {
     source: &'a S,
     inode: &'a Inode,
     extents: Vec<Extent>,
-    /// Blocks that the tree and the content may still have: no more than the volume in all.
+    /// How many blocks the tree and the content may still use: in total no more than the volume
+    /// has.
     budget: u64,
 }
 
@@ -137,8 +138,8 @@ impl<S: Source + ?Sized> Builder<'_, S> {
         Ok(())
     }
 
-    /// Takes an extent. Blocks of a file's content that are newer in the journal come from there;
-    /// everything else is read by [`Volume::read`], which sees to that itself.
+    /// Adds an extent. Blocks of a file's content that are newer in the journal are read from
+    /// there; all other blocks are read by [`Volume::read`], which checks the journal itself.
     fn push(&mut self, extent: Extent) -> Result<()> {
         self.spend(extent.count.into())?;
         if !self.inode.is(0o100_000) {
@@ -182,9 +183,9 @@ impl<S: Source + ?Sized> Builder<'_, S> {
         Ok(node)
     }
 
-    /// Takes an extent node whose blocks must lie in `from..to` of the file. Ranges of the
-    /// children of a node are apart, so no part of the volume is read twice; depth falls with
-    /// each step.
+    /// Adds an extent node whose blocks must lie in `from..to` of the file. The ranges of a node's
+    /// children are disjoint, so no part of the volume is read twice; the depth falls with each
+    /// step.
     fn extent_node(&mut self, node: &[u8], depth: Option<u16>, from: u64, to: u64) -> Result<()> {
         const CORRUPT: Error = Error::Corrupt("an extent tree");
         let (count, room) = (usize::from(u16(node, 2)), usize::from(u16(node, 4)));
@@ -239,7 +240,7 @@ impl<S: Source + ?Sized> Builder<'_, S> {
         Ok(())
     }
 
-    /// Takes the twelve direct and three indirect blocks of an ext2 or ext3 file.
+    /// Adds the twelve direct and three indirect blocks of an ext2 or ext3 file.
     fn indirect(&mut self) -> Result<()> {
         let blocks = self.inode.size.div_ceil(self.volume.block_size() as u64);
         let mut next = 0u64;
@@ -253,7 +254,7 @@ impl<S: Source + ?Sized> Builder<'_, S> {
         Ok(())
     }
 
-    /// Takes what one pointer of `level` (0: data) stands for, from block `next` of the file on.
+    /// Adds the blocks of one pointer of `level` (0: data), from block `next` of the file on.
     fn indirect_slot(&mut self, place: u32, level: u32, next: &mut u64, blocks: u64) -> Result<()> {
         let fan_shift = self.volume.block_shift - 2;
         if place == 0 {

@@ -1,4 +1,4 @@
-//! The superblock: what kind of volume this is and where its parts are.
+//! The superblock: the kind of volume and the places of its parts.
 
 use crate::checksum::crc32c;
 use crate::error::{Error, Result, buffer};
@@ -8,7 +8,7 @@ use crate::journal::{self, Copies};
 /// Where the superblock begins, and its length.
 const SUPERBLOCK: (u64, usize) = (1024, 1024);
 const MAGIC: u16 = 0xef53;
-/// Linux takes blocks of up to a page.
+/// Linux supports blocks of up to a page.
 const LARGEST_BLOCK_SHIFT: u32 = 12;
 
 mod compat {
@@ -27,7 +27,7 @@ mod incompat {
     pub const CSUM_SEED: u32 = 0x2000;
     pub const LARGEDIR: u32 = 0x4000;
 
-    /// Features under which everything here is still right.
+    /// Features that do not prevent this crate from reading correctly.
     pub const READABLE: u32 = FILETYPE
         | RECOVER
         | META_BG
@@ -46,7 +46,7 @@ mod ro_compat {
     pub const METADATA_CSUM: u32 = 0x400;
 }
 
-/// Where the bytes of a volume come from.
+/// The source of a volume's bytes.
 pub trait Source {
     /// Fills `into` from byte `offset` of the volume; [`Error::Io`] when that fails or is beyond
     /// the end.
@@ -66,15 +66,15 @@ pub(crate) enum GroupSum {
 pub struct Statistics {
     /// Blocks of the volume.
     pub blocks: u64,
-    /// Blocks that hold nothing.
+    /// Free blocks.
     pub free_blocks: u64,
     /// Inodes of the volume.
     pub inodes: u32,
-    /// Inodes that hold nothing.
+    /// Free inodes.
     pub free_inodes: u32,
 }
 
-/// An opened volume: the facts of its superblock.
+/// An opened volume: the data of its superblock.
 #[derive(Clone, Debug)]
 pub struct Volume {
     pub(crate) block_shift: u32,
@@ -89,10 +89,10 @@ pub struct Volume {
     pub(crate) first_meta_group: Option<u32>,
     pub(crate) backups: Backups,
     pub(crate) file_types: bool,
-    /// The seed of every metadata checksum, where the volume has them.
+    /// The seed of every metadata checksum, if the volume has them.
     pub(crate) seed: Option<u32>,
     pub(crate) group_sum: GroupSum,
-    /// Blocks that are newer in the journal.
+    /// Blocks that have a newer copy in the journal.
     pub(crate) copies: Copies,
     uuid: [u8; 16],
     free_blocks: u64,
@@ -108,10 +108,10 @@ pub(crate) enum Backups {
 }
 
 impl Volume {
-    /// Reads the superblock of `source`, which holds `size` bytes, and the journal of a volume that
+    /// Reads the superblock of `source`, which has `size` bytes, and the journal of a volume that
     /// was not unmounted.
     ///
-    /// Fails with [`Error::NotExt4`] where there is none, and otherwise says what is wrong.
+    /// Fails with [`Error::NotExt4`] where there is no superblock, and otherwise with the fault.
     pub fn open<S: Source + ?Sized>(source: &S, size: u64) -> Result<Self> {
         if size < SUPERBLOCK.0 + SUPERBLOCK.1 as u64 {
             return Err(Error::NotExt4);
@@ -233,8 +233,8 @@ impl Volume {
         }
     }
 
-    /// Where block `block` begins, when `count` blocks from it are all on the volume. Block 0 is
-    /// never anyone's: the superblock is in it or before it.
+    /// Returns the byte at which block `block` begins, if `count` blocks from it are all on the
+    /// volume. Block 0 never belongs to a file: the superblock is in it or before it.
     pub(crate) fn place(&self, block: u64, count: u64) -> Option<u64> {
         let end = block.checked_add(count)?;
         (block > 0 && end <= self.blocks).then_some(block << self.block_shift)
@@ -254,7 +254,7 @@ fn check_features(incompatible: u32) -> Result<()> {
     }
 }
 
-/// Verifies the superblock's own checksum and gives the seed of all others.
+/// Verifies the superblock's own checksum and returns the seed of all others.
 fn check_sum(raw: &[u8], incompatible: u32, read_only: u32) -> Result<Option<u32>> {
     if read_only & ro_compat::METADATA_CSUM == 0 {
         return Ok(None);

@@ -1,9 +1,10 @@
-//! Mutations of whole volumes, aimed at the fields where decisions fall: mounting, listing, looking at
-//! every inode, reading files and links must end, with an answer or an error, and without a panic.
+//! Mutations of whole volumes, aimed at the fields that decide how a volume is read. Mounting,
+//! listing, examining every inode, and reading files and links must end with a result or an error,
+//! and without a panic.
 //!
-//! `FUZZ_ROUNDS` sets how many mutations of each volume are tried (default 400) and `FUZZ_SEED` where
-//! they begin; a failure prints both and the changes. Volumes without checksums, so that the damage
-//! gets through to what is behind them, and one with them. `mke2fs` (Debian: e2fsprogs) must be
+//! `FUZZ_ROUNDS` sets how many mutations of each volume are tried (default 400) and `FUZZ_SEED` the
+//! first one; a failure prints both and the changes. Most volumes have no checksums, so that the
+//! damage reaches the code behind them; one has them. `mke2fs` (Debian: e2fsprogs) must be
 //! installed.
 
 use std::cell::Cell;
@@ -15,7 +16,7 @@ use std::process::Command;
 use hayate_ext4::{Error, ROOT, Result, Source, Volume};
 use hayate_fuzzing::{Random, rounds, seed};
 
-/// A volume in memory that counts what is asked of it.
+/// A volume in memory that counts reads.
 struct Image<'a> {
     bytes: &'a [u8],
     reads: Cell<u64>,
@@ -33,7 +34,7 @@ impl Source for Image<'_> {
 
 const BLOCK: usize = 1024;
 
-/// A volume of 2 MiB with 1 KiB blocks and something of everything in it.
+/// Makes a volume of 2 MiB with 1 KiB blocks and files of every kind.
 fn make(kind: &str, features: &str) -> Vec<u8> {
     let name = format!("hayate-ext4-fuzz-{}-{kind}-{features}", std::process::id());
     let scratch = std::env::temp_dir().join(name);
@@ -65,11 +66,11 @@ fn make(kind: &str, features: &str) -> Vec<u8> {
 
 const INTERESTING: [u64; 14] =
     [0, 1, 2, 3, 4, 8, 0x7f, 0xff, 0x400, 0x7fff, 0xffff, 0x7fff_ffff, 0xffff_fffe, 0xffff_ffff];
-/// Where the fields of an inode are that a reader obeys: mode, size, links, flags, the map (header of
+/// Offsets of the inode fields that a reader uses: mode, size, links, flags, the map (header of
 /// extents and two of them, or blocks), the upper half of the size, extra size.
 const INODE: [usize; 18] = [0, 2, 4, 26, 28, 32, 40, 42, 44, 46, 48, 52, 56, 60, 64, 88, 100, 108];
 
-/// Changes one place: where, how wide, what.
+/// Changes one place; returns where, how wide, and the value.
 fn change(random: &mut Random, good: &[u8]) -> (usize, usize, u64) {
     let word = |at: usize| {
         good.get(at..at + 4).map_or(0, |four| u32::from_le_bytes(four.try_into().unwrap()) as usize)
@@ -79,7 +80,7 @@ fn change(random: &mut Random, good: &[u8]) -> (usize, usize, u64) {
         // The superblock, the group's descriptor.
         0 => 1024 + 4 * random.below(256),
         1 => 2048 + 4 * random.below(16),
-        // An inode, of the used ones mostly.
+        // An inode, mostly a used one.
         2..=4 => {
             let table = word(2048 + 8) * BLOCK;
             let number = if random.below(4) == 0 { random.below(256) } else { random.below(24) };
@@ -98,7 +99,7 @@ fn change(random: &mut Random, good: &[u8]) -> (usize, usize, u64) {
     (at, width, value)
 }
 
-/// Mounts and looks at everything.
+/// Mounts the volume and reads everything.
 fn visit(bytes: &[u8]) {
     let image = Image { bytes, reads: Cell::new(0) };
     let Ok(volume) = Volume::open(&image, bytes.len() as u64) else { return };
@@ -159,7 +160,7 @@ fn fuzz(good: &[u8]) {
                 *to = *from;
             }
         }
-        // Without its magic number all would be over at once.
+        // Without its magic number the mutation would test nothing else.
         bytes[1024 + 0x38..1024 + 0x3a].copy_from_slice(&[0x53, 0xef]);
         if let Err(failure) = catch_unwind(AssertUnwindSafe(|| visit(&bytes))) {
             eprintln!(

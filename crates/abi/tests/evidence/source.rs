@@ -1,7 +1,7 @@
-//! What the suite's C sources say of system calls: which are called, and which errors are expected.
+//! Reads the suite's C sources for system calls: which are called, and which errors are expected.
 //!
-//! It reads C as text: comments go, then `ERR(call, ERROR)` and `ERR2(call, ERROR, ERROR)` are
-//! taken apart at their brackets and commas. Inside `call`, every name before a bracket and every
+//! It reads C as text: comments are removed, then `ERR(call, ERROR)` and `ERR2(call, ERROR, ERROR)`
+//! are split at their brackets and commas. Inside `call`, every name before a bracket and every
 //! `SYS_name` counts as the call. A function of the same file that calls `syscall(SYS_name, ...)`
 //! counts as that call where it is used.
 
@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 
-/// Functions of the C library, and the system calls that they make in one C library or the
-/// other: the suite's programs are built with musl (static) and with glibc (dynamic).
+/// Functions of the C library, and the system calls that they make in musl or in glibc: the suite's
+/// programs are built with musl (static) and with glibc (dynamic).
 const LIBRARY: &[(&str, &[&str])] = &[
     ("pread", &["pread64"]),
     ("pwrite", &["pwrite64"]),
@@ -48,16 +48,16 @@ const LIBRARY: &[(&str, &[&str])] = &[
     ("now_ns", &["clock_gettime"]),
 ];
 
-/// What the suite says of one call.
+/// What the suite contains about one call.
 #[derive(Default)]
 pub struct Found<'a> {
-    /// Some case calls it.
+    /// Whether a case calls it.
     pub is_called: bool,
     /// The errors that cases expect of it.
     pub errors: BTreeSet<&'a str>,
 }
 
-/// What the suite says of all calls.
+/// What the suite contains about all calls.
 #[derive(Default)]
 pub struct Evidence {
     called: BTreeSet<String>,
@@ -77,13 +77,13 @@ impl Evidence {
         Ok(evidence)
     }
 
-    /// What is said of the system call `name`.
+    /// Returns what the suite contains about the system call `name`.
     pub fn of(&self, name: &str) -> Found<'_> {
         let errors = self.errors.get(name).into_iter().flatten().map(String::as_str).collect();
         Found { is_called: self.called.contains(name), errors }
     }
 
-    /// Takes one source in.
+    /// Adds one source.
     fn take(&mut self, text: &str) {
         let wrappers = wrappers(text);
         let resolve = |part: &str| -> BTreeSet<String> {
@@ -117,8 +117,8 @@ impl Evidence {
     }
 }
 
-/// The call itself without the calls among its arguments: `kill(` of `kill(getpid(), 99)`, and
-/// `syscall(SYS_kill` of `syscall(SYS_kill, getpid(), 99)`.
+/// Returns the call itself without the calls among its arguments: `kill(` of `kill(getpid(), 99)`,
+/// and `syscall(SYS_kill` of `syscall(SYS_kill, getpid(), 99)`.
 fn outermost(call: &str) -> &str {
     let Some(open) = call.find('(').filter(|&at| !call[..at].trim().is_empty()) else {
         // A cast comes first.
@@ -130,7 +130,7 @@ fn outermost(call: &str) -> &str {
     call.find(',').map_or(call, |end| &call[..end])
 }
 
-/// The names before a bracket, and those of system-call numbers.
+/// Returns the names before a bracket, and those of system-call numbers.
 fn names(text: &str) -> Vec<&str> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut found = Vec::new();
@@ -191,7 +191,7 @@ fn uses<'a>(text: &'a str, name: &str) -> Vec<Vec<&'a str>> {
     found
 }
 
-/// What stands up to the closing bracket, split at the commas outside of brackets and strings.
+/// Returns the text up to the closing bracket, split at the commas outside of brackets and strings.
 fn arguments(text: &str) -> Option<Vec<&str>> {
     let (mut depth, mut start, mut quote) = (0, 0, None);
     let mut found = Vec::new();
