@@ -155,6 +155,86 @@ TEST(a_write_lease_wants_to_be_alone) {
     EVENTUALLY(fcntl(w, F_SETLEASE, F_WRLCK) == 0);
 }
 
+TEST(a_write_lease_counts_openings_by_any_name) {
+    block();
+    PUT("f", "x");
+    OK(link("f", "g"));
+    int fd = OK(open("f", O_RDONLY));
+    OK(fcntl(fd, F_SETLEASE, F_WRLCK));
+    ERR(open("g", O_RDONLY | O_NONBLOCK), EWOULDBLOCK);
+    IO();
+    OK(fcntl(fd, F_SETLEASE, F_UNLCK));
+    int other = OK(open("g", O_RDONLY));
+    ERR(fcntl(fd, F_SETLEASE, F_WRLCK), EAGAIN);
+    OK(unlink("g")); /* its name does not matter */
+    ERR(fcntl(fd, F_SETLEASE, F_WRLCK), EAGAIN);
+    OK(close(other));
+    OK(fcntl(fd, F_SETLEASE, F_WRLCK));
+    OK(fcntl(fd, F_SETLEASE, F_UNLCK));
+    /* A mere place is no opening, a mapping is. */
+    other = OK(open("f", O_PATH));
+    OK(fcntl(fd, F_SETLEASE, F_WRLCK));
+    OK(fcntl(fd, F_SETLEASE, F_UNLCK));
+    int mapped = OK(open("f", O_RDONLY));
+    void *page = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, mapped, 0);
+    CHECK(page != MAP_FAILED);
+    OK(close(mapped));
+    ERR(fcntl(fd, F_SETLEASE, F_WRLCK), EAGAIN);
+    OK(fcntl(fd, F_SETLEASE, F_RDLCK));
+    OK(munmap(page, PAGE));
+    OK(fcntl(fd, F_SETLEASE, F_WRLCK));
+}
+
+HELPER(nothing) { return 0; }
+HELPER(read_byte) {
+    char c;
+    return read(0, &c, 1) == 1 ? 0 : 1;
+}
+
+TEST(a_running_program_is_an_opening) {
+    COPY(hy_self, "x", 0755);
+    int fd = OK(open("x", O_RDONLY)), p[2], said[2];
+    OK(pipe(p));
+    OK(pipe2(said, O_CLOEXEC));
+    pid_t child = FORK();
+    if (child == 0) {
+        OK(close(fd));
+        OK(dup2(p[0], 0));
+        execl("x", "x", "--helper", "read_byte", NULL);
+        FAIL("execl: %s", strerror(errno));
+    }
+    OK(close(said[1]));
+    char c;
+    CHECK_EQ(OK(read(said[0], &c, 1)), 0); /* it executes */
+    ERR(fcntl(fd, F_SETLEASE, F_WRLCK), EAGAIN);
+    OK(fcntl(fd, F_SETLEASE, F_RDLCK));
+    OK(write(p[1], "x", 1));
+    EXITS(child, 0);
+    EVENTUALLY(fcntl(fd, F_SETLEASE, F_WRLCK) == 0);
+}
+
+/* Others who walk by have not opened it. */
+static _Atomic int ended;
+static void *walk(void *unused UNUSED) {
+    struct stat about;
+    while (!atomic_load(&ended))
+        OK(stat("f", &about));
+    return NULL;
+}
+
+TEST(a_look_at_a_file_is_no_opening) {
+    PUT("f", "x");
+    int fd = OK(open("f", O_RDONLY));
+    pthread_t walker;
+    ZERO(pthread_create(&walker, NULL, walk, NULL));
+    for (int round = 0; round < 2000; round++) {
+        OK(fcntl(fd, F_SETLEASE, F_WRLCK));
+        OK(fcntl(fd, F_SETLEASE, F_UNLCK));
+    }
+    atomic_store(&ended, 1);
+    ZERO(pthread_join(walker, NULL));
+}
+
 TEST(closing_gives_a_lease_up) {
     PUT("f", "x");
     int fd = OK(open("f", O_RDONLY));
@@ -260,8 +340,6 @@ TEST(a_reader_is_content_with_a_read_lease) {
     EXITS(pid, 0);
     CHECK_EQ(lease_of(fd), F_RDLCK);
 }
-
-HELPER(nothing) { return 0; }
 
 TEST(executing_breaks_a_write_lease) {
     block();

@@ -518,3 +518,25 @@ TEST(every_entry_is_listed_once_while_files_change) {
     CHECK_EQ(count, 102);
     done();
 }
+
+/* A lease asks for openings of both files that one of the overlay has been. */
+TEST(leases_know_openings_from_before_the_copy) {
+    layers();
+    PUT("lower/f", "below");
+    PUT("lower/g", "below");
+    merge();
+    int early = OK(open("merged/f", O_RDONLY));
+    OK(close(OK(open("merged/f", O_RDWR)))); /* copies up */
+    int late = OK(open("merged/f", O_RDONLY));
+    ERR(fcntl(late, F_SETLEASE, F_WRLCK), EAGAIN);
+    ERR(fcntl(early, F_SETLEASE, F_WRLCK), EAGAIN);
+    OK(fcntl(early, F_SETLEASE, F_RDLCK));
+    OK(close(early));
+    OK(fcntl(late, F_SETLEASE, F_WRLCK));
+    OK(close(late));
+    int writer = OK(open("merged/g", O_RDWR)); /* its own opening copied it */
+    ERR(fcntl(writer, F_SETLEASE, F_RDLCK), EAGAIN);
+    OK(fcntl(writer, F_SETLEASE, F_WRLCK));
+    OK(close(writer));
+    done();
+}

@@ -283,6 +283,9 @@ TEST(sched_setscheduler_errors) {
     ERR(syscall(SYS_sched_setscheduler, GONE, OTHER, &zero), ESRCH);
     ERR(syscall(SYS_sched_setscheduler, 0, 4, &zero), EINVAL);
     ERR(syscall(SYS_sched_setscheduler, 0, 99, &zero), EINVAL);
+    /* SCHED_DEADLINE needs what only sched_setattr(2) can say. */
+    ERR(syscall(SYS_sched_setscheduler, 0, 6, &zero), EINVAL);
+    ERR(set_policy(0, 6, 1), EINVAL);
     ERR(set_policy(0, OTHER, 1), EINVAL);
     ERR(set_policy(0, BATCH, -1), EINVAL);
     ERR(set_policy(0, FIFO, 0), EINVAL);
@@ -327,6 +330,10 @@ TEST(sched_setattr_errors) {
     ERR(syscall(SYS_sched_setattr, 0, &attr, 0), EINVAL);
     attr = (struct attr){.size = ATTR_SIZE, .flags = 0x20}; /* a bound without its field */
     ERR(syscall(SYS_sched_setattr, 0, &attr, 0), EINVAL);
+    /* Bounds of utilisation: few kernels are built with them. */
+    attr = (struct attr){.size = 56, .flags = 0x60, .util_min = 100, .util_max = 200};
+    if (syscall(SYS_sched_setattr, 0, &attr, 0) == -1)
+        CHECK_EQ(errno, EOPNOTSUPP);
     attr = (struct attr){.size = ATTR_SIZE, .priority = 1};
     ERR(syscall(SYS_sched_setattr, 0, &attr, 0), EINVAL);
     attr = (struct attr){.size = 47};

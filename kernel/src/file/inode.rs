@@ -200,6 +200,12 @@ pub trait Inode: Any + Send + Sync {
         None
     }
 
+    /// Returns the content that the file had before it was copied up (overlay). Open files may still be
+    /// counted there.
+    fn earlier_plate(&self) -> Option<Arc<Plate>> {
+        None
+    }
+
     /// Returns the name that `/proc/PID/fd/N` shows for an inode without a path, as `pipe:[17]`.
     fn anonymous_name(&self) -> Option<Vec<u8>> {
         None

@@ -9,12 +9,12 @@
 //! While there are no leases, opening and truncating load only one counter. Leases belong to the
 //! file, found by device and inode number in one table.
 //!
-//! A write lease requires that its open file is the only one. Open files are not counted, but each
-//! refers to the dentry of its file, and these references are counted. Two consequences: a path
-//! walk that passes by at this moment makes a write lease fail that could be granted (`EAGAIN`, as
-//! Linux itself did until 5.2), and a write lease on a file with several names is refused. No open
-//! can be missed: the lease is entered before the references are counted, and an opener has its
-//! reference before it looks for leases.
+//! A write lease requires that its open file is the only one. Open files are counted with the
+//! content of the file ([`Plate`](super::plate::Plate)), whatever name they were opened by; the file
+//! of a mapping and of a running program is an open file. A file of the overlay that was copied up
+//! has two contents, and both count. No open can be missed: the lease is entered before the count is
+//! read, and an opener is counted before it looks for leases. A file that has no plate (a text of
+//! `/proc`) gets no write lease: `EAGAIN`.
 //!
 //! Locks: the table is a spin lock and a leaf. It is not held when signals are sent and waits
 //! begin.
@@ -28,7 +28,6 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::sync::SpinLock;
 use hayate_machine::time;
 
-use super::dentry::Dentry;
 use super::inode::{FileKind, Inode};
 use super::open_file::flags::{O_ACCMODE, O_NONBLOCK, O_RDONLY};
 use super::open_file::{Marks, OpenFile};
@@ -232,44 +231,38 @@ pub(super) fn release(file: &OpenFile) {
     let _ = remove(file);
 }
 
-/// Checks that other open files do not rule out the lease (`check_conflicting_open`): `EAGAIN`.
+/// Checks that other open files do not rule out the lease (`check_conflicting_open`, fs/locks.c):
+/// `EAGAIN`.
 fn check_others(file: &OpenFile, kind: Kind) -> Result<()> {
-    let writers = file.inode().plate().map_or(0, |plate| plate.writers());
-    let own = usize::from(file.writable());
-    let conflicts = match kind {
-        Kind::None => false,
-        Kind::Read => writers != 0,
-        Kind::Write => writers != own || !is_alone(file)?,
-    };
-    if conflicts { Err(Errno::EAGAIN) } else { Ok(()) }
-}
-
-/// Whether only this open file and the dentry cache refer to the file.
-fn is_alone(file: &OpenFile) -> Result<bool> {
-    let dentry = &file.location().dentry;
-    if file.metadata()?.links > 1 {
-        return Ok(false);
-    }
-    let alone = || {
-        let cached = dentry.parent().and_then(|parent| parent.cached(&dentry.name()));
-        let is_it = |held: &Arc<Dentry>| Arc::ptr_eq(held, dentry);
-        // Known references: the open file's; if cached, also the cache's and `cached` itself.
-        let known = if cached.as_ref().is_some_and(is_it) { 3 } else { 1 };
-        Arc::strong_count(dentry) <= known
-    };
-    if alone() {
-        return Ok(true);
+    if is_free(file, kind) {
+        return Ok(());
     }
     // What is kept of an ended program that had the file mapped does not count as an open file.
     pools::drop_all(Some(resource::Kind::Attachment));
-    Ok(alone())
+    if is_free(file, kind) { Ok(()) } else { Err(Errno::EAGAIN) }
+}
+
+/// Whether no other open file is in the way of the lease.
+fn is_free(file: &OpenFile, kind: Kind) -> bool {
+    let inode = file.inode();
+    let (mut readers, mut writers) = (0, 0);
+    for plate in inode.plate().into_iter().chain(inode.earlier_plate()) {
+        readers += plate.readers();
+        writers += plate.writers();
+    }
+    let own = (usize::from(!file.writable()), usize::from(file.writable()));
+    match kind {
+        Kind::None => true,
+        Kind::Read => writers == 0,
+        Kind::Write => (readers, writers) == own,
+    }
 }
 
 /// Breaks the leases that conflict with an open with these flags, and waits for their holders; with
 /// `O_NONBLOCK` fails with `EWOULDBLOCK` instead.
 #[inline]
 pub fn break_for(inode: &Arc<dyn Inode>, flags: u32) -> Result<()> {
-    if COUNT.load(Ordering::Relaxed) == 0 { Ok(()) } else { break_leases(inode, flags) }
+    if COUNT.load(Ordering::SeqCst) == 0 { Ok(()) } else { break_leases(inode, flags) }
 }
 
 #[cold]

@@ -191,8 +191,9 @@ pub fn open_location(
             return Err(Errno::EPERM);
         }
     }
-    let write_access = match (writes, attributes.kind, inode.plate()) {
-        (true, FileKind::Regular, Some(plate)) => Some(plate.open_for_writing()?),
+    let access = match (attributes.kind, inode.plate()) {
+        (FileKind::Regular, Some(plate)) if writes => Some(plate.open_for_writing()?),
+        (FileKind::Regular, Some(plate)) => Some(plate.open_for_reading()),
         _ => None,
     };
     super::lease::break_for(&inode, flags)?;
@@ -204,7 +205,7 @@ pub fn open_location(
         inode.set_metadata(&Change { size: Some(0), ..Change::default() })?;
         notify::place(&location, Mask::MODIFY);
     }
-    let file = OpenFile::with_write_access(ops, location, flags, write_access)?;
+    let file = OpenFile::with_access(ops, location, flags, access)?;
     notify::file(&file, Mask::OPEN);
     Ok(file)
 }

@@ -22,7 +22,7 @@ use super::inode::{Inode, Metadata};
 use super::mount::Location;
 use super::notify::{self, Mask};
 use super::owner::Owner;
-use super::plate::{Plate, WriteAccess};
+use super::plate::{OpenAccess, Plate};
 use super::poll::{Events, Registrar};
 use super::transfer::{Input, Output};
 use crate::credentials::Credentials;
@@ -251,21 +251,22 @@ pub struct OpenFile {
     marks: AtomicU32,
     /// The epoll sets that watch this file.
     watches: SpinLock<Vec<Watch>>,
-    _write_access: Option<WriteAccess>,
+    _access: Option<OpenAccess>,
 }
 
 impl OpenFile {
     /// Joins operations, place and the flags of `open(2)`. `location` must have an inode.
     pub fn new(ops: Arc<dyn FileOps>, location: Location, flags: u32) -> Result<Arc<OpenFile>> {
-        OpenFile::with_write_access(ops, location, flags, None)
+        OpenFile::with_access(ops, location, flags, None)
     }
 
-    /// Like [`OpenFile::new`], and keeps the file from being executed while it is open for writing.
-    pub fn with_write_access(
+    /// Like [`OpenFile::new`], and counts the open file with the content of the file, which keeps a
+    /// file that is open for writing from being executed.
+    pub fn with_access(
         ops: Arc<dyn FileOps>,
         location: Location,
         flags: u32,
-        write_access: Option<WriteAccess>,
+        access: Option<OpenAccess>,
     ) -> Result<Arc<OpenFile>> {
         let inode = location.dentry.inode().ok_or(Errno::ENOENT)?;
         let traits = ops.traits();
@@ -284,7 +285,7 @@ impl OpenFile {
             owner: Once::new(),
             marks: AtomicU32::new(0),
             watches: SpinLock::new(Vec::new()),
-            _write_access: write_access,
+            _access: access,
         }))
     }
 

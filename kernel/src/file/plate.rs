@@ -126,6 +126,8 @@ pub struct Plate {
     mappers: SpinLock<Vec<Weak<dyn Mapper>>>,
     /// Writers when positive, refusals of writers (running programs) when negative.
     write_access: AtomicI32,
+    /// Open files that only read.
+    readers: AtomicU32,
     /// Writable shared mappings, for the write seal.
     writable_mappings: AtomicU32,
     seals: AtomicU32,
@@ -139,12 +141,19 @@ pub struct Plate {
     pub hint: Hint,
 }
 
-/// One open file that may write; see [`Plate::open_for_writing`].
-pub struct WriteAccess(Arc<Plate>);
+/// One open file, counted; see [`Plate::open_for_writing`] and [`Plate::open_for_reading`].
+pub struct OpenAccess {
+    plate: Arc<Plate>,
+    writes: bool,
+}
 
-impl Drop for WriteAccess {
+impl Drop for OpenAccess {
     fn drop(&mut self) {
-        self.0.write_access.fetch_sub(1, Ordering::AcqRel);
+        if self.writes {
+            self.plate.write_access.fetch_sub(1, Ordering::AcqRel);
+        } else {
+            self.plate.readers.fetch_sub(1, Ordering::AcqRel);
+        }
     }
 }
 
@@ -183,6 +192,7 @@ impl Plate {
             version: AtomicU64::new(0),
             mappers: SpinLock::new(Vec::new()),
             write_access: AtomicI32::new(0),
+            readers: AtomicU32::new(0),
             writable_mappings: AtomicU32::new(0),
             seals: AtomicU32::new(seals::F_SEAL_SEAL),
             content: Mutex::new(()),
@@ -585,16 +595,28 @@ impl Plate {
     }
 
     /// Opens the file for writing; `ETXTBSY` while the file runs as a program.
-    pub fn open_for_writing(self: &Arc<Self>) -> Result<WriteAccess> {
+    pub fn open_for_writing(self: Arc<Self>) -> Result<OpenAccess> {
         self.write_access
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| {
                 (count >= 0).then_some(count.saturating_add(1))
             })
             .map(|_| {
                 self.version.fetch_add(1, Ordering::AcqRel);
-                WriteAccess(Arc::clone(self))
             })
-            .map_err(|_| Errno::ETXTBSY)
+            .map_err(|_| Errno::ETXTBSY)?;
+        Ok(OpenAccess { plate: self, writes: true })
+    }
+
+    /// Opens the file for reading only.
+    pub fn open_for_reading(self: Arc<Self>) -> OpenAccess {
+        // Ordered before the opener looks for leases: see `lease.rs`.
+        self.readers.fetch_add(1, Ordering::SeqCst);
+        OpenAccess { plate: self, writes: false }
+    }
+
+    /// The number of open files that only read.
+    pub fn readers(&self) -> usize {
+        self.readers.load(Ordering::SeqCst) as usize
     }
 
     /// The number of open files that may write.

@@ -123,7 +123,7 @@ syscalls! {
         32 dup(fd: Fd) [complete file::descriptors::dup];
         33 dup2(fd: Fd, to: Fd) [complete file::descriptors::dup2];
         292 dup3(fd: Fd, to: Fd, flags: Flags) [complete file::descriptors::dup3];
-        72 fcntl(fd: Fd, command: Int, argument: Word) [partial file::descriptors::fcntl "no write lease on a file with several names (EAGAIN)"];
+        72 fcntl(fd: Fd, command: Int, argument: Word) [complete file::descriptors::fcntl];
         73 flock(fd: Fd, operation: Int) [complete file::descriptors::flock];
         16 ioctl(fd: Fd, command: Flags, argument: Word) [partial file::descriptors::ioctl "no TIOCGPTPEER, no SIOCUNIXFILE: ENOTTY"];
         22 pipe(fds: Pointer) [complete file::descriptors::pipe];
@@ -262,14 +262,14 @@ syscalls! {
         141 setpriority(which: Int, who: Int, nice: Int) [complete sched::setpriority];
         142 sched_setparam(pid: Int, parameters: Pointer) [complete sched::sched_setparam];
         143 sched_getparam(pid: Int, parameters: Pointer) [complete sched::sched_getparam];
-        144 sched_setscheduler(pid: Int, policy: Int, parameters: Pointer) [partial sched::sched_setscheduler "no SCHED_DEADLINE"];
+        144 sched_setscheduler(pid: Int, policy: Int, parameters: Pointer) [complete sched::sched_setscheduler];
         145 sched_getscheduler(pid: Int) [complete sched::sched_getscheduler];
         146 sched_get_priority_max(policy: Int) [complete sched::sched_get_priority_max];
         147 sched_get_priority_min(policy: Int) [complete sched::sched_get_priority_min];
         148 sched_rr_get_interval(pid: Int, interval: Pointer) [complete sched::sched_rr_get_interval];
         203 sched_setaffinity(pid: Int, size: Size, mask: Pointer) [complete sched::sched_setaffinity];
         204 sched_getaffinity(pid: Int, size: Size, mask: Pointer) [complete sched::sched_getaffinity];
-        314 sched_setattr(pid: Int, attributes: Pointer, flags: Flags) [partial sched::sched_setattr "no SCHED_DEADLINE, no bounds of utilisation"];
+        314 sched_setattr(pid: Int, attributes: Pointer, flags: Flags) [partial sched::sched_setattr "no SCHED_DEADLINE: EINVAL"];
         315 sched_getattr(pid: Int, attributes: Pointer, size: Uint, flags: Flags) [complete sched::sched_getattr];
         309 getcpu(cpu: Pointer, node: Pointer, cache: Pointer) [complete sched::getcpu];
         251 ioprio_set(which: Int, who: Int, priority: Int) [none "no I/O priorities"];

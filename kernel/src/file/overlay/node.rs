@@ -333,6 +333,11 @@ impl Inode for Node {
         self.real().plate()
     }
 
+    fn earlier_plate(&self) -> Option<Arc<Plate>> {
+        let (first, now) = (self.first.plate()?, self.upper()?.plate()?);
+        (!Arc::ptr_eq(&first, &now)).then_some(first)
+    }
+
     fn get_xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
         if name.starts_with(PRIVATE) {
             return Err(Errno::EOPNOTSUPP);
