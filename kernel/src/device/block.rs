@@ -23,7 +23,7 @@ pub struct Segment<'a> {
 
 /// A disk driver. All calls sleep, if they have to wait for the device.
 pub trait BlockDevice: Send + Sync {
-    /// The size in sectors.
+    /// Returns the size in sectors.
     fn sectors(&self) -> u64;
 
     /// Whether it cannot be written.

@@ -25,7 +25,7 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// The type bits of `st_mode` (`S_IFREG`...).
+    /// Returns the type bits of `st_mode` (`S_IFREG`...).
     pub const fn mode_bits(self) -> u32 {
         (self as u32) << 12
     }
@@ -63,7 +63,7 @@ impl DeviceNumber {
     /// No device.
     pub const NONE: DeviceNumber = DeviceNumber { major: 0, minor: 0 };
 
-    /// The device with these numbers.
+    /// Makes the device number from its parts.
     pub const fn new(major: u32, minor: u32) -> DeviceNumber {
         DeviceNumber { major, minor }
     }
@@ -73,7 +73,7 @@ impl DeviceNumber {
         ((self.minor & 0xff) | (self.major << 8) | ((self.minor & !0xff) << 12)) as u64
     }
 
-    /// The inverse of [`DeviceNumber::encode`].
+    /// Inverts [`DeviceNumber::encode`].
     pub const fn decode(encoded: u64) -> DeviceNumber {
         let encoded = encoded as u32;
         DeviceNumber {
@@ -98,7 +98,7 @@ impl Timestamp {
         Timestamp::from_nanoseconds(hayate_machine::time::realtime_ns())
     }
 
-    /// From nanoseconds since 1970.
+    /// Converts from nanoseconds since 1970.
     pub const fn from_nanoseconds(nanoseconds: u64) -> Timestamp {
         Timestamp {
             seconds: (nanoseconds / 1_000_000_000) as i64,

@@ -27,7 +27,7 @@ impl FsContext {
         FsContext { places: SpinLock::new(places), umask: AtomicU32::new(0o022) }
     }
 
-    /// A copy for a child.
+    /// Makes a copy for a child.
     pub fn fork(&self) -> FsContext {
         FsContext {
             places: SpinLock::new(self.places.lock().clone()),
@@ -35,12 +35,12 @@ impl FsContext {
         }
     }
 
-    /// The root directory.
+    /// Returns the root directory.
     pub fn root(&self) -> Location {
         self.places.lock().root.clone()
     }
 
-    /// The working directory.
+    /// Returns the working directory.
     pub fn working(&self) -> Location {
         self.places.lock().working.clone()
     }
@@ -76,7 +76,7 @@ impl FsContext {
         drop(before);
     }
 
-    /// The file mode mask.
+    /// Returns the umask.
     pub fn umask(&self) -> u16 {
         self.umask.load(Ordering::Relaxed) as u16
     }

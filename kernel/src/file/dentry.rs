@@ -150,7 +150,7 @@ impl Dentry {
         drop(old);
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> Name {
         self.link.lock().name.clone()
     }
@@ -238,7 +238,7 @@ impl Dentry {
         }
     }
 
-    /// The flags.
+    /// Returns the flags.
     #[inline]
     pub fn state(&self) -> DentryState {
         DentryState::from_bits_retain(self.state.load(Ordering::Acquire))

@@ -71,17 +71,17 @@ pub fn disks() -> Vec<Arc<Disk>> {
 }
 
 impl Disk {
-    /// The name in `/dev`.
+    /// Returns the name in `/dev`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The device number.
+    /// Returns the device number.
     pub fn number(&self) -> DeviceNumber {
         self.number
     }
 
-    /// The size in bytes.
+    /// Returns the size in bytes.
     pub fn size(&self) -> u64 {
         self.plate.size()
     }

@@ -1,4 +1,4 @@
-//! File systems: a mounted one ([`FileSystem`]), the types that can be mounted
+//! File systems: mounted ones ([`FileSystem`]), the types that can be mounted
 //! ([`FileSystemType`]) and their registry.
 
 use alloc::string::String;
@@ -48,15 +48,15 @@ pub struct Usage {
     pub name_length: u64,
 }
 
-/// One mounted file system (Linux' superblock).
+/// A mounted file system (Linux' superblock).
 pub trait FileSystem: Send + Sync {
-    /// The name of its type, as in `/proc/mounts`.
+    /// Returns the name of its type, as in `/proc/mounts`.
     fn type_name(&self) -> &'static str;
-    /// The `st_dev` of its files, encoded.
+    /// Returns the `st_dev` of its files, encoded.
     fn device(&self) -> u64;
-    /// Its root directory.
+    /// Returns its root directory.
     fn root(&self) -> Arc<dyn Inode>;
-    /// The numbers of `statfs(2)`.
+    /// Returns the numbers of `statfs(2)`.
     fn usage(&self) -> Usage;
     /// How long the dentry cache may keep its answers.
     fn caching(&self) -> Caching {

@@ -74,7 +74,7 @@ fn spread(sum: u64) -> u64 {
     sum.wrapping_mul(SPREAD.load(Relaxed)).swap_bytes()
 }
 
-/// The hash of a name.
+/// Returns the hash of a name.
 #[inline]
 pub fn hash_name(name: &[u8]) -> u64 {
     let mut sum = pair(name.len() as u64, &LENGTH);

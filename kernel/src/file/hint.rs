@@ -19,7 +19,7 @@ const LAST: u8 = 5;
 pub struct Hint(AtomicU8);
 
 impl Hint {
-    /// None.
+    /// Makes an empty hint.
     pub const fn new() -> Hint {
         Hint(AtomicU8::new(0))
     }

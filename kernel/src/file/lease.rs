@@ -45,7 +45,7 @@ pub static ENABLED: Limit = Limit::new(|| 1);
 /// The kind of a lease, or the kind that it is to become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// None.
+    /// No lease.
     None = 2,
     /// Broken by writers.
     Read = 0,
@@ -54,7 +54,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// From `F_RDLCK`, `F_WRLCK` or `F_UNLCK`.
+    /// Converts from `F_RDLCK`, `F_WRLCK` or `F_UNLCK`.
     pub fn parse(number: i32) -> Result<Kind> {
         match number {
             0 => Ok(Kind::Read),

@@ -34,7 +34,7 @@ use crate::schedule::WaitQueue;
 
 const F_RDLCK: i16 = 0;
 const F_WRLCK: i16 = 1;
-/// Gives a range up.
+/// The lock type that releases a range.
 pub const F_UNLCK: i16 = 2;
 
 /// The holder of a lock.
@@ -47,12 +47,12 @@ pub enum Owner {
 }
 
 impl Owner {
-    /// A process, by its descriptor table.
+    /// Returns the owner that stands for a process: its descriptor table.
     pub fn of_table(table: &FdTable) -> Owner {
         Owner::Table((&raw const *table).addr())
     }
 
-    /// An open file.
+    /// Returns the owner that stands for an open file.
     pub fn of_description(file: &OpenFile) -> Owner {
         Owner::Description((&raw const *file).addr())
     }
@@ -108,7 +108,8 @@ struct Queued {
 }
 
 impl Queued {
-    /// The key of its edge. The owner alone is not enough: it may wait with several threads.
+    /// Returns the key of its edge. The owner alone is not enough: it may wait with several
+    /// threads.
     fn edge(&self) -> (Owner, usize) {
         (self.wanted.owner, Arc::as_ptr(&self.waiter).addr())
     }
@@ -570,7 +571,7 @@ pub struct Shown {
     pub range: (u64, u64),
 }
 
-/// All locks held, for `/proc/locks`.
+/// Returns all locks that are held, for `/proc/locks`.
 pub fn all() -> Vec<Shown> {
     let table = TABLE.lock();
     let mut shown = Vec::new();

@@ -146,12 +146,12 @@ impl Mount {
         Mount::new(filesystem, root, flags, source)
     }
 
-    /// Its number (`/proc/PID/mountinfo`, `statx`).
+    /// Returns its number (`/proc/PID/mountinfo`, `statx`).
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// The file system.
+    /// Returns the file system.
     pub fn filesystem(&self) -> &Arc<dyn FileSystem> {
         &self.filesystem
     }
@@ -203,7 +203,7 @@ impl Mount {
         let _ = self.expiring.fetch_update(Ordering::AcqRel, Ordering::Relaxed, worn);
     }
 
-    /// The source word of `mount(2)`.
+    /// Returns the source argument of `mount(2)`.
     pub fn source(&self) -> &str {
         &self.source
     }

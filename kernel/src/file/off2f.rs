@@ -168,7 +168,7 @@ pub fn view(raw: Arc<dyn PlateSource>, size: u64) -> Result<Option<Arc<Plate>>> 
     let source = Arc::new(Source { raw, runs: header.runs, copy });
     let plate = Plate::in_place(header.size, source.clone(), place);
     // A page in which text ends and data begins is copied at each start, because the program writes
-    // to it. Among the plate's own pages it is found without a search.
+    // to it. Among the page cache's own pages it is found without a search.
     for run in source.runs.iter().filter(|run| run.text) {
         let last = u64::from(run.first) + u64::from(run.count) - 1;
         if let Some(frame) = plate.place().and_then(|place| place.frame(last)) {

@@ -1,4 +1,4 @@
-//! Open files: what a descriptor refers to (Linux' `struct file`, POSIX' open file description).
+//! Open files: the objects behind descriptors (Linux' `struct file`, POSIX' open file description).
 //!
 //! An [`OpenFile`] joins the operations ([`FileOps`]) with the state of one `open`: access mode,
 //! status flags, position, place in the tree. `dup`, `fork` and descriptor passing share it through
@@ -119,7 +119,7 @@ pub enum Whence {
 
 /// The memory that `mmap(2)` of a file maps.
 pub enum MapSource {
-    /// The pages of this plate.
+    /// The pages of this page cache.
     Plate(Arc<Plate>),
     /// Anonymous memory (`/dev/zero`).
     Anonymous,
@@ -128,7 +128,7 @@ pub enum MapSource {
 /// The operations of an open file. The defaults return what Linux returns for a file without the
 /// operation. All may sleep.
 pub trait FileOps: Any + Send + Sync {
-    /// How this file behaves.
+    /// Returns how this file behaves.
     fn traits(&self) -> Traits;
 
     /// Reads at `offset` (meaningless without [`Traits::ADDRESSABLE`]) into `out`; returns the
@@ -350,7 +350,7 @@ impl OpenFile {
         Ok(true)
     }
 
-    /// How the file behaves.
+    /// Returns how the file behaves.
     pub fn traits(&self) -> Traits {
         self.traits
     }
@@ -360,13 +360,13 @@ impl OpenFile {
         self.flags() & O_NONBLOCK != 0
     }
 
-    /// Whether reading was asked for at opening.
+    /// Whether it was opened for reading.
     #[inline]
     pub fn readable(&self) -> bool {
         self.readable
     }
 
-    /// Whether writing was asked for at opening.
+    /// Whether it was opened for writing.
     #[inline]
     pub fn writable(&self) -> bool {
         self.writable

@@ -13,7 +13,7 @@ use hayate_abi::signal::*;
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::{Once, SpinLock};
 
-/// What kind of addressee a number means; the values of `struct f_owner_ex`.
+/// The kind of addressee that a number stands for; the values of `struct f_owner_ex`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     /// One thread.
@@ -36,7 +36,7 @@ pub struct Asker {
 
 /// A thread, process or group that can be signalled. A file that holds one does not keep it alive.
 pub trait Addressee: Send + Sync {
-    /// Its number; `None` when it is gone.
+    /// Returns its number; `None` when it is gone.
     fn number(&self) -> Option<i32>;
 
     /// Sends a signal if `asker` may (`sigio_perm`, fs/fcntl.c); an error only for a full queue.
@@ -48,16 +48,16 @@ pub trait Directory: Send + Sync {
     /// Finds the addressee with this number; `ESRCH`.
     fn find(&self, kind: Kind, number: i32) -> Result<Arc<dyn Addressee>>;
 
-    /// The calling process.
+    /// Returns the calling process.
     fn caller(&self) -> Arc<dyn Addressee>;
 
-    /// The real and effective user of the caller.
+    /// Returns the real and effective user of the caller.
     fn asker(&self) -> Asker;
 }
 
 static DIRECTORY: Once<&'static dyn Directory> = Once::new();
 
-/// Registers the layer of processes; later calls change nothing.
+/// Registers the process layer; later calls change nothing.
 pub fn register(directory: &'static dyn Directory) {
     DIRECTORY.call_once(|| directory);
 }
@@ -82,7 +82,7 @@ pub enum Band {
 }
 
 impl Band {
-    /// The events of poll(2) that it stands for (`band_table`, fs/fcntl.c).
+    /// Returns the events of poll(2) that it stands for (`band_table`, fs/fcntl.c).
     const fn events(self) -> i64 {
         match self {
             Band::In => 0x41,

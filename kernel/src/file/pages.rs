@@ -18,7 +18,7 @@ const CHUNK: u64 = 64;
 /// The content of an index.
 #[derive(Clone)]
 pub enum Slot {
-    /// Nothing.
+    /// No page.
     Empty,
     /// A thread is reading the page.
     Loading,

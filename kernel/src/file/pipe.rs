@@ -81,7 +81,7 @@ pub struct Pipe {
     readable: WaitQueue,
     /// Writers wait here.
     writable: WaitQueue,
-    /// Openers wait here for the other side.
+    /// Threads in `open` wait here for the other side.
     opened: WaitQueue,
     /// Open files that want signals.
     signals: Signals,
@@ -475,7 +475,7 @@ impl Pipe {
         metadata.changed = now;
     }
 
-    /// The capacity in bytes (`F_GETPIPE_SZ`).
+    /// Returns the capacity in bytes (`F_GETPIPE_SZ`).
     pub fn capacity(&self) -> usize {
         self.slots.load(Ordering::Acquire) * PAGE
     }
@@ -558,7 +558,7 @@ pub struct PipeEnd {
 }
 
 impl PipeEnd {
-    /// The pipe.
+    /// Returns the pipe.
     pub fn pipe(&self) -> &Arc<Pipe> {
         &self.pipe
     }

@@ -1,15 +1,14 @@
 //! The page cache of one file: its content as pages in memory (the `address_space` of a Linux
 //! inode).
-//!
-//! A plate holds frames by page index. If a page is missing, the [`PlateSource`] reads it (a file
-//! on a disk). Without a source, a missing page is a hole of zeroes (tmpfs, memfd, shared anonymous
-//! memory), and the plate *is* the file. Reads, writes and mappings of a file all go through its
-//! plate, so they agree.
+//! A [`Plate`] is such a page cache. It holds frames by page index. If a page is missing, the
+//! [`PlateSource`] reads it (a file on a disk). Without a source, a missing page is a hole of
+//! zeroes (tmpfs, memfd, shared anonymous memory), and the page cache *is* the file. Reads, writes
+//! and mappings of a file all go through its page cache, so they agree.
 //!
 //! # Sharing and truncation
 //!
-//! An address space that maps a plate registers a [`Mapper`]. Truncation and hole punching first
-//! take the pages out of the plate and then call the mappers to take them out of page tables. A
+//! An address space that maps pages registers a [`Mapper`]. Truncation and hole punching first take
+//! the pages out of the page cache and then call the mappers to take them out of page tables. A
 //! page fault that races with them looks the page up again under the space's lock and finds the
 //! size changed.
 //!
@@ -19,7 +18,7 @@
 //!
 //! `pages` is a spin lock, held for look-ups only. A page is read without it: the slot is marked as
 //! loading, and other threads that want the same page sleep on `arrivals`. Order: a file system's
-//! locks, then `pages`; mappers are called with no lock of the plate held.
+//! locks, then `pages`; mappers are called with no lock of the page cache held.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -56,7 +55,7 @@ pub fn text_read() -> u64 {
 pub const PAGE: usize = 4096;
 const SHIFT: u32 = 12;
 
-/// The source of a plate's pages.
+/// The source of a page cache.
 pub trait PlateSource: Send + Sync {
     /// Fills the frames with the pages `first`, `first + 1`...; bytes beyond the file's end are
     /// zero. Sleeps. Returns how many frames were filled, counted from the first; at least one.
@@ -74,8 +73,8 @@ pub trait PlateSource: Send + Sync {
         Err(Errno::EROFS)
     }
 
-    /// Counts pages that a plate without a backing file took (tmpfs' size limit); `ENOSPC` beyond
-    /// the limit.
+    /// Counts pages that a page cache without a backing file took (tmpfs' size limit); `ENOSPC`
+    /// beyond the limit.
     fn charge(&self, pages: u64) -> Result<()> {
         let _ = pages;
         Ok(())
@@ -93,9 +92,9 @@ pub trait PlateSource: Send + Sync {
     }
 }
 
-/// An address space that has pages of a plate in its page tables.
+/// An address space that has pages of the file in its page tables.
 pub trait Mapper: Send + Sync {
-    /// Removes pages `first..=last` of the plate from the page tables, and private copies too if
+    /// Removes pages `first..=last` of the file from the page tables, and private copies too if
     /// `copies` (for truncation; not for hole punching).
     fn unmap(&self, plate: &Plate, first: u64, last: u64, copies: bool);
 }
@@ -135,7 +134,7 @@ pub struct Plate {
     content: Mutex<()>,
     /// Whether content and size never change.
     immutable: AtomicBool,
-    /// Something that is kept of ended processes refers to this plate.
+    /// Something that is kept of ended processes refers to this page cache.
     remembered: AtomicBool,
     /// How long its bytes are going to live.
     pub hint: Hint,
@@ -202,7 +201,7 @@ impl Plate {
         })
     }
 
-    /// Makes a plate without a backing file: holes read as zeroes. For tmpfs files, memfds and
+    /// Makes a page cache without a backing file: holes read as zeroes. For tmpfs files, memfds and
     /// shared anonymous memory.
     pub fn memory(size: u64) -> Arc<Plate> {
         Plate::build(None, size, false)
@@ -241,7 +240,7 @@ impl Plate {
         self.pages.lock().insert_if_empty(index, frame.clone()).map(drop)
     }
 
-    /// Returns a number that no other plate ever has.
+    /// Returns a number that no other page cache ever has.
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -252,13 +251,13 @@ impl Plate {
         self.version.load(Ordering::Acquire)
     }
 
-    /// Notes that something that is kept of ended processes refers to this plate.
+    /// Notes that something that is kept of ended processes refers to this page cache.
     pub fn remember(&self) {
         self.remembered.store(true, Ordering::Relaxed);
     }
 
-    /// Discards what is kept of ended processes and refers to this plate, because the last name of
-    /// the file is gone. No lock may be held.
+    /// Discards what is kept of ended processes and refers to this page cache, because the last
+    /// name of the file is gone. No lock may be held.
     pub fn forget(&self) {
         if self.remembered.load(Ordering::Relaxed) {
             crate::resource::pools::forget_plate(self.id);
@@ -270,7 +269,7 @@ impl Plate {
         self.immutable.load(Ordering::Relaxed)
     }
 
-    /// The size in bytes.
+    /// Returns the size in bytes.
     #[inline]
     pub fn size(&self) -> u64 {
         self.size.load(Ordering::Acquire)

@@ -112,7 +112,7 @@ pub fn names() -> usize {
         .filter(|mount| mount.filesystem().evictable())
         .map(|mount| mount.root().prune())
         .sum();
-    // Plates went with their files; a weak reference keeps the memory of a dropped plate.
+    // Page caches went with their files; an entry here keeps the memory of a dropped one.
     PLATES.lock().retain(|plate| plate.strong_count() != 0);
     forgotten
 }

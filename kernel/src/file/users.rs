@@ -89,7 +89,7 @@ impl Limit {
         Limit { value: AtomicUsize::new(UNSET), initial }
     }
 
-    /// The limit now.
+    /// Returns the limit now.
     pub fn get(&self) -> usize {
         match self.value.load(Ordering::Relaxed) {
             UNSET => (self.initial)(),

@@ -15,12 +15,13 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// An area on which data is persistent once it has left the processor's caches.
+    /// Makes the region of an area on which data is persistent once it has left the processor's
+    /// caches.
     pub fn new(area: &'static Area) -> Memory {
         Memory { area, device: None }
     }
 
-    /// The memory of a device.
+    /// Makes the region of a device's memory.
     pub fn of_device(device: &'static Pmem) -> Memory {
         Memory { area: device.area(), device: Some(device) }
     }

@@ -17,8 +17,8 @@
 //! | `memory` | an area as the store's region; a device's memory with its flush |
 //! | `change` | put, remove, verify, compact |
 //!
-//! Lock order: a bank's store (sleeping) before its table of texts in use (a spin lock and a leaf) and
-//! before its device's state (sleeping).
+//! Lock order: a bank's store (sleeping) before its table of texts in use (a spin lock and a leaf)
+//! and before its device's state (sleeping).
 
 mod change;
 mod memory;

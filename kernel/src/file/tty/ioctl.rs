@@ -369,7 +369,7 @@ fn from_raw2(raw: &Termios2) -> Termios {
     }
 }
 
-/// The speed in bits per second that CBAUD of `cflag` stands for (`tty_termios_baud_rate`).
+/// Returns the speed in bits per second that CBAUD of `cflag` stands for (`tty_termios_baud_rate`).
 fn speed(cflag: u32) -> u32 {
     const LOW: [u32; 16] =
         [0, 50, 75, 110, 134, 150, 200, 300, 600, 1200, 1800, 2400, 4800, 9600, 19200, 38400];

@@ -39,13 +39,13 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// True for the kinds that listen and accept.
+    /// Whether sockets of this kind listen and accept.
     pub fn connects(self) -> bool {
         self != Kind::Datagram
     }
 }
 
-/// What an endpoint is doing.
+/// The state of an endpoint.
 enum Role {
     Idle,
     /// listen(2) was called. `waiting`: connections that wait to be accepted.
@@ -116,7 +116,7 @@ impl Inner {
 }
 
 impl Inner {
-    /// The result of a read that found no message; `ended` when the peer sends no more.
+    /// Returns the result of a read that found no message; `ended` when the peer sends no more.
     fn nothing<T>(&mut self, ended: bool) -> Result<Attempt<Option<T>>> {
         match self.error.take() {
             Some(error) => Err(error),
@@ -148,7 +148,7 @@ pub enum Attempt<T> {
 }
 
 impl Endpoint {
-    /// An unconnected endpoint.
+    /// Makes an unconnected endpoint.
     pub fn new(kind: Kind, owner: Ucred) -> Arc<Self> {
         Arc::new(Self {
             kind,
@@ -176,7 +176,7 @@ impl Endpoint {
         })
     }
 
-    /// Two endpoints connected to each other: socketpair(2).
+    /// Makes two endpoints connected to each other: socketpair(2).
     pub fn pair(kind: Kind, owner: Ucred) -> (Arc<Self>, Arc<Self>) {
         let (one, other) = (Self::new(kind, owner), Self::new(kind, owner));
         one.join(&other, owner);
@@ -197,7 +197,7 @@ impl Endpoint {
         self.inner.lock().name.clone()
     }
 
-    /// Takes a name; EINVAL when it has one.
+    /// Sets its name; EINVAL when it has one.
     pub fn set_name(&self, name: Name, node: Option<Arc<dyn Inode>>) -> Result<()> {
         let mut inner = self.inner.lock();
         if inner.name.is_some() {

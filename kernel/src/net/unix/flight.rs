@@ -90,7 +90,7 @@ impl Descriptors {
         Ok(sent)
     }
 
-    /// True when there are none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

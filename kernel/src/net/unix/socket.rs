@@ -56,7 +56,7 @@ fn caller() -> Ucred {
 
 static SOCKFS: Lazy<Arc<Mount>> = Lazy::new(|| anonymous::pseudo("sockfs", 0x534f_434b));
 
-/// The open file of a socket, shown as `socket:[NUMBER]`.
+/// Makes the open file of a socket, shown as `socket:[NUMBER]`.
 pub fn open(socket: Arc<Socket>, flags: u32) -> Result<Arc<OpenFile>> {
     let inode = AnonymousInode::new(SOCKFS.filesystem().device(), FileKind::Socket, 0o777);
     let shown = alloc::format!("socket:[{}]", inode.metadata()?.number);

@@ -41,8 +41,8 @@ struct Wish {
 }
 
 impl Wish {
-    /// The result when no message is there: the end of the read if it has enough already. Then a
-    /// pending error is left to the next read.
+    /// Returns the result when no message is there: the end of the read if it has enough already.
+    /// Then a pending error is left to the next read.
     fn nothing(&self) -> Option<Option<Piece>> {
         self.is_satisfied.then_some(None)
     }
