@@ -10,11 +10,11 @@
 //! file, found by device and inode number in one table.
 //!
 //! A write lease requires that its open file is the only one. Open files are counted with the
-//! content of the file ([`Plate`](super::plate::Plate)), whatever name they were opened by; the file
-//! of a mapping and of a running program is an open file. A file of the overlay that was copied up
-//! has two contents, and both count. No open can be missed: the lease is entered before the count is
-//! read, and an opener is counted before it looks for leases. A file that has no plate (a text of
-//! `/proc`) gets no write lease: `EAGAIN`.
+//! content of the file ([`Plate`](super::plate::Plate)), by whatever name they were opened; a
+//! mapping and a running program count through their open files. A file of the overlay that was
+//! copied up has two contents, and both count. No open can be missed: the lease is entered before
+//! the count is read, and an opener is counted before it looks for leases. A file without a page
+//! cache (such as the text files of `/proc`) gets no write lease: `EAGAIN`.
 //!
 //! Locks: the table is a spin lock and a leaf. It is not held when signals are sent and waits
 //! begin.
@@ -242,7 +242,7 @@ fn check_others(file: &OpenFile, kind: Kind) -> Result<()> {
     if is_free(file, kind) { Ok(()) } else { Err(Errno::EAGAIN) }
 }
 
-/// Whether no other open file is in the way of the lease.
+/// Whether no other open file rules out the lease.
 fn is_free(file: &OpenFile, kind: Kind) -> bool {
     let inode = file.inode();
     let (mut readers, mut writers) = (0, 0);

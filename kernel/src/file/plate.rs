@@ -1,5 +1,6 @@
 //! The page cache of one file: its content as pages in memory (the `address_space` of a Linux
 //! inode).
+//!
 //! A [`Plate`] is such a page cache. It holds frames by page index. If a page is missing, the
 //! [`PlateSource`] reads it (a file on a disk). Without a source, a missing page is a hole of
 //! zeroes (tmpfs, memfd, shared anonymous memory), and the page cache *is* the file. Reads, writes
