@@ -94,7 +94,7 @@ fn make(options: &[&str], size_kib: u32) -> (Scratch, Image) {
     (scratch, Image(bytes))
 }
 
-/// What a walk found: path to mode, links, and content or target.
+/// The result of a walk: path to mode, links, and content or target.
 type Tree = BTreeMap<PathBuf, (u32, u64, Vec<u8>)>;
 
 fn walk_host(root: &Path, at: &Path, found: &mut Tree) {
@@ -119,7 +119,7 @@ struct Walk<'a> {
     volume: &'a Volume,
     image: &'a Image,
     limit: u32,
-    /// Whether a bad inode is passed over.
+    /// Whether a bad inode is skipped.
     lenient: bool,
     found: Tree,
 }
@@ -262,7 +262,7 @@ fn a_changed_byte_of_metadata_is_a_wrong_checksum() {
     assert_eq!(error, Some(Error::Checksum("the superblock")));
 }
 
-/// What `debugfs` (of e2fsprogs, too) says to one request.
+/// Returns the answer of `debugfs` (also of e2fsprogs) to one request.
 fn debugfs(image: &Path, request: &str) -> String {
     let output = Command::new("/sbin/debugfs")
         .args(["-w", "-R", request])
@@ -377,8 +377,8 @@ fn damaged_journals_give_errors() {
     TestRunner::new(config).run(&damage, walk).unwrap();
 }
 
-/// Damages metadata of a volume without checksums, so that the damage gets through to the
-/// checks behind them, and walks everything.
+/// Damages metadata of a volume without checksums, so that the damage reaches the checks behind
+/// them, and walks everything.
 fn survive_damage(options: &[&str], cases: u32) {
     let (_scratch, image) = make(options, 4096);
     let good = image.0;
@@ -392,7 +392,7 @@ fn survive_damage(options: &[&str], cases: u32) {
         for (at, byte) in damage {
             bytes[at] = byte;
         }
-        // Keep the magic, or most cases end at once.
+        // Keep the magic number, or most cases end at once.
         bytes[1024 + 0x38..1024 + 0x3a].copy_from_slice(&[0x53, 0xef]);
         let image = Image(bytes);
         let Ok(volume) = Volume::open(&image, image.0.len() as u64) else { return Ok(()) };

@@ -1,22 +1,22 @@
-//! Memory that a device brings when the machine runs already: whether it may be where it says it is.
+//! Checks whether memory that a device brings while the machine runs may be used at its address.
 
 use core::fmt;
 use core::ops::Range;
 
-/// Why memory that a device brings is left alone.
+/// Why memory that a device brings is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It does not hold one large page.
+    /// It does not contain a whole large page.
     Small,
     /// It begins in the middle of a large page.
     Unaligned,
-    /// It ends beyond what can be reached.
+    /// It ends beyond the reachable addresses.
     Beyond,
-    /// Something else is there.
+    /// The addresses are in use.
     Taken,
-    /// There is no memory for the tables that describe it.
+    /// Memory for the tables that describe it is exhausted.
     Memory,
-    /// There are as many such memories as there is room for.
+    /// There are already as many such memories as can be recorded.
     Many,
 }
 
@@ -33,8 +33,8 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The whole large pages (of `large` bytes, a power of two) of `size` bytes at the physical address
-/// `start`, if all of the bytes lie below `limit` and outside of what is `taken`.
+/// Returns the whole large pages (of `large` bytes, a power of two) of `size` bytes at the physical
+/// address `start`, if all of the bytes lie below `limit` and outside of the ranges `taken`.
 pub fn admit(
     start: u64,
     size: u64,

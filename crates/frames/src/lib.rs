@@ -1,7 +1,7 @@
 //! Physical frames: the buddy allocator's pure logic.
 //!
 //! A [`Buddy`] hands out blocks of 2^order frames and merges neighbours when they come back. It
-//! knows frame *numbers* only; where the links between free blocks live is the caller's business
+//! handles only frame *numbers*; the caller decides where the links between free blocks are stored
 //! (trait [`Table`]): the kernel keeps them in its frame table, the tests in a `Vec`.
 //!
 //! Invariants:
@@ -11,12 +11,12 @@
 //!   (they would have been merged), so free memory is always as little fragmented as it can be;
 //! * frame number 0 is never handed out: 0 ends the lists.
 //!
-//! There is no locking here: the machine wraps a `Buddy` in a spin lock and puts a small
-//! [`Stack`] of frames for each processor before it, so that the lock is taken once in many
+//! There is no locking here: the machine layer wraps a `Buddy` in a spin lock and puts a small
+//! [`Stack`] of frames for each processor in front of it, so that the lock is taken once in many
 //! allocations.
 //!
-//! Road not taken: a bitmap per order. It needs less memory, but finding a block and merging
-//! walk words, where the links here take a constant number of loads and stores.
+//! Road not taken: a bitmap per order. It needs less memory, but finding a block and merging walk
+//! over words, while the links here take a constant number of loads and stores.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -34,7 +34,7 @@ pub use stack::Stack;
 /// Number of block sizes: orders 0 to 15, 4 KiB to 128 MiB.
 pub const ORDERS: usize = 16;
 
-/// The place where the allocator keeps its links: one [`Link`] for each frame.
+/// The storage of the allocator's links: one [`Link`] for each frame.
 pub trait Table {
     /// The link of a frame.
     fn link(&self, frame: u32) -> Link;
@@ -42,7 +42,7 @@ pub trait Table {
     fn set_link(&mut self, frame: u32, link: Link);
 }
 
-/// What the allocator remembers in a frame.
+/// The allocator's data about a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Link {
     /// The next free block of the same order; 0 at the end.
@@ -63,7 +63,7 @@ impl Link {
 /// The buddy allocator. See the [module](self).
 pub struct Buddy<T> {
     table: T,
-    /// The frames are numbered below this.
+    /// One past the highest frame number.
     end: u32,
     heads: [u32; ORDERS],
     /// Bit `n` is set when `heads[n]` is not empty.
@@ -117,7 +117,7 @@ impl<T: Table> Buddy<T> {
         Some(frame)
     }
 
-    /// Takes `count` frames in a row, aligned to the next power of two; `None` when there is no
+    /// Takes `count` contiguous frames, aligned to the next power of two; `None` when there is no
     /// such block or `count` is 0.
     pub fn allocate_range(&mut self, count: u32) -> Option<u32> {
         if count == 0 {
@@ -132,8 +132,8 @@ impl<T: Table> Buddy<T> {
         Some(first)
     }
 
-    /// Fills `frames` with single frames as far as there are any; how many it took. The smallest
-    /// blocks go first, so that what is left stays in large ones.
+    /// Fills `frames` with single frames as far as there are any; returns how many. The smallest
+    /// blocks are used first, so that the remaining frames stay in large ones.
     pub fn allocate_many(&mut self, frames: &[AtomicU32]) -> usize {
         let mut taken = 0;
         while taken < frames.len() && self.stocked != 0 {
@@ -171,7 +171,7 @@ impl<T: Table> Buddy<T> {
         self.link(frame, order);
     }
 
-    /// Gives any row of frames back, in as few blocks as alignment allows.
+    /// Gives any contiguous frames back, in as few blocks as alignment allows.
     pub fn free_range(&mut self, first: u32, count: u32) {
         let (mut frame, mut left) = (first, count);
         while left > 0 {

@@ -1,7 +1,8 @@
-//! A fixed stack of frame numbers: one processor's private stock.
+//! A fixed stack of frame numbers: one processor's private cache.
 //!
-//! One processor changes it; the others may ask how many frames it holds. So each word is an atomic
-//! that is loaded and stored, never exchanged: the same instructions as a plain word takes.
+//! One processor changes it; the others may read how many frames it holds. So each word is an
+//! atomic that is loaded and stored, never exchanged: that takes the same instructions as a plain
+//! word.
 
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicUsize};
@@ -25,7 +26,7 @@ impl<const N: usize> Stack<N> {
         Stack { count: AtomicUsize::new(0), frames: [const { AtomicU32::new(0) }; N] }
     }
 
-    /// How many frames it holds. Other processors than the stack's own may ask as well.
+    /// Returns how many frames it holds. Other processors may call this as well.
     #[inline]
     pub fn len(&self) -> usize {
         self.count.load(Relaxed)
@@ -60,12 +61,12 @@ impl<const N: usize> Stack<N> {
         }
     }
 
-    /// Fills an empty half: `fill` writes frames to the slice and says how many.
+    /// Fills an empty half: `fill` writes frames to the slice and returns how many.
     pub fn refill(&self, fill: impl FnOnce(&[AtomicU32]) -> usize) -> usize {
         let count = self.len();
         let end = (count + N / 2).min(N);
         let taken = fill(&self.frames[count..end]).min(end - count);
-        // What the allocator gave first is taken first.
+        // Frames that the allocator gave first are taken first.
         let row = &self.frames[count..count + taken];
         for (low, high) in row.iter().zip(row.iter().rev()).take(taken / 2) {
             let frame = low.load(Relaxed);
@@ -76,7 +77,7 @@ impl<const N: usize> Stack<N> {
         taken
     }
 
-    /// Takes out the older half (or all, when `all`): the frames that were put first.
+    /// Takes out the older half (or all frames, when `all`): those that were put in first.
     pub fn spill(&self, all: bool, mut take: impl FnMut(u32)) {
         let count = self.len();
         let out = if all { count } else { count / 2 };

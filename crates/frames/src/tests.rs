@@ -1,4 +1,4 @@
-//! The allocator against a plain set of frames.
+//! Compares the allocator with a plain set of frames.
 
 extern crate std;
 use super::*;
@@ -23,7 +23,8 @@ fn buddy(frames: u32) -> Buddy<Links> {
     Buddy::new(Links(vec![Link::USED; frames as usize]), frames)
 }
 
-/// Every free block is on its list, marked, inside the bounds; no two free buddies; the count.
+/// Checks that every free block is on its list, marked and inside the bounds, that no two free
+/// buddies exist, and the count.
 fn check(buddy: &Buddy<Links>) {
     let mut seen = BTreeSet::new();
     for order in 0..ORDERS {
@@ -169,7 +170,7 @@ fn memory_of_a_device_is_whole_large_pages_where_nothing_is() {
     let ram = [0..0x8000_0000, 0x1_0000_0000..0x1_8000_0000];
     let admit = |start, size| admit(start, size, LARGE, LIMIT, ram.clone());
     assert_eq!(admit(0x2_0000_0000, 64 << 20), Ok(0x2_0000_0000..0x2_0400_0000));
-    // Right above memory, right below the limit, and with a rest that is no large page.
+    // Right above memory, right below the limit, and with a rest smaller than a large page.
     assert_eq!(admit(0x1_8000_0000, LARGE), Ok(0x1_8000_0000..0x1_8020_0000));
     assert_eq!(admit(LIMIT - LARGE, LARGE), Ok(LIMIT - LARGE..LIMIT));
     assert_eq!(admit(0x2_0000_0000, LARGE + 4096), Ok(0x2_0000_0000..0x2_0020_0000));

@@ -1,14 +1,14 @@
-//! What the fuzzers of the other crates share: repeatable random numbers, and settings.
+//! Repeatable random numbers and settings, shared by the fuzzers of the other crates.
 //!
-//! `FUZZ_ROUNDS` sets how many inputs are tried and `FUZZ_SEED` where they begin, for all of them.
+//! `FUZZ_ROUNDS` sets how many inputs are tried and `FUZZ_SEED` the first one, for all of them.
 
 #![forbid(unsafe_code)]
 
-/// xorshift64*: any generator that is the same everywhere will do.
+/// xorshift64*: any generator with the same results everywhere would do.
 pub struct Random(u64);
 
 impl Random {
-    /// A generator that begins at `seed`; any will do.
+    /// Makes a generator that begins at `seed`, which may be any number.
     pub fn new(seed: u64) -> Random {
         // Zero would stay zero.
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
@@ -47,7 +47,7 @@ pub fn rounds(default: u64) -> u64 {
     setting("FUZZ_ROUNDS", default)
 }
 
-/// Where to begin: `FUZZ_SEED`, or 1.
+/// The first seed: `FUZZ_SEED`, or 1.
 pub fn seed() -> u64 {
     setting("FUZZ_SEED", 1)
 }

@@ -1,12 +1,12 @@
-//! What a guest is to run: the note that `./hayate` leaves for the guest's init.
+//! The task of a guest: the file that `./hayate` writes for the guest's init.
 //!
-//! The host command writes a [`Job`] as the file [`PATH`] into the initramfs, so that a start
-//! needs no conversation with the host and is the same in every run. The format is private to
-//! these two programs: records of `key=value`, each ended by a zero byte. Arguments and
-//! environment of a Linux program cannot hold a zero byte, so nothing needs escaping. A reader
-//! refuses keys that it does not know: both sides are built from one source tree.
+//! The host command writes a [`Job`] as the file [`PATH`] into the initramfs, so that a start needs
+//! no communication with the host and is the same in every run. The format is private to these two
+//! programs: records of `key=value`, each ended by a zero byte. Arguments and environment of a
+//! Linux program cannot contain a zero byte, so nothing needs escaping. A reader refuses unknown
+//! keys: both sides are built from one source tree.
 //!
-//! The road not taken: JSON. It cannot carry arguments that are not UTF-8, and Linux allows them.
+//! Road not taken: JSON. It cannot carry arguments that are not UTF-8, and Linux allows them.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -16,14 +16,14 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// Where the note lies in the initramfs.
+/// The path of the file in the initramfs.
 pub const PATH: &str = "/hayate.job";
 
-/// Where the program's whole input lies in the initramfs, if it comes along with the note
+/// The path of the program's whole input in the initramfs, if it comes with the job
 /// ([`Job::input_along`]).
 pub const INPUT: &str = "/hayate.input";
 
-/// Where programs that come along are shown in the guest.
+/// The directory in the guest that contains the programs that come with the job.
 pub const PROGRAMS: &str = "/usr/local/bin";
 
 /// Names of the virtio-serial ports between host and guest.
@@ -36,11 +36,11 @@ pub mod port {
     pub const STDOUT: &str = "hayate.stdout";
     /// The program's standard error.
     pub const STDERR: &str = "hayate.stderr";
-    /// Lines of text: the exit status and messages one way, signals and sizes the other.
+    /// Lines of text: the exit status and messages to the host, signals and sizes to the guest.
     pub const CONTROL: &str = "hayate.control";
 }
 
-/// Where the root file system comes from.
+/// The source of the root file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Root {
     /// The initramfs itself is the root; there is no disk.
@@ -49,7 +49,7 @@ pub enum Root {
     Disk {
         /// The device, `/dev/vda`.
         device: String,
-        /// The type of its file system, `ext4`.
+        /// The mount options of its file system: `dax`, or nothing.
         kind: String,
         /// What its file system is mounted with: `dax`, or nothing.
         options: String,
@@ -63,18 +63,18 @@ impl Root {
     }
 }
 
-/// A disk with a folder of the host's, shown at a path in the guest.
+/// A disk with a folder of the host's, mounted at a path in the guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
     /// The device, `/dev/vdb`.
     pub device: String,
     /// The type of its file system.
     pub kind: String,
-    /// Where it is shown.
+    /// The path in the guest.
     pub path: Vec<u8>,
 }
 
-/// How the program is tied to the host.
+/// How the program's streams are connected to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Streams {
     /// One terminal of this many rows and columns (0 where the host does not know).
@@ -88,7 +88,7 @@ pub enum Streams {
     Separate,
 }
 
-/// How a program is started whose starts are to be explained.
+/// How a program whose starts are to be explained is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Explain {
     /// As `posix_spawn` does: by vfork.
@@ -97,7 +97,7 @@ pub enum Explain {
     Fork,
 }
 
-/// A program to run in the guest, and the world it finds there.
+/// A program to run in the guest, and its environment there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     /// The program and its arguments. Empty: the login shell of the root file system.
@@ -114,18 +114,18 @@ pub struct Job {
     pub root: Root,
     /// Further disks, in the order of mounting; each gets a writable layer too.
     pub mounts: Vec<Mount>,
-    /// How the program is tied to the host.
+    /// How the program's streams are connected to the host.
     pub streams: Streams,
-    /// The program's input is the file [`INPUT`] and not a port: what comes by a port comes at a
-    /// moment of the host's choosing, and no two runs are the same. Only with
+    /// Whether the program's input is the file [`INPUT`] and not a port: the host decides when
+    /// input from a port arrives, so no two runs would be the same. Only with
     /// [`Streams::Separate`].
     pub input_along: bool,
-    /// Start the program twice and tell the host where the starts went.
+    /// Start the program twice and report to the host where the time of the starts went.
     pub explain: Option<Explain>,
 }
 
 impl Job {
-    /// The note as bytes, to be put at [`PATH`].
+    /// Encodes the job as bytes, to be written to [`PATH`].
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut put = |key: &str, value: &[u8]| {
@@ -179,7 +179,7 @@ impl Job {
         out
     }
 
-    /// Reads a note. The error says which record is wrong.
+    /// Decodes a job. The error names the wrong record.
     pub fn decode(bytes: &[u8]) -> Result<Job, String> {
         let mut job = Job {
             arguments: Vec::new(),

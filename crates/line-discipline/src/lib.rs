@@ -1,26 +1,25 @@
-//! The line discipline of a terminal: what stands between the bytes that a keyboard sends and the
-//! bytes that a program reads, and between the bytes that a program writes and those that the
-//! screen gets.
+//! The line discipline of a terminal: it processes the bytes from a keyboard before a program reads
+//! them, and the bytes that a program writes before the screen gets them.
 //!
 //! # Design
 //!
-//! [`Discipline`] is a state machine without locks, waiting or input and output of its own. It is
-//! fed one received byte at a time ([`Discipline::receive`]), which may append echo to a
-//! [`Screen`] and may answer with an [`Effect`] that only the kernel can carry out (a signal to the
-//! foreground process group, a change of flow control). Programs take bytes out with
-//! [`Discipline::read`] and send bytes through [`Discipline::process_output`]. Blocking, VMIN and
-//! VTIME, job control and hang-up belong to the kernel's terminal, which owns a `Discipline`.
+//! [`Discipline`] is a state machine without locks, waiting or input and output of its own. It
+//! takes one received byte at a time ([`Discipline::receive`]), may append echo to a [`Screen`],
+//! and may return an [`Effect`] that only the kernel can carry out (a signal to the foreground
+//! process group, a change of flow control). Programs take bytes out with [`Discipline::read`] and
+//! send bytes through [`Discipline::process_output`]. Blocking, VMIN and VTIME, job control and
+//! hang-up belong to the kernel's terminal, which owns a `Discipline`.
 //!
-//! The meaning of every flag is that of termios(3); where POSIX leaves a choice, Linux 6.1's
-//! `drivers/tty/n_tty.c` decides (the order in which special characters are looked at, what a
-//! switch between canonical and raw mode does to bytes that wait, an end of file that directly
-//! follows data being taken together with it).
+//! The meaning of every flag is that of termios(3). Where POSIX leaves a choice, Linux 6.1's
+//! `drivers/tty/n_tty.c` decides: the order in which special characters are checked, the effect of
+//! a switch between canonical and raw mode on waiting bytes, and that an end of file that directly
+//! follows data is read together with it.
 //!
 //! # Invariants
 //!
 //! * `pending` never holds more than [`CAPACITY`] bytes, whatever is received.
-//! * In canonical mode the lengths in `lines` add up to at most `pending.len()`; what is beyond
-//!   them is the line being edited, and only that can be erased.
+//! * In canonical mode the lengths in `lines` add up to at most `pending.len()`; the bytes beyond
+//!   them are the line being edited, and only that line can be erased.
 //! * In raw mode `lines` is empty and every byte of `pending` can be read.
 //!
 //! # Not here
@@ -41,10 +40,10 @@ pub use termios::{Termios, cc, flags};
 use alloc::collections::VecDeque;
 use flags::*;
 
-/// How many bytes wait at most: N_TTY_BUF_SIZE of Linux (`drivers/tty/n_tty.c`).
+/// The most bytes that may wait: N_TTY_BUF_SIZE of Linux (`drivers/tty/n_tty.c`).
 pub const CAPACITY: usize = 4096;
 
-/// A signal that a special character asks for.
+/// A signal that a special character requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// VINTR, SIGINT.
@@ -55,15 +54,15 @@ pub enum Signal {
     Suspend,
 }
 
-/// What the terminal has to do after a byte was received.
+/// The terminal's task after a byte was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing that a reader could see happened.
+    /// Nothing has changed for a reader.
     None,
     /// A reader may find something now.
     Readable,
     /// Send the signal to the foreground process group; `flush` says that waiting input and output
-    /// were to be discarded (NOFLSH is not set); the input is gone already.
+    /// must be discarded (NOFLSH is not set); the input is discarded already.
     Signal(Signal, bool),
     /// VSTOP: hold output.
     Stop,
@@ -102,7 +101,8 @@ impl Default for Discipline {
 }
 
 impl Discipline {
-    /// A terminal as Linux opens it: canonical, echoing, with the usual control characters.
+    /// Returns a terminal in the state in which Linux opens it: canonical, echoing, with the usual
+    /// control characters.
     pub fn new() -> Self {
         Self {
             termios: Termios::default(),
@@ -121,9 +121,9 @@ impl Discipline {
         &self.termios
     }
 
-    /// Replaces the settings. A change between canonical and raw mode makes whatever waits
-    /// readable: as it is in raw mode, as one line in canonical mode (`n_tty_set_termios`).
-    /// Returns true when that may have made something readable.
+    /// Replaces the settings. A change between canonical and raw mode makes all waiting bytes
+    /// readable: unchanged in raw mode, as one line in canonical mode (`n_tty_set_termios`).
+    /// Returns true when that may have made bytes readable.
     pub fn set_termios(&mut self, new: Termios) -> bool {
         let was_canonical = self.canonical();
         self.termios = new;
@@ -154,7 +154,7 @@ impl Discipline {
         self.stopped = stopped;
     }
 
-    /// Discards what was received and not read yet, as tcflush(3) asks.
+    /// Discards received bytes that were not read yet, as tcflush(3) asks.
     pub fn flush_input(&mut self) {
         self.pending.clear();
         self.lines.clear();
@@ -167,14 +167,14 @@ impl Discipline {
         if self.canonical() { self.finished } else { self.pending.len() }
     }
 
-    /// True when a read would not have to wait, VMIN and VTIME aside: a finished line (an end of
+    /// True when a read would not have to wait, ignoring VMIN and VTIME: a finished line (an end of
     /// file counts) in canonical mode, a byte in raw mode.
     pub fn readable(&self) -> bool {
         if self.canonical() { !self.lines.is_empty() } else { !self.pending.is_empty() }
     }
 
-    /// Free places in the buffer; the sender of a pseudo terminal waits while there is none and
-    /// something is readable (otherwise nobody could ever make room).
+    /// Returns the free places in the buffer. The sender of a pseudo terminal waits while there is
+    /// none and bytes are readable (otherwise no read could ever free places).
     pub fn room(&self) -> usize {
         CAPACITY.saturating_sub(self.pending.len() + 1)
     }
@@ -208,7 +208,7 @@ impl Discipline {
         most
     }
 
-    /// Takes one received byte. `echo` gets what the screen is to show for it.
+    /// Takes one received byte. `echo` gets the bytes that the screen must show for it.
     pub fn receive(&mut self, mut byte: u8, echo: &mut impl FnMut(&[u8])) -> Effect {
         if self.termios.iflag & ISTRIP != 0 {
             byte &= 0x7f;
@@ -281,7 +281,7 @@ impl Discipline {
         self.accept(byte, false, echo)
     }
 
-    /// The characters that mean something in canonical mode only; `None` for all others.
+    /// Handles the characters that are special in canonical mode only; `None` for all others.
     fn receive_editing(&mut self, byte: u8, echo: &mut impl FnMut(&[u8])) -> Option<Effect> {
         let extended = self.has_local(IEXTEN);
         if self.is(byte, cc::VERASE) {
@@ -371,7 +371,7 @@ impl Discipline {
         if self.canonical() { Effect::None } else { Effect::Readable }
     }
 
-    /// Bytes of the line that is being edited.
+    /// Returns how many bytes the line being edited has.
     fn editing_length(&self) -> usize {
         self.pending.len() - self.finished
     }
@@ -414,7 +414,7 @@ impl Discipline {
         }
     }
 
-    /// The screen column behind the line being edited, counted anew from where it began.
+    /// Returns the screen column behind the line being edited, computed from the line's beginning.
     fn editing_column(&self) -> usize {
         let mut column = self.line_column;
         let utf8 = self.termios.iflag & IUTF8 != 0;

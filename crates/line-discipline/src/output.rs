@@ -1,9 +1,9 @@
-//! Output processing: what OPOST makes of the bytes on their way to the screen, and the column
-//! that the cursor is in, which erasing a tab and expanding one need to know.
+//! Output processing: the effect of OPOST on the bytes for the screen, and the cursor's column,
+//! which is needed to erase a tab and to expand one.
 
 use crate::termios::{Termios, flags::*};
 
-/// Where the cursor of the screen stands.
+/// The state of the screen's cursor.
 #[derive(Debug, Default)]
 pub struct Screen {
     column: usize,

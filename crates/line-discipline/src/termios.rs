@@ -85,8 +85,8 @@ pub struct Termios {
 }
 
 impl Default for Termios {
-    /// `tty_std_termios` of Linux (`drivers/tty/tty_io.c`), with IUTF8 set as terminals of today
-    /// have it.
+    /// Returns `tty_std_termios` of Linux (`drivers/tty/tty_io.c`), with IUTF8 set, as in terminals
+    /// of today.
     fn default() -> Self {
         use flags::*;
         let mut characters = [0; cc::COUNT];

@@ -3,7 +3,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
-/// A discipline with what its screen has shown.
+/// A discipline and the bytes that its screen has shown.
 struct Bench {
     line: Discipline,
     shown: Vec<u8>,
@@ -196,8 +196,8 @@ fn output_processing() {
 }
 
 proptest! {
-    /// Whatever is received under whatever settings: no panic, bounded, and every byte that was
-    /// said to be available can be read.
+    /// For any input under any settings: no panic, bounded memory, and every byte that was reported
+    /// available can be read.
     #[test]
     fn any_input_keeps_the_invariants(
         steps in prop::collection::vec((any::<u8>(), 0u8..20, any::<u32>(), any::<u32>()), 0..600)

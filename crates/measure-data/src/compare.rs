@@ -2,45 +2,46 @@
 //!
 //! A difference is claimed only when every one of these holds:
 //!
-//! 1. the Mann-Whitney test says so at [`Limits::alpha`], on the medians of the rounds where
-//!    both sides have at least [`ROUNDS_FOR_TEST`] (rounds are independent, samples are not);
-//!    with fewer rounds on all samples, and then the ranges of the samples (5th to 95th
-//!    percentile) of the two sides must also lie further apart than either is wide. With fewer
-//!    than [`ROUNDS_TO_CLAIM`] nothing is known of how rounds differ, and only samples almost
-//!    without scatter, as counts of instructions are, show a difference;
+//! 1. the Mann-Whitney test is significant at [`Limits::alpha`]. It uses the medians of the rounds
+//!    where both sides have at least [`ROUNDS_FOR_TEST`] (rounds are independent, samples are not).
+//!    With fewer rounds it uses all samples, and then the ranges of the samples (5th to 95th
+//!    percentile) of the two sides must also lie further apart than either is wide. With fewer than
+//!    [`ROUNDS_TO_CLAIM`] the variation between rounds is unknown, and only samples almost without
+//!    scatter, such as counts of instructions, show a difference;
 //! 2. Cliff's delta of all samples is at least small-to-medium (0.33);
-//! 3. the medians differ by more than [`Limits::threshold`], and the 95 % interval of their
-//!    ratio does not contain 1;
-//! 4. the least disturbed tenth of the samples shows at least half of it in the same
+//! 3. the medians differ by more than [`Limits::threshold`], and the 95 % interval of their ratio
+//!    does not contain 1;
+//! 4. the least disturbed tenth of the samples shows at least half of the difference in the same
 //!    direction: a neighbour on the machine moves the median, but not the floor;
-//! 5. the medians differ by more than twice what the first half of the rounds of either side differs
-//!    from its second half: a machine that changes during a run changes between two as well.
+//! 5. the medians differ by more than twice the difference between the first and the second half of
+//!    the rounds of either side: a machine that changes during a run changes between two runs as
+//!    well.
 //!
-//! Where that fails, the verdict is no difference if the medians and the least disturbed tenths
-//! both agree within the threshold; if the ratio's interval is narrow and neither the medians nor
-//! these tenths are further apart than twice the threshold; if the whole interval lies within twice
-//! the threshold; or, on a busy machine, if the least disturbed tenths
-//! agree within the threshold and the test or the interval of the medians' ratio leaves room for
-//! equality. Otherwise it is too noisy to tell: neither a difference nor its absence can be
-//! claimed. A real difference moves the floor as well, and so is never called none.
+//! If one of these fails, the verdict is "no difference" in any of these cases: the medians and the
+//! least disturbed tenths both agree within the threshold; the ratio's interval is narrow and
+//! neither the medians nor these tenths are further apart than twice the threshold; the whole
+//! interval lies within twice the threshold; or, on a busy machine, the least disturbed tenths
+//! agree within the threshold and the test or the interval of the medians' ratio allows equality.
+//! Otherwise the verdict is "too noisy": neither a difference nor its absence can be claimed. A
+//! real difference moves the floor as well, and so is never reported as none.
 //!
-//! Samples without any scatter, as in instruction-count mode, are exact: any difference
-//! between them is one, and equality is proof of none.
+//! Samples without any scatter, as in instruction-count mode, are exact: any difference between
+//! them is a difference, and equality proves that there is none.
 
 use crate::run::{Clock, Measurement, Quantity, Run};
 use crate::statistics::{EffectSize, Interval, mann_whitney, median, quantile, ratio_interval};
 
-/// From this many rounds on each side the test is made on the medians of the rounds.
+/// With at least so many rounds on each side, the test uses the medians of the rounds.
 pub const ROUNDS_FOR_TEST: usize = 5;
-/// From this many rounds on each side samples that scatter can show a difference.
+/// With at least so many rounds on each side, samples that scatter can show a difference.
 pub const ROUNDS_TO_CLAIM: usize = 3;
 /// The scatter (5th to 95th percentile) up to which fewer rounds suffice.
 const ALMOST_EXACT: f64 = 0.001;
-/// Where the ratio's interval is wider than this to either side, nothing can be said.
+/// If the ratio's interval is wider than this to either side, the result is too noisy.
 const WIDEST: f64 = 0.25;
 const LEAST_DELTA: f64 = 0.33;
 
-/// What counts as a difference.
+/// The limits that define a difference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// Largest p-value.
@@ -55,14 +56,14 @@ impl Default for Limits {
     }
 }
 
-/// What a comparison of one result says about B against A.
+/// The verdict of comparing one result of B with A.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// B is better.
     Better,
     /// B is worse.
     Worse,
-    /// There is none that matters.
+    /// There is no difference that matters.
     NoDifference,
     /// The samples scatter too much to tell.
     TooNoisy,
@@ -110,7 +111,7 @@ pub struct Comparison {
 /// Two runs compared.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunComparison {
-    /// What both runs have, in the order of A.
+    /// Results that both runs have, in the order of A.
     pub results: Vec<Comparison>,
     /// Results that only A has.
     pub only_a: Vec<String>,
@@ -236,7 +237,8 @@ fn centers(rounds: &[Vec<f64>]) -> Vec<f64> {
     rounds.iter().filter(|r| !r.is_empty()).map(|r| median(&mut r.clone())).collect()
 }
 
-/// Whether the gap between the middle nine tenths of two sets of samples is wider than either.
+/// Whether the gap between the middle nine tenths of two sets of samples is wider than either of
+/// these ranges.
 fn far_apart(a: &[f64], b: &[f64]) -> bool {
     let range = |v: &[f64]| (quantile(v, 0.05), quantile(v, 0.95));
     let ((low_a, high_a), (low_b, high_b)) = (range(a), range(b));
@@ -261,7 +263,7 @@ fn scatterless(values: &[f64]) -> bool {
     values.len() > 1 && values.iter().all(|v| *v == values[0])
 }
 
-/// The ratio of the least disturbed tenths: short times, high bandwidths.
+/// Returns the ratio of the least disturbed tenths: short times, high bandwidths.
 fn floor_ratio(quantity: Quantity, a: &[f64], b: &[f64]) -> f64 {
     let q = match quantity {
         Quantity::Time => 0.1,
@@ -270,7 +272,7 @@ fn floor_ratio(quantity: Quantity, a: &[f64], b: &[f64]) -> f64 {
     ratio_of(quantile(a, q), quantile(b, q))
 }
 
-/// The smallest difference of a time that the clock can see, per operation.
+/// Returns the smallest difference of a time that the clock can resolve, per operation.
 fn resolution((result, clock): (&Measurement, &Clock)) -> f64 {
     match result.quantity {
         Quantity::Time => clock.resolution_ticks / clock.ticks_per_second * 1e9 / result.work,

@@ -1,14 +1,14 @@
 //! Capacities from a latency curve.
 //!
-//! Latency over the size of the walked memory is a staircase: flat while a level holds all of
-//! it, a rise where it no longer does. The capacity is read at the foot of the steep part: the
-//! last measured size before the latency passes the geometric mean of the two landings. A
-//! cache that is indexed by physical addresses, or shared with neighbours, fills up unevenly
-//! and its rise begins early; the mean still falls near its capacity, where the first size
-//! that is slower at all would not.
+//! Latency over the size of the walked memory is a staircase: flat while a level holds all of it,
+//! rising where it no longer does. The capacity is read at the foot of the steep part: the last
+//! measured size before the latency passes the geometric mean of the two flat parts. A cache that
+//! is indexed by physical addresses, or shared with neighbours, fills up unevenly and its rise
+//! begins early. The mean is still reached near its capacity, while the first size with any
+//! slowdown is not.
 //!
-//! The road not taken: fitting a model of associativity and replacement. It needs parameters
-//! that differ by vendor, and then infers what it was told.
+//! Road not taken: fitting a model of associativity and replacement. It needs parameters that
+//! differ by vendor, and then only infers its own assumptions.
 
 /// A point of a curve: size and latency.
 pub type Point = (f64, f64);
@@ -23,7 +23,7 @@ const LEAST_RISE: f64 = 1.4;
 pub fn capacities(curve: &[Point]) -> Vec<f64> {
     let mut points: Vec<Point> =
         curve.iter().copied().filter(|(x, y)| *x > 0.0 && *y > 0.0).collect();
-    // No larger array is faster: what is slower than a later point was disturbed.
+    // No larger array is faster: a point that is slower than a later one was disturbed.
     let mut least = f64::INFINITY;
     for (_, latency) in points.iter_mut().rev() {
         least = least.min(*latency);
@@ -42,8 +42,8 @@ pub fn capacities(curve: &[Point]) -> Vec<f64> {
         .collect()
 }
 
-/// The distance at which `pairs` (distance, latency) first costs clearly more than the
-/// shortest: the line size.
+/// Returns the distance at which `pairs` (distance, latency) first cost clearly more than the
+/// shortest distance: the line size.
 pub fn line_size(pairs: &[Point]) -> Option<f64> {
     let (first, last) = (pairs.first()?, pairs.last()?);
     if last.1 < first.1 * 1.15 {
@@ -53,14 +53,14 @@ pub fn line_size(pairs: &[Point]) -> Option<f64> {
     pairs.iter().find(|p| p.1 > limit).map(|p| p.0)
 }
 
-/// Whether an inferred and a reported capacity agree: within one step of half a doubling,
-/// which is how finely a rise can be placed.
+/// Whether an inferred and a reported capacity agree within one step of half a doubling, which is
+/// the precision of a rise's position.
 pub fn agree(inferred: f64, reported: f64) -> bool {
     let ratio = inferred / reported;
     (1.0 / std::f64::consts::SQRT_2 * 0.99..=std::f64::consts::SQRT_2 * 1.01).contains(&ratio)
 }
 
-/// First and last point of every rise: stretches of steep slopes, parted where a stretch
+/// Returns first and last point of every rise: stretches of steep slopes, split where a stretch
 /// flattens to less than half of the steepest on both sides.
 fn rises(slopes: &[f64]) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
@@ -111,8 +111,8 @@ mod tests {
         sizes
     }
 
-    /// Latency at `size` with caches of the given capacities: what is beyond a capacity is
-    /// held to `keep` as much as random replacement would, and else lost.
+    /// Returns the latency at `size` with caches of the given capacities: beyond a capacity the
+    /// share `keep` is kept, as random replacement would, and the rest is lost.
     fn latency(size: f64, caches: &[(f64, f64)], memory: f64, keep: f64) -> f64 {
         let mut rest = 1.0;
         let mut sum = 0.0;
@@ -177,7 +177,7 @@ mod tests {
             curve[hit].1 *= 2.0;
             let found = capacities(&curve);
             prop_assert!(found.len() >= 2);
-            // The first two levels stand; a disturbance may sit on the last rise.
+            // The first two levels are found; the last rise may be disturbed.
             prop_assert!(agree(found[0], caches[0].0) || hit < 30, "{:?}", found);
         }
 

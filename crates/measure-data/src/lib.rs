@@ -1,20 +1,19 @@
 //! Samples, statistics and comparison of measurement runs.
 //!
-//! `measure` writes runs and the host command reads them; this crate is what both agree on.
-//! It knows no clock, no system call and no file: a run comes in as text and goes out as
-//! text. Arrows point down: [`compare`] and [`infer`] use [`statistics`], [`run`] holds the
-//! data, [`units`] prints numbers.
+//! `measure` writes runs and the host command reads them; this crate defines what both use. It uses
+//! no clock, no system call and no file: a run is read from text and written as text. [`compare`]
+//! and [`infer`] use [`statistics`], [`run`] holds the data, [`units`] prints numbers.
 //!
-//! **Samples are kept in rounds.** One round is what one fresh process measured in one pass
+//! **Samples are kept in rounds.** One round contains the samples of one fresh process in one pass
 //! over the suite; the passes are spread over the whole run. Samples within a round share a
-//! process, its physical pages and the mood of the machine, so they are not independent, and
-//! a test that takes them for independent finds a "difference" between any two runs. Every
-//! interval and every test here therefore treats the round as the unit that is repeated
-//! (Kalibera and Jones, "Rigorous Benchmarking in Reasonable Time", ISMM 2013).
+//! process, its physical pages and the state of the machine, so they are not independent, and a
+//! test that takes them for independent finds a "difference" between any two runs. Therefore every
+//! interval and every test here treats the round as the unit that is repeated (Kalibera and Jones,
+//! "Rigorous Benchmarking in Reasonable Time", ISMM 2013).
 //!
-//! The road not taken: mean and standard deviation, as the classical suites print them.
-//! Timing samples are skewed to the right by interrupts and preemption; both are printed for
-//! comparison with published tables, and nothing is decided by them.
+//! Road not taken: mean and standard deviation, as the classical suites print them. Timing samples
+//! are skewed to the right by interrupts and preemption. Both are printed for comparison with
+//! published tables, but no decision uses them.
 #![forbid(unsafe_code)]
 
 pub mod compare;

@@ -1,5 +1,5 @@
-//! Reading a run back. Whatever the bytes are, the answer is a run or a sentence that says
-//! what is wrong with the file and what to do.
+//! Reads a run back. For any bytes, the result is a run or a sentence that says what is wrong with
+//! the file and what to do.
 
 use crate::run::{FORMAT, Measurement, Run, VERSION};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use std::fmt;
 pub enum ReadError {
     /// No byte in it.
     Empty,
-    /// Correct so far, and then the file ends.
+    /// Correct up to the end, but the file ends too early.
     Truncated {
         /// Line of the end.
         line: usize,
@@ -20,16 +20,16 @@ pub enum ReadError {
         /// What the parser says, with its line and column.
         detail: String,
     },
-    /// JSON of something else.
+    /// JSON with other content.
     Foreign,
-    /// A run of another version of the format.
+    /// A run in another version of the format.
     OtherVersion {
         /// The version it says.
         found: u64,
     },
-    /// A run of our version with contents that make no sense.
+    /// A run in our version with inconsistent content.
     Invalid {
-        /// What does not.
+        /// What is inconsistent.
         detail: String,
     },
 }

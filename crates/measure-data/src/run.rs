@@ -1,8 +1,8 @@
-//! What a run of the suite leaves behind: the JSON format.
+//! The result of a run of the suite: the JSON format.
 //!
-//! Raw samples are whole clock ticks per sample, exactly as read; everything else can be
-//! computed again from them. [`Measurement::values`] turns ticks into nanoseconds per
-//! operation or bytes per second.
+//! Raw samples are whole clock ticks per sample, exactly as read; everything else can be computed
+//! from them. [`Measurement::values`] turns ticks into nanoseconds per operation or bytes per
+//! second.
 
 use crate::statistics::Summary;
 use crate::units;
@@ -24,7 +24,7 @@ pub struct Run {
     pub suite: Suite,
     /// A name for the run, shown in comparisons and reports.
     pub label: String,
-    /// Seconds since 1970 at the start, 0 where there is no wall clock.
+    /// Seconds since 1970 at the start; 0 without a wall clock.
     pub started: u64,
     /// How long the run took, in seconds.
     pub seconds: f64,
@@ -36,13 +36,13 @@ pub struct Run {
     pub machine: Machine,
     /// The clock that counted the ticks.
     pub clock: Clock,
-    /// The measured costs that the predictions are made of.
+    /// The measured costs that the predictions use.
     pub primitives: Vec<Primitive>,
-    /// What was measured.
+    /// The measurements.
     pub results: Vec<Measurement>,
-    /// What was not, and why.
+    /// The experiments that were not measured, and why.
     pub skipped: Vec<Skipped>,
-    /// What the curves say about the hardware.
+    /// Properties of the hardware that the curves show.
     pub inferred: Vec<Inferred>,
 }
 
@@ -59,9 +59,9 @@ pub struct Suite {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Completion {
-    /// Everything that was asked for was measured or skipped with a reason.
+    /// Every requested experiment was measured, or skipped with a reason.
     Complete,
-    /// Somebody stopped it; what had been measured by then is there.
+    /// The run was stopped; it contains the measurements up to then.
     Interrupted,
 }
 
@@ -72,7 +72,7 @@ pub struct Settings {
     pub quick: bool,
     /// Passes over the suite: the number of rounds of every result, at least.
     pub passes: u32,
-    /// Fixed number of samples per round, when nothing was to depend on time.
+    /// Fixed number of samples per round, for runs that must not depend on time.
     pub iterations: Option<u32>,
     /// Time that one experiment may take, in seconds.
     pub seconds: f64,
@@ -167,7 +167,7 @@ pub struct Measurement {
     pub quantity: Quantity,
     /// Operations (or bytes) in one sample.
     pub work: f64,
-    /// Ticks taken off every sample: the timer, and where the method says so the loop.
+    /// Ticks subtracted from every sample: the timer, and the loop if the method says so.
     pub subtracted_ticks: f64,
     /// The place on a curve, for results that belong to one.
     pub axis: Option<Axis>,
@@ -177,7 +177,7 @@ pub struct Measurement {
     pub note: Option<String>,
     /// Raw ticks of every sample, one list for each round.
     pub rounds: Vec<Vec<u64>>,
-    /// Statistics of the values; computed again by whoever wants to be sure.
+    /// Statistics of the values; a reader can compute them again.
     pub summary: Summary,
 }
 
@@ -220,9 +220,9 @@ pub struct Term {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TermKind {
-    /// What the machine would cost with no software at all.
+    /// The cost of the machine without any software.
     Hardware,
-    /// What the operating system's work is estimated at.
+    /// The estimated cost of the operating system's work.
     Software,
 }
 
@@ -235,7 +235,7 @@ pub struct Skipped {
     pub reason: String,
 }
 
-/// Something about the hardware that a curve gave away.
+/// A property of the hardware that a curve shows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Inferred {
     /// What: `L1 data cache`, `cache line`, ...
@@ -244,13 +244,13 @@ pub struct Inferred {
     pub value: f64,
     /// Its unit: `bytes` or `pages`.
     pub unit: String,
-    /// What the machine reports, where it does.
+    /// The value that the machine reports, if it does.
     pub reported: Option<f64>,
     /// Whether the two agree within the resolution of the curve.
     pub agrees: Option<bool>,
 }
 
-/// A prediction that is off by more than this factor is pointed at.
+/// A prediction that is off by more than this factor is highlighted.
 pub const FAR_OFF: f64 = 3.0;
 
 impl Measurement {

@@ -1,10 +1,10 @@
-//! What two processes at once reach on two processors, against one alone.
+//! The throughput of two processes at once on two processors, compared with one process alone.
 //!
-//! Each round measures one process and two processes in turn, so that what disturbs the machine
-//! disturbs both; the ratio of a round is the only number that is used of it. The same rounds hold a
-//! loop that never enters the kernel: what it reaches with two processes is what the machine *has*
-//! for two, and no system can do better for long. A machine without two free processors shows there,
-//! and a system is not blamed for it.
+//! Each round measures one process and two processes in turn, so that a disturbance of the machine
+//! affects both; only the ratio of a round is used. The same rounds contain a loop that never
+//! enters the kernel: its result with two processes is the ceiling of the machine, and no system
+//! can stay above it for long. So a machine without two free processors is recognised, and the
+//! system is not blamed for it.
 
 use crate::statistics::{median, median_interval};
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ pub const FORMAT: &str = "measure-scaling";
 pub const VERSION: u32 = 1;
 /// The name of the loop that never enters the kernel.
 pub const CEILING: &str = "loop";
-/// What the loop has to reach, or the machine has no two free processors.
+/// The ratio that the loop must reach; otherwise the machine has no two free processors.
 pub const TWO_FREE: f64 = 1.9;
 
 /// One measurement.
@@ -32,20 +32,20 @@ pub struct Scaling {
     pub processors: usize,
     /// How long each process ran in each round, in milliseconds.
     pub milliseconds: u32,
-    /// What was run; the ceiling is the first.
+    /// The works that were run; the ceiling is the first.
     pub works: Vec<Work>,
 }
 
-/// One thing that was run.
+/// One work that was run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Work {
     /// Its name.
     pub name: String,
     /// Its name for people.
     pub title: String,
-    /// What one process did, per second, in each round.
+    /// The rate of one process, per second, in each round.
     pub one: Vec<f64>,
-    /// What two processes did together, per second, in each round.
+    /// The rate of two processes together, per second, in each round.
     pub two: Vec<f64>,
 }
 
@@ -60,36 +60,36 @@ pub struct Middle {
     pub high: f64,
 }
 
-/// Whether a system reaches what is asked of it.
+/// Whether a system reaches the aim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reach {
     /// The whole interval lies at or above the aim.
     Reached,
-    /// It lies below, on a machine that has two free processors.
+    /// The interval lies below the aim, on a machine that has two free processors.
     NotReached,
-    /// The machine has no two free processors, and what was reached is below the aim.
+    /// The machine has no two free processors, and the result is below the aim.
     Busy,
     /// The aim lies within the interval.
     TooNoisy,
 }
 
 impl Middle {
-    /// Of `values`, one of each round.
+    /// Returns the median and interval of `values`, one of each round.
     pub fn of(values: &[f64]) -> Middle {
         let rounds: Vec<Vec<f64>> = values.iter().map(|value| vec![*value]).collect();
         let interval = median_interval(&rounds);
         Middle { median: median(&mut values.to_vec()), low: interval.low, high: interval.high }
     }
 
-    /// As it is printed.
+    /// Returns the text that is printed.
     pub fn text(&self) -> String {
         format!("{:.2} ({:.2} to {:.2})", self.median, self.low, self.high)
     }
 }
 
 impl Reach {
-    /// `ratio` held against `at_least`, on a machine that reaches `ceiling`.
+    /// Compares `ratio` with `at_least`, on a machine that reaches `ceiling`.
     pub fn of(ratio: &Middle, ceiling: &Middle, at_least: f64) -> Reach {
         if ratio.low >= at_least {
             Reach::Reached
@@ -114,12 +114,12 @@ impl Reach {
 }
 
 impl Work {
-    /// Nothing measured yet.
+    /// Returns a work without measurements.
     pub fn new(name: &str, title: &str) -> Work {
         Work { name: name.into(), title: title.into(), one: Vec::new(), two: Vec::new() }
     }
 
-    /// What two did by what one did, round by round.
+    /// Returns the ratio of two processes to one, round by round.
     pub fn ratios(&self) -> Vec<f64> {
         let pairs = self.one.iter().zip(&self.two).filter(|(one, _)| **one > 0.0);
         pairs.map(|(one, two)| two / one).collect()
@@ -132,7 +132,8 @@ impl Scaling {
         self.works.iter().find(|work| work.name == CEILING)
     }
 
-    /// What two did by what one did, by what the loop came to in the same round.
+    /// Returns the ratio of two processes to one, divided by the ratio of the loop in the same
+    /// round.
     pub fn shares(&self, work: &Work) -> Vec<f64> {
         let Some(ceiling) = self.ceiling() else { return Vec::new() };
         let pairs = work.ratios().into_iter().zip(ceiling.ratios()).filter(|(_, all)| *all > 0.0);
@@ -196,7 +197,7 @@ mod tests {
             two: two.to_vec(),
             ..Work::new(name, name)
         };
-        // The machine gets twice as slow from round to round: the ratios stay what they are.
+        // The machine gets slower by half from round to round: the ratios do not change.
         let ceiling = work(CEILING, &[100.0, 50.0, 25.0], &[200.0, 100.0, 50.0]);
         let starts = work("fork-exit", &[8.0, 4.0, 2.0], &[12.0, 6.0, 3.0]);
         let scaling = Scaling {

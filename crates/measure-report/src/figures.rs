@@ -1,4 +1,4 @@
-//! Pictures: curves for results that lie on one, bars for those that stand together.
+//! Pictures: curves for results that belong to one, bars for results that are shown together.
 
 use crate::chart::{Bar, BarChart, COLOURS, LineChart, Mark, Point, Series};
 use crate::markup::escape;
@@ -79,7 +79,7 @@ fn all_series(runs: &[Run], area: &str) -> Vec<String> {
     found
 }
 
-/// Lines for a set of series: of each run, named after what tells them apart.
+/// Returns the lines of a set of series, for each run, named after what distinguishes them.
 fn lines(runs: &[Run], series: &[String], short: impl Fn(&str) -> String) -> Vec<Series> {
     let mut all = Vec::new();
     for name in series {
@@ -104,7 +104,7 @@ fn latency(runs: &[Run]) -> String {
     let mut series: Vec<String> =
         all_series(runs, "memory").into_iter().filter(|s| s.starts_with(LATENCY)).collect();
     if runs.len() > 1 {
-        // Several runs: the one stride that tells the caches, or the picture is a thicket.
+        // Several runs: only the stride that shows the caches, or the picture has too many lines.
         series.retain(|s| s.ends_with(" 64"));
     }
     let lines = lines(runs, &series, |s| format!("stride {}", s.trim_start_matches(LATENCY)));
@@ -121,7 +121,7 @@ fn latency(runs: &[Run]) -> String {
                 found: true,
             });
         }
-        // Where the machine reports something else it is marked as well.
+        // If the machine reports another value, that value is marked as well.
         for (i, cache) in run.machine.caches.iter().enumerate() {
             let found = run.inferred.get(i).is_some_and(|f| f.reported == Some(f.value));
             if !found {
@@ -197,7 +197,7 @@ fn curve(runs: &[Run], title: &str, series: &[String]) -> String {
             all.find(|r| r.axis.as_ref().is_some_and(|a| a.series == *name))
         })
         .collect();
-    // Where they differ, as threads and processes do, the method that most of them have.
+    // Where they differ, as for threads and processes, the method of the majority.
     let common = |method: &str| examples.iter().filter(|r| r.method == method).count();
     let Some(example) = examples.iter().rev().max_by_key(|r| common(&r.method)) else {
         return String::new();
@@ -248,7 +248,8 @@ fn curve(runs: &[Run], title: &str, series: &[String]) -> String {
     figure("", title, &legend(&names, false), &svg, &format!("{method}."))
 }
 
-/// Results that are shown as bars together: those of one subject that lie on no curve.
+/// Returns the results that are shown as bars together: those of one subject that are not on a
+/// curve.
 fn groups(runs: &[Run], area: &str) -> Vec<(String, Vec<String>)> {
     let mut found: Vec<(String, Quantity, Vec<String>)> = Vec::new();
     for result in runs.iter().flat_map(|r| &r.results).filter(|r| r.area() == area) {
@@ -296,7 +297,7 @@ fn bars(runs: &[Run], title: &str, names: &[String]) -> String {
             };
             let short = name.splitn(3, '/').skip(1).collect::<Vec<_>>().join("/");
             let subject = short.split('/').next().unwrap_or_default();
-            // Within one subject its name need not be said in every row.
+            // Within one subject its name need not be repeated in every row.
             let one_subject = names.iter().all(|n| n.split('/').nth(1) == Some(subject));
             let label = if one_subject && short.contains('/') {
                 short.split_once('/').map_or(short.clone(), |(_, rest)| rest.to_owned())

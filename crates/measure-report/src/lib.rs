@@ -1,10 +1,10 @@
 //! Self-contained HTML reports of measurement runs: one file, no network, no JavaScript.
 //!
-//! [`html`] takes one run, or several to put side by side; the first is what the others are
-//! held against. From top to bottom: `lib` puts the page together, `tables` and `figures`
-//! choose what is shown of the results, `chart` draws, `markup` escapes. Colours are classes
-//! that the style sheet resolves for light, dark and paper, which is why the pictures are
-//! drawn here and not by a plotting library: those write colours into every element.
+//! [`html`] takes one run, or several to show side by side; the others are compared with the first.
+//! From top to bottom: `lib` assembles the page, `tables` and `figures` select the results to show,
+//! `chart` draws, `markup` escapes. Colours are classes that the style sheet resolves for light,
+//! dark and paper. For that reason the pictures are drawn here and not by a plotting library, which
+//! writes colours into every element.
 #![forbid(unsafe_code)]
 
 mod chart;
@@ -58,8 +58,8 @@ pub fn html(runs: &[Run]) -> String {
     page
 }
 
-/// Short names for runs in legends and headings: their labels if those tell them apart in a
-/// few words, else letters, which the head of the page explains.
+/// Returns short names for runs in legends and headings: their labels if those are short and
+/// distinct, otherwise letters, which the head of the page explains.
 fn names(runs: &[Run]) -> Vec<String> {
     let short = |i: usize, run: &Run| {
         let alone = runs.iter().filter(|r| r.label == run.label).count() == 1;

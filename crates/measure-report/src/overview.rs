@@ -1,4 +1,4 @@
-//! The head of the page: what was measured, how well, and what it says about the machine.
+//! The head of the page: what was measured, how reliably, and what it shows about the machine.
 
 use crate::markup::escape;
 use measure_data::Run;

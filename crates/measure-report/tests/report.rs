@@ -1,4 +1,4 @@
-//! The report is one self-contained, well-formed file whatever is in the runs.
+//! The report is one self-contained, well-formed file, whatever the runs contain.
 
 use measure_data::read_run;
 use measure_report::html;

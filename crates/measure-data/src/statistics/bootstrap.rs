@@ -1,7 +1,7 @@
-//! Confidence intervals of medians by the two-level percentile bootstrap: rounds are drawn
-//! with replacement, then samples within each drawn round. Drawing only samples would ignore
-//! that the samples of a round rise and fall together, and give intervals that a second run
-//! does not keep.
+//! Confidence intervals of medians by the two-level percentile bootstrap: rounds are drawn with
+//! replacement, then samples within each drawn round. Drawing only samples would ignore that the
+//! samples of a round rise and fall together, and a second run would often fall outside of the
+//! interval.
 //!
 //! The generator has a fixed seed: the same samples give the same interval to the digit.
 
@@ -47,8 +47,8 @@ pub fn median_interval(rounds: &[Vec<f64>]) -> Interval {
     interval(&mut drawn_medians(rounds, SEED))
 }
 
-/// The 95 % interval of median(b) / median(a). A median of 0 in `a` gives (0, `f64::MAX`):
-/// nothing can be said about the ratio then.
+/// Returns the 95 % interval of median(b) / median(a). A median of 0 in `a` gives (0, `f64::MAX`):
+/// the ratio is then undefined.
 pub fn ratio_interval(a: &[Vec<f64>], b: &[Vec<f64>]) -> Interval {
     let a = drawn_medians(a, SEED);
     let b = drawn_medians(b, SEED + 1);
@@ -116,8 +116,8 @@ mod tests {
 
     #[test]
     fn samples_drawn_alone_would_be_too_sure() {
-        // The reason for two levels, as a test: with the rounds thrown together the interval
-        // misses the truth far too often.
+        // The test shows why there are two levels: with all rounds pooled the interval misses the
+        // true value far too often.
         let mut random = fastrand::Rng::with_seed(7);
         let covered = (0..200)
             .filter(|_| {

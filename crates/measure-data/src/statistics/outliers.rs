@@ -1,5 +1,5 @@
-//! Outlier classes by Tukey's fences: 1.5 and 3 interquartile ranges beyond the quartiles.
-//! Outliers are counted and shown, never dropped; the median does not mind them.
+//! Outlier classes by Tukey's fences: 1.5 and 3 interquartile ranges beyond the quartiles. Outliers
+//! are counted and shown, never dropped; the median is robust against them.
 
 use super::quantile::quantile_of_sorted;
 use serde::{Deserialize, Serialize};

@@ -1,14 +1,14 @@
 //! The Mann-Whitney U test and the effect size that belongs to it.
 //!
-//! Up to [`EXACT_UP_TO`] values the p-value is exact, ties included: it counts, over all ways
-//! to deal the pooled mid-ranks into two hands, how many give a rank sum at least as far from
-//! its expectation. Above that the normal approximation with tie and continuity correction
-//! serves (Hollander, Wolfe and Chicken, "Nonparametric Statistical Methods", 4.1).
+//! Up to [`EXACT_UP_TO`] values the p-value is exact, ties included: of all ways to divide the
+//! pooled mid-ranks into two groups, it counts those whose rank sum is at least as far from its
+//! expectation. Above that it uses the normal approximation with tie and continuity correction
+//! (Hollander, Wolfe and Chicken, "Nonparametric Statistical Methods", 4.1).
 
 use serde::{Deserialize, Serialize};
 use statrs::function::erf::erfc;
 
-/// Largest number of pooled values for which all hands are counted.
+/// Largest number of pooled values for which all groups are counted.
 const EXACT_UP_TO: usize = 40;
 
 /// The outcome of a Mann-Whitney test of `b` against `a`.
@@ -58,8 +58,7 @@ impl EffectSize {
     }
 }
 
-/// Tests whether `b` tends to be greater or smaller than `a`. With an empty side nothing is
-/// known: p is 1.
+/// Tests whether `b` tends to be greater or smaller than `a`. If a side is empty, p is 1.
 pub fn mann_whitney(a: &[f64], b: &[f64]) -> MannWhitney {
     if a.is_empty() || b.is_empty() {
         return MannWhitney { u: 0.0, p: 1.0, delta: 0.0 };
@@ -105,7 +104,8 @@ fn doubled_ranks(a: &[f64], b: &[f64]) -> (Vec<u64>, f64) {
     (ranks, ties)
 }
 
-/// The share of all hands of `hand` ranks whose sum is as far from the expected sum as `sum`.
+/// Returns the share of all groups of `hand` ranks whose sum is as far from the expected sum as
+/// `sum`.
 fn exact_p(ranks: &[u64], hand: usize, sum: u64) -> f64 {
     let total: u64 = ranks.iter().sum();
     let width = total as usize + 1;

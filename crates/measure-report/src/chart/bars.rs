@@ -17,7 +17,7 @@ pub struct Bar {
 
 /// A bar chart.
 pub struct BarChart<'a> {
-    /// What it shows, for those who cannot see it.
+    /// The content of the chart, as text for readers who cannot see it.
     pub title: &'a str,
     /// The rows.
     pub bars: &'a [Bar],
@@ -42,7 +42,7 @@ impl BarChart<'_> {
         let bottom = height - BOTTOM;
         let measured = self.bars.iter().flat_map(|b| b.values.iter().flatten().map(|v| v.0));
         let most = measured.fold(0.0, f64::max);
-        // A prediction far beyond would squeeze all bars; it is drawn at the edge then.
+        // A prediction far beyond would compress all bars; it is drawn at the edge then.
         let predicted = self.bars.iter().filter_map(|b| b.predicted).fold(0.0, f64::max);
         let end = most.max(predicted.min(most * 1.3));
         let x = Scale::linear(0.0, end, LEFT, WIDTH - RIGHT);
@@ -84,7 +84,7 @@ impl BarChart<'_> {
                     top - 2.0,
                     top + thick * runs as f64 + 2.0
                 );
-                // The edge is not its place: an arrow and its value say so.
+                // The edge is not its position: an arrow and its value show that.
                 if predicted > end * 1.001 {
                     let _ = write!(
                         svg,
@@ -111,7 +111,7 @@ impl BarChart<'_> {
     ) {
         let (end, colour) = (x.at(value), run % COLOURS);
         let middle = y + thick / 2.0;
-        // An interval that goes on far beyond all bars ends where the value's text still fits.
+        // An interval that extends far beyond all bars ends where the value's text still fits.
         let edge = WIDTH - RIGHT;
         let (from, to) = (x.at(low).min(edge), x.at(high).min(edge));
         let _ = write!(

@@ -1,5 +1,5 @@
-//! The distribution of a result in the size of a word: a histogram from the smallest sample
-//! to the 97th percentile, with the median as a line. What lies beyond is in the table.
+//! The distribution of a result in the size of a word: a histogram from the smallest sample to the
+//! 97th percentile, with the median as a line. The rest is in the table.
 
 use measure_data::statistics::{quantile_of_sorted, sorted};
 use std::fmt::Write;

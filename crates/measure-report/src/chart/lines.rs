@@ -39,7 +39,7 @@ pub struct Mark {
 
 /// A line chart.
 pub struct LineChart<'a> {
-    /// What it shows, for those who cannot see it.
+    /// The content of the chart, as text for readers who cannot see it.
     pub title: &'a str,
     /// Name of the horizontal axis.
     pub x_name: &'a str,

@@ -41,7 +41,7 @@ impl Scale {
         }
     }
 
-    /// As [`Scale::ticks`], whole numbers only: there is no half a process.
+    /// Like [`Scale::ticks`], but whole numbers only: there is no half process.
     pub fn whole_ticks(&self, wanted: usize) -> Vec<f64> {
         self.ticks(wanted).into_iter().filter(|t| t.fract().abs() < 1e-9).collect()
     }
@@ -54,7 +54,7 @@ impl Scale {
         let step = count.div_ceil(wanted.max(1)).max(1);
         let powers = (first..=last).filter(|p| (p - first) % step as i32 == 0);
         let ticks: Vec<f64> = powers.map(|p| base.powi(p)).collect();
-        // Less than two powers leave a scale without a measure: mark 1, 2 and 5 instead.
+        // Less than two powers would leave a scale with too few marks: mark 1, 2 and 5 instead.
         if ticks.len() >= 2 || base != 10.0 {
             return ticks;
         }
