@@ -353,8 +353,8 @@ impl Dentry {
         }
     }
 
-    /// Does the same without allocating: goes down to a leaf, and up again by the parent
-    /// references.
+    /// Like [`Dentry::dismantle`], but without allocating: goes down to a leaf, and up again by the
+    /// parent references.
     #[cold]
     fn dismantle_in_place(self: &Arc<Self>) {
         let mut at = Arc::clone(self);

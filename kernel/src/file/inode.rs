@@ -200,8 +200,8 @@ pub trait Inode: Any + Send + Sync {
         None
     }
 
-    /// Returns the content that the file had before it was copied up (overlay). Open files may still be
-    /// counted there.
+    /// Returns the content that the file had before it was copied up (overlay). Open files may
+    /// still be counted there.
     fn earlier_plate(&self) -> Option<Arc<Plate>> {
         None
     }

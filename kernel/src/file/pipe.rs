@@ -1,6 +1,6 @@
 //! Pipes: a ring of pages between writers and readers (`pipe(7)`).
 //!
-//! A pipe has a fixed number of *slots*; each holds a piece of one frame. A small write goes into
+//! A pipe has a limited number of *slots*; each holds a piece of one frame. A small write goes into
 //! the space left in the last piece if it fits whole, otherwise into a new page. So a write of up
 //! to `PIPE_BUF` (4096) bytes lies in one page and is atomic, as POSIX requires. `splice` puts
 //! pages of files into slots without copying.
@@ -180,8 +180,8 @@ impl Pipe {
         Ok(ring)
     }
 
-    /// Does the same, but does not wake the next reader. Sets `woken` if it waited: then the caller
-    /// wakes the next reader if it leaves data.
+    /// Like [`Pipe::lock_for_reading`], but does not wake the next reader. Sets `woken` if it
+    /// waited: then the caller wakes the next reader if it leaves data.
     fn await_data(
         &self,
         nonblocking: bool,
