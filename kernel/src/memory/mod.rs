@@ -38,6 +38,7 @@
 
 pub mod advise;
 mod attach;
+mod current_test;
 pub mod empty;
 pub mod everyone;
 pub mod fault;

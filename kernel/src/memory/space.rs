@@ -164,7 +164,8 @@ impl Space {
         self.table.activate();
     }
 
-    /// Lets a kernel thread use this space while `work` runs, which must not sleep. For tests.
+    /// Lets a kernel thread use this space while `work` runs. If `work` sleeps, the thread finds
+    /// another space loaded afterwards. For tests.
     pub fn visit<R>(self: &Arc<Space>, work: impl FnOnce() -> R) -> R {
         self.activate();
         let result = machine::context::work_in(&CURRENT, self, work);
