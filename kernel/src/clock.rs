@@ -1,16 +1,15 @@
 //! The real-time clock as programs set it: at once, or by making the clock run faster or slower
 //! (`clock_settime(2)`, `adjtimex(2)`).
 //!
-//! What is to be done is decided by [`hayate_clock_discipline`], for each second of real time: a
-//! timer calls it at the beginning of each as long as that changes something. What it decides is
-//! done by `hayate_machine::time`, for CLOCK_MONOTONIC and CLOCK_REALTIME alike;
-//! CLOCK_MONOTONIC_RAW stays.
+//! [`hayate_clock_discipline`] decides the rate for each second of real time: a timer calls it at
+//! the beginning of each second as long as that changes something. `hayate_machine::time` applies
+//! the decision, to CLOCK_MONOTONIC and CLOCK_REALTIME alike; CLOCK_MONOTONIC_RAW does not change.
 //!
-//! A clock that is set leaps, and what waits for a time of it must look again: sleepers wait in
+//! A clock that is set leaps, and waiters for one of its times must check again: sleepers wait in
 //! [`SET`], timers are [`Follower`]s.
 //!
 //! Lock order: [`DISCIPLINE`], then nothing; [`FOLLOWERS`], then nothing. Followers are called
-//! without.
+//! without locks.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -29,17 +28,18 @@ static DISCIPLINE: SpinLock<Discipline> = SpinLock::new(Discipline::new());
 static TAI: AtomicI64 = AtomicI64::new(0);
 /// Woken whenever the real-time clock was set.
 pub static SET: WaitQueue = WaitQueue::new();
-/// How often it was set.
+/// The number of times that it was set.
 static SETTINGS: AtomicU64 = AtomicU64::new(0);
 static FOLLOWERS: SpinLock<Vec<Weak<dyn Follower>>> = SpinLock::new(Vec::new());
 
-/// What waits for a time of the real-time clock.
+/// A timer that waits for a time of the real-time clock.
 pub trait Follower: Send + Sync {
-    /// The clock was moved by so many nanoseconds. May be called with interrupts off.
+    /// The clock was moved by this many nanoseconds. May be called with interrupts off.
     fn clock_leapt(&self, by: i64);
 }
 
-/// Has a follower called when the clock leaps, until it is gone. `ENOMEM`
+/// Registers a follower, which is called when the clock leaps, as long as it exists. Fails with
+/// `ENOMEM`.
 pub fn follow(follower: Weak<dyn Follower>) -> Result<()> {
     let mut followers = FOLLOWERS.lock();
     followers.retain(|other| other.strong_count() > 0);
@@ -48,7 +48,8 @@ pub fn follow(follower: Weak<dyn Follower>) -> Result<()> {
     Ok(())
 }
 
-/// How often the real-time clock was set: who sleeps until a time of it compares.
+/// How often the real-time clock was set. A thread that sleeps until one of its times compares
+/// this.
 pub fn settings() -> u64 {
     SETTINGS.load(Ordering::SeqCst)
 }
@@ -66,7 +67,7 @@ pub fn set(nanos: u64) {
     run(&discipline);
 }
 
-/// Moves the real-time clock. `EINVAL` where it would show less than has passed since boot.
+/// Moves the real-time clock. Fails with `EINVAL` if it would show less than has passed since boot.
 pub fn step(by: i64) -> Result<()> {
     let goal = i128::from(time::realtime_ns()) + i128::from(by);
     if goal < i128::from(time::monotonic_ns()) || goal > i128::from(i64::MAX) {
@@ -82,7 +83,7 @@ fn leap(by: i64) {
     SET.wake_all();
     let mut index = 0;
     loop {
-        // One at a time: it is told without the lock.
+        // One at a time, since the follower is called without the lock.
         let follower = match FOLLOWERS.lock().get(index) {
             Some(follower) => follower.upgrade(),
             None => return,
@@ -94,7 +95,7 @@ fn leap(by: i64) {
     }
 }
 
-/// Changes the discipline, and has the clock run accordingly from now on. The caller may sleep.
+/// Changes the discipline and applies it to the clock from now on. The caller may sleep.
 pub fn adjust<T>(change: impl FnOnce(&mut Discipline, i64) -> T) -> T {
     let (value, is_first) = {
         let mut discipline = DISCIPLINE.lock();
@@ -108,9 +109,9 @@ pub fn adjust<T>(change: impl FnOnce(&mut Discipline, i64) -> T) -> T {
     value
 }
 
-/// Has the clock run as its discipline says; true if it never ran but as the TSC does.
+/// Applies the discipline to the clock; returns true if the clock followed the TSC alone until now.
 fn run(discipline: &Discipline) -> bool {
-    // Nanoseconds a second, with 32 bits behind the point, are parts of 2^32 times a second's.
+    // Nanoseconds per second with 32 fraction bits, divided by a second, are units of 2^-32.
     let is_first = time::bend((discipline.rate() / i128::from(SECOND)) as i64);
     if discipline.is_busy() {
         let timer = timer();
@@ -135,7 +136,7 @@ fn timer() -> &'static Arc<Timer> {
     timer
 }
 
-/// Is called as each second begins.
+/// The timer that expires at the beginning of each second.
 struct Seconds;
 
 impl TimerTarget for Seconds {

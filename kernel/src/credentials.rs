@@ -1,8 +1,8 @@
-//! Credentials: who a thread acts as, and what it may do.
+//! Credentials: the identity under which a thread acts, and its rights.
 //!
-//! A leaf module: it knows numbers only, so that file systems can ask it. A [`Credentials`] is
-//! immutable once published; a thread changes its own by making a changed copy and putting a
-//! new `Arc` in place (`credentials(7)`, `capabilities(7)`).
+//! A leaf module: it handles numbers only, so that file systems can use it. A [`Credentials`] is
+//! immutable once published; a thread changes its own by making a changed copy and replacing the
+//! `Arc` (`credentials(7)`, `capabilities(7)`).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -58,11 +58,11 @@ pub const LAST_CAPABILITY: u32 = 40;
 pub struct CapabilitySet(pub u64);
 
 impl CapabilitySet {
-    /// None.
+    /// The empty set.
     pub const EMPTY: CapabilitySet = CapabilitySet(0);
-    /// Every one that exists.
+    /// All capabilities.
     pub const ALL: CapabilitySet = CapabilitySet((1 << (LAST_CAPABILITY + 1)) - 1);
-    /// Those that only concern files: lost and won with the file-system user id.
+    /// Those that only concern files: lost and gained with the file-system user id.
     const FILE: CapabilitySet = CapabilitySet(0b1_1111 | 1 << 27 | 1 << 9 | 1 << 32);
 
     /// Whether a capability is in the set.
@@ -76,19 +76,19 @@ impl CapabilitySet {
     }
 }
 
-/// `securebits`: what root means (`prctl(PR_SET_SECUREBITS)`).
+/// `securebits`: the rights of root (`prctl(PR_SET_SECUREBITS)`).
 pub mod securebits {
-    /// Root gets no capabilities by being root.
+    /// Being root gives no capabilities.
     pub const NOROOT: u32 = 1;
     /// Changing user ids leaves the capabilities alone.
     pub const NO_SETUID_FIXUP: u32 = 1 << 2;
-    /// Permitted capabilities survive leaving root.
+    /// Permitted capabilities survive giving up the root user ids.
     pub const KEEP_CAPS: u32 = 1 << 4;
     /// Ambient capabilities cannot be raised.
     pub const NO_CAP_AMBIENT_RAISE: u32 = 1 << 6;
 }
 
-/// Who a thread acts as.
+/// The identity and rights of a thread.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "named as in credentials(7)")]
 pub struct Credentials {
@@ -111,7 +111,7 @@ pub struct Credentials {
     pub securebits: u32,
 }
 
-/// What somebody wants to do with a file; the bits of `access(2)`.
+/// Kinds of access to a file; the bits of `access(2)`.
 pub mod access {
     /// Execute a file, search a directory.
     pub const EXECUTE: u32 = 1;
@@ -122,8 +122,8 @@ pub mod access {
 }
 
 impl Credentials {
-    /// The superuser with every capability: what pid 1 starts as, and what the kernel itself
-    /// acts as.
+    /// The superuser with every capability: the credentials of pid 1 at its start, and of the
+    /// kernel itself.
     pub fn root() -> Credentials {
         Credentials {
             uid: 0,
@@ -149,7 +149,7 @@ impl Credentials {
         self.effective.has(capability)
     }
 
-    /// `EPERM` unless the thread may use a capability.
+    /// Fails with `EPERM` unless the thread may use a capability.
     pub fn require(&self, capability: Capability) -> Result<()> {
         if self.has(capability) { Ok(()) } else { Err(Errno::EPERM) }
     }
@@ -173,9 +173,9 @@ impl Credentials {
     /// fs/namei.c).
     ///
     /// * `mode` - the file's type and permission bits (`st_mode`).
-    /// * `wanted` - an or of [`access`]' bits.
+    /// * `wanted` - the bits of [`access`], combined by or.
     ///
-    /// `EACCES` where it is refused.
+    /// Fails with `EACCES` where it is refused.
     pub fn may_access(&self, owner: Id, group: Id, mode: u32, wanted: u32) -> Result<()> {
         let granted = if self.fsuid == owner {
             mode >> 6
@@ -208,8 +208,8 @@ impl Credentials {
         Err(Errno::EACCES)
     }
 
-    /// The credentials that `access(2)` asks with: the real ids instead of the effective ones,
-    /// and no capabilities unless the real user is root.
+    /// The credentials that `access(2)` checks: the real ids instead of the effective ones, and no
+    /// capabilities unless the real user is root.
     pub fn with_real_ids(&self) -> Credentials {
         let mut real = self.clone();
         real.fsuid = self.uid;
@@ -230,8 +230,8 @@ impl Credentials {
             || self.has(Capability::Kill)
     }
 
-    /// Whether who has these may do what who had `old` could not, or the other way round, so far as
-    /// it concerns what others may see of it (`commit_creds`, kernel/cred.c).
+    /// Whether a thread with `self` may do what one with `old` could not, or the other way round,
+    /// as far as that concerns what others may see of it (`commit_creds`, kernel/cred.c).
     pub fn differs_in_rights(&self, old: &Credentials) -> bool {
         self.euid != old.euid
             || self.egid != old.egid
@@ -263,7 +263,7 @@ impl Credentials {
         }
     }
 
-    /// Sets the file-system user id; file capabilities follow it in and out of root.
+    /// Sets the file-system user id; file capabilities are lost or gained with root's.
     pub fn set_fsuid(&mut self, user: Id) {
         let old = self.fsuid;
         self.fsuid = user;
@@ -277,12 +277,12 @@ impl Credentials {
         }
     }
 
-    /// The credentials a new program gets (`capabilities(7)`, "Transformation of capabilities
-    /// during execve()"; `cap_bprm_creds_from_file`).
+    /// The credentials of a new program (`capabilities(7)`, "Transformation of capabilities during
+    /// execve()"; `cap_bprm_creds_from_file`).
     ///
     /// * `set_user`, `set_group` - the owner and group of a set-user-id or set-group-id file.
     ///
-    /// The second value says whether the program gained privilege (`AT_SECURE`).
+    /// The second value tells whether the program gained privilege (`AT_SECURE`).
     pub fn for_program(&self, set_user: Option<Id>, set_group: Option<Id>) -> (Credentials, bool) {
         let mut new = self.clone();
         if let Some(user) = set_user {

@@ -1,8 +1,8 @@
-//! The first process: which program it is, and what it finds.
+//! The first process: the choice of its program, its descriptors and arguments.
 //!
-//! `init=PATH` on the command line names the program; without it `/init` of an initramfs or one of
-//! the usual places of a disk is taken, as Linux does (`kernel_init`, init/main.c). Its standard
-//! descriptors are the console, its arguments what follows `--`.
+//! `init=PATH` on the command line names the program. Without it, `/init` of an initramfs or one of
+//! the usual paths on a disk is taken, as Linux does (`kernel_init`, init/main.c). Its standard
+//! descriptors are the console; its arguments are the words after `--`.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -21,17 +21,17 @@ use crate::file::{mount, open};
 use crate::process;
 use crate::program::strings::Strings;
 
-/// Where a program to begin with is looked for.
+/// The paths at which a first program is searched.
 const PLACES: [&str; 5] = ["/init", "/sbin/init", "/etc/init", "/bin/init", "/bin/sh"];
 const PATH: &[u8] = b"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Why the first process could not be started.
+/// The reason why the first process could not be started.
 pub enum Error {
     /// The program that `init=` names cannot be executed.
     Named(&'static str, Errno),
-    /// None of the usual programs is there.
+    /// None of the usual programs exists.
     NoProgram,
-    /// Something else failed before a program could be tried.
+    /// Another step failed before a program could be tried.
     Preparation(Errno),
 }
 
@@ -50,7 +50,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// Starts the first process on the root that is mounted.
+/// Starts the first process on the mounted root.
 pub fn start() -> core::result::Result<(), Error> {
     let root = mount::root().ok_or(Error::Preparation(Errno::ENOENT))?;
     let directories = Arc::new(FsContext::new(root));
@@ -88,14 +88,14 @@ fn try_program(path: &str, directories: &Arc<FsContext>, files: &Arc<FdTable>) -
     )
 }
 
-/// Opens the console three times. A root without `/dev/console` gets one, as the smallest
-/// initramfs of Linux has it.
+/// Opens the console three times. A root without `/dev/console` gets one, as the smallest initramfs
+/// of Linux has it.
 fn open_console(directories: &FsContext, files: &FdTable) -> Result<()> {
     let credentials = Credentials::root();
     let resolver = Resolver { context: directories, credentials: &credentials, start: None };
     let walk = WalkFlags::empty();
     let path = b"/dev/console";
-    // Before anything is looked up by path, so that no name is remembered as missing.
+    // Do this before any look-up by path, so that no name is cached as missing.
     make_console(&directories.root().inode()?)?;
     for _ in 0..3 {
         let file = open::open(&resolver, path, O_RDWR | O_NOCTTY, 0, walk)?;
@@ -115,7 +115,7 @@ fn make_console(root: &Arc<dyn Inode>) -> Result<()> {
         return Ok(());
     }
     match directory.mknod(b"console", FileKind::CharDevice, 0o600, devices::CONSOLE, owner) {
-        // A root that cannot be written has to bring its own.
+        // A read-only root must have its own.
         Ok(_) | Err(Errno::EEXIST | Errno::EROFS) => Ok(()),
         Err(error) => Err(error),
     }

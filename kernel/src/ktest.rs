@@ -1,7 +1,8 @@
-//! Kernel tests: run inside the booted kernel when `ktest` (or `ktest=FILTER`) is on the command
-//! line (`repeat=N`: so many times). Lines as `cargo test` prints them; the verdict is the exit device: 0x10 passed, 0x11 failed.
+//! Kernel tests, which run inside the booted kernel when `ktest` (or `ktest=FILTER`) is on the
+//! command line (`repeat=N` runs them N times). The lines are those that `cargo test` prints; the
+//! result goes to the exit device: 0x10 passed, 0x11 failed.
 //!
-//! A test is declared next to what it tests with [`ktest!`](crate::ktest) and fails by
+//! A test is declared next to the code that it tests with [`ktest!`](crate::ktest) and fails by
 //! [`check!`](crate::check); a panic ends the machine as any kernel panic does.
 
 use hayate_machine::{boot, info, power, time};
@@ -62,7 +63,7 @@ pub fn is_wanted() -> bool {
     boot::flag("ktest")
 }
 
-/// Runs the tests the command line asks for and ends the machine with the verdict.
+/// Runs the requested tests and ends the machine with the result.
 pub fn run() -> ! {
     let filter = boot::option("ktest").unwrap_or("");
     let repeat = boot::option("repeat").and_then(|text| text.parse().ok()).unwrap_or(1);

@@ -1,4 +1,4 @@
-//! The Hayate kernel: boot, top to bottom, each step timed.
+//! The Hayate kernel: boot from top to bottom, with the time of each step logged.
 #![no_std]
 #![no_main]
 #![deny(unsafe_code)]

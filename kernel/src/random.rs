@@ -1,13 +1,14 @@
 //! The kernel's random numbers: a ChaCha20 generator for each processor, seeded at its first use.
 //!
-//! Every execution of a program takes some random words, so each processor has a generator of its own,
-//! whose lock nobody else ever takes. Their keys come out of one generator for all. Its seed joins what
-//! the processor's generator gives with the clocks; a device of the host, or a program that writes to
-//! `/dev/urandom`, can add to it ([`add_seed`]), and then each processor asks for a new key before it
-//! gives anything more. After every 64 KiB one does so too, so that a state that leaks does not tell
-//! much of the past.
+//! Every execution of a program takes some random words, so each processor has a generator of its
+//! own, whose lock no other processor ever takes. The keys of these generators come from one
+//! generator for all. Its seed combines the output of the processor's hardware generator with the
+//! clocks. A device of the host, or a program that writes to `/dev/urandom`, can add to it
+//! ([`add_seed`]); then each processor takes a new key before it returns anything more. A processor
+//! also takes a new key after every 64 KiB, so that a leaked state does not reveal much of the
+//! past.
 //!
-//! There is no "not ready yet": in a virtual machine of today the processor's generator is there
+//! There is no "not ready yet": in a virtual machine of today the hardware generator is available
 //! from the first instruction, and under `-icount` with a fixed seed all of this repeats exactly.
 //!
 //! Lock order: a processor's own generator, then the one for all.
@@ -20,12 +21,12 @@ use hayate_machine::{per_cpu, time};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// Bytes given between two new keys.
+/// Bytes returned between two new keys.
 const RENEWAL: usize = 64 << 10;
 
-/// What the keys of the processors' generators come from.
+/// The generator of the processors' keys.
 static SOURCE: SpinLock<Option<ChaCha20Rng>> = SpinLock::new(None);
-/// How often something was added to the source.
+/// The number of times that a seed was added to the source.
 static ADDED: AtomicU32 = AtomicU32::new(0);
 
 /// A processor's generator.
@@ -33,7 +34,7 @@ struct Generator {
     stream: ChaCha20Rng,
     /// Bytes until the next key.
     left: usize,
-    /// [`ADDED`] when the key was made.
+    /// The value of [`ADDED`] when the key was made.
     added: u32,
 }
 
@@ -41,7 +42,7 @@ per_cpu! {
     static OWN: PerCpu<SpinLock<Option<Generator>>> = PerCpu::new(SpinLock::new(None));
 }
 
-/// Mixes words of the processor and of the clocks into a seed.
+/// Mixes words of the hardware generator and of the clocks into a seed.
 fn stir(seed: &mut [u8; 32]) {
     for (index, piece) in seed.chunks_exact_mut(8).enumerate() {
         let clock = time::monotonic_ns().rotate_left(32) ^ time::realtime_ns();
@@ -53,7 +54,7 @@ fn stir(seed: &mut [u8; 32]) {
     }
 }
 
-/// A seed from the source, which forgets what led to it and takes `more` in.
+/// Draws a seed from the source, which mixes `more` in and cannot be traced back to earlier states.
 fn draw(more: &[u8; 32]) -> [u8; 32] {
     let mut source = SOURCE.lock();
     let mut next = [0; 32];
@@ -80,7 +81,7 @@ impl Generator {
     }
 }
 
-/// Fills `bytes` with random ones.
+/// Fills `bytes` with random bytes.
 pub fn fill(bytes: &mut [u8]) {
     for piece in bytes.chunks_mut(1024) {
         let mut own = OWN.here().lock();
@@ -100,9 +101,9 @@ pub fn word() -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// A random word for an address, where thousands are drawn each second and nobody keeps one: what the
-/// processor's generator gives, mixed with a secret of this boot; as [`word`] without such a
-/// generator.
+/// A random word for an address, of which thousands are drawn each second and none is kept: a word
+/// of the hardware generator, mixed with a secret of this boot. Without a hardware generator, like
+/// [`word`].
 pub fn quick_word() -> u64 {
     static SECRET: Once<u64> = Once::new();
     match hayate_machine::random::word() {
@@ -114,8 +115,8 @@ pub fn quick_word() -> u64 {
     }
 }
 
-/// Adds randomness of somebody else (a device of the host, a program that writes to
-/// `/dev/urandom`) to what every processor gives from now on.
+/// Adds randomness from outside (a device of the host, a program that writes to `/dev/urandom`) to
+/// what every processor returns from now on.
 pub fn add_seed(from: &[u8; 32]) {
     draw(from);
     ADDED.fetch_add(1, Ordering::Release);

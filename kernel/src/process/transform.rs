@@ -6,7 +6,7 @@
 //! from them:
 //!
 //! * fork (`clone.rs`): a [`Newcomer`] without parts gets a space (the parent's, or a copy of it),
-//!   the parent's program and the parent's position; then a process and an execution are made of it;
+//!   the parent's program and the parent's position; then a process and an execution are made;
 //! * execve (`exec.rs`): the running process gets the new space, the new program and the position
 //!   of its first instruction;
 //! * Hayate's own system calls (`syscall/own.rs`) offer each of them alone, and all at once.

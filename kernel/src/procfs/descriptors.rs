@@ -23,7 +23,8 @@ struct Descriptor {
 
 impl Descriptor {
     fn file(&self) -> Result<Arc<OpenFile>> {
-        // The table comes along, lest its last reference is dropped where nothing may sleep.
+        // The table is returned too: its last reference must not be dropped where nothing may
+        // sleep.
         let found = self.target.look(|thread| {
             let files = thread.try_files()?;
             Some((files.get(self.number), files))

@@ -1,4 +1,4 @@
-//! `/proc/hayate/frames` and `objects`: how memory is used, exactly.
+//! `/proc/hayate/frames` and `objects`: exact counts of memory use.
 
 use alloc::vec::Vec;
 
@@ -9,14 +9,15 @@ use hayate_machine::{heap, mmio};
 use super::system::line;
 use crate::memory::pressure;
 
-/// How the frames of memory are used, exactly when nothing else runs: a name and a number a line, in
-/// frames of 4 KiB, only `objects` in bytes.
+/// Writes how the frames of memory are used, exact when nothing else runs: a name and a number per
+/// line, in frames of 4 KiB; only `objects` is in bytes.
 ///
-/// `free` counts what processors keep at hand as well, and what large processes that had ended still
-/// held when this was read: `owed`, about, which is given back before the rest is counted. `slabs` hold the kernel's small objects, with
-/// places between them that are free; `objects` are the bytes of those in use. `large` are the
-/// kernel's larger objects, `stacks` its stacks, which are kept for the next thread. Without a leak
-/// the sum of `free`, `slabs` and `stacks` comes back, and so do `objects` and `large`.
+/// `free` includes per-CPU caches and the frames in the deferred free of large processes. The
+/// latter are about `owed` when this is read, and are freed before the other numbers are counted.
+/// `slabs` hold the kernel's small objects and free places between them; `objects` are the bytes of
+/// those in use. `large` are the kernel's larger objects, `stacks` its stacks, which are kept for
+/// the next thread. Without a leak the sum of `free`, `slabs` and `stacks` returns to its old
+/// value, and so do `objects` and `large`.
 pub fn frames(_: &(), out: &mut Vec<u8>) -> Result<()> {
     const FRAME: usize = 4096;
     let owed = teardown::owed();
@@ -37,7 +38,7 @@ pub fn frames(_: &(), out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// The kernel's small objects in use: a size and how many a line.
+/// Writes the kernel's small objects in use: a size and their number per line.
 pub fn objects(_: &(), out: &mut Vec<u8>) -> Result<()> {
     heap::objects().try_for_each(|(size, count)| line(out, format_args!("{size} {count}")))
 }

@@ -1,16 +1,15 @@
-//! `/proc/hayate`: the resources that processes are made of, what is kept of them, and the policy.
+//! `/proc/hayate`: the resources of processes, what is kept of them, and the policy.
 //!
-//! * `resources/KIND/SERIAL` (or `KIND/NAME`, where a name will do): the attributes of one, a line
-//!   each; written, a line `ATTRIBUTE VALUE` changes one;
-//! * `pools`: what became of each kind, in numbers; written, a line says what to drop or how much
-//!   to keep;
+//! * `resources/KIND/SERIAL` (or `KIND/NAME`, if there is a name): the attributes of one resource,
+//!   one per line; writing a line `ATTRIBUTE VALUE` changes one;
+//! * `pools`: the counts of each kind; writing a line says what to drop or how much to keep;
 //! * `policy`: what is kept;
-//! * `nvm`, `text_faults`: texts on non-volatile memory ([`nvm`]);
-//! * `starts`: with `trace=starts`, where starts went ([`process::starts`]); written, `watch` asks for those
-//!   of the writer;
-//! * `refusal`, in a kernel for tests: which request for memory of the writer's is refused
+//! * `nvm`, `text_faults`: text on non-volatile memory ([`nvm`]);
+//! * `starts`: with `trace=starts`, the measured starts ([`process::starts`]); writing `watch`
+//!   measures the starts that the writer makes;
+//! * `refusal`, in a kernel for tests: which memory request of the writer is refused
 //!   ([`crate::resource::refusal`]);
-//! * `frames`, `objects`: how memory is used, exactly when nothing else runs ([`frames`]).
+//! * `frames`, `objects`: how memory is used, exact when nothing else runs ([`frames`]).
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -29,7 +28,7 @@ use crate::process::{self, resources::may_see};
 use crate::resource::registry::{self, Serial};
 use crate::resource::{Kind, Policy, policy, pools};
 
-/// Below `/proc/hayate`.
+/// The items of `/proc/hayate`.
 pub static ITEMS: &[Item<()>] = &[
     Item { name: "frames", what: What::Text(frames::frames) },
     Item { name: "nvm", what: What::Setting(nvm::show, |(), text| nvm::command(text)) },
@@ -55,8 +54,8 @@ static KINDS: &[Item<()>] = &[
     Item { name: "work-area", what: What::Listing(&OfKind(Kind::WorkArea)) },
 ];
 
-/// What a file of a resource is about: only how to find it, so that a file that is kept open keeps
-/// nothing.
+/// The subject of a resource's file: only what is needed to find the resource, so that an open file
+/// keeps nothing alive.
 #[derive(Clone)]
 struct Resource {
     kind: Kind,
@@ -82,17 +81,17 @@ impl Subject for Resource {
 struct OfKind(Kind);
 
 impl OfKind {
-    /// Everybody may look at those.
+    /// A file that every user may read.
     const OPEN: What<Resource> = What::Setting(show, change);
 }
 
 static OPEN: What<Resource> = OfKind::OPEN;
-/// The owner's and root's.
+/// A file for the owner and root.
 static PRIVATE: What<Resource> = What::Private(show);
 
-/// Positions of a listing for the parts of one number: more than a space may have regions.
+/// Positions in a listing for the parts of one number: more than a space may have regions.
 const PARTS: u64 = 1 << 20;
-/// The last place in a listing; positions are signed numbers for programs.
+/// The last position in a listing; programs see positions as signed numbers.
 const LAST: u64 = i64::MAX as u64 - 3;
 
 impl Listing<()> for OfKind {
@@ -128,9 +127,9 @@ impl Listing<()> for OfKind {
             return Err(Errno::ENOMEM);
         }
         all.sort_unstable();
-        // Each picture is taken anew, so what a position counts is serials and not places in the
-        // picture: what comes and goes between two calls moves nobody else. Parts of one number count
-        // among themselves.
+        // Each call takes a new snapshot, so a position is computed from the serial and not from
+        // the index in the snapshot: resources that come and go between two calls do not move
+        // others. The parts of one number are counted among themselves.
         let (mut number, mut part) = (u64::MAX, 0);
         for serial in all {
             part = if serial.number == number { (part + 1).min(PARTS - 1) } else { 0 };
@@ -155,13 +154,13 @@ fn show(resource: &Resource, out: &mut Vec<u8>) -> Result<()> {
     attributes.iter().try_for_each(|(name, value)| line(out, format_args!("{name}: {value}")))
 }
 
-/// A line `ATTRIBUTE VALUE`.
+/// Handles a written line `ATTRIBUTE VALUE`.
 fn change(resource: &Resource, text: &[u8]) -> Result<()> {
     let text = str::from_utf8(text).map_err(|_| Errno::EINVAL)?;
     let (attribute, value) = text.trim().split_once(' ').ok_or(Errno::EINVAL)?;
     let caller = process::current().credentials();
     let right = match resource.kind {
-        // As setpriority(2) for a better place than the others'.
+        // As setpriority(2) for a higher priority.
         Kind::Execution if value.trim().starts_with('-') => Some(Capability::SysNice),
         Kind::Plate => Some(Capability::SysAdmin),
         _ => None,
@@ -187,7 +186,7 @@ fn show_pools(_: &(), out: &mut Vec<u8>) -> Result<()> {
     line(out, format_args!("kind made reused stored dropped kept bytes limit"))?;
     for kind in Kind::ALL {
         let counts = pools::counts(kind);
-        // Nothing is kept of a kind that has no pool.
+        // A kind without a pool keeps nothing.
         let limit = pools::limit(kind).unwrap_or(0);
         line(
             out,
@@ -206,7 +205,7 @@ fn show_pools(_: &(), out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Paths and times of whoever was watched are root's to see.
+/// Only root may read the paths and times of measured processes.
 fn show_starts(_: &(), out: &mut Vec<u8>) -> Result<()> {
     process::current().credentials().require(Capability::SysAdmin)?;
     process::starts::show(&mut |start| {
@@ -217,7 +216,8 @@ fn show_starts(_: &(), out: &mut Vec<u8>) -> Result<()> {
     })
 }
 
-/// `watch`. The file's mode lets root open it for writing, who may hand the descriptor on.
+/// Handles `watch`. By the file's mode only root can open it for writing, and may pass the
+/// descriptor on.
 fn watch_starts(_: &(), text: &[u8]) -> Result<()> {
     match text.trim_ascii() {
         b"watch" => process::starts::watch(),
@@ -225,7 +225,7 @@ fn watch_starts(_: &(), text: &[u8]) -> Result<()> {
     }
 }
 
-/// `drop`, `drop KIND` or `limit KIND BYTES`.
+/// Handles `drop`, `drop KIND` or `limit KIND BYTES`.
 fn change_pools(_: &(), text: &[u8]) -> Result<()> {
     process::current().credentials().require(Capability::SysAdmin)?;
     let text = str::from_utf8(text).map_err(|_| Errno::EINVAL)?;
@@ -260,8 +260,8 @@ fn show_refusal(_: &(), out: &mut Vec<u8>) -> Result<()> {
     line(out, format_args!("refused {refused}"))
 }
 
-/// `N`: the N-th request from now of the thread that writes, and those behind it in the same call,
-/// are refused. `0`: none.
+/// Handles `N`: refuses the N-th request from now of the writing thread, and the later ones in the
+/// same call. `0`: none.
 #[cfg(debug_assertions)]
 fn refuse(_: &(), text: &[u8]) -> Result<()> {
     process::current().credentials().require(Capability::SysResource)?;

@@ -1,14 +1,14 @@
-//! `/proc/PID/mem`, `pagemap`, `maps`, `smaps` and `statm`: the memory of a process, byte by byte,
-//! page by page, region by region, and as sums.
+//! `/proc/PID/mem`, `pagemap`, `maps`, `smaps` and `statm`: the memory of a process by byte, by
+//! page, by region, and as sums.
 //!
-//! All but the last are about the inside of a process, so the opener's rights are checked, and what
-//! was opened tells only as long as the process executes the same program: behind an exec, and when the
-//! process has ended, a reader finds the end of the file. The space itself is not held: a program
+//! All but the last expose the contents of a process, so the opener's rights are checked. An open
+//! file is valid only as long as the process executes the same program: after an exec, and when the
+//! process has ended, a reader gets the end of the file. The space itself is not held: a program
 //! that keeps `/proc/PID/mem` open keeps no memory of another one.
 //!
-//! The road not taken: `FOLL_FORCE` of Linux, by which a debugger writes where the process itself
-//! may not. It belongs to ptrace(2), which is not there; a write to what is not writable answers
-//! EIO.
+//! Road not taken: `FOLL_FORCE` of Linux, by which a debugger writes where the process itself may
+//! not. It belongs to ptrace(2), which is not implemented; a write to memory that is not writable
+//! fails with EIO.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -28,16 +28,16 @@ use crate::process;
 /// Bytes that are moved at a time.
 const PIECE: usize = 512;
 
-/// What an opener of a process's memory sees: one program, as long as the process executes it.
+/// The view of an opener: one program, as long as the process executes it.
 struct Inside {
     target: Target,
     serial: u64,
 }
 
 impl Inside {
-    /// EACCES unless the caller may look into the process.
+    /// Fails with EACCES unless the caller may look into the process.
     fn open(target: &Target) -> Result<Inside> {
-        // First: a program that takes its place meanwhile is not the one that the check was about.
+        // Take the serial first, so that it cannot be that of a program started after the check.
         let serial = target.space().map_or(0, |space| space.serial());
         target.check_access()?;
         Ok(Inside { target: target.clone(), serial })
@@ -49,8 +49,8 @@ impl Inside {
     }
 }
 
-/// Seeks where a position is an address: any that is not negative as a number of 64 bits, which has
-/// no end to count from (`mem_lseek`, fs/proc/base.c).
+/// Seeks in a file whose positions are addresses. The result may be any 64-bit number, and there is
+/// no end to seek from (`mem_lseek`, fs/proc/base.c).
 fn seek(position: u64, offset: i64, whence: Whence) -> Result<u64> {
     match whence {
         Whence::Set => Ok(offset as u64),
@@ -96,7 +96,7 @@ impl FileOps for Memory {
         while input.remaining() > 0 {
             let Some(at) = address(*offset, done) else { break };
             let wanted = input.remaining().min(PIECE - at % PIECE);
-            // Not taken from the caller before it can be put there.
+            // Take bytes from the caller only if they can be written there.
             if space.foreign_frame(at, crate::memory::Touch::Write).is_none() {
                 break;
             }
@@ -119,7 +119,7 @@ impl FileOps for Memory {
     }
 }
 
-/// The address `done` bytes behind `offset`, if it is one of the program's half.
+/// The address `done` bytes after `offset`, if it is in the user half.
 fn address(offset: u64, done: usize) -> Option<usize> {
     let at = usize::try_from(offset).ok()?.checked_add(done)?;
     (at < USER_END).then_some(at)
@@ -133,7 +133,7 @@ const WORD: usize = 8;
 const PRESENT: u64 = 1 << 63;
 /// A page of a file, or of shared memory.
 const FILE: u64 = 1 << 61;
-/// Nobody else maps it.
+/// No other space maps the page.
 const EXCLUSIVE: u64 = 1 << 56;
 /// The frame's number.
 const FRAME: u64 = (1 << 55) - 1;
@@ -153,7 +153,7 @@ impl FileOps for PageMap {
             return Err(Errno::EINVAL);
         }
         let Some(space) = self.0.space() else { return Ok(0) };
-        // Where a page lies in memory is for the superuser alone: it helps to attack the hardware.
+        // Only the superuser sees the frame numbers, since they help to attack the hardware.
         let shows_frames = process::current().credentials().has(Capability::SysAdmin);
         let mut done = 0;
         while out.remaining() > 0 {
@@ -197,7 +197,7 @@ impl FileOps for PageMap {
     }
 }
 
-/// The regions of a space, and behind them the two pages that every program sees.
+/// The regions of a space, followed by the vDSO and the page of its data, which every program has.
 fn regions(space: &Space, count: bool) -> Result<Vec<Shown>> {
     let mut regions = space.shown(count)?;
     let clocks = hayate_machine::vdso::clocks().into_iter();
@@ -258,7 +258,7 @@ fn region_line(view: &Shown, own_root: &Location, out: &mut Vec<u8>) -> Result<(
         None => view.name.as_bytes().to_vec(),
     };
     if !name.is_empty() {
-        // Names stand in column 74 (show_map_vma of Linux).
+        // Names start in column 74 (show_map_vma of Linux).
         while out.len() - start < 73 {
             bytes(out, b" ")?;
         }
@@ -280,10 +280,10 @@ pub fn statm(target: &Target, out: &mut Vec<u8>) -> Result<()> {
     )
 }
 
-/// `/proc/PID/smaps`: the lines of `maps`, each with what of the region is in memory.
+/// `/proc/PID/smaps`: the lines of `maps`, each with the memory of the region that is present.
 ///
 /// Left out is what Hayate does not count: how many spaces map a page (`Pss`, `Shared_*`,
-/// `Private_*`), and which pages were touched of late (`Referenced`).
+/// `Private_*`), and which pages were touched recently (`Referenced`).
 pub fn smaps(target: &Target, out: &mut Vec<u8>) -> Result<()> {
     let Some(space) = target.space() else { return Ok(()) };
     let own_root = process::current().directories()?.root();
@@ -323,7 +323,7 @@ pub fn smaps(target: &Target, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// A name with a colon behind, to be padded as one.
+/// A name with a colon appended, padded as one.
 struct Colon(&'static str);
 
 impl core::fmt::Display for Colon {

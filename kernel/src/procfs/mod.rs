@@ -3,16 +3,17 @@
 //! # Design
 //!
 //! The tree is data: arrays of [`tree::Item`]s whose leaves are functions that write text. One
-//! generic inode, [`tree::Node`], serves the whole of it; `T` is what a subtree is about, nothing
-//! for the system's own files ([`system`], [`settings`]), a process or thread for `/proc/PID`
-//! ([`process`]). Nothing is cached: an entry is made when it is looked up and holds only weakly
-//! to the process it is about, so that a program that keeps `/proc/PID` open keeps no process.
+//! generic inode, [`tree::Node`], serves the whole tree. Its parameter `T` is the subject of a
+//! subtree: none for the system's own files ([`system`], [`settings`]), a process or thread for
+//! `/proc/PID` ([`process`]). Nothing is cached: an entry is made when it is looked up and holds
+//! only a weak reference to its process, so that a program that keeps `/proc/PID` open keeps no
+//! process alive.
 //!
-//! A text is made when a reader stands at its beginning, and stays as it was for the reads that
-//! follow, so that a file read in pieces is one consistent picture.
+//! A text is made when a reader is at its beginning, and stays the same for the reads that follow,
+//! so that a file read in pieces is one consistent snapshot.
 //!
-//! Numbers that Hayate has no counterpart for are left out where programs allow it, and 0 where
-//! the format needs a place (`/proc/PID/stat`); none is made up.
+//! Numbers that Hayate does not have are left out where programs allow it, and are 0 where the
+//! format needs a value (`/proc/PID/stat`); none is invented.
 
 mod descriptors;
 mod frames;
@@ -47,7 +48,7 @@ pub fn register() {
     register_type(&TYPE);
 }
 
-/// The process whose `/proc/PID` is open here; `None` for another file. ESRCH when it is gone.
+/// The process whose `/proc/PID` is open here; `None` for another file. ESRCH when it has ended.
 pub fn process_of(file: &OpenFile) -> Option<Result<Arc<Process>>> {
     let node = downcast::<tree::Node<process::Target>>(file.inode())?;
     node.subject_of(&process::PROCESS).map(process::Target::process)

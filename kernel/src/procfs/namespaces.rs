@@ -1,9 +1,9 @@
 //! `/proc/PID/ns`: the namespaces of a process (namespaces(7)).
 //!
-//! There is one of each kind, the first, and every process is in it. So the files have the numbers
-//! that the first ones have on Linux (`PROC_*_INIT_INO`, include/linux/proc_ns.h): two processes
-//! show the same number if and only if they share the namespace, which is what these files are read
-//! for. setns(2) and unshare(2) are not there.
+//! There is one namespace of each kind, the first, and every process is in it. So the files have
+//! the numbers of the first namespaces on Linux (`PROC_*_INIT_INO`, include/linux/proc_ns.h): two
+//! processes show the same number if and only if they share the namespace, which is what these
+//! files are read for. setns(2) and unshare(2) are not implemented.
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -42,7 +42,7 @@ macro_rules! namespace {
     };
 }
 
-/// Below `/proc/PID/ns`.
+/// The items of `/proc/PID/ns`.
 pub static ITEMS: &[Item<Target>] = &[
     namespace!("cgroup", CGROUP),
     namespace!("ipc", IPC),
@@ -92,7 +92,7 @@ impl Inode for Namespace {
     }
 }
 
-/// An open one: it has no content (reads are EINVAL), and is held for its identity.
+/// An open namespace: it has no content (reads fail with EINVAL), and is held for its identity.
 struct OpenNamespace;
 
 impl FileOps for OpenNamespace {

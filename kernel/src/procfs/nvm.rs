@@ -1,10 +1,10 @@
-//! `/proc/hayate/nvm` and `text_faults`: texts on non-volatile memory.
+//! `/proc/hayate/nvm` and `text_faults`: text on non-volatile memory.
 //!
-//! `nvm` lists areas and texts, one a line, and takes one command at a time from root (the guest
-//! program `nvm` is a face for it):
+//! `nvm` lists areas and texts, one per line, and takes one command at a time from root (the guest
+//! program `nvm` is a front end to it):
 //!
-//! * `put PHASE NAME PATH` stores the content of a file as a text; `PHASE` is the page of a large page
-//!   at which it is to begin, or `-`;
+//! * `put PHASE NAME PATH` stores the content of a file as a text; `PHASE` is the page within a
+//!   large page at which the text is to begin, or `-`;
 //! * `rm IDENTITY`, `verify IDENTITY`;
 //! * `compact`, `format`.
 
@@ -30,8 +30,8 @@ impl fmt::Display for Hexadecimal {
     }
 }
 
-/// Page faults on the text of programs and of libraries since boot, what was read from storage for them,
-/// and what was read in all.
+/// Page faults on the text of programs and of libraries since boot, the bytes read from storage for
+/// them, and the bytes read in all.
 pub(super) fn text_faults((): &(), out: &mut Vec<u8>) -> Result<()> {
     let (program, library) = memory::text_faults();
     let (requests, bytes) = crate::device::block::reads();
@@ -40,7 +40,7 @@ pub(super) fn text_faults((): &(), out: &mut Vec<u8>) -> Result<()> {
     line(out, format_args!("storage-requests {requests}\nstorage-kib {}", bytes >> 10))
 }
 
-/// What areas and texts there are.
+/// Lists areas and texts.
 pub(super) fn show((): &(), out: &mut Vec<u8>) -> Result<()> {
     for (number, bank) in nvm::banks().iter().enumerate() {
         let area = bank.area();
@@ -51,7 +51,7 @@ pub(super) fn show((): &(), out: &mut Vec<u8>) -> Result<()> {
         };
         let place = area.address();
         let kib = area.size() >> 10;
-        // The texts are copied out: writing may sleep, and so may whoever holds the store.
+        // Copy the texts out: writing may sleep, and so may the holder of the store.
         let state = bank.with_store(|store| {
             let mut texts: Vec<Text> = Vec::new();
             texts.try_reserve_exact(store.texts().len()).map_err(|_| Errno::ENOMEM)?;

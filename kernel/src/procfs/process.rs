@@ -1,8 +1,8 @@
-//! `/proc/PID` and `/proc/PID/task/TID`: what there is to know about a process or a thread.
+//! `/proc/PID` and `/proc/PID/task/TID`: the files about a process or a thread.
 //!
-//! A directory holds its process weakly. What only the process itself and the privileged may see
-//! (`environ`, `maps`, where its links lead) is checked when it is opened or followed, as ptrace(2)
-//! access is on Linux.
+//! A directory holds a weak reference to its process. Files that only the process itself and
+//! privileged users may see (`environ`, `maps`, the targets of its links) are checked when they are
+//! opened or followed, as ptrace(2) access is on Linux.
 
 use alloc::format;
 use alloc::sync::{Arc, Weak};
@@ -21,10 +21,10 @@ use crate::process::access::{self, Ids};
 use crate::process::{self, Process, Thread, signal};
 
 const PAGE: usize = 4096;
-/// The longest piece of a process's memory that `cmdline` and `environ` show at once.
+/// The most bytes of a process's memory that `cmdline` and `environ` show at once.
 const LONGEST_VECTOR: usize = 128 * 1024;
 
-/// A process, or one of its threads, held weakly.
+/// A weak reference to a process or to one of its threads.
 #[derive(Clone)]
 pub struct Target {
     process: Weak<Process>,
@@ -44,13 +44,13 @@ impl Target {
         Self { process, thread: Some(Arc::downgrade(thread)), id: thread.id() }
     }
 
-    /// The process; ESRCH when it is gone.
+    /// Returns the process; ESRCH if it has ended.
     pub fn process(&self) -> Result<Arc<Process>> {
         let process = self.process.upgrade().ok_or(Errno::ESRCH)?;
         if process.is_reaped() { Err(Errno::ESRCH) } else { Ok(process) }
     }
 
-    /// The thread, or any of the process's; ESRCH when there is none any more.
+    /// Returns the thread, or any of the process's; ESRCH if there is none any more.
     pub fn thread(&self) -> Result<Arc<Thread>> {
         match &self.thread {
             Some(thread) => thread.upgrade().ok_or(Errno::ESRCH),
@@ -58,19 +58,19 @@ impl Target {
         }
     }
 
-    /// Its memory; `None` when it has none any more.
+    /// Its space; `None` if it has none any more.
     pub fn space(&self) -> Option<Arc<Space>> {
         self.thread().ok().and_then(|thread| thread.space())
     }
 
-    /// PTRACE_MODE_READ of ptrace(2), "Ptrace access mode checking": EACCES.
+    /// PTRACE_MODE_READ of ptrace(2), "Ptrace access mode checking". Fails with EACCES.
     pub fn check_access(&self) -> Result<()> {
         if self.is_callers_own() { Ok(()) } else { self.look(|_| ()) }
     }
 
-    /// What `look` finds in the thread, when the caller may look into it: EACCES. Both are of one
-    /// program, whatever the process executes meanwhile; so `look` must give back what it takes a
-    /// reference to (see [`Process::steady`]).
+    /// Returns what `look` finds in the thread, if the caller may look into it; else fails with
+    /// EACCES. The check and `look` see the same program, whatever the process executes meanwhile.
+    /// So `look` must return any reference it takes and not drop it (see [`Process::steady`]).
     pub fn look<T>(&self, look: impl FnOnce(&Thread) -> T) -> Result<T> {
         let process = self.process()?;
         let missing = if self.is_callers_own() { Errno::ESRCH } else { Errno::EACCES };
@@ -83,7 +83,8 @@ impl Target {
 }
 
 impl Subject for Target {
-    /// What cannot be looked into is the superuser's (`task_dump_owner`, fs/proc/base.c).
+    /// A process that cannot be looked into belongs to the superuser (`task_dump_owner`,
+    /// fs/proc/base.c).
     fn owner(&self, public: bool) -> (u32, u32) {
         let Ok(thread) = self.thread() else { return (0, 0) };
         let shown = access::is_dumpable(&thread.process) && thread.space().is_some();
@@ -190,7 +191,7 @@ fn exe(target: &Target) -> Result<Location> {
     Ok(file.location().clone())
 }
 
-/// The text of a link: the place's path as the caller's root shows it.
+/// The text of a link: the path of its location as seen from the caller's root.
 fn show(target: &Target, place: fn(&Target) -> Result<Location>) -> Result<Vec<u8>> {
     let own_root = process::current().directories()?.root();
     place(target)?.display(&own_root)
@@ -206,7 +207,7 @@ fn mountinfo(target: &Target, out: &mut Vec<u8>) -> Result<()> {
 
 // ---- memory -------------------------------------------------------------------------------------
 
-/// Appends a range of the process's memory; what cannot be read ends it.
+/// Appends a range of the process's memory, up to the first byte that cannot be read.
 fn memory(space: Option<Arc<Space>>, start: usize, end: usize, out: &mut Vec<u8>) -> Result<()> {
     let Some(space) = space else { return Ok(()) };
     let mut piece = [0; 512];
@@ -227,7 +228,7 @@ fn memory(space: Option<Arc<Space>>, start: usize, end: usize, out: &mut Vec<u8>
 fn cmdline(target: &Target, out: &mut Vec<u8>) -> Result<()> {
     let process = target.process()?;
     let Ok(thread) = target.thread() else { return Ok(()) };
-    // Together: in another program's space something else lies where they say.
+    // Take both together: in another program's space these addresses hold other data.
     let (vectors, space) = process.steady(|| (process.vectors(), thread.space()));
     memory(space, vectors.arguments, vectors.arguments_end, out)
 }
@@ -256,7 +257,7 @@ fn comm(target: &Target, out: &mut Vec<u8>) -> Result<()> {
 
 /// The name, also of a process that has ended.
 fn process_name(target: &Target) -> Result<Vec<u8>> {
-    // The last thread stays with a process that has ended.
+    // A process that has ended keeps its last thread.
     Ok(name_of(&*target.thread()?))
 }
 
@@ -354,7 +355,7 @@ fn stat(target: &Target, out: &mut Vec<u8>) -> Result<()> {
             ticks(children.system_ns),
         ),
     )?;
-    // Addresses of code, stack and instruction are 0, as Linux shows them to strangers.
+    // The addresses of code, stack and instruction are 0, as Linux shows them to other users.
     line(
         out,
         format_args!(
@@ -469,7 +470,7 @@ fn status(target: &Target, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Hayate's own: the running mode (docs/dmsm.md).
+/// `/proc/PID/mode`, Hayate's own: the running mode (docs/dmsm.md).
 fn mode(target: &Target, out: &mut Vec<u8>) -> Result<()> {
     use core::sync::atomic::Ordering::Relaxed;
     use hayate_call_sites::Left;
@@ -493,7 +494,7 @@ fn mode(target: &Target, out: &mut Vec<u8>) -> Result<()> {
     bytes(out, b"\n")
 }
 
-/// A set of CPUs as `0-2,4`.
+/// Writes a set of CPUs as `0-2,4`.
 fn cpu_list(mask: u64, out: &mut Vec<u8>) -> Result<()> {
     let mut at = 0;
     let mut first = true;
@@ -513,9 +514,9 @@ fn cpu_list(mask: u64, out: &mut Vec<u8>) -> Result<()> {
     bytes(out, b"\n")
 }
 
-/// Of a process: with its threads that ended and its children that were waited for (`do_io_accounting`,
-/// fs/proc/base.c, and `wait_task_zombie`, kernel/exit.c). Disks are read alone here, so nothing was
-/// written to one.
+/// `/proc/PID/io`. The counts of a process include its ended threads and its waited-for children
+/// (`do_io_accounting`, fs/proc/base.c, and `wait_task_zombie`, kernel/exit.c). Disks are only read
+/// here, so the bytes written to disks are 0.
 fn io(target: &Target, out: &mut Vec<u8>) -> Result<()> {
     let moved = if target.thread.is_some() {
         target.thread()?.moved.sums()

@@ -1,5 +1,5 @@
-//! The root of procfs: the system's files and a directory for each process; and `task` below a
-//! process, with one for each of its threads.
+//! The root of procfs: the system's files and a directory for each process; and `task` of a
+//! process, with a directory for each of its threads.
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -25,7 +25,7 @@ pub fn root(device: u64) -> Arc<dyn Inode> {
     Node::entry((), &ROOT, device, ROOT_NUMBER, b"")
 }
 
-/// A number in its one decimal form, without sign or leading zeros.
+/// Parses a number in its one decimal form, without sign or leading zeros.
 pub fn number(name: &[u8]) -> Option<u32> {
     let text = core::str::from_utf8(name).ok()?;
     let digits = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');

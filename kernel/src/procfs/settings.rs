@@ -1,4 +1,4 @@
-//! `/proc/sys`: settings of the kernel, most of them only to be read (sysctl(5)).
+//! `/proc/sys`: settings of the kernel, most of them read-only (sysctl(5)).
 
 use alloc::vec::Vec;
 use core::fmt::Write as _;
@@ -14,7 +14,7 @@ use crate::process::identity;
 use crate::resource::pools;
 use crate::schedule::{MOST_NS, SHARE_NS};
 
-/// Below `/proc/sys`.
+/// The items of `/proc/sys`.
 pub static ITEMS: &[Item<()>] = &[
     Item { name: "fs", what: What::Directory(FS) },
     Item { name: "kernel", what: What::Directory(KERNEL) },
@@ -22,7 +22,7 @@ pub static ITEMS: &[Item<()>] = &[
     Item { name: "vm", what: What::Directory(VM) },
 ];
 
-/// A constant that only can be read.
+/// A read-only constant.
 macro_rules! constant {
     ($name:literal, $value:expr) => {
         Item { name: $name, what: What::Text(|(), out| line(out, format_args!("{}", $value))) }
@@ -174,12 +174,12 @@ static VM: &[Item<()>] = &[
     constant!("swappiness", 0),
 ];
 
-/// What was written up to its first newline, as text; EINVAL when it is none.
+/// The written text up to its first newline or NUL.
 fn first_line(text: &[u8]) -> &[u8] {
     text.split(|&byte| byte == b'\n' || byte == 0).next().unwrap_or_default()
 }
 
-/// Changes a name of the system; EINVAL when it is too long.
+/// Changes a name of the system; EINVAL if it is too long.
 fn set_name(text: &[u8], set: fn(&[u8])) -> Result<()> {
     let name = first_line(text);
     if name.len() > 64 {
@@ -209,14 +209,14 @@ fn uuid(out: &mut Vec<u8>, mut bytes: [u8; 16]) -> Result<()> {
     line(out, format_args!("{text}"))
 }
 
-/// Gives up what can be read again: pages of files (1), names (2), or both (3), and what is kept of
-/// ended processes and by the heap for each processor (proc_sys_vm(5)).
+/// Frees caches: pages of files (1), names (2), or both (3), and in any case the kept resources of
+/// ended processes and the heap's per-CPU caches (proc_sys_vm(5)).
 fn drop_caches(_: &(), text: &[u8]) -> Result<()> {
     let what = number(text)?;
     if !(1..=3).contains(&what) {
         return Err(Errno::EINVAL);
     }
-    // What is owed holds pages; what is kept, pages and names.
+    // The deferred free holds pages; kept resources hold pages and names.
     pressure::settle();
     pools::drop_all(None);
     if what & 2 != 0 {
@@ -229,7 +229,7 @@ fn drop_caches(_: &(), text: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// A decimal number that was written; EINVAL when it is none.
+/// Parses a decimal number that was written; EINVAL if it is none.
 pub fn number(text: &[u8]) -> Result<i64> {
     let text = str::from_utf8(first_line(text)).map_err(|_| Errno::EINVAL)?;
     text.trim().parse().map_err(|_| Errno::EINVAL)

@@ -1,9 +1,9 @@
 //! sysfs: devices and the kernel's parts as a tree of one-line files (sysfs(5)).
 //!
-//! It is served by the tree of procfs, of which this is a second root: the same items, the same
-//! texts made when they are read. There is what programs ask for to size themselves: the
-//! processors, the disks, and how memory is paged. What a file of Linux tells and Hayate does not
-//! know (the topology that a hypervisor made up, a disk's statistics) is not there.
+//! The tree of procfs serves it, of which this is a second root, with the same items and texts made
+//! when they are read. It has what programs read to size themselves: the processors, the disks, and
+//! how memory is paged. Files of Linux whose content Hayate does not know (the topology that a
+//! hypervisor made up, a disk's statistics) are left out.
 
 use alloc::format;
 use alloc::string::String;
@@ -168,7 +168,7 @@ static DISK: What<Shown> = What::Directory(&[
             line(out, format_args!("{}", u8::from(disk.0.driver().read_only())))
         }),
     },
-    // In sectors of 512 bytes, whatever the device's are.
+    // In sectors of 512 bytes, whatever the device's sector size.
     Item {
         name: "size",
         what: What::Text(|disk, out| line(out, format_args!("{}", disk.0.size() / SECTOR))),

@@ -152,7 +152,7 @@ fn meminfo(_: &(), out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// A name with its colon, to be padded together.
+/// A name with a colon appended, padded as one.
 struct Colon(&'static str);
 
 impl fmt::Display for Colon {
@@ -255,7 +255,7 @@ fn vmstat(_: &(), out: &mut Vec<u8>) -> Result<()> {
     line(out, format_args!("nr_anon_transparent_hugepages {}", paging::large_pages()))
 }
 
-/// `/proc/PID/mounts`: one line a mount, as seen from `root`.
+/// `/proc/PID/mounts`: one line per mount, as seen from `root`.
 pub fn mounts(root: &mount::Location, out: &mut Vec<u8>) -> Result<()> {
     for mounted in mount::all_with_root()? {
         let Some(path) = mount_path(&mounted, root)? else { continue };
@@ -316,7 +316,7 @@ fn path_of(dentry: &Arc<Dentry>) -> Result<Vec<u8>> {
     Ok(if path.is_empty() { b"/".to_vec() } else { path })
 }
 
-/// Where a mount shows below `root`; `None` when it does not.
+/// The path of a mount below `root`; `None` if it is not reachable from there.
 fn mount_path(mounted: &Arc<mount::Mount>, root: &mount::Location) -> Result<Option<Vec<u8>>> {
     let (path, reachable) = mounted.root_location().path_from(root)?;
     Ok(reachable.then_some(path))

@@ -1,4 +1,4 @@
-//! The generic tree: items, the inode that serves them, and the open text.
+//! The generic tree: items, the inode that serves them, and open texts.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -15,21 +15,21 @@ use crate::schedule::Mutex;
 /// The longest text that a file takes when it is written.
 const LONGEST_WRITE: usize = 4096;
 
-/// What a subtree is about.
+/// The subject of a subtree: a process, a resource, a disk, or the system.
 pub trait Subject: Clone + Send + Sync + 'static {
-    /// Owner of its files. `public`: of a directory that everybody may list.
+    /// Owner of its files. `public`: for a directory that every user may list.
     fn owner(&self, public: bool) -> (u32, u32);
-    /// ESRCH or ENOENT when it is gone.
+    /// Fails with ESRCH or ENOENT if it no longer exists.
     fn check(&self) -> Result<()>;
-    /// EACCES unless the caller may look inside.
+    /// Fails with EACCES unless the caller may look inside.
     fn check_access(&self) -> Result<()> {
         Ok(())
     }
-    /// Whether it is the caller itself.
+    /// Whether it is the calling process.
     fn is_callers_own(&self) -> bool {
         false
     }
-    /// A number for what is inside, another one as soon as that is replaced.
+    /// A number for the program inside, which changes as soon as that is replaced.
     fn inside(&self) -> u64 {
         0
     }
@@ -52,11 +52,11 @@ impl Subject for () {
     }
 }
 
-/// A name and what it stands for.
+/// A named entry of a directory.
 pub struct Item<T: 'static> {
     /// The name in its directory.
     pub name: &'static str,
-    /// What it is.
+    /// What the name stands for.
     pub what: What<T>,
 }
 
@@ -65,31 +65,33 @@ pub type Write<T> = fn(&T, &mut Vec<u8>) -> Result<()>;
 
 /// What an item is.
 pub enum What<T: 'static> {
-    /// A text that everybody may read.
+    /// A text that every user may read.
     Text(Write<T>),
-    /// A text for the owner alone, about the inside.
+    /// A text about the inside, for the owner alone; the right is checked at the open.
     Private(Write<T>),
-    /// A text for the owner alone: each reading asks whether the reader may look inside.
+    /// A text for the owner alone; each read checks whether the reader may look inside.
     Asked(Write<T>),
-    /// A text about the inside that shows by its rights as if everybody might read it.
+    /// A text about the inside whose mode lets every user open it; the right is checked as for
+    /// `Private`.
     Guarded(Write<T>),
-    /// A text that the owner may write as well: it is given what was written.
+    /// A text that the owner may also write; the function gets what was written.
     Setting(Write<T>, fn(&T, &[u8]) -> Result<()>),
-    /// A file that is no text, for the owner alone: its permission bits, and what opens it.
+    /// A file that is no text, for the owner alone: its permission bits, and the function that
+    /// opens it.
     Opened(u16, fn(&T) -> Result<Arc<dyn FileOps>>),
     /// A symbolic link with its text.
     Link(fn(&T) -> Result<Vec<u8>>),
-    /// A link that leads to a place without being a path, with the text it shows.
+    /// A link that leads to a location directly and not by a path, with the text that it shows.
     Magic(fn(&T) -> Result<Location>, fn(&T) -> Result<Vec<u8>>),
     /// A directory of items.
     Directory(&'static [Item<T>]),
-    /// A directory whose entries come and go.
+    /// A directory with changing entries.
     Listing(&'static dyn Listing<T>),
 }
 
-/// A directory whose entries come and go.
+/// A directory with changing entries.
 pub trait Listing<T>: Sync {
-    /// Finds an entry; ENOENT.
+    /// Finds an entry. Fails with ENOENT.
     fn lookup(&self, subject: &T, device: u64, name: &[u8]) -> Result<Arc<dyn Inode>>;
     /// Enumerates as [`Inode::read_dir`].
     fn list(&self, subject: &T, position: &mut u64, sink: &mut dyn DirectorySink) -> Result<()>;
@@ -154,7 +156,7 @@ impl<T: Subject> Node<T> {
         Arc::new(Self { subject, what, number, device })
     }
 
-    /// What it is about, if it is the item `what`.
+    /// Its subject, if it is the item `what`.
     pub fn subject_of(&self, what: &'static What<T>) -> Option<&T> {
         core::ptr::eq(self.what, what).then_some(&self.subject)
     }
@@ -180,8 +182,8 @@ pub fn find<T>(items: &'static [Item<T>], name: &[u8]) -> Option<&'static Item<T
     items.iter().find(|item| item.name.as_bytes() == name)
 }
 
-/// Enumerates fixed entries as [`Inode::read_dir`], from position `base` on; true when the sink
-/// took all that were left.
+/// Enumerates fixed entries as [`Inode::read_dir`], from position `base` on; returns true if the
+/// sink took all that were left.
 pub fn list<T>(
     items: &'static [Item<T>],
     base: u64,
@@ -202,8 +204,8 @@ impl<T: Subject> Inode for Node<T> {
     fn attributes(&self) -> Attributes {
         let (uid, gid) = self.owner();
         let mut mode = self.what.mode();
-        // Nobody is kept from listing its own, whoever its files belong to (`proc_fd_permission`,
-        // fs/proc/fd.c).
+        // Every process may list its own directories, whichever user owns the files
+        // (`proc_fd_permission`, fs/proc/fd.c).
         if matches!(self.what, What::Listing(_)) && self.subject.is_callers_own() {
             mode |= 0o555;
         }
@@ -225,7 +227,8 @@ impl<T: Subject> Inode for Node<T> {
     }
 
     fn set_metadata(&self, change: &Change) -> Result<()> {
-        // Opening with O_TRUNC, as a shell's redirection does, changes nothing; the rest is fixed.
+        // An open with O_TRUNC, as by a shell's redirection, changes nothing; everything else is
+        // fixed.
         let only_size = Change { size: change.size, ..Change::default() };
         let fixed = change.mode.is_some() || change.uid.is_some() || change.gid.is_some();
         if fixed || only_size.size.is_none() { Err(Errno::EPERM) } else { Ok(()) }
@@ -270,7 +273,7 @@ impl<T: Subject> Inode for Node<T> {
 
     fn open(self: Arc<Self>, _: &OpenRequest) -> Result<Arc<dyn FileOps>> {
         self.subject.check()?;
-        // First: what takes its place meanwhile is not what the check was about.
+        // Take the number first, so that it cannot be that of a program started after the check.
         let inside = self.subject.inside();
         if matches!(self.what, What::Private(_) | What::Guarded(_)) {
             self.subject.check_access()?;
@@ -282,9 +285,9 @@ impl<T: Subject> Inode for Node<T> {
     }
 }
 
-/// An open text. About the inside of something it tells only as long as that is what its opener was
-/// allowed to see: an open file may be read by others, with more rights, or after another program
-/// took the place of the one that ran.
+/// An open text. A text about the inside of a process is readable only as long as the process
+/// executes the program that its opener was allowed to see: others, with more rights, may read the
+/// open file, or the process may have executed another program.
 struct OpenText<T: Subject> {
     node: Arc<Node<T>>,
     inside: u64,
@@ -318,12 +321,12 @@ impl<T: Subject> FileOps for OpenText<T> {
             }
             write(&self.node.subject, &mut fresh)?;
             if is_asked {
-                // A program that may not be looked into took the place meanwhile, perhaps.
+                // The process may meanwhile execute a program that must not be looked into.
                 self.node.subject.check_access()?;
             }
             let guarded = matches!(self.node.what, What::Private(_) | What::Guarded(_));
             if guarded && self.node.subject.inside() != self.inside {
-                // Another program took the place while this was written.
+                // The process executed another program while this was written.
                 self.node.subject.check()?;
                 return Ok(0);
             }

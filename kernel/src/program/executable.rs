@@ -1,4 +1,4 @@
-//! A file that is executed.
+//! Files that are executed.
 
 use alloc::sync::Arc;
 
@@ -19,27 +19,27 @@ const SET_GROUP: u16 = 0o2000;
 const GROUP_EXECUTE: u16 = 0o010;
 const O_RDONLY: u32 = 0;
 
-/// A file that is, or is about to be, executed: open, and refusing writers for as long as this
-/// lives.
+/// A file that is, or is about to be, executed: open, and protected from writers for as long as
+/// this exists.
 pub struct Executable {
     file: Arc<OpenFile>,
     plate: Arc<Plate>,
     _denial: WriteDenial,
-    /// Whether who executes it may read it, too.
+    /// Whether the caller that executes it may also read it.
     pub readable: bool,
     /// The owner, if the file sets the user (`S_ISUID`).
     pub set_user: Option<Id>,
     /// The group, if the file sets the group (`S_ISGID`).
     pub set_group: Option<Id>,
-    /// Of a program: the file of its interpreter, which closes with it.
+    /// The file of the program's interpreter, which closes with the program.
     pub interpreter: Option<Arc<OpenFile>>,
-    /// It is an interpreter that a program has as above.
+    /// It is such an interpreter of a program.
     pub is_interpreter: bool,
 }
 
 impl Drop for Executable {
-    /// The last process that executes it is gone. What recycling keeps of them may refer to the
-    /// files still, which is nothing to those who watch them.
+    /// Reports the close of the file to its watchers, since the last process that executes it has
+    /// ended. Pools may still hold the file, which does not concern watchers.
     fn drop(&mut self) {
         if self.is_interpreter {
             return;
@@ -60,8 +60,8 @@ impl Executable {
 
     /// Opens a file for execution.
     ///
-    /// `EACCES` if it may not be executed or is no regular file, `ETXTBSY` while somebody writes
-    /// it.
+    /// Fails with `EACCES` if it may not be executed or is no regular file, `ETXTBSY` while it is
+    /// open for writing.
     pub fn open(
         location: Location,
         context: &FsContext,
@@ -72,13 +72,13 @@ impl Executable {
         if attributes.kind != FileKind::Regular || mount_flags & flags::MS_NOEXEC != 0 {
             return Err(Errno::EACCES);
         }
-        // Asked for both first: nearly every program may be read as well.
+        // Check both rights first: nearly every program may be read as well.
         let readable = permitted(credentials, &attributes, access::EXECUTE | access::READ).is_ok();
         if !readable {
             permitted(credentials, &attributes, access::EXECUTE)?;
         }
         let resolver = Resolver { context, credentials, start: None };
-        // Executing does not need the right to read: the opening is not checked again.
+        // Execution does not need the right to read, so the open is not checked again.
         let file = open::open_location(&resolver, location, O_RDONLY, true)?;
         let plate = file.inode().plate().ok_or(Errno::EACCES)?;
         let denial = plate.deny_writing()?;
@@ -89,7 +89,7 @@ impl Executable {
             _denial: denial,
             readable,
             set_user: (sets & SET_USER != 0).then_some(attributes.uid),
-            // Without the right to execute for the group the bit means mandatory locking.
+            // Without the right to execute for the group, the bit means mandatory locking.
             set_group: (sets & SET_GROUP != 0 && attributes.mode & GROUP_EXECUTE != 0)
                 .then_some(attributes.gid),
             interpreter: None,
@@ -102,13 +102,13 @@ impl Executable {
         &self.file
     }
 
-    /// Its content.
+    /// Its page cache.
     pub fn plate(&self) -> &Arc<Plate> {
         &self.plate
     }
 
-    /// What it holds and under which name: the identity by which parts of earlier starts fit. It
-    /// stays what it is while this lives, because nobody can write.
+    /// The content and name of the file: the identity by which kept parts match. It does not change
+    /// while this exists, because no process can write the file.
     pub fn content(&self) -> Content {
         let location = self.location();
         Content {
@@ -118,12 +118,12 @@ impl Executable {
         }
     }
 
-    /// Where it lies.
+    /// Its location.
     pub fn location(&self) -> &Location {
         self.file.location()
     }
 
-    /// Reads at `offset` as much as there is. `EIO` if the device fails.
+    /// Reads at `offset` as much as there is. Fails with `EIO` if the device fails.
     pub fn read(&self, offset: u64, to: &mut [u8]) -> Result<usize> {
         let size = self.plate.size();
         let wanted = (to.len() as u64).min(size.saturating_sub(offset)) as usize;

@@ -1,4 +1,4 @@
-//! Putting a planned program into a space.
+//! Mapping of a planned program into a space.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use crate::memory::{
     Backing, MapRequest, Place, Protection, RegionFlags, Space, page_down, page_up,
 };
 
-/// Reads and plans an ELF file. `ENOEXEC` for anything else.
+/// Reads and plans an ELF file. Fails with `ENOEXEC` for any other file.
 pub fn plan(executable: &Executable, head: &[u8]) -> Result<Plan> {
     let Image::Elf(header) = Image::recognise(head)? else { return Err(Errno::ENOEXEC) };
     let table = header.table();
@@ -31,15 +31,15 @@ pub fn plan(executable: &Executable, head: &[u8]) -> Result<Plan> {
     Plan::new(&header, &bytes)
 }
 
-/// The bytes by which a file is recognised, and how many there are. A kilobyte holds the program
-/// headers of nearly every file too.
+/// Reads the bytes by which a file is recognised; returns them and their number. A kilobyte also
+/// holds the program headers of nearly every file.
 pub fn head(executable: &Executable) -> Result<([u8; 4 * HEAD], usize)> {
     let mut bytes = [0; 4 * HEAD];
     let length = executable.read(0, &mut bytes)?;
     Ok((bytes, length))
 }
 
-/// The path of the interpreter that a plan names. `ENOEXEC` if it has no end.
+/// Reads the path of the interpreter that a plan names. Fails with `ENOEXEC` if it has no NUL.
 pub fn interpreter_path(executable: &Executable, plan: &Plan) -> Result<Option<Vec<u8>>> {
     let Some(range) = plan.interpreter.clone() else { return Ok(None) };
     let length = (range.end - range.start) as usize;
@@ -63,22 +63,22 @@ fn protection(segment: &Segment) -> Protection {
     protection
 }
 
-/// What a loaded file is to the process. Faults on the text of the two are counted apart.
+/// The role of a loaded file in its process. Faults on the text of the two roles count separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The program.
     Program,
-    /// What the program names to load it.
+    /// The interpreter that the program names.
     Interpreter,
 }
 
 /// Maps all segments of a file.
 ///
-/// * `at` - where a position-independent file goes; `None` lets the space choose.
+/// * `at` - the address of a position-independent file; `None` lets the space choose.
 ///
-/// `ENOMEM` if it does not fit, `EPERM` if it wants the lowest addresses.
+/// The parts of the file's pages that had to be zeroed are added to `cleared`.
 ///
-/// What had to be zeroed in pages of the file is added to `cleared`.
+/// Fails with `ENOMEM` if the file does not fit, `EPERM` if it needs the lowest addresses.
 pub fn load(
     space: &Space,
     executable: &Executable,
@@ -112,13 +112,13 @@ pub fn load(
     })
 }
 
-/// Maps all segments of a file into a space that is in use. Position-independent files go where
-/// libraries go, others where they must.
+/// Maps all segments of a file into a space that is in use. Position-independent files are mapped
+/// among the libraries, others at their fixed addresses.
 ///
-/// * `replace` - what lies in the span of the file is replaced.
+/// * `replace` - replaces existing mappings in the file's range.
 ///
-/// As [`load`], and `EEXIST` if something lies there and is not to be replaced. Nothing of the
-/// file is left behind by an error.
+/// Fails as [`load`], and with `EEXIST` if a mapping is in the range and `replace` is not set.
+/// After an error nothing of the file stays mapped.
 pub fn add(space: &Space, executable: &Executable, plan: &Plan, replace: bool) -> Result<Loaded> {
     let bias = match plan.position {
         Position::Fixed => 0,
@@ -126,7 +126,7 @@ pub fn add(space: &Space, executable: &Executable, plan: &Plan, replace: bool) -
     };
     let start = (plan.span.start as usize).wrapping_add(bias);
     let length = (plan.span.end - plan.span.start) as usize;
-    // The whole span at once, so that nobody who shares the space gets in between.
+    // Map the whole range at once, so that no thread that shares the space can map in between.
     space.map(MapRequest {
         address: start,
         place: if replace { Place::Fixed } else { Place::FixedNoReplace },
@@ -135,20 +135,21 @@ pub fn add(space: &Space, executable: &Executable, plan: &Plan, replace: bool) -
     })?;
     let role = Role::Program;
     load(space, executable, plan, Some(start), role, &mut Vec::new()).inspect_err(|_| {
-        // It was mapped a moment ago: only memory for the cut may lack, then it stays unreadable.
+        // It was mapped a moment ago, so only memory to split a region may be exhausted; then the
+        // range stays mapped and unreadable.
         let _ = space.unmap(start, length);
     })
 }
 
-/// The alignment of a position-independent file: its own, or a large page if its text was placed for
-/// those.
+/// The alignment of a position-independent file: its own, or a large page if its text was placed
+/// for large pages.
 fn alignment(executable: &Executable, plan: &Plan) -> usize {
     let own = plan.alignment as usize;
     let large = executable.plate().place().is_some_and(|place| place.is_large());
     if large { own.max(machine::layout::LARGE_PAGE_SIZE) } else { own }
 }
 
-/// Finds room for the whole span of a file; gives the bias.
+/// Finds a gap for the whole range of a file; returns the bias.
 fn choose(space: &Space, plan: &Plan, alignment: usize) -> Result<usize> {
     let span = (plan.span.end - plan.span.start) as usize;
     let slack = alignment - 4096;
@@ -190,8 +191,8 @@ fn map(
         space.map(request(file_pages_end, end - file_pages_end))?;
         space.recycle_region(file_pages_end..end);
     }
-    // What follows the file's last byte in its page is of the file, and must be zero. Where the
-    // program could not write Linux does not clear it either (`padzero`).
+    // The rest of the last file page holds file content and must be zero. Linux does not clear it
+    // either where the program cannot write (`padzero`).
     if segment.memory_size > segment.file_size
         && file_end < file_pages_end
         && protection.contains(Protection::WRITE)
@@ -207,7 +208,7 @@ fn map(
 fn clear(space: &Space, address: usize, length: usize) -> Result<()> {
     const ZEROES: [u8; 4096] = [0; 4096];
     let zeroes = ZEROES.get(..length).unwrap_or(&ZEROES);
-    // A file that ends before its segment does has no such page: the program is broken.
+    // A file that ends before its segment has no such page: then the program is invalid.
     space.fill_foreign(address, zeroes)
 }
 

@@ -1,15 +1,15 @@
 //! Programs: from a file to a space that is ready to run.
 //!
-//! [`prepare`] does everything that can fail without touching the process that asked: it follows
-//! `#!`, plans the file and its interpreter, and builds a new space beside the old one. What it
-//! gives back is put in place by `process::exec`, where nothing can fail any more; that is the
-//! point of no return, and it lies between the two modules.
+//! [`prepare`] does everything that can fail without changing the calling process: it follows `#!`,
+//! plans the file and its interpreter, and builds a new space beside the old one. `process::exec`
+//! puts the result in place, where nothing can fail any more: the point of no return lies between
+//! the two modules.
 //!
 //! What is known of an executable is kept ([`record`]), and so is the space of a program that ended
 //! ([`crate::memory::keep`]): a program that ran before, unchanged, is neither parsed nor mapped.
 //!
-//! It does so in three steps that others use alone: [`find`] a program, [`Program::attach`] it to a
-//! space, build its first stack.
+//! The work has three steps that other callers use alone: [`find`] a program, [`Program::attach`]
+//! it to a space, build its first stack.
 
 pub mod executable;
 pub mod load;
@@ -42,28 +42,28 @@ use crate::resource::{Kind, statistics};
 /// How many interpreters of interpreters are followed (`BINPRM_MAX_RECURSION` and one).
 const DEPTH: usize = 5;
 
-/// What is to be executed.
+/// The arguments of [`prepare`].
 pub struct Request<'a> {
     /// The file.
     pub location: Location,
-    /// How it was named; a script's interpreter gets this, and `AT_EXECFN`.
+    /// The path by which it was named. It is passed to a script's interpreter and as `AT_EXECFN`.
     pub path: &'a [u8],
-    /// The path leads nowhere once descriptors marked so are closed: a script could not be read
-    /// by its interpreter.
+    /// The path becomes invalid when close-on-exec descriptors are closed: the interpreter could
+    /// not read a script by it.
     pub path_vanishes: bool,
     /// The argument strings.
     pub arguments: Strings,
     /// The environment strings.
     pub environment: Strings,
-    /// Whose view of the tree interpreters are searched in.
+    /// The root and working directory from which interpreters are searched.
     pub context: &'a FsContext,
-    /// Who executes.
+    /// The credentials of the caller.
     pub credentials: &'a Credentials,
-    /// Files do not give privilege (`PR_SET_NO_NEW_PRIVS`).
+    /// Set-id files give no privilege (`PR_SET_NO_NEW_PRIVS`).
     pub no_new_privileges: bool,
-    /// Asked for a file with set-id bits: whether it shall give none for another reason.
+    /// Called for a file with set-id bits: whether it must give no privilege for another reason.
     pub refuses_privilege: &'a dyn Fn() -> bool,
-    /// What the new space may hold.
+    /// The limits of the new space.
     pub limits: Limits,
     /// Whether addresses are random.
     pub randomise: bool,
@@ -79,13 +79,13 @@ pub struct Prepared {
     pub stack: stack::Stack,
     /// The file, for `/proc/PID/exe`.
     pub executable: Arc<Executable>,
-    /// Whom the program acts as.
+    /// The credentials of the program.
     pub credentials: Credentials,
     /// Whether it gained privilege.
     pub secure: bool,
     /// Whether it has set-user-id or set-group-id bits that count, gained or not.
     pub set_id: bool,
-    /// Whether the user may not read what it executes (`would_dump`, fs/exec.c).
+    /// Whether the user may not read the file it executes (`would_dump`, fs/exec.c).
     pub concealed: bool,
     /// What was read to start it.
     pub reads: Reads,
@@ -93,21 +93,21 @@ pub struct Prepared {
     pub name: Name,
 }
 
-/// What is read of files when a program is started, as far as `/proc/PID/io` tells of it. It is
-/// what Linux reads (fs/exec.c, fs/binfmt_elf.c), and so it counts where nothing is read because the
+/// The reads of files at a program's start, as `/proc/PID/io` counts them. The counts are those of
+/// Linux (fs/exec.c, fs/binfmt_elf.c), so reads count even where nothing is read because the
 /// program is known.
 #[derive(Clone, Copy, Default)]
 pub struct Reads {
-    /// How often.
+    /// The number of reads.
     pub calls: usize,
-    /// How much.
+    /// The number of bytes.
     pub bytes: usize,
 }
 
 impl Reads {
-    /// `BINPRM_BUF_SIZE`: what a file is recognised by.
+    /// The bytes by which a file's type is recognised (`BINPRM_BUF_SIZE`).
     const HEAD: u64 = 256;
-    /// The header of an ELF file, and one of those of its program.
+    /// The sizes of an ELF file header and of one program header.
     const FILE_HEADER: usize = 64;
     const PROGRAM_HEADER: usize = 56;
 
@@ -122,7 +122,7 @@ impl Reads {
 /// The last part of a program's path. Most fit without the heap.
 pub type Name = SmallVec<[u8; 32]>;
 
-/// A program: a file that was found, read and understood, with its interpreter if it has one.
+/// A program: a file that was found, read and parsed, with its interpreter if it has one.
 pub struct Program {
     /// The file.
     pub executable: Arc<Executable>,
@@ -132,14 +132,14 @@ pub struct Program {
     pub interpreter: Option<(Executable, Arc<Record>)>,
     /// What was read to find it.
     pub reads: Reads,
-    /// What stands in place of the first argument, if it was found through `#!`.
+    /// The strings that replace the first argument, if the program was found through `#!`.
     pub arguments: Strings,
     /// The last part of the path that was executed, a script's if it is one: the name of the
     /// thread.
     pub name: Name,
 }
 
-/// Where a program was put in a space.
+/// The addresses of a program in a space.
 pub struct Attached {
     /// The first instruction executed: the interpreter's if there is one.
     pub entry: usize,
@@ -147,14 +147,14 @@ pub struct Attached {
     pub program: load::Loaded,
     /// Where the interpreter is; 0 without one.
     pub interpreter: usize,
-    /// What had to be zeroed in pages of the files, if the space is to be kept.
+    /// The parts of file pages that were zeroed, if the space is to be kept.
     cleared: Option<Cleared>,
-    /// The space was kept, and all is in place.
+    /// The space was kept: everything is mapped already.
     kept: bool,
 }
 
 impl From<load::Loaded> for Attached {
-    /// A program without an interpreter, so far.
+    /// Makes the record of a program without an interpreter.
     fn from(program: load::Loaded) -> Attached {
         Attached { entry: program.entry, program, interpreter: 0, cleared: None, kept: false }
     }
@@ -177,7 +177,8 @@ pub fn find<W: Watch>(
     let mut arguments = Strings::new();
     let mut depth = 0;
     let mut reads = Reads::default();
-    // Scripts are closed at the end, as on Linux: those who watch see it in this order.
+    // Scripts are closed at the end, as on Linux, so that their watchers see the events in that
+    // order.
     let mut scripts = Vec::new();
     let record = loop {
         reads.note(&executable, executable.plate().size().min(Reads::HEAD) as usize);
@@ -215,7 +216,7 @@ pub fn find<W: Watch>(
     let interpreter = match &record.interpreter {
         Some(path) => {
             W::enter(Part::LookUp);
-            // With its zero.
+            // The path includes its NUL.
             reads.note(&executable, path.len() + 1);
             let mut file = open_path(path, context, credentials)?;
             file.is_interpreter = true;
@@ -228,8 +229,8 @@ pub fn find<W: Watch>(
         }
         None => None,
     };
-    // Of a script its own, not the interpreter's (`begin_new_exec`, `bprm->filename`): `pidof`
-    // asks.
+    // A script's thread has the script's name, not the interpreter's (`begin_new_exec`,
+    // `bprm->filename`): `pidof` relies on it.
     let last = shown.rsplit(|&byte| byte == b'/').next().unwrap_or(shown);
     let mut name = Name::new();
     name.try_reserve(last.len()).map_err(|_| Errno::ENOMEM)?;
@@ -239,20 +240,20 @@ pub fn find<W: Watch>(
 }
 
 impl Program {
-    /// Whether who asked for it may read all that will be in its space.
+    /// Whether the caller may read everything that will be in its space.
     #[inline]
     pub fn is_readable(&self) -> bool {
         self.executable.readable && self.interpreter.as_ref().is_none_or(|(file, _)| file.readable)
     }
 
-    /// Puts the program and its interpreter into an empty space, with the heap behind it.
+    /// Maps the program and its interpreter into an empty space, with the heap after it.
     #[inline]
     pub fn attach(&self, space: &Space) -> Result<Attached> {
         let layout = space.layout();
         let plan = self.plan();
         let mut cleared = Vec::new();
-        // A program that is its own interpreter (ld.so called by name, static-pie) goes where
-        // libraries go, to leave its place free.
+        // A program that is its own interpreter (ld.so called by name, static-pie) is mapped among
+        // the libraries, to leave the usual program address free.
         let base = self.interpreter.as_ref().map(|_| layout.program_base);
         let program =
             load::load(space, &self.executable, plan, base, load::Role::Program, &mut cleared)?;
@@ -275,20 +276,20 @@ impl Program {
         Ok(Attached { entry, program, interpreter, cleared, kept: false })
     }
 
-    /// The heap follows the program; a program among the libraries has its heap where it would
-    /// have been itself (`load_elf_binary`, CONFIG_ARCH_HAS_ELF_RANDOMIZE).
+    /// The heap follows the program. For a program that is mapped among the libraries, the heap is
+    /// at the usual program address (`load_elf_binary`, CONFIG_ARCH_HAS_ELF_RANDOMIZE).
     fn set_heap(&self, space: &Space, end: usize) {
         let among_libraries = self.interpreter.is_none()
             && self.plan().position == hayate_program_image::Position::Independent;
         space.set_heap(if among_libraries { space.layout().program_base } else { end });
     }
 
-    /// What to map of it.
+    /// The plan of its mappings.
     pub fn plan(&self) -> &Plan {
         &self.record.plan
     }
 
-    /// Whom a kept space must have belonged to, to be this program's in `limits`.
+    /// The key of a kept space that this program may use with `user` and `limits`.
     fn key(&self, user: &Credentials, limits: &Limits, randomised: bool) -> AttachmentKey {
         AttachmentKey {
             program: self.executable.content(),
@@ -299,7 +300,7 @@ impl Program {
         }
     }
 
-    /// Builds the first stack for a program that [`attach`](Self::attach) has put there.
+    /// Builds the first stack for a program that [`attach`](Self::attach) has mapped.
     pub fn build_stack(
         &self,
         space: &Space,
@@ -323,21 +324,21 @@ impl Program {
         stack::build(space, strings.0, strings.1, path, &facts)
     }
 
-    /// The arguments it gets for those that were asked for: with an interpreter of `#!` before
-    /// them, and never none.
+    /// Completes the arguments: puts the interpreter of `#!` before them, and adds an empty
+    /// argument if there is none.
     pub fn complete(&self, arguments: &mut Strings) -> Result<()> {
         if !self.arguments.is_empty() {
             arguments.replace_first_by(&self.arguments)?;
         }
         if arguments.is_empty() {
-            // Programs rely on a name; an empty vector was used to attack set-user-id ones.
+            // Programs rely on argv[0]; an empty vector was used to attack set-user-id programs.
             arguments.push(b"")?;
         }
         Ok(())
     }
 }
 
-/// Prepares the execution of a program; nobody notices if it fails.
+/// Prepares the execution of a program; a failure has no effect on the process.
 ///
 /// Errors as `execve(2)`: `EACCES`, `ENOEXEC`, `ENOENT`, `ELOOP`, `ETXTBSY`, `ENOMEM`, `EINVAL`,
 /// `ELIBBAD`, `E2BIG`, `EIO`.
@@ -357,7 +358,7 @@ pub fn prepare<W: Watch>(request: Request<'_>) -> Result<Prepared> {
     );
 
     W::enter(Part::Space);
-    // Privilege gained is never left behind.
+    // A space whose program gained privilege is not kept.
     let plain = !secure && !set_id && (keep::is_wanted() || regions::are_wanted());
     let concealed = !program.is_readable();
     let key = plain.then(|| program.key(&new, &request.limits, request.randomise));
@@ -414,7 +415,7 @@ pub fn new_space(limits: Limits, randomise: bool) -> Result<Arc<Space>> {
     Space::new(layout(&limits, randomise), limits)
 }
 
-/// Where things are put in a space.
+/// The addresses of stack, heap and mappings for a new space.
 fn layout(limits: &Limits, randomise: bool) -> Layout {
     let mut random = crate::random::quick_word;
     let random: Option<&mut dyn FnMut() -> u64> = if randomise { Some(&mut random) } else { None };

@@ -1,10 +1,11 @@
 //! Program records: what is known of an executable, so that it is parsed once.
 //!
-//! A record depends on the file's content alone, so it is found by the plate and its version and
-//! serves every name and every user of the file; whether somebody may execute it is asked elsewhere
-//! and each time. Records of `#!` scripts are not kept: the line is read faster than it is found.
+//! A record depends on the file's content alone. It is found by the plate and its version, and
+//! serves every name and every user of the file; whether a caller may execute the file is checked
+//! elsewhere, each time. Records of `#!` scripts are not kept: reading the line is faster than the
+//! lookup.
 //!
-//! Each processor has a pool of its own, as small as a few dozen programs, whose lock is a leaf.
+//! Each processor has a pool of its own for some dozen programs, whose lock is a leaf.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -23,7 +24,7 @@ use crate::schedule::time;
 
 /// What is known of an executable.
 pub struct Record {
-    /// What is mapped where.
+    /// Its mappings.
     pub plan: Plan,
     /// The path of its interpreter.
     pub interpreter: Option<Vec<u8>>,
@@ -39,7 +40,7 @@ static LIMIT: AtomicUsize = AtomicUsize::new(0);
 /// The pools of records, for [`pools`].
 struct Programs;
 
-/// What records may take on each processor, in bytes: a hundred programs.
+/// The most memory for records on each processor, in bytes: a hundred programs.
 const SHARE: usize = 64 << 10;
 
 /// Registers the pools; boot calls it once.
@@ -48,13 +49,13 @@ pub fn init() {
     pools::register(&Programs);
 }
 
-/// The key of a record: its name does not matter.
+/// The key of a record, which does not depend on the file's name.
 fn key(executable: &Executable) -> Content {
     let plate = executable.plate();
     Content { plate: plate.id(), version: plate.version(), place: (0, 0) }
 }
 
-/// The record of an executable, if one is kept.
+/// Returns the record of an executable, if one is kept.
 pub fn find(executable: &Executable) -> Option<Arc<Record>> {
     if !policy::keeps(Keep::PROGRAM) {
         return None;
@@ -64,7 +65,8 @@ pub fn find(executable: &Executable) -> Option<Arc<Record>> {
     Some(record)
 }
 
-/// Makes the record of an ELF file, whose first bytes are `head`, and keeps it if it may.
+/// Makes the record of an ELF file, whose first bytes are `head`, and keeps it if the policy
+/// allows.
 ///
 /// # Errors
 /// `ENOEXEC`, `ENOMEM`, `EIO`.
@@ -87,10 +89,10 @@ pub fn make(executable: &Executable, head: &[u8]) -> Result<Arc<Record>> {
     Ok(record)
 }
 
-/// The record of an interpreter.
+/// Returns the record of an interpreter.
 ///
 /// # Errors
-/// As [`make`], and `ELIBBAD` for what is no ELF file.
+/// As [`make`], and `ELIBBAD` if the file is not ELF.
 pub fn of_interpreter(executable: &Executable) -> Result<Arc<Record>> {
     if let Some(record) = find(executable) {
         return Ok(record);

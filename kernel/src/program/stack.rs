@@ -1,4 +1,4 @@
-//! The stack a program finds: arguments, environment, auxiliary vector (System V ABI for x86-64,
+//! The first stack of a program: arguments, environment, auxiliary vector (System V ABI for x86-64,
 //! 3.4.1; `create_elf_tables` of Linux).
 
 use alloc::vec::Vec;
@@ -13,22 +13,23 @@ use crate::credentials::Credentials;
 use crate::memory::{MapRequest, Mapping, PAGE, Place, Protection, Space, page_down};
 use crate::random;
 
-/// What is mapped below the initial content at once (`setup_arg_pages`): touched soon anyway.
+/// How much is mapped below the initial content at once, in bytes (`setup_arg_pages`), since
+/// programs soon touch it.
 pub const ROOM: usize = 32 * PAGE;
 const PLATFORM: &[u8] = b"x86_64\0";
 const AT_MINSIGSTKSZ: u32 = 51;
 
-/// What the auxiliary vector tells about the program.
+/// The contents of the auxiliary vector that depend on the program.
 pub struct Facts<'a> {
-    /// The program headers, and how many.
+    /// The address of the program headers.
     pub headers: usize,
-    /// See `headers`.
+    /// The number of program headers.
     pub header_count: u16,
     /// Where the interpreter is; 0 without one.
     pub interpreter: usize,
     /// The program's own first instruction.
     pub entry: usize,
-    /// Who executes it.
+    /// The program's credentials.
     pub credentials: &'a Credentials,
     /// The program gained privilege: libraries must not trust the environment.
     pub secure: bool,
@@ -38,7 +39,7 @@ pub struct Facts<'a> {
     pub kept: bool,
 }
 
-/// Where things ended up.
+/// The addresses on a new stack.
 pub struct Stack {
     /// The initial stack pointer.
     pub pointer: usize,
@@ -54,7 +55,7 @@ pub struct Stack {
     pub auxiliary_end: usize,
 }
 
-/// Makes the stack of a new program in its space. `ENOMEM` if the content does not fit.
+/// Makes the stack of a new program in its space. Fails with `ENOMEM` if the content does not fit.
 pub fn build(
     space: &Space,
     arguments: &Strings,
@@ -136,7 +137,7 @@ pub fn build(
 fn auxiliary(facts: &Facts<'_>, path: usize, platform: usize, random: usize) -> [[usize; 2]; 21] {
     let cpu = hayate_machine::cpu::features();
     let credentials = facts.credentials;
-    // Without the object the entry is one to be passed over.
+    // Without a vDSO, an entry that programs ignore.
     let shown = match hayate_machine::vdso::object() {
         Some(object) => [AT_SYSINFO_EHDR as usize, object],
         None => [AT_IGNORE as usize, 0],

@@ -12,12 +12,12 @@ const ALWAYS: u64 = 128 << 10;
 /// Bytes that are never exceeded: three quarters of the default stack (`_STK_LIM / 4 * 3`).
 const NEVER: u64 = 6 << 20;
 
-/// How many bytes all strings and their pointers may have (`execve(2)`, "Limits on size").
+/// The most bytes that all strings and their pointers may have (`execve(2)`, "Limits on size").
 pub fn budget(stack_limit: u64) -> usize {
     (stack_limit / 4).clamp(ALWAYS, NEVER) as usize
 }
 
-/// Strings one behind the other, each ended by a NUL.
+/// A sequence of strings, each ended by a NUL.
 #[derive(Default)]
 pub struct Strings {
     bytes: Vec<u8>,
@@ -30,7 +30,7 @@ impl Strings {
         Strings::default()
     }
 
-    /// Adds a string. `ENOMEM` without memory.
+    /// Adds a string. Fails with `ENOMEM` if memory is exhausted.
     pub fn push(&mut self, text: &[u8]) -> Result<()> {
         self.bytes.try_reserve(text.len() + 1).map_err(|_| Errno::ENOMEM)?;
         self.bytes.extend_from_slice(text);
@@ -42,9 +42,9 @@ impl Strings {
     /// Reads a vector of pointers to strings that ends with a null pointer, as `execve(2)` takes
     /// it; a null vector has no strings.
     ///
-    /// * `budget` - what may still be used, in bytes; the strings and pointers are taken off.
+    /// * `budget` - the bytes that may still be used; the strings and pointers are subtracted.
     ///
-    /// `EFAULT` for a bad pointer, `E2BIG` beyond the budget.
+    /// Fails with `EFAULT` for a bad pointer, `E2BIG` beyond the budget.
     pub fn read(vector: usize, budget: &mut usize) -> Result<Strings> {
         let mut strings = Strings::new();
         if vector == 0 {
@@ -56,7 +56,7 @@ impl Strings {
                 return Ok(strings);
             }
             if strings.count == 0 {
-                // Room for most at once.
+                // Reserve space for most vectors at once.
                 strings.bytes.try_reserve(512).map_err(|_| Errno::ENOMEM)?;
             }
             strings.read_one(pointer as usize, budget)?;
@@ -77,7 +77,7 @@ impl Strings {
                     self.bytes.truncate(at + length + 1);
                     break;
                 }
-                // The buffer is full and no NUL came.
+                // The buffer is full, and no NUL was found yet.
                 Err(Errno::ENAMETOOLONG) => {}
                 Err(error) => return Err(error),
             }
@@ -95,7 +95,7 @@ impl Strings {
         Ok(())
     }
 
-    /// Replaces the first string (which need not be there) by others, as `#!` does.
+    /// Replaces the first string (which may be missing) by others, as `#!` does.
     pub fn replace_first(&mut self, by: &[&[u8]]) -> Result<()> {
         let mut new = Strings::new();
         for text in by {
@@ -104,7 +104,7 @@ impl Strings {
         self.replace_first_with(new)
     }
 
-    /// The same, by strings that are there already.
+    /// Like [`replace_first`](Self::replace_first), with a [`Strings`].
     pub fn replace_first_by(&mut self, by: &Strings) -> Result<()> {
         let mut new = Strings::new();
         new.bytes.try_reserve(by.bytes.len()).map_err(|_| Errno::ENOMEM)?;
@@ -123,12 +123,12 @@ impl Strings {
         Ok(())
     }
 
-    /// How many strings there are.
+    /// The number of strings.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there is none.
+    /// Whether there are no strings.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -160,7 +160,8 @@ impl Strings {
     }
 }
 
-/// Where the first NUL is: eight bytes at a time, as this is on the way of each start.
+/// The index of the first NUL. It reads eight bytes at a time, since this is on the path of each
+/// start.
 fn nul(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let (words, rest) = bytes.as_chunks::<8>();

@@ -1,36 +1,37 @@
-//! Resources: which parts of a process are kept when it ends, how many there are, what goes first.
+//! Resources: which parts of a process are kept when it ends, how many, and which are dropped
+//! first.
 //!
-//! What a process is made of outlives it (Tender): program, region, space, attachment, work area,
-//! process record, execution. Each is made, used and given up by its own module; when it would be
-//! given up, the module may keep it in a pool instead and take it out again for the next process
-//! that it fits. This module holds what they have in common:
+//! The parts of a process outlive it (Tender): program, region, space, attachment, work area,
+//! process record, execution. Each is made, used and released by its own module. Instead of
+//! releasing a part, the module may keep it in a pool and reuse it for the next process that
+//! matches. This module has what they have in common:
 //!
-//! | file | what it keeps |
+//! | file | contents |
 //! |---|---|
 //! | [`policy`] | the set of what is kept, from the command line (`recycle=`), changed at run time |
-//! | [`statistics`] | how many were made, reused, stored, dropped, and what is kept now |
-//! | [`pools`] | all pools, for those who list them, limit them, and drop what they hold |
-//! | [`pressure`] | what is done when frames run out, for all who ask for some |
-//! | [`watch`] | what a start is made of, for who wants to see where its time goes |
+//! | [`statistics`] | counts of resources made, reused, stored, dropped, and kept now |
+//! | [`pools`] | all pools: listing, limits, dropping their contents |
+//! | [`pressure`] | what is freed when frames run out, for all callers that need some |
+//! | [`watch`] | the parts of a start, to measure where its time goes |
 //! | [`registry`] | every resource there is, in use or kept, by kind and serial |
 //!
-//! The kinds, the policies and the rules of a match are those of the crate `hayate-recycler`, which
-//! knows no kernel and is tested on the host.
+//! The crate `hayate-recycler` has the kinds, the policies and the matching rules. It does not
+//! depend on the kernel and is tested on the host.
 //!
 //! # How a module keeps a resource
 //!
-//! 1. When one is made new: [`statistics::made`].
-//! 2. When one ends: ask [`policy::keeps`]; if it is to be kept put it into the module's own pool
-//!    and say [`statistics::stored`]; else give it up.
-//! 3. When one is wanted: take one from the pool, if the policy still says so, and say
+//! 1. When it makes a new one: call [`statistics::made`].
+//! 2. When one ends: ask [`policy::keeps`]; if it is to be kept, put it into the module's own pool
+//!    and call [`statistics::stored`]; else release it.
+//! 3. When it needs one: take it from the pool, if the policy still allows it, and call
 //!    [`statistics::reused`].
-//! 4. When the pool gives one up: [`statistics::dropped`].
+//! 4. When the pool drops one: call [`statistics::dropped`].
 //! 5. The pool implements [`pools::Keeper`] and is registered at boot.
 //!
-//! Nothing here takes a lock or an atomic read-modify-write on the way of a start: the policy is one
-//! word that is read, the counts are each processor's own.
+//! On the path of a start, nothing here takes a lock or an atomic read-modify-write: the policy is
+//! one word that is read, and the counts are per CPU.
 //!
-//! Lock order: the list of pools is a leaf; the pools' own locks are their modules'.
+//! Lock order: the list of pools is a leaf; each pool's lock belongs to its module.
 
 pub mod policy;
 pub mod pools;
@@ -43,7 +44,7 @@ pub mod watch;
 
 pub use hayate_recycler::{Counts, Keep, Kind, Policy};
 
-/// Reads the policy from the command line; boot calls it once, first of all rooms.
+/// Reads the policy from the command line; boot calls it once, before all other users.
 pub fn init() {
     policy::init();
 }

@@ -1,9 +1,9 @@
 //! The policy in force: which resources are kept.
 //!
 //! `recycle=` on the kernel command line sets it (default `full`); [`set`] changes it while the
-//! system runs. A change counts for what ends or begins after it; what is kept by then and is no
-//! longer wanted is dropped by `set` itself, so that after it returns the pools hold nothing that
-//! the policy does not keep, but for what other processors were putting in at that moment.
+//! system runs. A change applies to what ends or begins after it. `set` itself drops what is kept
+//! and no longer allowed, so after it returns the pools hold nothing that the policy does not keep,
+//! except what other processors were storing at that moment.
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
@@ -16,7 +16,7 @@ use super::pools;
 
 static POLICY: AtomicU32 = AtomicU32::new(Keep::all().bits());
 
-/// Reads `recycle=` from the command line. What it does not understand it says and takes as `full`.
+/// Reads `recycle=` from the command line. An invalid value is reported and treated as `full`.
 pub(super) fn init() {
     let Some(text) = boot::option("recycle") else { return };
     match Policy::parse(text) {
@@ -41,8 +41,8 @@ pub fn keeps(what: Keep) -> bool {
     POLICY.load(Relaxed) & what.bits() == what.bits()
 }
 
-/// Puts another policy in force and drops what it does not keep. Call it without locks: what is
-/// dropped may close files.
+/// Sets another policy and drops what it does not keep. Call it without locks, since dropping may
+/// close files.
 pub fn set(policy: Policy) {
     put(policy);
     if !keeps(Keep::DEBT) {

@@ -1,8 +1,8 @@
-//! All pools: to list them, to limit them, to have them drop what they hold.
+//! All pools: listing them, limiting them, dropping their contents.
 //!
 //! A pool belongs to the module whose resources it keeps; that module registers it here at boot.
-//! Under memory pressure what is kept is the first to go, the oldest first whatever its kind:
-//! [`relieve`].
+//! Under memory pressure kept resources are the first to be dropped, the oldest first whatever
+//! their kind: [`relieve`].
 
 use arrayvec::ArrayVec;
 use hayate_recycler::{Counts, Kind};
@@ -10,42 +10,42 @@ use machine::sync::SpinLock;
 
 use super::statistics;
 
-/// A pool of kept resources. Its functions are called without locks and may sleep: what is dropped
+/// A pool of kept resources. Its functions are called without locks and may sleep, because dropping
 /// may close files.
 pub trait Keeper: Send + Sync {
-    /// The kind of what it keeps.
+    /// The kind of resource that it keeps.
     fn kind(&self) -> Kind;
 
-    /// Whether the policy wants it to keep anything.
+    /// Whether the policy allows it to keep anything.
     fn is_wanted(&self) -> bool;
 
-    /// How much it may keep, in bytes.
+    /// The most that it may keep, in bytes.
     fn limit(&self) -> usize;
 
-    /// Changes the limit; drops what is then too much.
+    /// Changes the limit and drops what exceeds it.
     fn set_limit(&self, bytes: usize);
 
-    /// When the oldest thing in it was stored (monotonic clock, nanoseconds); `None`: it is empty.
+    /// When its oldest resource was stored (monotonic clock, nanoseconds); `None` if it is empty.
     fn oldest(&self) -> Option<u64>;
 
-    /// Drops the oldest thing in it; the bytes it took, `None` if the pool is empty.
+    /// Drops its oldest resource; returns the bytes that took, `None` if the pool is empty.
     fn drop_oldest(&self) -> Option<usize>;
 
-    /// Another policy is in force; what it does not want is dropped after this.
+    /// Follows a change of the policy. The caller then drops what the new one does not allow.
     fn follow_policy(&self) {}
 
-    /// What became of what it keeps, if that is not counted by [`statistics`](super::statistics).
+    /// The counts of its resources, if [`statistics`](super::statistics) does not count them.
     fn counts(&self) -> Counts {
         Counts::default()
     }
 
-    /// Drops what it keeps of a plate (number `id`), so that the file can go.
+    /// Drops what it keeps of a plate (number `id`), so that the file can be deleted.
     fn forget_plate(&self, id: u64) {
         let _ = id;
     }
 }
 
-/// How many pools there may be.
+/// The most pools.
 const MOST: usize = 16;
 
 static POOLS: SpinLock<ArrayVec<&'static dyn Keeper, MOST>> = SpinLock::new(ArrayVec::new_const());
@@ -65,8 +65,8 @@ pub fn all() -> ArrayVec<&'static dyn Keeper, MOST> {
     POOLS.lock().clone()
 }
 
-/// Drops the oldest kept things of all kinds until `bytes` are free; gives how many bytes it was.
-/// Zero: nothing is kept. Called by memory when frames run out, without locks.
+/// Drops the oldest kept resources of all kinds until `bytes` are free; returns the bytes freed.
+/// Zero: nothing is kept. Called when frames run out, without locks.
 pub fn relieve(bytes: usize) -> usize {
     let pools = all();
     let mut freed = 0;
@@ -79,11 +79,11 @@ pub fn relieve(bytes: usize) -> usize {
             any = true;
         }
     }
-    // Something without weight is progress too.
+    // Dropping a resource of zero bytes is progress too.
     freed.max(usize::from(any))
 }
 
-/// Drops everything kept of a kind, or of all kinds; gives how many bytes it was.
+/// Drops everything kept of a kind, or of all kinds; returns the bytes freed.
 pub fn drop_all(kind: Option<Kind>) -> usize {
     let mut freed = 0;
     for pool in all() {
@@ -96,14 +96,15 @@ pub fn drop_all(kind: Option<Kind>) -> usize {
     freed
 }
 
-/// Drops what is kept of a plate: its file is about to go, or its file system.
+/// Drops what is kept of a plate, before its file or file system is removed.
 pub fn forget_plate(id: u64) {
     for pool in all() {
         pool.forget_plate(id);
     }
 }
 
-/// Sets how much is kept of a kind, in bytes, in all its pools together. `false`: no pool keeps it.
+/// Sets how much is kept of a kind, in bytes, in all its pools together. Returns false if no pool
+/// keeps that kind.
 pub fn set_limit(kind: Kind, bytes: usize) -> bool {
     let pools = all();
     let count = pools.iter().filter(|pool| pool.kind() == kind).count();
@@ -113,13 +114,13 @@ pub fn set_limit(kind: Kind, bytes: usize) -> bool {
     count != 0
 }
 
-/// How much is kept of a kind at most, in bytes, in all its pools; `None`: no pool keeps it.
+/// The most that is kept of a kind, in bytes, in all its pools; `None` if no pool keeps it.
 pub fn limit(kind: Kind) -> Option<usize> {
     let limits = all().into_iter().filter(|pool| pool.kind() == kind).map(|pool| pool.limit());
     limits.reduce(usize::saturating_add)
 }
 
-/// What became of a kind, of all pools and processors.
+/// The counts of a kind, summed over all pools and processors.
 pub fn counts(kind: Kind) -> Counts {
     let mut sum = statistics::counts(kind);
     for pool in all().iter().filter(|pool| pool.kind() == kind) {
@@ -128,7 +129,7 @@ pub fn counts(kind: Kind) -> Counts {
     sum
 }
 
-/// Tells the pools of another policy and empties those that it does not want.
+/// Notifies the pools of another policy and empties those that it does not allow.
 pub(super) fn follow_policy() {
     for pool in all() {
         pool.follow_policy();

@@ -1,24 +1,23 @@
-//! What is done when frames run out: one way for all who ask for some.
+//! What is freed when frames run out: one procedure for all callers that need frames.
 //!
-//! First what ended processes have yet to give back is given back (`paging::teardown`; the
-//! allocator itself does so before it refuses). Then what is kept of them goes, the oldest first
-//! ([`pools`]). Then what is cached, in the order of registration ([`Cache`]): pages of files that
-//! can be read again and that nobody maps, names. Then objects that the heap keeps for this
-//! processor. If that frees nothing, the one who asked gets `ENOMEM`, or, at a fault, is killed: no
-//! other process pays for it, unless it is the first process that asks (`process::victim`).
+//! First, the deferred free of ended processes is done (`paging::teardown`; the allocator itself
+//! does so before it refuses). Then kept resources are dropped, the oldest first ([`pools`]). Then
+//! caches shrink, in the order of registration ([`Cache`]): pages of files that can be read again
+//! and are not mapped, names. Then the objects that the heap caches for this processor are freed.
+//! If all that frees nothing, the caller gets `ENOMEM` or, at a fault, its process is killed. No
+//! other process is killed for it, unless the caller is the first process (`process::victim`).
 //!
-//! Every frame that a program causes to be taken is asked for in one of three ways. Who may wait
-//! asks with
-//! [`obtain`], which relieves until there is one. Who holds a lock that must not be held across a
-//! sleep tries, gives the lock up, calls [`relieve`] and tries again; or has some at hand before,
-//! by
-//! [`make_room`]. So nothing that is kept or cached ever makes a call fail or a process end.
+//! Every frame on behalf of a program is requested in one of three ways. A caller that may sleep
+//! uses [`obtain`], which frees memory until the request succeeds. A caller with a lock that must
+//! not be held across a sleep tries, releases the lock, calls [`relieve`] and tries again; or it
+//! makes sure of free frames beforehand with [`make_room`]. So kept or cached memory never makes a
+//! call fail or a process end.
 //!
-//! This lies below all that holds memory: caches register here, as pools do.
+//! This module is below all modules that hold memory: caches register here, as pools do.
 //!
-//! Locks: [`relieve`] may close files and drop spaces. The caller holds no spin lock; sleeping
-//! locks of files are allowed: what is kept refers to programs that nobody executes, whose end
-//! takes spin locks only.
+//! Locks: [`relieve`] may close files and drop spaces. The caller holds no spin lock. Sleeping
+//! locks of files are allowed: kept resources refer to programs that no process executes, and
+//! dropping those takes spin locks only.
 
 use arrayvec::ArrayVec;
 use hayate_abi::{Errno, Result};
@@ -30,16 +29,16 @@ use machine::sync::SpinLock;
 
 use super::pools;
 
-/// How many pages of a cache are given up at a time, and as many bytes of what is kept.
+/// How many pages of a cache are freed at a time, and how many pages' worth of kept resources.
 const BATCH: usize = 64;
 
-/// Something that holds memory and can do without it. Called without spin locks.
+/// A cache that can free memory. Called without spin locks.
 pub trait Cache: Send + Sync {
-    /// Gives up about `most` pages at most. Zero: it has nothing that can go.
+    /// Frees at most about `most` pages. Zero: there is nothing to free.
     fn shrink(&self, most: usize) -> usize;
 }
 
-/// How many caches there may be.
+/// The most caches.
 const MOST: usize = 4;
 
 static CACHES: SpinLock<ArrayVec<&'static dyn Cache, MOST>> = SpinLock::new(ArrayVec::new_const());
@@ -54,7 +53,7 @@ pub fn register(cache: &'static dyn Cache) {
     }
 }
 
-/// Frees some memory; false if there is nothing more to be had. Call it without spin locks.
+/// Frees some memory; returns false if nothing is left to free. Call it without spin locks.
 #[cold]
 pub fn relieve() -> bool {
     #[cfg(debug_assertions)]
@@ -76,11 +75,10 @@ pub fn relieve() -> bool {
     frames::counts().free > before
 }
 
-/// What `take` gives, which is `None` where frames lack: then some are freed before it tries again.
-/// Call it without spin locks.
+/// Returns the result of `take`. While that is `None`, because frames are exhausted, frees some
+/// memory and tries again. Call it without spin locks.
 ///
-/// # Errors
-/// `ENOMEM`: there is nothing more to be freed.
+/// # Errors `ENOMEM`: nothing is left to free.
 #[inline]
 pub fn obtain<T>(mut take: impl FnMut() -> Option<T>) -> Result<T> {
     loop {
@@ -93,15 +91,15 @@ pub fn obtain<T>(mut take: impl FnMut() -> Option<T>) -> Result<T> {
     }
 }
 
-/// Sees to it that there is more than programs may take, as far as something can be freed: before a
-/// lock is taken under which a few frames may be needed, and where no second try is possible. Call
-/// it without spin locks.
+/// Frees memory until more is free than programs may take, as far as possible: before a lock is
+/// taken under which a few frames may be needed and no second try is possible. Call it without spin
+/// locks.
 #[inline]
 pub fn make_room() {
     while frames::is_scarce() && relieve() {}
 }
 
-/// A frame, content undefined. Call it without spin locks.
+/// Allocates a frame; its content is undefined. Call it without spin locks.
 ///
 /// # Errors
 /// `ENOMEM`.
@@ -109,7 +107,7 @@ pub fn frame() -> Result<Frame> {
     obtain(Frame::allocate)
 }
 
-/// A frame full of zeroes. Call it without spin locks.
+/// Allocates a zeroed frame. Call it without spin locks.
 ///
 /// # Errors
 /// `ENOMEM`.
@@ -117,8 +115,8 @@ pub fn zeroed_frame() -> Result<Frame> {
     obtain(Frame::allocate_zeroed)
 }
 
-/// Asked before something new is begun, a process, a thread, a program: whether those that run will
-/// still find memory.
+/// Checks, before a new process, thread or program begins, that the running ones will still find
+/// memory.
 ///
 /// # Errors
 /// `ENOMEM`.

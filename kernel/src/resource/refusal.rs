@@ -1,12 +1,12 @@
-//! Which request for memory is refused on purpose: the N-th of one thread (`/proc/hayate/refusal`).
+//! Fault injection: refusing the N-th memory request of one thread (`/proc/hayate/refusal`).
 //!
 //! Linux has this as `/proc/PID/fail-nth` (Documentation/fault-injection, 6.1). There one request
-//! fails and the next succeeds. Here the requests behind it in the same call fail as well, and
-//! nothing can be given up instead: memory has run out, as it does. With the return to user mode
-//! there is memory again.
+//! fails and the next succeeds. Here the later requests in the same call fail as well, and no
+//! memory can be reclaimed instead, as when memory is exhausted. After the return to user mode
+//! requests succeed again.
 //!
-//! One execution at a time is armed; arming another one takes the place of the first. All of it is
-//! in kernels for tests alone ([`machine::refusal`]).
+//! One execution at a time is armed; arming another one disarms the first. All of this exists only
+//! in kernels for tests ([`machine::refusal`]).
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -16,14 +16,14 @@ use crate::schedule;
 
 /// The number of the execution that is armed; 0: none.
 static ARMED: AtomicU64 = AtomicU64::new(0);
-/// How many of its requests until one is refused.
+/// The number of its requests until one is refused.
 static LEFT: AtomicU64 = AtomicU64::new(0);
-/// The call that it is in is refused everything.
+/// All further requests of its present call are refused.
 static REFUSING: AtomicBool = AtomicBool::new(false);
-/// How many requests were refused since boot.
+/// The number of requests refused since boot.
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 
-/// Refuses the `number`-th request from now of the execution `id`; 0: none.
+/// Refuses the `number`-th request from now of the execution `id`; 0 disarms.
 pub fn arm(id: u64, number: u64) {
     machine::refusal::register(judge);
     ARMED.store(0, Relaxed);
@@ -32,7 +32,7 @@ pub fn arm(id: u64, number: u64) {
     ARMED.store(if number == 0 { 0 } else { id }, Relaxed);
 }
 
-/// How many requests are left until one is refused, and how many were refused since boot.
+/// The number of requests until one is refused, and of those refused since boot.
 pub fn counts() -> (u64, u64) {
     (LEFT.load(Relaxed), REFUSED.load(Relaxed))
 }
@@ -42,7 +42,7 @@ fn is_armed() -> bool {
     armed != 0 && schedule::try_current_id() == Some(armed)
 }
 
-/// Whether the current call is refused everything.
+/// Whether all requests of the current call are refused.
 pub fn is_refusing() -> bool {
     REFUSING.load(Relaxed) && is_armed()
 }
@@ -64,7 +64,8 @@ fn judge() -> bool {
     true
 }
 
-/// The current call is about to return: there is memory again. Whether it was refused any.
+/// Ends the refusals, since the current call is about to return. Returns whether any request was
+/// refused.
 pub fn end_call() -> bool {
     let refusing = is_refusing();
     if refusing {

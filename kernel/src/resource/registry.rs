@@ -1,14 +1,14 @@
 //! The registry: every resource there is, by kind and serial, with a name, an owner and attributes.
 //!
-//! It keeps no list. What holds resources anyway (the table of processes, the spaces, the names of
-//! files, the pools) is walked when somebody looks; so a start and an end pay nothing for being
-//! visible but the serial of a space, and no lock is shared. What is found is a picture that may be
-//! old when it is read: a resource that has gone meanwhile is `ENOENT`.
+//! It keeps no list. A query walks the structures that hold resources anyway (the table of
+//! processes, the spaces, the names of files, the pools). So being visible costs a start and an end
+//! only the serial of a space, and no lock is shared. The result is a snapshot that may be out of
+//! date when it is read: a resource that is gone meanwhile gives `ENOENT`.
 //!
 //! A module that has resources registers a [`Source`] for each kind at boot. The operations are the
 //! same for all kinds: [`visit`], [`find`] by serial, [`find_by_name`], [`describe`], [`control`].
-//! Making, retiring and reusing are the business of the modules themselves; what became of them is
-//! counted in [`statistics`](super::statistics).
+//! The modules themselves make, release and reuse resources; [`statistics`](super::statistics)
+//! counts them.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -19,12 +19,12 @@ use hayate_abi::{Errno, Result};
 use hayate_recycler::Kind;
 use machine::sync::SpinLock;
 
-/// What tells a resource from all others of its kind, as long as the machine runs.
+/// The identity of a resource among all of its kind, as long as the machine runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Serial {
     /// The number.
     pub number: u64,
-    /// For a part of something that has the number: where in it, in bytes.
+    /// For a part of the resource with that number: the part's offset in bytes.
     pub part: Option<u64>,
 }
 
@@ -34,7 +34,7 @@ impl Serial {
         Serial { number, part: None }
     }
 
-    /// Reads what [`Display`](fmt::Display) writes, in its one form.
+    /// Parses the output of [`Display`](fmt::Display), in its one form.
     pub fn parse(text: &[u8]) -> Option<Serial> {
         let text = core::str::from_utf8(text).ok()?;
         let (number, part) = match text.split_once('-') {
@@ -65,18 +65,18 @@ impl fmt::Display for Serial {
     }
 }
 
-/// One resource in a picture of all.
+/// One resource in a snapshot.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// Its serial.
     pub serial: Serial,
     /// Its name; several may have the same, and some have none.
     pub name: Vec<u8>,
-    /// The user whose it is.
+    /// The user who owns it.
     pub owner: u32,
     /// The memory it takes or stands for, in bytes.
     pub bytes: u64,
-    /// Whether it is kept for the next who wants one, rather than in use.
+    /// Whether it is kept for a later use, rather than in use.
     pub kept: bool,
 }
 
@@ -85,38 +85,39 @@ pub struct Entry {
 pub struct Attributes(Vec<(&'static str, String)>);
 
 impl Attributes {
-    /// Adds an attribute. `ENOMEM`.
+    /// Adds an attribute. Fails with `ENOMEM`.
     pub fn add(&mut self, name: &'static str, value: fmt::Arguments<'_>) -> Result<()> {
         self.0.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         self.0.push((name, alloc::format!("{value}")));
         Ok(())
     }
 
-    /// All of them.
+    /// All attributes.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.0.iter().map(|(name, value)| (*name, value.as_str()))
     }
 }
 
-/// Who has the resources of a kind. Its functions are called without locks and may sleep.
+/// The owner of the resources of a kind. Its functions are called without locks and may sleep.
 pub trait Source: Sync {
     /// The kind.
     fn kind(&self) -> Kind;
 
-    /// Shows every resource there is. `ENOMEM`.
+    /// Shows every resource there is. Fails with `ENOMEM`.
     fn visit(&self, show: &mut dyn FnMut(Entry)) -> Result<()>;
 
-    /// The attributes of one, besides those of its [`Entry`]. `ENOENT` if it has gone.
+    /// Adds the attributes of one resource, besides those of its [`Entry`]. Fails with `ENOENT` if
+    /// it is gone.
     fn describe(&self, serial: Serial, to: &mut Attributes) -> Result<()>;
 
-    /// Changes an attribute. `EINVAL` for one that cannot be changed, or not to that.
+    /// Changes an attribute. Fails with `EINVAL` if it cannot be changed, or not to that value.
     fn control(&self, serial: Serial, attribute: &str, value: &str) -> Result<()> {
         let _ = (serial, attribute, value);
         Err(Errno::EINVAL)
     }
 }
 
-/// How many sources there may be: one or two for each kind.
+/// The most sources: one or two for each kind.
 const MOST: usize = 2 * Kind::COUNT;
 
 static SOURCES: SpinLock<ArrayVec<&'static dyn Source, MOST>> =
@@ -137,17 +138,17 @@ fn sources(kind: Kind) -> impl Iterator<Item = &'static dyn Source> {
     all.into_iter().filter(move |source| source.kind() == kind)
 }
 
-/// Shows every resource of a kind. `ENOMEM`.
+/// Shows every resource of a kind. Fails with `ENOMEM`.
 pub fn visit(kind: Kind, show: &mut dyn FnMut(Entry)) -> Result<()> {
     sources(kind).try_for_each(|source| source.visit(show))
 }
 
-/// The resource with this serial. `ENOENT`.
+/// Returns the resource with this serial. Fails with `ENOENT`.
 pub fn find(kind: Kind, serial: Serial) -> Result<Entry> {
     first(kind, |entry| entry.serial == serial)
 }
 
-/// The first resource with this name. `ENOENT`.
+/// Returns the first resource with this name. Fails with `ENOENT`.
 pub fn find_by_name(kind: Kind, name: &[u8]) -> Result<Entry> {
     first(kind, |entry| !name.is_empty() && entry.name == name)
 }
@@ -162,7 +163,7 @@ fn first(kind: Kind, matches: impl Fn(&Entry) -> bool) -> Result<Entry> {
     found.ok_or(Errno::ENOENT)
 }
 
-/// The attributes of a resource. `ENOENT`.
+/// Returns the attributes of a resource. Fails with `ENOENT`.
 pub fn describe(kind: Kind, serial: Serial) -> Result<Attributes> {
     let entry = find(kind, serial)?;
     let mut all = Attributes::default();
@@ -182,7 +183,7 @@ pub fn describe(kind: Kind, serial: Serial) -> Result<Attributes> {
     result.map(|()| all)
 }
 
-/// Changes an attribute of a resource. `ENOENT`, `EINVAL`.
+/// Changes an attribute of a resource. Fails with `ENOENT`, `EINVAL`.
 pub fn control(kind: Kind, serial: Serial, attribute: &str, value: &str) -> Result<()> {
     let mut result = Err(Errno::ENOENT);
     for source in sources(kind) {

@@ -1,4 +1,4 @@
-//! How many resources of each kind were made, reused, stored and dropped.
+//! Counts of resources made, reused, stored and dropped, for each kind.
 //!
 //! Each processor counts for itself with plain loads and stores; [`counts`] adds them up. A sum
 //! taken while others count is close, not exact.
@@ -16,8 +16,8 @@ struct Own {
     reused: AtomicU64,
     stored: AtomicU64,
     dropped: AtomicU64,
-    /// What is kept, and its bytes: sums over all processors only, as one stores what another
-    /// takes out.
+    /// The number and bytes of kept resources. Only the sums over all processors are meaningful,
+    /// since one processor may store what another takes out.
     kept: AtomicU64,
     bytes: AtomicU64,
 }
@@ -45,13 +45,13 @@ fn add(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
 }
 
-/// One was made new.
+/// Counts a resource that was made new.
 #[inline]
 pub fn made(kind: Kind) {
     add(&OWN.here()[kind.index()].made, 1);
 }
 
-/// One was put into a pool; it takes `bytes`.
+/// Counts a resource of `bytes` that was put into a pool.
 #[inline]
 pub fn stored(kind: Kind, bytes: usize) {
     let own = &OWN.here()[kind.index()];
@@ -60,7 +60,7 @@ pub fn stored(kind: Kind, bytes: usize) {
     add(&own.bytes, bytes as u64);
 }
 
-/// One that was stored with `bytes` was taken out to be used.
+/// Counts a resource of `bytes` that was taken out of a pool to be used.
 #[inline]
 pub fn reused(kind: Kind, bytes: usize) {
     let own = &OWN.here()[kind.index()];
@@ -69,13 +69,13 @@ pub fn reused(kind: Kind, bytes: usize) {
     add(&own.bytes, (bytes as u64).wrapping_neg());
 }
 
-/// One that stays in its pool was used once more (a program record, which many share).
+/// Counts a use of a resource that stays in its pool (a program record, which many share).
 #[inline]
 pub fn shared(kind: Kind) {
     add(&OWN.here()[kind.index()].reused, 1);
 }
 
-/// One that was stored with `bytes` was given up.
+/// Counts a resource of `bytes` that was dropped from a pool.
 #[inline]
 pub fn dropped(kind: Kind, bytes: usize) {
     let own = &OWN.here()[kind.index()];
@@ -84,7 +84,7 @@ pub fn dropped(kind: Kind, bytes: usize) {
     add(&own.bytes, (bytes as u64).wrapping_neg());
 }
 
-/// The counts of a kind, of all processors.
+/// The counts of a kind, summed over all processors.
 pub fn counts(kind: Kind) -> Counts {
     let mut sum = Counts::default();
     for all in (0..MAX_CPUS).filter_map(|cpu| OWN.of(cpu)) {
@@ -98,7 +98,7 @@ pub fn counts(kind: Kind) -> Counts {
             bytes: own.bytes.load(Relaxed),
         };
     }
-    // Read while others count a sum may be off by a few, below zero even.
+    // A sum read while others count may be off by a few, even below zero.
     let floor = |count: u64| (count as i64).max(0) as u64;
     (sum.kept, sum.bytes) = (floor(sum.kept), floor(sum.bytes));
     sum

@@ -1,46 +1,48 @@
-//! Watching a start: how the functions on its way say where they are.
+//! Measuring a start: how the functions on its path report their steps.
 //!
-//! They take a [`Watch`] as a type parameter and call it at each step. Starts that nobody watches
-//! run the functions made for [`Unwatched`], whose calls are empty and leave no instruction behind;
-//! with `trace=starts` on the kernel's command line the entries of the kernel choose the functions made for
-//! `process::starts::Watched` instead. So nothing on the way asks whether it is watched.
+//! They take a [`Watch`] as a type parameter and call it at each step. Starts that are not measured
+//! run the functions instantiated for [`Unwatched`], whose calls are empty and leave no instruction
+//! behind. With `trace=starts` on the kernel's command line the entries of the kernel choose the
+//! functions instantiated for `process::starts::Watched`. So nothing on the path checks whether it
+//! is measured.
 //!
-//! The road not taken: a flag that is tested at each step, or calls through a table. Both cost every
-//! start some instructions for what one in a million wants.
+//! Road not taken: a flag that is tested at each step, or calls through a table. Both cost every
+//! start some instructions for a measurement that one in a million needs.
 
 pub use hayate_start_account::Part;
 
-/// Who is told where a start is.
+/// An observer of a start's steps.
 pub trait Watch {
-    /// The start goes on with this part.
+    /// The start enters this part.
     #[inline(always)]
     fn enter(_: Part) {}
 
-    /// The program is in its space: the address of its entry, and whether a dynamic linker comes
-    /// before it.
+    /// The program is mapped: the address of its entry, and whether a dynamic linker runs before
+    /// it.
     #[inline(always)]
     fn attached(_path: &[u8], _entry: usize, _linked: bool) {}
 
-    /// A page of a kept space was looked at. `written`: it was its own and had been written to, and
-    /// has the content of a `file` again, or zeroes.
+    /// A page of a kept space was looked at. `written`: it was a private page that had been written,
+    /// and now has the content of a `file` again, or zeroes.
     #[inline(always)]
     fn restored(_written: bool, _file: bool) {}
 
-    /// The space's own pages now, as (copied, zeroed), if anybody wants to know.
+    /// The numbers of private pages now, as (copied, zeroed); `_count` runs only if they are
+    /// recorded.
     #[inline(always)]
     fn pages(_when: Pages, _count: impl FnOnce() -> (u64, u64)) {}
 }
 
-/// When pages are counted.
+/// The moment at which pages are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
-    /// Before exec fills any.
+    /// Before exec fills any page.
     Before,
-    /// After it has.
+    /// After exec has filled them.
     After,
 }
 
-/// Nobody.
+/// An observer that does nothing.
 pub struct Unwatched;
 
 impl Watch for Unwatched {}
