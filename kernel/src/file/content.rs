@@ -116,7 +116,7 @@ pub fn write(
     write_locked(plate, *offset, input)
 }
 
-/// Like [`write`], for a caller that holds the content lock.
+/// Like [`write()`], for a caller that holds the content lock.
 pub fn write_locked(plate: &Plate, offset: u64, input: &mut Input<'_>) -> Result<usize> {
     if input.remaining() == 0 {
         return Ok(0);
