@@ -22,8 +22,8 @@ pub trait Watch {
     #[inline(always)]
     fn attached(_path: &[u8], _entry: usize, _linked: bool) {}
 
-    /// A page of a kept space was looked at. `written`: it was a private page that had been written,
-    /// and now has the content of a `file` again, or zeroes.
+    /// A page of a kept space was looked at. `written`: it was a private page that had been
+    /// written, and now has the content of a `file` again, or zeroes.
     #[inline(always)]
     fn restored(_written: bool, _file: bool) {}
 

@@ -1,4 +1,4 @@
-//! adjtimex(2) and clock_adjtime(2): what programs read of the clock's discipline and set in it.
+//! adjtimex(2) and clock_adjtime(2): the interface to the clock's discipline.
 
 use hayate_abi::time::{NANOS_PER_SEC, Timespec, Timeval, Timex};
 use hayate_abi::{Errno, Result};
@@ -11,7 +11,7 @@ use crate::credentials::Capability;
 use crate::process;
 use crate::schedule::time;
 
-/// clock_adjtime(2): EINVAL for a clock that is none, EOPNOTSUPP for one that cannot be adjusted.
+/// clock_adjtime(2): EINVAL for an unknown clock, EOPNOTSUPP for a clock that cannot be adjusted.
 pub fn clock_adjtime(number: i32, at: usize) -> Result<i32> {
     // The kernel copies first (`clock_adjtime`, kernel/time/posix-timers.c of Linux 6.1).
     let asked: Timex = UserPtr::new(at).read()?;
@@ -34,7 +34,7 @@ pub fn adjtimex(at: usize) -> Result<i32> {
     adjust(&UserPtr::new(at).read()?, at)
 }
 
-/// EPERM, EINVAL (`timekeeping_validate_timex`, kernel/time/timekeeping.c).
+/// Checks a request: EPERM, EINVAL (`timekeeping_validate_timex`, kernel/time/timekeeping.c).
 fn check(asked: &Timex) -> Result<()> {
     let has = |mode| asked.modes & mode != 0;
     let require = || process::current().credentials().require(Capability::SysTime);
@@ -61,7 +61,7 @@ fn check(asked: &Timex) -> Result<()> {
             return Err(Errno::EINVAL);
         }
     }
-    /// Nanoseconds per second, with 32 bits behind the point, in a unit of frequency (`PPM_SCALE`).
+    /// Nanoseconds per second, with 32 fraction bits, in one unit of frequency (`PPM_SCALE`).
     const UNIT: i64 = 1000 << 16;
     let fits = (i64::MIN / UNIT..=i64::MAX / UNIT).contains(&asked.freq);
     if has(modes::ADJ_FREQUENCY) && !fits { Err(Errno::EINVAL) } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! What only x86-64 has: arch_prctl(2).
+//! Calls that exist on x86-64 only: arch_prctl(2).
 
 use hayate_abi::{Errno, Result};
 use hayate_machine::cpu;
@@ -11,8 +11,8 @@ const ARCH_SET_FS: i32 = 0x1002;
 const ARCH_GET_FS: i32 = 0x1003;
 const ARCH_GET_GS: i32 = 0x1004;
 
-/// arch_prctl(2): the bases of the FS and GS segments. EPERM for an address outside the program's
-/// half. CPUID faulting and the permission of AMX state are not there (EINVAL, as on a processor
+/// arch_prctl(2): the bases of the FS and GS segments. EPERM for an address outside the user half.
+/// CPUID faulting and the permission of AMX state are not implemented (EINVAL, as on a processor
 /// without them).
 pub fn arch_prctl(code: i32, address: usize) -> Result<()> {
     let thread = process::current();

@@ -1,8 +1,8 @@
-//! How the registers of a system call become arguments, and a handler's result a register.
+//! Decoding of system-call arguments from registers, and of results into a register.
 //!
-//! A KIND of the table is a type here that only carries how to decode and how to show; the
-//! handler itself takes the plain value. Addresses reach the handler as numbers: it checks
-//! them by making a `UserPtr` of them, and nothing can be read through a number.
+//! A KIND of the table is a type here that only says how to decode and how to show an argument; the
+//! handler itself gets the plain value. Addresses reach the handler as numbers. The handler checks
+//! them by making a `UserPtr` of them; nothing can be read through a number.
 
 use core::fmt::{self, Write};
 
@@ -10,9 +10,9 @@ use hayate_abi::{Errno, Result};
 
 /// One kind of argument.
 pub trait Argument {
-    /// What the handler gets.
+    /// The type that the handler gets.
     type Value;
-    /// Decodes a register, whose upper half a narrow argument ignores, as Linux does.
+    /// Decodes a register; a narrow argument ignores its upper half, as in Linux.
     fn decode(raw: u64) -> Self::Value;
     /// Writes the argument as a trace shows it.
     fn show(raw: u64, out: &mut dyn Write) -> fmt::Result;
@@ -39,17 +39,17 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// A number.
+    /// A signed 32-bit number.
     Int = i32, "{}", i32;
-    /// A number without sign.
+    /// An unsigned 32-bit number.
     Uint = u32, "{}", i32;
-    /// A 64-bit number.
+    /// A signed 64-bit number.
     Long = i64, "{}", i64;
     /// A number of bytes.
     Size = usize, "{}", u64;
-    /// A place in a file.
+    /// An offset in a file.
     Offset = i64, "{}", i64;
-    /// A word whose meaning depends on others.
+    /// A word whose meaning depends on other arguments.
     Word = usize, "{:#x}", u64;
     /// The address of data.
     Pointer = usize, "{:#x}", u64;
@@ -126,14 +126,14 @@ impl<T: Returned> Returned for Result<T> {
     }
 }
 
-/// A failed call's value in the register.
+/// The register value of a failed call.
 ///
-/// A restart code must meet signal delivery, which puts something else in its place, before the
-/// program sees the register. Whoever sent the signal queues it first and interrupts us then, from
-/// another processor even by way of an interrupt: a call that noticed the signal in between is
-/// back here before the attention is raised, so we raise it ourselves. (Linux has the same duty:
-/// `signal_pending` must not be true without `TIF_SIGPENDING`, `recalc_sigpending`,
-/// kernel/signal.c.) On the way of errors only.
+/// A restart code must meet signal delivery, which replaces it, before the program sees the
+/// register. The sender of a signal queues it first and then interrupts this thread, from another
+/// processor even by an interrupt. A call that noticed the signal in between returns here before
+/// the attention is raised, so it is raised here. (Linux must do the same: `signal_pending` must
+/// not be true without `TIF_SIGPENDING`, `recalc_sigpending`, kernel/signal.c.) Only on the error
+/// path.
 #[cold]
 fn refused(error: Errno) -> i64 {
     if error.is_restart() {

@@ -21,7 +21,7 @@ const SCM_CREDENTIALS: i32 = 2;
 const LONGEST: usize = 20_480;
 const HEAD: usize = size_of::<Cmsghdr>();
 
-/// What a program sends along.
+/// The control data that a program sends.
 #[derive(Default)]
 pub struct Control {
     /// SCM_RIGHTS.
@@ -78,7 +78,8 @@ fn take_descriptors(data: &[u8], into: &mut Vec<Arc<OpenFile>>) -> Result<()> {
     Ok(())
 }
 
-/// A program may only claim what it is, unless it is privileged (unix(7), SCM_CREDENTIALS).
+/// Checks that a program claims its own credentials, unless it is privileged (unix(7),
+/// SCM_CREDENTIALS).
 fn check_credentials(claimed: Ucred) -> Result<Ucred> {
     let thread = process::current();
     let own = thread.identity();
@@ -97,8 +98,8 @@ fn check_credentials(claimed: Ucred) -> Result<Ucred> {
     Ok(claimed)
 }
 
-/// Writes what came along with a received message; installs the descriptors. What has no room is
-/// dropped and MSG_CTRUNC set.
+/// Writes the control data of a received message and installs the descriptors. Data for which there
+/// is no space is dropped and MSG_CTRUNC set.
 pub fn write(
     header: &mut Msghdr,
     sender: Option<Ucred>,

@@ -1,4 +1,4 @@
-//! Credentials (`credentials(7)`, `setuid(2)` and its kin, `capget(2)`).
+//! Credentials (`credentials(7)`, `setuid(2)` and related calls, `capget(2)`).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -194,7 +194,7 @@ pub fn getresgid(real: usize, effective: usize, saved: usize) -> Result<()> {
     write_three([real, effective, saved], [own.gid, own.egid, own.sgid])
 }
 
-/// `setfsuid(2)`: gives the old id, whether or not it changed.
+/// `setfsuid(2)`: returns the old id, whether or not it changed.
 pub fn setfsuid(user: Id) -> Id {
     let old = own();
     let known = [old.uid, old.euid, old.suid, old.fsuid].contains(&user);
@@ -256,8 +256,8 @@ const VERSION_1: u32 = 0x1998_0330;
 const VERSION_2: u32 = 0x2007_1026;
 const VERSION_3: u32 = 0x2008_0522;
 
-/// How many 32-bit slices a version has. An unknown one is answered with the known one and
-/// `EINVAL`, by which programs find out.
+/// Reads the header; returns it and the number of 32-bit slices of its version. For an unknown
+/// version it writes the known one and fails with `EINVAL`, by which programs find out.
 fn slices(address: usize) -> Result<(CapabilityHeader, usize)> {
     let header: CapabilityHeader = UserPtr::new(address).read()?;
     match header.version {

@@ -20,7 +20,7 @@ const FUTEX_PRIVATE_FLAG: i32 = 128;
 const FUTEX_CLOCK_REALTIME: i32 = 256;
 const ALL: u32 = u32::MAX;
 
-/// A number of waiters; negative ones count as none or all, as Linux' `int` comparisons have it.
+/// A number of waiters; fails with EINVAL if it is negative as Linux' `int`.
 fn count(value: usize) -> Result<usize> {
     usize::try_from(value as i32).map_err(|_| Errno::EINVAL)
 }
@@ -52,7 +52,7 @@ pub fn futex(
             let deadline = deadline(timeout, true, realtime)?;
             wait(address, private, value, deadline, third)
         }
-        // A negative number wakes one, as in Linux, where the first waiter is counted first.
+        // A negative number wakes one waiter, as in Linux, which compares after the first waiter.
         FUTEX_WAKE => futex::wake(address, private, (value as i32).max(1) as usize, ALL),
         FUTEX_WAKE_BITSET => {
             if third == 0 {
@@ -77,7 +77,7 @@ pub fn futex(
     }
 }
 
-/// The end of a wait on the monotonic clock.
+/// The end of a wait in nanoseconds of the monotonic clock.
 fn deadline(timeout: usize, absolute: bool, realtime: bool) -> Result<Option<u64>> {
     if timeout == 0 {
         return Ok(None);
@@ -101,7 +101,7 @@ fn wait(
     match futex::wait(address, private, value, deadline, bits) {
         Ok(()) => Ok(0),
         Err(Errno::ERESTARTSYS) => match deadline {
-            // A relative time must not start anew: what goes on has the same end.
+            // A relative time must not start again: the restarted wait has the same end.
             Some(deadline) => Err(process::current().restart_with(Restart::Futex {
                 address,
                 value,
@@ -115,7 +115,7 @@ fn wait(
     }
 }
 
-/// Goes on with an interrupted wait.
+/// Continues an interrupted wait.
 pub fn wait_again(
     address: usize,
     value: u32,
@@ -142,7 +142,7 @@ pub fn get_robust_list(pid: i32, head: usize, size: usize) -> Result<()> {
     } else {
         let number = u32::try_from(pid).map_err(|_| Errno::ESRCH)?;
         let thread = pids::thread(number).ok_or(Errno::ESRCH)?;
-        // It may only be asked by those who could look into the memory it points to.
+        // Only a caller that could look into the memory may get the address.
         process::foreign_space(pid)?;
         thread.robust_list.load(Ordering::Relaxed)
     };

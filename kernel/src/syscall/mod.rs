@@ -1,14 +1,14 @@
 //! The Linux system-call interface: the table, the dispatcher, one file per family.
 //!
-//! [`table.rs`](../table.rs) declares every call; this module makes two arrays of it. The
-//! first holds a function per number that takes the arguments out of the registers, calls the
-//! handler and gives back what goes into `rax`; the dispatcher is one bounds check and one
-//! indirect call around it; Hayate's own calls ([`own`]) have a short array of their own behind that
-//! check, so Linux' calls pay nothing for them. The second holds names and argument kinds and is only read by the
-//! trace. `trace=syscalls` on the command line registers another dispatcher at boot, so a
-//! kernel that does not trace does not even test whether it should.
+//! [`table.rs`](../table.rs) declares every call; this module makes two arrays of it. The first
+//! holds a function per number that takes the arguments out of the registers, calls the handler and
+//! returns the value for `rax`. The dispatcher is one bounds check and one indirect call around it.
+//! Hayate's own calls ([`own`]) have a short array of their own after that check, so Linux' calls
+//! pay nothing for them. The second array holds names and argument kinds, and only the trace reads
+//! it. `trace=syscalls` on the command line registers another dispatcher at boot, so a kernel that
+//! does not trace does not even test for it.
 //!
-//! Handlers decode and encode Linux; what they do stands in the modules below.
+//! Handlers decode arguments and encode results as Linux does; the modules below do the work.
 
 pub mod adjust;
 mod arch;
@@ -40,18 +40,18 @@ use hayate_machine::trap::UserRegs;
 /// Executes one call and returns the value for `rax`.
 type Handler = extern "C" fn(&mut UserRegs) -> i64;
 
-/// One past the largest number of Linux' in the table.
+/// One past the largest of Linux' numbers in the table.
 const NUMBERS: usize = 451;
 /// The first number of Hayate's own calls (`own.rs`), far from those that Linux may give out.
 const OWN: usize = 1000;
-/// How many numbers Hayate's own calls may have.
+/// The number of numbers reserved for Hayate's own calls.
 const OWN_NUMBERS: usize = 30;
 
-/// A row as the trace needs it.
+/// A row of the table, for the trace.
 pub struct Row {
     /// The name of the call.
     pub name: &'static str,
-    /// Its arguments: name, and how to show one.
+    /// Its arguments: name, and the function that shows one.
     pub arguments: &'static [(&'static str, Show)],
 }
 
@@ -98,8 +98,8 @@ macro_rules! handler {
     }};
 }
 
-/// Whether a handler needs nothing of the caller's registers but its arguments, and so none of the
-/// rest of the frame: the gate then leaves it out.
+/// Whether a handler needs only its arguments of the caller's registers; if so, the gate leaves out
+/// the rest of the frame.
 macro_rules! is_plain {
     ([complete registers $($path:ident)::+]) => {
         false
@@ -145,7 +145,7 @@ macro_rules! syscalls {
             arguments: &[$((stringify!($argument), argument::$kind::show as Show)),*],
         }),)*)*];
 
-        // Every row has its place in one of the two.
+        // Every row has an entry in one of the two arrays.
         $($(const _: () = assert!(
             $number < NUMBERS || ($number >= OWN && $number < OWN + OWN_NUMBERS)
         );)*)*
@@ -154,7 +154,7 @@ macro_rules! syscalls {
 
 include!("table.rs");
 
-/// The place of a number in a part of the table that begins at `first`.
+/// The entry of a number in a part of the table that begins at `first`.
 const fn slot<T>(part: &mut [T], number: usize, first: usize) -> Option<&mut T> {
     if number >= first && number - first < part.len() {
         Some(&mut part[number - first])
@@ -163,12 +163,12 @@ const fn slot<T>(part: &mut [T], number: usize, first: usize) -> Option<&mut T> 
     }
 }
 
-/// The row of a number, if there is such a call. For those who have time: the trace.
+/// The row of a number, if there is such a call. A slow search, for the trace.
 pub fn row(number: u64) -> Option<&'static Row> {
     ROWS.iter().find(|(own, _)| *own as u64 == number).map(|(_, row)| row)
 }
 
-/// Serves one system call: number in `orig_rax`, result to `rax`.
+/// Handles one system call: number in `orig_rax`, result to `rax`.
 pub extern "C" fn dispatch(regs: &mut UserRegs) {
     hayate_machine::trap::check_stack();
     let result = match HANDLERS.get(regs.orig_rax as usize) {
@@ -178,7 +178,7 @@ pub extern "C" fn dispatch(regs: &mut UserRegs) {
     regs.rax = result as u64;
 }
 
-/// Serves a call that is not one of Linux'.
+/// Handles a call that is not one of Linux'.
 #[cold]
 fn dispatch_own(regs: &mut UserRegs) -> i64 {
     supervisor::leave_trampoline(regs);
@@ -186,7 +186,7 @@ fn dispatch_own(regs: &mut UserRegs) -> i64 {
     handler.map_or(Errno::ENOSYS.to_return(), |handler| handler(regs))
 }
 
-/// The dispatcher to register with the machine: a tracing one if the command line says
+/// The dispatcher to register with the machine: one that traces or measures if the command line has
 /// `trace=syscalls` or `trace=starts`.
 pub fn dispatcher() -> extern "C" fn(&mut UserRegs) {
     match hayate_machine::boot::option("trace") {

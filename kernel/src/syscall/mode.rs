@@ -15,9 +15,9 @@ fn switch(pid: i32, supervisor: bool, keep: bool) -> Result<()> {
     mode::switch(&process, supervisor, keep)
 }
 
-/// `switch_supervisor(pid, flags)`: the process, the caller for 0, goes on in supervisor mode.
+/// `switch_supervisor(pid, flags)`: switches the process (0: the caller) to supervisor mode.
 ///
-/// `EINVAL` for unknown flags; `EOPNOTSUPP`, `EPERM`, `ESRCH` as [`mode::switch`].
+/// Fails with `EINVAL` for unknown flags; `EOPNOTSUPP`, `EPERM`, `ESRCH` as [`mode::switch`].
 pub fn switch_supervisor(pid: i32, flags: u32) -> Result<()> {
     if flags & !KEEP != 0 {
         return Err(Errno::EINVAL);
@@ -25,7 +25,7 @@ pub fn switch_supervisor(pid: i32, flags: u32) -> Result<()> {
     switch(pid, true, flags & KEEP != 0)
 }
 
-/// `switch_user(pid)`: the process, the caller for 0, goes on in user mode.
+/// `switch_user(pid)`: switches the process (0: the caller) to user mode.
 pub fn switch_user(pid: i32) -> Result<()> {
     switch(pid, false, false)
 }

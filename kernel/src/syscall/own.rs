@@ -1,15 +1,15 @@
-//! Hayate's own system calls: numbers from 1000 on, which Linux answers with `ENOSYS`.
+//! Hayate's own system calls: numbers from 1000 on, for which Linux returns `ENOSYS`.
 //!
 //! 1000 to 1009 are process transformation ([`crate::process::transform`]): a program asks for each
 //! of the three changes alone, or for several at once. `guest/include/hayate.h` is their C
-//! interface, the crate `hayate-guest` their Rust one, docs/resources.md tells of them.
+//! interface, the crate `hayate-guest` their Rust interface; docs/resources.md describes them.
 //!
-//! What holds for all of them:
+//! These rules hold for all of them:
 //!
-//! * they concern the calling process, which must have no other thread (`EBUSY`) where memory
-//!   changes under its feet;
-//! * they give no privilege: set-user-id bits count for nothing here, and a program has to be
-//!   readable, as its content lands where the caller can look at it;
+//! * they concern the calling process, which must have no other thread (`EBUSY`) if its memory
+//!   changes;
+//! * they give no privilege: set-user-id bits have no effect, and a program must be readable, as
+//!   its content is mapped where the caller can look at it;
 //! * an error changes nothing.
 
 use alloc::sync::Arc;
@@ -31,19 +31,19 @@ use crate::resource::watch::Unwatched;
 
 /// `hayate_space_open`: an empty space.
 const SPACE_EMPTY: u32 = 0;
-/// A copy of the caller's, page by page as either is written.
+/// A copy of the caller's space, made by copy-on-write.
 const SPACE_COPY: u32 = 1;
-/// The caller's own.
+/// The caller's own space.
 const SPACE_OWN: u32 = 2;
 
 /// Close the descriptor when another program is executed (`O_CLOEXEC`).
 const CLOSE_ON_EXEC: u32 = 0o2_000_000;
 
-/// What of `hayate_change` is to be changed.
+/// The bits of `hayate_change` that select what changes.
 const CHANGE_SPACE: u32 = 1;
 const CHANGE_PROGRAM: u32 = 2;
 const CHANGE_POSITION: u32 = 4;
-/// A program may take the place of what lies where it must go.
+/// A program may replace existing mappings in its range.
 const REPLACE: u32 = 1;
 
 /// `struct hayate_position`.
@@ -79,9 +79,9 @@ pub struct UserLoaded {
     end: u64,
 }
 
-/// `hayate_space_open(source, flags)`: a descriptor for a space.
+/// `hayate_space_open(source, flags)`: opens a descriptor for a space.
 ///
-/// `EINVAL` for what is neither a source nor a flag; `ENOMEM`, `EMFILE`.
+/// Fails with `EINVAL` for an unknown source or flag; `ENOMEM`, `EMFILE`.
 pub fn space_open(source: u32, flags: u32) -> Result<i32> {
     let close_on_exec = only_close_on_exec(flags)?;
     let own = process::current();
@@ -94,9 +94,10 @@ pub fn space_open(source: u32, flags: u32) -> Result<i32> {
     install(held::hold_space(space)?, close_on_exec)
 }
 
-/// `hayate_program_open(directory, path, flags)`: a descriptor for a program, found and understood.
+/// `hayate_program_open(directory, path, flags)`: opens a descriptor for a program that was found
+/// and parsed.
 ///
-/// Errors as `execve(2)`; `EACCES` also for a file that the caller cannot read.
+/// Fails as `execve(2)`; with `EACCES` also for a file that the caller cannot read.
 pub fn program_open(directory: i32, path_address: usize, flags: u32) -> Result<i32> {
     const KNOWN: u32 = at::SYMLINK_NOFOLLOW | at::EMPTY_PATH;
     let close_on_exec = only_close_on_exec(flags & !KNOWN)?;
@@ -109,17 +110,17 @@ pub fn program_open(directory: i32, path_address: usize, flags: u32) -> Result<i
     permitted(view.credentials(), &location.inode()?.attributes(), access::READ)?;
     let program =
         program::find::<Unwatched>(location, &text, false, view.context(), view.credentials())?;
-    // The interpreters that it names land there, too.
+    // The interpreter that it names is mapped there, too.
     if !program.is_readable() {
         return Err(Errno::EACCES);
     }
     install(held::hold_program(program, text.to_vec())?, close_on_exec)
 }
 
-/// `hayate_change_space(space, flags)`: goes on at the same position, with the same program, in
+/// `hayate_change_space(space, flags)`: continues at the same position, with the same program, in
 /// another space.
 ///
-/// `EBADF`, `EBUSY`, `EINVAL`.
+/// Fails with `EBADF`, `EBUSY`, `EINVAL`.
 pub fn change_space(space: i32, flags: u32) -> Result<()> {
     if flags != 0 {
         return Err(Errno::EINVAL);
@@ -132,11 +133,12 @@ pub fn change_space(space: i32, flags: u32) -> Result<()> {
     Ok(())
 }
 
-/// `hayate_change_program(program, loaded, flags)`: attaches a program to the space, and is that
-/// program from now on, going on at the same position. Where the program is goes to `loaded`.
+/// `hayate_change_program(program, loaded, flags)`: maps a program into the space and makes it the
+/// process's program, continuing at the same position. The addresses of the program are written to
+/// `loaded`.
 ///
-/// `EEXIST` if something lies where it must go and `HAYATE_REPLACE` is not given; `EBADF`, `EBUSY`,
-/// `EFAULT`, `EINVAL`, `ENOMEM`.
+/// Fails with `EEXIST` if a mapping is in its range and `HAYATE_REPLACE` is not given; `EBADF`,
+/// `EBUSY`, `EFAULT`, `EINVAL`, `ENOMEM`.
 pub fn change_program(program: i32, loaded: usize, flags: u32) -> Result<()> {
     if flags & !REPLACE != 0 {
         return Err(Errno::EINVAL);
@@ -161,9 +163,9 @@ pub fn change_program(program: i32, loaded: usize, flags: u32) -> Result<()> {
     Ok(())
 }
 
-/// `hayate_change_position(position, size)`: goes on elsewhere.
+/// `hayate_change_position(position, size)`: continues at another position.
 ///
-/// `EFAULT`, `EINVAL`.
+/// Fails with `EFAULT`, `EINVAL`.
 pub fn change_position(regs: &mut UserRegs, position: usize, size: usize) -> Result<()> {
     if size != size_of::<UserPosition>() {
         return Err(Errno::EINVAL);
@@ -175,13 +177,13 @@ pub fn change_position(regs: &mut UserRegs, position: usize, size: usize) -> Res
     Ok(())
 }
 
-/// `hayate_change(change, size)`: any of the three at once.
+/// `hayate_change(change, size)`: makes any of the three changes at once.
 ///
 /// With a program and a space, the process is started as `execve(2)` starts one: handlers are
-/// reset, descriptors marked so are closed. With `arguments`, the program gets a first stack. A
+/// reset, close-on-exec descriptors are closed. With `arguments`, the program gets a first stack. A
 /// position of zero means the program's entry, a stack of zero the first stack.
 ///
-/// Errors as the single calls.
+/// Fails as the single calls.
 pub fn change(regs: &mut UserRegs, change: usize, size: usize) -> Result<()> {
     if size != size_of::<UserChange>() {
         return Err(Errno::EINVAL);
@@ -259,14 +261,14 @@ impl UserPosition {
     fn decode(&self) -> Position {
         let mut position = Position::start(self.instruction, self.stack);
         let regs = &mut position.regs;
-        // Where the C ABI has them: the position can be a function.
+        // In the registers of the C ABI, so that the position can be a function.
         [regs.rdi, regs.rsi, regs.rdx, regs.rcx, regs.r8, regs.r9] = self.arguments;
         position.fs_base = self.thread_pointer;
         position
     }
 }
 
-/// The space behind a descriptor.
+/// The space of a descriptor.
 fn held_space(fd: i32) -> Result<Arc<Space>> {
     held::space(&*open_file(fd)?)
 }
@@ -275,7 +277,7 @@ fn only_close_on_exec(flags: u32) -> Result<bool> {
     if flags & !CLOSE_ON_EXEC != 0 { Err(Errno::EINVAL) } else { Ok(flags != 0) }
 }
 
-/// `EBUSY` if the process has other threads: their memory would go.
+/// Fails with `EBUSY` if the process has other threads, which would lose their memory.
 fn alone(thread: &Thread) -> Result<()> {
     if thread.process.thread_count() == 1 { Ok(()) } else { Err(Errno::EBUSY) }
 }
@@ -284,17 +286,17 @@ fn limits(thread: &Thread) -> memory::Limits {
     exec::space_limits(&thread.process.limits())
 }
 
-/// Changes the space; the process's limits hold in it from now on.
+/// Changes the space; the process's limits apply to it from now on.
 ///
-/// A space in supervisor mode goes back to user mode when it is entered from user mode: a descriptor
-/// is no way to privilege, and a process that was switched to user mode stays there.
+/// A space in supervisor mode is switched to user mode when it is entered from user mode: a
+/// descriptor must not give privilege, and a process that was switched to user mode stays there.
 fn enter(running: &mut Running<'_, '_>, space: Arc<Space>) {
     space.set_limits(limits(running.thread));
-    // While a switch of the mode waits: it finds the new space in the mode that the old one has.
+    // A switch of the mode waits meanwhile, and finds the new space in the mode of the old one.
     let own = running.thread.space();
     let old = running.thread.process.steady(|| {
         if !own.as_ref().is_some_and(|own| own.is_supervisor()) {
-            // To user mode every space may go.
+            // Every space may be switched to user mode.
             let _ = space.set_supervisor(false);
         }
         running.change_space(space)
@@ -310,7 +312,7 @@ fn executed(program: &Program, vectors: process::record::Vectors) -> Executed {
     }
 }
 
-/// Puts a program into a space that may be empty or in use.
+/// Maps a program into a space that may be empty or in use.
 fn attach(program: &Program, space: &Space, replace: bool) -> Result<program::Attached> {
     if space.size() == 0 {
         return program.attach(space).inspect_err(|_| {
@@ -328,15 +330,15 @@ fn attach(program: &Program, space: &Space, replace: bool) -> Result<program::At
     Ok(attached)
 }
 
-/// Takes a program out again that [`attach`] has put in.
+/// Unmaps a program that [`attach`] has mapped.
 fn detach(space: &Space, program: &Program, attached: &program::Attached) {
     let remove = |plan: &hayate_program_image::Plan, bias: usize| {
         let start = (plan.span.start as usize).wrapping_add(bias);
-        // Only memory for the cut may lack; then unused memory stays behind.
+        // Only memory to split a region may be exhausted; then unused memory stays mapped.
         let _ = space.unmap(start, (plan.span.end - plan.span.start) as usize);
     };
     remove(program.plan(), attached.program.bias);
-    // The entry is the interpreter's once that is there.
+    // The entry is the interpreter's only if that was mapped.
     if let Some((_, record)) = &program.interpreter
         && attached.entry != attached.program.entry
     {

@@ -1,4 +1,4 @@
-//! Processes held by descriptors (`pidfd_open(2)`, `pidfd_send_signal(2)`).
+//! Descriptors of processes (`pidfd_open(2)`, `pidfd_send_signal(2)`).
 
 use alloc::sync::Arc;
 
@@ -26,7 +26,7 @@ pub fn pidfd_open(pid: i32, flags: u32) -> Result<i32> {
     process::current().install(pidfd::open(&target, flags)?, true)
 }
 
-/// `pidfd_send_signal(2)`: a descriptor of the directory `/proc/PID` will do as well.
+/// `pidfd_send_signal(2)`: also takes a descriptor of the directory `/proc/PID`.
 pub fn pidfd_send_signal(fd: i32, number: i32, info: usize, flags: u32) -> Result<()> {
     if flags != 0 {
         return Err(Errno::EINVAL);

@@ -83,7 +83,7 @@ pub fn prctl(which: i32, second: usize, third: usize, fourth: usize, fifth: usiz
             return Ok(i64::from(thread.credentials().securebits & securebits::KEEP_CAPS != 0));
         }
         PR_SET_KEEPCAPS => edit_securebits(&thread, securebits::KEEP_CAPS, flag(second)?),
-        // Statistical timing is the only one there is.
+        // Statistical timing is the only implemented mode.
         PR_GET_TIMING => {}
         PR_SET_TIMING if second == 0 => {}
         PR_SET_NAME => set_name(&thread, second)?,
@@ -142,7 +142,7 @@ pub fn prctl(which: i32, second: usize, third: usize, fourth: usize, fifth: usiz
     Ok(0)
 }
 
-/// The bit of a capability's number. `EINVAL` for one that there is not.
+/// The bit of a capability's number. Fails with `EINVAL` for an unknown number.
 fn capability(number: usize) -> Result<u64> {
     if number as u64 <= u64::from(LAST_CAPABILITY) { Ok(1 << number) } else { Err(Errno::EINVAL) }
 }
@@ -159,7 +159,7 @@ fn set_name(thread: &Thread, address: usize) -> Result<()> {
     Ok(())
 }
 
-/// Each bit of securebits has a second one that locks it.
+/// Sets the securebits. Each bit has a second one that locks it.
 fn set_securebits(thread: &Thread, wanted: usize) -> Result<()> {
     const ALL: u32 = 0xff;
     let old = thread.credentials().securebits;

@@ -1,4 +1,4 @@
-//! Processes and threads (`fork(2)`, `execve(2)`, `wait(2)`, `setpgid(2)` and their kin).
+//! Processes and threads (`fork(2)`, `execve(2)`, `wait(2)`, `setpgid(2)` and related calls).
 
 use alloc::borrow::Cow;
 use alloc::sync::Arc;
@@ -136,7 +136,7 @@ pub fn execveat(
     execute::<Unwatched>(regs, directory, path, arguments, environment, flags)
 }
 
-/// `execveat(2)`, watched or not.
+/// `execveat(2)`, measured or not.
 #[inline]
 pub(super) fn execute<W: Watch>(
     regs: &mut UserRegs,
@@ -177,7 +177,7 @@ fn prepare<W: Watch>(
     {
         return Err(Errno::ELOOP);
     }
-    // What the program is told its path is: relative to a descriptor it leads through /dev/fd.
+    // The path that the program gets. A path relative to a descriptor goes through /dev/fd.
     let by_descriptor =
         directory != hayate_abi::file::AT_FDCWD && path.first().is_none_or(|&byte| byte != b'/');
     let shown: Cow<'_, [u8]> = if by_descriptor {
@@ -304,7 +304,7 @@ pub fn gettid() -> u32 {
     thread::current_thread_id()
 }
 
-/// The process with this number, the caller for 0. `ESRCH`.
+/// The process with this number, 0 for the caller. Fails with `ESRCH`.
 fn target(pid: i32) -> Result<Arc<Process>> {
     match pid {
         0 => Ok(process::current().process.clone()),
@@ -337,7 +337,7 @@ pub fn setpgid(pid: i32, group: i32) -> Result<()> {
     let own = process::current().process.clone();
     let group = u32::try_from(group).map_err(|_| Errno::EINVAL)?;
     if group == 0 && pid < 0 {
-        // The group would have that number.
+        // The group would have that negative number.
         return Err(Errno::EINVAL);
     }
     let target = target(pid)?;
@@ -379,7 +379,7 @@ pub fn unshare(flags: usize) -> Result<()> {
     let thread = process::current();
     let known = CLONE_FILES | CLONE_FS | CLONE_SYSVSEM | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM;
     if flags & !known != 0 {
-        // Namespaces there are none of, as in a kernel built without them.
+        // There are no namespaces, as in a kernel built without them.
         return Err(Errno::EINVAL);
     }
     let alone = flags & (CLONE_THREAD | CLONE_SIGHAND | CLONE_VM) != 0;
@@ -436,7 +436,8 @@ pub fn prlimit64(pid: i32, resource: u32, new: usize, old: usize) -> Result<()> 
     Ok(())
 }
 
-/// `EPERM` unless all ids agree or the caller is privileged (`check_prlimit_permission`).
+/// Fails with `EPERM` unless all ids match or the caller is privileged
+/// (`check_prlimit_permission`).
 fn may_limit(own: &Thread, target: &Process) -> Result<()> {
     let mine = own.credentials();
     let Some(theirs) = target.first_thread().map(|thread| thread.credentials()) else {

@@ -38,7 +38,7 @@ pub fn sched_yield() -> i32 {
     0
 }
 
-/// The thread with this number, 0 for the caller: ESRCH.
+/// The thread with this number, 0 for the caller. Fails with ESRCH.
 fn find(pid: i32) -> Result<Arc<Thread>> {
     let id = u32::try_from(pid).map_err(|_| Errno::EINVAL)?;
     if id == 0 {
@@ -47,8 +47,8 @@ fn find(pid: i32) -> Result<Arc<Thread>> {
     pids::thread(id).ok_or(Errno::ESRCH)
 }
 
-/// What is scheduled of a thread. One that has ended and was not waited for still answers and takes
-/// what it is told, as in Linux, where a zombie is a task like any other.
+/// The object of a scheduling call. A thread that has ended and was not waited for can still be
+/// queried and set, as in Linux, where a zombie is a task like any other.
 enum Subject {
     Live(Arc<Execution>),
     Ended(Arc<Thread>),
@@ -81,7 +81,8 @@ impl Subject {
     }
 }
 
-/// EPERM unless the caller may set the scheduling of `thread` (check_same_owner of Linux).
+/// Fails with EPERM unless the caller may set the scheduling of `thread` (check_same_owner of
+/// Linux).
 fn check_owner(thread: &Thread) -> Result<()> {
     let own = process::current().credentials();
     let other = thread.credentials();
@@ -92,7 +93,7 @@ fn check_owner(thread: &Thread) -> Result<()> {
     }
 }
 
-/// Visits the threads that `which` and `who` of getpriority(2) name; ESRCH when there are none.
+/// Visits the threads that `which` and `who` of getpriority(2) select; ESRCH if there are none.
 fn for_each(which: i32, who: i32, mut visit: impl FnMut(&Arc<Thread>) -> Result<()>) -> Result<()> {
     const PRIO_PROCESS: i32 = 0;
     const PRIO_PGRP: i32 = 1;
@@ -131,7 +132,8 @@ fn for_each(which: i32, who: i32, mut visit: impl FnMut(&Arc<Thread>) -> Result<
     if found { result } else { Err(Errno::ESRCH) }
 }
 
-/// getpriority(2): 20 minus the nice value, so that it is never negative; the highest of several.
+/// getpriority(2): 20 minus the nice value, so that the result is never negative; the highest of
+/// several.
 pub fn getpriority(which: i32, who: i32) -> Result<i32> {
     let mut highest = None;
     for_each(which, who, |thread| {
@@ -158,7 +160,7 @@ pub fn setpriority(which: i32, who: i32, nice: i32) -> Result<()> {
     })
 }
 
-/// Whether RLIMIT_NICE lets the thread have this nice value (`is_nice_reduction`).
+/// Whether RLIMIT_NICE allows the thread this nice value (`is_nice_reduction`).
 fn nice_is_granted(thread: &Thread, nice: i8) -> bool {
     (20 - i64::from(nice)) as u64 <= thread.process.limit(RLIMIT_NICE)
 }
@@ -177,7 +179,7 @@ pub fn sched_get_priority_min(policy: i32) -> Result<i32> {
     sched_get_priority_max(policy).map(|most| most.min(1))
 }
 
-/// A policy and priority as programs give them: EINVAL.
+/// Decodes a policy and priority. Fails with EINVAL.
 fn policy_of(policy: i32, priority: i32) -> Result<Policy> {
     let real = || match u8::try_from(priority) {
         Ok(priority @ 1..=99) => Ok(priority),
@@ -194,7 +196,7 @@ fn policy_of(policy: i32, priority: i32) -> Result<Policy> {
     if priority == 0 { Ok(policy) } else { Err(Errno::EINVAL) }
 }
 
-/// The numbers of a policy: policy and priority.
+/// Encodes a policy as policy and priority.
 fn numbers_of(policy: Policy) -> (i32, i32) {
     match policy {
         Policy::Other => (SCHED_OTHER, 0),
@@ -205,19 +207,19 @@ fn numbers_of(policy: Policy) -> (i32, i32) {
     }
 }
 
-/// How a thread is to be scheduled.
+/// A request to change how a thread is scheduled.
 struct Wanted {
-    /// The policy; `None` to leave it and whether it is reset on fork.
+    /// The policy; `None` to keep the policy and whether it is reset on fork.
     policy: Option<i32>,
     priority: i32,
-    /// For SCHED_OTHER and SCHED_BATCH; `None` to leave it.
+    /// For SCHED_OTHER and SCHED_BATCH; `None` to keep it.
     nice: Option<i8>,
-    /// Of sched_setattr(2).
+    /// The flags of sched_setattr(2).
     flags: u64,
 }
 
 /// Changes how a thread is scheduled, with the checks of `__sched_setscheduler`
-/// (kernel/sched/core.c of Linux 6.1) in its order: EINVAL, EPERM, EOPNOTSUPP.
+/// (kernel/sched/core.c of Linux 6.1) in the same order: EINVAL, EPERM, EOPNOTSUPP.
 fn set_scheduling(thread: &Arc<Thread>, wanted: &Wanted) -> Result<()> {
     let subject = Subject::of(thread);
     let old = subject.scheduling();
@@ -236,18 +238,18 @@ fn set_scheduling(thread: &Arc<Thread>, wanted: &Wanted) -> Result<()> {
         process::current().credentials().require(Capability::SysNice)?;
     }
     if wanted.flags & flag::UTIL_CLAMP != 0 {
-        // As a Linux built without CONFIG_UCLAMP_TASK.
+        // As in a Linux built without CONFIG_UCLAMP_TASK.
         return Err(Errno::EOPNOTSUPP);
     }
     match wanted.flags & flag::KEEP_PARAMS {
         0 => subject.set(new),
-        // The policy is one of them (`__sched_setscheduler`).
+        // The policy is one of the parameters (`__sched_setscheduler`).
         _ => subject.set(Scheduling { reset_on_fork, ..old }),
     }
     Ok(())
 }
 
-/// Whether no privilege is needed for this change (`user_check_sched_setscheduler`, sched(7)).
+/// Whether this change needs no privilege (`user_check_sched_setscheduler`, sched(7)).
 fn is_granted(thread: &Thread, old: Scheduling, new: Scheduling) -> bool {
     let (old_number, old_priority) = numbers_of(old.policy);
     let (number, priority) = numbers_of(new.policy);
@@ -319,7 +321,7 @@ pub fn sched_rr_get_interval(pid: i32, interval: usize) -> Result<()> {
     UserPtr::new(interval).write(&Timespec::from_nanos(slice))
 }
 
-/// A thread by its number; unlike [`find`] a negative one names none: ESRCH.
+/// The thread with this number; unlike in [`find`], a negative number gives ESRCH.
 fn find_any(pid: i32) -> Result<Arc<Thread>> {
     if pid < 0 { Err(Errno::ESRCH) } else { find(pid) }
 }
@@ -351,13 +353,13 @@ pub fn sched_getaffinity(pid: i32, size: usize, mask: usize) -> Result<usize> {
     Ok(length)
 }
 
-/// The first size of `struct sched_attr` (`SCHED_ATTR_SIZE_VER0`), and the one with bounds of
-/// utilisation.
+/// The first size of `struct sched_attr` (`SCHED_ATTR_SIZE_VER0`), and the one with utilisation
+/// bounds.
 const FIRST_ATTR_SIZE: u32 = 48;
 const SECOND_ATTR_SIZE: u32 = 56;
 
-/// Copies the attributes of sched_setattr(2) in (`sched_copy_attr`). E2BIG, with the size that the
-/// kernel knows in the program's structure, if it does not understand what it is given.
+/// Reads the attributes of sched_setattr(2) (`sched_copy_attr`). Fails with E2BIG if it does not
+/// understand them, and then writes the size that the kernel knows into the program's structure.
 fn read_attributes(at: usize) -> Result<SchedAttr> {
     const PAGE: u32 = 4096;
     let pointer = UserPtr::<u32>::new(at);
@@ -422,7 +424,7 @@ pub fn sched_getattr(pid: i32, attributes: usize, size: u32, how: u32) -> Result
         size: length as u32,
         sched_policy: policy as u32,
         sched_flags: if found.reset_on_fork { flag::RESET_ON_FORK } else { 0 },
-        // A thread with a priority has none (`get_params`).
+        // A thread with a priority has no nice value (`get_params`).
         sched_nice: if priority > 0 { 0 } else { i32::from(found.nice) },
         sched_priority: priority as u32,
         ..SchedAttr::default()

@@ -1,4 +1,4 @@
-//! Signals (`kill(2)`, `sigaction(2)`, `sigprocmask(2)`, `sigreturn(2)` and their kin).
+//! Signals (`kill(2)`, `sigaction(2)`, `sigprocmask(2)`, `sigreturn(2)` and related calls).
 
 use alloc::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::process::signal::{UNBLOCKABLE, frame, is_signal, send};
 use crate::process::{self, Process, Restart, Thread, pids};
 use crate::schedule::{Woken, sleep_until, time};
 
-/// The size of a signal set: any other is another architecture's.
+/// Checks the size of a signal set: any other is that of another architecture.
 fn check_size(size: usize) -> Result<()> {
     if size == size_of::<SignalSet>() { Ok(()) } else { Err(Errno::EINVAL) }
 }
@@ -30,13 +30,13 @@ fn may_signal(caller: &Thread, target: &Process, signal: u32) -> bool {
     if signal == SIGCONT && caller.process.session_id() == target.session_id() {
         return true;
     }
-    // A zombie's thread is still there to be asked.
+    // A zombie still has its last thread.
     target
         .first_thread()
         .is_some_and(|thread| caller.credentials().may_signal(&thread.credentials()))
 }
 
-/// The process with this number; that of any of its threads will do as well, as in Linux.
+/// The process with this number, which may also be the number of one of its threads, as in Linux.
 fn find_process(number: u32) -> Option<Arc<Process>> {
     pids::process(number).or_else(|| pids::thread(number).map(|thread| thread.process.clone()))
 }
@@ -48,7 +48,7 @@ fn from_caller(caller: &Thread, signal: u32, code: i32) -> Siginfo {
 /// `kill(2)`
 pub fn kill(pid: i32, signal: i32) -> Result<()> {
     let caller = process::current();
-    // Whether there is such a process is asked before whether there is such a signal.
+    // The process is checked before the signal's number.
     let info = from_caller(&caller, signal as u32, SI_USER);
     match pid {
         i32::MIN => Err(Errno::ESRCH),
@@ -62,7 +62,7 @@ pub fn kill(pid: i32, signal: i32) -> Result<()> {
     }
 }
 
-/// Sends a signal if the caller may.
+/// Sends a signal if the caller may; else fails with `EPERM`.
 pub fn send_to(caller: &Thread, target: &Arc<Process>, info: Siginfo) -> Result<()> {
     let signal = number(info.si_signo)?;
     if !may_signal(caller, target, signal) {
@@ -88,7 +88,7 @@ fn kill_group(caller: &Thread, group: u32, info: Siginfo) -> Result<()> {
     }
 }
 
-/// Every process but the first and the caller's.
+/// Sends a signal to every process but the first and the caller's.
 fn kill_all(caller: &Thread, info: Siginfo) -> Result<()> {
     let mut met = 0;
     let mut result = Ok(());
@@ -139,9 +139,10 @@ pub fn tgkill(pid: i32, tid: i32, signal: i32) -> Result<()> {
     send_to_thread(&caller, &target, info)
 }
 
-/// The information that a program sends along (`copy_siginfo_from_user`, kernel/signal.c of Linux
-/// 6.1), with `signal` as its number if that is given. Only what the kernel knows of the structure
-/// reaches the receiver; `E2BIG` where a code of an unknown kind may mean something in the rest.
+/// Reads the information that a program sends with a signal (`copy_siginfo_from_user`,
+/// kernel/signal.c of Linux 6.1), with `signal` as its number if that is given. Only the part of
+/// the structure that the kernel knows reaches the receiver. Fails with `E2BIG` if a code of an
+/// unknown kind may give the rest a meaning.
 pub fn read_info(address: usize, signal: Option<i32>) -> Result<Siginfo> {
     /// Words of the union within the kernel's `struct kernel_siginfo`.
     const KNOWN_WORDS: usize = 4;
@@ -157,7 +158,7 @@ pub fn read_info(address: usize, signal: Option<i32>) -> Result<Siginfo> {
     Ok(info)
 }
 
-/// Whether Linux 6.1 knows what a signal with this code carries (`known_siginfo_layout`).
+/// Whether Linux 6.1 knows the layout of a signal with this code (`known_siginfo_layout`).
 fn has_known_layout(signal: i32, code: i32) -> bool {
     const SI_ASYNCNL: i32 = -60;
     const SI_DETHREAD: i32 = -7;
@@ -180,13 +181,13 @@ fn has_known_layout(signal: i32, code: i32) -> bool {
     }
 }
 
-/// `EPERM` where a program pretends to be the kernel or `kill(2)` towards another thread than
-/// itself.
+/// Fails with `EPERM` if a program pretends to be the kernel or `kill(2)` towards another thread
+/// than itself.
 pub fn check_code(code: i32, is_own: bool) -> Result<()> {
     if !is_own && (code >= 0 || code == SI_TKILL) { Err(Errno::EPERM) } else { Ok(()) }
 }
 
-/// `rt_sigqueueinfo(2)`: the number of any of its threads names the process.
+/// `rt_sigqueueinfo(2)`: the number of any of its threads refers to the process.
 pub fn rt_sigqueueinfo(pid: i32, signal: i32, info: usize) -> Result<()> {
     let caller = process::current();
     let info = read_info(info, Some(signal))?;
@@ -225,7 +226,7 @@ pub fn rt_sigaction(signal: i32, new: usize, old: usize, size: usize) -> Result<
         None => actions.get(signal),
     };
     if new.is_some() && actions.ignores(signal) {
-        // What waits and is now ignored goes away, blocked or not (POSIX 3.3.1.3).
+        // A pending signal that is now ignored is discarded, blocked or not (POSIX 3.3.1.3).
         process.queue.discard(bit(signal));
         process.for_each_thread(|thread| thread.queue.discard(bit(signal)));
     }
@@ -316,7 +317,7 @@ pub fn rt_sigsuspend(mask: usize, size: usize) -> Result<()> {
     let mask: SignalSet = UserPtr::new(mask).read()?;
     process::current().replace_mask(mask);
     let _: core::result::Result<(), Woken> = sleep_until(u64::MAX, true);
-    // The old mask comes back when the signal is taken.
+    // The old mask is restored when the signal is taken.
     Err(Errno::ERESTARTNOHAND)
 }
 
@@ -335,7 +336,7 @@ pub fn sigaltstack(regs: &mut UserRegs, new: usize, old: usize) -> Result<()> {
     Ok(())
 }
 
-/// `restart_syscall(2)`: goes on with a sleep that a signal without a handler interrupted.
+/// `restart_syscall(2)`: continues a sleep that a signal without a handler interrupted.
 pub fn restart_syscall() -> Result<i64> {
     match process::current().take_restart() {
         Restart::Nothing => Err(Errno::EINTR),

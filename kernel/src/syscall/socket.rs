@@ -1,6 +1,6 @@
-//! Sockets: the calls of socket(2) and its relatives, for the Unix domain.
+//! Sockets: the calls of socket(2) and related ones, for the Unix domain.
 //!
-//! Other families answer EAFNOSUPPORT until there is a network device.
+//! Other families fail with EAFNOSUPPORT until there is a network device.
 
 mod options;
 
@@ -83,7 +83,7 @@ pub fn socketpair(family: i32, kind: i32, protocol: i32, fds: usize) -> Result<(
     })
 }
 
-/// The open file behind a descriptor and, in it, the socket: EBADF, ENOTSOCK.
+/// Returns the open file of a socket's descriptor. Fails with EBADF, ENOTSOCK.
 fn lookup(fd: i32) -> Result<Arc<OpenFile>> {
     let file = process::current().files().get_open(fd)?;
     if file.ops_as::<Socket>().is_some() { Ok(file) } else { Err(Errno::ENOTSOCK) }
@@ -104,12 +104,12 @@ fn read_address(at: usize, length: u32) -> Result<Address> {
     Address::parse(bytes)
 }
 
-/// The room that the program says it has for an address.
+/// The size of the program's buffer for an address.
 fn room(length: usize) -> Result<usize> {
     usize::try_from(UserPtr::<i32>::new(length).read()?).map_err(|_| Errno::EINVAL)
 }
 
-/// Writes an address and its full length, cut to the room that the program says it has.
+/// Writes an address and its full length, cut to the size of the program's buffer.
 fn write_address(name: Option<&Name>, at: usize, length: usize) -> Result<()> {
     if at == 0 {
         return Ok(());
@@ -120,7 +120,7 @@ fn write_address(name: Option<&Name>, at: usize, length: usize) -> Result<()> {
     UserPtr::<i32>::new(length).write(&(bytes.len() as i32))
 }
 
-/// Who is bound to an address: ECONNREFUSED, or the errors of the path walk.
+/// Finds the endpoint bound to an address: ECONNREFUSED, or the errors of the path walk.
 fn find(address: Address) -> Result<Arc<Endpoint>> {
     match address {
         Address::Unnamed => Err(Errno::EINVAL),
@@ -168,7 +168,7 @@ pub fn bind(fd: i32, at: usize, length: u32) -> Result<()> {
     }
 }
 
-/// Makes the node of a named socket; EADDRINUSE where something is already.
+/// Makes the node of a named socket; EADDRINUSE if the name exists.
 fn make_node(path: &[u8]) -> Result<Arc<dyn Inode>> {
     let view = View::current()?;
     let resolver = view.resolver(AT_FDCWD, path)?;
@@ -304,7 +304,7 @@ fn send(
     piped(socket.send(input, outgoing), how, connects)
 }
 
-/// EINVAL for headers of 32-bit programs: only the kernel may say that they are.
+/// Fails with EINVAL for headers of 32-bit programs: only the kernel may set this flag.
 fn check_headers(how: u32) -> Result<()> {
     if how & flags::CMSG_COMPAT != 0 { Err(Errno::EINVAL) } else { Ok(()) }
 }
@@ -451,7 +451,7 @@ pub fn recvmmsg(fd: i32, messages: usize, count: u32, how: u32, timeout: usize) 
             Err(_) if received > 0 => break,
             Err(error) => return Err(error),
         }
-        // As on Linux, the time is only looked at between messages (recvmmsg(2), BUGS).
+        // As on Linux, the time is checked only between messages (recvmmsg(2), BUGS).
         if deadline.is_some_and(|deadline| crate::schedule::time::monotonic_ns() >= deadline) {
             break;
         }

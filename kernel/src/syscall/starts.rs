@@ -1,4 +1,4 @@
-//! `trace=starts`: system calls of those whose start is watched ([`crate::process::starts`]).
+//! `trace=starts`: system calls of threads whose start is measured ([`crate::process::starts`]).
 
 use hayate_machine::trap::UserRegs;
 
@@ -19,7 +19,7 @@ const WAITID: u64 = 247;
 const EXECVEAT: u64 = 322;
 const CLONE3: u64 = 435;
 
-/// Serves one system call like [`super::dispatch`], and marks it.
+/// Handles one system call like [`super::dispatch`], and marks it.
 pub extern "C" fn dispatch(regs: &mut UserRegs) {
     match starts::role() {
         Role::Other => super::dispatch(regs),

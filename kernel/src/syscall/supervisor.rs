@@ -1,12 +1,12 @@
-//! System calls of programs in ring 0: by `syscall`, and by the gate.
+//! System calls of programs in ring 0: by the `syscall` instruction, and by the gate.
 //!
-//! Both serve the rows of the one table. Turning a site ([`crate::memory::sites`]) costs as much as a
-//! function call saves in a hundred or two, and most programs reach most of their sites a few times. So each
-//! processor counts how often it met a site by `syscall`, for the last of them, and a site is turned at
-//! the [`OFTEN`]th time: whatever a program does, it loses at most about as much by that as it would
-//! by turning too early or never. `gate=first` on the command line turns sites the first time, which
-//! tests of turning want. Sites that are left as they are stay known there, so that they cost a
-//! comparison and not a look into the space.
+//! Both use the same table. Patching a call site ([`crate::memory::sites`]) costs as much as a
+//! function call saves in one or two hundred calls, and most programs reach most of their sites
+//! only a few times. So each processor counts how often it met a site by `syscall`, for the last
+//! sites it met, and a site is patched at the [`OFTEN`]th time. Whatever a program does, it loses
+//! at most about as much as by patching too early or never. `gate=first` on the command line
+//! patches sites the first time, which tests of patching need. Sites that are left unchanged are
+//! remembered in the same place, so that they cost a comparison and not a look into the space.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -20,20 +20,21 @@ use crate::process::{self, thread};
 
 /// How many sites are remembered on each processor.
 const REMEMBERED: usize = 64;
-/// A site is turned when it is reached the so many-th time.
+/// A site is patched when it is reached for this many times.
 const OFTEN: u32 = 100;
-/// More often than any site is: it is left as it is.
+/// A count larger than any other: the site is left unchanged.
 const LEFT: u32 = u32::MAX;
 
 static TURN_AT: AtomicU32 = AtomicU32::new(OFTEN);
 
-/// A site that was reached by `syscall`, the last of those that have their place here.
+/// The last site reached by `syscall` among those that share this entry.
 struct Reached {
-    /// The stay in supervisor mode in which it was.
+    /// The stay in supervisor mode in which the site was reached.
     stay: AtomicU64,
     site: AtomicUsize,
-    /// How often this one and those before it were reached in this stay, so that sites that share a
-    /// place are turned all the same; [`LEFT`]: this one is not to be looked at again soon.
+    /// How often the site and those before it in this entry were reached in this stay, so that
+    /// sites that share an entry are patched too; [`LEFT`]: the site need not be examined again
+    /// soon.
     times: AtomicU32,
 }
 
@@ -46,7 +47,7 @@ hayate_machine::per_cpu! {
 }
 
 impl Reached {
-    /// Whether the site is to be looked at now.
+    /// Counts a call from the site; returns whether the site is to be examined now.
     #[inline]
     fn again(&self, stay: u64, site: usize) -> bool {
         let often = TURN_AT.load(Ordering::Relaxed);
@@ -70,13 +71,13 @@ impl Reached {
     }
 }
 
-/// Prepares the ways in; boot calls it once.
+/// Sets up the entry points; boot calls it once.
 ///
-/// `trace=syscalls`, `trace=starts` and `gate=off` on the command line: every call goes the full way,
-/// and in the last case by trap.
-/// `gate=first`: a site is turned the first time it is reached.
+/// With `trace=syscalls`, `trace=starts` and `gate=off` on the command line every call goes the
+/// full way, and with the last one by trap. With `gate=first` a site is patched the first time it
+/// is reached.
 pub fn init() {
-    // Whose dispatcher is another one, that one must see every call.
+    // With another dispatcher, that dispatcher must see every call.
     let traced = matches!(boot::option("trace"), Some("syscalls" | "starts"));
     if !traced {
         for (number, handler) in HANDLERS.iter().enumerate() {
@@ -106,7 +107,7 @@ pub fn init() {
 const GETPID: usize = 39;
 const GETTID: usize = 186;
 
-/// Serves one system call that a program in ring 0 made by `syscall`.
+/// Handles one system call that a program in ring 0 made by `syscall`.
 extern "C" fn by_trap(regs: &mut UserRegs) {
     let site = (regs.rip as usize).wrapping_sub(hayate_call_sites::SYSCALL);
     if let Some(space) = memory::try_current()
@@ -119,11 +120,11 @@ extern "C" fn by_trap(regs: &mut UserRegs) {
     trap::serve_syscall(regs);
 }
 
-/// Prepares a call after which the program may be in another space, where this one's trampolines are
-/// not: it goes on behind the site itself.
+/// Prepares a call after which the program may be in another space, which does not have this
+/// space's trampolines: the program then continues after the site itself.
 pub fn leave_trampoline(regs: &mut UserRegs) {
-    // Not whether it is in supervisor mode now: the mode may have changed since the trampoline was
-    // entered, and in user mode a trampoline's own `syscall` makes the call.
+    // Do not check whether the space is in supervisor mode now: the mode may have changed since the
+    // trampoline was entered, and in user mode a trampoline's own `syscall` makes the call.
     if let Some(space) = memory::try_current()
         && space.was_supervisor()
     {

@@ -1,4 +1,4 @@
-//! The system as a whole: names, memory, randomness, the end (`uname(2)`, `sysinfo(2)`,
+//! Calls about the system as a whole: names, memory, randomness, reboot (`uname(2)`, `sysinfo(2)`,
 //! `getrandom(2)`, `reboot(2)`).
 
 use hayate_abi::process::Sysinfo;
@@ -22,7 +22,7 @@ pub fn sysinfo(buffer: usize) -> Result<()> {
     const PAGE: u64 = 4096;
     let counts = pressure::settled_counts();
     UserPtr::new(buffer).write(&Sysinfo {
-        // A begun second counts, as in Linux.
+        // Rounded up to whole seconds, as in Linux.
         uptime: time::monotonic_ns().div_ceil(1_000_000_000) as i64,
         loads: schedule::load_average().map(|load| load << 5),
         totalram: counts.total as u64 * PAGE,
@@ -113,7 +113,7 @@ pub fn reboot(magic: u32, second: u32, command: u32, _argument: usize) -> Result
             crate::file::settle_output();
             power::off()
         }
-        // There is no keyboard whose Ctrl-Alt-Del could be switched.
+        // There is no keyboard, so switching Ctrl-Alt-Del has no effect.
         CAD_ON | CAD_OFF => Ok(()),
         _ => Err(Errno::EINVAL),
     }

@@ -4,13 +4,13 @@
 //
 //     NUMBER NAME(ARGUMENT: KIND, ...) [SUPPORT];
 //
-// where a KIND says how the register is decoded, handed to the handler and shown in a trace
+// where a KIND says how the register is decoded, passed to the handler and shown in a trace
 // (`argument.rs`), and SUPPORT is one of
 //
-//     none                                     answers ENOSYS
+//     none                                     fails with ENOSYS
 //     none "why"                               the same, with a note
 //     complete path::to::handler               does what the man page says
-//     partial path::to::handler "what lacks"   answers an error for what it lacks
+//     partial path::to::handler "what lacks"   fails with an error for what it lacks
 //
 // with `registers` before a path whose handler takes the caller's registers first.
 //

@@ -37,15 +37,15 @@ pub use clocks::*;
 
 const TIMER_ABSTIME: u32 = 1;
 
-/// Whether a clock's number names an open file (`FD_TO_CLOCKID`): there are no such clocks.
+/// Whether a clock's number refers to an open file (`FD_TO_CLOCKID`); no such clocks exist here.
 pub fn is_file_clock(clock: i32) -> bool {
     clock < 0 && clock & 7 == 3
 }
 
-/// The clock of processor time that a number names, and whose it is: EINVAL.
+/// The clock of processor time with this number, and its process. Fails with EINVAL.
 ///
-/// Negative numbers name the processor time of a process or thread (`MAKE_PROCESS_CPUCLOCK`,
-/// Linux `include/linux/posix-timers.h`), as clock_getcpuclockid(3) makes them. Threads of other
+/// Negative numbers name the processor time of a process or thread (`MAKE_PROCESS_CPUCLOCK`, Linux
+/// `include/linux/posix-timers.h`), as clock_getcpuclockid(3) makes them. Threads of other
 /// processes have none (`pid_for_clock`).
 pub fn cpu_clock(clock: i32) -> Result<(Arc<Process>, Clock)> {
     const PER_THREAD: i32 = 4;
@@ -71,7 +71,7 @@ pub fn cpu_clock(clock: i32) -> Result<(Arc<Process>, Clock)> {
     Ok((process, Clock::Process))
 }
 
-/// The value of a clock in nanoseconds; EINVAL for a clock that is none.
+/// The value of a clock in nanoseconds; EINVAL for an unknown clock.
 pub fn read_clock(clock: i32) -> Result<u64> {
     match clock {
         CLOCK_REALTIME | CLOCK_REALTIME_COARSE | CLOCK_REALTIME_ALARM => Ok(time::realtime_ns()),
@@ -106,7 +106,7 @@ pub fn clock_getres(clock: i32, at: usize) -> Result<()> {
 /// clock_settime(2): only the real-time clock can be set.
 pub fn clock_settime(clock: i32, at: usize) -> Result<()> {
     if clock < 0 && !is_file_clock(clock) {
-        // The kernel copies before it finds that processor time cannot be set
+        // Linux copies the time before it finds that processor time cannot be set
         // (`posix_cpu_clock_set`).
         let _: Timespec = UserPtr::new(at).read()?;
         cpu_clock(clock)?;
@@ -119,9 +119,9 @@ pub fn clock_settime(clock: i32, at: usize) -> Result<()> {
     set_real_time(Some(new))
 }
 
-/// Sets the clock if it is given; EPERM without the privilege to, whether or not it is.
+/// Sets the clock if `new` is given; EPERM without the privilege, whether or not it is given.
 fn set_real_time(new: Option<Timespec>) -> Result<()> {
-    /// Thirty years before the end of what 64 bits of nanoseconds hold (`TIME_SETTOD_SEC_MAX`).
+    /// Thirty years before the largest time in 64 bits of nanoseconds (`TIME_SETTOD_SEC_MAX`).
     const MOST_SECONDS: i64 = i64::MAX / NANOS_PER_SEC as i64 - 30 * 365 * 24 * 3600;
     let nanos = new.map(Timespec::to_nanos).transpose()?;
     if new.is_some_and(|new| new.tv_sec >= MOST_SECONDS) {
@@ -129,7 +129,7 @@ fn set_real_time(new: Option<Timespec>) -> Result<()> {
     }
     process::current().credentials().require(Capability::SysTime)?;
     let Some(nanos) = nanos else { return Ok(()) };
-    // Below what has passed since boot Linux refuses as well (`do_settimeofday64`).
+    // Linux also refuses a time below that since boot (`do_settimeofday64`).
     if nanos < time::monotonic_ns() {
         return Err(Errno::EINVAL);
     }
@@ -137,8 +137,8 @@ fn set_real_time(new: Option<Timespec>) -> Result<()> {
     Ok(())
 }
 
-/// The time zone, which the kernel keeps for programs and does nothing with (`sys_tz`): minutes
-/// west of Greenwich, and the kind of daylight saving in the upper half.
+/// The time zone, which the kernel only stores for programs (`sys_tz`): minutes west of Greenwich,
+/// and the kind of daylight saving in the upper half.
 static ZONE: AtomicU64 = AtomicU64::new(0);
 /// Whether the time zone was set before.
 static ZONE_WAS_SET: AtomicBool = AtomicBool::new(false);
@@ -156,8 +156,8 @@ pub fn gettimeofday(at: usize, zone: usize) -> Result<()> {
     Ok(())
 }
 
-/// settimeofday(2). The first time zone, given without a time, says what zone the clock stood in
-/// until now: it is put to UTC (`do_sys_settimeofday64`, "warp clock").
+/// settimeofday(2). The first time zone, if given without a time, tells that the clock showed that
+/// zone's time: the clock is set to UTC (`do_sys_settimeofday64`, "warp clock").
 pub fn settimeofday(at: usize, zone: usize) -> Result<()> {
     const MOST_MINUTES: i32 = 15 * 60;
     let new = match UserPtr::<Timeval>::new(at).optional() {
@@ -205,8 +205,8 @@ pub fn nanosleep(request: usize, remaining: usize) -> Result<()> {
     sleep(deadline, remaining)
 }
 
-/// Sleeps until `deadline` on the monotonic clock. Interrupted, the rest goes to `remaining` and
-/// the call goes on after the signal unless a handler ran (restart_syscall(2)).
+/// Sleeps until `deadline` on the monotonic clock. If it is interrupted, the time left goes to
+/// `remaining`, and the call continues after the signal unless a handler ran (restart_syscall(2)).
 pub fn sleep(deadline: u64, remaining: usize) -> Result<()> {
     match schedule::sleep_until(deadline, true) {
         Ok(()) | Err(Woken::TimedOut) => Ok(()),
@@ -221,18 +221,18 @@ pub fn sleep(deadline: u64, remaining: usize) -> Result<()> {
     }
 }
 
-/// What a sleep is measured by.
+/// The clock of a sleep.
 enum SleepClock {
     /// A clock that runs and is never set.
     Monotonic,
-    /// One that can be set.
+    /// A clock that can be set.
     Settable(Clock),
     /// Processor time of a process.
     Processor(Arc<Process>, Clock),
 }
 
-/// The clock of a sleep: EINVAL for none, EOPNOTSUPP for one that nobody can sleep by, as
-/// kernel/time/posix-timers.c of Linux 6.1 has it where clock_nanosleep(2) says EINVAL.
+/// The clock of a sleep: EINVAL for an unknown clock, EOPNOTSUPP for a clock without sleep, as in
+/// kernel/time/posix-timers.c of Linux 6.1 where clock_nanosleep(2) says EINVAL.
 fn sleep_clock(clock: i32) -> Result<SleepClock> {
     const PER_THREAD: i32 = 4;
     match clock {
@@ -260,7 +260,7 @@ fn sleep_clock(clock: i32) -> Result<SleepClock> {
 /// clock_nanosleep(2)
 pub fn clock_nanosleep(number: i32, how: u32, request: usize, remaining: usize) -> Result<()> {
     let clock = match sleep_clock(number) {
-        // What is wrong with the clock of a process is found after what is wrong with the request.
+        // Errors in the request are reported before errors in the clock of a process.
         Err(Errno::EINVAL) if number < 0 => Err(Errno::EINVAL),
         found => Ok(found?),
     };
@@ -286,12 +286,12 @@ pub fn clock_nanosleep(number: i32, how: u32, request: usize, remaining: usize) 
     };
     match slept {
         Ok(()) | Err(Woken::TimedOut) => Ok(()),
-        // Called again with the same absolute time, the call simply goes on.
+        // When the call is made again with the same absolute time, it simply continues.
         Err(Woken::Interrupted) => Err(Errno::ERESTARTNOHAND),
     }
 }
 
-/// Sleeps until a clock that can be set shows a time, however it comes to that.
+/// Sleeps until a clock that can be set shows a time, by running or by being set.
 fn sleep_until_time(clock: Clock, until: u64) -> core::result::Result<(), Woken> {
     let own = process::current();
     loop {
@@ -303,7 +303,7 @@ fn sleep_until_time(clock: Clock, until: u64) -> core::result::Result<(), Woken>
     }
 }
 
-/// Sleeps until a process has had some processor time.
+/// Sleeps until a process has used some processor time.
 fn sleep_on_cpu_time(
     process: &Arc<Process>,
     clock: Clock,
@@ -339,7 +339,7 @@ fn sleep_on_until(
     }
 }
 
-/// Goes on with a sleep on processor time (restart_syscall(2)).
+/// Continues a sleep on processor time (restart_syscall(2)).
 pub fn sleep_on_again(number: i32, due: u64, remaining: usize) -> Result<()> {
     let (process, clock) = cpu_clock(number)?;
     sleep_on_until(&process, clock, number, due, remaining)

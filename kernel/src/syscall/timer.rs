@@ -33,7 +33,7 @@ impl Which {
 }
 
 fn to_itimerval(setting: Setting) -> Itimerval {
-    // What is left is never shown as nothing.
+    // The time left of an armed timer is never shown as zero.
     let value = if setting.value == 0 { 0 } else { setting.value.max(1000) };
     Itimerval {
         it_interval: Timeval::from_nanos(setting.interval),
@@ -48,7 +48,7 @@ fn to_itimerspec(setting: Setting) -> Itimerspec {
     }
 }
 
-/// `alarm(2)`: gives the seconds that were left, rounded so that none left means no alarm.
+/// `alarm(2)`: returns the seconds that were left, rounded so that 0 means that there was no alarm.
 pub fn alarm(seconds: u32) -> u32 {
     let value = u64::from(seconds) * NANOS_PER_SEC;
     let old = timer::set_real(&process::current().process, Setting { value, interval: 0 });
@@ -74,7 +74,7 @@ pub fn getitimer(which: i32, current: usize) -> Result<()> {
 pub fn setitimer(which: i32, new: usize, old: usize) -> Result<()> {
     let which = Which::decode(which)?;
     let setting = match new {
-        // Linux takes a null pointer as a timer of zeroes.
+        // Linux treats a null pointer as a timer of zeroes.
         0 => Setting::default(),
         address => {
             let new: Itimerval = UserPtr::new(address).read()?;
@@ -110,7 +110,7 @@ pub fn timer_create(clock: i32, event: usize, id: usize) -> Result<()> {
     })
 }
 
-/// The clock of a timer: EINVAL for none, EOPNOTSUPP for one that no timer can be set on
+/// The clock of a timer: EINVAL for an unknown clock, EOPNOTSUPP for a clock without timers
 /// (`clockid_to_kclock` and `timer_create` of the clocks, kernel/time/posix-timers.c of Linux 6.1).
 fn timer_clock(clock: i32) -> Result<Clock> {
     match clock {
@@ -133,7 +133,7 @@ fn timer_clock(clock: i32) -> Result<Clock> {
     }
 }
 
-/// What an event asks for (`good_sigevent`): EINVAL.
+/// Decodes the notification of an event (`good_sigevent`). Fails with EINVAL.
 fn notification(event: &Sigevent) -> Result<Notify> {
     const SIGEV_SIGNAL: i32 = 0;
     const SIGEV_NONE: i32 = 1;
@@ -145,7 +145,7 @@ fn notification(event: &Sigevent) -> Result<Notify> {
     };
     match event.sigev_notify {
         SIGEV_NONE => Ok(Notify::Nothing),
-        // The C library makes the thread; to the kernel it is a signal as any.
+        // The C library makes the thread; for the kernel it is an ordinary signal.
         SIGEV_SIGNAL | SIGEV_THREAD => Ok(Notify::Process(signal()?)),
         SIGEV_THREAD_ID => {
             let thread = timer::own_thread(event.sigev_notify_thread_id).ok_or(Errno::EINVAL)?;

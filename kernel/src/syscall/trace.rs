@@ -9,7 +9,7 @@ use hayate_machine::trap::UserRegs;
 /// Bytes of a string argument that are shown.
 const SHOWN: usize = 64;
 
-/// Writes a program's string as an argument, or its address where it cannot be read.
+/// Writes a program's string argument, or its address if it cannot be read.
 pub fn show_string(address: usize, out: &mut dyn Write) -> fmt::Result {
     let mut bytes = [0u8; SHOWN];
     let Ok(length) = hayate_machine::user::read_cstr(&mut bytes, address) else {
@@ -19,10 +19,10 @@ pub fn show_string(address: usize, out: &mut dyn Write) -> fmt::Result {
     write!(out, "\"{}\"{}", shown.escape_ascii(), if length >= SHOWN { "..." } else { "" })
 }
 
-/// Serves one system call like [`super::dispatch`], and logs it.
+/// Handles one system call like [`super::dispatch`], and logs it.
 ///
-/// The line comes after the call; one that does not come back (`exit`, a successful `execve`
-/// of another thread's group) is announced before.
+/// The line comes after the call. A call that does not return (`exit`, a successful `execve` of
+/// another thread's group) is logged before.
 pub extern "C" fn dispatch(regs: &mut UserRegs) {
     let number = regs.orig_rax;
     let arguments = regs.arguments();

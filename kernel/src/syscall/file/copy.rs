@@ -1,9 +1,7 @@
-//! `copy_file_range(2)`: one file's bytes into another, without the program.
+//! `copy_file_range(2)`: copies bytes from one file to another without the program.
 //!
-//! What is refused, and in which order, is that of `generic_copy_file_checks` (fs/read_write.c,
-//! Linux
-//! 6.1). There are no swap files and no immutable files here, so `ETXTBSY` and `EPERM` do not
-//! occur.
+//! The checks and their order are those of `generic_copy_file_checks` (fs/read_write.c, Linux 6.1).
+//! There are no swap files and no immutable files here, so `ETXTBSY` and `EPERM` do not occur.
 
 use alloc::sync::Arc;
 
@@ -17,15 +15,15 @@ use crate::file::open_file::OpenFile;
 use crate::file::splice::{self, Side};
 use crate::file::transfer::MAXIMUM;
 
-/// Where one side begins: at an offset of the call's own, or at the file's position.
+/// Where one side begins: at an offset given by the call, or at the file's position.
 struct Begin {
-    /// Where the program keeps the offset.
+    /// The address of the program's offset.
     pointer: Option<UserPtr<i64>>,
     at: u64,
 }
 
 impl Begin {
-    /// A negative offset is a very large one until it is checked.
+    /// A negative offset counts as a very large one until it is checked.
     fn read(file: &OpenFile, address: usize) -> Result<Begin> {
         match UserPtr::<i64>::new(address).optional() {
             Some(pointer) => Ok(Begin { pointer: Some(pointer), at: pointer.read()? as u64 }),
@@ -37,7 +35,7 @@ impl Begin {
         if self.pointer.is_some() { Side::At(at) } else { Side::Position }
     }
 
-    /// Tells the program how far it came.
+    /// Writes the new offset to the program.
     fn write(&self, moved: usize) -> Result<()> {
         match self.pointer {
             Some(pointer) => pointer.write(&((self.at + moved as u64) as i64)),
@@ -46,7 +44,7 @@ impl Begin {
     }
 }
 
-/// Whether these files can be copied from and to at all.
+/// Checks whether bytes can be copied between these files at all.
 fn check_files(from: &OpenFile, to: &OpenFile) -> Result<()> {
     let kinds = [from.inode().attributes().kind, to.inode().attributes().kind];
     if kinds.contains(&FileKind::Directory) {
@@ -62,7 +60,7 @@ fn check_files(from: &OpenFile, to: &OpenFile) -> Result<()> {
     if device(from) != device(to) { Err(Errno::EXDEV) } else { Ok(()) }
 }
 
-/// How much of `count` can be copied: as much as there is, and as may be written.
+/// The part of `count` that can be copied: as much as there is, and as may be written.
 fn check_range(
     from: &OpenFile,
     from_at: u64,

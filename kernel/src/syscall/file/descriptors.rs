@@ -17,7 +17,7 @@ use crate::file::{dnotify, hint, lease, locks, memfd, open, pipe};
 use crate::net::unix::socket::Socket;
 use crate::process;
 
-/// The flags that `openat2` knows; the older calls ignore others.
+/// The flags that `openat2` accepts; the older calls ignore others.
 const VALID: u64 = (O_ACCMODE
     | O_CREAT
     | O_EXCL
@@ -70,7 +70,7 @@ pub fn openat2(fd: i32, path_address: usize, how: usize, size: usize) -> Result<
         return Err(Errno::E2BIG);
     }
     let wanted = UserPtr::<OpenHow>::new(how).read()?;
-    // A newer caller's further fields must be zero.
+    // Further fields of a newer caller must be zero.
     let mut rest = alloc::vec![0; size - SIZE];
     user::copy_in(&mut rest, how.wrapping_add(SIZE))?;
     if rest.iter().any(|&byte| byte != 0) {
@@ -81,7 +81,7 @@ pub fn openat2(fd: i32, path_address: usize, how: usize, size: usize) -> Result<
         return Err(Errno::EINVAL);
     }
     if wanted.resolve & RESOLVE_CACHED != 0 {
-        // "The operation could not be completed from caches": allowed at any time.
+        // "The operation could not be completed from caches": this error is allowed at any time.
         return Err(Errno::EAGAIN);
     }
     let flags = wanted.flags as u32;
@@ -184,13 +184,13 @@ mod command {
     pub const F_SET_RW_HINT: i32 = 1036;
 }
 
-/// The owner as `F_GETOWN` gives it: a group is negative.
+/// The owner as `F_GETOWN` returns it: a group's number is negative.
 fn owner_number(file: &OpenFile) -> i32 {
     let (kind, number) = file.owner().get();
     if kind == Kind::Group { -number } else { number }
 }
 
-/// Sets the owner, and tells the file of it.
+/// Sets the owner, and notifies the file of it.
 fn set_owner(file: &OpenFile, set: impl FnOnce(&Owner) -> Result<()>) -> Result<i64> {
     set(file.owner())?;
     file.ops().owned(file);
@@ -218,7 +218,7 @@ pub fn fcntl(fd: i32, command: i32, argument: usize) -> Result<i64> {
     const FD_CLOEXEC: i64 = 1;
     let table = files();
     let file = table.get(fd)?;
-    // A mere place can be duplicated and asked for its flags, nothing else.
+    // A descriptor of O_PATH can be duplicated and asked for its flags, nothing else.
     let on_place = matches!(command, F_DUPFD | F_DUPFD_CLOEXEC | F_GETFD | F_SETFD | F_GETFL);
     if file.path_only() && !on_place {
         return Err(Errno::EBADF);
@@ -247,7 +247,7 @@ pub fn fcntl(fd: i32, command: i32, argument: usize) -> Result<i64> {
                     return Err(Errno::EPERM);
                 }
             }
-            // Where there are no signals, the flag is passed over.
+            // A file without signals ignores the flag.
             file.switch_signals(fd, new & FASYNC != 0)?;
             file.set_flags(new)?;
             Ok(0)
@@ -267,11 +267,13 @@ pub fn fcntl(fd: i32, command: i32, argument: usize) -> Result<i64> {
             let wait = matches!(command, F_SETLKW | F_OFD_SETLKW);
             let pid = if description { -1 } else { process::current().process().id() as i32 };
             if !description {
-                // First: a descriptor that is closed from now on gives up what is taken here.
+                // Do this first: from now on a closed descriptor releases the lock that is taken
+                // here.
                 table.note_closings();
             }
             locks::set(&file, owner, pid, &lock, wait)?;
-            // One that was closed meanwhile has given up nothing yet (`fcntl_setlk`, fs/locks.c).
+            // If the descriptor was closed meanwhile, the lock was not released yet (`fcntl_setlk`,
+            // fs/locks.c).
             let is_there = || table.get(fd).is_ok_and(|now| Arc::ptr_eq(&now, &file));
             if !description && lock.l_type != locks::F_UNLCK && !is_there() {
                 let all = Flock { l_type: locks::F_UNLCK, ..lock };
@@ -373,7 +375,7 @@ fn is_socket(file: &OpenFile) -> bool {
     file.ops_as::<Socket>().is_some()
 }
 
-/// `ioctl(2)`: what works on any file here, the rest by the file.
+/// `ioctl(2)`: commands for any file are handled here, the others by the file.
 pub fn ioctl(fd: i32, command: u32, argument: usize) -> Result<i64> {
     const FIONCLEX: u32 = 0x5450;
     const FIOCLEX: u32 = 0x5451;
@@ -456,7 +458,7 @@ pub fn pipe2(fds: usize, flags: u32) -> Result<()> {
 
 /// `memfd_create(2)`
 pub fn memfd_create(name: usize, flags: u32) -> Result<i32> {
-    /// The longest name, with its zero.
+    /// The longest name, with its NUL.
     const NAME_MAX: usize = 250;
     let name = string(name, NAME_MAX).map_err(|error| match error {
         Errno::ENAMETOOLONG => Errno::EINVAL,

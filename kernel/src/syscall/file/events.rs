@@ -1,4 +1,4 @@
-//! Waiting for events: `poll`, `select`, `epoll`, and the files that are nothing but events.
+//! Waiting for events: `poll`, `select`, `epoll`, and files that only report events.
 
 use alloc::vec::Vec;
 
@@ -25,12 +25,12 @@ use crate::process::signal::signalfd::{self, SignalFd};
 /// The size of a signal set.
 const SET_SIZE: usize = 8;
 
-/// When a wait of so many nanoseconds ends: `Some(0)` at once.
+/// The deadline of a wait of `nanos` nanoseconds; 0: do not wait.
 fn deadline_after(nanos: u64) -> u64 {
     if nanos == 0 { 0 } else { monotonic_ns().saturating_add(nanos) }
 }
 
-/// The deadline of a timeout in milliseconds, negative for none.
+/// The deadline of a timeout in milliseconds; `None` if it is negative.
 fn milliseconds(timeout: i32) -> Option<u64> {
     u64::try_from(timeout).ok().map(|timeout| deadline_after(timeout * 1_000_000))
 }
@@ -44,7 +44,7 @@ fn timespec(address: usize) -> Result<Option<u64>> {
     Ok(Some(deadline_after(nanos)))
 }
 
-/// Writes what is left of a timeout, as Linux does for `ppoll` and `pselect6`. A timeout that
+/// Writes the time left of a timeout, as Linux does for `ppoll` and `pselect6`. A timeout that
 /// cannot be written does not make the call fail.
 fn give_rest(address: usize, deadline: Option<u64>) {
     if let Some(deadline) = deadline
@@ -98,13 +98,13 @@ fn poll_until(address: usize, count: u32, deadline: Option<u64>) -> Result<usize
         };
         watched.push(Watched { file, wanted, found });
     }
-    // An invalid descriptor is an answer: then nothing is waited for.
+    // An invalid descriptor is a result, so the call does not wait.
     poll::wait(&mut watched, if invalid != 0 { Some(0) } else { deadline })?;
     let mut ready = 0;
     for (index, one) in watched.iter().enumerate() {
         let found = one.found.bits() as i16;
         ready += usize::from(found != 0);
-        // `revents` is the last of the structure's eight bytes.
+        // `revents` is the last field of the structure's eight bytes.
         UserPtr::<Pollfd>::new(address).at(index).offset::<i16>(6).write(&found)?;
     }
     Ok(ready)
@@ -118,8 +118,8 @@ pub fn poll(fds: usize, count: u32, timeout: i32) -> Result<usize> {
     }
 }
 
-/// `poll(2)` until `deadline`. After a signal that ran no handler (a stop, say) it goes on to the
-/// same end (`do_restart_poll`).
+/// `poll(2)` until `deadline`. After a signal that ran no handler (a stop, for example) it
+/// continues until the same deadline (`do_restart_poll`).
 pub fn poll_again(fds: usize, count: u32, deadline: u64) -> Result<usize> {
     poll_until(fds, count, Some(deadline)).map_err(|error| match error {
         Errno::ERESTARTNOHAND => {
@@ -148,8 +148,8 @@ struct Sets {
 impl Sets {
     fn read(count: i32, addresses: [usize; 3]) -> Result<Sets> {
         let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
-        // Bits beyond the table are of no descriptor and are left alone; a table counts as having
-        // the 256 numbers that it has in Linux as soon as a shell was there.
+        // Bits beyond the table belong to no descriptor and are left alone. The table counts as
+        // having 256 numbers at least, as it has in Linux once a shell has run.
         let count = count.min(files().size().max(256));
         let mut words = [const { Vec::new() }; 3];
         for (set, &address) in words.iter_mut().zip(&addresses) {
@@ -193,7 +193,7 @@ impl Sets {
     }
 }
 
-/// What each set of `select` means in events (`POLLIN_SET` and so on, fs/select.c).
+/// The events that each set of `select` waits for (`POLLIN_SET` and so on, fs/select.c).
 fn select_events(set: usize) -> Events {
     match set {
         0 => Events::READABLE | Events::RDBAND | Events::HUP | Events::ERR,
@@ -229,7 +229,7 @@ fn select_until(count: i32, addresses: [usize; 3], deadline: Option<u64>) -> Res
         if watched.iter().any(asked) || past || watched.iter().all(|one| one.found.is_empty()) {
             break;
         }
-        // What hung up without being asked about is not waited for any longer.
+        // Do not wait any longer for a file that hung up unasked.
         for one in &mut watched {
             if !asked(one) && !one.found.is_empty() {
                 one.file = None;
@@ -389,7 +389,7 @@ pub fn epoll_pwait2(
     with_mask(mask, size, || epoll_until(set, events, count, deadline))
 }
 
-/// `eventfd(2)` as the kernel first had it.
+/// `eventfd(2)` in its first form, without flags.
 pub fn eventfd(initial: u32) -> Result<i32> {
     eventfd2(initial, 0)
 }
@@ -418,14 +418,15 @@ pub fn timerfd_create(clock: i32, flags: u32) -> Result<i32> {
         CLOCK_MONOTONIC | CLOCK_BOOTTIME | CLOCK_BOOTTIME_ALARM => false,
         _ => return Err(Errno::EINVAL),
     };
-    // The machine never sleeps: one that would wake it is like any other, for those who may.
+    // The machine never sleeps, so a clock that would wake it is like any other, but needs the
+    // capability.
     if matches!(clock, CLOCK_REALTIME_ALARM | CLOCK_BOOTTIME_ALARM) {
         credentials().require(Capability::WakeAlarm)?;
     }
     install(timerfd::open(clock, realtime, flags)?, flags & O_CLOEXEC != 0)
 }
 
-/// Runs `work` on the timer behind a descriptor.
+/// Runs `work` on the timer of a descriptor.
 fn with_timer<T>(fd: i32, work: impl FnOnce(&TimerFd) -> T) -> Result<T> {
     let file = open_file(fd)?;
     file.ops_as::<TimerFd>().map(work).ok_or(Errno::EINVAL)
@@ -493,12 +494,12 @@ pub fn inotify_rm_watch(fd: i32, watch: i32) -> Result<()> {
     Inotify::of(&file)?.remove(watch)
 }
 
-/// `signalfd(2)` as the kernel first had it.
+/// `signalfd(2)` in its first form, without flags.
 pub fn signalfd(fd: i32, mask: usize, size: usize) -> Result<i32> {
     signalfd4(fd, mask, size, 0)
 }
 
-/// `signalfd4(2)`: a new descriptor, or another set for an old one.
+/// `signalfd4(2)`: makes a new descriptor, or changes the set of an old one.
 pub fn signalfd4(fd: i32, mask: usize, size: usize, flags: u32) -> Result<i32> {
     if flags & !(O_CLOEXEC | O_NONBLOCK) != 0 || size != SET_SIZE {
         return Err(Errno::EINVAL);

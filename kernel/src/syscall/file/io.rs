@@ -27,16 +27,16 @@ const RWF_SYNC: u32 = 4;
 const RWF_NOWAIT: u32 = 8;
 const RWF_APPEND: u32 = 16;
 
-/// Where in the file a call works.
+/// Where in the file a call reads or writes.
 #[derive(Clone, Copy)]
 pub enum Place {
     /// At the position, which moves.
     Position,
-    /// At an offset of the call's own.
+    /// At an offset given by the call.
     At(u64),
 }
 
-/// Counts a call that moves between two files (`do_sendfile`, fs/read_write.c).
+/// Counts a call that moves bytes between two files (`do_sendfile`, fs/read_write.c).
 pub fn count_both(outcome: Result<usize>) -> Result<usize> {
     let thread = process::current();
     thread.moved.read(outcome.unwrap_or(0));
@@ -48,7 +48,7 @@ fn offset(raw: i64) -> Result<Place> {
     u64::try_from(raw).map(Place::At).map_err(|_| Errno::EINVAL)
 }
 
-/// Reads and reports it.
+/// Reads, counts the call, and notifies watchers.
 #[inline(always)]
 fn read_file(file: &OpenFile, place: Place, out: &mut Output<'_>) -> Result<usize> {
     let outcome = match place {
@@ -63,10 +63,10 @@ fn read_file(file: &OpenFile, place: Place, out: &mut Output<'_>) -> Result<usiz
     Ok(count)
 }
 
-/// Writes and reports it; raises SIGPIPE and SIGXFSZ where they are due.
+/// Writes, counts the call, and notifies watchers; raises SIGPIPE and SIGXFSZ for their errors.
 #[inline(always)]
 pub fn write_file(file: &OpenFile, place: Place, input: &mut Input<'_>) -> Result<usize> {
-    // A stream is past it at once.
+    // A stream skips the code for positions at once.
     let outcome = if file.traits().contains(Traits::POSITIONED) {
         write_positioned(file, place, input)
     } else {
@@ -82,8 +82,8 @@ pub fn write_file(file: &OpenFile, place: Place, input: &mut Input<'_>) -> Resul
     outcome
 }
 
-/// Writes a piece of a longer transfer, at an offset or at the position: within the limits, as any
-/// write, but the whole of it is reported by the caller.
+/// Writes a piece of a longer transfer, at an offset or at the position. The limits apply as to any
+/// write, but the caller notifies watchers of the whole transfer.
 pub fn write_piece(file: &OpenFile, at: Option<u64>, input: &mut Input<'_>) -> Result<usize> {
     write_positioned(file, at.map_or(Place::Position, Place::At), input)
 }
@@ -96,7 +96,7 @@ fn write_there(file: &OpenFile, place: Place, input: &mut Input<'_>) -> Result<u
     }
 }
 
-/// A call of its own, so that a stream need not save the registers that this wants.
+/// A separate function, so that a stream need not save the registers that this one uses.
 #[inline(never)]
 fn write_positioned(file: &OpenFile, place: Place, input: &mut Input<'_>) -> Result<usize> {
     if file.traits().contains(Traits::REGULAR) && input.remaining() != 0 {
@@ -106,7 +106,7 @@ fn write_positioned(file: &OpenFile, place: Place, input: &mut Input<'_>) -> Res
     write_there(file, place, input)
 }
 
-/// `RLIMIT_FSIZE`: cuts a write that would pass the limit, or refuses it with SIGXFSZ
+/// Applies `RLIMIT_FSIZE`: cuts a write that would pass the limit, or refuses it with SIGXFSZ
 /// (`generic_write_check_limits`, mm/filemap.c).
 #[cold]
 fn check_limit(limit: u64, at: u64, input: &mut Input<'_>) -> Result<()> {
@@ -131,7 +131,7 @@ fn limit_size(file: &OpenFile, place: Place, input: &mut Input<'_>) -> Result<()
     check_limit(limit, at, input)
 }
 
-/// A change of the content by somebody without privilege takes the set-id bits away.
+/// Removes the set-id bits, as an unprivileged user changes the content.
 #[inline]
 pub fn remove_privileges(inode: &Arc<dyn Inode>) -> Result<()> {
     if set_id::are_there(inode) {
@@ -147,7 +147,7 @@ pub fn read(fd: i32, buffer: usize, count: usize) -> Result<usize> {
 
 #[inline(always)]
 fn read_open(file: &OpenFile, buffer: usize, count: usize) -> Result<usize> {
-    // One of `O_PATH` is neither readable nor writable.
+    // A file of `O_PATH` is neither readable nor writable.
     if !file.readable() {
         return Err(Errno::EBADF);
     }
@@ -185,7 +185,7 @@ pub fn pwrite64(fd: i32, buffer: usize, count: usize, at: i64) -> Result<usize> 
     write_file(&file, place, &mut Input::user(buffer, count))
 }
 
-/// A buffer outside the program's half is refused before anything happens (`access_ok`).
+/// Refuses a buffer outside the user half before anything happens (`access_ok`).
 #[inline]
 fn check_buffer(buffer: usize, count: usize) -> Result<()> {
     if (count as isize) < 0 {
@@ -194,7 +194,7 @@ fn check_buffer(buffer: usize, count: usize) -> Result<()> {
     if in_user_half(buffer, count) { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
-/// The length of a buffer that was checked as by [`check_buffer`], at most [`MAXIMUM`].
+/// The length of a buffer, which is checked as by [`check_buffer`]; at most [`MAXIMUM`].
 #[inline(always)]
 fn length(buffer: usize, count: usize) -> Result<usize> {
     if count <= MAXIMUM && buffer <= USER_END - count {
@@ -304,7 +304,7 @@ pub fn pwritev2(
     let pieces = vector(address, count)?;
     let mut input = Input::vector(&pieces);
     let written = if flags & RWF_APPEND != 0 && file.flags() & O_APPEND == 0 {
-        // At the end without O_APPEND on the file: the end is looked up for this call.
+        // Append without O_APPEND on the file: the end is looked up for this call.
         let end = file.metadata()?.size;
         write_file(&file, Place::At(end), &mut input)?
     } else {
@@ -368,7 +368,7 @@ pub fn sync_file_range(fd: i32, offset: i64, count: i64, flags: u32) -> Result<(
 /// `sync(2)`
 pub fn sync() -> Result<()> {
     for mount in crate::file::mount::all_with_root()? {
-        // `sync` reports nothing: each call on a file does.
+        // `sync` reports no errors; calls on a single file do.
         let _ = mount.filesystem().sync();
     }
     Ok(())
@@ -391,8 +391,8 @@ pub fn readahead(fd: i32, offset: i64, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// `posix_fadvise(2)`: advice about sequential use changes nothing here; pages that will be
-/// needed are read.
+/// `posix_fadvise(2)`: advice about sequential use has no effect here; pages that will be needed
+/// are read.
 pub fn fadvise64(fd: i32, offset: i64, length: usize, advice: i32) -> Result<()> {
     let file = open_file(fd)?;
     if file.inode().attributes().kind == FileKind::Fifo {

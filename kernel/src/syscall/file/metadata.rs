@@ -1,4 +1,4 @@
-//! Metadata: `stat` and its kin, `access`, permissions, owners, times, sizes.
+//! Metadata: `stat` and related calls, `access`, permissions, owners, times, sizes.
 
 use alloc::sync::Arc;
 
@@ -166,7 +166,7 @@ pub fn access(path_address: usize, mode: i32) -> Result<()> {
     faccessat2(AT_FDCWD, path_address, mode, 0)
 }
 
-/// `faccessat(2)` as the kernel has it: without flags.
+/// `faccessat(2)` in the form of the system call, without flags.
 pub fn faccessat(fd: i32, path_address: usize, mode: i32) -> Result<()> {
     faccessat2(fd, path_address, mode, 0)
 }
@@ -226,14 +226,14 @@ pub fn fchmod(fd: i32, mode: u32) -> Result<()> {
     change_mode(&credentials(), open_file(fd)?.location(), mode)
 }
 
-/// `fchmodat(2)` as the kernel has it: without flags.
+/// `fchmodat(2)` in the form of the system call, without flags.
 pub fn fchmodat(fd: i32, path_address: usize, mode: u32) -> Result<()> {
     let view = View::current()?;
     let place = locate(&view, fd, path_address, 0)?;
     change_mode(view.credentials(), &place, mode)
 }
 
-/// Changes owner and group, `u32::MAX` meaning "leave" (`chown_common`, fs/open.c and
+/// Changes owner and group; `u32::MAX` leaves one unchanged (`chown_common`, fs/open.c and
 /// `setattr_prepare`, fs/attr.c).
 fn change_owner(credentials: &Credentials, place: &Location, user: u32, group: u32) -> Result<()> {
     check_writable(place)?;
@@ -288,7 +288,8 @@ pub fn fchownat(fd: i32, path_address: usize, user: u32, group: u32, flags: u32)
     change_owner(view.credentials(), &place, user, group)
 }
 
-/// `EFBIG`, with SIGXFSZ, if a file may not become so large (`inode_newsize_ok`, fs/attr.c).
+/// Fails with `EFBIG`, and raises SIGXFSZ, if a file may not become so large (`inode_newsize_ok`,
+/// fs/attr.c).
 fn check_new_size(inode: &Arc<dyn Inode>, size: u64) -> Result<()> {
     if size > super::size_limit() && size > inode.metadata()?.size {
         raise(SIGXFSZ);
@@ -297,7 +298,7 @@ fn check_new_size(inode: &Arc<dyn Inode>, size: u64) -> Result<()> {
     Ok(())
 }
 
-/// Truncates or extends; the caller has checked that writing is allowed.
+/// Truncates or extends a file; the caller has checked that writing is allowed.
 fn change_size(place: &Location, length: i64) -> Result<()> {
     let size = u64::try_from(length).map_err(|_| Errno::EINVAL)?;
     let inode = place.inode()?;
@@ -361,8 +362,8 @@ pub fn fallocate(fd: i32, mode: i32, offset: i64, length: i64) -> Result<()> {
     }
     let end = offset.checked_add(length).ok_or(Errno::EFBIG)?;
     if file.inode().attributes().kind == FileKind::Regular {
-        // Also if the size shall stay, as tmpfs does (`shmem_fallocate`, mm/shmem.c): what lies
-        // behind the end takes room.
+        // Also if the size stays the same, as tmpfs does (`shmem_fallocate`, mm/shmem.c): the part
+        // after the end takes space.
         if mode as u32 & !FALLOC_FL_KEEP_SIZE == 0 {
             check_new_size(file.inode(), end as u64)?;
         }
@@ -373,7 +374,7 @@ pub fn fallocate(fd: i32, mode: i32, offset: i64, length: i64) -> Result<()> {
     Ok(())
 }
 
-/// What a program wants a time to become.
+/// A change of a time.
 #[derive(Clone, Copy)]
 enum NewTime {
     Now,
@@ -405,8 +406,8 @@ impl NewTime {
     }
 }
 
-/// Sets times (`vfs_utimes`, fs/utimes.c): "now" for both needs write access or ownership, anything
-/// else ownership.
+/// Sets times (`vfs_utimes`, fs/utimes.c): "now" for both needs write access or ownership, any
+/// other change needs ownership.
 fn change_times(
     credentials: &Credentials,
     place: &Location,
@@ -433,7 +434,7 @@ fn change_times(
         ..Change::default()
     };
     inode.set_metadata(&change)?;
-    // One time alone passes for reading or writing (`fsnotify_change`).
+    // A change of one time alone is reported as a read or a write (`fsnotify_change`).
     let told = match (change.accessed, change.modified) {
         (Some(_), None) => Mask::ACCESS,
         (None, Some(_)) => Mask::MODIFY,
@@ -455,7 +456,7 @@ fn set_times(
     change_times(view.credentials(), &place, accessed, modified)
 }
 
-/// `utimensat(2)`; with no path it is `futimens`.
+/// `utimensat(2)`; without a path it is `futimens`.
 pub fn utimensat(fd: i32, path_address: usize, times: usize, flags: u32) -> Result<()> {
     if flags & !(at::SYMLINK_NOFOLLOW | at::EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
@@ -514,7 +515,7 @@ pub fn utime(path_address: usize, times: usize) -> Result<()> {
     set_times(AT_FDCWD, path_address, 0, accessed, modified)
 }
 
-/// The place of a path for the calls of other families.
+/// The location of a path, for calls of other families.
 pub fn place_of(path_address: usize, follow: bool) -> Result<Location> {
     let flags = if follow { WalkFlags::empty() } else { WalkFlags::NOFOLLOW };
     View::current()?.resolve(AT_FDCWD, &path(path_address)?, flags)

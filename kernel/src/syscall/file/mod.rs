@@ -1,7 +1,7 @@
-//! The system calls on files, decoded and encoded; what they do stands in [`crate::file`].
+//! The system calls on files: decoding and encoding; [`crate::file`] does the work.
 //!
-//! This module has what the families share: the calling process's tables, paths from the
-//! program's memory, and where a path starts.
+//! This module has what the families share: the calling process's tables, paths from the program's
+//! memory, and the start of path walks.
 
 pub mod copy;
 pub mod descriptors;
@@ -57,7 +57,7 @@ pub fn credentials() -> Arc<Credentials> {
     process::current().credentials()
 }
 
-/// The open file behind a descriptor; not one of `O_PATH`.
+/// The open file of a descriptor; fails with EBADF for a descriptor of `O_PATH`.
 #[inline(always)]
 pub fn open_file(fd: i32) -> Result<Arc<OpenFile>> {
     let file = process::current().file(fd)?;
@@ -79,7 +79,7 @@ pub fn install(file: Arc<OpenFile>, close_on_exec: bool) -> Result<i32> {
     files().install(file, 0, descriptor_limit(), close_on_exec)
 }
 
-/// Copies a string of the program of up to `most` bytes, its zero counted; `ENAMETOOLONG` for a
+/// Copies a string of the program of up to `most` bytes, including its NUL; `ENAMETOOLONG` for a
 /// longer one.
 pub fn string(address: usize, most: usize) -> Result<Vec<u8>> {
     let mut text = Vec::new();
@@ -92,14 +92,14 @@ pub fn string(address: usize, most: usize) -> Result<Vec<u8>> {
 
 /// A path of the program. Most are short and need no allocation.
 pub enum PathText {
-    /// The bytes and how many they are.
+    /// The bytes and their number.
     Short([u8; PathText::SHORT], usize),
     /// A longer one.
     Long(Vec<u8>),
 }
 
 impl PathText {
-    /// The longest short path, with its zero.
+    /// The length of the longest short path, including its NUL.
     const SHORT: usize = 128;
 }
 
@@ -125,19 +125,19 @@ pub fn path(address: usize) -> Result<PathText> {
     }
 }
 
-/// Whose view of the tree the caller has; keeps what a [`Resolver`] borrows.
+/// The caller's view of the tree; owns what a [`Resolver`] borrows.
 pub struct View {
     context: Arc<FsContext>,
     credentials: Arc<Credentials>,
 }
 
 impl View {
-    /// The caller's.
+    /// The caller's view.
     pub fn current() -> Result<View> {
         Ok(View { context: context()?, credentials: credentials() })
     }
 
-    /// The caller's with the credentials of `access(2)`.
+    /// The caller's view with the credentials of `access(2)`.
     pub fn with_real_ids() -> Result<View> {
         Ok(View { context: context()?, credentials: Arc::new(credentials().with_real_ids()) })
     }
@@ -147,13 +147,13 @@ impl View {
         &self.context
     }
 
-    /// Who asks.
+    /// The credentials.
     pub fn credentials(&self) -> &Credentials {
         &self.credentials
     }
 
-    /// A resolver for `path` relative to the directory `fd`. The descriptor is not looked at if
-    /// the path is absolute.
+    /// A resolver for `path` relative to the directory `fd`. The descriptor is not checked if the
+    /// path is absolute.
     pub fn resolver(&self, fd: i32, path: &[u8]) -> Result<Resolver<'_>> {
         let start = if fd == AT_FDCWD || path.first() == Some(&b'/') {
             None
@@ -163,14 +163,14 @@ impl View {
         Ok(Resolver { context: &self.context, credentials: &self.credentials, start })
     }
 
-    /// The place of `path` relative to the directory `fd`.
+    /// The location of `path` relative to the directory `fd`.
     pub fn resolve(&self, fd: i32, path: &[u8], flags: WalkFlags) -> Result<Location> {
         self.resolver(fd, path)?.resolve(path, flags)
     }
 }
 
-/// The place that an *at call means: `NOFOLLOW` and `EMPTY_PATH` as `flags` say. The latter with
-/// an empty path is the descriptor's own file.
+/// The location that an *at call refers to, with `NOFOLLOW` and `EMPTY_PATH` of `flags`. With
+/// `EMPTY_PATH`, an empty path refers to the descriptor's own file.
 pub fn locate(view: &View, fd: i32, path_address: usize, flags: u32) -> Result<Location> {
     let mut walk = WalkFlags::empty();
     if flags & at::SYMLINK_NOFOLLOW != 0 {
@@ -187,6 +187,6 @@ pub fn raise(signal: u32) {
     let thread = process::current();
     let (pid, uid) = (thread.process().id(), thread.credentials().uid);
     let info = Siginfo::from_sender(signal, SI_USER, pid, uid);
-    // It can only fail for want of room for a realtime signal, which these are not.
+    // It can only fail when a queue is full for a realtime signal, which these are not.
     let _ = process::signal::send::to_thread(&thread, info);
 }

@@ -85,7 +85,7 @@ pub fn pivot_root(new_root: usize, put_old: usize) -> Result<()> {
     let put_old = view.resolve(AT_FDCWD, &path(put_old)?, WalkFlags::DIRECTORY)?;
     let old_root = view.context().root();
     mounting::pivot(&old_root, &new_root, &put_old)?;
-    // Every process that stood at the old root now stands at the new one.
+    // Move every process whose root was the old root to the new one.
     for process in process::pids::processes()? {
         for thread in process.threads()? {
             if let Ok(context) = thread.directories() {

@@ -157,7 +157,7 @@ pub fn readlinkat(fd: i32, path_address: usize, buffer: usize, size: usize) -> R
     Ok(length)
 }
 
-/// `getcwd(2)`: gives the length with the zero.
+/// `getcwd(2)`: returns the length including the NUL.
 pub fn getcwd(buffer: usize, size: usize) -> Result<usize> {
     use crate::file::dentry::DentryState;
     let context = context()?;
@@ -210,7 +210,7 @@ pub fn umask(mask: u32) -> Result<u32> {
     Ok(u32::from(context()?.set_umask(mask as u16)))
 }
 
-/// Packs entries into the program's buffer as `getdents` wants them.
+/// Packs entries into the program's buffer in the format of `getdents`.
 struct Packer {
     address: usize,
     left: usize,
@@ -220,7 +220,7 @@ struct Packer {
 }
 
 impl Packer {
-    /// One entry: its head, name, padding to 8 bytes; the old call has the kind at the very end.
+    /// Encodes an entry: head, name, padding to 8 bytes; the old call has the kind at the very end.
     fn pack(&self, number: u64, kind: FileKind, name: &[u8], next: u64) -> Vec<u8> {
         let head = if self.modern { 19 } else { 18 };
         let tail = if self.modern { 1 } else { 2 };
@@ -247,7 +247,7 @@ impl DirectorySink for Packer {
     fn entry(&mut self, number: u64, kind: FileKind, name: &[u8], next: u64) -> bool {
         let record = self.pack(number, kind, name, next);
         if record.len() > self.left {
-            // Not even one fits.
+            // Not even one entry fits.
             if self.done == 0 {
                 self.failure = Some(Errno::EINVAL);
             }

@@ -25,7 +25,7 @@ fn read_offset(address: usize) -> Result<Option<u64>> {
     u64::try_from(offset).map(Some).map_err(|_| Errno::EINVAL)
 }
 
-/// Gives an offset back to the program.
+/// Writes an offset back to the program.
 fn write_offset(address: usize, offset: Option<u64>) -> Result<()> {
     match offset {
         Some(offset) => UserPtr::<i64>::new(address).write(&(offset as i64)),
@@ -40,7 +40,7 @@ fn side(offset: &mut Option<u64>) -> Side<'_> {
     }
 }
 
-/// Raises SIGPIPE for the error that comes with it.
+/// Raises SIGPIPE for EPIPE.
 fn report(outcome: Result<usize>) -> Result<usize> {
     if outcome == Err(Errno::EPIPE) {
         raise(SIGPIPE);
@@ -66,7 +66,8 @@ pub fn sendfile(out: i32, input: i32, offset: usize, count: usize) -> Result<usi
     }
     let count = count.min(MAXIMUM);
     let outcome = match pipe::of(&to) {
-        // What there is room for, as splice(2) (`do_sendfile`, fs/read_write.c, since Linux 5.12).
+        // As much as the pipe has space for, as splice(2) (`do_sendfile`, fs/read_write.c, since
+        // Linux 5.12).
         Some(target) => splice::into_pipe(&from, side(&mut at), target, count, to.nonblocking()),
         None => splice::copy(&from, side(&mut at), &to, Side::Position, count, io::write_piece),
     };
@@ -167,9 +168,9 @@ pub fn tee(input: i32, out: i32, count: usize, flags: u32) -> Result<usize> {
     report(outcome)
 }
 
-/// `vmsplice(2)`: the program's pages are copied, which is all that it may rely on. Only the flag
-/// says whether to wait, whatever the pipe's own flags are, and nobody waits for more than the
-/// first room or data.
+/// `vmsplice(2)`: copies the program's pages, which is all that a program may rely on. Only the
+/// call's flag decides whether to wait, whatever the pipe's own flags are, and a call waits only
+/// for the first space or data.
 pub fn vmsplice(fd: i32, address: usize, count: usize, flags: u32) -> Result<usize> {
     if flags & !SPLICE_FLAGS != 0 {
         return Err(Errno::EINVAL);

@@ -1,10 +1,10 @@
-//! Extended attributes (`xattr(7)`): decoded here, answered by the file system, most of which
+//! Extended attributes (`xattr(7)`): decoded here, implemented by the file systems, most of which
 //! have none.
 //!
 //! Each name begins with a namespace, and each namespace has rules of its own about its readers and
-//! writers ([`permission`], [`check_security`]). They hold for what programs ask, whatever the file
-//! system: a file system that uses attributes itself, as the overlay does, asks the one below it
-//! without them.
+//! writers ([`permission`], [`check_security`]). The rules apply to requests of programs, whatever
+//! the file system. A file system that uses attributes itself, as the overlay does, asks the one
+//! below it without these rules.
 
 use alloc::vec::Vec;
 
@@ -25,11 +25,11 @@ const TRUSTED: &[u8] = b"trusted.";
 const SECURITY: &[u8] = b"security.";
 const SYSTEM: &[u8] = b"system.";
 const USER: &[u8] = b"user.";
-/// What a program may do whatever its user (`capabilities(7)`, "File capabilities").
+/// The rights that a program has whatever its user (`capabilities(7)`, "File capabilities").
 const FILE_CAPABILITIES: &[u8] = b"security.capability";
 const S_ISVTX: u16 = 0o1000;
 
-/// The longest name with its zero (`XATTR_NAME_MAX` + 1).
+/// The longest name with its NUL (`XATTR_NAME_MAX` + 1).
 const NAME_MAX: usize = 256;
 /// The largest value (`XATTR_SIZE_MAX`).
 const SIZE_MAX: usize = 65536;
@@ -73,12 +73,11 @@ fn change(place: &Location, name: &[u8], value: Option<&[u8]>, flags: u32) -> Re
     Ok(())
 }
 
-/// Whether the caller may read, or write, an attribute as far as its namespace says
-/// (`xattr_permission`, fs/xattr.c of Linux 6.1). Names in no namespace are left to the file
-/// system, which refuses them.
+/// Whether the namespace of an attribute allows the caller to read or write it (`xattr_permission`,
+/// fs/xattr.c of Linux 6.1). Names in no namespace are left to the file system, which refuses them.
 fn permission(inode: &dyn Inode, name: &[u8], write: bool) -> Result<()> {
     let credentials = super::credentials();
-    // The reader of something that it may not know of sees nothing.
+    // A reader must not learn that a hidden attribute exists.
     let refused = if write { Errno::EPERM } else { Errno::ENODATA };
     if name.starts_with(SECURITY) || name.starts_with(SYSTEM) {
         return Ok(());
@@ -100,13 +99,13 @@ fn permission(inode: &dyn Inode, name: &[u8], write: bool) -> Result<()> {
     permitted(&credentials, &attributes, if write { access::WRITE } else { access::READ })
 }
 
-/// The right to change attributes of `security.` (`cap_inode_setxattr` and `cap_inode_removexattr`,
-/// security/commoncap.c).
+/// Checks the right to change attributes of `security.` (`cap_inode_setxattr` and
+/// `cap_inode_removexattr`, security/commoncap.c).
 fn check_security(name: &[u8]) -> Result<()> {
     let credentials = super::credentials();
     if name == FILE_CAPABILITIES {
-        // Also for an empty value, which Linux lets anybody set, and take away the capabilities of
-        // any file with it.
+        // Also for an empty value, which Linux lets every user set, and so take away the
+        // capabilities of any file.
         return credentials.require(Capability::Setfcap);
     }
     if name.starts_with(SECURITY) { credentials.require(Capability::SysAdmin) } else { Ok(()) }
@@ -124,7 +123,7 @@ fn check_capabilities(value: &[u8]) -> Result<()> {
     }
 }
 
-/// Gives a value or list to the program: its length only if there is no room asked for.
+/// Returns a value or list to the program; only its length if the buffer has size zero.
 fn answer(bytes: &[u8], buffer: usize, size: usize) -> Result<usize> {
     if size == 0 {
         return Ok(bytes.len());
@@ -139,7 +138,7 @@ fn answer(bytes: &[u8], buffer: usize, size: usize) -> Result<usize> {
 fn get(place: &Location, name_address: usize, value: usize, size: usize) -> Result<usize> {
     let name = name(name_address)?;
     let inode = place.inode()?;
-    // What it shows is a part of the content.
+    // The attribute shows a part of the content.
     if name == off2f::ATTRIBUTE {
         permitted(&super::credentials(), &inode.attributes(), access::READ)?;
     }
@@ -147,8 +146,7 @@ fn get(place: &Location, name_address: usize, value: usize, size: usize) -> Resu
     answer(&inode.get_xattr(&name)?, value, size)
 }
 
-/// The names. Those that the caller could not read are not among them (`simple_xattr_list`,
-/// fs/xattr.c).
+/// Lists the names, without those that the caller could not read (`simple_xattr_list`, fs/xattr.c).
 fn list(place: &Location, buffer: usize, size: usize) -> Result<usize> {
     let mut all = place.inode()?.list_xattr()?;
     if !super::credentials().has(Capability::SysAdmin) {

@@ -1,7 +1,7 @@
 //! `membarrier(2)`: a barrier on every processor that runs the process, by interrupting it.
 //!
 //! The interrupt and the return from it order all accesses and serialise the processor, so one
-//! implementation serves all commands but those on restartable sequences.
+//! implementation serves all commands except those on restartable sequences.
 
 use hayate_abi::{Errno, Result};
 use machine::cpu;
@@ -20,7 +20,7 @@ const REGISTER_PRIVATE_EXPEDITED_SYNC_CORE: i32 = 1 << 6;
 
 /// `membarrier(2)`.
 pub fn membarrier(command: i32, flags: u32, cpu: i32) -> Result<i32> {
-    // A processor can only be named together with the command on restartable sequences.
+    // A processor can be given only with the command on restartable sequences.
     let _ = cpu;
     if flags != 0 {
         return Err(Errno::EINVAL);

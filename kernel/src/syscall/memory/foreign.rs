@@ -36,7 +36,7 @@ pub fn process_vm_writev(
     transfer(pid, (local, local_count), (remote, remote_count), flags, Touch::Write)
 }
 
-/// The pieces of a vector.
+/// Reads the pieces of a vector.
 fn vector((address, count): (usize, usize)) -> Result<Vec<Iovec>> {
     if count > PIECES_MAX {
         return Err(Errno::EINVAL);

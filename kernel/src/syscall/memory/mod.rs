@@ -1,7 +1,7 @@
 //! System calls on memory: `mmap` and its family, advice, locks, barriers.
 //!
-//! What Linux 6.1 checks first is checked first here too: which of two errors a bad call gets is
-//! part of the interface. What the calls do stands in [`crate::memory`].
+//! Checks are made in the order of Linux 6.1, because which of two errors a bad call gets is part
+//! of the interface. [`crate::memory`] does the work.
 
 mod barrier;
 mod foreign;
@@ -46,7 +46,7 @@ pub fn mmap(
         return Err(Errno::EINVAL);
     }
     if flags & raw::MAP_HUGETLB != 0 {
-        // There is no pool of huge pages (`nr_hugepages` is 0); not for files at all.
+        // There is no pool of huge pages (`nr_hugepages` is 0), and none for files at all.
         return Err(if anonymous { Errno::ENOMEM } else { Errno::EINVAL });
     }
     let place = if flags & raw::MAP_FIXED_NOREPLACE != 0 {
@@ -101,7 +101,7 @@ pub fn mmap(
         }
         None => (None, 0),
     };
-    // Shared memory of a device of zeroes: memory of its own.
+    // Shared memory of /dev/zero is a memory object of its own.
     let (backing, offset) = match backing {
         None if shared && !anonymous => {
             let size = memory::page_up(length).ok_or(Errno::ENOMEM)?;
@@ -122,7 +122,7 @@ pub fn mmap(
     })
 }
 
-/// The backing for a mapping of a file, after the checks of the file's mode; `None`: the file is
+/// The backing for a mapping of a file, after the checks of the file's mode; `None` if the file is
 /// a source of zeroes.
 fn map_file(
     file: Arc<OpenFile>,
@@ -149,7 +149,7 @@ fn map_file(
     let MapSource::Plate(plate) = file.ops().map(&file)? else { return Ok(None) };
     let counted = shared && file.writable();
     match Backing::file(plate.clone(), file.clone(), counted) {
-        // Sealed against writing: reading through a shared mapping is still allowed.
+        // It is sealed against writing: reading through a shared mapping is still allowed.
         Err(Errno::EPERM) if counted && !write => {
             flags.remove(RegionFlags::MAY_WRITE);
             Backing::file(plate, file, false).map(Some)
@@ -183,19 +183,19 @@ pub fn pkey_mprotect(address: usize, length: usize, bits: u32, key: i32) -> Resu
     if key == -1 { mprotect(address, length, bits) } else { Err(Errno::EINVAL) }
 }
 
-/// `pkey_alloc(2)`: `ENOSPC` says that there are no keys, as on a processor without them.
+/// `pkey_alloc(2)`: `ENOSPC`, since there are no keys, as on a processor without them.
 pub fn pkey_alloc(flags: u32, rights: u32) -> Result<()> {
     const RIGHTS: u32 = 3;
     if flags != 0 || rights & !RIGHTS != 0 { Err(Errno::EINVAL) } else { Err(Errno::ENOSPC) }
 }
 
-/// `pkey_free(2)`: no key was ever given out.
+/// `pkey_free(2)`: fails, since no key was ever allocated.
 pub fn pkey_free(key: i32) -> Result<()> {
     let _ = key;
     Err(Errno::EINVAL)
 }
 
-/// `brk(2)`, as the system call is: gives where the heap ends now.
+/// `brk(2)`, in the form of the system call: returns the new end of the heap.
 pub fn brk(end: usize) -> usize {
     memory::current().brk(end)
 }
@@ -240,7 +240,7 @@ pub fn madvise(address: usize, length: usize, advice: i32) -> Result<()> {
         raw::MADV_COLD | raw::MADV_PAGEOUT => Advice::Nothing,
         raw::MADV_POPULATE_READ => Advice::PopulateRead,
         raw::MADV_POPULATE_WRITE => Advice::PopulateWrite,
-        // MADV_MERGEABLE and MADV_COLLAPSE among them: as a Linux built without KSM and THP.
+        // Including MADV_MERGEABLE and MADV_COLLAPSE, as in a Linux built without KSM and THP.
         _ => return Err(Errno::EINVAL),
     };
     memory::current().advise(address, length, advice)
