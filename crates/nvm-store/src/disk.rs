@@ -1,4 +1,4 @@
-//! What lies on the region, byte by byte.
+//! The format of a region, byte by byte.
 
 use hayate_off2f::{Identity, checksum};
 
@@ -8,18 +8,18 @@ use crate::{NAME, PAGE};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"HayaNVM1");
 /// Bytes of an entry of the directory.
 pub const ENTRY: u64 = 128;
-/// The state of an entry that counts. Everything else means a free one.
+/// The state of a valid entry. Any other value means a free entry.
 pub const VALID: u64 = u64::from_le_bytes(*b"textHere");
 /// Entries in a page.
 const PER_PAGE: u64 = PAGE / ENTRY;
 
-/// The superblock's bytes that mean something.
+/// How many bytes of the superblock are used.
 pub const SUPERBLOCK: usize = 64;
 
-/// How a store is laid out.
+/// The layout of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Names this store among all.
+    /// The identifier of this store, unique among all stores.
     pub id: [u8; 16],
     /// Pages of the whole region.
     pub pages: u64,
@@ -33,7 +33,8 @@ fn word(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl Layout {
-    /// The layout for a region of `pages` pages: one entry for 64 KiB, at least a page of them.
+    /// Returns the layout for a region of `pages` pages: one entry for 64 KiB, and at least a page
+    /// of entries.
     pub fn new(pages: u64, id: [u8; 16]) -> Option<Layout> {
         let directory = (pages / 16).div_ceil(PER_PAGE).max(1);
         (pages > 1 + directory).then_some(Layout { id, pages, directory })
@@ -61,7 +62,7 @@ impl Layout {
         bytes
     }
 
-    /// Reads a superblock; `None`: there is none.
+    /// Reads a superblock; `None`: there is no valid one.
     pub fn decode(bytes: &[u8; SUPERBLOCK]) -> Option<Layout> {
         let id = bytes[16..32].try_into().ok()?;
         let layout = Layout { id, pages: word(bytes, 32), directory: word(bytes, 40) };
@@ -78,13 +79,13 @@ pub struct Entry {
     pub first: u64,
     pub pages: u32,
     pub phase: u32,
-    /// Grows with each publication.
+    /// Increases with each publication.
     pub sequence: u64,
     pub name: [u8; NAME],
 }
 
 impl Entry {
-    /// All of it, the state being free.
+    /// Returns the bytes of the entry, with the state "free".
     pub fn encode(&self) -> [u8; ENTRY as usize] {
         let mut bytes = [0; ENTRY as usize];
         bytes[16..48].copy_from_slice(&self.identity.0);

@@ -1,8 +1,10 @@
-//! Texts on non-volatile memory: a small directory that survives whatever happens to the machine.
+//! Texts on non-volatile memory: a small directory that survives a crash or power failure at any
+//! moment.
 //!
-//! A [`Store`] lies on a [`Region`], memory that keeps its content. It holds *texts*: rows of pages
-//! that are written once, published, read in place by whoever likes, and removed. A text is known by
-//! its [`Identity`] (the hash of its content) and carries a name for people.
+//! A [`Store`] lies on a [`Region`], memory that keeps its content. It holds *texts*: runs of
+//! consecutive pages that are written once, published, read in place by any number of readers, and
+//! removed. A text is identified by its [`Identity`] (the hash of its content) and has a name for
+//! people.
 //!
 //! # On the region
 //!
@@ -12,33 +14,34 @@
 //! | 1 .. | the directory: entries of 128 bytes |
 //! | behind it | texts |
 //!
-//! An entry is `state, checksum, identity, first page, pages, phase, sequence, name`. What is free
-//! is not recorded: it is what no entry names.
+//! An entry is `state, checksum, identity, first page, pages, phase, sequence, name`. Free pages
+//! are not recorded: they are the pages that no entry names.
 //!
-//! # Why a cut at any moment does no harm
+//! # Why a power failure at any moment does no harm
 //!
-//! The region promises that what was written before a [`Region::flush`] that returned is kept, and
-//! that an aligned write of eight bytes is kept whole or not at all; of everything else written since,
-//! any part may be kept or lost, in any order. So:
+//! The region guarantees that data written before a [`Region::flush`] that returned is kept, and
+//! that an aligned write of eight bytes is kept whole or not at all. Of all other writes since, any
+//! part may be kept or lost, in any order. So:
 //!
-//! * *publish*: the pages, flush; the entry without its state, flush; the state, flush. Until the last
-//!   step there is no entry, and when there is one, everything it names is kept;
+//! * *publish*: the pages, flush; the entry without its state, flush; the state, flush. Before the
+//!   last step there is no entry, and once there is one, everything it names is kept;
 //! * *remove*: the state to zero, flush; only then are entry and pages used again;
-//! * *compact*: a text is published at its new place before the old one is removed. A cut between
-//!   leaves both, which are equal; [`Store::open`] removes the higher one;
-//! * *format*: the magic of an old superblock is cleared, flush; the directory is cleared, flush; then
-//!   the superblock, and its magic last.
+//! * *compact*: a text is published at its new place before the old one is removed. A power failure
+//!   between these steps leaves both, which are equal; [`Store::open`] removes the higher one;
+//! * *format*: the magic of an old superblock is cleared, flush; the directory is cleared, flush;
+//!   then the superblock, and its magic last.
 //!
-//! A flush may fail. What was under way is then not done, and an entry that may have been published by
-//! the flush that failed is removed before anything else is written ([`Store::reserve`] fails until that
-//! succeeds): its pages would else be another text's under its name after a cut.
+//! A flush may fail. The operation has then not taken place. An entry that the failed flush may
+//! have published is removed before anything else is written ([`Store::reserve`] fails until that
+//! succeeds): otherwise, after a power failure, its pages could contain another text under its
+//! name.
 //!
-//! The checksum over each entry guards against a region that lies. An entry that does not match it,
-//! names pages that are not there, or pages of another entry is left out and counted
-//! ([`Store::damaged`]); its pages are free.
+//! The checksum over each entry guards against a region that returns wrong data. An entry that does
+//! not match its checksum, names pages that do not exist, or names pages of another entry is left
+//! out and counted ([`Store::damaged`]); its pages are free.
 //!
-//! Road not taken: a log. Texts are written whole and seldom; a directory whose slots each stand for
-//! themselves needs no replay and no garbage collection.
+//! Road not taken: a log. Texts are written whole and seldom; a directory of independent entries
+//! needs no replay and no garbage collection.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -54,10 +57,10 @@ pub use store::{Grant, Store, Text, Usage};
 
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
-/// Bytes of a name that are kept.
+/// The most bytes of a name that are kept.
 pub const NAME: usize = 48;
 
-/// What a store lies on. Offsets are in bytes; the store keeps inside [`Region::size`].
+/// The memory of a store. Offsets are in bytes; the store stays inside [`Region::size`].
 pub trait Region {
     /// Bytes, a multiple of [`PAGE`].
     fn size(&self) -> u64;
@@ -65,35 +68,35 @@ pub trait Region {
     /// Reads `to.len()` bytes from `offset` on.
     fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), Fault>;
 
-    /// Writes `from` to `offset`. Eight bytes at a multiple of eight are written at once.
+    /// Writes `from` to `offset`. Eight bytes at a multiple of eight are written atomically.
     fn write(&mut self, offset: u64, from: &[u8]) -> Result<(), Fault>;
 
     /// Returns when everything written to `length` bytes from `offset` is kept.
     fn flush(&mut self, offset: u64, length: u64) -> Result<(), Fault>;
 }
 
-/// Why something was not done.
+/// Why an operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// There is no store on the region: it was never formatted, or its superblock is damaged.
     NotFormatted,
     /// The region is too small for a store.
     TooSmall,
-    /// The store is larger than the region: it was cut off.
+    /// The store is larger than the region: the region was truncated.
     Truncated,
-    /// No room in a row.
+    /// There are not enough contiguous free pages.
     Full,
     /// No free entry in the directory.
     DirectoryFull,
     /// No such text.
     Unknown,
-    /// There is a text with this identity already.
+    /// There is already a text with this identity.
     Exists,
     /// The content does not match the identity.
     Damaged,
     /// The region cannot be read or written.
     Device,
-    /// No memory.
+    /// Memory is exhausted.
     Memory,
 }
 

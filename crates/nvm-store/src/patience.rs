@@ -1,32 +1,32 @@
-//! How to wait for memory whose flush takes time and that interrupts nobody.
+//! How to wait for memory whose flush takes time and raises no interrupt.
 //!
-//! Most flushes are done at once, so whoever waits looks again and again at first; one that takes
-//! longer waits for a disk, and looking is left for longer and longer. What has not answered after
+//! Most flushes complete at once, so the waiter polls continuously at first. A flush that takes
+//! longer waits for a disk, so the pauses between polls grow. A flush that has not completed after
 //! [`Patience::END`] never will.
 
-/// What to do now.
+/// The next step of a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// Look again.
+    /// Poll again.
     Now,
-    /// Look again when the clock has reached this.
+    /// Poll again when the clock has reached this time.
     At(u64),
-    /// It will not answer any more.
+    /// Give up: it will not complete any more.
     Never,
 }
 
-/// A wait that began at some time. All times are nanoseconds of a clock that never goes back.
+/// A wait that began at some time. All times are nanoseconds of a monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
     since: u64,
 }
 
 impl Patience {
-    /// How long to look without a pause.
+    /// How long to poll without a pause.
     pub const BUSY: u64 = 50_000;
     /// The longest pause.
     pub const LONGEST: u64 = 2_000_000;
-    /// How long to wait in all: longer than a disk with much to write, and than a busy host.
+    /// How long to wait in total: longer than a disk with much to write, or a busy host, takes.
     pub const END: u64 = 60_000_000_000;
 
     /// A wait that begins now.
@@ -34,12 +34,12 @@ impl Patience {
         Patience { since: now }
     }
 
-    /// What to do when it has not answered by now.
+    /// Returns the next step if the flush has not completed by now.
     pub fn next(&self, now: u64) -> Look {
         let waited = now.saturating_sub(self.since);
         match waited {
             ..Self::BUSY => Look::Now,
-            // A pause as long as a quarter of the wait so far: an answer comes at most so much late.
+            // A pause is a quarter of the wait so far: it delays the result by at most that much.
             Self::BUSY..Self::END => Look::At(now.saturating_add((waited / 4).min(Self::LONGEST))),
             Self::END.. => Look::Never,
         }

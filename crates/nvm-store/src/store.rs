@@ -1,4 +1,4 @@
-//! The store: what is where, and every change of it.
+//! The store: the places of texts, and every change of them.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -8,20 +8,21 @@ use hayate_off2f::{Digest, Identity, LARGE_PAGES};
 use crate::disk::{ENTRY, Entry, Layout, SUPERBLOCK, VALID};
 use crate::{Fault, NAME, PAGE, Region};
 
-/// What is read at once: the kernel's stacks are small.
+/// How many bytes are read at once: the kernel's stacks are small.
 const PIECE: usize = 1024;
 
 /// A published text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Text {
     slot: u64,
-    /// What it is known by.
+    /// The identity of its content.
     pub identity: Identity,
     /// Its first page on the region.
     pub first: u64,
-    /// Its pages.
+    /// Its number of pages.
     pub pages: u32,
-    /// At which page of a large page it begins, if that matters; else [`Text::ANYWHERE`].
+    /// The offset within a large page at which it begins, in pages, if that matters; otherwise
+    /// [`Text::ANYWHERE`].
     pub phase: u32,
     sequence: u64,
     name: [u8; NAME],
@@ -37,19 +38,20 @@ impl Text {
         &self.name[..end]
     }
 
-    /// The pages of the region that it takes.
+    /// Returns the pages of the region that it occupies.
     pub fn range(&self) -> Range<u64> {
         self.first..self.first + u64::from(self.pages)
     }
 }
 
-/// Room for a text that is being written. Nobody else gets it while it lives in
-/// [`Store::publish`]'s caller; giving it up needs nothing.
+/// Pages for a text that is being written, between [`Store::reserve`] and [`Store::publish`]. The
+/// store does not record a grant, so the caller must not reserve again meanwhile; dropping it needs
+/// no action.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The first page on the region.
     pub first: u64,
-    /// How many.
+    /// How many pages.
     pub pages: u32,
     phase: u32,
 }
@@ -57,15 +59,15 @@ pub struct Grant {
 /// How full a store is, in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// For texts, in all.
+    /// Pages for texts, in total.
     pub total: u64,
-    /// In use.
+    /// Pages in use.
     pub used: u64,
-    /// The longest free row.
+    /// The longest run of free pages.
     pub longest: u64,
-    /// Texts.
+    /// Number of texts.
     pub texts: u64,
-    /// Texts that the directory has room for.
+    /// The most texts that the directory can hold.
     pub entries: u64,
 }
 
@@ -75,24 +77,25 @@ pub struct Store<R> {
     layout: Layout,
     /// Sorted by place.
     texts: Vec<Text>,
-    /// The same, for [`Store::find`]: the beginning of each identity and the first page, sorted. A
-    /// search among all texts would cost a start from cold more than its header.
+    /// An index for [`Store::find`]: the beginning of each identity and the first page, sorted. A
+    /// search through all texts would cost a cold start more than reading its header.
     index: Vec<(u64, u64)>,
     sequence: u64,
     damaged: usize,
-    /// An entry that may be published on the region and is not one of the texts: a flush failed in the
-    /// middle of it.
+    /// An entry that is not among the texts but may be published on the region: a flush failed in
+    /// the middle of its publication.
     doubtful: Option<u64>,
 }
 
-/// Tells nearly all texts from each other.
+/// Distinguishes nearly all texts from each other.
 fn beginning(identity: &Identity) -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = identity.0;
     u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
 impl<R: Region> Store<R> {
-    /// Makes an empty store on the region, whatever is on it. `id` is to name this store among all.
+    /// Makes an empty store on the region, whatever the region contains. `id` becomes the store's
+    /// unique identifier.
     pub fn format(mut region: R, id: [u8; 16]) -> Result<Store<R>, Fault> {
         let layout = Layout::new(region.size() / PAGE, id).ok_or(Fault::TooSmall)?;
         region.write(0, &[0; 8])?;
@@ -175,7 +178,8 @@ impl<R: Region> Store<R> {
             && end.is_some_and(|end| end <= self.layout.pages)
     }
 
-    /// Removes the higher of two equal texts: a compaction was cut between its steps.
+    /// Removes the higher of two equal texts, which a compaction that was interrupted between its
+    /// steps left.
     fn remove_doubles(&mut self) -> Result<(), Fault> {
         let mut index = 0;
         while let Some(text) = self.texts.get(index).copied() {
@@ -189,12 +193,12 @@ impl<R: Region> Store<R> {
         Ok(())
     }
 
-    /// What the store lies on.
+    /// Returns the store's region.
     pub fn region(&self) -> &R {
         &self.region
     }
 
-    /// What the store lies on, to write the pages of a [`Grant`].
+    /// Returns the store's region, to write the pages of a [`Grant`].
     pub fn region_mut(&mut self) -> &mut R {
         &mut self.region
     }
@@ -204,7 +208,7 @@ impl<R: Region> Store<R> {
         self.region
     }
 
-    /// Names this store among all.
+    /// Returns the store's unique identifier.
     pub fn id(&self) -> [u8; 16] {
         self.layout.id
     }
@@ -214,7 +218,7 @@ impl<R: Region> Store<R> {
         &self.texts
     }
 
-    /// Entries of the directory that were left out because they are damaged.
+    /// Returns how many entries of the directory were left out because they are damaged.
     pub fn damaged(&self) -> usize {
         self.damaged
     }
@@ -228,7 +232,7 @@ impl<R: Region> Store<R> {
         texts.find(|text| text.identity == *identity)
     }
 
-    /// Which of the texts begins at a page.
+    /// Returns the index of the text that begins at a page.
     fn at(&self, first: u64) -> Option<usize> {
         self.texts.binary_search_by_key(&first, |text| text.first).ok()
     }
@@ -247,7 +251,7 @@ impl<R: Region> Store<R> {
         self.index.retain(|other| *other != entry);
     }
 
-    /// How full it is.
+    /// Returns how full the store is.
     pub fn usage(&self) -> Usage {
         Usage {
             total: self.layout.pages - self.layout.first(),
@@ -258,7 +262,7 @@ impl<R: Region> Store<R> {
         }
     }
 
-    /// The free rows of pages, by place.
+    /// Returns the runs of free pages, by place.
     fn gaps(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         let starts = core::iter::once(self.layout.first())
             .chain(self.texts.iter().map(|text| text.range().end));
@@ -266,7 +270,8 @@ impl<R: Region> Store<R> {
         starts.zip(ends).filter(|(start, end)| start < end).map(|(start, end)| start..end)
     }
 
-    /// Where `pages` pages fit: the lowest place of the right phase ([`Text::ANYWHERE`]: of any).
+    /// Returns where `pages` pages fit: the lowest place of the right phase ([`Text::ANYWHERE`]: of
+    /// any phase).
     fn room(&self, pages: u32, phase: u32) -> Option<u64> {
         let large = u64::from(LARGE_PAGES);
         self.gaps().find_map(|gap| {
@@ -280,9 +285,9 @@ impl<R: Region> Store<R> {
         })
     }
 
-    /// Finds room for a text of `pages` pages. `phase`: see [`Text::phase`]; what finds no room of
-    /// its phase is put anywhere. Write the pages through [`Store::region_mut`], then
-    /// [`Store::publish`]; until then nobody may ask for other room.
+    /// Reserves pages for a text of `pages` pages. `phase`: see [`Text::phase`]; if no place of its
+    /// phase is free, the text is put anywhere. Write the pages through [`Store::region_mut`], then
+    /// call [`Store::publish`]; the caller must not reserve other pages until then.
     ///
     /// `Full`; `DirectoryFull`; `Device`.
     pub fn reserve(&mut self, pages: u32, phase: u32) -> Result<Grant, Fault> {
@@ -298,15 +303,16 @@ impl<R: Region> Store<R> {
     }
 
     fn free_slot(&self) -> Result<u64, Fault> {
-        // A damaged entry's slot is used again when no other is left: it is free on the region.
+        // The slot of a damaged entry is reused when no other slot is left: on the region it is
+        // free.
         let taken = |slot: u64| self.texts.iter().any(|text| text.slot == slot);
         (0..self.layout.entries()).find(|&slot| !taken(slot)).ok_or(Fault::DirectoryFull)
     }
 
     /// Publishes the text whose pages were written to `grant`. Its content is not read: the caller
-    /// worked `identity` out while it wrote.
+    /// computed `identity` while writing.
     ///
-    /// `Exists`: a text of this identity is there, and stays.
+    /// `Exists`: there is already a text of this identity, which stays.
     pub fn publish(
         &mut self,
         grant: Grant,
@@ -337,7 +343,8 @@ impl<R: Region> Store<R> {
         self.region.flush(grant.first * PAGE, u64::from(grant.pages) * PAGE)?;
         let at = PAGE + slot * ENTRY;
         let bytes = entry.encode();
-        // A slot that is free on the region but for damage must not come alive half written.
+        // The entry of a slot that is free only because it is damaged must not become valid half
+        // written.
         self.region.write(at, &[0; 8])?;
         self.region.flush(at, 8)?;
         self.region.write(at + 8, &bytes[8..])?;
@@ -345,7 +352,8 @@ impl<R: Region> Store<R> {
         self.doubtful = Some(slot);
         let published = self.region.write(at, &VALID.to_le_bytes());
         if let Err(fault) = published.and_then(|()| self.region.flush(at, 8)) {
-            // It may have been published all the same. It must not be when its pages are used again.
+            // It may have been published nevertheless. It must not be when its pages are used
+            // again.
             let _ = self.settle();
             return Err(fault);
         }
@@ -372,7 +380,7 @@ impl<R: Region> Store<R> {
         self.publish(grant, digest.finish(), name)
     }
 
-    /// Removes a text. Nobody may be using its pages.
+    /// Removes a text. Its pages must not be in use.
     pub fn remove(&mut self, identity: &Identity) -> Result<(), Fault> {
         let text = *self.find(identity).ok_or(Fault::Unknown)?;
         self.retire(text.slot)?;
@@ -380,8 +388,8 @@ impl<R: Region> Store<R> {
         Ok(())
     }
 
-    /// Removes what a failed flush may have left published. Until that is done nothing is written that
-    /// could lie on the pages of it.
+    /// Removes an entry that a failed flush may have published. Until that has succeeded, nothing
+    /// is written that could lie on its pages.
     fn settle(&mut self) -> Result<(), Fault> {
         if let Some(slot) = self.doubtful {
             self.retire(slot)?;
@@ -396,7 +404,7 @@ impl<R: Region> Store<R> {
         self.region.flush(at, 8)
     }
 
-    /// Whether a text's content is that of its identity: `Damaged` if not. Reads all of it.
+    /// Checks whether a text's content matches its identity: `Damaged` if not. Reads all of it.
     pub fn verify(&self, text: &Text) -> Result<(), Fault> {
         let mut digest = Digest::new();
         let mut piece = [0; PIECE];
@@ -408,9 +416,9 @@ impl<R: Region> Store<R> {
         if digest.finish() == text.identity { Ok(()) } else { Err(Fault::Damaged) }
     }
 
-    /// Moves texts down into free rows, so that what is free becomes one. Those that `may_move`
-    /// refuses stay (somebody uses them), and so do those that fit nowhere below without covering
-    /// themselves. Returns how many were moved.
+    /// Moves texts down into free pages, so that the free pages become one run. A text that
+    /// `may_move` refuses stays (it is in use), and so does a text that fits nowhere below without
+    /// overlapping itself. Returns how many were moved.
     pub fn compact(&mut self, mut may_move: impl FnMut(&Text) -> bool) -> Result<usize, Fault> {
         self.settle()?;
         let mut moved = 0;
@@ -418,7 +426,8 @@ impl<R: Region> Store<R> {
         while let Some(text) = self.texts.get(index).copied() {
             index += 1;
             let room = self.room(text.pages, text.phase).filter(|room| {
-                // Wholly below itself: a copy over itself could be cut in the middle.
+                // Wholly below itself: a copy that overlaps its source could be interrupted in the
+                // middle.
                 room + u64::from(text.pages) <= text.first
             });
             let Some(first) = room else { continue };

@@ -1,4 +1,4 @@
-//! The store in use, and cut at every write and flush.
+//! The store in use, and with a power failure at every write and flush.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -6,17 +6,18 @@ use std::rc::Rc;
 
 use hayate_nvm_store::{Fault, Identity, PAGE, Region, Store, Text};
 
-/// Memory with a cache before it: writes go to the cache, a flush takes them down, and at a cut each
-/// word that is still in the cache is kept or lost.
+/// Memory behind a cache: writes go to the cache, a flush writes them to the memory, and at a power
+/// failure each word that is still in the cache is kept or lost.
 #[derive(Clone)]
 struct Model {
     kept: Vec<u8>,
     /// Words by offset that were written and not flushed.
     cached: BTreeMap<u64, [u8; 8]>,
-    /// Operations left before the power fails; none happens after it.
+    /// Operations left before the power fails; none is carried out after it.
     left: usize,
     done: usize,
-    /// Flushes that succeed before all others fail; what a flush that fails leaves is still cached.
+    /// Flushes that succeed before all others fail; after a failed flush the data is still in the
+    /// cache.
     flushes: usize,
 }
 
@@ -31,7 +32,7 @@ impl Shared {
         Shared(Rc::new(RefCell::new(model)))
     }
 
-    /// What a machine finds after the power failed, `choose` saying which words were kept.
+    /// Returns the memory after the power failed; `choose` decides which words were kept.
     fn after_cut(&self, mut choose: impl FnMut() -> bool) -> Shared {
         let mut model = self.0.borrow().clone();
         for (at, word) in std::mem::take(&mut model.cached) {
@@ -74,7 +75,7 @@ impl Region for Shared {
     fn write(&mut self, offset: u64, from: &[u8]) -> Result<(), Fault> {
         assert!(offset.is_multiple_of(8) && from.len().is_multiple_of(8), "the model knows words");
         let mut model = self.0.borrow_mut();
-        // A long write may be cut anywhere: a page is 512 chances, of which these are enough.
+        // A long write may be interrupted anywhere: of the 512 places in a page, these are enough.
         for (at, part) in (offset..).step_by(2048).zip(from.chunks(2048)) {
             model.step()?;
             for (at, word) in (at..).step_by(8).zip(part.chunks(8)) {
@@ -142,7 +143,7 @@ fn a_changed_text_is_damaged() {
     let text = store.put(&content(1, 3), Text::ANYWHERE, b"text").unwrap();
     region.0.borrow_mut().kept[(text.first * PAGE) as usize + 5000] ^= 1;
     assert_eq!(store.verify(&text), Err(Fault::Damaged));
-    // A damaged entry is left out, its place free.
+    // A damaged entry is left out, and its pages are free.
     region.0.borrow_mut().kept[PAGE as usize + 50] ^= 1;
     let mut store = Store::open(region).unwrap();
     assert_eq!((store.texts().len(), store.damaged()), (0, 1));
@@ -158,7 +159,7 @@ fn phases_and_limits_are_kept() {
     assert_eq!(grant.first % 512, 5);
     let large = store.publish(grant, Identity([9; 32]), b"large").unwrap();
     assert!(large.first > small.first);
-    // Before it there is room for small ones.
+    // There is space for small texts before it.
     assert_eq!(store.put(&content(2, 1), Text::ANYWHERE, b"x").unwrap().first, small.first + 1);
     assert_eq!(store.reserve(5000, Text::ANYWHERE), Err(Fault::Full));
     assert_eq!(Store::format(Shared::new(2), [0; 16]).err(), Some(Fault::TooSmall));
@@ -192,7 +193,7 @@ fn compaction_makes_one_row() {
     assert_eq!(store.find(&texts[1].identity).unwrap().first, texts[1].first);
 }
 
-/// What is done to the store in the test of cuts: each step with what must be there before and after.
+/// A step of the power failure test, with the texts that must be there before and after.
 type Step = (&'static str, fn(&mut Store<Shared>) -> Result<(), Fault>);
 
 const STEPS: [Step; 8] = [
@@ -206,7 +207,7 @@ const STEPS: [Step; 8] = [
     ("put e", |store| store.put(&content(5, 4), Text::ANYWHERE, b"e").map(drop)),
 ];
 
-/// The names that are there after each step.
+/// The names that must be there after each step.
 const THERE: [&[&str]; 9] = [
     &[],
     &["a"],
@@ -276,7 +277,7 @@ fn a_cut_at_any_operation_does_no_harm() {
                     });
                 }
                 assert_eq!(store.damaged(), 0);
-                // It can be used on.
+                // The store is still usable.
                 let mut store = store;
                 store.put(&content(77, 1), Text::ANYWHERE, b"new").unwrap();
                 assert!(names(&Store::open(after).unwrap()).contains(&"new".to_string()));
@@ -287,7 +288,8 @@ fn a_cut_at_any_operation_does_no_harm() {
     assert!(cuts > 500, "only {cuts} cuts were tried");
 }
 
-/// After a flush that failed, at any place, the store goes on or refuses, and a cut finds whole texts.
+/// Checks that after a failed flush at any place the store goes on or refuses, and that after a
+/// power failure all texts are whole.
 #[test]
 fn a_failed_flush_does_no_harm() {
     let mut state = 7u64;
@@ -308,7 +310,7 @@ fn a_failed_flush_does_no_harm() {
             assert_eq!(put.is_err(), good < 4, "four flushes publish: {good}");
             let listed = names(&store).contains(&"second".to_string());
             assert_eq!(listed, put.is_ok(), "listed is what was published");
-            // The next one would lie on the same pages, under another identity.
+            // The next text would lie on the same pages, under another identity.
             region.0.borrow_mut().flushes = again;
             let next = store.put(&content(3, 3), Text::ANYWHERE, b"third");
             assert!(again != usize::MAX || next.is_ok(), "it does not recover: {next:?}");

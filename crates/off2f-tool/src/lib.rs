@@ -1,11 +1,11 @@
-//! What the commands about executables in two files have in common, on the host and in the guest.
+//! Shared code of the commands for executables in two files, on the host and in the guest.
 //!
-//! * [`replace`] puts a file in the place of another at once, with its owner;
-//! * [`describe`] and [`description`] tell what a header says, for people and as JSON;
-//! * [`memory`] is the guest kernel's list of non-volatile memory, `/proc/hayate/nvm`, read and
-//!   commanded.
+//! * [`replace`] replaces a file by another atomically, with its owner;
+//! * [`describe`] and [`description`] report the content of a header, for people and as JSON;
+//! * [`memory`] reads and commands the guest kernel's list of non-volatile memory,
+//!   `/proc/hayate/nvm`.
 //!
-//! The format itself is the crate `hayate-off2f`, which the kernel uses as well.
+//! The format itself is in the crate `hayate-off2f`, which the kernel uses as well.
 #![forbid(unsafe_code)]
 
 pub mod memory;
@@ -18,8 +18,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use tempfile::{NamedTempFile, TempPath};
 
-/// The extended attribute by which the guest's kernel shows the first page of a converted file, whose
-/// content it shows as the original's.
+/// The extended attribute by which the guest's kernel returns the first page of a converted file;
+/// the file's content reads as the original's.
 pub const ATTRIBUTE: &str = "system.off2f";
 
 /// The last part of a path, for people.
@@ -27,24 +27,24 @@ pub fn name(file: &Path) -> String {
     file.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The page of a large page at which a store is to begin the text, if that matters.
+/// Returns the page of a large page at which a store should begin the text, if that matters.
 pub fn phase(header: &Header) -> Option<u32> {
     header.large.then_some(header.phase)
 }
 
-/// What is to take the place of a file, beside it.
+/// A new file, beside the file that it will replace.
 pub struct Replacement<'a> {
     file: &'a Path,
     new: TempPath,
 }
 
 impl Replacement<'_> {
-    /// Where it lies until then.
+    /// Returns the path of the new file.
     pub fn path(&self) -> &Path {
         &self.new
     }
 
-    /// Puts it in the file's place.
+    /// Replaces the file.
     pub fn finish(self) -> Result<()> {
         self.new.persist(self.file).context("cannot be replaced")
     }
@@ -57,13 +57,14 @@ pub fn replacement<'a>(file: &'a Path, content: &[u8], mode: u32) -> Result<Repl
     let folder = folder.unwrap_or(Path::new("."));
     let new = NamedTempFile::new_in(folder).context("cannot write beside it")?.into_temp_path();
     std::fs::write(&new, content).context("cannot write beside it")?;
-    // Fails for an ordinary user whose file is another's; then it could not be replaced either.
+    // Fails for an ordinary user if the file belongs to another user; then it could not be replaced
+    // either.
     chown(&new, Some(found.uid()), Some(found.gid()))?;
     std::fs::set_permissions(&new, Permissions::from_mode(mode & 0o7777))?;
     Ok(Replacement { file, new })
 }
 
-/// Replaces a file by another of the same owner, all at once.
+/// Replaces a file by another with the same owner, atomically.
 pub fn replace(file: &Path, content: &[u8], mode: u32) -> Result<()> {
     replacement(file, content, mode)?.finish()
 }
@@ -77,8 +78,8 @@ fn kind(header: &Header) -> &'static str {
     if header.elf_type == ET_EXEC { "fixed addresses" } else { "position-independent" }
 }
 
-/// What a header says, in lines; `marked`: the file has the mark without which the kernel does not look
-/// at it.
+/// Returns the content of a header as lines of text; `marked`: the file has the mark without which
+/// the kernel does not treat it as converted.
 pub fn describe(header: &Header, marked: bool) -> String {
     let mut said = format!("{}, {} bytes as ELF\n", kind(header), header.size);
     said += &format!("  original  {}\n  text      {}\n", header.original, header.text);
@@ -101,7 +102,7 @@ pub fn describe(header: &Header, marked: bool) -> String {
     said
 }
 
-/// The same as JSON.
+/// Returns the content of a header as JSON.
 pub fn description(header: &Header, marked: bool) -> Value {
     json!({
         "kind": kind(header),

@@ -11,30 +11,30 @@ pub const FILE: &str = "/proc/hayate/nvm";
 /// An area of non-volatile memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Area {
-    /// What it is: `nvdimm`, `pseudo`, `virtio-pmem`.
+    /// Its kind: `nvdimm`, `pseudo`, `virtio-pmem`.
     pub kind: String,
     /// Its physical address.
     pub address: String,
     /// Its size.
     pub kib: u64,
-    /// What is on it, if there is a store.
+    /// The store on it, if there is one.
     pub store: Option<Store>,
 }
 
 /// A store of texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Store {
-    /// Names it among all.
+    /// Its unique identifier.
     pub id: String,
-    /// Texts there is room for in the directory.
+    /// The most texts that the directory can hold.
     pub entries: u64,
-    /// Room that texts take.
+    /// Space that texts use.
     pub used_kib: u64,
-    /// Room that is left.
+    /// Free space.
     pub free_kib: u64,
-    /// The longest row of it.
+    /// The longest contiguous free space.
     pub longest_kib: u64,
-    /// Entries that were left out.
+    /// Entries that were left out because they are damaged.
     pub damaged: u64,
     /// The texts, by place.
     pub texts: Vec<Text>,
@@ -43,13 +43,13 @@ pub struct Store {
 /// A text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text {
-    /// What it is known by.
+    /// The identity of its content.
     pub identity: Identity,
     /// Its size.
     pub kib: u64,
     /// Its first page in the store.
     pub page: u64,
-    /// Whether it lies where large pages fit.
+    /// Whether it is placed for large pages.
     pub large: bool,
     /// How many opened files use it.
     pub users: u64,
@@ -57,7 +57,7 @@ pub struct Text {
     pub name: String,
 }
 
-/// What memory there is.
+/// Returns the areas of non-volatile memory.
 pub fn areas() -> Result<Vec<Area>> {
     let text = match std::fs::read_to_string(FILE) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -125,7 +125,7 @@ fn text_of(line: &str) -> Option<Text> {
     })
 }
 
-/// The text of this identity and the store that has it.
+/// Finds the text of this identity and its store.
 pub fn find<'a>(areas: &'a [Area], identity: &Identity) -> Option<(&'a Store, &'a Text)> {
     let mut stores = areas.iter().filter_map(|area| area.store.as_ref());
     stores.find_map(|store| {
@@ -152,10 +152,10 @@ fn command(words: &str) -> Result<()> {
     }
 }
 
-/// Stores the content of the file at `path`, an absolute one. `phase`: at which page of a large page it
-/// is to begin, if that matters.
+/// Stores the content of the file at the absolute path `path`. `phase`: the page of a large page at
+/// which it should begin, if that matters.
 pub fn put(phase: Option<u32>, name: &str, path: &Path) -> Result<()> {
-    // The kernel parts words at spaces; only the last, the path, may hold some.
+    // The kernel splits words at spaces; only the last word, the path, may contain spaces.
     let name: String = name.chars().map(|c| if c.is_whitespace() { '_' } else { c }).collect();
     let name = if name.is_empty() { "-" } else { &name };
     let phase = phase.map_or_else(|| "-".into(), |phase| phase.to_string());
@@ -168,12 +168,12 @@ pub fn remove(identity: &Identity) -> Result<()> {
     command(&format!("rm {identity}"))
 }
 
-/// Has a text read and held against its identity.
+/// Makes the kernel read a text and compare it with its identity.
 pub fn verify(identity: &Identity) -> Result<()> {
     command(&format!("verify {identity}"))
 }
 
-/// Joins free room.
+/// Moves the texts together, so that the free space is contiguous.
 pub fn compact() -> Result<()> {
     command("compact")
 }

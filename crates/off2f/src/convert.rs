@@ -1,4 +1,4 @@
-//! From ELF to the two files.
+//! Conversion from ELF to the two files.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -13,23 +13,23 @@ use crate::{Identity, LARGE_PAGES, MAGIC, PAGE};
 pub enum Refusal {
     /// It is a header file.
     AlreadyConverted,
-    /// It is no ELF file.
+    /// It is not an ELF file.
     NotElf,
-    /// ELF for this machine number, or of another width or byte order.
+    /// An ELF file for this machine number, or of another width or byte order.
     OtherArchitecture(u16),
     /// Neither an executable nor a shared library: an object file, a core dump. The ELF type.
     NotExecutable(u16),
-    /// It ends before what its headers name.
+    /// It ends before data that its headers name.
     Truncated,
-    /// Nothing in it is executed.
+    /// It has no executable segment.
     NoText,
-    /// Its text is written, by a segment that is executable and writable or by relocations.
+    /// Its text is written to, by a segment that is executable and writable or by relocations.
     WritableText,
-    /// A segment of this type, of which nobody knows what a split would do to it.
+    /// A segment of this type, for which the effect of a split is unknown.
     UnknownSegment(u32),
-    /// A segment whose address and place in the file do not fit the same page.
+    /// A segment whose address and file offset are not congruent modulo the page size.
     Misaligned,
-    /// It alternates between text and data more often than a header can tell.
+    /// It alternates between text and data more often than a header can describe.
     TooManyPieces,
     /// It has more pages than the format can count.
     TooLarge,
@@ -59,18 +59,18 @@ impl fmt::Display for Refusal {
 
 impl core::error::Error for Refusal {}
 
-/// What can be chosen at a conversion.
+/// Options of a conversion.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Keep a copy of the text in the header file, from which the program starts where the text is
-    /// not at hand.
+    /// Keep a copy of the text in the header file, from which the program starts if the store does
+    /// not have the text.
     pub keep_text: bool,
 }
 
 /// The two files.
 #[derive(Clone, Debug)]
 pub struct Converted {
-    /// What the first page of the header file says.
+    /// The content of the first page of the header file.
     pub header: Header,
     /// The header file.
     pub file: Vec<u8>,
@@ -79,7 +79,7 @@ pub struct Converted {
 }
 
 impl Converted {
-    /// Notes where in which store the text was put.
+    /// Records in which store, and where in it, the text was put.
     pub fn set_place(&mut self, place: Place) {
         self.header.place = Some(place);
         self.file[..PAGE].copy_from_slice(&self.header.encode());
@@ -93,13 +93,14 @@ pub fn convert(elf: &[u8], options: Options) -> Result<Converted, Refusal> {
     }
     let executable = Executable::parse(elf)?;
     let pages = elf.len().div_ceil(PAGE);
-    // The header and two copies at most must be countable in 32 bits.
+    // The header and at most two copies must be countable in 32 bits.
     if pages > (u32::MAX / 4) as usize {
         return Err(Refusal::TooLarge);
     }
     let mut is_text = vec![false; pages];
     for segment in &executable.segments {
-        // Constants are text as well, but not in the segment with the headers and the symbols.
+        // Constants are text as well, but not those in the segment with the headers and the
+        // symbols.
         let constant = segment.flags & PF_W == 0 && segment.offset != 0;
         if segment.kind == PT_LOAD
             && segment.file_size != 0
@@ -147,7 +148,7 @@ pub fn convert(elf: &[u8], options: Options) -> Result<Converted, Refusal> {
     Ok(Converted { header, file, text })
 }
 
-/// The runs of pages of one sort, as the header lists them.
+/// Returns the runs of pages of one sort, as the header lists them.
 fn runs(is_text: &[bool]) -> Result<Vec<Run>, Refusal> {
     let mut runs: Vec<Run> = Vec::new();
     // The next page of the text, and of the header file behind its first page.
@@ -163,8 +164,8 @@ fn runs(is_text: &[bool]) -> Result<Vec<Run>, Refusal> {
     if runs.len() > RUNS { Err(Refusal::TooManyPieces) } else { Ok(runs) }
 }
 
-/// Whether the text is to be placed for large pages, and then at which page of a large page it
-/// begins, so that the greatest executable segment can be mapped with them.
+/// Whether the text should be placed for large pages, and if so at which page of a large page it
+/// must begin, so that the largest executable segment can be mapped with them.
 fn alignment(executable: &Executable, is_text: &[bool], text_pages: u32) -> (bool, u32) {
     let greatest = executable
         .segments

@@ -1,4 +1,4 @@
-//! What of ELF decides where a page goes: checked reads, no copy.
+//! The ELF data that decides where a page goes: checked reads, no copy.
 
 use alloc::vec::Vec;
 
@@ -19,8 +19,8 @@ pub const PF_W: u32 = 2;
 pub const FILE_HEADER: usize = 64;
 pub const PROGRAM_HEADER: usize = 56;
 
-/// The types of program headers whose meaning is known and does not stand against a split: the
-/// gABI's, and GNU's eh_frame, stack, relro, property and sframe.
+/// The types of program headers whose meaning is known and allows a split: the gABI's, and GNU's
+/// eh_frame, stack, relro, property and sframe.
 const KNOWN: [u32; 14] = [
     0,
     1,
@@ -71,7 +71,7 @@ impl Segment {
             address: u64_at(bytes, at + 16)?,
             file_size,
         };
-        // What is not in the file is only a matter where something is loaded or read from it.
+        // File content that is missing matters only where a segment is loaded or read from it.
         (offset.checked_add(file_size)? <= length || file_size == 0).then_some(segment)
     }
 
@@ -81,11 +81,11 @@ impl Segment {
     }
 }
 
-/// The parts of an executable that matter here.
+/// The parts of an executable that are used here.
 pub struct Executable {
     pub kind: u16,
     pub segments: Vec<Segment>,
-    /// Bytes of file header and program headers, if they lie in a row at the beginning.
+    /// Bytes of file header and program headers, if they are contiguous at the beginning.
     pub headers: usize,
     pub build_id: Vec<u8>,
 }

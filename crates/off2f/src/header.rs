@@ -13,7 +13,7 @@ pub(crate) const BUILD_ID: usize = 64;
 /// The most bytes of ELF headers that are kept.
 pub(crate) const HEADERS: usize = PAGE - at::HEADERS;
 
-/// Where each field begins; docs/off2f.md is the same as a table.
+/// The offset of each field; docs/off2f.md has the same as a table.
 mod at {
     pub const VERSION: usize = 8;
     pub const FLAGS: usize = 12;
@@ -41,21 +41,21 @@ const COPY: u32 = 2;
 const PLACED: u32 = 4;
 const RUN: usize = 16;
 
-/// Pages of the original in a row that lie in a row in one of the two files.
+/// Consecutive pages of the original that are also consecutive in one of the two files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// The first page of the original.
     pub first: u32,
     /// How many.
     pub count: u32,
-    /// Whether they are in the text; else they are in the header file.
+    /// Whether they are in the text; otherwise they are in the header file.
     pub text: bool,
     /// The first page there.
     pub from: u32,
 }
 
-/// Where the converter put the text. A store that was compacted has it elsewhere: the text is found
-/// by its identity, and this only tells people.
+/// Where the converter put the text. In a store that was compacted since, the text is elsewhere: it
+/// is found by its identity, and this is only information for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The store's identifier.
@@ -64,7 +64,7 @@ pub struct Place {
     pub page: u64,
 }
 
-/// What the first page of a header file says.
+/// The content of the first page of a header file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Bytes of the original.
@@ -75,32 +75,32 @@ pub struct Header {
     pub text: Identity,
     /// Pages of the text.
     pub text_pages: u32,
-    /// Whether the text should lie so that large pages fit.
+    /// Whether the text should be placed for large pages.
     pub large: bool,
-    /// Then: at which page of a large page it begins.
+    /// If so, the page of a large page at which it begins.
     pub phase: u32,
     /// The page of the header file at which a copy of the text begins, if it has one.
     pub copy: Option<u32>,
-    /// Where the pages of the original are: sorted, without gaps, all of them.
+    /// The places of all pages of the original: sorted, without gaps.
     pub runs: Vec<Run>,
     /// The GNU build identifier, if the original has one.
     pub build_id: Vec<u8>,
     /// `e_type` of the original.
     pub elf_type: u16,
-    /// Where the text was put.
+    /// The place of the text.
     pub place: Option<Place>,
-    /// The original's file header and program headers, if they lie in a row and are not too long.
+    /// The original's file header and program headers, if they are contiguous and not too long.
     pub headers: Vec<u8>,
 }
 
-/// What is wrong with a header file or a text.
+/// A fault of a header file or a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// It does not begin as a header file does.
     NotConverted,
-    /// It is of a version that is not known here.
+    /// Its version is not known here.
     Version(u32),
-    /// The first page does not match its checksum.
+    /// Its first page does not match the checksum.
     Checksum,
     /// The first page contradicts itself.
     Inconsistent,
@@ -108,9 +108,9 @@ pub enum Fault {
     Truncated,
     /// The text is not the one that the header names.
     OtherText,
-    /// What was put together is not the original.
+    /// The result of restoring is not the original.
     OtherOriginal,
-    /// No memory.
+    /// Memory is exhausted.
     Memory,
 }
 
@@ -132,7 +132,7 @@ impl fmt::Display for Fault {
 impl core::error::Error for Fault {}
 
 impl Header {
-    /// Reads the first page of a header file; what follows it may be missing.
+    /// Reads the first page of a header file; the rest of the file may be missing.
     pub fn parse(file: &[u8]) -> Result<Header, Fault> {
         let mut header = Header::parse_start(file)?;
         let page = file.get(..PAGE).ok_or(Fault::Truncated)?;
@@ -153,8 +153,8 @@ impl Header {
         Ok(header)
     }
 
-    /// Reads the first [`START`] bytes of a header file, which say all that showing the original
-    /// needs: without the build identifier and the ELF headers, which come out empty.
+    /// Reads the first [`START`] bytes of a header file, which are enough to present the original:
+    /// without the build identifier and the ELF headers, which are returned empty.
     pub fn parse_start(file: &[u8]) -> Result<Header, Fault> {
         if !file.starts_with(&MAGIC) {
             return Err(Fault::NotConverted);
@@ -218,7 +218,7 @@ impl Header {
         })
     }
 
-    /// Whether the runs make up the whole original, each page from its own place.
+    /// Whether the runs cover the whole original, each page from a place of its own.
     fn is_consistent(&self) -> bool {
         let pages = self.size.div_ceil(PAGE as u64);
         let (mut next, mut in_text, mut in_file) = (0u64, 0u64, 1u64);
@@ -291,8 +291,8 @@ impl Header {
         file.get(start..start.checked_add(self.text_pages as usize * PAGE)?)
     }
 
-    /// The original, from the header file and the text (`None`: the copy in the header file), checked
-    /// against both identities.
+    /// Restores the original from the header file and the text (`None`: the copy in the header
+    /// file), and checks it against both identities.
     pub fn restore(&self, file: &[u8], text: Option<&[u8]>) -> Result<Vec<u8>, Fault> {
         let text = text.or_else(|| self.text_copy(file)).ok_or(Fault::OtherText)?;
         if text.len() != self.text_pages as usize * PAGE || Identity::of(text) != self.text {

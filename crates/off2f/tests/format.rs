@@ -1,6 +1,6 @@
 //! Conversion and back, refusals, and mutations of both kinds of file.
 //!
-//! `FUZZ_ROUNDS` sets how many mutations are tried and `FUZZ_SEED` where they begin; a failure prints
+//! `FUZZ_ROUNDS` sets how many mutations are tried and `FUZZ_SEED` the first one; a failure prints
 //! both.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -55,7 +55,7 @@ fn elf(kind: u16, size: usize, segments: &[Segment]) -> Vec<u8> {
     file
 }
 
-/// As today's linkers lay a program out: headers, text, constants, data.
+/// Returns a program laid out like those of current linkers: headers, text, constants, data.
 fn modern() -> Vec<u8> {
     elf(
         3,
@@ -69,7 +69,8 @@ fn modern() -> Vec<u8> {
     )
 }
 
-/// As older ones did: headers in the text, the text's last page shared with data.
+/// Returns a program laid out like those of older linkers: headers in the text, the text's last
+/// page shared with data.
 fn old() -> Vec<u8> {
     elf(2, 0x5000, &[load(RX, 0, 0x40_0000, 0x2345), load(RW, 0x2345, 0x60_2345, 0x1000)])
 }
@@ -120,7 +121,7 @@ fn text_and_constants_leave_and_headers_and_data_stay() {
     assert_eq!(header.runs[1].first, 1);
     assert!(header.runs[1].text && !header.runs[0].text && !header.runs[2].text);
     assert!(!header.large);
-    // Written data elsewhere than in a page of the text is in the header file.
+    // Written data outside of the text's pages is in the header file.
     let old = check(&old(), Options::default());
     assert_eq!(old.header.text_pages, 3);
 }
@@ -240,7 +241,7 @@ fn mutate(random: &mut Random, bytes: &mut Vec<u8>, often: usize) {
     }
 }
 
-/// Makes the checksums right again, so that what lies behind them is tried as well.
+/// Corrects the checksums, so that the checks behind them are tested as well.
 fn seal(file: &mut [u8]) {
     if file.len() >= PAGE {
         let sum = checksum(&file[START..PAGE]);

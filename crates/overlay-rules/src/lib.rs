@@ -1,10 +1,10 @@
-//! The rules by which the layers of an overlay become one tree, as pure logic.
+//! The rules that combine the layers of an overlay into one tree, as pure logic.
 //!
-//! The layers of a directory are numbered from the top: what a higher layer has hides what is
-//! below. A *whiteout* hides a name and is nothing itself; a directory merges with directories
-//! below until one of them is *opaque*, or something else is in the way (Linux
-//! `Documentation/filesystems/overlayfs.rst`). [`Merge`] decides a look-up, [`Position`] numbers
-//! the entries of a merged directory, [`lower_paths`] reads the mount option.
+//! The layers of a directory are numbered from the top: an entry in a higher layer hides entries of
+//! the same name below. A *whiteout* hides a name and does not exist itself. A directory merges
+//! with directories below, down to one that is *opaque* or to an entry that is not a directory
+//! (Linux `Documentation/filesystems/overlayfs.rst`). [`Merge`] decides a look-up, [`Position`]
+//! numbers the entries of a merged directory, [`lower_paths`] reads the mount option.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,33 +1,33 @@
-//! What a name means, given what each layer has.
+//! The meaning of a name, given its entry in each layer.
 
-/// What one layer has under a name.
+/// The entry of a name in one layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// Nothing.
     Absent,
     /// A whiteout.
     Whiteout,
-    /// A directory; `opaque` if nothing below shows through.
+    /// A directory; if `opaque`, entries below it are not visible.
     Directory {
-        /// Whether it hides all below.
+        /// Whether it hides everything below.
         opaque: bool,
     },
     /// Anything else.
     Other,
 }
 
-/// What a name means.
+/// The meaning of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// There is no such name.
     Absent,
-    /// The first layer that has it has all of it.
+    /// The first layer that has it provides all of it.
     Single,
-    /// It is a directory of all layers that were taken.
+    /// It is a directory merged from all layers that `see` accepted.
     Merged,
 }
 
-/// Goes through the layers of one name, from the top.
+/// Combines the layers of one name, from the top.
 #[derive(Clone, Debug, Default)]
 pub struct Merge {
     taken: usize,
@@ -46,7 +46,7 @@ impl Merge {
         !self.ended
     }
 
-    /// Takes notice of the next layer; gives whether the layer's own thing is part of the result.
+    /// Adds the next layer; returns whether the layer's entry is part of the result.
     pub fn see(&mut self, seen: Seen) -> bool {
         if self.ended {
             return false;
@@ -59,7 +59,7 @@ impl Merge {
             }
             Seen::Other => {
                 self.ended = true;
-                // Below a directory a file is only hidden.
+                // A file below a directory is hidden.
                 let part = !self.directory;
                 self.taken += usize::from(part);
                 part
@@ -73,7 +73,7 @@ impl Merge {
         }
     }
 
-    /// What the name means.
+    /// Returns the meaning of the name.
     pub fn outcome(&self) -> Outcome {
         match self.taken {
             0 => Outcome::Absent,

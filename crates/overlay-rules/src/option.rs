@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-/// The paths of a list of lower directories, topmost first: parted by `:`; a `\` makes the next
-/// character an ordinary one. `None` when the list has an empty path.
+/// Returns the paths of a list of lower directories, topmost first: separated by `:`; a `\` makes
+/// the next character an ordinary one. `None` when the list has an empty path.
 pub fn lower_paths(list: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut paths = Vec::new();
     let mut path = Vec::new();
@@ -23,7 +23,7 @@ pub fn lower_paths(list: &[u8]) -> Option<Vec<Vec<u8>>> {
     Some(paths)
 }
 
-/// A path that is not a list: only the `\` before a character goes.
+/// Removes the `\` before characters of a path that is not a list.
 pub fn unescape(path: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(path.len());
     let mut bytes = path.iter();

@@ -1,18 +1,18 @@
 //! Positions in the enumeration of a merged directory.
 //!
-//! An enumeration goes through the layers from the lowest up, and through each by its own
-//! positions; a merged position is the layer's turn and the position there. Because lower layers
-//! never change and an entry is listed where its *lowest* appearance is, neither a copy-up nor
-//! a removal nor a new entry moves another entry: each that is there all the time is listed
+//! An enumeration goes through the layers from the lowest up, and through each layer by its own
+//! positions; a merged position consists of the layer's turn and the position in the layer. Lower
+//! layers never change, and an entry is listed at its *lowest* appearance. So neither a copy-up nor
+//! a removal nor a new entry moves another entry: each entry that exists all the time is listed
 //! exactly once, without a list kept in memory.
 
 /// Bits of a position within a layer.
 const BITS: u32 = 48;
 
-/// Where an enumeration stands.
+/// The state of an enumeration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// How many layers are done.
+    /// How many layers are finished.
     pub turn: usize,
     /// Position in the layer, 2 at its beginning.
     pub inner: u64,
@@ -24,14 +24,14 @@ impl Position {
         Self { turn, inner: 2 }
     }
 
-    /// What an encoded position means; any number means something.
+    /// Decodes a position; every number has a meaning.
     pub fn decode(encoded: u64) -> Self {
         let inner = encoded & ((1 << BITS) - 1);
         Self { turn: (encoded >> BITS) as usize, inner: inner.max(2) }
     }
 
-    /// The position as one number, at most `i64::MAX`; 2 for the very first. `None` when a part is
-    /// too large: layers of this kind cannot be enumerated in one number.
+    /// Returns the position as one number, at most `i64::MAX`; 2 for the very first. `None` when a
+    /// part is too large: such layers cannot be enumerated with one number.
     pub fn encode(self) -> Option<u64> {
         let turn = u64::try_from(self.turn).ok().filter(|turn| *turn < 1 << (63 - BITS))?;
         (self.inner < 1 << BITS).then_some(turn << BITS | self.inner)

@@ -1,4 +1,4 @@
-//! The rules against a model that is as plain as can be.
+//! Compares the rules with a simple model.
 
 use hayate_overlay_rules::{Merge, Outcome, Position, Seen, lower_paths, unescape};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 const PLAIN: Seen = Seen::Directory { opaque: false };
 const OPAQUE: Seen = Seen::Directory { opaque: true };
 
-/// The layers that make the result, by the words of the documentation.
+/// Returns the layers that make the result, as the documentation says.
 fn model(layers: &[Seen]) -> Vec<usize> {
     let Some(first) = layers.iter().position(|seen| *seen != Seen::Absent) else { return vec![] };
     match layers[first] {

@@ -1,14 +1,14 @@
-//! From the text of a path to a place in a tree of files (path_resolution(7), openat2(2)).
+//! Resolves a path's text to a place in a tree of files (path_resolution(7), openat2(2)).
 //!
-//! The walk knows names, slashes, dots, links and fences; what a directory, a mount or a
-//! permission is, the [`Tree`] knows. So the kernel walks its dentries with the code that tests
-//! on a host walk made-up trees with, against a second, naive reading of the manual page.
+//! The walk handles names, slashes, dots, links and boundaries; the [`Tree`] defines directories,
+//! mounts and permissions. So the kernel walks its dentries with the same code with which tests on
+//! a host walk made-up trees, compared with a second, naive implementation of the manual page.
 //!
-//! A walk holds one place at a time and steps name by name. A symbolic link replaces the rest of
-//! the text: what it holds, and what was still to go. So the walk is a loop over texts, needs no
-//! recursion, ends after [`LINKS_MAX`] links, and allocates only when it meets one.
+//! A walk holds one place at a time and steps name by name. A symbolic link replaces the remaining
+//! text by its content followed by the rest. So the walk is a loop over texts, needs no recursion,
+//! ends after [`LINKS_MAX`] links, and allocates only when it meets a link.
 //!
-//! The road not taken: parsing a path into a list of names first, which allocates for each path.
+//! Road not taken: parsing a path into a list of names first, which allocates for each path.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -23,16 +23,16 @@ use hayate_abi::{Errno, Result};
 pub const PATH_MAX: usize = 4096;
 /// The longest name of an entry, in bytes (`NAME_MAX`).
 pub const NAME_MAX: usize = 255;
-/// How many symbolic links one walk follows (`MAXSYMLINKS`).
+/// The most symbolic links that one walk follows (`MAXSYMLINKS`).
 pub const LINKS_MAX: u32 = 40;
 
 bitflags::bitflags! {
-    /// How to walk. The lower ones are those of `openat2(2)`'s `resolve`, same numbers.
+    /// How to walk. The first five are those of `openat2(2)`'s `resolve`, with the same numbers.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct WalkFlags: u32 {
         /// `RESOLVE_NO_XDEV`: do not cross mounts.
         const NO_XDEV = 1;
-        /// `RESOLVE_NO_MAGICLINKS`: do not follow procfs's links to things.
+        /// `RESOLVE_NO_MAGICLINKS`: do not follow procfs's links to objects.
         const NO_MAGIC_LINKS = 2;
         /// `RESOLVE_NO_SYMLINKS`: do not follow any link.
         const NO_SYMLINKS = 4;
@@ -40,16 +40,16 @@ bitflags::bitflags! {
         const BENEATH = 8;
         /// `RESOLVE_IN_ROOT`: the start is the root.
         const IN_ROOT = 16;
-        /// Do not follow a link in the last place.
+        /// Do not follow a link that is the last component.
         const NOFOLLOW = 0x100;
-        /// The last place must be a directory.
+        /// The last component must be a directory.
         const DIRECTORY = 0x200;
         /// An empty path means the start (`AT_EMPTY_PATH`).
         const EMPTY = 0x400;
     }
 }
 
-/// What kind of file an entry is, as far as a walk asks.
+/// The kind of an entry, as far as a walk needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A directory.
@@ -62,81 +62,83 @@ pub enum Kind {
 
 /// Where a symbolic link leads.
 pub enum Target<P> {
-    /// To what this path names.
+    /// To the target of this path.
     Text(Vec<u8>),
-    /// Straight to a place: the links of `/proc/PID/fd`.
+    /// Directly to a place: the links of `/proc/PID/fd`.
     Place(P),
 }
 
-/// What holds a place.
+/// The parent of a place.
 pub enum Hold<P> {
-    /// A directory of the same mount, below whatever is mounted on it.
+    /// A directory of the same mount; mounts on top of it are not considered.
     Directory(P),
-    /// It is the root of a mount, which hangs there.
+    /// None in this mount: the place is the root of a mount, which is mounted on this place.
     Mount(P),
-    /// It is the root of a mount that hangs nowhere, or of a tree of its own.
+    /// None: the place is the root of a detached mount, or of a tree of its own.
     Nothing,
 }
 
 /// The tree that is walked, as one user sees it.
 ///
-/// A place is an entry as reached: with mounts, the same entry may be several places.
+/// A place is an entry and the way it was reached: with mounts, the same entry may be several
+/// places.
 pub trait Tree {
     /// A place.
     type Place: Clone;
     /// A directory that may be searched.
     type Directory;
-    /// An entry that was found and not yet stepped onto.
+    /// An entry that was found, but that the walk has not stepped onto yet.
     type Entry;
-    /// A name kept for the caller.
+    /// A copy of a name for the caller.
     type Name: for<'a> From<&'a [u8]>;
 
-    /// Where absolute paths start.
+    /// Returns where absolute paths start.
     fn root(&self) -> Self::Place;
-    /// Where relative paths start.
+    /// Returns where relative paths start.
     fn start(&self) -> Self::Place;
-    /// Whether `..` leads nowhere from here because it is the root.
+    /// Whether `..` stays here because this is the root.
     fn is_root(&self, place: &Self::Place) -> bool;
     /// Whether two are the same place.
     fn same(&self, one: &Self::Place, other: &Self::Place) -> bool;
     /// Whether two lie in the same mount.
     fn same_mount(&self, one: &Self::Place, other: &Self::Place) -> bool;
-    /// The directory at a place, to be searched. ENOTDIR, EACCES, ENOENT.
+    /// Returns the directory at a place, to be searched. ENOTDIR, EACCES, ENOENT.
     fn search(&self, here: &Self::Place) -> Result<Self::Directory>;
-    /// The entry `name`, at most [`NAME_MAX`] bytes, neither `.` nor `..`. ENOENT; EIO and others
-    /// of the file system's.
+    /// Returns the entry `name`, at most [`NAME_MAX`] bytes, neither `.` nor `..`. ENOENT; EIO and
+    /// other errors of the file system.
     fn lookup(
         &self,
         here: &Self::Place,
         directory: &Self::Directory,
         name: &[u8],
     ) -> Result<(Self::Entry, Kind)>;
-    /// Steps onto an entry of the directory at `here`, below whatever is mounted on it.
+    /// Steps onto an entry of the directory at `here`, not onto mounts on it.
     fn step(&self, here: &mut Self::Place, entry: Self::Entry);
-    /// The root of what is mounted here, the topmost of all layers; `None` if nothing is.
+    /// Returns the root of the topmost mount on this place; `None` if there is none.
     fn covering(&self, here: &Self::Place) -> Option<Self::Place>;
-    /// What holds this place.
+    /// Returns the parent of this place.
     fn hold(&self, here: &Self::Place) -> Hold<Self::Place>;
-    /// Where the link `entry` leads, which lies in the mount of `here`. ELOOP if the mount forbids
-    /// links (`MS_NOSYMFOLLOW`), EACCES, and the file system's.
+    /// Returns the target of the link `entry`, which lies in the mount of `here`. ELOOP if the
+    /// mount forbids links (`MS_NOSYMFOLLOW`), EACCES, and errors of the file system.
     fn follow(&self, here: &Self::Place, entry: &Self::Entry) -> Result<Target<Self::Place>>;
-    /// Whether a directory is here. ENOENT if nothing is.
+    /// Whether this place is a directory. ENOENT if it does not exist any more.
     fn is_directory(&self, here: &Self::Place) -> Result<bool>;
 }
 
-/// Where the last name of a path is to be found or made.
+/// The directory in which the last name of a path must be found or created.
 pub struct Parent<T: Tree + ?Sized> {
     /// The directory.
     pub directory: T::Place,
-    /// The name, of any length; `None` when the path ends in `/`'s root, `.` or `..`: see `ending`.
+    /// The name, of any length; `None` when the path ends in the root `/`, `.` or `..`: see
+    /// `ending`.
     pub name: Option<T::Name>,
-    /// What the path ended in when there is no name.
+    /// How the path ended when there is no name.
     pub ending: Ending,
-    /// Whether slashes followed: then it must be (or become) a directory.
+    /// Whether slashes followed: then the entry must be (or become) a directory.
     pub slash: bool,
 }
 
-/// What a path without a last name ended in.
+/// How a path without a last name ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// An ordinary name.
@@ -149,27 +151,28 @@ pub enum Ending {
     DotDot,
 }
 
-/// One walk under way: where it is and how many links it has followed.
+/// A walk in progress: its place, and how many links it has followed.
 pub struct Walk<'a, T: Tree> {
     tree: &'a T,
     flags: WalkFlags,
     here: T::Place,
-    /// The limit for `BENEATH` and `IN_ROOT`.
+    /// The boundary for `BENEATH` and `IN_ROOT`.
     fence: Option<T::Place>,
     links: u32,
 }
 
-/// How far a text led.
+/// How far a text was walked.
 enum Step<T: Tree> {
-    /// To its end; the walk stands there.
+    /// To its end; the walk is there.
     Arrived,
     /// To the parent of its last name.
     Last(Parent<T>),
-    /// To a link: go on with this text.
+    /// To a link: continue with this text.
     Link(Vec<u8>),
 }
 
-/// A text that begins with a name: that name, what follows it, and whether nothing but slashes does.
+/// Splits a text that begins with a name: returns the name, the rest, and whether the rest consists
+/// of slashes only.
 #[inline(always)]
 fn first_name(text: &[u8]) -> Option<(&[u8], &[u8], bool)> {
     let start = text.iter().position(|&byte| byte != b'/')?;
@@ -179,8 +182,8 @@ fn first_name(text: &[u8]) -> Option<(&[u8], &[u8], bool)> {
     Some((name, after, after.iter().all(|&byte| byte == b'/')))
 }
 
-/// The place that `path` leads to; it exists. ENOENT, ENOTDIR, EACCES, ELOOP, ENAMETOOLONG, EXDEV
-/// (openat2(2)), ENOMEM, and what the tree says.
+/// Returns the existing place that `path` leads to. ENOENT, ENOTDIR, EACCES, ELOOP, ENAMETOOLONG,
+/// EXDEV (openat2(2)), ENOMEM, and errors of the tree.
 #[inline]
 pub fn resolve<T: Tree>(tree: &T, path: &[u8], flags: WalkFlags) -> Result<T::Place> {
     if path.is_empty() && flags.contains(WalkFlags::EMPTY) {
@@ -192,8 +195,8 @@ pub fn resolve<T: Tree>(tree: &T, path: &[u8], flags: WalkFlags) -> Result<T::Pl
 }
 
 impl<'a, T: Tree> Walk<'a, T> {
-    /// A walk that stands where `path` begins. ENOENT if it is empty, EXDEV if it is absolute and
-    /// must stay beneath the start.
+    /// Starts a walk at the place where `path` begins. ENOENT if the path is empty, EXDEV if it is
+    /// absolute and must stay beneath the start.
     #[inline]
     pub fn begin(tree: &'a T, path: &[u8], flags: WalkFlags) -> Result<Walk<'a, T>> {
         let fenced = flags.intersects(WalkFlags::BENEATH | WalkFlags::IN_ROOT);
@@ -209,7 +212,7 @@ impl<'a, T: Tree> Walk<'a, T> {
         Ok(Walk { tree, flags, here, fence, links: 0 })
     }
 
-    /// Where the walk stands.
+    /// Returns the walk's place.
     pub fn into_place(self) -> T::Place {
         self.here
     }
@@ -235,8 +238,9 @@ impl<'a, T: Tree> Walk<'a, T> {
         }
     }
 
-    /// Goes through the link `entry` of the mount of `place`, standing in its directory; gives the
-    /// text to walk on with, `rest` behind it, or `None` when the link led straight to a place.
+    /// Goes through the link `entry` of the mount of `place`, with the walk at its directory.
+    /// Returns the text to continue with, followed by `rest`, or `None` when the link led directly
+    /// to a place.
     pub fn enter_link(
         &mut self,
         place: &T::Place,
@@ -282,7 +286,7 @@ impl<'a, T: Tree> Walk<'a, T> {
         Ok(Some(text))
     }
 
-    /// `..`: as `follow_dotdot` and `choose_mountpoint` of Linux 6.1's fs/namei.c.
+    /// Handles `..`, as `follow_dotdot` and `choose_mountpoint` of Linux 6.1's fs/namei.c do.
     fn step_up(&mut self) -> Result<()> {
         let tree = self.tree;
         let mut up = self.here.clone();
@@ -310,7 +314,8 @@ impl<'a, T: Tree> Walk<'a, T> {
         }
     }
 
-    /// `..` at the root: the same place, or what has been mounted on it meanwhile.
+    /// Handles `..` at the root: the same place, or the root of a mount that was mounted on it
+    /// meanwhile.
     fn step_nowhere(&mut self) -> Result<()> {
         if self.flags.contains(WalkFlags::BENEATH) {
             return Err(Errno::EXDEV);
@@ -318,7 +323,8 @@ impl<'a, T: Tree> Walk<'a, T> {
         self.step_onto_mounts().map(|_| ())
     }
 
-    /// From the place here to the root of what is mounted on it, if anything is: whether it was.
+    /// Steps from this place to the root of the topmost mount on it, if any; returns whether there
+    /// was one.
     #[inline(always)]
     fn step_onto_mounts(&mut self) -> Result<bool> {
         let Some(root) = self.tree.covering(&self.here) else { return Ok(false) };
@@ -345,7 +351,7 @@ impl<'a, T: Tree> Walk<'a, T> {
                 _ => Ending::Name,
             };
             if last && want_parent {
-                // Its length is looked at where it is looked up, after other errors.
+                // The length is checked at the look-up, after other errors.
                 let name = (ending == Ending::Name).then(|| T::Name::from(name));
                 if ending == Ending::DotDot {
                     self.step_up()?;

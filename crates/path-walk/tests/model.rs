@@ -1,11 +1,13 @@
-//! Random trees, random paths: the walk against a second reading of path_resolution(7).
+//! Random trees, random paths: compares the walk with a second implementation of
+//! path_resolution(7).
 //!
 //! The model is recursive, keeps a list of names and goes back to the root for every link, as the
-//! manual page tells it; the walk is none of that. Both must come to the same place or the same
-//! error. Beside that, texts of any bytes must never panic, and fences must hold.
+//! manual page describes it; the walk does none of this. Both must end at the same place or with
+//! the same error. In addition, texts of any bytes must never cause a panic, and the boundaries of
+//! `RESOLVE_BENEATH` and `RESOLVE_IN_ROOT` must hold.
 //!
-//! `FUZZ_ROUNDS` sets how many trees are tried (default 4,000, a second or two) and `FUZZ_SEED` where
-//! they begin; a failure prints both, the tree and the path.
+//! `FUZZ_ROUNDS` sets how many trees are tried (default 4,000, a second or two) and `FUZZ_SEED` the
+//! first one; a failure prints both, the tree and the path.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +43,7 @@ struct Spot {
 #[derive(Debug, Clone)]
 struct Mount {
     root: usize,
-    /// Where it hangs; the first one nowhere.
+    /// Where it is mounted; the first one nowhere.
     at: Option<Spot>,
     no_links: bool,
 }
@@ -136,7 +138,7 @@ impl Tree for Forest {
     }
 }
 
-/// The second reading.
+/// The second implementation.
 struct Model<'a> {
     forest: &'a Forest,
     flags: WalkFlags,
@@ -153,8 +155,8 @@ impl Model<'_> {
         self.flags.contains(flag)
     }
 
-    /// The directory that holds `here`, out of mounts first: their parent is that of the directory
-    /// they hang on. `None` at the root, which is its own.
+    /// Returns the parent directory of `here`. For the root of a mount, this is the parent of the
+    /// directory it is mounted on. `None` at the root, which is its own parent.
     fn holder(&self, here: Spot) -> Option<Spot> {
         if here == self.fence.unwrap_or(self.forest.root) {
             return None;
@@ -168,7 +170,7 @@ impl Model<'_> {
         }
     }
 
-    /// `..` from `here`; what is mounted on the place it leads to covers it.
+    /// Follows `..` from `here`, and steps onto mounts on the result.
     fn up(&self, here: Spot) -> Result<Spot> {
         let holder = self.holder(here);
         let to = match holder {
@@ -188,7 +190,7 @@ impl Model<'_> {
         }
     }
 
-    /// The place that `names` lead to from `here`; `slash`: the path ended in one.
+    /// Returns the place that `names` lead to from `here`; `slash`: the path ended in a slash.
     fn go(&mut self, here: Spot, names: &[Vec<u8>], slash: bool) -> Result<Spot> {
         let Some((name, rest)) = names.split_first() else { return Ok(here) };
         let File::Directory { names: entries, searchable, .. } = &self.forest.files[here.file]
@@ -247,7 +249,7 @@ impl Model<'_> {
                                 return Err(Errno::EXDEV);
                             }
                         }
-                        // The new text is one with what was still to go.
+                        // The new text is joined with the remaining names.
                         let mut all = Model::names(text);
                         all.extend_from_slice(rest);
                         let ends = if last { slash || text.ends_with(b"/") } else { slash };
@@ -350,7 +352,7 @@ fn random_forest(random: &mut Random) -> Forest {
     let is_directory = |file: &usize| matches!(files[*file], File::Directory { .. });
     let mut mounts = vec![Mount { root: 0, at: None, no_links: random.one_in(30) }];
     for tree in 1..trees {
-        // Onto a directory of a tree that hangs already, where nothing hangs yet.
+        // Onto a directory of a tree that is already mounted, on which nothing is mounted yet.
         let mount = random.below(mounts.len());
         let within = tree_of[mounts[mount].root];
         let choices: Vec<usize> =
@@ -379,12 +381,12 @@ fn random_forest(random: &mut Random) -> Forest {
     let mut forest =
         Forest { files, mounts, root: Spot { mount: 0, file: 0 }, start: directories[0] };
     if random.one_in(3) {
-        // A root below the first one, as after chroot(2): `..` may not leave it.
+        // A root below the first one, as after chroot(2): `..` must not leave it.
         forest.root = directories[random.below(directories.len())];
     }
     forest.root = forest.covering(&forest.root).unwrap_or(forest.root);
     let start = directories[random.below(directories.len())];
-    // As a program holds it that opened the directory before something was mounted there, or after.
+    // As a program sees it that opened the directory before, or after, something was mounted there.
     forest.start = if random.one_in(3) { start } else { forest.covering(&start).unwrap_or(start) };
     forest
 }
@@ -456,7 +458,7 @@ fn the_parent_and_the_name_make_the_place() {
             }
             let second = resolve(&again, &text, WalkFlags::NOFOLLOW);
             if slash && path.len() > name.len() && place == Err(Errno::ELOOP) {
-                // Links before the parent count together with those behind it.
+                // Links before the parent and those after it count together.
                 continue;
             }
             assert_eq!(second, place, "{path:?} in {forest:#?}");
@@ -518,7 +520,7 @@ fn a_name_has_at_most_255_bytes() {
 }
 
 proptest! {
-    /// Any bytes: an answer, and with a fence one that lies within it.
+    /// Checks that any bytes yield a result, and with a boundary a place within it.
     #[test]
     fn any_text_gets_an_answer(
         path in proptest::collection::vec(any::<u8>(), 0..300),
@@ -532,7 +534,8 @@ proptest! {
         let _ = Walk::begin(&forest, &path, flags).and_then(|mut walk| walk.parent(&path));
     }
 
-    /// Whatever a path says, `RESOLVE_BENEATH` and `RESOLVE_IN_ROOT` end at or below the start.
+    /// Checks that, for any path, `RESOLVE_BENEATH` and `RESOLVE_IN_ROOT` end at or below the
+    /// start.
     #[test]
     fn fences_hold(choice in any::<u64>(), beneath in any::<bool>()) {
         let mut random = Random::new(choice);
@@ -541,7 +544,7 @@ proptest! {
         for _ in 0..20 {
             let path = random_path(&mut random);
             let Ok(mut here) = resolve(&forest, &path, flag) else { continue };
-            // Up from the place, without any fence, until the start is met.
+            // Go up from the place, without any boundary, until the start is reached.
             let mut steps = 0;
             while here != forest.start {
                 here = match forest.above(here) {

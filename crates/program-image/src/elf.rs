@@ -68,9 +68,9 @@ struct ProgramHeader {
 /// Whether the file fixes its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
-    /// Addresses are meant as they stand (`ET_EXEC`).
+    /// The file's addresses are used unchanged (`ET_EXEC`).
     Fixed,
-    /// Addresses are relative to wherever the loader puts the file (`ET_DYN`).
+    /// The file's addresses are relative to the address that the loader chooses (`ET_DYN`).
     Independent,
 }
 
@@ -87,7 +87,7 @@ impl Header {
     /// Bytes of the file header.
     pub const SIZE: usize = size_of::<FileHeader>();
 
-    /// Parses a file header. `ENOEXEC` if this is no executable for this machine.
+    /// Parses a file header. `ENOEXEC` if this is not an executable for this machine.
     pub fn parse(head: &[u8]) -> Result<Header> {
         let (file, _) = FileHeader::read_from_prefix(head).map_err(|_| Errno::ENOEXEC)?;
         let position = match file.e_type {
@@ -115,7 +115,7 @@ impl Header {
         })
     }
 
-    /// The bytes of the file that [`Plan::new`] wants: the program headers.
+    /// Returns the bytes of the file that [`Plan::new`] needs: the program headers.
     pub fn table(&self) -> Range<u64> {
         let size = u64::from(self.table_count) * size_of::<ProgramHeader>() as u64;
         self.table_offset..self.table_offset.saturating_add(size)
@@ -127,7 +127,7 @@ impl Header {
 pub struct Segment {
     /// The first byte, not rounded.
     pub address: u64,
-    /// Bytes in memory, at least `file_size`; what is more is zero.
+    /// Bytes in memory, at least `file_size`; the rest is zero.
     pub memory_size: u64,
     /// Where in the file it begins; congruent to `address` modulo the page size.
     pub file_offset: u64,
@@ -143,13 +143,13 @@ impl Segment {
         self.address + self.memory_size
     }
 
-    /// The first address after what comes from the file.
+    /// Returns the first address after the part that comes from the file.
     pub fn file_end(&self) -> u64 {
         self.address + self.file_size
     }
 }
 
-/// What is to be mapped to execute a file.
+/// The mappings that are needed to execute a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Whether the addresses are fixed.
@@ -168,7 +168,7 @@ pub struct Plan {
     pub headers: u64,
     /// Their number (`AT_PHNUM`).
     pub header_count: u16,
-    /// Whether the stack must be executable; Linux says yes for a file that does not say.
+    /// Whether the stack must be executable; Linux makes it executable if the file does not say.
     pub executable_stack: bool,
 }
 
@@ -178,9 +178,10 @@ impl Plan {
 
     /// Makes the plan from the header and its [`Header::table`].
     ///
-    /// * `ENOEXEC`: the table is shorter than the header says, or the interpreter's place is odd.
-    /// * `EINVAL`: a segment that cannot be mapped, or none at all.
-    /// * `ENOMEM`: no memory for the plan.
+    /// * `ENOEXEC`: the table is shorter than the header says, or the interpreter's range is
+    ///   invalid.
+    /// * `EINVAL`: a segment that cannot be mapped, or no segment at all.
+    /// * `ENOMEM`: memory for the plan is exhausted.
     pub fn new(header: &Header, table: &[u8]) -> Result<Plan> {
         let count = usize::from(header.table_count);
         let headers =
@@ -248,8 +249,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Finds where the program headers are in memory: in the segment whose file part holds them
-    /// (`load_elf_binary`); `PT_PHDR` is only believed where no segment does.
+    /// Finds the address of the program headers in memory: in the segment whose file part contains
+    /// them (`load_elf_binary`); `PT_PHDR` is used only if there is no such segment.
     fn place_headers(&mut self, header: &Header) {
         let table = header.table();
         let holder = self.segments.iter().find(|segment| {
@@ -261,7 +262,8 @@ impl Plan {
         }
     }
 
-    /// The address after the last byte of the program: where its heap can begin, rounded up.
+    /// Returns the address after the last byte of the program: rounded up, its heap can begin
+    /// there.
     pub fn end(&self) -> u64 {
         self.segments.iter().map(Segment::end).max().unwrap_or(0)
     }

@@ -1,11 +1,12 @@
-//! Bytes of an executable to a load plan: no I/O, no panic on any input.
+//! Turns the bytes of an executable into a load plan: no I/O, no panic on any input.
 //!
-//! An executable is either an ELF file or a script. [`Image::recognise`] looks at the first bytes
-//! and says which; for ELF the caller then reads the program headers, wherever they lie, and
-//! [`Plan::new`] turns them into what is to be mapped. Nothing here trusts a number of the file:
-//! every sum is checked, and a plan only ever names addresses of the user half.
+//! An executable is either an ELF file or a script. [`Image::recognise`] decides by the first
+//! bytes. For ELF the caller then reads the program headers, wherever they are, and [`Plan::new`]
+//! turns them into the list of mappings. No number of the file is trusted: every sum is checked,
+//! and a plan only contains addresses of the user half.
 //!
-//! The rules are those of `fs/binfmt_elf.c` and `fs/binfmt_script.c` of Linux 6.1; where the two
+//! The rules are those of `fs/binfmt_elf.c` and `fs/binfmt_script.c` of Linux 6.1; where Linux
+//! differs from the ELF specification, this crate follows Linux.
 //! programs of the world disagree with the ELF specification, Linux is right here.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -20,8 +21,8 @@ use hayate_abi::{Errno, Result};
 pub use elf::{Header, Plan, Position, Segment, flags};
 pub use script::Script;
 
-/// Bytes of a file that [`Image::recognise`] wants to see (`BINPRM_BUF_SIZE` of Linux): it gets by
-/// with fewer only if the file ends there.
+/// How many bytes of a file [`Image::recognise`] needs (`BINPRM_BUF_SIZE` of Linux); fewer are
+/// enough only if the file ends there.
 pub const HEAD: usize = 256;
 
 /// Bytes of a page.
@@ -39,7 +40,7 @@ pub enum Image<'a> {
 impl<'a> Image<'a> {
     /// Recognises an executable by its first bytes, of which [`HEAD`] suffice.
     ///
-    /// `ENOEXEC` if it is none that can be executed here.
+    /// `ENOEXEC` if it cannot be executed here.
     pub fn recognise(head: &'a [u8]) -> Result<Image<'a>> {
         if head.starts_with(b"\x7fELF") {
             Header::parse(head).map(Image::Elf)

@@ -4,7 +4,7 @@ use hayate_abi::{Errno, Result};
 
 use crate::HEAD;
 
-/// What `#!` asks for.
+/// The interpreter that a `#!` line names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Script<'a> {
     /// The interpreter's path.
@@ -18,8 +18,8 @@ fn is_blank(byte: u8) -> bool {
 }
 
 impl<'a> Script<'a> {
-    /// Parses the line. A line that does not end within [`HEAD`] bytes is cut there, as Linux
-    /// does, but never within the path: half a path could name another program.
+    /// Parses the line. A line that does not end within [`HEAD`] bytes is cut there, as in Linux,
+    /// but never within the path: half a path could name another program.
     ///
     /// `ENOEXEC` without a path.
     pub fn parse(head: &'a [u8]) -> Result<Script<'a>> {
@@ -30,7 +30,7 @@ impl<'a> Script<'a> {
             Some(end) => &text[..end],
             None => text,
         };
-        // A file that is shorter than the head ends the line by ending.
+        // The end of a file that is shorter than the head ends the line.
         let complete = ending.is_some() || head.len() < HEAD;
         // Linux works on C strings: a NUL ends the line too.
         let (line, complete) = match line.iter().position(|&byte| byte == 0) {

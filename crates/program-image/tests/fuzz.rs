@@ -1,8 +1,8 @@
-//! Mutations of real and made-up executables: whatever is recognised and planned must keep the
-//! promises of a plan, and nothing may panic.
+//! Mutations of real and made-up executables: every image and plan must keep the promises of a
+//! plan, and nothing may panic.
 //!
 //! `FUZZ_ROUNDS` sets how many mutations are tried (default 200,000, a second or two) and
-//! `FUZZ_SEED` where they begin; a failure prints both and the bytes.
+//! `FUZZ_SEED` the first one; a failure prints both and the bytes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -27,7 +27,7 @@ const INTERESTING: [u64; 10] =
 
 fn mutate(random: &mut Random, bytes: &mut Vec<u8>) {
     for _ in 0..=random.below(6) {
-        // Mostly in the headers, where the decisions fall.
+        // Mostly in the headers, which decide the most.
         let limit = if random.below(4) == 0 { bytes.len() } else { bytes.len().min(64 + 56 * 14) };
         let at = random.below(limit);
         match random.below(5) {

@@ -1,4 +1,4 @@
-//! What is recognised, what is planned, and that nothing panics.
+//! Recognition and planning, and that nothing panics.
 
 use hayate_abi::Errno;
 use hayate_program_image::{HEAD, Header, Image, PAGE, Plan, Position, Script, flags};

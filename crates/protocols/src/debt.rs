@@ -1,14 +1,15 @@
-//! Deferred frees: how much waits to be given back.
+//! Deferred frees: the number of frames that wait to be freed.
 //!
-//! A process that ends puts its page tables on a list instead of giving them back, and counts them
-//! here *before* ([`reserve`](Debt::reserve)). A payer takes something off the list, gives it back,
-//! and counts it off *afterwards* ([`paid`](Debt::paid)). So the count is never less than what will
-//! be free, and an allocator that finds it at zero after it found nothing free may refuse.
+//! A process that ends puts its page tables on a list instead of freeing them, and adds them to
+//! this count *before* that ([`reserve`](Debt::reserve)). A processor that frees them takes an item
+//! off the list, frees it, and subtracts it *afterwards* ([`paid`](Debt::paid)). So the count is
+//! never less than the number of frames that will become free, and an allocator that finds the
+//! count at zero after it found nothing free may refuse.
 
 use crate::atomic::{AtomicUsize, const_new};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// What is owed, in frames.
+/// The number of deferred frees, in frames.
 #[derive(Debug)]
 pub struct Debt(AtomicUsize);
 
@@ -20,17 +21,18 @@ impl Default for Debt {
 
 impl Debt {
     const_new! {
-        /// Nothing is owed.
+        /// Returns a count of zero.
         pub fn new() -> Debt { Debt(AtomicUsize::new(0)) }
     }
 
-    /// How much is owed at most. What was paid before a value that this returns is free.
+    /// Returns an upper bound of the deferred frees. Frames that were subtracted before the
+    /// returned value was read are free.
     #[inline]
     pub fn owed(&self) -> usize {
         self.0.load(Acquire)
     }
 
-    /// Adds `size` if the debt stays within `bound`. The caller then puts that much on the list.
+    /// Adds `size` if the count stays within `bound`. The caller then puts that much on the list.
     #[inline]
     pub fn reserve(&self, size: usize, bound: usize) -> bool {
         let fits = self.0.fetch_add(size, Relaxed).saturating_add(size) <= bound;
@@ -40,15 +42,16 @@ impl Debt {
         fits
     }
 
-    /// `size` was given back.
+    /// Subtracts `size`, which was freed.
     #[inline]
     pub fn paid(&self, size: usize) {
         self.0.fetch_sub(size, Release);
     }
 
-    /// Pays a part, or waits until others have paid the last of it. False: nothing was owed.
+    /// Frees a part, or waits until other processors have freed the last part. False: the count was
+    /// zero.
     ///
-    /// * `pay` - gives back a part and counts it; `None` if the list is empty.
+    /// * `pay` - frees a part and subtracts it; `None` if the list is empty.
     /// * `relax` - one round of waiting for other processors.
     pub fn pay(&self, mut pay: impl FnMut() -> Option<usize>, mut relax: impl FnMut()) -> bool {
         if self.owed() == 0 {

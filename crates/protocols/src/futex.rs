@@ -1,21 +1,21 @@
-//! Futexes: who waits for which word (`futex(7)`).
+//! Futexes: the waiters of each word (`futex(7)`).
 //!
-//! A waiter stands in a bucket that its key chooses. It enters the bucket *before* it looks at the
-//! word ([`enter`](Table::enter)), and a waker changes the word before it looks into the bucket.
-//! Both take the bucket's lock, so one of the two sees the other, and no user memory is touched
-//! under the lock.
+//! A waiter stands in a bucket that its key selects. It enters the bucket *before* it reads the
+//! word ([`enter`](Table::enter)), and a waker changes the word before it searches the bucket. Both
+//! take the bucket's lock, so at least one of the two sees the other, and no user memory is
+//! accessed under the lock.
 //!
-//! A waiter leaves its bucket in one of two ways. A waker takes it out and marks it, under the
-//! lock. Or it takes itself out ([`leave`](Table::leave)), because the word had changed, a signal
-//! came or the time passed. `leave` says which of the two it was, so a wake is never lost: a waiter
-//! that was marked counts as woken, whatever else ended its sleep.
+//! A waiter leaves its bucket in one of two ways. Either a waker takes it out and marks it, under
+//! the lock. Or it takes itself out ([`leave`](Table::leave)), because the word had changed, a
+//! signal came or the time passed. `leave` returns which of the two happened, so a wake is never
+//! lost: a waiter that was marked counts as woken, whatever else ended its sleep.
 //!
 //! Invariants: a waiter is in at most one bucket; it is marked if and only if a waker took it out.
 //!
-//! Lock order: buckets by their index, at most two (`requeue`); then whatever
-//! [`Wake::wake`] takes.
+//! Lock order: buckets by their index, at most two (`requeue`); then the locks that [`Wake::wake`]
+//! takes.
 //!
-//! The road not taken: a list of those to be woken after the lock is given up (Linux' `wake_q`). It
+//! Road not taken: a list of waiters to be woken after the lock is released (Linux' `wake_q`). It
 //! needs memory or a link in each waiter, and a woken waiter does not come back to the bucket here.
 
 use crate::atomic::{AtomicBool, const_new};
@@ -24,16 +24,16 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
-/// What a waiter sleeps on.
+/// The object that a waiter sleeps on.
 pub trait Wake {
-    /// Ends its sleep. Called under the bucket's lock.
+    /// Ends the sleep. Called under the bucket's lock.
     fn wake(&self);
 }
 
-/// One who waits.
+/// A waiter.
 #[derive(Debug, Default)]
 pub struct Waiter<S> {
-    /// What it sleeps on.
+    /// The object that it sleeps on.
     pub sleep: S,
     woken: Woken,
 }
@@ -49,13 +49,13 @@ impl Default for Woken {
 
 impl Woken {
     const_new! {
-        /// Not yet.
+        /// Returns "not woken".
         pub fn new() -> Woken { Woken(AtomicBool::new(false)) }
     }
 }
 
 impl<S: Wake> Waiter<S> {
-    /// A waiter that stands nowhere.
+    /// Returns a waiter that is in no bucket.
     pub fn new(sleep: S) -> Waiter<S> {
         Waiter { sleep, woken: Woken::new() }
     }
@@ -79,17 +79,17 @@ pub struct Entry<K, S> {
     waiter: Arc<Waiter<S>>,
 }
 
-/// The waiters of a bucket, the longest waiting first.
+/// The waiters of a bucket; the one that has waited longest is first.
 pub type Queue<K, S> = Vec<Entry<K, S>>;
 
 /// A locked queue.
 pub trait Bucket {
-    /// The name of a word.
+    /// The key of a word.
     type Key: Copy + PartialEq;
-    /// What a waiter sleeps on.
+    /// The object that a waiter sleeps on.
     type Sleep: Wake;
 
-    /// Looks at the queue, or changes it, with the lock held.
+    /// Reads or changes the queue, with the lock held.
     fn with<R>(&self, look: impl FnOnce(&mut Queue<Self::Key, Self::Sleep>) -> R) -> R;
 }
 
@@ -97,7 +97,7 @@ pub trait Bucket {
 #[derive(Debug)]
 pub struct Table<'a, B>(pub &'a [B]);
 
-/// Which waiters are meant: those of a word whose bits meet these.
+/// Selects waiters: those of a word whose bits overlap these.
 #[derive(Clone, Copy, Debug)]
 pub struct Which<K> {
     /// The word.
@@ -109,7 +109,7 @@ pub struct Which<K> {
 }
 
 impl<B: Bucket> Table<'_, B> {
-    /// Enters a waiter; the caller looks at the word afterwards.
+    /// Enters a waiter; the caller reads the word afterwards.
     pub fn enter(
         &self,
         place: Which<B::Key>,
@@ -124,7 +124,7 @@ impl<B: Bucket> Table<'_, B> {
 
     /// Takes a waiter out that entered bucket `bucket`. False: it was woken.
     ///
-    /// * `relax` - one round of waiting for other processors, while a requeue moves it.
+    /// * `relax` - one round of waiting for other processors, while a requeue moves the waiter.
     pub fn leave(
         &self,
         bucket: usize,
@@ -140,8 +140,8 @@ impl<B: Bucket> Table<'_, B> {
         if remove(&self.0[bucket]) {
             return true;
         }
-        // Not where it entered: it was woken, or moved to another bucket. While it is moved from
-        // one to the next, a look at each in turn may miss it.
+        // It is not where it entered: it was woken, or moved to another bucket. While it is being
+        // moved, a search of each bucket in turn may miss it.
         loop {
             if waiter.is_woken() {
                 return false;
@@ -153,17 +153,17 @@ impl<B: Bucket> Table<'_, B> {
         }
     }
 
-    /// Wakes up to `most` waiters; gives how many.
+    /// Wakes up to `most` waiters; returns how many.
     pub fn wake(&self, which: Which<B::Key>, most: usize) -> usize {
         self.0[which.bucket].with(|queue| wake_in(queue, which, most))
     }
 
-    /// Wakes up to `wakes` waiters of one word and moves up to `moves` others to another word, all
-    /// in one step for everybody else; gives how many of each.
+    /// Wakes up to `wakes` waiters of one word and moves up to `moves` others to another word,
+    /// atomically for all other threads; returns how many of each.
     ///
-    /// * `check` - called with the buckets locked, before anything is done; its error is passed on.
+    /// * `check` - called with the buckets locked, before any change; its error is passed on.
     ///
-    /// Fewer are moved than there are if there is no memory for their places.
+    /// Fewer waiters are moved if memory for their entries is exhausted.
     pub fn requeue<E>(
         &self,
         from: Which<B::Key>,
@@ -205,7 +205,7 @@ fn wake_in<K: PartialEq + Copy, S: Wake>(
     woken
 }
 
-/// Moves waiters to another word: in `other`, or, if that is the same bucket, behind the others in
+/// Moves waiters to another word: to `other`, or, if that is the same bucket, to the end of
 /// `queue`.
 fn move_between<K: PartialEq + Copy, S>(
     queue: &mut Queue<K, S>,
@@ -214,7 +214,8 @@ fn move_between<K: PartialEq + Copy, S>(
     to: Which<K>,
     moves: usize,
 ) -> usize {
-    // To the same word: nothing moves, and Linux counts what it looked at.
+    // To the same word: nothing moves, and the result is the number of waiters examined, as in
+    // Linux.
     if from.key == to.key {
         return queue.iter().filter(|entry| entry.key == from.key).take(moves).count();
     }

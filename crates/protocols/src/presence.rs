@@ -1,14 +1,14 @@
-//! Whether a queue has anybody in it, told without its lock.
+//! Tells whether a queue has a sleeper in it, without its lock.
 //!
-//! A sleeper [enters](Presence::enter) and looks at its condition afterwards; a waker makes the
-//! condition true and asks [`is_any`](Presence::is_any) afterwards. Both have a full barrier
-//! between their two steps, so at least one of them sees what the other did (the pattern that is
+//! A sleeper [enters](Presence::enter) and checks its condition afterwards; a waker makes the
+//! condition true and calls [`is_any`](Presence::is_any) afterwards. Both have a full barrier
+//! between their two steps, so at least one of them sees the other's step (the pattern that is
 //! called store buffering).
 
 use crate::atomic::{AtomicUsize, after_locked, const_new, fence};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// A count of those who are there.
+/// The number of sleepers.
 #[derive(Debug)]
 pub struct Presence(AtomicUsize);
 
@@ -20,24 +20,24 @@ impl Default for Presence {
 
 impl Presence {
     const_new! {
-        /// Nobody is there.
+        /// Returns a count of zero.
         pub fn new() -> Presence { Presence(AtomicUsize::new(0)) }
     }
 
-    /// One more is there; a full barrier follows.
+    /// Adds one sleeper, followed by a full barrier.
     #[inline]
     pub fn enter(&self) {
         self.0.fetch_add(1, SeqCst);
         after_locked();
     }
 
-    /// One fewer is there.
+    /// Removes one sleeper.
     #[inline]
     pub fn leave(&self) {
         self.0.fetch_sub(1, SeqCst);
     }
 
-    /// Whether anybody is there; a full barrier comes before.
+    /// Whether there is a sleeper; a full barrier comes before.
     #[inline]
     pub fn is_any(&self) -> bool {
         fence(SeqCst);

@@ -1,16 +1,16 @@
-//! TLB shootdown: when every processor has dropped a stale translation.
+//! TLB shootdown: determines when every processor has flushed a stale translation.
 //!
-//! Each processor has one [`Request`], which only it fills, and one [`Inbox`], a bit for each
-//! processor whose request it has to answer. The initiator changes the page table, fills its
-//! request, sets its bit in the inbox of every target, interrupts the targets, and waits until the
-//! request is
-//! [answered](Request::is_answered). It answers its own inbox meanwhile, so two that wait for each
-//! other both go on. A target flushes, and only then answers.
+//! Each processor has one [`Request`], which only that processor fills, and one [`Inbox`], with a
+//! bit for each processor whose request it has to answer. The initiator changes the page table,
+//! fills its request, sets its bit in the inbox of every target, interrupts the targets, and waits
+//! until the request is [answered](Request::is_answered). It answers its own inbox meanwhile, so
+//! two processors that wait for each other both make progress. A target flushes first, and then
+//! answers.
 
 use crate::atomic::{AtomicU64, const_new};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
-/// What one processor wants of others.
+/// One processor's request to others.
 #[derive(Debug)]
 pub struct Request {
     start: AtomicU64,
@@ -27,7 +27,7 @@ impl Default for Request {
 
 impl Request {
     const_new! {
-        /// Nothing is wanted.
+        /// Returns a request that is answered.
         pub fn new() -> Request {
             Request {
                 start: AtomicU64::new(0),
@@ -37,8 +37,8 @@ impl Request {
         }
     }
 
-    /// Fills it, for the processors in the mask `targets`. For its owner, when all have answered
-    /// the one before.
+    /// Fills the request, for the processors in the mask `targets`. Called by its owner, after all
+    /// processors have answered the previous request.
     #[inline]
     pub fn fill(&self, start: u64, end: u64, targets: u64) {
         self.start.store(start, Relaxed);
@@ -46,26 +46,26 @@ impl Request {
         self.waiting.store(targets, SeqCst);
     }
 
-    /// What is to be flushed, as it was filled in.
+    /// Returns the range to be flushed.
     #[inline]
     pub fn range(&self) -> (u64, u64) {
         (self.start.load(Relaxed), self.end.load(Relaxed))
     }
 
-    /// The processors in the mask `who` have flushed.
+    /// Records that the processors in the mask `who` have flushed.
     #[inline]
     pub fn answer(&self, who: u64) {
         self.waiting.fetch_and(!who, SeqCst);
     }
 
-    /// Whether all have answered; what they did before that has happened.
+    /// Whether all processors have answered; their earlier actions are then visible.
     #[inline]
     pub fn is_answered(&self) -> bool {
         self.waiting.load(Acquire) == 0
     }
 }
 
-/// Whose requests a processor has to answer.
+/// The processors whose requests a processor has to answer.
 #[derive(Debug)]
 pub struct Inbox(AtomicU64);
 
@@ -77,23 +77,23 @@ impl Default for Inbox {
 
 impl Inbox {
     const_new! {
-        /// Nobody's.
+        /// Returns an empty inbox.
         pub fn new() -> Inbox { Inbox(AtomicU64::new(0)) }
     }
 
-    /// Adds the processors in a mask, whose requests are filled.
+    /// Adds the processors in a mask; their requests must be filled.
     #[inline]
     pub fn put(&self, who: u64) {
         self.0.fetch_or(who, SeqCst);
     }
 
-    /// Whether nobody waits; one that has just put itself there may be missed.
+    /// Whether the inbox is empty; a processor that is just adding itself may be missed.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.0.load(Relaxed) == 0
     }
 
-    /// Takes all, as a mask. The caller flushes for each and answers.
+    /// Takes all processors out, as a mask. The caller flushes for each and answers.
     #[inline]
     pub fn take(&self) -> u64 {
         self.0.swap(0, SeqCst)

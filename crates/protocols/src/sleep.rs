@@ -9,18 +9,19 @@
 //!                  +------------------------------------------------------+
 //! ```
 //!
-//! The sleeper says [`prepare`](Sleep::prepare), makes itself known to those who will wake it, and
-//! only *then* looks at what it waits for. A waker makes that true *before* it looks for sleepers.
-//! So one of the two sees the other.
+//! The sleeper calls [`prepare`](Sleep::prepare), registers with its wakers, and only *then* checks
+//! its condition. A waker makes the condition true *before* it looks for sleepers. So at least one
+//! of the two sees the other.
 //!
-//! An execution that is PREPARED still runs on its processor, and nobody else may run it. So a
-//! waker only marks it WOKEN. The processor that leaves it finds the mark, in
-//! [`leave`](Sleep::leave), from another stack, and puts it into a queue again. A waker that finds
-//! it PARKED does that itself. Nobody ever spins until another processor has finished a switch.
+//! An execution that is PREPARED still runs on its processor, and no other processor may run it. So
+//! a waker only marks it WOKEN. The processor that leaves it finds the mark in
+//! [`leave`](Sleep::leave), while it runs on another stack, and puts the execution into a run queue
+//! again. A waker that finds it PARKED does that itself. No processor ever spins until another
+//! processor has finished a context switch.
 //!
-//! Exactly one of three puts a sleeper into a run queue: the waker whose [`wake`](Sleep::wake) says
-//! so, the processor whose [`leave`](Sleep::leave) says so, or nobody, if the sleeper goes on
-//! without having left.
+//! A sleeper is put into a run queue exactly once: by the waker whose [`wake`](Sleep::wake) returns
+//! true, or by the processor whose [`leave`](Sleep::leave) says so. If the sleeper goes on without
+//! having been left, it is not put there at all.
 
 use crate::atomic::{AtomicU8, after_locked, const_new};
 use core::sync::atomic::Ordering::SeqCst;
@@ -35,7 +36,7 @@ pub enum State {
     Running,
     /// It runs, and is about to sleep.
     Prepared,
-    /// It runs, was about to sleep, and shall not.
+    /// It runs; it was about to sleep, but has been woken.
     Woken,
     /// It sleeps.
     Parked,
@@ -53,22 +54,22 @@ const PARKED: u8 = State::Parked as u8;
 const DEAD: u8 = State::Dead as u8;
 const NEW: u8 = State::New as u8;
 
-/// What a processor has to do with the execution that it left.
+/// The action of a processor for the execution that it has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
     /// Put it into a run queue: it was preempted.
     Preempted,
-    /// Put it into a run queue: it was woken before it had left.
+    /// Put it into a run queue: it was woken before it was left.
     Woken,
-    /// Nothing: it sleeps. A waker may have it by now.
+    /// Nothing: it sleeps. A waker may already be handling it.
     Parked,
     /// Give it up.
     Dead,
-    /// Nothing: it was left before.
+    /// Nothing: it was left earlier.
     Nothing,
 }
 
-/// The word.
+/// The state word.
 #[derive(Debug)]
 pub struct Sleep(AtomicU8);
 
@@ -80,11 +81,11 @@ impl Default for Sleep {
 
 impl Sleep {
     const_new! {
-        /// The word of a new execution.
+        /// Returns the word of a new execution.
         pub fn new() -> Sleep { Sleep(AtomicU8::new(NEW)) }
     }
 
-    /// Its state at this moment.
+    /// Returns the state at this moment.
     #[inline]
     pub fn state(&self) -> State {
         match self.0.load(SeqCst) {
@@ -98,48 +99,50 @@ impl Sleep {
         }
     }
 
-    /// Whether it runs and is not about to sleep.
+    /// Whether the execution runs and is not about to sleep.
     #[inline]
     pub fn is_running(&self) -> bool {
         self.0.load(SeqCst) == RUNNING
     }
 
-    /// Whether it is about to sleep and was not woken yet.
+    /// Whether the execution is about to sleep and has not been woken yet.
     #[inline]
     pub fn is_prepared(&self) -> bool {
         self.0.load(SeqCst) == PREPARED
     }
 
-    /// Makes a new execution runnable. True: the caller puts it into a run queue. False: it was not
-    /// new.
+    /// Makes a new execution runnable. True: the caller must put it into a run queue. False: it was
+    /// not new.
     #[inline]
     pub fn begin(&self) -> bool {
         self.0.compare_exchange(NEW, RUNNABLE, SeqCst, SeqCst).is_ok()
     }
 
-    /// It runs from now on, or goes on without having slept. For its processor.
+    /// Marks the execution as running, from now on or without having slept. Called by its
+    /// processor.
     #[inline]
     pub fn run(&self) {
         self.0.store(RUNNING, SeqCst);
     }
 
-    /// It is about to sleep; a full barrier follows. For the execution itself, before it looks at
-    /// what it waits for.
+    /// Marks the execution as about to sleep, followed by a full barrier. Called by the execution
+    /// itself, before it checks its condition.
     #[inline]
     pub fn prepare(&self) {
-        // The instruction of a sequentially consistent store, too.
+        // A sequentially consistent store uses this instruction, too.
         self.0.swap(PREPARED, SeqCst);
         after_locked();
     }
 
-    /// It will be left for the last time. For the execution itself.
+    /// Marks the execution as ended: it will be left for the last time. Called by the execution
+    /// itself.
     #[inline]
     pub fn die(&self) {
         self.0.store(DEAD, SeqCst);
     }
 
-    /// Ends its sleep, or the one that it is about to begin. True: the caller puts it into a run
-    /// queue.
+    /// Ends the execution's sleep, or the one that it is about to begin. True: the caller must put
+    /// it into a run queue.
     #[inline]
     pub fn wake(&self) -> bool {
         let mut seen = self.0.load(SeqCst);
@@ -156,14 +159,15 @@ impl Sleep {
         }
     }
 
-    /// Its processor has left it, and it [ran](Self::is_running): it is runnable. Nobody else
-    /// changes the state of an execution that runs, so this is a plain store.
+    /// Makes a preempted execution runnable, after its processor has left it while it
+    /// [ran](Self::is_running). Nothing else changes the state of a running execution, so this is a
+    /// plain store.
     #[inline]
     pub fn preempt(&self) {
         self.0.store(RUNNABLE, SeqCst);
     }
 
-    /// Its processor has left it: what is to be done with it.
+    /// Updates the state after the execution's processor has left it; returns what to do with it.
     #[inline]
     pub fn leave(&self) -> Left {
         let mut seen = self.0.load(SeqCst);

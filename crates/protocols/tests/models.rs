@@ -7,9 +7,9 @@
 //! RUSTFLAGS="--cfg loom" cargo test --release -p hayate-protocols --target-dir target/loom
 //! ```
 //!
-//! Each model says what must never happen. To see that it can fail, take a barrier out of the
-//! protocol: without `after_locked` in `Presence::enter`, say, `a_sleeper_is_never_forgotten` finds
-//! the order in which both look too early.
+//! Each model states what must never happen. To see that it can fail, remove a barrier from the
+//! protocol. For example, without `after_locked` in `Presence::enter`,
+//! `a_sleeper_is_never_forgotten` finds the order in which both sides read too early.
 #![cfg(loom)]
 
 use hayate_protocols::debt::Debt;
@@ -22,8 +22,8 @@ use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-/// Explores a model; a thread is preempted at most three times, which finds what more would
-/// find in practice and keeps the number of orders in bounds.
+/// Explores a model. A thread is preempted at most three times: in practice that finds as much as
+/// more preemptions would, and limits the number of orders.
 fn explore(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
@@ -55,8 +55,8 @@ impl Sleeper {
         Arc::new(sleeper)
     }
 
-    /// The steps of `WaitQueue::wait` up to where the execution would lie still. True: it went
-    /// on without sleeping.
+    /// Does the steps of `WaitQueue::wait` up to the point where the execution would stop. True: it
+    /// went on without sleeping.
     fn wait(&self) -> bool {
         self.sleep.prepare();
         *self.waiting.lock().unwrap() = true;
@@ -69,7 +69,7 @@ impl Sleeper {
             self.sleep.run();
             return true;
         }
-        // Another stack from here on.
+        // From here on the processor is on another stack.
         match self.sleep.leave() {
             Left::Woken => self.queue(),
             Left::Parked => {}
@@ -190,7 +190,7 @@ fn what_is_owed_is_never_less_than_what_will_be_free() {
         let (owes, mut other) = (debt.clone(), pay.clone());
         let payer = thread::spawn(move || owes.pay(&mut other, thread::yield_now));
         debtor.join().unwrap();
-        // An allocator that found nothing free asks until nothing is owed, then refuses.
+        // An allocator that found nothing free asks until no free is deferred, then refuses.
         while debt.pay(pay.clone(), thread::yield_now) {}
         assert_eq!(free.load(Ordering::Relaxed), 3, "refused although it would be free");
         payer.join().unwrap();
@@ -239,7 +239,7 @@ fn nobody_reads_through_a_translation_after_its_shootdown() {
         while !request.is_answered() {
             thread::yield_now();
         }
-        // loom finds an access of the target that did not happen before this one.
+        // loom reports an access of the target that did not happen before this one.
         page.with_mut(|_| ());
         target.join().unwrap();
     });
@@ -279,7 +279,7 @@ fn two_shootdowns_at_each_other_both_end() {
     });
 }
 
-/// What a waiter of these models sleeps on: how often it was woken.
+/// The object that a waiter of these models sleeps on: counts how often it was woken.
 struct Woken(AtomicUsize);
 
 impl Wake for Woken {
@@ -355,7 +355,7 @@ fn a_wake_is_not_lost_to_a_waiter_whose_time_passed() {
         let waker = thread::spawn(move || other.table().wake(which(0), 1));
         let left = words.table().leave(0, &first, thread::yield_now);
         assert_eq!(waker.join().unwrap(), 1);
-        // Either the first was woken, and says so, or the second was.
+        // Either the first was woken, and reports that, or the second was.
         assert_eq!(left, !first.is_woken());
         assert_eq!(second.is_woken(), left);
     });

@@ -1,22 +1,22 @@
-//! What became of the resources of one kind.
+//! Counts of the resources of one kind.
 
 use core::ops::AddAssign;
 
-/// What became of the resources of one kind. Sums of what processors counted each for itself: exact
-/// when nothing is going on, close while something is.
+/// What happened to the resources of one kind. Each number is a sum of per-CPU counts: exact when
+/// nothing is changing, otherwise approximate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Made new.
     pub made: u64,
-    /// Taken from what was kept, instead of being made.
+    /// Taken from the kept ones, instead of being made.
     pub reused: u64,
-    /// Put away instead of being given up; how often, not how many there are.
+    /// How often one was kept instead of being given up (not how many are kept).
     pub stored: u64,
     /// Given up after having been kept.
     pub dropped: u64,
-    /// What is kept now.
+    /// How many are kept now.
     pub kept: u64,
-    /// The memory that takes, in bytes.
+    /// The memory of the kept ones, in bytes.
     pub bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The rules of a match, as keys: a kept resource fits when its key is equal.
+//! The rules of a match, as keys: a kept resource fits a new process when their keys are equal.
 //!
 //! | resource | fits |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | space, work area, process, execution | always: they have no key |
 //! | attachment | the same program and interpreter, the same user, the same limits ([`AttachmentKey`]) |
 
-/// A number that keys which are equal have in common and others mostly have not.
+/// A number that equal keys share and that most different keys do not share.
 pub trait Fingerprint {
     /// The number.
     fn fingerprint(&self) -> u64;
@@ -16,10 +16,10 @@ pub trait Fingerprint {
 /// An odd number with bits all over: multiplying spreads small differences to the high bits.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What a file holds and how it was come by: no two contents, and no two names of one, are equal.
+/// A file's content and its origin: two contents are never equal, nor are two names of one content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Content {
-    /// The plate: a number for device, inode and generation that is never used twice.
+    /// The page cache's number: for device, inode and generation, and never used twice.
     pub plate: u64,
     /// How often the content had changed when it was read.
     pub version: u64,
@@ -34,12 +34,12 @@ impl Fingerprint for Content {
     }
 }
 
-/// What a region is to its program.
+/// The role of a region in its program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// Instructions and constants.
     Text,
-    /// Variables with a first value.
+    /// Variables with an initial value.
     Data,
     /// Variables that begin as zero.
     Bss,
@@ -63,7 +63,7 @@ impl Fingerprint for RegionKey {
     }
 }
 
-/// A space with a program's regions attached.
+/// Identifies a space with a program's regions attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttachmentKey {
     /// The executable.
@@ -72,10 +72,9 @@ pub struct AttachmentKey {
     pub interpreter: Option<Content>,
     /// Real and effective user, real and effective group.
     pub user: [u32; 4],
-    /// The limits that bear on where things are put and how much fits: address space, data, stack,
-    /// locked memory.
+    /// The limits that affect addresses and sizes: address space, data, stack, locked memory.
     pub limits: [usize; 4],
-    /// Whether addresses were drawn at random.
+    /// Whether addresses were randomised.
     pub randomised: bool,
 }
 

@@ -6,17 +6,17 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// Persistent content: a file's pages.
+    /// Persistent content: a file's pages in the page cache.
     Plate = 0,
-    /// What is known of an executable: its plan, its interpreter.
+    /// What is known about an executable: its plan, its interpreter.
     Program = 1,
     /// A piece of memory content: frames.
     Region = 2,
-    /// A page table and the map of what is in it, empty.
+    /// A page table and the map of its regions, empty.
     Space = 3,
-    /// A region attached to a space: the space with its regions and page tables as they are.
+    /// A region attached to a space: the space with its regions and page tables unchanged.
     Attachment = 4,
-    /// What the kernel works with for a thread: kernel stack, register save area.
+    /// The kernel's memory for a thread: kernel stack, register save area.
     WorkArea = 5,
     /// The record of a process.
     Process = 6,

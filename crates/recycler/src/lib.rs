@@ -1,16 +1,16 @@
-//! What outlives a process, as pure logic: which kinds of resource there are, which of them are
-//! kept when a process ends, when a kept one fits a new process, and what goes when there is too
-//! much of it.
+//! The resources that outlive a process, as pure logic: which kinds exist, which of them are kept
+//! when a process ends, when a kept one fits a new process, and which are dropped when too many are
+//! kept.
 //!
-//! * [`Kind`] names the resources a process is made of.
-//! * [`Policy`] is the set of what is kept ([`Keep`]), with the names that the kernel command line,
-//!   `resource policy` and `./hayate run --recycle` take.
+//! * [`Kind`] names the resources that a process consists of.
+//! * [`Policy`] is the set of kinds that are kept ([`Keep`]), with the names that the kernel
+//!   command line, `resource policy` and `./hayate run --recycle` take.
 //! * [`Content`], [`AttachmentKey`], [`RegionKey`] are the rules of a match: a kept resource fits
 //!   when its key is equal, and for no other reason.
-//! * [`Pool`] holds what is kept under such keys: the newest match is taken first (its memory is
-//!   the warmest), the oldest goes first when there is too much. It holds values, drops none of
-//!   them behind its user's back, and takes no lock.
-//! * [`Counts`] says what became of the resources of a kind.
+//! * [`Pool`] holds the kept resources under such keys. The newest match is taken first (its memory
+//!   is most likely in the caches), the oldest is dropped first when there are too many. It drops
+//!   no value itself, but returns it to the caller, and takes no lock.
+//! * [`Counts`] says what happened to the resources of a kind.
 //!
 //! The kernel's side, `kernel/src/resource/`, adds locks, processors and memory pressure.
 #![no_std]

@@ -1,14 +1,14 @@
 //! Which resources are kept.
 //!
 //! The rows of the Tender papers' tables are names here (`none`, `program`, `space`, `region`,
-//! `all`, `all+text`), and `full` is everything. A policy is written as names joined by `+` or
-//! `,`, from left to right; `-` before a name takes it away again: `full-text`.
+//! `all`, `all+text`), and `full` is everything. A policy is written as names joined by `+` or `,`,
+//! from left to right; `-` before a name removes it again: `full-text`.
 
 use bitflags::bitflags;
 use core::fmt;
 
 bitflags! {
-    /// What may be kept, each a switch of its own.
+    /// The kinds that may be kept, each with a switch of its own.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
     pub struct Keep: u32 {
         /// Program records: an unchanged executable is parsed once.
@@ -27,16 +27,17 @@ bitflags! {
         const PROCESS = 1 << 6;
         /// Executions.
         const EXECUTION = 1 << 7;
-        /// Pages of large spaces that ended, until somebody has time to give them back.
+        /// Deferred frees: pages of large spaces that ended wait until a processor has time to free
+        /// them.
         const DEBT = 1 << 8;
     }
 }
 
-/// A set of what is kept.
+/// The set of kinds that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Policy(Keep);
 
-/// Text that names no policy: the word that is not known.
+/// An unknown word in the text of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadPolicy;
 
@@ -65,12 +66,12 @@ impl Policy {
     /// Everything is kept: the default.
     pub const FULL: Policy = Policy(Keep::all());
 
-    /// The policy that keeps these.
+    /// Returns the policy that keeps these kinds.
     pub const fn new(keep: Keep) -> Policy {
         Policy(keep)
     }
 
-    /// What it keeps.
+    /// Returns the kinds that it keeps.
     pub const fn keep(self) -> Keep {
         self.0
     }
@@ -80,16 +81,16 @@ impl Policy {
         self.0.contains(what)
     }
 
-    /// Reads a policy; see the module for how it is written.
+    /// Parses a policy; see the module for the syntax.
     ///
     /// # Errors
-    /// [`BadPolicy`] for a name that is not known, and for nothing at all.
+    /// [`BadPolicy`] for an unknown name, and for an empty text.
     pub fn parse(text: &str) -> Result<Policy, BadPolicy> {
         let mut keep = Keep::empty();
         let mut rest = text.trim();
         let mut takes_away = false;
         loop {
-            // `work-area` is one name, so the joint is looked for behind the longest name.
+            // `work-area` is one name, so the separator is searched behind the longest name.
             let end = name_end(rest).ok_or(BadPolicy)?;
             let (name, behind) = rest.split_at(end);
             let what = find(name).ok_or(BadPolicy)?;
@@ -115,7 +116,7 @@ impl Policy {
     }
 }
 
-/// Where the name ends that `text` begins with.
+/// Returns where the name at the beginning of `text` ends.
 fn name_end(text: &str) -> Option<usize> {
     Policy::names()
         .filter(|name| {
@@ -137,7 +138,8 @@ impl Default for Policy {
 }
 
 impl fmt::Display for Policy {
-    /// As [`parse`](Policy::parse) reads it: the one name if there is one, else the list.
+    /// Writes it as [`parse`](Policy::parse) reads it: the single name if there is one, otherwise
+    /// the list.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((name, _)) = NAMED.iter().find(|(_, keep)| *keep == self.0) {
             return f.write_str(name);

@@ -1,11 +1,11 @@
-//! What is kept, by key and by age.
+//! The kept resources, by key and by age.
 //!
-//! Entries lie in one vector and are chained three times by index: by age, by fingerprint, and the
-//! empty places. Nothing is ever searched but the chain of one fingerprint, and only putting an
-//! entry in needs memory.
+//! Entries lie in one vector and are in three chains of indexes: by age, by fingerprint, and the
+//! empty places. Only the chain of one fingerprint is ever searched, and only adding an entry needs
+//! memory.
 //!
 //! Invariants: every occupied place is in the chain of age and in that of its fingerprint; `len`
-//! and `bytes` are those of the occupied places.
+//! and `bytes` count the occupied places.
 
 use alloc::vec::Vec;
 
@@ -14,18 +14,18 @@ use crate::Fingerprint;
 const NONE: u32 = u32::MAX;
 const BUCKETS: usize = 64;
 
-/// Something that was kept, on its way out.
+/// A kept value that was taken out.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Kept<K, V> {
     /// Its key.
     pub key: K,
-    /// It.
+    /// The value.
     pub value: V,
-    /// The memory it was said to take, in bytes.
+    /// The memory that it takes, in bytes, as the caller of `keep` said.
     pub bytes: usize,
 }
 
-/// It cannot be kept; here it is again.
+/// The value cannot be kept, and is returned.
 #[derive(Debug)]
 pub struct NoRoom<V>(pub V);
 
@@ -33,7 +33,8 @@ struct Entry<K, V> {
     kept: Option<Kept<K, V>>,
     older: u32,
     newer: u32,
-    /// The next with the same fingerprint, older ones later; in an empty place the next empty one.
+    /// The next with the same fingerprint, older ones later; in an empty place, the next empty
+    /// place.
     next: u32,
 }
 
@@ -50,7 +51,7 @@ pub struct Pool<K, V> {
 }
 
 impl<K: Fingerprint + PartialEq, V> Pool<K, V> {
-    /// An empty pool that is to hold no more than `limit` bytes.
+    /// Returns an empty pool that should hold no more than `limit` bytes.
     pub const fn new(limit: usize) -> Self {
         Pool {
             entries: Vec::new(),
@@ -74,17 +75,17 @@ impl<K: Fingerprint + PartialEq, V> Pool<K, V> {
         self.len == 0
     }
 
-    /// The memory they take, in bytes, as said when they were kept.
+    /// Returns the memory of the values in bytes, as said when they were kept.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How much it is to hold, in bytes.
+    /// Returns the limit in bytes.
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Changes the limit; [`excess`](Self::excess) then says what has to go.
+    /// Changes the limit; [`excess`](Self::excess) then returns the values above it.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
@@ -93,10 +94,11 @@ impl<K: Fingerprint + PartialEq, V> Pool<K, V> {
         (key.fingerprint() >> 58) as usize % BUCKETS
     }
 
-    /// Keeps a value. It is then the newest; what is too much now, [`excess`](Self::excess) gives.
+    /// Keeps a value, which is then the newest. [`excess`](Self::excess) returns the values that
+    /// are above the limit now.
     ///
     /// # Errors
-    /// [`NoRoom`] if it alone exceeds the limit or there is no memory for the place.
+    /// [`NoRoom`] if the value alone exceeds the limit or memory for its place is exhausted.
     pub fn keep(&mut self, key: K, value: V, bytes: usize) -> Result<(), NoRoom<V>> {
         if bytes > self.limit {
             return Err(NoRoom(value));
@@ -143,7 +145,7 @@ impl<K: Fingerprint + PartialEq, V> Pool<K, V> {
         }
     }
 
-    /// The newest value with this key; it stays, as old as it is.
+    /// Returns the newest value with this key, which stays at its age.
     pub fn get(&self, key: &K) -> Option<&V> {
         let mut at = self.buckets[Self::bucket(key)];
         loop {
@@ -156,8 +158,8 @@ impl<K: Fingerprint + PartialEq, V> Pool<K, V> {
         }
     }
 
-    /// Takes the oldest value if the pool holds more than its limit. Call it until it gives
-    /// nothing.
+    /// Takes the oldest value if the pool holds more than its limit. Call it until it returns
+    /// `None`.
     pub fn excess(&mut self) -> Option<Kept<K, V>> {
         if self.bytes > self.limit { self.take_oldest() } else { None }
     }

@@ -1,4 +1,4 @@
-//! The pool against a list that does the same slowly.
+//! Compares the pool with a list that does the same slowly.
 
 use hayate_recycler::{Fingerprint, Pool};
 use proptest::prelude::*;

@@ -1,21 +1,22 @@
 //! The interval map of a virtual space: place, split, merge, protect.
 //!
-//! A [`SpaceMap`] holds disjoint regions of addresses in order, each with a value: what is mapped
-//! there and how. It knows how to find, insert, remove and change any range, splitting regions at
-//! its edges and merging neighbours that continue each other, and how to find room.
+//! A [`SpaceMap`] holds disjoint regions of addresses in order, each with a value that describes
+//! the mapping. It can find, insert, remove and change any range, splitting regions at its edges
+//! and merging neighbours that continue each other, and it can find gaps in the address space.
 //!
-//! Invariants: regions are sorted (downwards), not empty, do not overlap; two neighbours that touch and
-//! continue each other ([`Content::continues`]) are one region.
+//! Invariants: regions are sorted (downwards), not empty, and do not overlap; two adjacent regions
+//! that continue each other ([`Content::continues`]) are one region.
 //!
-//! Every operation that needs memory asks for it before it changes anything: on [`NoMemory`] the
-//! map is as it was.
+//! Every operation that needs memory allocates it before it changes anything: on [`NoMemory`] the
+//! map is unchanged.
 //!
 //! The regions lie in one vector, the highest first: programs map from the top down, so a new
-//! region comes to lie near the vector's end and moves only the few below it.
+//! region is inserted near the vector's end and moves only the few below it.
 //!
-//! Road not taken: a search tree. Programs have tens of regions, seldom thousands, and the fault
-//! path wants the look-up to be one binary search over contiguous memory; fork wants one
-//! allocation. Inserting into the middle of very many regions moves bytes, 48 a region.
+//! Road not taken: a search tree. Programs have tens of regions, seldom thousands. The fault path
+//! needs a look-up by one binary search over contiguous memory; fork needs one allocation. The
+//! price is that an insertion into the middle of very many regions moves 48 bytes for each region
+//! below it.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -28,24 +29,24 @@ mod tests;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// What a region holds.
+/// The value of a region.
 pub trait Content: Clone {
-    /// What it is `bytes` further on: called on the upper part when a region is split.
+    /// Moves the value `bytes` further on: called for the upper part when a region is split.
     fn advance(&mut self, bytes: usize);
 
-    /// Whether a region with `self`, `bytes` long, and one with `next` right behind it can be one
-    /// region with `self`.
+    /// Whether a region with `self`, `bytes` long, and an adjacent region with `next` above it can
+    /// be one region with `self`.
     fn continues(&self, bytes: usize, next: &Self) -> bool;
 }
 
-/// A range of addresses and what it holds.
+/// A range of addresses and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region<V> {
     /// The first address.
     pub start: usize,
-    /// The first address behind.
+    /// One past the last address.
     pub end: usize,
-    /// What it holds.
+    /// The value.
     pub value: V,
 }
 
@@ -65,7 +66,7 @@ impl<V> Region<V> {
 /// Regions in order of their addresses.
 pub type Iter<'a, V> = core::iter::Rev<core::slice::Iter<'a, Region<V>>>;
 
-/// There is no memory for the map's own needs.
+/// Memory for the map itself is exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMemory;
 
@@ -104,31 +105,31 @@ impl<V> SpaceMap<V> {
         self.size
     }
 
-    /// How many regions end above `address`: the last of them is the lowest such.
+    /// Returns how many regions end above `address`: the last of them is the lowest such region.
     #[inline]
     fn above(&self, address: usize) -> usize {
         self.regions.partition_point(|region| region.end > address)
     }
 
-    /// The indexes of the regions that overlap `range`.
+    /// Returns the indexes of the regions that overlap `range`.
     fn indexes(&self, range: &Range<usize>) -> Range<usize> {
         let end = self.above(range.start);
         self.regions[..end].partition_point(|region| region.start >= range.end)..end
     }
 
-    /// The region that `address` is in.
+    /// Returns the region that contains `address`.
     #[inline]
     pub fn find(&self, address: usize) -> Option<&Region<V>> {
         self.find_from(address).filter(|region| region.start <= address)
     }
 
-    /// The region that `address` is in, else the first one above it.
+    /// Returns the region that contains `address`, or else the first one above it.
     #[inline]
     pub fn find_from(&self, address: usize) -> Option<&Region<V>> {
         self.regions.get(self.above(address).wrapping_sub(1))
     }
 
-    /// The last region that begins below `address`.
+    /// Returns the last region that begins below `address`.
     pub fn find_below(&self, address: usize) -> Option<&Region<V>> {
         self.regions.get(self.regions.partition_point(|region| region.start >= address))
     }
@@ -143,7 +144,7 @@ impl<V> SpaceMap<V> {
         self.regions[self.indexes(&range)].iter().rev()
     }
 
-    /// Whether nothing is in `range`.
+    /// Whether no region overlaps `range`.
     pub fn is_free(&self, range: Range<usize>) -> bool {
         self.overlapping(range).next().is_none()
     }
@@ -160,18 +161,18 @@ impl<V> SpaceMap<V> {
         at >= range.end
     }
 
-    /// How many bytes of `range` are in regions.
+    /// Returns how many bytes of `range` are in regions.
     pub fn size_in(&self, range: Range<usize>) -> usize {
         let part = |r: &Region<V>| r.end.min(range.end) - r.start.max(range.start);
         self.overlapping(range.clone()).map(part).sum()
     }
 
-    /// Makes sure that `more` regions fit without asking for memory.
+    /// Ensures that `more` regions can be added without allocating.
     pub fn reserve(&mut self, more: usize) -> Result<(), NoMemory> {
         self.regions.try_reserve(more).map_err(|_| NoMemory)
     }
 
-    /// A copy with the regions that `keep` wants, as it changes them.
+    /// Returns a copy with the regions for which `keep` returns a value, with that value.
     pub fn try_clone(
         &self,
         mut keep: impl FnMut(&Region<V>) -> Option<V>,
@@ -187,7 +188,7 @@ impl<V> SpaceMap<V> {
         Ok(copy)
     }
 
-    /// Takes everything out, leaving the map empty.
+    /// Takes all regions out, leaving the map empty.
     pub fn take(&mut self) -> Vec<Region<V>> {
         self.size = 0;
         core::mem::take(&mut self.regions)
@@ -195,16 +196,16 @@ impl<V> SpaceMap<V> {
 }
 
 impl<V: Content> SpaceMap<V> {
-    /// Puts a region where nothing is, and merges it with its neighbours.
+    /// Inserts a region where none is, and merges it with its neighbours.
     ///
     /// # Panics
-    /// If the range is empty or something is there.
+    /// If the range is empty or overlaps a region.
     pub fn insert(&mut self, range: Range<usize>, value: V) -> Result<(), NoMemory> {
         assert!(range.start < range.end, "an empty region");
         let at = self.above(range.start);
         let next = self.regions.get(at.wrapping_sub(1));
         assert!(next.is_none_or(|next| next.start >= range.end), "regions overlap");
-        // One that grows at its end (a heap) needs no room.
+        // A region that grows at its end (a heap) needs no memory.
         if let Some(before) = self.regions.get_mut(at)
             && before.end == range.start
             && before.value.continues(before.end - before.start, &value)
@@ -233,7 +234,7 @@ impl<V: Content> SpaceMap<V> {
         }
     }
 
-    /// Makes `address` an edge. The room for one more region must be reserved.
+    /// Splits the region at `address`. Memory for one more region must be reserved.
     fn split(&mut self, address: usize) {
         let at = self.above(address).wrapping_sub(1);
         let Some(region) = self.regions.get_mut(at).filter(|region| region.start < address) else {
@@ -246,13 +247,13 @@ impl<V: Content> SpaceMap<V> {
         self.regions.insert(at, upper);
     }
 
-    /// How many splits cutting `range` out takes.
+    /// Returns how many splits cutting `range` out takes.
     pub fn splits(&self, range: &Range<usize>) -> usize {
         let inside = |address: usize| self.find(address).is_some_and(|r| r.start < address);
         usize::from(inside(range.start)) + usize::from(inside(range.end))
     }
 
-    /// Removes everything in `range` and gives what was there, cut to the range.
+    /// Removes everything in `range` and returns the removed regions, cut to the range.
     pub fn remove(&mut self, range: Range<usize>) -> Result<Vec<Region<V>>, NoMemory> {
         let mut removed = Vec::new();
         if range.start >= range.end {
@@ -272,8 +273,8 @@ impl<V: Content> SpaceMap<V> {
         Ok(removed)
     }
 
-    /// Changes the values of everything in `range`, splitting regions at its edges and merging what
-    /// continues each other afterwards.
+    /// Changes the values of everything in `range`, splitting regions at its edges and merging
+    /// regions that continue each other afterwards.
     pub fn update(
         &mut self,
         range: Range<usize>,
@@ -289,8 +290,8 @@ impl<V: Content> SpaceMap<V> {
         for region in &mut self.regions[indexes.clone()] {
             change(&mut region.value);
         }
-        // From the lowest up, the edges included, so that merging moves nothing that is still to be
-        // looked at.
+        // From the lowest up, including the edges, so that merging does not move regions that are
+        // still to be examined.
         for at in (indexes.start..=indexes.end).rev() {
             self.merge(at);
         }
@@ -298,7 +299,7 @@ impl<V: Content> SpaceMap<V> {
     }
 
     /// Moves the lower edge of the region that begins at `start` (a stack) down to `to`; false if
-    /// there is no such region or something is in the way.
+    /// there is no such region or another region is in the way.
     pub fn grow_down(&mut self, start: usize, to: usize) -> bool {
         let at = self.above(start).wrapping_sub(1);
         let below = self.regions.get(at.wrapping_add(1)).map_or(0, |region| region.end);

@@ -1,11 +1,12 @@
-//! Finding room.
+//! Finds gaps in the address space.
 
 use super::SpaceMap;
 use core::ops::Range;
 
 impl<V> SpaceMap<V> {
-    /// The highest place inside `within` for `size` bytes, at a multiple of `align` (a power of two).
-    /// `gap(region's value)` bytes below a region stay free (the guard of a stack).
+    /// Returns the highest address inside `within` with `size` free bytes, at a multiple of `align`
+    /// (a power of two). `gap(region's value)` bytes below a region stay free (the guard of a
+    /// stack).
     pub fn room_from_top(
         &self,
         size: usize,
@@ -21,7 +22,7 @@ impl<V> SpaceMap<V> {
             return None;
         }
         let mut high = within.end;
-        // The region above the range reaches into it by its gap.
+        // The region above the range extends into it by its gap.
         let first = self.regions.partition_point(|region| region.start >= within.end);
         if let Some(above) = first.checked_sub(1).and_then(|above| self.regions.get(above)) {
             high = high.min(above.start.saturating_sub(gap(&above.value)));
@@ -38,7 +39,7 @@ impl<V> SpaceMap<V> {
         place(within.start, high)
     }
 
-    /// The lowest such place.
+    /// Returns the lowest such address.
     pub fn room_from_bottom(
         &self,
         size: usize,

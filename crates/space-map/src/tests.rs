@@ -1,11 +1,11 @@
-//! The map against a plain array of pages.
+//! Compares the map with a plain array of pages.
 
 extern crate std;
 use super::*;
 use proptest::prelude::*;
 use std::vec;
 
-/// What a page holds: a kind, and an offset that runs on (a file) or not (anonymous).
+/// The content of a page: a kind, and an offset that continues (a file) or not (anonymous).
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Page {
     kind: u8,
@@ -29,7 +29,7 @@ fn page(kind: u8) -> Page {
     Page { kind: kind % 4, offset: (kind >= 128).then_some(0) }
 }
 
-/// The map's invariants, and that it says what the model says.
+/// Checks the map's invariants, and that it agrees with the model.
 fn check(map: &SpaceMap<Page>, model: &[Option<Page>]) {
     let mut size = 0;
     for pair in map.regions.windows(2) {
@@ -55,7 +55,7 @@ fn check(map: &SpaceMap<Page>, model: &[Option<Page>]) {
     }
 }
 
-/// The room that a search page by page finds.
+/// Returns the gap that a search page by page finds.
 fn room(
     model: &[Option<Page>],
     size: usize,

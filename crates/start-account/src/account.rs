@@ -1,21 +1,21 @@
-//! Adding up.
+//! The sums of an account.
 
 use crate::{Fault, Part};
 
-/// What the clocks say at an event, in nanoseconds.
+/// The readings of the clocks at an event, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
     /// The time.
     pub now: u64,
-    /// What the new process has had of the processor.
+    /// The processor time of the new process.
     pub child: u64,
-    /// What its parent has had.
+    /// The processor time of its parent.
     pub parent: u64,
-    /// How long the processor has had nothing to do.
+    /// The idle time of the processor.
     pub idle: u64,
 }
 
-/// Who runs.
+/// The process that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Runner {
     /// The new process.
@@ -33,13 +33,13 @@ pub struct Account {
     entered: [u64; Part::COUNT],
     /// How many faults of each kind there were, and their time.
     faults: [(u64, u64); Fault::COUNT],
-    /// Time without anything to do.
+    /// Time in which the processor was idle.
     idle: u64,
-    /// What the accounting took.
+    /// Time that the accounting itself took.
     tracing: u64,
-    /// When it began.
+    /// The time at which the account began.
     begin: u64,
-    /// What the clocks said last.
+    /// The last readings of the clocks.
     at: Moment,
     /// The part the new process is in.
     part: Part,
@@ -63,7 +63,7 @@ impl Account {
         }
     }
 
-    /// Takes an account back from its sums: times, how often, faults with their times.
+    /// Restores an account from its sums: times, counts, faults with their times.
     pub(crate) fn from_sums(
         times: [u64; Part::COUNT],
         entered: [u64; Part::COUNT],
@@ -77,9 +77,10 @@ impl Account {
         Account { times, entered, faults, idle, tracing, at, ..begun }
     }
 
-    /// Gives the time since the last event to whom it belongs.
+    /// Adds the time since the last event to the parts that it belongs to.
     ///
-    /// Clocks of two processors may not quite agree; nobody gets more than there was.
+    /// The clocks of two processors may differ slightly; the parts never get more than the time
+    /// that passed.
     pub fn pass(&mut self, now: Moment) {
         let mut left = now.now.saturating_sub(self.at.now);
         let mut share = |spent: u64| {
@@ -103,7 +104,8 @@ impl Account {
         }
     }
 
-    /// The new process goes on in another part; gives the one it was in. [`pass`](Self::pass) first.
+    /// Moves the new process to another part; returns the previous one. [`pass`](Self::pass) must
+    /// be called first.
     pub fn enter(&mut self, part: Part) -> Part {
         if let Some(count) = self.entered.get_mut(part as usize) {
             *count += 1;
@@ -111,17 +113,17 @@ impl Account {
         core::mem::replace(&mut self.part, part)
     }
 
-    /// The new process is back in a part that it left for a moment.
+    /// Moves the new process back to a part that it left for a moment.
     pub fn back(&mut self, part: Part) {
         self.part = part;
     }
 
-    /// The parent goes on in another part.
+    /// Moves the parent to another part.
     pub fn parent_enters(&mut self, part: Part) {
         self.parent_part = part;
     }
 
-    /// A fault was served, in this time.
+    /// Counts a fault that was served in this time.
     pub fn fault(&mut self, kind: Fault, time: u64) {
         if let Some((count, sum)) = self.faults.get_mut(kind as usize) {
             *count += 1;
@@ -129,7 +131,7 @@ impl Account {
         }
     }
 
-    /// What passed until `now` was the accounting's own doing, while `runner` ran.
+    /// Counts the time until `now` as the accounting's own, while `runner` ran.
     pub fn skip(&mut self, now: u64, runner: Runner) {
         let spent = now.saturating_sub(self.at.now);
         self.tracing += spent;
@@ -160,22 +162,22 @@ impl Account {
         self.faults.get(kind as usize).copied().unwrap_or((0, 0))
     }
 
-    /// Time without anything to do: the process waited, and nobody else ran.
+    /// Returns the idle time: the process waited, and nothing else ran.
     pub fn idle(&self) -> u64 {
         self.idle
     }
 
-    /// What the accounting took.
+    /// Returns the time that the accounting itself took.
     pub fn tracing(&self) -> u64 {
         self.tracing
     }
 
-    /// From the beginning to the last event, by the clock.
+    /// Returns the time from the beginning to the last event, by the clock.
     pub fn whole(&self) -> u64 {
         self.at.now.saturating_sub(self.begin)
     }
 
-    /// What the processor did: the whole without idle time and without the accounting.
+    /// Returns the busy time: the whole without idle time and without the accounting.
     pub fn total(&self) -> u64 {
         self.whole().saturating_sub(self.idle).saturating_sub(self.tracing)
     }
@@ -201,11 +203,11 @@ mod tests {
     #[test]
     fn each_gets_its_own() {
         let mut account = Account::begin(at(1000, 0, 50, 7));
-        // The parent made a process for 100, 5 went to the switch, the child ran for 20.
+        // The parent needed 100 to make a process, 5 went to the switch, the child ran for 20.
         account.pass(at(1125, 20, 150, 7));
         assert_eq!(account.enter(Part::LookUp), Part::Before);
         account.skip(1135, Runner::Child);
-        // The disk was waited for.
+        // The process waited for the disk.
         account.pass(at(1435, 130, 150, 207));
         assert_eq!(account.time(Part::Fork), 100);
         assert_eq!(account.time(Part::Before), 20);
@@ -218,7 +220,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the clocks say, no time is lost and none is given twice.
+        /// Checks for any clock readings that no time is lost and none is counted twice.
         #[test]
         fn the_parts_are_the_whole(
             steps in prop::collection::vec((0u64..999, 0u64..999, 0u64..999, 0u64..999, 0usize..99), 0..50)

@@ -15,9 +15,9 @@ pub enum Stage {
     Program,
     /// The end of the process.
     Exit,
-    /// The parent, until it knows of the end.
+    /// The parent, until it learns of the end.
     Wait,
-    /// What belongs to no stage.
+    /// Time that belongs to no stage.
     Others,
 }
 
@@ -47,7 +47,7 @@ macro_rules! kinds {
                 match self { $($name::$variant => $title),* }
             }
 
-            /// The one with this name.
+            /// Returns the kind with this name.
             pub fn from_key(key: &str) -> Option<$name> {
                 Self::ALL.iter().copied().find(|one| one.key() == key)
             }
@@ -86,7 +86,7 @@ kinds! {
 }
 
 kinds! {
-    /// What a page fault came to.
+    /// The kind of a page fault, by what was done for it.
     Fault {
         Mapped "mapped" "page of a file mapped";
         Read "read" "page of a file read, then mapped or copied";
@@ -122,7 +122,7 @@ impl Part {
         }
     }
 
-    /// Where the page faults of a stage go.
+    /// Returns the part for the page faults of a stage.
     pub fn faults(stage: Stage) -> Part {
         match stage {
             Stage::Fork | Stage::Before => Part::BeforeFaults,
@@ -133,7 +133,7 @@ impl Part {
         }
     }
 
-    /// Whether it is the page faults of a stage.
+    /// Whether this is the part for the page faults of its stage.
     pub fn is_faults(self) -> bool {
         self == Part::faults(self.stage())
     }
@@ -180,7 +180,7 @@ impl Stage {
         }
     }
 
-    /// Where its time goes that is neither a step of the kernel nor a fault.
+    /// Returns the part for time of a stage that is neither a step of the kernel nor a fault.
     pub fn own(self) -> Part {
         match self {
             Stage::Fork | Stage::Before => Part::Before,
@@ -193,7 +193,7 @@ impl Stage {
         }
     }
 
-    /// Where the system calls of a program in this stage go.
+    /// Returns the part for the system calls of a program in this stage.
     pub fn calls(self) -> Part {
         match self {
             Stage::Link => Part::LinkCalls,

@@ -1,7 +1,7 @@
 //! A finished start as lines of text, and back.
 //!
-//! A line is a word, a space and what it says; `start` begins a start and `end` ends it. A reader
-//! refuses what it does not know: kernel and reader are built from one source tree.
+//! A line is a keyword, a space and its values; `start` begins a start and `end` ends it. A reader
+//! refuses unknown keywords: kernel and reader are built from one source tree.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -11,7 +11,7 @@ use core::str::FromStr;
 
 use crate::{Account, Fault, Part};
 
-/// A start that has come to its end, and what was counted on the way.
+/// A finished start, with its counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
     /// The path that was executed.
@@ -20,10 +20,9 @@ pub struct Start {
     pub pid: u32,
     /// Programs that the process executed, one after the other.
     pub executed: u64,
-    /// Whether a dynamic linker was there, and the program's entry was seen.
+    /// Whether there was a dynamic linker and the program's entry was observed.
     pub linked: bool,
-    /// How fast the counter ticks that the clock is made of; under `--deterministic` a tick is an
-    /// instruction.
+    /// The rate of the clock's counter; under `--deterministic` a tick is an instruction.
     pub hertz: u64,
     /// Processes and threads that were started meanwhile.
     pub started: u64,
@@ -31,13 +30,13 @@ pub struct Start {
     pub account: Account,
     /// Program records: (reused, made).
     pub records: (u64, u64),
-    /// Spaces with what is attached to them: (reused, made).
+    /// Spaces with their attachments: (reused, made).
     pub spaces: (u64, u64),
     /// Spaces kept at the end.
     pub kept: u64,
-    /// Pages of a kept space that were (copied, zeroed, left as they were).
+    /// Pages of a kept space that were (copied, zeroed, left unchanged).
     pub restored: (u64, u64, u64),
-    /// Pages that exec filled besides: (copied, zeroed).
+    /// Other pages that exec filled: (copied, zeroed).
     pub filled: (u64, u64),
 }
 
@@ -75,7 +74,7 @@ impl fmt::Display for Start {
     }
 }
 
-/// What was read of a start so far.
+/// The part of a start that was read so far.
 struct Reading {
     start: Start,
     times: [u64; Part::COUNT],
@@ -106,7 +105,7 @@ impl Reading {
         Reading { start, times, entered, faults, idle: 0, tracing: 0, whole: 0 }
     }
 
-    /// Takes a line in; `None` if it makes no sense.
+    /// Adds a line; `None` if it is invalid.
     fn take(&mut self, word: &str, rest: &str) -> Option<()> {
         let mut words = rest.split(' ');
         let start = &mut self.start;
@@ -158,10 +157,10 @@ fn next<T: FromStr>(words: &mut core::str::Split<'_, char>) -> Option<T> {
     words.next()?.parse().ok()
 }
 
-/// Reads starts back.
+/// Parses starts.
 ///
 /// # Errors
-/// Says which line is wrong, or whose parts do not add up.
+/// Says which line is wrong, or that the parts of a start do not add up.
 pub fn parse(text: &str) -> Result<Vec<Start>, String> {
     let mut starts = Vec::new();
     let mut reading: Option<Reading> = None;
@@ -234,7 +233,7 @@ mod tests {
         assert!(parse(&good.replace("end", "")).is_err());
         assert!(parse(good.trim_start_matches("start 12\n")).is_err());
         assert!(parse("start twelve\nend\n").is_err());
-        // A part that lost something.
+        // A part whose time is too small.
         assert!(parse(&good.replace("part fork 77", "part fork 76")).is_err());
         assert!(parse(&good.replace("idle 20", "idle 18446744073709551615")).is_err());
     }
