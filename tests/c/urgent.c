@@ -66,7 +66,7 @@ static int queued(void) {
 }
 static void inlined(int on) { OK(setsockopt(in, SOL_SOCKET, SO_OOBINLINE, &on, sizeof on)); }
 
-/* ---- what readers get ------------------------------------------------------------------------- */
+/* ---- what readers get ------------------------------------------------------------------------ */
 
 TEST(the_last_byte_is_out_of_band) {
     couple();
@@ -322,7 +322,7 @@ TEST(no_room_and_no_memory_lose_it) {
     NOTHING(MSG_OOB, EINVAL);
 }
 
-/* ---- ends ------------------------------------------------------------------------------------- */
+/* ---- ends ------------------------------------------------------------------------------------ */
 
 TEST(the_end_comes_behind_it) {
     couple();
@@ -366,7 +366,7 @@ TEST(a_read_of_what_there_is_keeps_the_reset) {
     GETS(0, "");
 }
 
-/* ---- descriptors ------------------------------------------------------------------------------ */
+/* ---- descriptors ----------------------------------------------------------------------------- */
 
 /* Sends the text, out of band at its end, with a descriptor of a pipe; the other end stays. */
 static int send_pipe(const char *text) {
@@ -420,7 +420,7 @@ TEST(descriptors_of_the_byte_are_not_received) {
     CHECK_EQ(OK(read(end, &c, 1)), 0);
 }
 
-/* ---- who is told ------------------------------------------------------------------------------ */
+/* ---- who is told ----------------------------------------------------------------------------- */
 
 TEST(poll_select_and_epoll_tell) {
     couple();
@@ -523,7 +523,7 @@ TEST(the_owner_gets_sigurg) {
     COMES(SIGURG, SI_KERNEL);
 }
 
-/* ---- errors ----------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 TEST(only_streams_have_it) {
     int s[2], mark;
