@@ -1,4 +1,4 @@
-//! The list of all spaces, for operations on every space that maps a plate (a page cache).
+//! The list of all spaces, for operations on every space that maps a page cache ([`Plate`]).
 //!
 //! The list has one part for each processor, each under its own spin lock, so that processors do
 //! not contend when they make and drop spaces. A space keeps its entry until it is dropped.
@@ -90,7 +90,7 @@ pub fn for_each(mut visit: impl FnMut(&Arc<Space>)) {
     }
 }
 
-/// The only mapper that plates know; it finds the spaces itself.
+/// The only mapper that page caches call; it finds the spaces itself.
 pub struct Everyone(());
 
 static EVERYONE: Lazy<Arc<Everyone>> = Lazy::new(|| Arc::new(Everyone(())));
@@ -108,7 +108,7 @@ impl Mapper for Everyone {
 }
 
 impl Space {
-    /// Takes pages `first..=last` of a plate out of the page table, and private copies too if
+    /// Takes pages `first..=last` of a page cache out of the page table, and private copies too if
     /// `copies`.
     fn forget_plate(&self, plate: &Plate, first: u64, last: u64, copies: bool) {
         let mut guard = self.table.lock();
@@ -137,8 +137,8 @@ impl Space {
     }
 }
 
-/// Takes the plate's own pages out of `range`, and leaves private copies. Takes time in proportion
-/// to the pages present, however long the range is.
+/// Takes the pages of the page cache out of `range`, and leaves private copies. Takes time in
+/// proportion to the pages present, however long the range is.
 fn forget_originals(edit: &mut Edit<'_>, range: Range<usize>) {
     // The number of runs of pages that one pass remembers. A range with more runs is visited again
     // from the first run that was not remembered. One pass covers one stretch at most.

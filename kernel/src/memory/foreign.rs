@@ -15,9 +15,9 @@ pub enum FutexPlace {
     Private,
     /// Identified by its place in content that several spaces may map.
     Shared {
-        /// The plate's number.
+        /// The number of the content's page cache.
         content: u64,
-        /// The offset in the plate in bytes.
+        /// The offset in the content in bytes.
         offset: u64,
     },
 }

@@ -68,7 +68,7 @@ use crate::schedule::time;
 /// The range that one page directory covers: 1 GiB.
 const NEAR: usize = 1 << 30;
 
-/// How often a space is used while addresses are random.
+/// The most uses of one space while addresses are random.
 const LIVES: u32 = 256;
 
 /// Where a loaded file is.

@@ -46,7 +46,7 @@ pub struct MapRequest {
     /// [`RegionFlags::SHARED`], `GROWS_DOWN`, `NO_RESERVE`, `LOCKED`, `STACK`, `MAY_*`.
     pub flags: RegionFlags,
     /// Where the pages come from; `None`: private anonymous memory. Shared memory without a file
-    /// has a plate of its own ([`Backing::nameless`]).
+    /// has a page cache of its own ([`Backing::nameless`]).
     pub backing: Option<Arc<Backing>>,
     /// The offset in the backing, a multiple of a page.
     pub offset: u64,

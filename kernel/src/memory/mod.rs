@@ -23,11 +23,11 @@
 //! | [`supervisor`], [`sites`] | the privilege level of a space's programs, patched call sites in ring 0 |
 //! | [`show`] | the contents of `/proc/PID/maps`, `smaps` and `statm` |
 //!
-//! Lock order: a space's lock (in its [`PageTable`](machine::paging::PageTable)), then a plate's
-//! lock, then the frame allocator's. A space's lock is a spin lock, so nothing sleeps under it:
-//! pages are read from disk with the lock released, and the region is looked up again. An unmapped
-//! region may hold the last reference to an open file, whose release may sleep, so removed regions
-//! are dropped after the lock is released. Only one space is locked at a time.
+//! Lock order: a space's lock (in its [`PageTable`](machine::paging::PageTable)), then a page
+//! cache's lock, then the frame allocator's. A space's lock is a spin lock, so nothing sleeps under
+//! it: pages are read from disk with the lock released, and the region is looked up again. An
+//! unmapped region may hold the last reference to an open file, whose release may sleep, so removed
+//! regions are dropped after the lock is released. Only one space is locked at a time.
 //!
 //! No global lock is on the path of fork, exec, fault or exit: the list of all spaces has one part
 //! for each processor.

@@ -76,8 +76,8 @@ bitflags::bitflags! {
     }
 }
 
-/// Where the pages of a region come from: a plate (a page cache), and the open file. A mapping
-/// makes it once; the parts of the mapping and the spaces that fork from it share it.
+/// Where the pages of a region come from: a page cache, and the open file. A mapping makes it
+/// once; the parts of the mapping and the spaces that fork from it share it.
 pub struct Backing {
     /// The page cache.
     pub plate: Arc<Plate>,
@@ -87,9 +87,9 @@ pub struct Backing {
     name: &'static str,
     /// Whether it is the program that the space executes, not a library.
     program: bool,
-    /// Whether the plate counts this as a mapping that can write to it.
+    /// Whether the page cache counts this as a mapping that can write to it.
     counted_writable: bool,
-    /// Whether the plate knows the mapper to call when it shrinks.
+    /// Whether the page cache has the mapper to call when it shrinks.
     registered: bool,
 }
 
@@ -98,7 +98,7 @@ impl Backing {
     /// is shared and the file open for writing.
     ///
     /// # Errors
-    /// `EPERM` if the plate is sealed against writing; `ENOMEM`.
+    /// `EPERM` if the content is sealed against writing; `ENOMEM`.
     pub fn file(plate: Arc<Plate>, file: Arc<OpenFile>, writable: bool) -> Result<Arc<Backing>> {
         Self::make(plate, Some(file), "", writable, false)
     }
@@ -111,7 +111,7 @@ impl Backing {
         Self::make(plate, Some(file), "", false, true)
     }
 
-    /// Makes the backing for a plate without an open file, which `/proc/PID/maps` shows as `name`.
+    /// Makes the backing for content without an open file, which `/proc/PID/maps` shows as `name`.
     pub fn nameless(plate: Arc<Plate>, name: &'static str) -> Result<Arc<Backing>> {
         Self::make(plate, None, name, false, false)
     }
@@ -184,7 +184,7 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// Whether writes go to the plate itself.
+    /// Whether writes go to the page cache itself.
     #[inline]
     pub fn is_shared(&self) -> bool {
         self.flags.contains(RegionFlags::SHARED)
@@ -195,7 +195,7 @@ impl Mapping {
         self.backing.is_none()
     }
 
-    /// The index of the plate's page at `address` in a region that begins at `start`.
+    /// The index in the page cache of the page at `address`, in a region that begins at `start`.
     #[inline]
     pub fn index(&self, start: usize, address: usize) -> u64 {
         (self.offset + (address - start) as u64) / PAGE as u64

@@ -27,7 +27,7 @@ pub(super) fn at(address: usize, length: usize) -> MapRequest {
     MapRequest { address, place: Place::Fixed, ..MapRequest::anonymous(length) }
 }
 
-/// A request to map a plate.
+/// A request to map a page cache.
 fn plate_at(address: usize, plate: &Arc<Plate>, shared: bool) -> Result<MapRequest> {
     let mut request = at(address, plate.size() as usize);
     request.backing = Some(Backing::nameless(plate.clone(), "test")?);

@@ -94,7 +94,7 @@ pub struct Process {
     pub(super) ended_usage: SpinLock<Usage>,
     /// What waited-for children consumed.
     pub(super) children_usage: SpinLock<Usage>,
-    /// What ended threads and waited-for children moved.
+    /// What ended threads and waited-for children read and wrote.
     pub(super) moved: SpinLock<Moved>,
     pub(super) timers: SpinLock<Option<Box<Timers>>>,
     /// Whether a limit or a timer depends on the processor time of the process.

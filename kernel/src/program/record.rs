@@ -1,9 +1,9 @@
 //! Program records: what is known of an executable, so that it is parsed once.
 //!
-//! A record depends on the file's content alone. It is found by the plate and its version, and
-//! serves every name and every user of the file; whether a caller may execute the file is checked
-//! elsewhere, each time. Records of `#!` scripts are not kept: reading the line is faster than the
-//! lookup.
+//! A record depends on the file's content alone. It is found by the file's page cache and its
+//! version, and serves every name and every user of the file; whether a caller may execute the file
+//! is checked elsewhere, each time. Records of `#!` scripts are not kept: reading the line is
+//! faster than the lookup.
 //!
 //! Each processor has a pool of its own for some dozen programs, whose lock is a leaf.
 

@@ -47,7 +47,7 @@ pub enum Turn {
 pub struct Share {
     /// When a real-time execution last took over from an ordinary one, in nanoseconds.
     since: u64,
-    /// Until when the ordinary ones have the CPU; 0: they do not.
+    /// When the share of the ordinary ones ends, in nanoseconds; 0: they have none now.
     until: u64,
 }
 
@@ -60,7 +60,7 @@ impl Share {
     /// `next` whether one is the first by rank, `others` whether an ordinary one could run instead.
     pub fn turn(&mut self, now: u64, before: bool, next: bool, others: bool) -> Turn {
         if !next || !others {
-            // They have what they want, or do not want it.
+            // No real-time execution or no ordinary one wants the CPU: they do not compete.
             *self = Share { since: now, until: 0 };
             return Turn::First;
         }

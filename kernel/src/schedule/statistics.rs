@@ -63,7 +63,7 @@ pub fn idle_ns(cpu: usize) -> u64 {
     QUEUE.of(cpu).map_or(0, |queue| queue.idle_ns.load(Ordering::Relaxed))
 }
 
-/// Moves the load averages along every five seconds (Linux kernel/sched/loadavg.c).
+/// Updates the load averages every five seconds (Linux kernel/sched/loadavg.c).
 pub(super) fn update_load(now: u64) {
     const PERIOD: u64 = 5_000_000_000;
     const DECAY: [u64; 3] = [1884, 2014, 2037];

@@ -13,7 +13,7 @@ use crate::schedule::time;
 
 /// clock_adjtime(2): EINVAL for an unknown clock, EOPNOTSUPP for a clock that cannot be adjusted.
 pub fn clock_adjtime(number: i32, at: usize) -> Result<i32> {
-    // The kernel copies first (`clock_adjtime`, kernel/time/posix-timers.c of Linux 6.1).
+    // Linux copies the request first (`clock_adjtime`, kernel/time/posix-timers.c of Linux 6.1).
     let asked: Timex = UserPtr::new(at).read()?;
     if number == clocks::CLOCK_REALTIME {
         return adjust(&asked, at);
