@@ -137,6 +137,100 @@ TEST(timerfd_errors) {
     ERR(write(fd, &v, 8), EINVAL);
 }
 
+/* Moves the clock of the day by so many seconds. */
+static void move_clock(long seconds) {
+    struct timespec t;
+    OK(clock_gettime(CLOCK_REALTIME, &t));
+    t.tv_sec += seconds;
+    OK(clock_settime(CLOCK_REALTIME, &t));
+}
+static int timer_at(int flags, int create, long seconds) {
+    int fd = OK(timerfd_create(CLOCK_REALTIME, create));
+    struct itimerspec t = {{0, 0}, {0, 0}};
+    OK(clock_gettime(CLOCK_REALTIME, &t.it_value));
+    t.it_value.tv_sec += seconds;
+    OK(timerfd_settime(fd, flags, &t, NULL));
+    return fd;
+}
+
+TEST(timerfd_moves_with_the_clock_of_the_day) {
+    NEEDS_OWN_MACHINE();
+    int plain = timer_at(TFD_TIMER_ABSTIME, TFD_NONBLOCK, 1000);
+    int relative = OK(timerfd_create(CLOCK_REALTIME, TFD_NONBLOCK));
+    struct itimerspec in = {{0, 0}, {1000, 0}}, left;
+    OK(timerfd_settime(relative, 0, &in, NULL));
+    move_clock(400);
+    OK(timerfd_gettime(plain, &left));
+    CHECK(left.it_value.tv_sec > 500 && left.it_value.tv_sec <= 600);
+    OK(timerfd_gettime(relative, &left));
+    CHECK(left.it_value.tv_sec > 900 && left.it_value.tv_sec <= 1000);
+    CHECK(!is_ready(plain, POLLIN));
+    move_clock(-400);
+    OK(timerfd_gettime(plain, &left));
+    CHECK(left.it_value.tv_sec > 900 && left.it_value.tv_sec <= 1000);
+    move_clock(2000);
+    EVENTUALLY(is_ready(plain, POLLIN));
+    CHECK_EQ(take(plain), 1);
+    CHECK(!is_ready(relative, POLLIN));
+    move_clock(-2000);
+}
+
+TEST(timerfd_is_cancelled_when_the_clock_is_set) {
+    NEEDS_OWN_MACHINE();
+    int cancel = TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET;
+    int fd = timer_at(cancel, TFD_NONBLOCK, 1000);
+    int plain = timer_at(TFD_TIMER_ABSTIME, TFD_NONBLOCK, 1000);
+    int relative = timer_at(TFD_TIMER_CANCEL_ON_SET, TFD_NONBLOCK, 1000);
+    struct itimerspec t = {{0, 0}, {1000, 0}}, left;
+    int monotonic = OK(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK));
+    t.it_value.tv_sec = now_ns(CLOCK_MONOTONIC) / 1000000000 + 1000;
+    OK(timerfd_settime(monotonic, cancel, &t, NULL));
+    uint64_t v;
+    ERR(read(fd, &v, 8), EAGAIN);
+    move_clock(10);
+    CHECK(is_ready(fd, POLLIN));
+    CHECK(!is_ready(plain, POLLIN) && !is_ready(relative, POLLIN) && !is_ready(monotonic, POLLIN));
+    ERR(read(fd, &v, 8), ECANCELED);
+    /* Told once; the timer goes on. */
+    CHECK(!is_ready(fd, POLLIN));
+    ERR(read(fd, &v, 8), EAGAIN);
+    ERR(read(plain, &v, 8), EAGAIN);
+    ERR(read(relative, &v, 8), EAGAIN);
+    ERR(read(monotonic, &v, 8), EAGAIN);
+    OK(timerfd_gettime(fd, &left));
+    CHECK(left.it_value.tv_sec > 900 && left.it_value.tv_sec <= 990);
+    /* Who sets it anew without having read is told by that; it is armed all the same. */
+    move_clock(10);
+    OK(clock_gettime(CLOCK_REALTIME, &t.it_value));
+    t.it_value.tv_sec += 500;
+    ERR(timerfd_settime(fd, cancel, &t, NULL), ECANCELED);
+    OK(timerfd_gettime(fd, &left));
+    CHECK(left.it_value.tv_sec > 400 && left.it_value.tv_sec <= 500);
+    ERR(read(fd, &v, 8), EAGAIN);
+    /* A setting without the flag ends that. */
+    OK(timerfd_settime(fd, TFD_TIMER_ABSTIME, &t, NULL));
+    move_clock(-20);
+    ERR(read(fd, &v, 8), EAGAIN);
+}
+
+TEST(timerfd_that_is_waited_for_is_cancelled) {
+    NEEDS_OWN_MACHINE();
+    int fd = timer_at(TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, 0, 1000);
+    pid_t reader = FORK();
+    if (reader == 0) {
+        uint64_t v;
+        ERR(read(fd, &v, 8), ECANCELED);
+        _exit(0);
+    }
+    wait_asleep(reader);
+    struct timeval now;
+    OK(gettimeofday(&now, NULL));
+    now.tv_sec += 5;
+    OK(settimeofday(&now, NULL));
+    EXITS(reader, 0);
+    move_clock(-5);
+}
+
 /* ---- signalfd ---------------------------------------------------------------------------------- */
 
 static sigset_t blocked(int a, int b) {

@@ -1,9 +1,14 @@
-//! `timerfd_create(2)`: timers with a descriptor that is read.
+//! `timerfd_create(2)`: timers that are read.
+//!
+//! A timer for a time of the real-time clock moves with that clock when it is set, and if it was asked
+//! to, its reader is told that instead of expirations (`TFD_TIMER_CANCEL_ON_SET`; fs/timerfd.c).
+//!
+//! Lock order: the state, then nothing. The timer is armed without it.
 
 use alloc::format;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::SpinLock;
@@ -14,10 +19,13 @@ use super::open_file::flags::{O_NONBLOCK, O_RDWR};
 use super::open_file::{FileOps, OpenFile, Traits};
 use super::poll::{Events, Registrar};
 use super::transfer::Output;
+use crate::clock::{self, Follower};
 use crate::schedule::{Timer, TimerTarget, WaitQueue};
 
 /// `TFD_TIMER_ABSTIME`
 const ABSOLUTE: u32 = 1;
+/// `TFD_TIMER_CANCEL_ON_SET`
+const CANCEL_ON_SET: u32 = 2;
 
 /// When a timer expires, in nanoseconds; 0 means never.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,6 +43,12 @@ struct State {
     interval: u64,
     /// Expirations not yet read.
     expirations: u64,
+    /// The deadline is this time of the real-time clock, and moves with it; 0 if it is none.
+    goal: u64,
+    /// The reader wants to be told when that clock is set.
+    cancellable: bool,
+    /// It was set since the reader was last told.
+    cancelled: bool,
 }
 
 /// A timer behind a descriptor.
@@ -47,12 +61,17 @@ pub struct TimerFd {
     state: SpinLock<State>,
     timer: Arc<Timer>,
     expired: WaitQueue,
+    /// The clock knows of it.
+    following: AtomicBool,
+    me: Weak<TimerFd>,
 }
 
 /// Opens a timer on a clock; `realtime` tells the kind of the clock, `flags` may contain
 /// `O_NONBLOCK`.
 pub fn open(clock: i32, realtime: bool, flags: u32) -> Result<Arc<OpenFile>> {
     let timer = Arc::new_cyclic(|me: &Weak<TimerFd>| TimerFd {
+        following: AtomicBool::new(false),
+        me: me.clone(),
         realtime,
         clock,
         shown_flags: AtomicU32::new(0),
@@ -77,6 +96,9 @@ impl State {
         let passed = (now - self.deadline) / self.interval + 1;
         self.expirations += passed;
         self.deadline += passed * self.interval;
+        if self.goal != 0 {
+            self.goal = self.goal.saturating_add(passed * self.interval);
+        }
         Some(self.deadline)
     }
 
@@ -99,45 +121,99 @@ impl TimerFd {
         state.remaining(now)
     }
 
-    /// `timerfd_settime(2)`: arms or disarms the timer; returns the previous setting.
-    pub fn set(&self, new: Setting, flags: u32) -> Setting {
+    /// `timerfd_settime(2)`: arms or disarms, gives what was set before, and whether the clock was set
+    /// since the reader of a timer that is cancelled by that was last told: then the call fails with
+    /// `ECANCELED`, although the timer is armed.
+    ///
+    /// `ENOMEM`.
+    pub fn set(&self, new: Setting, flags: u32) -> Result<(Setting, bool)> {
         let absolute = flags & ABSOLUTE != 0;
-        let now = time::monotonic_ns();
+        let follows = self.realtime && absolute;
+        if follows && !self.following.swap(true, Ordering::Relaxed) {
+            let follower: Weak<dyn Follower> = self.me.clone();
+            clock::follow(follower)
+                .inspect_err(|_| self.following.store(false, Ordering::Relaxed))?;
+        }
         self.shown_flags.store(flags, Ordering::Relaxed);
+        let mut state = self.state.lock();
+        // Under the lock: if the clock is set from here on, `clock_leapt` looks at it again.
+        let now = time::monotonic_ns();
         let deadline = match (new.value, absolute) {
             (0, _) => 0,
             (value, false) => now.saturating_add(value),
-            (value, true) if self.realtime => {
-                let ahead = value.saturating_sub(time::realtime_ns());
-                now.saturating_add(ahead).max(1)
-            }
+            (value, true) if follows => until(value, now),
             (value, true) => value,
         };
-        let mut state = self.state.lock();
         state.advance(now);
         let old = state.remaining(now);
-        *state = State { deadline, interval: new.interval, expirations: 0 };
+        let cancellable = follows && flags & CANCEL_ON_SET != 0;
+        let cancelled = cancellable && state.cancelled;
+        *state = State {
+            deadline,
+            interval: new.interval,
+            goal: if follows { new.value } else { 0 },
+            cancellable,
+            // Somebody who disarms a timer is not told (`timerfd_setup`).
+            cancelled: cancelled && new.value == 0,
+            ..State::default()
+        };
         let due = state.advance(now);
         let expired = state.expirations != 0;
         drop(state);
+        self.arm(due);
+        if expired {
+            self.expired.wake_all();
+        }
+        Ok((old, cancelled && new.value != 0))
+    }
+
+    fn arm(&self, due: Option<u64>) {
         match due {
             Some(deadline) => self.timer.arm(deadline),
             None => {
                 self.timer.cancel();
             }
         }
-        if expired {
-            self.expired.wake_all();
-        }
-        old
     }
 
-    fn take(&self) -> Option<u64> {
+    /// The expirations that are to be read; `ECANCELED` if the clock was set.
+    fn take(&self) -> Option<Result<u64>> {
         let mut state = self.state.lock();
         state.advance(time::monotonic_ns());
         let count = core::mem::take(&mut state.expirations);
-        (count != 0).then_some(count)
+        if core::mem::take(&mut state.cancelled) {
+            return Some(Err(Errno::ECANCELED));
+        }
+        (count != 0).then_some(Ok(count))
     }
+}
+
+impl Follower for TimerFd {
+    fn clock_leapt(&self, by: i64) {
+        let now = time::monotonic_ns();
+        let due = {
+            let mut state = self.state.lock();
+            if by == 0 {
+                return;
+            }
+            state.cancelled |= state.cancellable;
+            if state.goal == 0 || state.deadline == 0 {
+                None
+            } else {
+                state.deadline = until(state.goal, now);
+                state.advance(now)
+            }
+        };
+        if let Some(deadline) = due {
+            self.timer.arm(deadline);
+        }
+        self.expired.wake_all();
+    }
+}
+
+/// When the monotonic clock, which shows `now`, has come to a time of the real-time clock.
+fn until(goal: u64, now: u64) -> u64 {
+    now.saturating_add(goal.saturating_sub(time::realtime_ns())).max(1)
 }
 
 impl TimerTarget for TimerFd {
@@ -158,12 +234,12 @@ impl FileOps for TimerFd {
             return Err(Errno::EINVAL);
         }
         let count = match self.take() {
-            Some(count) => count,
+            Some(count) => count?,
             None if file.nonblocking() => return Err(Errno::EAGAIN),
             None => self
                 .expired
                 .wait_interruptible(None, || self.take())
-                .map_err(|_| Errno::ERESTARTSYS)?,
+                .map_err(|_| Errno::ERESTARTSYS)??,
         };
         out.put(&count.to_le_bytes())
     }
@@ -172,7 +248,7 @@ impl FileOps for TimerFd {
         registrar.register(&self.expired);
         let mut state = self.state.lock();
         state.advance(time::monotonic_ns());
-        if state.expirations != 0 { Events::READABLE } else { Events::empty() }
+        if state.expirations != 0 || state.cancelled { Events::READABLE } else { Events::empty() }
     }
 
     fn release(&self, _: &OpenFile) {

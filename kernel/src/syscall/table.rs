@@ -152,7 +152,7 @@ syscalls! {
         282 signalfd(fd: Fd, mask: Pointer, size: Size) [complete file::events::signalfd];
         289 signalfd4(fd: Fd, mask: Pointer, size: Size, flags: Flags) [complete file::events::signalfd4];
         283 timerfd_create(clock: Int, flags: Flags) [complete file::events::timerfd_create];
-        286 timerfd_settime(fd: Fd, flags: Flags, new: Pointer, old: Pointer) [partial file::events::timerfd_settime "a timer is not cancelled by a change of the clock"];
+        286 timerfd_settime(fd: Fd, flags: Flags, new: Pointer, old: Pointer) [complete file::events::timerfd_settime];
         287 timerfd_gettime(fd: Fd, current: Pointer) [complete file::events::timerfd_gettime];
     }
 

@@ -448,7 +448,11 @@ pub fn timerfd_settime(fd: i32, flags: u32, new: usize, old: usize) -> Result<()
     let pointer = UserPtr::<Timespec>::new(new);
     let interval = pointer.read()?.to_nanos()?;
     let value = pointer.at(1).read()?.to_nanos()?;
-    let before = with_timer(fd, |timer| timer.set(Setting { value, interval }, flags))?;
+    let setting = Setting { value, interval };
+    let (before, cancelled) = with_timer(fd, |timer| timer.set(setting, flags))??;
+    if cancelled {
+        return Err(Errno::ECANCELED);
+    }
     if old == 0 { Ok(()) } else { write_setting(old, before) }
 }
 
