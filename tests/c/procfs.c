@@ -608,6 +608,165 @@ TEST(mem_reads_and_writes_what_is_mapped) {
     CHECK_EQ(copy[0], 'x');
 }
 
+/* Writes a text into a process's memory, past its rights. */
+static ssize_t poke(int fd, const void *at, const char *text) {
+    return pwrite(fd, text, strlen(text), (off_t)(uintptr_t)at);
+}
+static void peek(int fd, const void *at, const char *want) {
+    char got[32] = "";
+    CHECK_EQ(OK(pread(fd, got, strlen(want), (off_t)(uintptr_t)at)), strlen(want));
+    CHECK_STR(got, want);
+}
+
+TEST(mem_writes_to_private_memory_that_is_read_only) {
+    needs_user_mode();
+    int fd = OK(open("/proc/self/mem", O_RDWR));
+    PUT("file", "content of the file");
+    OK(truncate("file", 3 * PAGE));
+    int file = OK(open("file", O_RDWR));
+    char *anonymous = mmap(NULL, 2 * PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *touched = mmap(NULL, 2 * PAGE, PROT_READ, MAP_PRIVATE, file, 0);
+    char *fresh = mmap(NULL, 2 * PAGE, PROT_READ, MAP_PRIVATE, file, 0);
+    char *other = mmap(NULL, 2 * PAGE, PROT_READ, MAP_PRIVATE, file, 0);
+    CHECK_EQ(anonymous[0], 0);
+    CHECK_EQ(touched[0], 'c');
+    char *all[] = {anonymous, anonymous + PAGE, touched, fresh, fresh + PAGE};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        CHECK_EQ(OK(poke(fd, all[i], "new")), 3);
+        CHECK(memcmp(all[i], "new", 3) == 0);
+        peek(fd, all[i], "new");
+        CHECK_EQ(OK(poke(fd, all[i] + 1, "o")), 1);
+        CHECK(memcmp(all[i], "now", 3) == 0);
+        /* It stays read-only. */
+        pid_t pid = FORK();
+        if (pid == 0) {
+            *(volatile char *)all[i] = 'x';
+            _exit(0);
+        }
+        KILLED(pid, SIGSEGV);
+        /* A child has a copy of its own. */
+        IN_CHILD({
+            int own = OK(open("/proc/self/mem", O_RDWR));
+            CHECK(memcmp(all[i], "now", 3) == 0);
+            CHECK_EQ(OK(poke(own, all[i], "her")), 3);
+            CHECK(memcmp(all[i], "her", 3) == 0);
+        });
+        CHECK(memcmp(all[i], "now", 3) == 0);
+    }
+    CHECK(memcmp(touched, "nowtent", 7) == 0);
+    CHECK(memcmp(fresh, "nowtent", 7) == 0);
+    /* Neither the file nor who else maps it sees that. */
+    CHECK(memcmp(other, "content of the file", 20) == 0);
+    CHECK_EQ(other[PAGE], 0);
+    char text[64];
+    get_file("file", text, sizeof text);
+    CHECK_STR(text, "content of the file");
+    /* The content stays when the rights change. */
+    OK(mprotect(fresh, 2 * PAGE, PROT_READ | PROT_WRITE));
+    CHECK(memcmp(fresh, "nowtent", 7) == 0);
+    fresh[0] = 'N';
+    CHECK(memcmp(fresh, "Nowtent", 7) == 0);
+    OK(madvise(fresh, 2 * PAGE, MADV_DONTNEED));
+    CHECK(memcmp(fresh, "content", 7) == 0);
+}
+
+TEST(mem_reads_and_writes_what_nobody_may_touch) {
+    needs_user_mode();
+    int fd = OK(open("/proc/self/mem", O_RDWR));
+    char *page = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    strcpy(page, "hidden");
+    OK(mprotect(page, 3 * PAGE, PROT_NONE));
+    peek(fd, page, "hidden");
+    char byte = 1;
+    CHECK_EQ(OK(pread(fd, &byte, 1, (off_t)(uintptr_t)(page + PAGE))), 1);
+    CHECK_EQ(byte, 0);
+    CHECK_EQ(OK(poke(fd, page, "H")), 1);
+    CHECK_EQ(OK(poke(fd, page + 2 * PAGE, "fresh")), 5);
+    peek(fd, page, "Hidden");
+    pid_t pid = FORK();
+    if (pid == 0) _exit(*(volatile char *)page);
+    KILLED(pid, SIGSEGV);
+    pid = FORK();
+    if (pid == 0) _exit(*(volatile char *)(page + 2 * PAGE));
+    KILLED(pid, SIGSEGV);
+    OK(mprotect(page, 3 * PAGE, PROT_READ));
+    CHECK_STR(page, "Hidden");
+    CHECK_STR(page + PAGE, "");
+    CHECK_STR(page + 2 * PAGE, "fresh");
+    /* Of a file that nobody touched, too. */
+    PUT("file", "content");
+    int file = OK(open("file", O_RDONLY));
+    char *mapped = mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE, file, 0);
+    peek(fd, mapped, "content");
+    char *shared = mmap(NULL, PAGE, PROT_NONE, MAP_SHARED, file, 0);
+    peek(fd, shared, "content");
+    char *executed = mmap(NULL, PAGE, PROT_EXEC, MAP_PRIVATE, file, 0);
+    if (executed != MAP_FAILED) peek(fd, executed, "content");
+    /* Behind the end of a file there is nothing. */
+    char *behind = mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE, file, PAGE);
+    ERR(pread(fd, &byte, 1, (off_t)(uintptr_t)behind), EIO);
+    ERR(poke(fd, behind, "x"), EIO);
+    /* Calls about another's memory respect the rights. */
+    struct iovec own = {&byte, 1}, there = {page, 1};
+    ERR(process_vm_writev(getpid(), &own, 1, &there, 1, 0), EFAULT);
+    there.iov_base = mapped;
+    ERR(process_vm_readv(getpid(), &own, 1, &there, 1, 0), EFAULT);
+}
+
+TEST(mem_does_not_write_to_shared_memory_that_is_read_only) {
+    needs_user_mode();
+    int fd = OK(open("/proc/self/mem", O_RDWR));
+    PUT("file", "content");
+    int modes[] = {O_RDONLY, O_RDWR};
+    for (int i = 0; i < 2; i++) {
+        int file = OK(open("file", modes[i]));
+        char *page = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, file, 0);
+        CHECK(page != MAP_FAILED);
+        ERR(poke(fd, page, "x"), EIO);
+        CHECK_EQ(page[0], 'c');
+        ERR(poke(fd, page, "x"), EIO);
+        OK(mprotect(page, PAGE, PROT_NONE));
+        ERR(poke(fd, page, "x"), EIO);
+    }
+    int file = OK(open("file", O_RDWR));
+    char *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    CHECK_EQ(OK(poke(fd, page, "C")), 1);
+    char text[16];
+    get_file("file", text, sizeof text);
+    CHECK_STR(text, "Content");
+}
+
+static const char constant[] = "a constant of the program";
+/* Shows the constant, and leaves something else behind. */
+HELPER(constant) {
+    int fd = open("/proc/self/mem", O_RDWR);
+    /* The compiler would know what a constant is. */
+    const char *volatile at = constant;
+    printf("%s", at);
+    fflush(stdout);
+    return poke(fd, at, "spoiled") == 7 && memcmp(at, "spoiled", 7) == 0 ? 0 : 1;
+}
+
+TEST(mem_changes_no_other_start_of_the_program) {
+    needs_user_mode();
+    for (int i = 0; i < 4; i++) {
+        int out[2];
+        OK(pipe(out));
+        pid_t pid = FORK();
+        if (pid == 0) {
+            dup2(out[1], 1);
+            execl(hy_self, hy_self, "--helper", "constant", NULL);
+            _exit(1);
+        }
+        EXITS(pid, 0);
+        char got[64] = "";
+        OK(read(out[0], got, sizeof got - 1));
+        CHECK_STR(got, constant);
+        close(out[0]);
+        close(out[1]);
+    }
+}
+
 TEST(mem_of_others_needs_the_right_and_ends_with_them) {
     static char secret[] = "secret";
     pid_t child = FORK();
@@ -905,5 +1064,85 @@ TEST(io_of_another_user_is_closed) {
     IN_CHILD({
         OK(setresuid(65534, 65534, 65534));
         ERR(open(path, O_RDONLY), EACCES);
+    });
+}
+
+/* ---- timerslack_ns ---------------------------------------------------------------------------- */
+
+static ssize_t put_text(const char *path, const char *content) {
+    int fd = OK(open(path, O_WRONLY));
+    ssize_t n = write(fd, content, strlen(content));
+    int error = errno;
+    close(fd);
+    errno = error;
+    return n;
+}
+static void *other_thread(void *unused UNUSED) {
+    /* It is about the first thread. */
+    CHECK_EQ(OK(put_text("/proc/self/timerslack_ns", "7000")), 4);
+    CHECK_EQ(prctl(PR_GET_TIMERSLACK), 50000);
+    BECOME(NOBODY, NOBODY);
+    ERR(put_text("/proc/self/timerslack_ns", "8000"), EPERM);
+    return NULL;
+}
+
+TEST(timerslack_ns_is_read_and_written) {
+    const char *path = "/proc/self/timerslack_ns";
+    OK(prctl(PR_SET_TIMERSLACK, 50000));
+    IN_CHILD({
+        CHECK_STR(slurp(path), "50000\n");
+        CHECK_EQ(OK(put_text(path, "123456\n")), 7);
+        CHECK_STR(slurp(path), "123456\n");
+        CHECK_EQ(prctl(PR_GET_TIMERSLACK), 123456);
+        OK(prctl(PR_SET_TIMERSLACK, 99));
+        CHECK_STR(slurp(path), "99\n");
+        CHECK_EQ(OK(put_text(path, "0")), 1);
+        CHECK_STR(slurp(path), "50000\n");
+        CHECK_EQ(OK(put_text(path, "18446744073709551615")), 20);
+        CHECK_STR(slurp(path), "18446744073709551615\n");
+        ERR(put_text(path, "18446744073709551616"), ERANGE);
+        ERR(put_text(path, "x"), EINVAL);
+        ERR(put_text(path, "0x10"), EINVAL);
+        ERR(put_text(path, "-1"), EINVAL);
+        ERR(put_text(path, "1 2"), EINVAL);
+        ERR(put_text(path, "\n"), EINVAL);
+        struct stat st;
+        OK(stat(path, &st));
+        CHECK_EQ(st.st_mode, S_IFREG | 0666);
+    });
+    ERR(open("/proc/self/task/1/timerslack_ns", O_RDONLY), ENOENT);
+}
+
+TEST(timerslack_ns_of_others_needs_privilege) {
+    if (geteuid() != 0) SKIP("needs root");
+    OK(prctl(PR_SET_TIMERSLACK, 50000));
+    pid_t child = FORK();
+    if (child == 0) {
+        BECOME(NOBODY, NOBODY);
+        for (;;)
+            pause();
+    }
+    char path[64], got[32];
+    snprintf(path, sizeof path, "/proc/%d/timerslack_ns", child);
+    CHECK_STR(slurp(path), "50000\n");
+    CHECK_EQ(OK(put_text(path, "4000")), 4);
+    CHECK_STR(slurp(path), "4000\n");
+    int fd = OK(open(path, O_RDWR));
+    IN_CHILD({
+        BECOME(NOBODY, NOBODY);
+        ERR(put_text(path, "1"), EPERM);
+        int own = OK(open(path, O_RDONLY));
+        ERR(read(own, got, sizeof got), EPERM);
+        CHECK_EQ(OK(put_text("/proc/self/timerslack_ns", "1")), 1);
+    });
+    OK(kill(child, SIGKILL));
+    KILLED(child, SIGKILL);
+    ERR(read(fd, got, sizeof got), ESRCH);
+    ERR(write(fd, "1", 1), ESRCH);
+    IN_CHILD({
+        pthread_t thread;
+        ZERO(pthread_create(&thread, NULL, other_thread, NULL));
+        ZERO(pthread_join(thread, NULL));
+        CHECK_EQ(prctl(PR_GET_TIMERSLACK), 7000);
     });
 }

@@ -3,10 +3,12 @@
 
 use hayate_abi::{Errno, Result};
 use machine::frames::Frame;
+use machine::paging::{Access, Edit, Kind};
 
-use super::region::Protection;
+use super::region::{Mapping, Protection, RegionFlags};
 use super::space::Space;
 use super::{FaultResult, PAGE, Touch};
+use crate::resource::pressure;
 
 /// The identity of a futex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +22,53 @@ pub enum FutexPlace {
         /// The offset in the content in bytes.
         offset: u64,
     },
+}
+
+/// What one try of [`Space::force`] came to.
+enum Forced {
+    /// The page.
+    Frame(Frame),
+    /// It is shared.
+    Refused,
+    /// Memory must be found first.
+    Memory,
+    /// The page of the file must be found first.
+    Content,
+}
+
+/// Makes the page its space's own, without giving the program more rights. `content`: the page of
+/// the file that is mapped there, if it was looked up.
+fn force_write(
+    edit: &mut Edit<'_>,
+    mapping: &Mapping,
+    page: usize,
+    content: Option<&Frame>,
+) -> Forced {
+    if mapping.is_shared() || !mapping.flags.contains(RegionFlags::MAY_WRITE) {
+        return Forced::Refused;
+    }
+    let access = Access { write: false, ..mapping.protection.access() };
+    let Some(slot) = edit.slot(page) else { return Forced::Memory };
+    let Ok(mut slot) = slot.split() else { return Forced::Memory };
+    let there = slot.page();
+    if there.is_some_and(|there| there.kind == Kind::Private) && slot.is_sole_owner() {
+        return slot.frame().map_or(Forced::Memory, Forced::Frame);
+    }
+    let copy = match (there, &mapping.backing, content) {
+        (Some(there), ..) if there.kind != Kind::Zero => {
+            Frame::allocate().inspect(|copy| slot.copy_to(copy))
+        }
+        (None, Some(_), None) => return Forced::Content,
+        (None, Some(_), Some(content)) => Frame::allocate().inspect(|copy| copy.copy_from(content)),
+        _ => Frame::allocate_zeroed(),
+    };
+    let Some(copy) = copy else { return Forced::Memory };
+    // The place is as it was found: the lock is held.
+    let _ = match there {
+        Some(_) => slot.replace(copy, Kind::Private, access),
+        None => slot.fill(copy, Kind::Private, access),
+    };
+    slot.frame().map_or(Forced::Memory, Forced::Frame)
 }
 
 impl Space {
@@ -74,6 +123,78 @@ impl Space {
         done
     }
 
+    /// As [`read_foreign`](Self::read_foreign), also where the program itself may not read
+    /// (`FOLL_FORCE`).
+    pub fn read_forced(&self, address: usize, to: &mut [u8]) -> usize {
+        let mut done = 0;
+        while done < to.len() {
+            let Some(at) = address.checked_add(done) else { break };
+            let Some(frame) = self.forced_frame(at, Touch::Read) else { break };
+            let part = (PAGE - at % PAGE).min(to.len() - done);
+            done += frame.read(at % PAGE, &mut to[done..done + part]);
+        }
+        done
+    }
+
+    /// The frame of the page around `address` for a debugger, who may read everything and write to
+    /// whatever is private: where the program itself may not write, the page becomes its own copy,
+    /// as read-only as before (`FOLL_FORCE`; `check_vma_flags`, mm/gup.c).
+    pub fn forced_frame(&self, address: usize, touch: Touch) -> Option<Frame> {
+        match self.bring(address, touch) {
+            Ok(frame) => Some(frame),
+            Err(FaultResult::NotAllowed) => self.force(address, touch),
+            Err(_) => None,
+        }
+    }
+
+    /// The same where the rights of the region forbid it.
+    #[cold]
+    fn force(&self, address: usize, touch: Touch) -> Option<Frame> {
+        // A page of a file that had to be read, kept until it is used.
+        let mut held: Option<Frame> = None;
+        loop {
+            let wanted = {
+                let mut guard = self.table.lock();
+                let (inner, mut edit) = guard.parts();
+                let region = inner.map.find(address)?;
+                let mapping = region.value.clone();
+                let content = mapping
+                    .backing
+                    .as_ref()
+                    .map(|backing| (backing.clone(), mapping.index(region.start, address)));
+                let outcome = if touch == Touch::Write {
+                    let page = address & !(PAGE - 1);
+                    inner.note_altered(&(page..page + PAGE));
+                    force_write(&mut edit, &mapping, page, held.as_ref())
+                } else {
+                    match edit.frame(address) {
+                        Some((frame, _)) => Forced::Frame(frame),
+                        None if content.is_none() => {
+                            Frame::allocate_zeroed().map_or(Forced::Memory, Forced::Frame)
+                        }
+                        None => held.take().map_or(Forced::Content, Forced::Frame),
+                    }
+                };
+                match outcome {
+                    Forced::Frame(frame) => {
+                        if touch == Touch::Write {
+                            edit.note_written(address);
+                        }
+                        return Some(frame);
+                    }
+                    Forced::Refused => return None,
+                    Forced::Memory => None,
+                    Forced::Content => Some(content?),
+                }
+            };
+            match wanted {
+                Some((backing, index)) => held = Some(backing.plate.page(index).ok()?),
+                None if pressure::relieve() => {}
+                None => return None,
+            }
+        }
+    }
+
     /// Copies all of `from` to `address` of this space.
     ///
     /// # Errors
@@ -91,6 +212,36 @@ impl Space {
             done += frame.write(at % PAGE, &from[done..done + part]);
         }
         Ok(())
+    }
+
+    /// Reads the page at `address` for a core file, also where the program may not; false if it is a
+    /// hole: untouched memory, or nothing that can be read (`get_dump_page`, mm/gup.c). Sleeps if a
+    /// page must be read. Hold no lock.
+    pub fn read_for_dump(&self, address: usize, to: &mut [u8; PAGE]) -> bool {
+        let there = {
+            let mut guard = self.table.lock();
+            let (inner, edit) = guard.parts();
+            let Some(region) = inner.map.find(address) else { return false };
+            match edit.frame(address) {
+                Some((_, page)) if page.kind == Kind::Zero => return false,
+                Some((frame, _)) => Ok(frame),
+                None => match &region.value.backing {
+                    Some(backing) => {
+                        Err((backing.clone(), region.value.index(region.start, address)))
+                    }
+                    None => return false,
+                },
+            }
+        };
+        // Not touched yet: read past the table, and where there is nothing to read nothing is made.
+        let frame = there.or_else(|(backing, index)| {
+            if backing.plate.is_memory() {
+                backing.plate.peek(index).ok_or(Errno::ENXIO)
+            } else {
+                backing.plate.page(index)
+            }
+        });
+        frame.is_ok_and(|frame| frame.read(0, to) == PAGE)
     }
 
     /// Returns the frame of the page around `address`, brought in for `touch`.

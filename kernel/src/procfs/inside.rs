@@ -6,9 +6,9 @@
 //! process has ended, a reader gets the end of the file. The space itself is not held: a program
 //! that keeps `/proc/PID/mem` open keeps no memory of another one.
 //!
-//! Road not taken: `FOLL_FORCE` of Linux, by which a debugger writes where the process itself may
-//! not. It belongs to ptrace(2), which is not implemented; a write to memory that is not writable
-//! fails with EIO.
+//! By `mem` the opener reads what the process itself may not, and writes to what is private: into a
+//! copy of the process's own (`FOLL_FORCE`, as `mem_rw` of fs/proc/base.c has it). To shared memory
+//! that the process may not write to it answers EIO.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -22,7 +22,7 @@ use crate::file::inode::DeviceNumber;
 use crate::file::mount::Location;
 use crate::file::open_file::{FileOps, MapSource, OpenFile, Traits, Whence};
 use crate::file::transfer::{Input, Output};
-use crate::memory::{PAGE, Protection, RegionFlags, Shown, ShownPages, Space, USER_END};
+use crate::memory::{PAGE, Protection, RegionFlags, Shown, ShownPages, Space, Touch, USER_END};
 use crate::process;
 
 /// Bytes that are moved at a time.
@@ -79,7 +79,7 @@ impl FileOps for Memory {
         while out.remaining() > 0 {
             let Some(at) = address(offset, done) else { break };
             let wanted = out.remaining().min(PIECE - at % PIECE);
-            let count = space.read_foreign(at, &mut piece[..wanted]);
+            let count = space.read_forced(at, &mut piece[..wanted]);
             let given = out.put(&piece[..count])?;
             done += given;
             if given < wanted {
@@ -96,12 +96,14 @@ impl FileOps for Memory {
         while input.remaining() > 0 {
             let Some(at) = address(*offset, done) else { break };
             let wanted = input.remaining().min(PIECE - at % PIECE);
-            // Take bytes from the caller only if they can be written there.
-            if space.foreign_frame(at, crate::memory::Touch::Write).is_none() {
+            // Not taken from the caller before it can be put there, and not into a page that was
+            // looked up before: the caller's memory may be what is written.
+            if space.forced_frame(at, Touch::Write).is_none() {
                 break;
             }
             let taken = input.take(&mut piece[..wanted])?;
-            let given = space.write_foreign(at, &piece[..taken]);
+            let Some(frame) = space.forced_frame(at, Touch::Write) else { break };
+            let given = frame.write(at % PAGE, &piece[..taken]);
             done += given;
             if given < wanted {
                 break;

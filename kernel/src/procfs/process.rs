@@ -7,6 +7,7 @@
 use alloc::format;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 
 use hayate_abi::{Errno, Result};
 
@@ -142,6 +143,7 @@ pub static PROCESS: What<Target> = What::Directory(&[
     Item { name: "statm", what: What::Text(inside::statm) },
     Item { name: "mode", what: What::Text(mode) },
     Item { name: "status", what: What::Text(status) },
+    Item { name: "timerslack_ns", what: What::Open(timer_slack, set_timer_slack) },
 ]);
 
 /// `/proc/PID/task/TID`.
@@ -268,6 +270,31 @@ fn set_comm(target: &Target, text: &[u8]) -> Result<()> {
     }
     let name = text.strip_suffix(b"\n").unwrap_or(text);
     thread.set_name(&name[..name.len().min(15)]);
+    Ok(())
+}
+
+/// Of the first thread: it itself, or who may change how others are scheduled (EPERM;
+/// `timerslack_ns_write`, fs/proc/base.c).
+fn slack_of(target: &Target) -> Result<Arc<Thread>> {
+    let thread = target.thread()?;
+    let caller = process::current();
+    if thread.id() != caller.id() {
+        caller.credentials().require(Capability::SysNice)?;
+    }
+    Ok(thread)
+}
+
+fn timer_slack(target: &Target, out: &mut Vec<u8>) -> Result<()> {
+    let slack = slack_of(target)?.timer_slack.load(Ordering::Relaxed);
+    line(out, format_args!("{slack}"))
+}
+
+/// 0 means what the thread started with.
+fn set_timer_slack(target: &Target, text: &[u8]) -> Result<()> {
+    let slack = super::settings::unsigned(text, false, u64::MAX)?;
+    let thread = slack_of(target)?;
+    let slack = if slack == 0 { thread.default_timer_slack } else { slack };
+    thread.timer_slack.store(slack, Ordering::Relaxed);
     Ok(())
 }
 

@@ -234,3 +234,20 @@ pub fn number(text: &[u8]) -> Result<i64> {
     let text = str::from_utf8(first_line(text)).map_err(|_| Errno::EINVAL)?;
     text.trim().parse().map_err(|_| Errno::EINVAL)
 }
+
+/// A number that was written as kstrtoull(9) takes it: decimal, and with `any_base` octal behind `0`
+/// and hexadecimal behind `0x`. `EINVAL` when it is none, `ERANGE` when it exceeds `most`.
+pub fn unsigned(text: &[u8], any_base: bool, most: u64) -> Result<u64> {
+    let text = text.strip_suffix(b"\n").unwrap_or(text);
+    let text = text.strip_prefix(b"+").unwrap_or(text);
+    let (digits, base) = match text {
+        [b'0', b'x' | b'X', digits @ ..] if any_base => (digits, 16),
+        [b'0', digits @ ..] if any_base && !digits.is_empty() => (digits, 8),
+        _ => (text, 10),
+    };
+    if digits.is_empty() || !digits.iter().all(|&byte| char::from(byte).is_digit(base)) {
+        return Err(Errno::EINVAL);
+    }
+    let digits = str::from_utf8(digits).map_err(|_| Errno::EINVAL)?;
+    u64::from_str_radix(digits, base).ok().filter(|&value| value <= most).ok_or(Errno::ERANGE)
+}

@@ -76,8 +76,9 @@ pub enum What<T: 'static> {
     Guarded(Write<T>),
     /// A text that the owner may also write; the function gets what was written.
     Setting(Write<T>, fn(&T, &[u8]) -> Result<()>),
-    /// A file that is no text, for the owner alone: its permission bits, and the function that
-    /// opens it.
+    /// The same, and everybody may open it for both: it looks itself at who reads and writes.
+    Open(Write<T>, fn(&T, &[u8]) -> Result<()>),
+    /// A file that is no text, for the owner alone: its permission bits, and what opens it.
     Opened(u16, fn(&T) -> Result<Arc<dyn FileOps>>),
     /// A symbolic link with its text.
     Link(fn(&T) -> Result<Vec<u8>>),
@@ -109,6 +110,7 @@ impl<T> What<T> {
             | What::Asked(_)
             | What::Guarded(_)
             | What::Setting(..)
+            | What::Open(..)
             | What::Opened(..) => FileKind::Regular,
             What::Link(_) | What::Magic(..) => FileKind::Symlink,
             What::Directory(_) | What::Listing(_) => FileKind::Directory,
@@ -120,6 +122,7 @@ impl<T> What<T> {
             What::Text(_) | What::Guarded(_) => 0o444,
             What::Private(_) | What::Asked(_) => 0o400,
             What::Setting(..) => 0o644,
+            What::Open(..) => 0o666,
             What::Opened(mode, _) => *mode,
             What::Link(_) | What::Magic(..) => 0o777,
             What::Directory(_) => 0o555,
@@ -309,7 +312,8 @@ impl<T: Subject> FileOps for OpenText<T> {
             | What::Private(write)
             | What::Asked(write)
             | What::Guarded(write)
-            | What::Setting(write, _) => write,
+            | What::Setting(write, _)
+            | What::Open(write, _) => write,
             _ => return Err(Errno::EINVAL),
         };
         let mut text = self.text.lock();
@@ -339,7 +343,9 @@ impl<T: Subject> FileOps for OpenText<T> {
     }
 
     fn write(&self, _: &OpenFile, _: &mut u64, input: &mut Input<'_>) -> Result<usize> {
-        let What::Setting(_, store) = self.node.what else { return Err(Errno::EACCES) };
+        let (What::Setting(_, store) | What::Open(_, store)) = self.node.what else {
+            return Err(Errno::EACCES);
+        };
         let length = input.remaining();
         if length > LONGEST_WRITE {
             return Err(Errno::EINVAL);
