@@ -29,6 +29,12 @@ const MAGIC1: u32 = 0x4650_5853;
 const MAGIC2: u32 = 0x4650_5845;
 /// Where `_fpx_sw_bytes` begins in the legacy image.
 const SOFTWARE: usize = 464;
+/// Where the x87 registers begin, of ten bytes in sixteen each.
+const X87: usize = 32;
+/// Where the SSE registers begin.
+const SSE: usize = 160;
+/// Where the reserved bytes behind them begin.
+const RESERVED: usize = 416;
 const MXCSR_DEFAULT: u32 = 0x1f80;
 /// The bits of MXCSR on a processor that does not report its own (SDM vol. 1, 11.6.6): all but
 /// "denormals are zeroes".
@@ -197,6 +203,7 @@ impl FpuState {
         // SAFETY: the area has at least `image` bytes and is not being written now.
         let area = unsafe { core::slice::from_raw_parts(self.area.as_ptr(), image) };
         out[..image].copy_from_slice(area);
+        scrub(out);
         out[SOFTWARE..LEGACY].fill(0);
         if features().xsave {
             out[SOFTWARE..SOFTWARE + 4].copy_from_slice(&MAGIC1.to_le_bytes());
@@ -208,6 +215,34 @@ impl FpuState {
             out[image..size].copy_from_slice(&MAGIC2.to_le_bytes());
         }
         true
+    }
+
+    /// Bytes of the state in a core file.
+    pub fn core_size() -> usize {
+        if features().xsave { features().xsave_size } else { LEGACY }
+    }
+
+    fn to_core_bytes(&self, out: &mut [u8]) -> Option<u64> {
+        if out.len() != FpuState::core_size() {
+            return None;
+        }
+        self.save();
+        // SAFETY: the area has at least so many bytes and nobody writes it now.
+        out.copy_from_slice(unsafe { core::slice::from_raw_parts(self.area.as_ptr(), out.len()) });
+        scrub(out);
+        // XSAVEOPT leaves out what is initial (SDM vol. 1, 13.9): a reader of the legacy part alone
+        // has no header that says so.
+        if let Some(&used) = out.get(LEGACY) {
+            if used & 1 == 0 {
+                out[..24].fill(0);
+                out[..2].copy_from_slice(&0x037fu16.to_le_bytes());
+                out[X87..SSE].fill(0);
+            }
+            if used & 2 == 0 {
+                out[SSE..RESERVED].fill(0);
+            }
+        }
+        Some(if features().xsave { features().xcr0 } else { 3 })
     }
 
     fn load_signal_bytes(&self, bytes: &[u8]) -> bool {
@@ -252,6 +287,14 @@ impl FpuState {
     }
 }
 
+/// Clears what the processor does not write of the legacy image (SDM vol. 1, 13.5.1): in the area of
+/// a child it is what the heap held before.
+fn scrub(image: &mut [u8]) {
+    for register in image[X87..SSE].chunks_exact_mut(16) {
+        register[10..].fill(0);
+    }
+}
+
 impl Drop for FpuState {
     fn drop(&mut self) {
         // SAFETY: made by `allocate` with the same layout.
@@ -274,6 +317,13 @@ pub fn reset() {
 /// [`signal_size`](FpuState::signal_size) bytes; a shorter one is refused (false).
 pub fn to_signal_bytes(out: &mut [u8]) -> bool {
     with_own(|state| state.to_signal_bytes(out)).unwrap_or(false)
+}
+
+/// Writes the state of the context that runs here as it goes into a core file, and gives the
+/// components that are enabled (XCR0). `out` has [`core_size`](FpuState::core_size) bytes; otherwise
+/// `None`.
+pub fn to_core_bytes(out: &mut [u8]) -> Option<u64> {
+    with_own(|state| state.to_core_bytes(out)).flatten()
 }
 
 /// Loads the state of the context that runs here from a signal frame: a full XSAVE image if the

@@ -375,6 +375,28 @@ static void spin_with_floats(int seed, int rounds) {
     }
 }
 
+static void look_at_padding(int sig UNUSED, siginfo_t *info UNUSED, void *context) {
+    unsigned char *image = (void *)((ucontext_t *)context)->uc_mcontext.fpregs;
+    for (int byte = 32; byte < 160; byte++)
+        if (byte % 16 >= 10 && image[byte] != 0xa5) CHECK_EQ(image[byte], 0);
+    count++;
+}
+/* What the processor does not store of the registers shows no memory of the kernel: it is as it was,
+ * or zero. */
+TEST(a_frame_has_nothing_but_registers) {
+    static char stack[65536];
+    memset(stack, 0xa5, sizeof stack);
+    stack_t here = {.ss_sp = stack, .ss_size = sizeof stack};
+    OK(sigaltstack(&here, NULL));
+    struct sigaction act = {.sa_sigaction = look_at_padding, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    OK(sigaction(SIGUSR1, &act, NULL));
+    for (int i = 0; i < 20; i++)
+        IN_CHILD({
+            OK(kill(getpid(), SIGUSR1));
+            CHECK_EQ(count, 1);
+        });
+}
+
 TEST(floating_point_survives_preemption) {
     pid_t pids[6];
     for (int i = 0; i < 6; i++)

@@ -70,6 +70,9 @@ Programs read the clocks and their processor's number by the functions of vdso(7
 in Linux the object lies in the kernel's half of the address space, at one address for all programs of
 a boot; it cannot be moved or unmapped, and is no source for calls that read the caller's memory.
 
+Core files are written into files alone: `kernel.core_pattern` takes every specifier of core(5), but a
+pattern that begins with `|`, to pipe into a program, is refused with EINVAL.
+
 ";
 
 /// The first number of Hayate's own calls.

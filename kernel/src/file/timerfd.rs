@@ -1,4 +1,4 @@
-//! `timerfd_create(2)`: timers that are read.
+//! `timerfd_create(2)`: timers with a descriptor that is read.
 //!
 //! A timer for a time of the real-time clock moves with that clock when it is set, and if it was asked
 //! to, its reader is told that instead of expirations (`TFD_TIMER_CANCEL_ON_SET`; fs/timerfd.c).
@@ -121,11 +121,9 @@ impl TimerFd {
         state.remaining(now)
     }
 
-    /// `timerfd_settime(2)`: arms or disarms, gives what was set before, and whether the clock was set
-    /// since the reader of a timer that is cancelled by that was last told: then the call fails with
-    /// `ECANCELED`, although the timer is armed.
-    ///
-    /// `ENOMEM`.
+    /// `timerfd_settime(2)`: arms or disarms the timer; returns the previous setting, and whether a
+    /// setting of the clock has cancelled the timer and the reader was not told of it. Then the call
+    /// fails with `ECANCELED`, although the timer is armed. `ENOMEM`.
     pub fn set(&self, new: Setting, flags: u32) -> Result<(Setting, bool)> {
         let absolute = flags & ABSOLUTE != 0;
         let follows = self.realtime && absolute;
@@ -153,7 +151,7 @@ impl TimerFd {
             interval: new.interval,
             goal: if follows { new.value } else { 0 },
             cancellable,
-            // Somebody who disarms a timer is not told (`timerfd_setup`).
+            // A call that disarms does not tell (`timerfd_setup`).
             cancelled: cancelled && new.value == 0,
             ..State::default()
         };

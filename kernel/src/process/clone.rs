@@ -205,6 +205,7 @@ fn new_process(
             executable: program.executable,
             vectors: program.vectors,
             dumpable: from.dumpable.load(Ordering::Relaxed),
+            dump_filter: from.dump_filter.load(Ordering::Relaxed),
             oom_score_adjust: from.oom_score_adjust.load(Ordering::Relaxed),
             exit_signal: if sibling {
                 from.exit_signal.load(Ordering::Relaxed)

@@ -16,7 +16,7 @@ use hayate_abi::{Errno, Result};
 
 use super::record::{Process, notice};
 use super::signal::send;
-use super::{pids, wait};
+use super::{dump, pids, wait};
 
 /// The children of a process.
 pub struct Children {
@@ -173,7 +173,7 @@ fn tell_end(child: &Process, parent: &Arc<Process>) -> bool {
         let status = child.exit_status.load(Ordering::Relaxed);
         let (code, value) = match status & 0x7f {
             0 => (CLD_EXITED, status >> 8 & 0xff),
-            killer if status & 0x80 != 0 => (CLD_DUMPED, killer),
+            killer if status & dump::DUMPED != 0 => (CLD_DUMPED, killer),
             killer => (CLD_KILLED, killer),
         };
         let mut info = about_child(child, code, value);

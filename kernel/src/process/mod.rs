@@ -17,6 +17,7 @@
 //! | [`clone`], [`exec`], [`exit`] | start, exec and exit, built from these |
 //! | [`signal`] | signals |
 //! | [`fault`] | exceptions of programs |
+//! | [`dump`] | core files |
 //! | [`futex`], [`timer`], [`cpu_time`] | waiting for futexes and for time |
 //! | [`mode`] | user or supervisor mode |
 //! | [`limits`], [`usage`], [`identity`] | limits, consumption, names |
@@ -33,6 +34,7 @@ pub mod access;
 mod addressee;
 pub mod clone;
 pub mod cpu_time;
+pub mod dump;
 pub mod exec;
 pub mod exit;
 pub mod family;
@@ -172,6 +174,7 @@ pub fn start_first(
             executable: program.executable,
             vectors: program.vectors,
             dumpable: 1,
+            dump_filter: dump::FILTER_DEFAULT,
             oom_score_adjust: 0,
             exit_signal: 0,
             keeps_mode: false,

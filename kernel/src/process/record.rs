@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use hayate_abi::process::{RLIM_INFINITY, RLIMIT_CPU};
-use hayate_abi::signal::{Siginfo, SignalSet};
+use hayate_abi::signal::{SIGKILL, Siginfo, SignalSet};
 use hayate_machine::sync::SpinLock;
 use smallvec::SmallVec;
 
@@ -33,6 +33,10 @@ pub mod notice {
     /// No parent may wait for it: its parent ignores its children, and the record will soon be
     /// removed.
     pub const VANISHING: u32 = 16;
+    /// A thread writes a core file; every other thread waits with its end until that is done.
+    pub const DUMP: u32 = 32;
+    /// The core file is not to be finished.
+    pub const CUT: u32 = 64;
 }
 
 /// The progress of a process from one state to another; under one lock because the steps depend on
@@ -108,6 +112,8 @@ pub struct Process {
     pub subreaper: AtomicBool,
     /// Whether processes of the same user may look into this process (`PR_SET_DUMPABLE`).
     pub dumpable: AtomicU32,
+    /// Which memory goes into a core file (`/proc/PID/coredump_filter`).
+    pub dump_filter: AtomicU32,
     /// `/proc/PID/oom_score_adj`.
     pub oom_score_adjust: AtomicI32,
     /// Whether the process has executed a program since it was forked (used by `setpgid(2)`).
@@ -138,6 +144,8 @@ pub struct Inheritance {
     pub vectors: Vectors,
     /// `PR_SET_DUMPABLE`.
     pub dumpable: u32,
+    /// `/proc/PID/coredump_filter`.
+    pub dump_filter: u32,
     /// `/proc/PID/oom_score_adj`.
     pub oom_score_adjust: i32,
     /// The signal that is sent to the parent at the end; 0 for none.
@@ -181,6 +189,7 @@ impl Process {
             started: crate::schedule::time::monotonic_ns(),
             subreaper: AtomicBool::new(false),
             dumpable: AtomicU32::new(from.dumpable),
+            dump_filter: AtomicU32::new(from.dump_filter),
             oom_score_adjust: AtomicI32::new(from.oom_score_adjust),
             executed: AtomicBool::new(false),
             keeps_mode: AtomicBool::new(from.keeps_mode),
@@ -410,6 +419,43 @@ impl Process {
         self.interrupt_all();
         drop(control);
         super::signal::stop::wake(self);
+    }
+
+    /// Decides that a signal ends the process, and that the current thread writes a core file first;
+    /// every other thread comes to [`super::dump::wait`]. False if its end is decided already.
+    pub(super) fn begin_dump(&self, signal: u32) -> bool {
+        let mut control = self.control.lock();
+        if control.exit.is_some() {
+            return false;
+        }
+        control.exit = Some(signal as i32);
+        control.stop.cancel();
+        self.clear_notice(notice::STOP);
+        self.raise_notice(notice::EXIT | notice::DUMP);
+        self.interrupt_all();
+        drop(control);
+        super::signal::stop::wake(self);
+        true
+    }
+
+    /// The core file is written, or as much of it as there will be. The process ends.
+    pub(super) fn end_dump(&self, is_there: bool) {
+        let mut control = self.control.lock();
+        if is_there && self.notice() & notice::CUT == 0 {
+            control.exit = control.exit.map(|status| status | super::dump::DUMPED);
+        }
+        self.clear_notice(notice::DUMP);
+    }
+
+    /// Ends a process that writes its core file by `SIGKILL` instead; others stay as they are.
+    #[cold]
+    pub(super) fn cut_dump(&self) {
+        let mut control = self.control.lock();
+        if self.notice() & notice::DUMP != 0 {
+            control.exit = Some(SIGKILL as i32);
+            self.raise_notice(notice::CUT);
+            self.interrupt_all();
+        }
     }
 
     /// Takes a pending signal of `wanted` sent to the process.

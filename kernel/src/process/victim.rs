@@ -24,8 +24,12 @@ const NEVER: i32 = -1000;
 /// process can be ended. Call it without spin locks, from the first process.
 #[cold]
 pub fn make_room() -> bool {
-    if choose(|process| process.is_exiting()).is_some_and(|victim| has_gone(&victim)) {
-        return true;
+    if let Some(victim) = choose(|process| process.is_exiting()) {
+        // A core file would only take more.
+        victim.cut_dump();
+        if has_gone(&victim) {
+            return true;
+        }
     }
     let Some(victim) = choose(|process| !process.is_exiting()) else { return false };
     fault::end_for_memory(&victim);

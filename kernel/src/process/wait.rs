@@ -10,7 +10,7 @@ use hayate_abi::{Errno, Result};
 use super::record::Process;
 use super::signal::stop::Change;
 use super::usage::Usage;
-use super::{family, pids};
+use super::{dump, family, pids};
 use crate::schedule::{self, Woken};
 
 /// Which children to wait for.
@@ -133,6 +133,7 @@ fn report_end(child: &Process) -> Report {
     let status = child.exit_status.load(Ordering::Relaxed);
     let (code, value) = match status & 0x7f {
         0 => (CLD_EXITED, status >> 8 & 0xff),
+        killer if status & dump::DUMPED != 0 => (CLD_DUMPED, killer),
         killer => (CLD_KILLED, killer),
     };
     let mut usage = child.children_usage();

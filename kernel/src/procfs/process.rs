@@ -19,7 +19,7 @@ use crate::credentials::Capability;
 use crate::file::mount::Location;
 use crate::memory::Space;
 use crate::process::access::{self, Ids};
-use crate::process::{self, Process, Thread, signal};
+use crate::process::{self, Process, Thread, dump, signal};
 
 const PAGE: usize = 4096;
 /// The most bytes of a process's memory that `cmdline` and `environ` show at once.
@@ -123,6 +123,7 @@ pub static PROCESS: What<Target> = What::Directory(&[
     Item { name: "auxv", what: What::Private(auxv) },
     Item { name: "cmdline", what: What::Text(cmdline) },
     Item { name: "comm", what: What::Setting(comm, set_comm) },
+    Item { name: "coredump_filter", what: What::Setting(coredump_filter, set_coredump_filter) },
     Item { name: "cwd", what: What::Magic(cwd, |target| show(target, cwd)) },
     Item { name: "environ", what: What::Private(environ) },
     Item { name: "exe", what: What::Magic(exe, |target| show(target, exe)) },
@@ -295,6 +296,25 @@ fn set_timer_slack(target: &Target, text: &[u8]) -> Result<()> {
     let thread = slack_of(target)?;
     let slack = if slack == 0 { thread.default_timer_slack } else { slack };
     thread.timer_slack.store(slack, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Nothing of a process that has no memory any more (`proc_coredump_filter_read`).
+fn coredump_filter(target: &Target, out: &mut Vec<u8>) -> Result<()> {
+    let process = target.process()?;
+    match target.space() {
+        Some(_) => line(out, format_args!("{:08x}", process.dump_filter.load(Ordering::Relaxed))),
+        None => Ok(()),
+    }
+}
+
+fn set_coredump_filter(target: &Target, text: &[u8]) -> Result<()> {
+    let value = super::settings::unsigned(text, true, u64::from(u32::MAX))?;
+    let process = target.process()?;
+    if target.space().is_none() {
+        return Err(Errno::ESRCH);
+    }
+    process.dump_filter.store(value as u32 & dump::filter::ALL, Ordering::Relaxed);
     Ok(())
 }
 

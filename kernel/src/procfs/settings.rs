@@ -10,7 +10,7 @@ use super::system::{line, line_of};
 use super::tree::{Item, What};
 use crate::file::{dnotify, epoll, inotify, lease, pipe_limits, reclaim};
 use crate::memory::pressure;
-use crate::process::identity;
+use crate::process::{dump, identity};
 use crate::resource::pools;
 use crate::schedule::{MOST_NS, SHARE_NS};
 
@@ -79,7 +79,23 @@ static FS_INOTIFY: &[Item<()>] = &[
 
 static KERNEL: &[Item<()>] = &[
     constant!("cap_last_cap", crate::credentials::LAST_CAPABILITY),
-    constant!("core_pattern", "core"),
+    Item {
+        name: "core_pattern",
+        what: What::Setting(
+            |(), out| line_of(out, &dump::pattern()),
+            |(), text| dump::set_pattern(first_line(text)),
+        ),
+    },
+    Item {
+        name: "core_uses_pid",
+        what: What::Setting(
+            |(), out| line(out, format_args!("{}", dump::uses_pid())),
+            |(), text| {
+                dump::set_uses_pid(i32::try_from(number(text)?).map_err(|_| Errno::EINVAL)?);
+                Ok(())
+            },
+        ),
+    },
     Item {
         name: "domainname",
         what: What::Setting(

@@ -190,8 +190,8 @@ syscalls! {
         322 execveat(directory: Fd, path: Path, arguments: Pointer, environment: Pointer, flags: Flags) [complete registers process::execveat];
         60 exit(status: Int) [complete process::exit];
         231 exit_group(status: Int) [complete process::exit_group];
-        61 wait4(pid: Int, status: Pointer, options: Flags, usage: Pointer) [partial process::wait4 "no core files, so no status says that there is one; __WNOTHREAD has no effect"];
-        247 waitid(kind: Int, id: Int, info: Pointer, options: Flags, usage: Pointer) [partial process::waitid "no core files, so no status says that there is one; __WNOTHREAD has no effect"];
+        61 wait4(pid: Int, status: Pointer, options: Flags, usage: Pointer) [partial process::wait4 "__WNOTHREAD has no effect"];
+        247 waitid(kind: Int, id: Int, info: Pointer, options: Flags, usage: Pointer) [partial process::waitid "__WNOTHREAD has no effect"];
         39 getpid() [complete process::getpid];
         110 getppid() [complete process::getppid];
         186 gettid() [complete process::gettid];

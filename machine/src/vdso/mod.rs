@@ -75,6 +75,12 @@ pub fn object() -> Option<usize> {
     clocks().map(|at| at + PAGE_SIZE)
 }
 
+/// The content of the object's page, for core files.
+pub fn content() -> &'static [u8; PAGE_SIZE] {
+    // SAFETY: a whole page of the kernel's image, which nobody writes to.
+    unsafe { &*(image::address() as *const [u8; PAGE_SIZE]) }
+}
+
 /// Whether an instruction pointer is in the object.
 #[inline]
 pub fn holds(rip: u64) -> bool {

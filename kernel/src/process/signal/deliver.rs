@@ -6,7 +6,7 @@ use hayate_machine::trap::UserRegs;
 use hayate_machine::user::UserPtr;
 
 use super::super::record::notice;
-use super::super::{Thread, current, exit, session};
+use super::super::{Thread, current, dump, exit, session};
 use super::{CORE, Disposition, IGNORED_BY_DEFAULT, STOPS, frame, stop};
 use crate::schedule;
 
@@ -27,6 +27,9 @@ pub fn attend(regs: &mut UserRegs) {
         schedule::current().clear_interrupt();
         let raised = thread.process.notice();
         if raised & (notice::EXIT | notice::EXEC | notice::ZOMBIE) != 0 {
+            if raised & notice::DUMP != 0 {
+                dump::wait(&thread, regs);
+            }
             exit::end_if_told(&thread);
         }
         if raised & notice::STOP != 0 {
@@ -45,7 +48,7 @@ fn take(thread: &Thread, info: &Siginfo, regs: &mut UserRegs) {
     let signal = info.si_signo as u32;
     match thread.process.actions().dispose(signal) {
         Disposition::Ignore => {}
-        Disposition::Default => by_default(thread, signal),
+        Disposition::Default => by_default(thread, info, regs),
         Disposition::Handler(action) => {
             settle_for_handler(regs, &action);
             let mask = thread.take_saved_mask().unwrap_or(thread.blocked());
@@ -68,7 +71,8 @@ fn take(thread: &Thread, info: &Siginfo, regs: &mut UserRegs) {
 }
 
 /// Performs the default action of a signal.
-fn by_default(thread: &Thread, signal: u32) {
+fn by_default(thread: &Thread, info: &Siginfo, regs: &UserRegs) {
+    let signal = info.si_signo as u32;
     let process = &thread.process;
     let this = bit(signal);
     if IGNORED_BY_DEFAULT & this != 0 || (process.id() == 1 && this != bit(SIGKILL)) {
@@ -86,7 +90,9 @@ fn by_default(thread: &Thread, signal: u32) {
                 thread.shown_name().escape_ascii(),
                 hayate_abi::signal::name(signal).unwrap_or("a signal"),
             );
+            dump::end(thread, info, regs);
         }
+        // After a core file the end is decided already.
         process.begin_exit(signal as i32);
     }
 }

@@ -31,7 +31,7 @@ pub use hayate_abi::signal::*;
 const IGNORED_BY_DEFAULT: SignalSet = bit(SIGCHLD) | bit(SIGURG) | bit(SIGWINCH) | bit(SIGCONT);
 /// Signals whose default is to stop the process.
 const STOPS: SignalSet = bit(SIGSTOP) | bit(SIGTSTP) | bit(SIGTTIN) | bit(SIGTTOU);
-/// Signals whose default is to dump core; this kernel ends the process without a dump.
+/// Signals whose default is to end the process with a core file.
 const CORE: SignalSet = bit(SIGQUIT)
     | bit(SIGILL)
     | bit(SIGTRAP)

@@ -47,6 +47,7 @@ pub fn force(thread: &Thread, info: Siginfo) {
 /// Ends a process at once; the process cannot prevent it (`SIGKILL`).
 pub fn kill(process: &Process) {
     process.begin_exit(SIGKILL as i32);
+    process.cut_dump();
 }
 
 fn post(process: &Arc<Process>, thread: Option<&Thread>, info: Siginfo) -> Result<()> {
@@ -55,6 +56,9 @@ fn post(process: &Arc<Process>, thread: Option<&Thread>, info: Siginfo) -> Resul
         return Err(Errno::EINVAL);
     }
     if process.is_exiting() {
+        if signal == SIGKILL {
+            process.cut_dump();
+        }
         return Ok(());
     }
     if STOPS & bit(signal) != 0 {
