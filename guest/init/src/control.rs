@@ -1,12 +1,12 @@
 //! The control port: lines of text between init and `./hayate`.
 //!
-//! To the host: `timing NAME NANOSECONDS`, `error TEXT`, `explained LINE`, and last `exit STATUS OUT ERR` with the
-//! number of bytes that went to standard output and standard error. The host answers `done` once
-//! it has written them all, and only then does the machine end: nothing is lost in a queue of a
-//! machine that is gone.
+//! To the host: `timing NAME NANOSECONDS`, `error TEXT`, `explained LINE`, and last
+//! `exit STATUS OUT ERR` with the number of bytes that went to standard output and standard error.
+//! The host answers `done` once it has written them all. Only then does the machine end, so no
+//! output is lost in a queue.
 //!
 //! From the host: `winsize ROWS COLUMNS`, `signal NUMBER`, `close stdout`, `close stderr` (its
-//! reader went away), `done`.
+//! reader has closed it), `done`.
 
 use crate::port::{self, Mode};
 use crate::{Failure, pump::End};
@@ -16,8 +16,8 @@ use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// How long init waits for the host's `done`. The host is slow only if whoever reads the
-/// program's output is, and that may take any time; this bounds a host that is gone.
+/// How long init waits for the host's `done`. The host is slow only if the reader of the program's
+/// output is slow, which may take any time; this bounds the wait for a host that is gone.
 const PATIENCE_SECONDS: i64 = 600;
 
 /// A line from the host.
@@ -27,9 +27,9 @@ pub enum Order {
     WindowSize(u16, u16),
     /// Send this signal to the program's process group.
     Signal(i32),
-    /// Nobody reads the program's standard output any more.
+    /// The reader of the program's standard output has closed it.
     CloseOutput,
-    /// Nobody reads the program's standard error any more.
+    /// The reader of the program's standard error has closed it.
     CloseError,
     /// Everything the program wrote has arrived.
     Done,
@@ -48,7 +48,7 @@ impl Control {
         Ok(Control { port, unfinished: Vec::new() })
     }
 
-    /// Sends one line. An error is not reported: there is no other way to the host.
+    /// Sends one line. An error is not reported: there is no other channel to the host.
     pub fn tell(&mut self, line: &str) {
         let line = format!("{}\n", line.replace('\n', " "));
         let mut rest = line.as_bytes();
@@ -65,7 +65,7 @@ impl Control {
         }
     }
 
-    /// Tells how many nanoseconds of guest time have passed since boot.
+    /// Reports how many nanoseconds of guest time have passed since boot.
     pub fn tell_time(&mut self, name: &str) {
         let now = clock_gettime(ClockId::Monotonic);
         self.tell(&format!("timing {name} {}", now.tv_sec * 1_000_000_000 + now.tv_nsec));
@@ -115,7 +115,7 @@ impl AsFd for Control {
     }
 }
 
-/// The meaning of a line; an unknown one means nothing.
+/// Parses a line; an unknown one is ignored.
 fn order(line: &str) -> Option<Order> {
     let mut words = line.split_ascii_whitespace();
     let order = match words.next()? {

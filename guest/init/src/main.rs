@@ -1,16 +1,15 @@
 //! The first program of a Hayate guest: process 1.
 //!
-//! It reads the note that `./hayate run` left in the initramfs, lays out the root file system,
-//! runs the one program the note names, carries its streams to the host and back, and ends the
-//! machine with that program's exit status. It is an ordinary static Linux program and does the
-//! same below Debian's kernel, which is how the host side is tested and what Hayate is compared
-//! with.
+//! It reads the job that `./hayate run` wrote into the initramfs, mounts the root file system, runs
+//! the job's program, carries the program's streams to the host and back, and ends the machine with
+//! the program's exit status. It is an ordinary static Linux program and does the same under
+//! Debian's kernel; that is how the host side is tested, and it is Hayate's comparison.
 //!
-//! Whatever goes wrong is told to the host as one line on the control port; a guest never waits
-//! for somebody to look at its console.
+//! Every failure is reported to the host as one line on the control port; a guest never waits for a
+//! person at its console.
 //!
-//! The road not taken: a service manager that starts a shell and serves requests. One machine,
-//! one program, and a fresh root each time: there is no state between two runs to go wrong.
+//! Road not taken: a service manager that starts a shell and serves requests. One machine runs one
+//! program with a fresh root each time: no state can be damaged between two runs.
 
 mod control;
 mod modules;
@@ -25,8 +24,8 @@ use control::Control;
 use hayate_job::{Job, Streams};
 use rustix::system::{RebootCommand, reboot};
 
-/// What could not be done, as one line for the person at the host, and the exit status that
-/// `./hayate` documents for it.
+/// A failure, as one line for the user at the host, and the exit status that `./hayate` documents
+/// for it.
 pub struct Failure {
     /// One line: what is wrong, and what to do about it.
     pub text: String,
@@ -54,7 +53,7 @@ fn main() {
         control.finish(&end);
     }
     rustix::fs::sync();
-    // Only a kernel that does not know this call comes back, and then there is nothing left to do.
+    // Only a kernel that lacks this call returns, and then nothing else can be done.
     if let Err(error) = reboot(RebootCommand::PowerOff) {
         eprintln!("init: the machine does not power off: {error}");
     }
@@ -63,14 +62,14 @@ fn main() {
     }
 }
 
-/// Everything from the note to the end of the program. The control port is handed out as soon
-/// as it is open, so that a later failure can be told to the host.
+/// Does everything from reading the job to the end of the program. The control port is passed out
+/// as soon as it is open, so that a later failure can be reported to the host.
 fn start(control: &mut Option<Control>) -> Result<pump::End, Failure> {
     mounts::early();
     let linux = modules::load()?;
     let control = control.insert(Control::open()?);
     let job = read_job()?;
-    // Ports are opened while the devices of the initramfs are still in sight.
+    // Ports are opened while the devices of the initramfs are still reachable.
     let lines = match job.streams {
         Streams::Terminal { .. } => None,
         Streams::Separate => Some(pump::Lines::open(job.input_along, linux)?),

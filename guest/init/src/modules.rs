@@ -9,7 +9,7 @@ use std::fs::File;
 
 const LIST: &str = "/modules.list";
 
-/// Loads what the list names. Returns whether there was a list, which is to say: this is Linux.
+/// Loads the modules of the list. Returns whether there was a list, that is, whether this is Linux.
 pub fn load() -> Result<bool, Failure> {
     let Ok(list) = std::fs::read_to_string(LIST) else { return Ok(false) };
     for path in list.lines().filter(|line| !line.is_empty()) {

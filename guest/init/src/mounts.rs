@@ -1,8 +1,8 @@
-//! The root file system, and what a Linux program expects to find mounted in it.
+//! The root file system, and the file systems that a Linux program expects in it.
 //!
-//! With a disk: the disk read-only at `/lower`, a writable layer in memory at `/rw`, their union
-//! at `/newroot`, which then becomes `/`. Nothing a guest does reaches the disk. Without a disk
-//! the initramfs stays the root.
+//! With a disk: the disk read-only at `/lower`, a writable layer in memory at `/rw`, their union at
+//! `/newroot`, which then becomes `/`. No write of the guest reaches the disk. Without a disk the
+//! initramfs remains the root.
 
 use crate::Failure;
 use hayate_job::{Mount, Root};
@@ -13,8 +13,8 @@ use std::ffi::CString;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// What `/dev` and `/sys` are needed for before the root is known: the ports and the disk.
-/// Failures show later, as a port or a disk that is not there.
+/// Mounts `/dev` and `/sys`, which give access to the ports and the disk before the root is
+/// mounted. A failure shows later, as a port or a disk that is not there.
 pub fn early() {
     folder("/dev", 0o755);
     folder("/sys", 0o755);
@@ -22,9 +22,9 @@ pub fn early() {
     let _ = attach("sysfs", "/sys", "sysfs", SAFE, "");
 }
 
-/// Makes the root of the job `/`, with `/proc`, `/dev`, `/tmp` and the like in it.
+/// Makes the root of the job `/`, with `/proc`, `/dev`, `/tmp` and similar mounts in it.
 pub fn root(root: &Root, mounts: &[Mount]) -> Result<(), Failure> {
-    // Held while it can still be named.
+    // Opened while its path is still reachable.
     let programs = std::fs::File::open("/hayate/bin");
     if let Root::Disk { device, kind, options } = root {
         folder("/newroot", 0o755);
@@ -50,7 +50,7 @@ pub fn root(root: &Root, mounts: &[Mount]) -> Result<(), Failure> {
     let private = MountFlags::NOSUID | MountFlags::NODEV;
     for (path, mode, flags) in [
         ("/dev/shm", "mode=1777", private),
-        // As on a plain Debian: programs make set-user-ID files and devices below /tmp.
+        // As on a plain Debian: programs create set-user-ID files and devices below /tmp.
         ("/tmp", "mode=1777", MountFlags::empty()),
         ("/run", "mode=0755", private),
     ] {
@@ -67,7 +67,7 @@ pub fn root(root: &Root, mounts: &[Mount]) -> Result<(), Failure> {
         ("/dev/stdout", "/proc/self/fd/1"),
         ("/dev/stderr", "/proc/self/fd/2"),
     ] {
-        // The kernel may have made it already.
+        // The kernel may have created it already.
         let _ = symlink(target, link);
     }
     for (index, mount) in mounts.iter().enumerate() {
@@ -83,8 +83,9 @@ pub fn root(root: &Root, mounts: &[Mount]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Shows Hayate's own programs in `/usr/local/bin`, where nothing has the same name. They lie in the
-/// initramfs, out of sight otherwise. A root in which that cannot be done goes without them.
+/// Mounts Hayate's own programs in `/usr/local/bin`, except where a file has the same name. They
+/// are in the initramfs, which is hidden otherwise. If mounting is impossible in a root, they are
+/// missing there.
 fn show_programs(folder: &std::fs::File) {
     const PLACE: &str = "/run/hayate/bin";
     if std::fs::create_dir_all(PLACE).is_err() {
@@ -107,8 +108,8 @@ struct Lower<'a> {
     options: &'a str,
 }
 
-/// Mounts a disk below a writable layer in memory. `base` is where both parts are mounted; the
-/// root's parts lie in the initramfs, out of sight afterwards.
+/// Mounts a disk below a writable layer in memory. Both parts are mounted at `base`; the root's
+/// parts are in the initramfs, which is hidden afterwards.
 fn layered(disk: &Lower<'_>, base: &str, path: &str) -> Result<(), Failure> {
     let Lower { device, kind, options } = disk;
     let (lower, memory) = (format!("{base}/lower"), format!("{base}/rw"));
@@ -149,7 +150,7 @@ fn attach(
 }
 
 fn folder(path: &str, mode: u32) {
-    // If it cannot be made, the mount on it says so.
+    // If it cannot be created, the mount on it reports that.
     let _ = mkdir(path, Mode::from_raw_mode(mode));
 }
 

@@ -1,16 +1,17 @@
 //! An NVDIMM as the disk that Linux executes from in place (`-o dax`).
 //!
-//! Linux maps pages of an NVDIMM into a program only where it has page structures for them, and QEMU's NVDIMM
-//! comes as a raw namespace without. So one is made whose structures are in ordinary memory, as
-//! `ndctl create-namespace --mode fsdax --map mem` does; the disk then begins 2 MiB further on, where the
-//! host has put the file system. Nothing of it is for Hayate, which has no such device.
+//! Linux maps pages of an NVDIMM into a program only if it has page structures for them, and QEMU's
+//! NVDIMM comes as a raw namespace without them. So this creates a namespace whose structures are
+//! in ordinary memory, as `ndctl create-namespace --mode fsdax --map mem` does; the disk then
+//! begins 2 MiB further on, where the host has put the file system. Hayate needs none of this: it
+//! has no such device.
 
 use crate::Failure;
 use hayate_job::Root;
 
-/// What the device of such a disk is called.
+/// The name prefix of such a disk's device.
 const DEVICE: &str = "/dev/pmem";
-/// Where Linux shows what is on NVDIMMs.
+/// The folder in which Linux shows the NVDIMM bus.
 const BUS: &str = "/sys/bus/nd";
 
 /// Makes the disk, if the root is on one.
@@ -22,13 +23,13 @@ pub fn prepare(root: &Root) -> Result<(), Failure> {
 }
 
 fn with_page_structures() -> Result<(), Failure> {
-    // What is found on the bus is looked at in the background.
+    // Linux probes the bus in the background; this waits for it.
     let _ = std::fs::read(format!("{BUS}/devices/ndbus0/wait_probe"));
     let (bind, unbind) = ("drivers/nd_pmem/bind", "drivers/nd_pmem/unbind");
     for (file, text) in [
         (unbind, "namespace0.0"),
         ("devices/pfn0.0/mode", "ram"),
-        // Large pages: the disk begins at a multiple of one.
+        // For large pages: the disk begins at a multiple of their size.
         ("devices/pfn0.0/align", "2097152"),
         // The same in every run.
         ("devices/pfn0.0/uuid", "68617961-7465-4000-8000-000000000003"),

@@ -1,7 +1,7 @@
 //! Finding a virtio-serial port by its name.
 //!
-//! Hayate shows a port as `/dev/vport/NAME`; a Linux with udev as `/dev/virtio-ports/NAME`; a
-//! Linux without udev only as `/dev/vportNpM`, with the name in sysfs.
+//! Hayate has a port at `/dev/vport/NAME`; a Linux with udev at `/dev/virtio-ports/NAME`; a Linux
+//! without udev only at `/dev/vportNpM`, with the name in sysfs.
 
 use crate::Failure;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -10,10 +10,10 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long a port may take to appear: Linux learns of them after the driver is loaded.
+/// How long a port may take to appear: Linux finds them after the driver is loaded.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Which way the bytes go.
+/// The direction of the bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// From the host.
@@ -47,8 +47,8 @@ pub fn open(name: &str, mode: Mode) -> Result<File, Failure> {
         .map_err(|error| Failure::new(format!("cannot open {}: {error}", path.display())))
 }
 
-/// Waits until Linux knows that the host's end is connected: a read before that would look like
-/// the end of the input. The host's end is connected from the start, so this is short.
+/// Waits until Linux knows that the host's end is connected: an earlier read would look like the
+/// end of the input. The host's end is connected from the start, so the wait is short.
 pub fn await_host(port: &File) {
     let began = Instant::now();
     while began.elapsed() < Duration::from_millis(100) {

@@ -1,4 +1,4 @@
-//! Finding the program of the job and starting it.
+//! Finds the program of the job and starts it.
 
 use crate::Failure;
 use crate::control::{Control, Order};
@@ -17,13 +17,13 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Where programs are looked for when the environment does not say.
+/// The search path when the environment has none.
 const DEFAULT_PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Shells, the most comfortable first.
 const SHELLS: [&str; 4] = ["/bin/bash", "/bin/sh", "/bin/ash", "/bin/busybox"];
 
-/// Runs the job with its three streams carried by themselves.
+/// Runs the job with its three streams carried separately.
 pub fn with_pipes(job: &Job, control: &mut Control, lines: Lines) -> Result<End, Failure> {
     let mut command = command(job)?;
     let (stdin, stdout, stderr, pump) = lines.pipes()?;
@@ -50,7 +50,7 @@ pub fn on_terminal(
             resize(&terminal, rows, columns);
         }
     })?;
-    // The end of the session may have hung up this descriptor, so a new one is asked to drain.
+    // The end of the session may have hung up this descriptor, so the drain uses a new one.
     drop(terminal);
     if let Ok(terminal) = open_terminal() {
         let _ = tcdrain(&terminal);
@@ -67,7 +67,7 @@ fn open_terminal() -> Result<File, Failure> {
 
 fn resize(terminal: &File, rows: u16, columns: u16) {
     let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-    // A terminal without a size is a nuisance and no reason to stop.
+    // A terminal without a size is inconvenient, but no reason to stop.
     let _ = tcsetwinsize(terminal, size);
 }
 
@@ -75,7 +75,7 @@ fn lost(what: &str, error: &dyn std::fmt::Display) -> Failure {
     Failure::new(format!("no {what}: {error}"))
 }
 
-/// The command that the job means, with environment and directory, without streams.
+/// Returns the job's command, with environment and directory, without streams.
 fn command(job: &Job) -> Result<Command, Failure> {
     let path = job
         .environment
@@ -130,7 +130,7 @@ fn directory(job: &Job) -> Result<PathBuf, Failure> {
     }
 }
 
-/// The file a name means, as a shell finds it: 127 if there is none, 126 if it cannot be run.
+/// Finds the file of a name as a shell does: 127 if there is none, 126 if it cannot be run.
 fn find(name: &OsStr, path: &[u8]) -> Result<PathBuf, Failure> {
     let shown = name.to_string_lossy();
     let missing =
@@ -168,7 +168,7 @@ fn runnable(file: &Path) -> Result<(), Failure> {
     Err(Failure { text: format!("cannot run {}: {why}", file.display()), status: 126 })
 }
 
-/// Starts the program in a session of its own; with a terminal, as the session's terminal.
+/// Starts the program in a session of its own; a terminal becomes the session's terminal.
 fn spawn(
     mut command: Command,
     job: &Job,
@@ -176,8 +176,8 @@ fn spawn(
     terminal: Option<&File>,
 ) -> Result<Pid, Failure> {
     let terminal = terminal.map(|file| as_raw(file.as_fd()));
-    // SAFETY: between fork and exec the closure makes two system calls and allocates nothing;
-    // the descriptor stays open in this process, and so in the child, until exec.
+    // SAFETY: between fork and exec the closure makes two system calls and allocates nothing; the
+    // descriptor stays open in this process, and so in the child, until exec.
     unsafe {
         command.pre_exec(move || {
             setsid()?;
@@ -193,7 +193,7 @@ fn spawn(
     }
     control.tell_time("exec");
     let child = command.spawn().map_err(|error| refusal(&file, job, &error))?;
-    // Waited for by number: process 1 reaps every orphan alike.
+    // The process is waited for by number: process 1 reaps all orphans in the same loop.
     i32::try_from(child.id())
         .ok()
         .and_then(Pid::from_raw)
@@ -204,7 +204,7 @@ fn as_raw(fd: BorrowedFd<'_>) -> i32 {
     std::os::fd::AsRawFd::as_raw_fd(&fd)
 }
 
-/// Why the kernel did not run a file that is there and executable.
+/// Returns why the kernel did not run a file that exists and is executable.
 pub fn refusal(file: &Path, job: &Job, error: &std::io::Error) -> Failure {
     let shown = file.display();
     match (error.kind(), error.raw_os_error()) {

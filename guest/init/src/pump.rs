@@ -1,9 +1,9 @@
-//! Carrying the program's streams, and waiting for its end.
+//! Carries the program's streams and waits for its end.
 //!
-//! The program gets pipes, not the ports: a pipe ends, breaks (`EPIPE`) and can be opened again
-//! through `/dev/stdin` as programs expect of their streams. Process 1 copies between pipes and
-//! ports in one loop around `ppoll`. `SIGCHLD` is blocked except inside `ppoll`, so that no end
-//! of a child is missed between a look and a wait.
+//! The program gets pipes, not the ports: a pipe can end, break (`EPIPE`) and be reopened through
+//! `/dev/stdin`, as programs expect of their streams. Process 1 copies between pipes and ports in
+//! one loop around `ppoll`. `SIGCHLD` is blocked except inside `ppoll`, so that no end of a child
+//! is missed between a check and a wait.
 
 use crate::Failure;
 use crate::control::{Control, Order};
@@ -37,7 +37,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Opens the ports, and the file that came `along` with the note instead of the input's;
+    /// Opens the ports, and instead of the input's port the file that came `along` with the job;
     /// `linux` says that the kernel may learn of the host's end a little later.
     pub fn open(along: bool, linux: bool) -> Result<Lines, Failure> {
         let input = if along {
@@ -57,7 +57,7 @@ impl Lines {
         Ok(lines)
     }
 
-    /// The program's three ends, and the pump that ties the other ends to the ports.
+    /// Returns the program's three ends, and the pump that connects the other ends to the ports.
     pub fn pipes(self) -> Result<(Stdio, Stdio, Stdio, Pump), Failure> {
         let (input, feed) = make_pipe()?;
         let (from_output, output) = make_pipe()?;
@@ -84,7 +84,7 @@ fn unblock(fd: &OwnedFd) -> Result<(), Failure> {
         .map_err(|error| Failure::new(format!("a pipe does not become non-blocking: {error}")))
 }
 
-/// One direction: bytes from `source`, on their way to `sink`.
+/// One direction: bytes from `source` to `sink`.
 struct Stream {
     source: Option<OwnedFd>,
     sink: Option<OwnedFd>,
@@ -102,8 +102,8 @@ impl Stream {
         self.sent < self.buffer.len()
     }
 
-    /// What to poll for next: room in the sink while bytes wait, else bytes from the source. A
-    /// sink without a reader shows by an error condition even when nothing waits.
+    /// Returns what to poll for next: space in the sink while bytes wait, otherwise bytes from the
+    /// source. A sink without a reader shows an error condition even when no bytes wait.
     fn interests(&self) -> [libc::pollfd; 2] {
         let entry = |fd: &Option<OwnedFd>, events, wanted| libc::pollfd {
             fd: fd.as_ref().filter(|_| wanted).map_or(-1, |fd| fd.as_raw_fd()),
@@ -116,7 +116,7 @@ impl Stream {
         ]
     }
 
-    /// Moves what can be moved without waiting. Returns whether anything moved.
+    /// Moves as many bytes as possible without waiting. Returns whether any were moved.
     fn turn(&mut self) -> bool {
         let mut moved = false;
         if !self.waiting()
@@ -150,7 +150,7 @@ impl Stream {
                     moved = true;
                 }
                 Err(Errno::AGAIN | Errno::INTR) => {}
-                // Nobody reads any more.
+                // The reader has closed it.
                 Err(_) => self.close(),
             }
         }
@@ -176,7 +176,7 @@ pub struct Pump {
 }
 
 impl Pump {
-    /// Copies until the program has ended and everything it wrote is on its way.
+    /// Copies until the program has ended and all its output is on its way.
     pub fn run(mut self, program: Pid, control: &mut Control) -> Result<End, Failure> {
         let guard = Children::watch();
         let mut listening = true;
@@ -215,7 +215,7 @@ impl Pump {
         Ok(End { status, output: self.output.total, error: self.error.total })
     }
 
-    /// Does what the host asked. Returns whether the host is still there.
+    /// Carries out the host's orders. Returns whether the host is still there.
     fn obey(&mut self, program: Pid, control: &mut Control) -> bool {
         let Some(orders) = control.orders() else { return false };
         for order in orders {
@@ -229,8 +229,8 @@ impl Pump {
         true
     }
 
-    /// The program is gone: sends on what lies in its pipes, and does not wait for a process
-    /// that it left behind with the pipe open.
+    /// Sends the remaining content of the pipes after the program has ended. Does not wait for a
+    /// process that the program left behind with the pipe open.
     fn drain(&mut self, control: &mut Control, guard: &Children) {
         self.input.close();
         for _ in 0..u32::MAX {
@@ -263,8 +263,8 @@ impl Pump {
     }
 }
 
-/// Waits for the end of a program that needs no pumping. `other` gets the orders that are not
-/// about signals.
+/// Waits for the end of a program whose streams need no copying. `other` gets the orders that are
+/// not signals.
 pub fn watch(
     program: Pid,
     control: &mut Control,
@@ -301,7 +301,7 @@ fn as_raw(control: &Control) -> i32 {
 
 fn send(program: Pid, number: i32) {
     if let Some(signal) = Signal::from_named_raw(number) {
-        // The program leads its session and so its group; it may have just ended.
+        // The program leads its session and therefore its group; it may have just ended.
         let _ = kill_process_group(program, signal);
     }
 }
@@ -325,8 +325,8 @@ struct Children {
 extern "C" fn nothing(_signal: libc::c_int) {}
 
 impl Children {
-    /// Blocks the signal and gives it a handler that does nothing: without one it would be
-    /// ignored and would not interrupt.
+    /// Blocks the signal and gives it a handler that does nothing: without a handler the signal
+    /// would be ignored and would not interrupt.
     fn watch() -> Children {
         let handler: extern "C" fn(libc::c_int) = nothing;
         // SAFETY: every structure is zeroed, which is a valid value of it, and outlives the call;
@@ -357,7 +357,7 @@ impl Children {
             )
         };
         if ready < 0 {
-            // Interrupted: what the entries say is not to be trusted.
+            // Interrupted: the entries are not valid.
             entries.iter_mut().for_each(|entry| entry.revents = 0);
         }
     }

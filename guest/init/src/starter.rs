@@ -1,9 +1,9 @@
-//! Starting a program twice, watched by the kernel (`./hayate explain`).
+//! Starts a program twice, traced by the kernel (`./hayate explain`).
 //!
-//! The starts are made by a process that does nothing else: the child that would have executed the
-//! program stays what it is, starts the program, waits, does so again, and ends with the program's
-//! status. Process 1 meanwhile carries the streams, as ever. When all is over it sends what the kernel
-//! wrote down to the host.
+//! A process that does nothing else makes the starts: the child that would otherwise have executed
+//! the program keeps running, starts the program, waits, does so again, and ends with the program's
+//! status. Process 1 carries the streams meanwhile, as always. At the end it sends the kernel's
+//! record to the host.
 
 use crate::control::Control;
 use crate::{Failure, program};
@@ -17,13 +17,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::ptr;
 
-/// Where the kernel writes down what it saw.
+/// The file of the kernel's record.
 const RECORD: &str = "/proc/hayate/starts";
 
 /// How often the program is started.
 const STARTS: usize = 2;
 
-/// Everything that is needed to start the program, made before the fork.
+/// Everything that starting the program needs, prepared before the fork.
 pub struct Starter {
     how: Explain,
     file: PathBuf,
@@ -35,7 +35,7 @@ pub struct Starter {
 }
 
 impl Starter {
-    /// A starter of the job's program, which lies at `file`.
+    /// Returns a starter of the job's program, whose file is `file`.
     pub fn new(how: Explain, file: &Path, job: &Job) -> Result<Starter, Failure> {
         let text = |bytes: &[u8]| {
             CString::new(bytes).map_err(|_| Failure::new("a zero byte in the command"))
@@ -58,16 +58,17 @@ impl Starter {
 
     /// Makes `command` start the program twice instead of becoming it.
     pub fn replace(self, command: &mut Command) {
-        // SAFETY: the child is the copy of a process of one thread, so it may allocate and call
-        // whatever it likes. It comes back only with an error, before anything of it was used up.
+        // SAFETY: the child is a copy of a single-threaded process, so it may allocate and call any
+        // function. `run` returns only with an error, before it has consumed anything.
         unsafe { command.pre_exec(move || self.run()) };
     }
 
-    /// The child, with streams, user and directory of the program. Comes back only with an error.
+    /// Runs in the child, with the program's streams, user and directory. Returns only with an
+    /// error.
     fn run(&self) -> Result<(), Error> {
         (&self.record).write_all(b"watch")?;
-        // The pipe by which the parent waits for an exec among them: it goes on from here.
-        // SAFETY: whatever is closed is used by nobody in this process any more.
+        // This closes the pipe by which the parent waits for an exec, too, so that the parent
+        // continues. SAFETY: nothing in this process uses the closed descriptors any more.
         unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
         let pointers = |texts: &[CString]| -> Vec<*mut libc::c_char> {
             let each = texts.iter().map(|text| text.as_ptr().cast_mut());
@@ -97,8 +98,8 @@ impl Starter {
         environment: &[*mut libc::c_char],
     ) -> Result<libc::pid_t, Error> {
         let mut child = 0;
-        // SAFETY: path and vectors are strings that end in zero and vectors that end in null, and
-        // live in `self` and the caller.
+        // SAFETY: path and vectors consist of strings that end in zero, the vectors end in null,
+        // and both live in `self` and the caller.
         let error = unsafe {
             libc::posix_spawn(
                 &mut child,
@@ -136,7 +137,7 @@ impl Starter {
         Ok(child)
     }
 
-    /// Says why the program does not run, and ends.
+    /// Reports why the program does not run, and ends the process.
     fn refuse(&self, error: &Error) -> ! {
         let failure = program::refusal(&self.file, &self.job, error);
         eprintln!("hayate: {}", failure.text);
@@ -144,12 +145,12 @@ impl Starter {
     }
 
     fn end(&self, status: i32) -> ! {
-        // SAFETY: nothing of this process is needed any more.
+        // SAFETY: this process needs nothing any more.
         unsafe { libc::_exit(status) }
     }
 }
 
-/// Waits for a child; gives its status as `wait4(2)` has it.
+/// Waits for a child; returns its status in the form of `wait4(2)`.
 fn wait(child: libc::pid_t) -> Result<i32, Error> {
     loop {
         let mut status = 0;
@@ -164,7 +165,7 @@ fn wait(child: libc::pid_t) -> Result<i32, Error> {
     }
 }
 
-/// Sends to the host what the kernel saw.
+/// Sends the kernel's record to the host.
 pub fn tell(control: &mut Control) {
     match std::fs::read_to_string(RECORD) {
         Ok(text) => text.lines().for_each(|line| control.tell(&format!("explained {line}"))),

@@ -1,13 +1,14 @@
-//! Hayate's own system calls, for programs that run in it. On Linux each answers `ENOSYS`
-//! ([`std::io::Error::raw_os_error`]), so a program can ask anywhere.
+//! Hayate's own system calls, for programs that run in it. On Linux each fails with `ENOSYS`
+//! ([`std::io::Error::raw_os_error`]), so a program can try them anywhere.
 //!
 //! # Process transformation
 //!
-//! A process is a composition of a program, a position and a space. Each can be exchanged by
-//! itself: [`change_space`], [`change_program`], [`change_position`]; [`change`] exchanges several
-//! in one step. Spaces and programs are held by descriptors: [`open_space`], [`open_program`].
+//! A process is a composition of a program, a position and a space. Each can be exchanged
+//! separately: [`change_space`], [`change_program`], [`change_position`]; [`change`] exchanges
+//! several in one step. Spaces and programs are held by descriptors: [`open_space`],
+//! [`open_program`].
 //!
-//! A space that was left can be come back to, so a program can try something and take it back:
+//! A process can return to a space that it has left, so a program can try an action and undo it:
 //!
 //! ```no_run
 //! use hayate_guest::{Source, change_space, open_space};
@@ -22,7 +23,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! The layouts are those of `include/hayate.h`; a test holds the two together.
+//! The layouts are those of `include/hayate.h`; a test compares the two.
 
 use std::arch::asm;
 use std::ffi::{CStr, c_char, c_long};
@@ -51,15 +52,15 @@ pub mod number {
     pub const SWITCH_USER: c_long = 1011;
 }
 
-/// Makes a call. Inline, without a call of a function: where the space changes, the return addresses
-/// on the stack do too.
+/// Makes a call. Inlined, without a function call: when the space changes, the return addresses on
+/// the stack change too.
 ///
 /// # Safety
 /// As for the call that is made.
 #[inline(always)]
 unsafe fn call(number: c_long, a: usize, b: usize, c: usize) -> Result<usize> {
     let result: isize;
-    // SAFETY: the clobbers are those of the ABI of system calls; else as the caller promises.
+    // SAFETY: the clobbers are those of the ABI of system calls; the rest is the caller's promise.
     unsafe {
         asm!("syscall", inlateout("rax") number as isize => result, in("rdi") a, in("rsi") b,
              in("rdx") c, out("rcx") _, out("r11") _, options(nostack));
@@ -73,65 +74,67 @@ const WHAT_PROGRAM: u32 = 2;
 const WHAT_POSITION: u32 = 4;
 const REPLACE: u32 = 1;
 
-/// Where a new space comes from.
+/// The source of a new space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Source {
-    /// Nothing is in it.
+    /// An empty space.
     Empty = 0,
     /// A copy of the caller's: private memory is copied as either side writes it.
     Copy = 1,
-    /// The one the caller works in.
+    /// The space that the caller works in.
     Own = 2,
 }
 
-/// What to do where a program must go and something lies there.
+/// What to do if the addresses of a program are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occupied {
     /// Fail with `EEXIST`.
     Refuse,
-    /// Put the program in its place.
+    /// Replace the mappings there by the program.
     Replace,
 }
 
-/// Where a process goes on; all other registers are zero there.
+/// Where a process continues; all other registers are zero there.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     /// The instruction. With a program in a [`Change`], 0 is its entry.
     pub instruction: u64,
-    /// The stack pointer. With a program's first stack in a [`Change`], 0 is that.
+    /// The stack pointer. With a program's first stack in a [`Change`], 0 is the pointer to that
+    /// stack.
     pub stack: u64,
     /// The thread pointer (FS base).
     pub thread_pointer: u64,
-    /// What a function of the C ABI takes.
+    /// The arguments of a function of the C ABI.
     pub arguments: [u64; 6],
 }
 
-/// Where a program is.
+/// The addresses of a program.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Loaded {
     /// Its first instruction, or its interpreter's.
     pub entry: u64,
-    /// What was added to the addresses in the file.
+    /// The difference between the addresses in memory and in the file.
     pub base: u64,
     /// Its program headers.
     pub headers: u64,
-    /// The first address behind it.
+    /// One past its last address.
     pub end: u64,
 }
 
-/// Several changes at once.
+/// Several changes in one step.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Change<'a> {
     /// The space to work in.
     pub space: Option<BorrowedFd<'a>>,
-    /// The program to be, and whether it takes the place of what is there.
+    /// The new program, and whether it replaces mappings at its addresses.
     pub program: Option<(BorrowedFd<'a>, bool)>,
-    /// Its arguments and environment, each ended by a null pointer: with them it gets a first stack.
+    /// Its arguments and environment, each ended by a null pointer: with these it gets a first
+    /// stack.
     pub strings: Option<(&'a [*const c_char], &'a [*const c_char])>,
-    /// Where to go on.
+    /// Where to continue.
     pub position: Option<Position>,
 }
 
@@ -152,7 +155,7 @@ struct RawChange {
 pub fn open_space(source: Source) -> Result<OwnedFd> {
     // SAFETY: the call takes two numbers and touches no memory.
     let fd = unsafe { call(number::SPACE_OPEN, source as usize, CLOSE_ON_EXEC as usize, 0)? };
-    // SAFETY: the call gave a new descriptor that nobody else knows.
+    // SAFETY: the call returned a new descriptor, which nothing else knows.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
@@ -165,50 +168,50 @@ pub fn open_program(path: &CStr) -> Result<OwnedFd> {
     let fd = unsafe {
         call(number::PROGRAM_OPEN, directory, path.as_ptr() as usize, CLOSE_ON_EXEC as usize)?
     };
-    // SAFETY: the call gave a new descriptor that nobody else knows.
+    // SAFETY: the call returned a new descriptor, which nothing else knows.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// Goes on in another space, at the same position, on the stack that is there.
+/// Continues in another space, at the same position, on the stack at the same address there.
 ///
 /// # Safety
-/// Every reference, pointer and lock that is used afterwards has to mean the same there: so it is
-/// in a copy of the space, but for what was written on one side only. The stack counts: change to
-/// a copy in the function that took it.
+/// Every reference, pointer and lock that is used afterwards must be valid there. This holds in a
+/// copy of the space, except for data that was written on one side only. The same is true of the
+/// stack: change to a copy in the function that took it.
 #[inline(always)]
 pub unsafe fn change_space(space: &OwnedFd) -> Result<()> {
     // SAFETY: as the caller promises.
     unsafe { call(number::CHANGE_SPACE, space.as_raw_fd() as usize, 0, 0).map(drop) }
 }
 
-/// Attaches a program to the space and is that program from now on, going on here.
+/// Attaches a program to the space, makes it the process's program, and continues here.
 ///
 /// # Safety
-/// With [`Occupied::Replace`] nothing that is still used may lie where the program goes.
+/// With [`Occupied::Replace`], nothing at the program's addresses may still be used.
 pub unsafe fn change_program(program: &OwnedFd, occupied: Occupied) -> Result<Loaded> {
     let mut loaded = Loaded::default();
     let flags = if occupied == Occupied::Replace { REPLACE } else { 0 };
     let to = (&raw mut loaded).addr();
-    // SAFETY: `loaded` has the layout the call writes; else as the caller promises.
+    // SAFETY: `loaded` has the layout that the call writes; the rest is the caller's promise.
     unsafe { call(number::CHANGE_PROGRAM, program.as_raw_fd() as usize, to, flags as usize)? };
     Ok(loaded)
 }
 
-/// Goes on elsewhere. Comes back only with an error.
+/// Continues elsewhere. Returns only with an error.
 ///
 /// # Safety
-/// The position must be code that can run there; nothing of the caller's stack is dropped.
+/// The position must be code that can run there; nothing on the caller's stack is dropped.
 pub unsafe fn change_position(position: &Position) -> Result<()> {
     let from = (&raw const *position).addr();
     // SAFETY: as the caller promises.
     unsafe { call(number::CHANGE_POSITION, from, size_of::<Position>(), 0).map(drop) }
 }
 
-/// Makes several changes at once. Comes back if the position is not among them, or with an error.
+/// Makes several changes at once. Returns if the position is not among them, or with an error.
 ///
 /// # Safety
-/// As for each of the changes. The vectors of strings must end with a null pointer, and what they
-/// point to with a NUL.
+/// As for each of the changes. The vectors of strings must end with a null pointer, and each string
+/// with a NUL.
 #[inline(always)]
 pub unsafe fn change(change: &Change<'_>) -> Result<()> {
     let address = |vector: &[*const c_char]| vector.as_ptr() as u64;
@@ -224,7 +227,7 @@ pub unsafe fn change(change: &Change<'_>) -> Result<()> {
         position: change.position.unwrap_or_default(),
     };
     let from = (&raw const raw).addr();
-    // SAFETY: `raw` has the layout the call reads; else as the caller promises.
+    // SAFETY: `raw` has the layout that the call reads; the rest is the caller's promise.
     unsafe { call(number::CHANGE, from, size_of::<RawChange>(), 0).map(drop) }
 }
 
@@ -232,16 +235,16 @@ pub unsafe fn change(change: &Change<'_>) -> Result<()> {
 /// supervisor mode as well.
 pub const KEEP: u32 = 1;
 
-/// Puts a process, 0 for the caller, into supervisor mode, all its threads; when this returns, they
-/// are. See docs/dmsm.md for what that means and who may.
+/// Puts a process (0: the caller) with all its threads into supervisor mode; when this returns,
+/// they are in it. See docs/dmsm.md for the meaning and the required privileges.
 ///
-/// `EPERM`, `ESRCH`, `EINVAL`, `EOPNOTSUPP` (the kernel was told `supervisor=off`).
+/// `EPERM`, `ESRCH`, `EINVAL`, `EOPNOTSUPP` (the kernel was started with `supervisor=off`).
 pub fn switch_supervisor(pid: i32, flags: u32) -> Result<()> {
-    // SAFETY: the program goes on where it was, with the registers that it had.
+    // SAFETY: the program continues where it was, with the registers that it had.
     unsafe { call(number::SWITCH_SUPERVISOR, pid as usize, flags as usize, 0) }.map(drop)
 }
 
-/// Puts a process, 0 for the caller, back into user mode.
+/// Puts a process (0: the caller) back into user mode.
 ///
 /// Errors as [`switch_supervisor`].
 pub fn switch_user(pid: i32) -> Result<()> {

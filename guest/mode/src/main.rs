@@ -1,4 +1,4 @@
-//! `mode`: switches running programs between user and supervisor mode, and shows who is where.
+//! `mode`: switches running programs between user and supervisor mode, and shows their modes.
 
 use hayate_guest::{KEEP, switch_supervisor, switch_user};
 use std::ffi::OsString;
@@ -39,10 +39,10 @@ fn main() -> ExitCode {
     })
 }
 
-/// An exit status and what to say.
+/// An exit status and the message.
 struct Failure(u8, String);
 
-/// What an error of a switch means, and what to do about it.
+/// Returns the meaning of a switch's error, and what to do about it.
 fn explained(error: &Error) -> String {
     // Numbers of errno(3).
     let advice = match error.raw_os_error() {

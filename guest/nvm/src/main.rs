@@ -1,6 +1,7 @@
 //! `nvm`: the texts on non-volatile memory, listed, stored, removed, verified.
 //!
-//! A face for `/proc/hayate/nvm` (docs/off2f.md), which it reads and writes as any program could.
+//! A front end of `/proc/hayate/nvm` (docs/off2f.md), which it reads and writes as any program
+//! could.
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, Result, bail};
@@ -49,7 +50,7 @@ fn main() -> ExitCode {
     };
     match run(&wanted) {
         Ok((text, good)) => {
-            // Whoever reads may have had enough.
+            // The reader may have closed the pipe.
             let _ = std::io::stdout().lock().write_all(text.as_bytes());
             if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
@@ -127,7 +128,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<Wanted, String> {
     }
 }
 
-/// What to print, and whether all is well.
+/// Returns the text to print, and whether no fault was found.
 fn run(wanted: &Wanted) -> Result<(String, bool)> {
     let json = wanted.json;
     let said = match &wanted.command {
@@ -157,7 +158,7 @@ fn shown(text: &Text) -> String {
     format!("{:.16} {}", text.identity, text.name)
 }
 
-/// The texts that are meant, each by name, identity or its beginning.
+/// Returns the selected texts, each given by name, identity or the beginning of its identity.
 fn chosen<'a>(areas: &'a [Area], wanted: &[String]) -> Result<Vec<&'a Text>> {
     let one = |wanted: &String| {
         let fits = |text: &&Text| {

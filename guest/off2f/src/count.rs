@@ -1,6 +1,6 @@
-//! `off2f count`: what one start of a program came to, by the kernel's counts before and after it.
+//! `off2f count`: the cost of one start of a program, by the kernel's counts before and after it.
 //!
-//! The counts are the machine's: run it where nothing else starts.
+//! The counts are those of the whole machine: run it where nothing else starts.
 
 use anyhow::{Context, Result};
 use serde_json::json;
@@ -10,11 +10,11 @@ use std::process::{Command, ExitCode, Stdio};
 
 const FILE: &str = "/proc/hayate/text_faults";
 
-/// Starts the program and prints what was counted.
+/// Starts the program and prints the counts.
 pub fn count(words: &[OsString], json: bool) -> ExitCode {
     match counted(words, json) {
         Ok(text) => {
-            // Whoever reads may have had enough.
+            // The reader may have closed the pipe.
             let _ = std::io::stdout().lock().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }
@@ -25,8 +25,8 @@ pub fn count(words: &[OsString], json: bool) -> ExitCode {
     }
 }
 
-/// The kernel's counts: faults on the text of programs and of libraries, KiB of text read, requests to
-/// storage, KiB read in all.
+/// Returns the kernel's counts: faults on the text of programs and of libraries, KiB of text read,
+/// requests to storage, KiB read in total.
 fn kernel() -> Result<[u64; 5]> {
     let text = std::fs::read_to_string(FILE)
         .with_context(|| format!("cannot read {FILE}: is this Hayate?"))?;
@@ -43,10 +43,10 @@ fn kernel() -> Result<[u64; 5]> {
     Ok(all)
 }
 
-/// Page faults of all that this process started and that has ended.
+/// Returns the page faults of all ended processes that this process started.
 fn faults() -> Result<u64> {
     let text = std::fs::read_to_string("/proc/self/stat")?;
-    // Behind the name, which may hold anything: cminflt and cmajflt of proc(5).
+    // The fields after the name, which may contain anything: cminflt and cmajflt of proc(5).
     let (_, rest) = text.rsplit_once(')').context("/proc/self/stat")?;
     let field = |at: usize| rest.split_whitespace().nth(at).and_then(|n| n.parse::<u64>().ok());
     let sum = field(8).zip(field(10)).map(|(minor, major)| minor + major);
@@ -63,7 +63,7 @@ fn run(words: &[OsString]) -> Result<()> {
 }
 
 fn counted(words: &[OsString], json: bool) -> Result<String> {
-    // Once without counting, so that what this program itself needs for it is in memory.
+    // Once without counting, so that the pages that this program itself needs are in memory.
     run(&["/proc/self/exe".into(), "--help".into()])?;
     let _ = (kernel()?, faults()?);
     let (before, faults_before) = (kernel()?, faults()?);

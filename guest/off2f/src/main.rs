@@ -1,8 +1,8 @@
-//! `off2f`: executables to two files and back, in the guest.
+//! `off2f`: converts executables to two files and back, in the guest.
 //!
-//! The kernel shows a converted file as the executable that it was made of, so most of this reads and
-//! writes ordinary files; the header is shown by an extended attribute ([`ATTRIBUTE`]), and texts
-//! are stored by `/proc/hayate/nvm` (docs/off2f.md).
+//! The kernel presents a converted file as the original executable, so most of this reads and
+//! writes ordinary files. The header is read through an extended attribute ([`ATTRIBUTE`]), and
+//! texts are stored through `/proc/hayate/nvm` (docs/off2f.md).
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, Result, bail, ensure};
@@ -78,7 +78,7 @@ fn main() -> ExitCode {
         }
     }
     let output = if wanted.json { format!("{:#}\n", Value::Array(all)) } else { said };
-    // Whoever reads may have had enough.
+    // The reader may have closed the pipe.
     let _ = std::io::stdout().lock().write_all(output.as_bytes());
     status
 }
@@ -99,7 +99,7 @@ struct Wanted {
     json: bool,
 }
 
-/// The command line; `None`: the help is wanted.
+/// Parses the command line; `None`: the help was requested.
 fn parse(mut parser: lexopt::Parser) -> Result<Option<Wanted>, String> {
     let (mut json, mut help, mut keep_text) = (false, false, false);
     let mut words: Vec<OsString> = Vec::new();
@@ -109,7 +109,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<Option<Wanted>, String> {
             Arg::Short('h') | Arg::Long("help") => help = true,
             Arg::Long("json") => json = true,
             Arg::Long("keep-text") => keep_text = true,
-            // What is counted has options of its own.
+            // The program to be counted has options of its own.
             Arg::Value(word) if words.first().is_some_and(|first| first == "count") => {
                 words.push(word);
                 words.extend(parser.raw_args().map_err(wrong)?);
@@ -143,7 +143,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<Option<Wanted>, String> {
 }
 
 impl Command {
-    /// Does it with one file; what to say about it, for people and as JSON.
+    /// Processes one file; returns the report, for people and as JSON.
     fn run(self, file: &Path) -> Result<(String, Value)> {
         match self {
             Command::Convert { keep_text } => convert_file(file, Options { keep_text }),
@@ -155,7 +155,8 @@ impl Command {
     }
 }
 
-/// The header of a converted file, as the kernel shows it, or as it lies in a file without the mark.
+/// Returns the header of a converted file: from the kernel, or from the content of a file without
+/// the mark.
 fn header(file: &Path) -> Result<Option<Header>> {
     let mut page = vec![0; PAGE];
     let length = match rustix::fs::getxattr(file, ATTRIBUTE, &mut page[..]) {
@@ -204,7 +205,7 @@ fn convert_file(file: &Path, options: Options) -> Result<(String, Value)> {
     }
     let mode = file.metadata()?.mode();
     let new = replacement(file, &made.file, mode | MARK)?;
-    // What the kernel makes of it must be what was there, or what was there stays.
+    // The kernel must present the original content, or the file stays as it was.
     let shown = std::fs::read(new.path()).context("the kernel does not take it")?;
     ensure!(shown == original, "it would not show as what it was: nothing was changed");
     new.finish()?;

@@ -3,7 +3,7 @@
 use crate::Failure;
 use lexopt::Arg;
 
-/// What `--help` prints.
+/// The text of `--help`.
 pub const HELP: &str = "\
 Shows and controls the resources that Hayate's processes are made of.
 
@@ -41,7 +41,7 @@ Exit status: 0 done; 1 it is not there or cannot be done; 2 the command line is 
 pub const KINDS: [&str; 8] =
     ["plate", "program", "region", "space", "attachment", "work-area", "process", "execution"];
 
-/// What is wanted.
+/// The requested command.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Command {
     /// The help.
@@ -60,7 +60,7 @@ pub enum Command {
         /// Its serial or name.
         which: String,
     },
-    /// A changed attribute.
+    /// Changes an attribute.
     Set {
         /// Its kind.
         kind: String,
@@ -73,7 +73,7 @@ pub enum Command {
     },
     /// The counts.
     Pools,
-    /// A limit.
+    /// Sets a limit.
     Limit {
         /// Of this kind.
         kind: String,
@@ -82,10 +82,10 @@ pub enum Command {
     },
     /// The policy.
     Policy {
-        /// The one to put in force.
+        /// The new policy.
         new: Option<String>,
     },
-    /// Nothing kept.
+    /// Drops kept resources.
     Drop {
         /// Of this kind only.
         kind: Option<String>,

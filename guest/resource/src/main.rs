@@ -1,6 +1,6 @@
-//! `resource`: the resources that processes are made of, what is kept of them, and the policy.
+//! `resource`: shows the resources that processes consist of, those that are kept, and the policy.
 //!
-//! A face for `/proc/hayate` (docs/resources.md), which it reads as any program could.
+//! A front end of `/proc/hayate` (docs/resources.md), which it reads as any program could.
 #![forbid(unsafe_code)]
 
 mod command;
@@ -12,10 +12,10 @@ use std::process::ExitCode;
 
 /// The command line is wrong.
 const USAGE: u8 = 2;
-/// What was asked for is not there, or cannot be done.
+/// The requested resource does not exist, or the request cannot be carried out.
 const FAILED: u8 = 1;
 
-/// What could not be done: one line, and what to do about it.
+/// A failure: one line that says what is wrong and what to do about it.
 pub struct Failure {
     /// The line.
     pub text: String,
@@ -24,12 +24,13 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Something that is not there or cannot be done.
+    /// Returns the failure for a resource that does not exist or a request that cannot be carried
+    /// out.
     pub fn new(text: impl Into<String>) -> Failure {
         Failure { text: text.into(), status: FAILED }
     }
 
-    /// A command line that is wrong.
+    /// Returns the failure for a wrong command line.
     pub fn usage(text: impl Into<String>) -> Failure {
         Failure { text: text.into(), status: USAGE }
     }
@@ -40,7 +41,7 @@ fn main() -> ExitCode {
         Ok(text) => {
             let written = std::io::stdout().lock().write_all(text.as_bytes());
             match written {
-                // Whoever reads has had enough.
+                // The reader has closed the pipe.
                 Err(error) if error.kind() != ErrorKind::BrokenPipe => {
                     eprintln!("resource: cannot write: {error}");
                     ExitCode::from(FAILED)

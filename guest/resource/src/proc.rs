@@ -1,4 +1,4 @@
-//! `/proc/hayate`, read and written.
+//! Reads and writes `/proc/hayate`.
 
 use crate::Failure;
 use crate::command::KINDS;
@@ -10,7 +10,7 @@ use std::path::Path;
 
 const ROOT: &str = "/proc/hayate";
 
-/// An error if this is no Hayate.
+/// Fails if this kernel is not Hayate.
 pub fn present() -> Result<(), Failure> {
     if Path::new(ROOT).join("resources").is_dir() {
         return Ok(());
@@ -24,7 +24,7 @@ pub fn present() -> Result<(), Failure> {
 type Attributes = Vec<(String, String)>;
 
 fn attributes(kind: &str, which: &str) -> std::io::Result<Attributes> {
-    // A name with slashes is no file name; the list is looked through for it.
+    // A name with slashes is not a file name; it is searched in the list.
     let which = if which.contains('/') { by_name(kind, which)? } else { which.to_string() };
     let text = fs::read_to_string(format!("{ROOT}/resources/{kind}/{which}"))?;
     let pairs = text.lines().filter_map(|line| line.split_once(": "));
@@ -59,7 +59,7 @@ fn typed(value: &str) -> Value {
 fn object(attributes: &Attributes) -> Value {
     let mut object = Map::new();
     for (name, value) in attributes {
-        // A serial stays text, as it may have two parts.
+        // A serial remains text, because it may have two parts.
         let value = if name == "serial" { value.as_str().into() } else { typed(value) };
         match object.get_mut(name) {
             None => {
@@ -104,7 +104,7 @@ pub fn list(kind: Option<&str>, name: Option<&str>, json: bool) -> Result<String
     let mut all = Vec::new();
     for kind in KINDS.into_iter().filter(|known| kind.is_none_or(|kind| kind == *known)) {
         for serial in serials(kind).map_err(|error| refused(kind, &error))? {
-            // What has gone since the folder was read is no resource any more.
+            // A resource that was dropped since the folder was read is left out.
             let Ok(found) = attributes(kind, &serial) else { continue };
             if name.is_none_or(|name| value(&found, "name") == name) {
                 all.push(found);

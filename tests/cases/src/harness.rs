@@ -1,4 +1,4 @@
-//! Runs cases like the C harness does: the same command line, output and exit status.
+//! Runs cases like the C harness: the same command line, output and exit status.
 //!
 //! Each case runs in a process of its own (this program once more, with `--run CASE`), in a fresh
 //! directory and its own process group, under a time limit.
@@ -47,7 +47,7 @@ fn run(name: &str, limit: Duration) -> std::io::Result<Verdict> {
         std::thread::sleep(Duration::from_millis(2));
     };
     if let Some(group) = rustix::process::Pid::from_raw(child.id() as i32) {
-        // Also what the case left running, which would hold the pipe open.
+        // Also kills processes that the case left running, which would hold the pipe open.
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     }
     let mut said = String::new();
@@ -56,7 +56,7 @@ fn run(name: &str, limit: Duration) -> std::io::Result<Verdict> {
     }
     let _ = child.wait();
     let _ = fs::remove_dir_all(&directory);
-    // A panic says where and why in two lines.
+    // A panic reports place and reason in two lines.
     let said = said.trim().replace('\n', " | ");
     Ok(match status {
         None => Verdict::Failed(format!("no end within {} s", limit.as_secs())),

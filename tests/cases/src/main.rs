@@ -1,5 +1,5 @@
-//! Programs that pass on Linux first, and then in Hayate: what Rust's standard library and rustix
-//! ask of a kernel, by area.
+//! Programs that pass on Linux first, and then in Hayate: the kernel services that Rust's standard
+//! library and rustix use, by area.
 
 mod files;
 mod harness;

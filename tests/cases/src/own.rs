@@ -48,7 +48,7 @@ fn own_mode_there_and_back() {
     for _ in 0..20 {
         switch_supervisor(0, 0).expect("to supervisor mode");
         assert_eq!(mode_of(own), "supervisor");
-        // What a program does meanwhile: threads, memory, files.
+        // Typical activity meanwhile: threads, memory, files.
         let threads: Vec<_> = (0..4).map(|n| std::thread::spawn(move || vec![n; 10_000])).collect();
         for (n, thread) in threads.into_iter().enumerate() {
             assert_eq!(thread.join().expect("a thread"), vec![n; 10_000]);
@@ -69,7 +69,7 @@ fn own_mode_of_a_child() {
     assert_eq!(mode_of(pid), "user");
     child.kill().expect("kill");
     child.wait().expect("wait");
-    // What is executed keeps it only if that was asked for.
+    // An executed program keeps the mode only if that was requested.
     for (flags, expected) in [(0, "user"), (KEEP, "supervisor")] {
         switch_supervisor(0, flags).expect("to supervisor mode");
         let output = Command::new("cat").arg("/proc/self/mode").output().expect("cat");
@@ -87,7 +87,7 @@ fn own_mode_errors() {
 }
 
 fn own_space_is_left_and_come_back_to() {
-    // In either mode.
+    // In both modes.
     for supervisor in [false, true] {
         begin();
         if supervisor {
@@ -101,7 +101,7 @@ fn own_space_is_left_and_come_back_to() {
         std::hint::black_box(&mut value);
         value += 1;
         std::hint::black_box(&mut value);
-        // SAFETY: back into the space where all is as it was left.
+        // SAFETY: back into the space, where everything is as it was left.
         unsafe { change_space(&own).expect("back") };
         std::hint::black_box(&mut value);
         assert_eq!(value, 1);

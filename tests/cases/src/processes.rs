@@ -1,4 +1,4 @@
-//! Child processes by `std::process`, and what rustix tells of the process and the system.
+//! Child processes by `std::process`, and rustix's information about the process and the system.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -30,7 +30,7 @@ pub const CASES: &[Case] = &[
     ("rustix_anonymous_memory", rustix_anonymous_memory),
 ];
 
-/// This program as a child: `rust-std --child WHAT ...`; its exit code when it is one.
+/// This program as a child: `rust-std --child WHAT ...`; returns its exit code if it is one.
 pub fn helper() -> Option<u8> {
     let mut words = std::env::args_os().skip(1);
     if words.next()? != "--child" {

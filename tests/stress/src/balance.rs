@@ -1,36 +1,36 @@
-//! What the kernel holds, to be compared before and after a strain: memory and resources.
+//! The memory and resources that the kernel holds, compared before and after a load.
 //!
-//! Hayate tells both exactly (`/proc/hayate`), so there nothing at all may be missing; another Linux
-//! tells roughly how much memory is free.
+//! Hayate reports both exactly (`/proc/hayate`), so there nothing at all may be missing; another
+//! Linux reports only roughly how much memory is free.
 
 use std::fs;
 
-/// Memory in use: Hayate tells it exactly, Linux' `/proc/meminfo` roughly what is free.
+/// Memory in use: exact in Hayate; on Linux `/proc/meminfo` says roughly how much is free.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Memory {
-    /// What `/proc/hayate/frames` says.
+    /// The content of `/proc/hayate/frames`.
     Frames {
-        /// Frames that are free, and those of the kernel's slabs and stacks, which come and go as the
-        /// objects in them lie: the rest is in use.
+        /// Frames that are free or used for the kernel's slabs and stacks, whose number varies with
+        /// the placement of objects: all other frames are in use.
         free: u64,
         /// Frames of larger kernel objects.
         large: u64,
-        /// Bytes of small ones.
+        /// Bytes of small kernel objects.
         objects: u64,
-        /// How many those are.
+        /// The number of small objects.
         count: u64,
-        /// The whole text.
+        /// The whole file.
         text: String,
-        /// How many objects of which size (`/proc/hayate/objects`).
+        /// The number of objects of each size (`/proc/hayate/objects`).
         kinds: String,
     },
-    /// KiB, as `MemFree` says.
+    /// KiB, from `MemFree`.
     KiB(u64),
 }
 
-/// Whether `rounds` rounds between the two readings lost memory: to the frame and, for the kernel's
-/// own objects, to the byte where the kernel tells it, and half a page per round on a Linux where
-/// others are at work.
+/// Whether `rounds` rounds between the two readings lost memory. Where the kernel reports it, this
+/// is exact to the frame and, for the kernel's own objects, to the byte; on a Linux with other
+/// activity it allows half a page per round.
 pub fn lost(before: &Option<Memory>, after: &Option<Memory>, rounds: u64) -> bool {
     match (before, after) {
         (
@@ -44,15 +44,15 @@ pub fn lost(before: &Option<Memory>, after: &Option<Memory>, rounds: u64) -> boo
     }
 }
 
-/// Reads how memory is used; with `drop_caches` once the kernel has dropped what it can drop.
+/// Reads the memory usage; with `drop_caches`, after the kernel has dropped everything that it can.
 pub fn memory(drop_caches: bool) -> Option<Memory> {
     let number = |text: &str, key: &str| -> Option<u64> {
         let line = text.lines().find_map(|line| line.strip_prefix(key))?;
         line.split_whitespace().next()?.parse().ok()
     };
     let mut last = None;
-    // What processes leave behind may still be on its way on another processor: wait for two
-    // readings alike.
+    // Another processor may still be freeing what ended processes held: wait for two equal
+    // readings.
     for _ in 0..100 {
         if drop_caches {
             // SAFETY: no arguments.
@@ -83,8 +83,8 @@ pub fn memory(drop_caches: bool) -> Option<Memory> {
     last
 }
 
-/// The resources of each kind that there are, and what is kept of ended processes: a line each. Empty
-/// where the kernel has no `/proc/hayate`. Call it when what is kept has been dropped.
+/// Returns the existing resources of each kind, and those that are kept of ended processes: a line
+/// each. Empty if the kernel has no `/proc/hayate`. Call it after kept resources have been dropped.
 pub fn resources() -> Vec<String> {
     let mut lines = Vec::new();
     for kind in ["process", "execution", "space", "attachment", "region", "program", "work-area"] {
@@ -102,11 +102,11 @@ pub fn resources() -> Vec<String> {
     lines
 }
 
-/// Readings of what the kernel holds, one after each run of a strain.
+/// Readings of the kernel's memory and resources, one after each run of a load.
 ///
-/// What the first runs allocate for good (a table that grew to what it needs at most) is no leak,
-/// which grows with every run: it never leaves two readings in a row the same. Of the kernel's small
-/// objects their number counts, not their bytes: a storm finds a table that can grow in every run.
+/// Permanent allocations of the first runs (a table that grew to its final size) are not a leak. A
+/// leak grows with every run, so two consecutive readings are never equal. For the kernel's small
+/// objects the number is compared, not the bytes: in a storm some table may grow in every run.
 #[derive(Default)]
 pub struct Ledger {
     last: Option<(Option<Memory>, Vec<String>)>,
@@ -114,7 +114,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Reads after a run of so many rounds; whether everything is as at the reading before.
+    /// Takes a reading after a run of so many rounds; returns whether it equals the previous one.
     pub fn is_as_before(&mut self, rounds: u64) -> bool {
         let now = (memory(true), resources());
         if let Some(Memory::Frames { text, .. }) = &now.0 {
@@ -132,17 +132,17 @@ impl Ledger {
         same
     }
 
-    /// What was not as before at the last reading.
+    /// Returns what differed at the last reading.
     pub fn complaint(&self) -> String {
         format!("not everything came back:{}", self.why)
     }
 }
 
-/// Repeats a strain, `least` times (two at least), until two readings in a row are the same. `strain`
-/// gets the number of the run and gives its number of rounds.
+/// Repeats a load, `least` times (at least two), until two consecutive readings are equal. `strain`
+/// gets the number of the run and returns its number of rounds.
 ///
 /// # Errors
-/// The strain's own, or what is not the same after `more` further runs.
+/// The load's own, or what still differs after `more` further runs.
 pub fn balanced(
     least: u64,
     more: u64,
@@ -158,7 +158,7 @@ pub fn balanced(
     Err(ledger.complaint())
 }
 
-/// As [`lost`], with the number of small objects instead of their bytes.
+/// Like [`lost`], with the number of small objects instead of their bytes.
 fn has_lost(before: &Option<Memory>, after: &Option<Memory>, rounds: u64) -> bool {
     match (before, after) {
         (
@@ -169,7 +169,7 @@ fn has_lost(before: &Option<Memory>, after: &Option<Memory>, rounds: u64) -> boo
     }
 }
 
-/// What differs between two readings, besides the frames.
+/// Returns what differs between two readings, apart from the frames.
 fn difference(
     before: &(Option<Memory>, Vec<String>),
     after: &(Option<Memory>, Vec<String>),

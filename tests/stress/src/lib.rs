@@ -1,7 +1,7 @@
-//! What the stress programs share: options, a random generator, processes, memory figures.
+//! Shared code of the stress programs: options, a random generator, processes, memory figures.
 //!
-//! They need little of the kernel they attack: `fork`, `wait4`, `execve`, signals and files. Each
-//! says by its exit status what it found: 0 nothing wrong, 1 a failure, 2 wrong usage.
+//! They use few services of the kernel that they test: `fork`, `wait4`, `execve`, signals and
+//! files. Each reports its result by its exit status: 0 nothing wrong, 1 a failure, 2 wrong usage.
 
 pub mod balance;
 
@@ -18,7 +18,7 @@ pub struct Random(u64);
 impl Random {
     /// A generator for a seed; every seed gives a sequence of its own.
     pub fn new(seed: u64) -> Self {
-        // SplitMix64 spreads near seeds apart; the state must not be zero.
+        // SplitMix64 makes similar seeds differ widely; the state must not be zero.
         let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -53,7 +53,7 @@ impl Random {
 pub struct Options {
     values: HashMap<String, String>,
     usage: &'static str,
-    /// The word that is no option.
+    /// The word that is not an option.
     pub plain: Option<String>,
 }
 
@@ -127,7 +127,7 @@ pub fn fork() -> Result<i32, std::io::Error> {
     }
 }
 
-/// Waits for a child, also over signals; `None` when there is no such child.
+/// Waits for a child, restarting after signals; `None` when there is no such child.
 pub fn wait(pid: i32) -> Option<(i32, Ended)> {
     wait_with(pid, 0)
 }
@@ -151,7 +151,7 @@ fn wait_with(pid: i32, flags: i32) -> Option<(i32, Ended)> {
     }
 }
 
-/// Kills a process, or a group if the number is negative; nothing happens if it is not there.
+/// Kills a process, or a group if the number is negative; does nothing if it does not exist.
 pub fn kill(pid: i32, signal: i32) {
     // SAFETY: a plain call with numbers.
     unsafe { libc::kill(pid, signal) };
@@ -175,12 +175,13 @@ pub fn limit(resource: libc::c_int, value: u64) {
     unsafe { libc::setrlimit(resource as _, &limit) };
 }
 
-/// A path as C wants it; paths of these programs hold no zero byte.
+/// Converts a path for C; paths of these programs contain no zero byte.
 pub fn c_path(path: &str) -> CString {
     CString::new(path).unwrap_or_default()
 }
 
-/// Becomes the user nobody, without supplementary groups, for good. False when it is not allowed.
+/// Becomes the user nobody, without supplementary groups, permanently. False when that is not
+/// allowed.
 pub fn become_nobody() -> bool {
     // SAFETY: plain calls with numbers; an empty list of groups may be null.
     unsafe {

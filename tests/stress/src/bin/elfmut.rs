@@ -1,10 +1,10 @@
-//! Executes mutated ELF files and checks that the kernel neither falls over nor gets confused.
+//! Executes mutated ELF files and checks that the kernel survives and behaves consistently.
 //!
-//! A small static program is changed in its headers, its program headers or anywhere, cut short or
-//! made longer; each result is executed as the user nobody under tight limits, and may do whatever
-//! it likes as long as its parent lives on. It is executed twice, the second time from what the first
-//! left, and must end the same way. Every hundred rounds the unchanged program must still run and exit
-//! as it should, and every tenth of all rounds the kernel is asked what it holds.
+//! A small static program is changed in its headers, its program headers or anywhere, truncated or
+//! extended. Each result is executed as the user nobody under tight limits, and may do anything as
+//! long as its parent survives. It is executed twice, the second time from the resources that the
+//! first one left, and must end the same way. Every hundred rounds the unchanged program must still
+//! run and exit correctly, and after every tenth of all rounds the kernel's memory is checked.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -22,7 +22,7 @@ const USAGE: &str = "elfmut [--seed N] [--count N] [--keep DIR] FILE
   --keep DIR   write every file before it is executed to DIR/mutant, and leave it there
   FILE         a small static ELF program that exits with its number of arguments";
 
-/// The values most likely to sit on an edge, for fields of any width.
+/// The values most likely to be limits, for fields of any width.
 const EDGES: [u64; 24] = [
     0,
     1,
@@ -91,7 +91,7 @@ fn set_field(image: &mut [u8], at: usize, width: usize, value: u64) {
     }
 }
 
-/// A value near what is there, on an edge, or anything.
+/// Returns a value near the old one, a limit, or any value.
 fn new_value(random: &mut Random, old: u64) -> u64 {
     match random.below(5) {
         0 => old.wrapping_add(random.below(17)).wrapping_sub(8),
@@ -159,16 +159,16 @@ fn mutate(random: &mut Random, original: &[u8]) -> Vec<u8> {
     image
 }
 
-/// Waits at most five seconds, then kills. False when even that leaves the child.
+/// Waits at most five seconds, then kills. `None` when even that does not end the child.
 fn reap(pid: i32) -> Option<Ended> {
     for pause in 0..2600 {
         if let Some((_, ended)) = wait_now(pid) {
             return Some(ended);
         }
-        // The first looks come at once: nearly all children end in no time.
+        // The first checks come at once: nearly all children end quickly.
         let time =
             libc::timespec { tv_sec: 0, tv_nsec: if pause < 100 { 50_000 } else { 2_000_000 } };
-        // SAFETY: `time` lives over the call; the rest is not asked for.
+        // SAFETY: `time` lives during the call; the remaining time is not requested.
         unsafe { libc::nanosleep(&time, std::ptr::null_mut()) };
     }
     // SAFETY: a plain call with numbers.
@@ -176,7 +176,8 @@ fn reap(pid: i32) -> Option<Ended> {
     wait(pid).map(|(_, ended)| ended)
 }
 
-/// Executes the file with two arguments in a confined child, at random places or always the same.
+/// Executes the file with two arguments in a confined child, at random addresses or always the
+/// same.
 fn execute(path: &CString, random_places: bool) -> Result<Ended, String> {
     let argv = [c"mutant".as_ptr(), c"one".as_ptr(), c"two".as_ptr(), std::ptr::null()];
     let envp = [std::ptr::null()];
@@ -202,12 +203,12 @@ fn execute(path: &CString, random_places: bool) -> Result<Ended, String> {
     reap(pid).ok_or_else(|| format!("child {pid} vanished"))
 }
 
-/// Executes the file twice: how it ended.
+/// Executes the file twice; returns how it ended.
 fn execute_twice(path: &CString, random_places: bool) -> Result<Ended, String> {
     let first = execute(path, random_places)?;
     let second = execute(path, random_places)?;
-    // Whoever ends by the clock may be ended by one limit or another. Where something lies at random
-    // a start may fail on it, and the other not.
+    // A process that a time limit ends may be ended by one limit or another. With random addresses
+    // one start may fail because of its addresses, and the other not.
     let by_clock =
         |ended| matches!(ended, Ended::Killed(libc::SIGALRM | libc::SIGXCPU | libc::SIGKILL));
     if first != second && !random_places && !by_clock(first) && !by_clock(second) {
@@ -255,10 +256,10 @@ fn main() {
                 other => failure = Some(format!("the unchanged program ended as {other:?}")),
             }
         }
-        // Each round has a seed of its own, so that one can be repeated alone.
+        // Each round has a seed of its own, so that it can be repeated alone.
         let mut random = Random::new(seed.wrapping_mul(0x1_0000_01b3).wrapping_add(round));
         let image = mutate(&mut random, &original);
-        // A file in two rounds of three is started at the same places each time.
+        // In two rounds of three a file is started at the same addresses each time.
         let random_places = round.is_multiple_of(3);
         match put(&path, &image).and_then(|()| execute_twice(&c_path(&path), random_places)) {
             Ok(ended) => *outcomes.entry(ended).or_default() += 1,

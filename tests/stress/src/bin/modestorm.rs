@@ -2,7 +2,7 @@
 //! supervisor mode, back and forth.
 //!
 //! Status: the program's own; 1 if a switch failed for another reason than that the process is gone
-//! or may not be switched, or if nothing was switched at all; 77 where the kernel has one mode only.
+//! or may not be switched, or if nothing was switched; 77 if the kernel has only one mode.
 
 use hayate_guest::{KEEP, switch_supervisor, switch_user};
 use std::process::{Child, Command, ExitStatus, exit};
@@ -84,7 +84,7 @@ impl Storm {
             }
             self.supervisor = !self.supervisor;
             self.switch_all();
-            // Ticks that were missed are not made up for: the program shall go on, too.
+            // Missed ticks are not made up for, so that the program can make progress, too.
             next = (next + period).max(Instant::now());
             std::thread::sleep(next.saturating_duration_since(Instant::now()).max(period / 8));
         }

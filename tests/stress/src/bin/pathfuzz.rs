@@ -1,9 +1,9 @@
 //! Random operations on paths, each compared with a model of path_resolution(7).
 //!
 //! The model is a tree in memory with the rules of Linux 6.1 (`fs/namei.c`), errors and their order
-//! included; it agrees with Linux itself, where this program runs first. Paths are made of few names,
-//! `.`, `..`, doubled and trailing slashes, names of the greatest length and one more, and lead through
-//! symbolic links to such paths, so that most of them meet something.
+//! included; it agrees with Linux itself, where this program runs first. Paths consist of few
+//! names, `.`, `..`, doubled and trailing slashes, names of the greatest length and one more, and
+//! lead through symbolic links to such paths, so that most of them reach something.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -25,7 +25,7 @@ enum Node {
     Directory { parent: Id, names: BTreeMap<String, Id> },
 }
 
-/// What a path without an ordinary last name ends in.
+/// How a path without an ordinary last name ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Last {
     Name,
@@ -102,7 +102,7 @@ impl Model {
         Ok(Parent { directory: here, last: kind, name: (*last).into(), slash })
     }
 
-    /// One name from a directory.
+    /// Follows one name from a directory.
     fn step(&self, here: Id, name: &str, follow: bool, links: &mut u32) -> Outcome<Id> {
         match name {
             "." => return Ok(here),
@@ -149,7 +149,7 @@ impl Model {
         self.walk(ROOT, path, follow, &mut 0)
     }
 
-    /// The last name of a parent: a long one is an error, a missing one is none.
+    /// Looks up the last name of a parent: a long name is an error, a missing one gives `None`.
     fn last(&self, parent: &Parent) -> Outcome<Option<Id>> {
         if parent.name.len() > 255 {
             return Err(libc::ENAMETOOLONG);
@@ -157,7 +157,7 @@ impl Model {
         Ok(self.find(parent.directory, &parent.name))
     }
 
-    /// The place of something new (`filename_create`).
+    /// Returns the parent for a new entry (`filename_create`).
     fn place(&self, path: &str, directory: bool) -> Outcome<Parent> {
         let parent = self.parent(path)?;
         if parent.last != Last::Name || self.last(&parent)?.is_some() {
@@ -304,7 +304,7 @@ impl Model {
     }
 }
 
-/// What a call returned, as the model tells it.
+/// Converts the result of a call to the model's form.
 fn result(value: i64) -> Outcome<i64> {
     if value < 0 {
         Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
@@ -349,7 +349,7 @@ fn random_path(random: &mut Random) -> String {
     path
 }
 
-/// One operation on both; what differs, otherwise.
+/// Does one operation on both; returns the difference, if any.
 fn operation(model: &mut Model, random: &mut Random) -> Result<(), String> {
     let (one, two) = (random_path(random), random_path(random));
     let (c_one, c_two) = (c_path(&one), c_path(&two));
@@ -378,7 +378,7 @@ fn operation(model: &mut Model, random: &mut Random) -> Result<(), String> {
                         model.nodes[*node]
                     ));
                 }
-                // The same place by another path is the same file.
+                // The same place by another path must be the same file.
                 if let (Ok(other), Ok(there)) = (model.resolve(&two, true), stat(&c_two, true))
                     && (other == *node) != (there.st_ino == found.st_ino)
                 {
@@ -454,7 +454,8 @@ fn main() {
     let seed: u64 = options.get("seed", 1);
     let count: u64 = options.get("count", 100_000);
     let base = std::env::var("TMPDIR").unwrap_or_else(|_| "/tmp".into());
-    // A tree of its own for some thousand operations each: then it is full, or lost in its links.
+    // A new tree after some thousand operations: by then it is full, or most paths fail in its
+    // links.
     const TREE: u64 = 4000;
     for tree in 0..count.div_ceil(TREE) {
         let root = format!("{base}/pathfuzz.{}", std::process::id());
@@ -479,7 +480,7 @@ fn main() {
     println!("pathfuzz: ok, {count} operations, seed {seed}");
 }
 
-/// Works in a tree of its own; the exit status.
+/// Works in a tree of its own; returns the exit status.
 fn in_tree(root: &str, seed: u64, tree: u64, count: u64) -> i32 {
     // SAFETY: plain calls with live strings.
     if unsafe { libc::chroot(c_path(root).as_ptr()) != 0 || libc::chdir(c"/".as_ptr()) != 0 } {

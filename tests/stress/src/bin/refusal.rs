@@ -1,10 +1,10 @@
-//! Refuses the cases of the guest suite their N-th request for memory, for each N.
+//! Refuses the N-th memory request of the guest suite's cases, for each N.
 //!
-//! Needs a kernel for tests (`/proc/hayate/refusal`). Each case of the programs named runs again
-//! and again: first undisturbed, then with its first request refused, its second, and so on until
-//! it comes to its end without a refusal. A case may fail then, or be killed: it says so itself.
-//! What must hold is that it ends, that the kernel lives, and that the kernel does not hold more
-//! after each sweep through all cases of a program.
+//! Needs a kernel for tests (`/proc/hayate/refusal`). Each case of the named programs runs
+//! repeatedly: first undisturbed, then with its first request refused, then its second, and so on
+//! until it ends without a refusal. The case may then fail, or be killed. The requirements are that
+//! it ends, that the kernel survives, and that the kernel does not hold more after each sweep
+//! through all cases of a program.
 
 use hayate_stress::balance::{Memory, memory};
 use hayate_stress::{Options, fork, wait};
@@ -21,18 +21,18 @@ Runs every case of the programs in FOLDER with its N-th request for memory refus
   --case NAME  only cases with NAME in their names
   --most N     no more than N requests of each case [1000]";
 
-/// What a case may take, and what its end may take then, in seconds: many wait for somebody who was
-/// killed.
+/// The time limit of a case, and of its end after that, in seconds: many cases wait for a process
+/// that was killed.
 const LIMIT: &str = "4";
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often a program is swept before what grows is a leak.
+/// How often a program is swept before growth counts as a leak.
 const SWEEPS: u64 = 4;
 
-/// How often a case runs before as many objects more are a leak of it.
+/// How often a case runs; the same number of additional objects is a leak.
 const LEAKS: u64 = 8;
 
-/// Programs whose cases change what the whole machine does, or need minutes.
+/// Programs whose cases change the behaviour of the whole machine, or need minutes.
 const LEFT_OUT: [&str; 4] = ["mode", "recycle", "teardown", "clock"];
 
 fn refused_count() -> u64 {
@@ -47,7 +47,7 @@ fn refused_count() -> u64 {
     count.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
-/// Takes off what a case that did not come to its end left mounted.
+/// Unmounts what a case that did not finish left mounted.
 fn unmount_beyond(before: &str) {
     let now = fs::read_to_string("/proc/mounts").unwrap_or_default();
     for line in now.lines().rev().filter(|line| !before.lines().any(|old| old == *line)) {
@@ -60,7 +60,7 @@ fn unmount_beyond(before: &str) {
     }
 }
 
-/// Runs one case; what it printed, or nothing if it did not end.
+/// Runs one case; returns its output, or `None` if it did not end.
 fn run(program: &Path, case: &str, nth: u64) -> Option<String> {
     let mut command = Command::new(program);
     command.arg(case).env("TEST_TIMEOUT", LIMIT);
@@ -85,7 +85,8 @@ fn run(program: &Path, case: &str, nth: u64) -> Option<String> {
     fs::read_to_string(output).ok()
 }
 
-/// All requests of one case, one after the other; how many there were, or what went wrong.
+/// Refuses all requests of one case, one after the other; returns how many there were, or what went
+/// wrong.
 fn sweep(program: &Path, case: &str, first: u64, stride: u64, most: u64) -> Result<u64, String> {
     let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
     let mut nth = first;
@@ -106,8 +107,8 @@ fn sweep(program: &Path, case: &str, first: u64, stride: u64, most: u64) -> Resu
     Ok(runs)
 }
 
-/// What the kernel holds that could leak: the number of its small objects, and its larger ones; and
-/// how many of which size.
+/// Returns the kernel's memory that could leak: the number of small objects, the larger ones, and
+/// how many there are of each size.
 fn held() -> ((u64, u64), String) {
     match memory(true) {
         Some(Memory::Frames { count, large, kinds, .. }) => ((count, large), kinds),
@@ -115,16 +116,17 @@ fn held() -> ((u64, u64), String) {
     }
 }
 
-/// Which sizes of objects there are more or fewer of.
+/// Returns the sizes of objects whose number changed.
 fn changed(before: &str, after: &str) -> String {
     let pairs = before.split(' ').zip(after.split(' '));
     pairs.filter(|(a, b)| a != b).map(|(a, b)| format!(" [{a} -> {b}]")).collect()
 }
 
-/// All requests of all cases of a program, refused one after the other; how many there were.
+/// Refuses all requests of all cases of a program, one after the other; returns how many there
+/// were.
 ///
-/// A sweep may make something once for all (a table that grows to what it needs at most). A leak
-/// grows with every sweep: so a program after which more is held is swept again, at most [`SWEEPS`]
+/// A sweep may make permanent allocations (a table that grows to its final size). A leak grows with
+/// every sweep: so a program after which the kernel holds more is swept again, at most [`SWEEPS`]
 /// times.
 fn sweep_all(program: &Path, cases: &[&str], stride: u64, most: u64) -> Result<u64, String> {
     let (mut last, mut kinds) = held();
@@ -158,8 +160,8 @@ fn sweep_all(program: &Path, cases: &[&str], stride: u64, most: u64) -> Result<u
     Err("the kernel holds more after every sweep".into())
 }
 
-/// Names the cases after each of whose runs more is held: undisturbed, and with which request
-/// refused.
+/// Names the cases after each of whose runs the kernel holds more: undisturbed, or with which
+/// request refused.
 fn name_leaks(program: &Path, cases: &[&str], stride: u64, most: u64) {
     for (number, case) in cases.iter().enumerate() {
         let first = 1 + number as u64 % stride;
@@ -195,7 +197,7 @@ fn main() {
         Err(error) => options.wrong(&format!("{folder}: {error}")),
     };
     programs.sort();
-    // The tables of numbers have been everywhere before anything is counted.
+    // Let the tables of numbers grow to their final size before anything is counted.
     for _ in 0..1024 {
         match fork() {
             // SAFETY: ends the child at once.

@@ -1,10 +1,10 @@
-//! Starts a small program again and again on several workers, and looks for leaks.
+//! Starts a small program repeatedly on several workers, and checks for leaks.
 //!
-//! Each round is fork (or vfork), execve, exit and wait4; the program's exit status is its number
-//! of arguments less one, so a mixed-up argument vector or status is noticed. With `--leak-check`
-//! the memory in use before and after is compared once caches are dropped: to the frame and, for the
-//! kernel's own objects, to the byte where the kernel tells it (`/proc/hayate/frames`), and within half
-//! a page per round on a Linux where others are at work.
+//! Each round is fork (or vfork), execve, exit and wait4. The program's exit status is its number
+//! of arguments less one, so a wrong argument vector or status is noticed. With `--leak-check` the
+//! memory in use before and after is compared after caches are dropped. Where the kernel reports it
+//! (`/proc/hayate/frames`), this is exact to the frame and, for the kernel's own objects, to the
+//! byte; on a Linux with other activity it allows half a page per round.
 
 use std::ffi::CString;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ enum How {
     None,
 }
 
-/// One round with `arguments` arguments; the text of what went wrong otherwise.
+/// Does one round with `arguments` arguments; returns the text of a failure.
 fn round(program: &CString, how: How, arguments: i32) -> Result<(), String> {
     let word = c"argument";
     let mut argv = vec![program.as_ptr()];
@@ -37,7 +37,7 @@ fn round(program: &CString, how: How, arguments: i32) -> Result<(), String> {
     argv.push(std::ptr::null());
     let envp = [c"STRESS=spawner".as_ptr(), std::ptr::null()];
     let pid = match how {
-        // SAFETY: the child of vfork calls nothing but execve and _exit and returns from nothing.
+        // SAFETY: the child of vfork calls only execve and _exit and returns from no function.
         #[allow(deprecated)]
         How::Vfork => unsafe { libc::vfork() },
         _ => fork().map_err(|e| format!("fork: {e}"))?,
@@ -108,7 +108,8 @@ fn main() {
         own.with_file_name("tiny").to_string_lossy().into_owned()
     };
     let program = c_path(&options.plain.clone().unwrap_or_else(beside));
-    // Warm up, in the very way of what follows: what the first rounds allocate for good is no leak.
+    // Warm up with exactly the same rounds: permanent allocations of the first rounds are not a
+    // leak.
     let check = options.has("leak-check");
     let warm_up = if check { count / 5 + 20 * procs } else { 4 * procs };
     let measured = |count: u64, what: &str| {
@@ -135,8 +136,8 @@ fn main() {
     };
     measured(warm_up, "to warm up");
     let mut before = measured(warm_up, "once more");
-    // A table of the kernel that two processors came to at once for the first time may grow, once. A
-    // leak grows with every run: it never leaves two in a row the same.
+    // A table of the kernel may grow once, when two processors use it at once for the first time. A
+    // leak grows with every run: two consecutive readings are never equal.
     let attempts = if check { 4 } else { 1 };
     let leaks = !(0..attempts).any(|_| {
         let after = measured(count, "measured");

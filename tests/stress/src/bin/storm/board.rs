@@ -1,8 +1,8 @@
-//! What the processes of a storm share: counters in memory that all of them map.
+//! The memory shared by the processes of a storm: counters that all of them map.
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// How many starters there are at most.
+/// The most starters.
 pub const STARTERS: usize = 8;
 /// How many programs are replaced.
 pub const PROGRAMS: usize = 2;
@@ -12,32 +12,32 @@ pub const PROGRAMS: usize = 2;
 pub struct Board {
     /// Not zero: the storm ends.
     pub stop: AtomicU32,
-    /// Starts that went well.
+    /// Successful starts.
     pub starts: AtomicU64,
-    /// Starts refused for want of memory, and for a limit.
+    /// Starts refused because memory was exhausted, and because of a limit.
     pub no_memory: AtomicU64,
     pub no_process: AtomicU64,
-    /// Starts refused because somebody writes to the file, or wrote only a part of it.
+    /// Starts refused because the file was being written, or only partly written.
     pub busy: AtomicU64,
     pub cut_short: AtomicU64,
     /// Children that were killed.
     pub killed: AtomicU64,
-    /// The first thing that went wrong; see [`Board::wrong`].
+    /// The first failure; see [`Board::wrong`].
     pub wrong: AtomicU64,
-    /// What each starter started last, 0 when that has ended.
+    /// The child that each starter started last, 0 when it has ended.
     pub children: [AtomicI32; STARTERS],
-    /// The version of each program that is being made, and the last one that was made.
+    /// The version of each program that is being made, and the last finished one.
     pub begun: [AtomicU64; PROGRAMS],
     pub made: [AtomicU64; PROGRAMS],
-    /// Replacements that had to wait because the program ran.
+    /// Replacements that had to wait because the program was running.
     pub text_busy: AtomicU64,
 }
 
 impl Board {
-    /// A new board, and the descriptor by which a program executed later finds it.
+    /// Makes a new board, and returns the descriptor by which a program executed later finds it.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn new() -> Result<(&'static Board, i32), String> {
         let failed = |what: &str| format!("{what}: {}", std::io::Error::last_os_error());
         // SAFETY: the name is a C string.
@@ -49,20 +49,20 @@ impl Board {
         Board::of(fd).map(|board| (board, fd)).ok_or_else(|| failed("mmap of the board"))
     }
 
-    /// The board behind a descriptor.
+    /// Returns the board of a descriptor.
     pub fn of(fd: i32) -> Option<&'static Board> {
         let (length, rights) = (size_of::<Board>(), libc::PROT_READ | libc::PROT_WRITE);
         // SAFETY: a new mapping, placed by the kernel.
         let at =
             unsafe { libc::mmap(std::ptr::null_mut(), length, rights, libc::MAP_SHARED, fd, 0) };
-        // SAFETY: the mapping is as long as a board, stays for good, and any bytes are a board,
-        // whose fields are changed only as atomics.
+        // SAFETY: the mapping is as long as a board and is never unmapped; any bytes are a valid
+        // board, whose fields are changed only atomically.
         (at != libc::MAP_FAILED).then(|| unsafe { &*at.cast::<Board>() })
     }
 
-    /// Lets go of a board that [`Board::new`] made, which nobody looks at any more.
+    /// Unmaps a board that [`Board::new`] made and that is not used any more.
     pub fn close(board: &'static Board, fd: i32) {
-        // SAFETY: the mapping is that of `Board::of`; the caller uses it no more.
+        // SAFETY: the mapping is that of `Board::of`; the caller does not use it any more.
         unsafe {
             libc::munmap(std::ptr::from_ref(board).cast_mut().cast(), size_of::<Board>());
             libc::close(fd);
@@ -74,16 +74,16 @@ impl Board {
         self.stop.load(Relaxed) != 0
     }
 
-    /// Notes what went wrong, if nothing did before: what it was and two numbers.
+    /// Records a failure, if it is the first: its kind and two numbers.
     pub fn wrong(&self, what: Wrong, one: i32, two: i32) {
         let word = what as u64 | (one as u64 & 0xffff) << 8 | (two as u64 & 0xffff_ffff) << 24;
         let _ = self.wrong.compare_exchange(0, word, Relaxed, Relaxed);
     }
 
-    /// What went wrong, if anything did.
+    /// Returns the recorded failure, if any.
     ///
     /// # Errors
-    /// The text of it.
+    /// The text of the failure.
     pub fn verdict(&self) -> Result<(), String> {
         let word = self.wrong.load(Relaxed);
         let (one, two) = ((word >> 8 & 0xffff) as i32, (word >> 24 & 0xffff_ffff) as i32);
@@ -100,7 +100,7 @@ impl Board {
     }
 }
 
-/// What can go wrong.
+/// The kinds of failures.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 pub enum Wrong {

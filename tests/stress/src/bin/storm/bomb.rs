@@ -1,4 +1,5 @@
-//! The fork bomb: every process starts others as fast as it can, until nothing more is to be had.
+//! The fork bomb: every process starts others as fast as it can, until memory or the limit is
+//! exhausted.
 
 use std::process::exit;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,7 +11,7 @@ use hayate_stress::{Random, c_path, fork, kill, limit, pause, wait, wait_now};
 use super::board::{Board, Wrong};
 use super::{Orders, goes_on};
 
-/// Runs bombs, and looks what is left after each.
+/// Runs bombs, and checks what is left after each.
 pub fn storm(orders: &Orders) -> Result<(), String> {
     let (board, fd) = Board::new()?;
     balanced(orders.runs, 10, |run| {
@@ -45,7 +46,7 @@ pub fn storm(orders: &Orders) -> Result<(), String> {
             pause(20_000);
         }
         board.stop.store(1, Relaxed);
-        // Whoever is being started in this moment gets it the next time.
+        // A process that is being started at this moment is killed in the next round.
         while wait_now(-1).is_some() || !is_alone() {
             kill(-bomber, libc::SIGKILL);
             pause(1000);
@@ -66,7 +67,7 @@ pub fn storm(orders: &Orders) -> Result<(), String> {
 
 /// Whether there is no child left.
 fn is_alone() -> bool {
-    // SAFETY: nothing is written to a null pointer that says not to.
+    // SAFETY: the call accepts a null pointer for a status that is not wanted.
     unsafe {
         libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) == -1
             && std::io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD)
@@ -80,7 +81,7 @@ pub fn bomber() -> ! {
         exit(2)
     };
     let Some(board) = Board::of(fd as i32) else { exit(2) };
-    // On another Linux the bomb is what is to go.
+    // On another Linux, the bomb should be the victim of the OOM killer.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     if processes > 0 {
         hayate_stress::become_nobody();
@@ -92,7 +93,7 @@ pub fn bomber() -> ! {
     }
 }
 
-/// Takes memory for good and writes to each page of it; false when there is none.
+/// Takes memory permanently and writes to each page of it; false when memory is exhausted.
 fn take(length: usize) -> bool {
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -108,7 +109,7 @@ fn take(length: usize) -> bool {
     true
 }
 
-/// Starts a child, which goes on here as its parent does; or executes itself anew; or grows.
+/// Starts a child, which continues here like its parent; or executes itself anew; or grows.
 fn start_one(board: &Board, random: &mut Random) {
     if board.is_over() {
         exit(0);
@@ -116,15 +117,14 @@ fn start_one(board: &Board, random: &mut Random) {
     match fork() {
         Ok(0) => {
             board.starts.fetch_add(1, Relaxed);
-            // A child of its own mind, that takes some memory for itself.
-            // SAFETY: no arguments.
+            // A child with its own seed, which takes some memory for itself. SAFETY: no arguments.
             *random = Random::new(random.bits() ^ unsafe { libc::getpid() } as u64);
             if random.one_in(2) && !take(random.below(512) as usize * 4096) {
                 board.no_memory.fetch_add(1, Relaxed);
             }
         }
         Ok(child) => {
-            // Some wait, some leave their children to whoever takes them.
+            // Some wait, others leave their children to the process that adopts them.
             if random.one_in(3)
                 && let Some((_, ended)) = wait(child)
                 && ended == hayate_stress::Ended::Killed(libc::SIGKILL)
@@ -143,7 +143,7 @@ fn start_one(board: &Board, random: &mut Random) {
                 }
             };
             while wait_now(-1).is_some() {}
-            // Room for others, at times.
+            // Ends at times, to make room for other processes.
             if random.one_in(8) {
                 exit(0);
             }

@@ -1,11 +1,11 @@
-//! The hoarder: it holds all memory there is when the first process needs some.
+//! The hoarder: it holds all memory when the first process needs some.
 //!
-//! In Hayate who asks for memory that is not there is killed. The first process must not be: the
-//! machine would end with it, and with the machine this test. It needs memory when it carries the
-//! first text from a program's standard error or output, for which it makes a buffer then. So this
-//! storm says nothing there before, and blows once in a machine; and the machine has one processor,
-//! which the hoarder does not leave between writing the text and having taken the last page. Should a
-//! busy host come between, there is the other stream.
+//! In Hayate a process that touches memory when memory is exhausted is killed. The first process
+//! must not be: the machine would end with it, and with the machine this test. It needs memory when
+//! it carries the first text from a program's standard error or output, because it allocates a
+//! buffer then. So this storm prints nothing there before, and runs once in a machine. The machine
+//! has one processor, which the hoarder does not give up between writing the text and having taken
+//! the last page. If a busy host interferes, there is a second attempt with the other stream.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 
 use hayate_stress::{Ended, fork, kill, pause, wait_now};
 
-/// The hoarder has all there is.
+/// The hoarder has taken all memory.
 const FULL: u32 = 1;
-/// It did not come to that.
+/// The hoarder did not succeed.
 const ODD: u32 = 2;
 const PAGE: usize = 4096;
-/// Addresses to fill: more than any machine of this test has memory.
+/// Addresses to fill: more than the memory of any machine of this test.
 const MOST: usize = 1 << 34;
 
-/// Has all memory taken and sees who pays when the first process needs some.
+/// Takes all memory and checks which process is killed when the first process needs some.
 pub fn storm() -> Result<(), String> {
     if attempt(libc::STDERR_FILENO)? || attempt(libc::STDOUT_FILENO)? {
         return Ok(());
@@ -29,7 +29,7 @@ pub fn storm() -> Result<(), String> {
     Err("the first process did not need the hoarder's memory".into())
 }
 
-/// One hoarder, which writes to `stream`; whether it was killed.
+/// Runs one hoarder, which writes to `stream`; returns whether it was killed.
 fn attempt(stream: i32) -> Result<bool, String> {
     let state = shared();
     let hoarder = fork().map_err(|e| format!("fork: {e}"))?;
@@ -41,7 +41,7 @@ fn attempt(stream: i32) -> Result<bool, String> {
             pause(1000);
         }
     }
-    // From here on nothing that could need memory: this process would be the one to pay.
+    // From here on this process must not allocate: it would be the one that is killed.
     let begun = Instant::now();
     let (mut ended, mut full_since) = (None, None);
     let lasted = |since: Instant, seconds| since.elapsed() > Duration::from_secs(seconds);
@@ -64,7 +64,7 @@ fn attempt(stream: i32) -> Result<bool, String> {
     }
 }
 
-/// A word that parent and child share.
+/// Returns a word that parent and child share.
 fn shared() -> &'static AtomicU32 {
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
@@ -78,11 +78,12 @@ fn shared() -> &'static AtomicU32 {
     }
 }
 
-/// Takes memory to the last page, asking in a way that is refused where a touch would kill; shortly
-/// before the end it sends text on its way to the first process. False: something was refused for
+/// Takes memory to the last page, by requests that fail where a touch would be fatal; shortly
+/// before the end it writes text that goes to the first process. False: a request failed for
 /// another reason.
 fn hoard(stream: i32) -> bool {
-    /// What is taken in a moment. The rest takes too long for a process that nobody may interrupt.
+    /// The memory that is taken at the end, quickly. The rest takes too long for a process that
+    /// cannot be interrupted.
     const LAST: usize = 2 << 20;
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -92,14 +93,14 @@ fn hoard(stream: i32) -> bool {
         return false;
     }
     let Some(end) = populate(start.addr(), start.addr() + MOST) else { return false };
-    // SAFETY: within the mapping just made, whose content nobody wants.
+    // SAFETY: within the mapping just made, whose content is not needed.
     let given =
         unsafe { libc::madvise(start.with_addr(end - LAST), LAST, libc::MADV_DONTNEED) } == 0;
     pause(100_000);
-    // musl answers ENOSYS by itself. Of the structure only the priority is the kernel's.
+    // musl fails with ENOSYS by itself. Of the structure, the kernel reads only the priority.
     let priority: libc::c_int = 50;
     let text = "storm hoard: this needs a buffer\n";
-    // SAFETY: the number is alive, and the text is that long.
+    // SAFETY: the number lives, and the text has that length.
     let ready = unsafe {
         libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_FIFO, &raw const priority) == 0
             && libc::write(stream, text.as_ptr().cast(), text.len()) == text.len() as isize
@@ -107,14 +108,14 @@ fn hoard(stream: i32) -> bool {
     given && ready && populate(end - LAST, start.addr() + MOST).is_some()
 }
 
-/// Has as many pages filled from an address on as there is memory for; where it ran out. `None`:
-/// something was refused for another reason.
+/// Fills as many pages from an address on as there is memory for; returns where memory ran out.
+/// `None`: a request failed for another reason.
 fn populate(start: usize, end: usize) -> Option<usize> {
     const POPULATE_WRITE: i32 = 23;
     let (mut at, mut length) = (start, 1 << 20);
     while at + length <= end {
         let place = std::ptr::without_provenance_mut(at);
-        // SAFETY: within a mapping that nobody uses otherwise.
+        // SAFETY: within a mapping that nothing else uses.
         if unsafe { libc::madvise(place, length, POPULATE_WRITE) } == 0 {
             at += length;
         } else if std::io::Error::last_os_error().raw_os_error() != Some(libc::ENOMEM) {

@@ -1,9 +1,9 @@
-//! Storms of starts: as many as there is memory for, killed at any moment, of programs that are being
-//! replaced, while the policy of what is kept changes.
+//! Storms of process starts: as many as memory allows, killed at any moment, of programs that are
+//! being replaced, while the policy of kept resources changes.
 //!
-//! Each storm runs a few times, and after each the kernel must hold what it held before: frames,
-//! its own objects, resources of every kind ([`hayate_stress::balance`]). What the processes of a
-//! storm share is a [`Board`] of counters.
+//! Each storm runs a few times, and after each run the kernel must hold the same as before: frames,
+//! its own objects, resources of every kind ([`hayate_stress::balance`]). The processes of a storm
+//! share a [`Board`] of counters.
 
 mod board;
 mod bomb;
@@ -34,25 +34,25 @@ const USAGE: &str = "storm [--seed N] [--seconds S] [--runs N] [--limit N] WHAT
   --runs N      run it as often at least (2); it ends when two runs in a row leave the same
   --limit N     bomb: as the user nobody under this limit of processes";
 
-/// What a storm is told.
+/// The parameters of a storm.
 struct Orders {
     seed: u64,
     length: Duration,
     runs: u64,
     limit: u64,
-    /// Where the programs that are started lie: beside this one.
+    /// The folder of the programs that are started: that of this program.
     programs: PathBuf,
 }
 
 impl Orders {
-    /// The path of a program that is started.
+    /// Returns the path of a program that is started.
     fn program(&self, name: &str) -> String {
         self.programs.join(name).to_string_lossy().into_owned()
     }
 }
 
-/// Whether a storm that began then goes on: for so long, and on a slow machine until it did what it
-/// is for, within reason.
+/// Whether a storm that began at `begun` continues: for the given time, and on a slow machine,
+/// within reason, until it has done enough.
 fn goes_on(begun: Instant, length: Duration, enough: bool) -> bool {
     let passed = begun.elapsed();
     passed < length || !enough && passed < length + Duration::from_secs(60)

@@ -1,4 +1,4 @@
-//! The policy of what is kept changes while programs start, and what is kept is dropped.
+//! The policy of kept resources changes while programs start, and kept resources are dropped.
 
 use std::fs;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,14 +11,14 @@ use super::board::Board;
 use super::starter::{self, Programs};
 use super::{Orders, goes_on};
 
-/// Where the policy is read and set.
+/// The file to read and set the policy.
 const POLICY: &str = "/proc/hayate/policy";
-/// Where what is kept is dropped and limited.
+/// The file to drop and limit kept resources.
 const POOLS: &str = "/proc/hayate/pools";
 /// How many starters there are.
 const STARTERS: usize = 4;
 
-/// All values that have a name, and some that are made of others.
+/// All values that have a name, and some combinations.
 pub const POLICIES: [&str; 15] = [
     "none",
     "program",
@@ -37,7 +37,7 @@ pub const POLICIES: [&str; 15] = [
     "region+debt",
 ];
 
-/// The policy as it was, put back when this goes.
+/// The previous policy, restored when this is dropped.
 pub struct Policy(String);
 
 impl Policy {
@@ -56,12 +56,12 @@ impl Drop for Policy {
 /// Sets the policy.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn set(policy: &str) -> Result<(), String> {
     fs::write(POLICY, policy).map_err(|e| format!("policy {policy}: {e}"))
 }
 
-/// Starts programs and changes the policy under them, and looks what is left after each run.
+/// Starts programs and changes the policy meanwhile, and checks what is left after each run.
 pub fn storm(orders: &Orders) -> Result<(), String> {
     let Some(_before) = Policy::remember() else {
         println!("storm policy: skipped: {POLICY} is Hayate's own");
@@ -92,7 +92,7 @@ pub fn storm(orders: &Orders) -> Result<(), String> {
                     "drop region",
                 ]))?,
                 2 => {
-                    // Room for nothing, for little, for much.
+                    // A limit of zero, little, or much.
                     let bytes = random.pick(&[0, 4096, 300_000, 64 << 20]);
                     command(&format!(
                         "limit {} {bytes}",
@@ -124,7 +124,7 @@ fn command(text: &str) -> Result<(), String> {
     fs::write(POOLS, text).map_err(|e| format!("{text}: {e}"))
 }
 
-/// How much is kept of each kind that is limited.
+/// Returns the limit of each kind that has one.
 fn limits() -> Result<Vec<(String, String)>, String> {
     let text = fs::read_to_string(POOLS).map_err(|e| format!("{POOLS}: {e}"))?;
     let limit = |line: &str| {

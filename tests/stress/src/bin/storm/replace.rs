@@ -1,8 +1,9 @@
-//! Programs start while their files are replaced: by renaming another over them, written in place,
-//! cut short and written anew, written through a mapping.
+//! Programs start while their files are replaced: by renaming another file over them, written in
+//! place, truncated and rewritten, written through a mapping.
 //!
-//! Who starts a program notes which version was made last before, and which was being made after it
-//! ended: what it got must lie between, and be of one version throughout (see `version.c`).
+//! A process that starts a program notes the last finished version before the start, and the
+//! version being made after the program ended: the program's version must lie between these, and be
+//! the same throughout (see `version.c`).
 
 use std::ffi::CString;
 use std::fs;
@@ -19,9 +20,10 @@ use super::{Orders, goes_on};
 
 /// How many processes start programs.
 const RUNNERS: usize = 3;
-/// Versions are told modulo this number.
+/// Versions are reported modulo this number.
 const MODULUS: u64 = 200;
-/// What a child says when exec failed: the file is being written, is no program, something else.
+/// A child's exit status when exec failed: the file is being written, is not a program, or another
+/// reason.
 const BUSY: i32 = 210;
 const NO_PROGRAM: i32 = 211;
 const FAILED: i32 = 212;
@@ -31,7 +33,7 @@ struct Target {
     path: String,
     c_path: CString,
     image: Vec<u8>,
-    /// Where in it the version stands.
+    /// The offsets of the version in it.
     marks: Vec<usize>,
 }
 
@@ -52,7 +54,7 @@ impl Target {
         Ok(Target { c_path: c_path(&path), path, image, marks })
     }
 
-    /// The whole file in a version.
+    /// Returns the whole file in a version.
     fn content(&self, version: u64) -> Vec<u8> {
         let mut image = self.image.clone();
         for &mark in &self.marks {
@@ -75,7 +77,7 @@ impl Target {
         Ok(())
     }
 
-    /// Makes a version of the file in some way; which.
+    /// Makes a version of the file in a random way; returns which.
     fn replace(&self, version: u64, random: &mut Random) -> (i32, std::io::Result<()>) {
         match random.below(5) {
             0 => {
@@ -85,14 +87,15 @@ impl Target {
             1 => (1, self.write_in_place(version)),
             2 => (2, self.create(&self.path, version)),
             3 => {
-                // Cut short for a moment, with nobody writing.
+                // Truncated for a moment, while nothing writes to it.
                 let length = random.below(self.image.len() as u64) & !0xfff;
                 // SAFETY: the path is a C string.
                 if unsafe { libc::truncate(self.c_path.as_ptr(), length as i64) } == -1 {
                     return (3, Err(std::io::Error::last_os_error()));
                 }
                 pause(random.below(1000));
-                // Until it is whole again it is nobody's program: wait for those who try.
+                // Until it is whole again it is not a program: wait for the processes that try to
+                // start it.
                 loop {
                     match self.create(&self.path, version) {
                         Err(e) if e.raw_os_error() == Some(libc::ETXTBSY) => pause(100),
@@ -126,8 +129,8 @@ impl Target {
         }
         drop(file);
         for &mark in &self.marks {
-            // SAFETY: marks lie in the file, which has its full length as long as this process does
-            // not change it; nobody else writes to it.
+            // SAFETY: marks lie in the file, which keeps its full length as long as this process
+            // does not change it; nothing else writes to it.
             unsafe { map.cast::<u8>().add(mark).cast::<[u8; 8]>().write(version.to_le_bytes()) };
             std::thread::yield_now();
         }
@@ -147,7 +150,7 @@ fn replacer(board: &Board, targets: &[Target; PROGRAMS], seed: u64) -> ! {
         match targets[which].replace(version, &mut random) {
             (_, Ok(())) => board.made[which].store(version, Relaxed),
             (way, Err(e)) => match e.raw_os_error() {
-                // It runs: another way, another time.
+                // The program is running: try another way at another time.
                 Some(libc::ETXTBSY) => drop(board.text_busy.fetch_add(1, Relaxed)),
                 error => board.wrong(Wrong::Write, way, error.unwrap_or(0)),
             },
@@ -157,7 +160,7 @@ fn replacer(board: &Board, targets: &[Target; PROGRAMS], seed: u64) -> ! {
     std::process::exit(0)
 }
 
-/// Starts the programs until the storm ends, and looks at what they say.
+/// Starts the programs until the storm ends, and checks their reports.
 fn runner(board: &Board, targets: &[Target; PROGRAMS], seed: u64) -> ! {
     let mut random = Random::new(seed);
     while !board.is_over() {
@@ -191,7 +194,7 @@ fn runner(board: &Board, targets: &[Target; PROGRAMS], seed: u64) -> ! {
             Some((_, Ended::Exited(201))) => board.wrong(Wrong::Mixed, which as i32, 0),
             Some((_, Ended::Exited(202))) => board.wrong(Wrong::NotFresh, which as i32, 0),
             Some((_, Ended::Exited(BUSY))) => drop(board.busy.fetch_add(1, Relaxed)),
-            // What was cut short has no pages where its headers say, or no headers.
+            // A truncated file has no pages where its headers say, or no headers.
             Some((_, Ended::Exited(NO_PROGRAM) | Ended::Killed(libc::SIGSEGV | libc::SIGBUS))) => {
                 board.cut_short.fetch_add(1, Relaxed);
             }
@@ -205,7 +208,7 @@ fn runner(board: &Board, targets: &[Target; PROGRAMS], seed: u64) -> ! {
     std::process::exit(0)
 }
 
-/// One run under one policy.
+/// Makes one run under one policy.
 fn blow(orders: &Orders, run: u64, length: Duration) -> Result<u64, String> {
     let (board, fd) = Board::new()?;
     let directory = format!("/tmp/storm.{}", std::process::id());
@@ -251,7 +254,7 @@ fn blow(orders: &Orders, run: u64, length: Duration) -> Result<u64, String> {
     Ok(starts + versions)
 }
 
-/// Runs the storm under every policy, and looks what is left.
+/// Runs the storm under every policy, and checks what is left.
 pub fn storm(orders: &Orders) -> Result<(), String> {
     let before = Policy::remember();
     let policies: &[&str] = if before.is_some() { &POLICIES } else { &["another kernel's"] };

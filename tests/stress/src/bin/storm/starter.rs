@@ -1,4 +1,4 @@
-//! Starts of all kinds, one after the other: what the storms are made of.
+//! Starts of all kinds, one after the other, for use by the storms.
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
@@ -16,17 +16,17 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Those beside this program.
+    /// Returns the programs in the folder of this program.
     pub fn new(orders: &Orders) -> Programs {
         let path = |name: &str| c_path(&orders.program(name));
         Programs { tiny: path("tiny"), version: path("version"), pie: path("version-pie") }
     }
 }
 
-/// Forks a starter that goes on until the storm ends; its number.
+/// Forks a starter that continues until the storm ends; returns its number.
 ///
 /// # Errors
-/// fork's.
+/// Those of fork.
 pub fn launch(
     board: &'static Board,
     programs: &Programs,
@@ -52,7 +52,7 @@ pub fn launch(
     }
 }
 
-/// One start of a random kind, waited for and looked at.
+/// Makes one start of a random kind, waits for it and checks it.
 fn start(
     board: &Board,
     programs: &Programs,
@@ -65,7 +65,7 @@ fn start(
     let word = c"argument".as_ptr();
     let (program, status) = match kind {
         0..=2 => (&programs.tiny, number),
-        // Not patched: version 0.
+        // This program was not patched: version 0.
         3 | 4 => (&programs.version, 0),
         5 => (&programs.pie, 0),
         _ => (&programs.tiny, number),
@@ -76,8 +76,8 @@ fn start(
     let envp = [c"STRESS=storm".as_ptr(), std::ptr::null()];
     let by_vfork = matches!(kind, 1 | 4 | 6);
     let pid = if by_vfork {
-        // SAFETY: the child of vfork calls nothing but execve and _exit, and returns from nothing;
-        // what it stores is an atomic.
+        // SAFETY: the child of vfork calls only execve and _exit, and returns from no function; it
+        // stores only to an atomic.
         #[allow(deprecated)]
         unsafe {
             libc::vfork()
@@ -99,7 +99,7 @@ fn start(
                     libc::_exit(127)
                 }
                 7 => {
-                    // Writes on what it shares with its parent, and leaves a child behind.
+                    // Writes to memory that it shares with its parent, and leaves a child behind.
                     grow(256);
                     if libc::fork() == 0 {
                         libc::_exit(0);
@@ -133,7 +133,7 @@ fn start(
     }
 }
 
-/// Writes to this many KiB of memory that the parent wrote as well, or nobody yet.
+/// Writes to this many KiB of memory that the parent has written as well, or that is new.
 fn grow(kib: usize) {
     let mut memory = vec![0u8; kib << 10];
     memory.iter_mut().step_by(4096).for_each(|byte| *byte = 1);

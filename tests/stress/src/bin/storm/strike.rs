@@ -1,4 +1,4 @@
-//! A killer among starters: `SIGKILL` in the middle of fork, vfork, exec and exit.
+//! Kills starters: `SIGKILL` in the middle of fork, vfork, exec and exit.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use super::{Orders, goes_on};
 /// How many starters there are.
 const STARTERS: usize = 4;
 
-/// Runs starters and strikes at them, and looks what is left after each run.
+/// Runs starters and kills them, and checks what is left after each run.
 pub fn storm(orders: &Orders) -> Result<(), String> {
     let (board, _) = Board::new()?;
     let programs = Programs::new(orders);
@@ -32,7 +32,7 @@ pub fn storm(orders: &Orders) -> Result<(), String> {
                     *pid = starter::launch(board, &programs, slot, random.bits(), true)?;
                 }
             }
-            // Any moment: at once, after a few turns of others, or within two milliseconds.
+            // Any moment: at once, after a few turns of other threads, or within two milliseconds.
             match random.below(3) {
                 0 => {}
                 1 => (0..random.below(20)).for_each(|_| std::thread::yield_now()),
@@ -47,7 +47,7 @@ pub fn storm(orders: &Orders) -> Result<(), String> {
                 kill(child, libc::SIGKILL);
                 strikes[1] += 1;
             }
-            // Starters that fell, and orphans of theirs.
+            // Starters that were killed, and their orphans.
             while let Some((pid, ended)) = wait_now(-1) {
                 if let Some(slot) = starters.iter().position(|&starter| starter == pid) {
                     if ended != Ended::Killed(libc::SIGKILL) {

@@ -1,4 +1,4 @@
-//! What the fuzzer knows of the system calls: their numbers and the kinds of their arguments.
+//! The fuzzer's table of system calls: their numbers and the kinds of their arguments.
 
 use Kind::*;
 
@@ -25,7 +25,7 @@ pub enum Kind {
     Small,
     /// Permission bits and file types.
     Mode,
-    /// A process, from a harmless choice.
+    /// A process, from a harmless selection.
     Pid,
     /// A time structure.
     Time,
@@ -49,7 +49,8 @@ pub enum Kind {
     Mount,
 }
 
-/// Requests of ioctl(2) on terminals, pipes, sockets and files; not those that push input to others.
+/// Requests of ioctl(2) on terminals, pipes, sockets and files, except those that push input to
+/// other processes.
 const REQUESTS: &[u64] = &[
     0x5401,
     0x5402,
@@ -151,8 +152,8 @@ const CREATION: &[u64] = &[0o4000, 0o2000000];
 /// Name, number, kinds.
 pub type Call = (&'static str, u64, &'static [Kind]);
 
-/// Numbers that are never called, not even by chance, each for a reason:
-/// they would end the machine or harm what is outside of the fuzzer on a Linux host.
+/// Numbers that are never called, not even by chance: they would end the machine, or affect a Linux
+/// host outside of the fuzzer. The lines give the reasons.
 pub const FORBIDDEN: &[u64] = &[
     29, 30, 31, 64, 65, 66, 68, 69, 70, 71,
     220, // System V IPC: leaves objects behind on Linux
@@ -170,7 +171,7 @@ pub const FORBIDDEN: &[u64] = &[
     60, 231, // exit: through the guarded entry only
 ];
 
-/// Calls that take a process: only with a harmless one.
+/// Calls that take a process: only a harmless one.
 pub const KILL: u64 = 62;
 /// See [`KILL`].
 pub const TKILL: u64 = 200;
@@ -181,7 +182,7 @@ pub const TGKILL: u64 = 234;
 pub const QUEUE: u64 = 129;
 /// See [`KILL`].
 pub const TGQUEUE: u64 = 297;
-/// See [`KILL`]: the descriptor can only be one of the worker itself or of its children.
+/// See [`KILL`]: the descriptor can only refer to the worker itself or its children.
 pub const PIDFD_KILL: u64 = 424;
 /// The child borrows its parent's stack.
 pub const VFORK: u64 = 58;
@@ -440,7 +441,7 @@ pub const CALLS: &[Call] = &[
     ("tgkill", TGKILL, &[Pid, Pid, Small]),
 ];
 
-/// Calls that only a machine of its own stands: they change what all its processes share.
+/// Calls that need a machine of their own: they change state that all processes share.
 pub const MACHINE_CALLS: &[Call] = &[
     ("pivot_root", 155, &[Path, Path]),
     ("adjtimex", 159, &[Mem]),

@@ -1,10 +1,10 @@
-//! A random system-call fuzzer: a supervisor and workers that die and come back.
+//! A random system-call fuzzer: a supervisor, and workers that die and are replaced.
 //!
-//! Each worker is a process with a seed of its own, a directory, resource limits and a session; it
-//! makes some hundred calls with half-plausible arguments and ends, or is ended by what it did to
-//! itself. The supervisor starts the next one, and between them looks whether its own memory,
-//! files, pipes and children still behave. Nothing a worker does may harm it, let alone the kernel.
-//!
+//! Each worker is a process with a seed of its own, a directory, resource limits and a session. It
+//! makes some hundred calls with half-plausible arguments and then ends, or is ended by the effects
+//! of its calls. The supervisor starts the next one, and in between checks whether its own memory,
+//! files, pipes and children still behave. No action of a worker may harm the supervisor, let alone
+//! the kernel.
 //! On a Linux host workers run as the user nobody, so that the machine stays as it was; with
 //! `--as-root` (meant for a guest) every second one keeps root's privilege.
 
@@ -32,25 +32,25 @@ const USAGE: &str =
   --as-root      keep root's privilege in every second worker: only in a machine of its own
   --replay SEED  one worker with this seed, telling every call on standard error";
 
-/// A worker that makes no call for so long is blocked in one: a signal interrupts it.
+/// A worker that makes no call for this long is blocked in one: a signal interrupts it.
 const NUDGE: Duration = Duration::from_millis(60);
-/// After so long without a call it is stopped or deaf to signals, and is killed.
+/// After this long without a call a worker is stopped or ignores signals, and is killed.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
-/// More calls than that nobody makes between two looks.
+/// No worker makes more calls than this between two checks.
 const MOST_IN_A_ROUND: u64 = 100_000;
 
 struct Running {
     pid: i32,
     seed: u64,
-    /// What its slot said last, and since when that number has stood still.
+    /// The last count in its slot, and since when it has not changed.
     seen: u64,
     moved: Instant,
     nudged: Instant,
     directory: String,
 }
 
-/// Memory shared by supervisor and workers: one slot each.
+/// Allocates memory shared by supervisor and workers: one slot each.
 fn slots(count: usize) -> &'static [Slot] {
     let size = count * size_of::<Slot>();
     // SAFETY: a new shared mapping of zeroes, which are valid slots, never unmapped here.
@@ -71,21 +71,20 @@ fn slots(count: usize) -> &'static [Slot] {
     }
 }
 
-/// Where the supervisor's files are, and what it needs to find them again: a worker that is root may
-/// rename or remove the folder, mount something over it, or change everybody's root, all of which
-/// is its right.
+/// The supervisor's files, and what it needs to find them again: a worker that is root may rename
+/// or remove the folder, mount over it, or change every process's root, and all of that is allowed.
 struct World {
-    /// The root as it was at the beginning.
+    /// The root at the beginning.
     root: fs::File,
     base: String,
 }
 
 impl World {
-    /// Goes back to the first root and takes off what hides the base.
+    /// Returns to the first root and removes mounts that hide the base.
     fn repair(&self) {
         let base = c_path(&self.base);
-        // SAFETY: calls with a live descriptor and with strings that live; on failure what follows
-        // says so.
+        // SAFETY: calls with a live descriptor and with live strings; a failure shows in the code
+        // that follows.
         unsafe {
             libc::fchdir(self.root.as_raw_fd());
             libc::chroot(c".".as_ptr());
@@ -105,8 +104,8 @@ impl World {
         })
     }
 
-    /// Whether all is in order. What a worker may have done to the file system is repaired first; a
-    /// wrong content, memory, pipe or child is nobody's right.
+    /// Checks whether everything is in order. Changes to the file system by a worker are repaired
+    /// first; wrong contents, memory, pipes or children are never allowed.
     fn sane(&self, pattern: &[u64]) -> Result<(), String> {
         sane(pattern, &self.base).or_else(|why| {
             if !why.starts_with("mkdir") && !why.starts_with("write") {
@@ -120,13 +119,13 @@ impl World {
 
 fn new_directory(base: &str, n: u64) -> std::io::Result<String> {
     let directory = format!("{base}/{n}");
-    // With the base, should it be gone.
+    // Creates the base as well, if it is gone.
     fs::create_dir_all(&directory)?;
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o777))?;
     Ok(directory)
 }
 
-/// Whether the supervisor's own world is in order: memory, files, pipes, children.
+/// Checks whether the supervisor's own environment is in order: memory, files, pipes, children.
 fn sane(pattern: &[u64], base: &str) -> Result<(), String> {
     if let Some(i) = pattern.iter().enumerate().position(|(i, v)| *v != i as u64 * 0x9e37_79b9) {
         return Err(format!("word {i} of the supervisor's memory has changed"));
@@ -157,7 +156,7 @@ fn sane(pattern: &[u64], base: &str) -> Result<(), String> {
     }
 }
 
-/// Kills the processes that workers have left to us (we are their subreaper).
+/// Kills the processes that workers have left behind (this process is their subreaper).
 fn sweep(running: &[Option<Running>]) {
     let own = std::process::id();
     let Ok(entries) = fs::read_dir("/proc") else { return };
@@ -263,8 +262,8 @@ fn main() {
             let Some(worker) = place else { continue };
             let now = slot.calls.load(Ordering::Relaxed);
             if now != worker.seen {
-                // The slot is the worker's own memory, and a call may have scribbled over it: what
-                // cannot be is not counted.
+                // The slot is in the worker's own memory, and a call may have overwritten it:
+                // impossible values are not counted.
                 made += now.wrapping_sub(worker.seen).min(MOST_IN_A_ROUND);
                 worker.seen = now;
                 worker.moved = Instant::now();
@@ -322,7 +321,7 @@ fn main() {
         println!("sysfuzz: FAILED: {why} (seed {seed}, {workers} workers, {made} calls)");
         exit(1);
     }
-    // A fuzzer whose workers all die at once has tested nothing.
+    // A fuzzer whose workers all die at once tests nothing.
     if made < workers.saturating_mul(5) {
         println!("sysfuzz: FAILED: {workers} workers made only {made} calls");
         exit(1);

@@ -1,4 +1,4 @@
-//! A worker: a process that makes random system calls until it has had enough or dies of them.
+//! A worker: a process that makes random system calls until its calls are used up or it dies.
 
 use std::ffi::CString;
 use std::sync::OnceLock;
@@ -20,11 +20,11 @@ const PROGRAM: &[u8] = &[
     0, 0, 0, 0, 0, 0xb8, 60, 0, 0, 0, 0xbf, 42, 0, 0, 0, 0x0f, 0x05,
 ];
 
-/// Where the calls of a worker are counted, in memory shared with the supervisor.
+/// The counts of a worker's calls, in memory shared with the supervisor.
 pub struct Slot {
-    /// Calls made in all.
+    /// Number of calls made.
     pub calls: AtomicU64,
-    /// Number of the last call that was begun.
+    /// Number of the last call that was started.
     pub last: AtomicU64,
 }
 
@@ -62,9 +62,9 @@ const PATHS: &[&[u8]] = &[
     b"/proc\0",
     b"user.name\0",
 ];
-/// Paths that calls which change or remove things may have: relative ones only.
+/// How many paths may be given to calls that change or remove files: relative ones only.
 const OWN_PATHS: usize = 18;
-/// What a mount point of the fuzzer's can get.
+/// The file systems for the fuzzer's mount point.
 const FILE_SYSTEMS: &[&[u8]] = &[
     b"tmpfs\0",
     b"proc\0",
@@ -75,15 +75,15 @@ const FILE_SYSTEMS: &[&[u8]] = &[
     b"sysfs\0",
     b"\0",
 ];
-/// Where [`Kind::Mount`] points, beside the directories of the workers.
+/// The path for [`Kind::Mount`], beside the directories of the workers.
 pub static MOUNT_POINT: OnceLock<CString> = OnceLock::new();
 
-/// The raw call; its result as the kernel gives it.
+/// Makes the raw call; returns the kernel's result.
 #[inline(never)]
 fn call(number: u64, a: &[u64; 6]) -> i64 {
     let result: i64;
-    // SAFETY: none can be given: the calls may do anything to this process. It is a worker made to
-    // be lost, holds no state of worth, and its parent trusts nothing of it.
+    // SAFETY: none can be guaranteed: the calls may do anything to this process. It is a worker
+    // that may be lost, has no state of value, and its parent does not trust it.
     unsafe {
         std::arch::asm!(
             "syscall",
@@ -104,10 +104,10 @@ fn call(number: u64, a: &[u64; 6]) -> i64 {
 #[derive(Clone)]
 struct Worker {
     random: Random,
-    /// Root's privilege in a machine of its own.
+    /// Whether it has root's privilege in a machine of its own.
     privileged: bool,
     arena: u64,
-    /// The arena once more, at an address that no call is given.
+    /// A second mapping of the arena, at an address that is never passed to a call.
     alias: u64,
     read_only: u64,
     nothing: u64,
@@ -123,7 +123,7 @@ impl Worker {
         at as u64
     }
 
-    /// Fills a random piece of the arena with something plausible and returns its address.
+    /// Fills a random piece of the arena with plausible data and returns its address.
     fn fresh(&mut self, size: u64) -> u64 {
         let at = self.arena + (self.random.below(ARENA as u64 - 4096) & !7);
         for i in 0..size.div_ceil(8) {
@@ -136,7 +136,7 @@ impl Worker {
             };
             let offset = (at - self.arena + i * 8) as usize;
             // SAFETY: `offset + 8` is within the arena, whose second mapping only this function
-            // knows. Should a call have removed even that, the fault ends a worker, as may be.
+            // knows. If a call has removed even that, the fault ends a worker, which is acceptable.
             unsafe { std::ptr::write_volatile((self.alias as usize + offset) as *mut u64, value) };
         }
         at
@@ -246,8 +246,8 @@ impl Worker {
         }
     }
 
-    /// Writes a word of the arena through its second mapping, which only the worker knows. Should a
-    /// call have removed even that, the fault ends a worker, as may be.
+    /// Writes a word of the arena through its second mapping, which only the worker knows. If a
+    /// call has removed even that, the fault ends a worker, which is acceptable.
     fn put(&self, at: u64, value: u64) {
         let offset = at.wrapping_sub(self.arena) as usize;
         if offset < ARENA - 8 {
@@ -258,7 +258,7 @@ impl Worker {
         }
     }
 
-    /// A `struct sockaddr_un`: a short name, abstract or not.
+    /// Returns a `struct sockaddr_un`: a short name, abstract or not.
     fn address(&mut self) -> u64 {
         let at = self.fresh(16);
         let name = self.random.pick(&[0x61u64, 0x62, 0x6100, 0x6200, 0x66_6966]);
@@ -267,7 +267,7 @@ impl Worker {
         at
     }
 
-    /// A `struct msghdr` with up to three vectors, and often SCM_RIGHTS.
+    /// Returns a `struct msghdr` with up to three vectors, and often SCM_RIGHTS.
     fn message(&mut self) -> u64 {
         let (at, vectors, control) = (self.fresh(56), self.fresh(48), self.fresh(64));
         for i in 0..3 {
@@ -308,7 +308,7 @@ impl Worker {
                 eprintln!("{seed:#x}:   = {result}");
             }
             left -= 1;
-            // A child by fork or clone goes on for a little while with other calls.
+            // A child made by fork or clone makes a few more calls.
             if matches!(number, 56..=58 | 435) && result == 0 {
                 left = left.min(30);
                 self.random = Random::new(seed ^ left);
@@ -319,7 +319,7 @@ impl Worker {
     fn next(&mut self) -> (&'static str, u64, [u64; 6]) {
         let mut a = [0; 6];
         if self.random.one_in(50) {
-            // Any number at all, arguments likewise.
+            // Any number at all, and any arguments.
             let number = if self.random.one_in(4) {
                 self.random.bits() >> self.random.below(64)
             } else {
@@ -333,7 +333,7 @@ impl Worker {
             }
         }
         if self.random.one_in(2000) {
-            // The end of one thread, or of all.
+            // The end of one thread, or of all threads.
             return ("exit", self.random.pick(&[60, 231]), a);
         }
         let table = if self.privileged && self.random.one_in(16) { MACHINE_CALLS } else { CALLS };
@@ -342,7 +342,7 @@ impl Worker {
         for (slot, kind) in a.iter_mut().zip(kinds) {
             *slot = self.argument(*kind, changes);
         }
-        // Death and stopping on purpose would end nearly every worker before its time.
+        // Deliberate death and stopping would end nearly every worker too early.
         let signal = if matches!(number, TGKILL | TGQUEUE) { 2 } else { 1 };
         if matches!(number, KILL | TKILL | TGKILL | QUEUE | TGQUEUE | PIDFD_KILL)
             && matches!(a[signal], 4..=11 | 19..=22)
@@ -351,7 +351,7 @@ impl Worker {
             a[signal] = 23;
         }
         match number {
-            // Signals go to this process alone: never -1 (everybody), never pid 1.
+            // Signals go to this process only: never to -1 (all processes), never to pid 1.
             KILL | TKILL | QUEUE => a[0] = self.pid as u64,
             MOUNT_CALL => a[2] = self.random.pick(FILE_SYSTEMS).as_ptr() as u64,
             TGKILL | TGQUEUE => (a[0], a[1]) = (self.pid as u64, self.pid as u64),
@@ -364,12 +364,12 @@ impl Worker {
     }
 }
 
-/// Flags of clone3(2) with which a child lives on a while: nothing that needs a stack made for it.
+/// Flags of clone3(2) with which a child can run for a while: none that needs a prepared stack.
 const CLONE_FLAGS: &[u64] = &[0x200, 0x400, 0x1000, 0x8000, 0x1_0000, 0x20_0000, 0x100_0000];
 
 extern "C" fn ignore(_signal: libc::c_int) {}
 
-/// Prepares the ground in the working directory.
+/// Prepares the working directory.
 fn prepare() {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
@@ -384,9 +384,9 @@ fn prepare() {
     unsafe { libc::mkfifo(c"fifo".as_ptr(), 0o666) };
 }
 
-/// Opens descriptors of many kinds, so that calls meet more than files.
+/// Opens descriptors of many kinds, so that calls are not limited to files.
 fn furnish(random: &mut Random) {
-    // SAFETY: plain calls with numbers and live memory of the right types. What fails is left out.
+    // SAFETY: plain calls with numbers and live memory of the right types. Failures are ignored.
     unsafe {
         let mut pair = [0; 2];
         for _ in 0..6 + random.below(8) {
@@ -423,20 +423,20 @@ fn furnish(random: &mut Random) {
     }
 }
 
-/// Runs `calls` random calls with a seed and ends the process. `trace` tells each on stderr.
+/// Makes `calls` random calls with a seed and ends the process. `trace` reports each on stderr.
 pub fn work(seed: u64, calls: u64, as_root: bool, trace: bool, slot: &'static Slot) -> ! {
     let mut random = Random::new(seed);
     // SAFETY: plain calls with numbers and constants.
     unsafe {
         libc::setsid();
-        // Most signals only interrupt; what a fault raises still kills.
+        // Most signals only interrupt; signals raised by faults still kill.
         for signal in (1..65).filter(|n| !matches!(n, 4..=9 | 11 | 17 | 18)) {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = ignore as extern "C" fn(libc::c_int) as usize;
             libc::sigaction(signal, &action, std::ptr::null_mut());
         }
         if !trace {
-            // What a worker writes to its output must not mix with the supervisor's.
+            // A worker's output must not mix with the supervisor's.
             let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
             for fd in 0..3 {
                 libc::dup2(null, fd);
@@ -470,7 +470,8 @@ pub fn work(seed: u64, calls: u64, as_root: bool, trace: bool, slot: &'static Sl
     let pid = std::process::id() as i32;
     furnish(&mut random);
     let mut worker = Worker { random, privileged, arena, alias, read_only, nothing, pid };
-    // Others in the same process: they share memory, descriptors and signals, and end with it.
+    // Further threads in the same process: they share memory, descriptors and signals, and end with
+    // it.
     for _ in 0..if worker.random.one_in(2) { worker.random.below(4) } else { 0 } {
         let mut other = worker.clone();
         other.random = Random::new(worker.random.bits());
