@@ -3,9 +3,9 @@
 //!
 //! The kernel keeps an [`Account`]: at each event (a call, a fault, the next step of an exec),
 //! every nanosecond since the previous event is added to exactly one [`Part`], so the parts always
-//! add up to the whole. The clocks of a [`Moment`] divide this time: the new process's processor time goes to
-//! its current part, its parent's to the parent's part, idle time is kept apart, and the rest
-//! belongs to other processes. The time of the accounting itself is kept apart too
+//! add up to the whole. The clocks of a [`Moment`] divide this time: the new process's processor
+//! time goes to its current part, its parent's to the parent's part, idle time is kept apart, and
+//! the rest belongs to other processes. The time of the accounting itself is kept apart too
 //! ([`Account::skip`]).
 //!
 //! A finished account with its counts is a [`Start`]. The kernel writes it as lines of text
