@@ -1,5 +1,5 @@
-//! The clock of the suite: the time-stamp counter where it is there and steady, and
-//! clock_gettime(2) otherwise.
+//! The clock of the suite: the time-stamp counter if it exists and is steady, and clock_gettime(2)
+//! otherwise.
 //!
 //! A measurement begins with `lfence; rdtsc; lfence` and ends with `rdtscp; lfence`: the first
 //! fence lets everything before finish, the others keep the measured code from starting early
@@ -12,9 +12,9 @@ use std::arch::x86_64::{__rdtscp, _mm_lfence, _rdtsc};
 use std::io;
 use std::time::Duration;
 
-/// How long the counter is held against the system's clock.
+/// For how long the counter is compared with the system's clock.
 const CALIBRATION: Duration = Duration::from_millis(20);
-/// Two calibrations may differ by this much before the counter is not trusted.
+/// If two calibrations differ by more than this, the counter is not trusted.
 const STEADY: f64 = 0.01;
 
 /// Which clock to use.
@@ -40,7 +40,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Chooses and calibrates a clock; `wanted` overrules the choice.
+    /// Chooses and calibrates a clock; `wanted` overrides the choice.
     pub fn calibrate(wanted: Option<Source>) -> io::Result<Self> {
         monotonic()?;
         let id = raw_cpuid::CpuId::new();
@@ -86,7 +86,8 @@ impl Clock {
         }
     }
 
-    /// Both clocks at one moment: of some pairs of readings the one that was interrupted least.
+    /// Reads both clocks at one moment: takes several pairs of readings and returns the one that
+    /// was interrupted least.
     fn both(&self) -> io::Result<(Duration, u64)> {
         let mut best = (u64::MAX, Duration::ZERO, 0);
         for _ in 0..5 {
@@ -135,7 +136,7 @@ impl Clock {
         }
     }
 
-    /// Whether it is the time-stamp counter, which any program can read as well.
+    /// Whether this is the time-stamp counter, which any program can read as well.
     pub fn is_counter(&self) -> bool {
         self.tsc
     }

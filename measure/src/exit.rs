@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// A command's way to end other than well.
+/// The failure of a command.
 #[derive(Debug)]
 pub struct Failure {
     /// The exit status.
     pub status: u8,
-    /// What to tell the user; empty where everything has been printed.
+    /// The message for the user; empty if everything has been printed.
     pub message: String,
 }
 
@@ -32,7 +32,7 @@ impl Failure {
         Self { status, message: message.to_string() }
     }
 
-    /// A failure that has been explained already.
+    /// Returns a failure that has been explained already.
     pub fn silent(status: u8) -> Self {
         Self { status, message: String::new() }
     }

@@ -1,5 +1,5 @@
-//! What an experiment is: a name, a method in words, a model that predicts its result from
-//! measured primitives, and code that takes the samples of one round.
+//! An experiment: a name, a method in words, a model that predicts its result from measured
+//! primitives, and code that takes the samples of one round.
 
 use crate::sampler::{Plan, Sampler, Skip};
 use measure_data::run::{Axis, Cache, Quantity, TermKind};
@@ -7,7 +7,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// What experiments may need to know about the run.
+/// The data about the run that experiments may need.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// Where files are created: a fresh directory of this run.
@@ -22,9 +22,9 @@ pub struct Setting {
     pub file_limit: u64,
     /// The other host that runs `measure serve`.
     pub remote: Option<SocketAddr>,
-    /// A hypervisor is below us, and CPUID exits to it.
+    /// Whether a hypervisor is below, to which CPUID exits.
     pub exits: bool,
-    /// Rounds stand above other work on the machine.
+    /// Whether rounds have a higher priority than other work on the machine.
     pub raised: bool,
     /// Programs that the user named, to be started.
     pub programs: Vec<Named>,
@@ -37,11 +37,11 @@ pub struct Named {
     pub name: String,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// What a shell does before each start, untimed.
+    /// A shell command to run before each start, untimed.
     pub before: Option<String>,
-    /// Whether the first starts are thrown away.
+    /// Whether the first starts are discarded.
     pub warm_up: bool,
-    /// Whether time in which no processor had anything to do is taken off.
+    /// Whether the time in which no processor was busy is subtracted.
     pub without_idle: bool,
 }
 
@@ -81,7 +81,7 @@ type Body = Box<dyn Fn(&Setting, &mut Sampler) -> Result<(), Skip>>;
 pub struct Experiment {
     /// Path-like name.
     pub name: String,
-    /// In words.
+    /// The title in words.
     pub title: String,
     /// How it measures.
     pub method: String,
@@ -89,17 +89,17 @@ pub struct Experiment {
     pub quantity: Quantity,
     /// Operations or bytes in a sample.
     pub work: f64,
-    /// Whether `work` turns of an empty loop are taken off besides the timer.
+    /// Whether `work` turns of an empty loop are subtracted in addition to the timer.
     pub loop_taken_off: bool,
     /// Place on a curve.
     pub axis: Option<Axis>,
     /// The model.
     pub model: Vec<ModelTerm>,
-    /// Rounds at most; expensive preparation makes more of them too slow.
+    /// The most rounds; expensive preparation would make more too slow.
     pub rounds_at_most: u32,
     /// Samples of a round at most.
     pub samples_at_most: u32,
-    /// Whether samples are thrown away at the start of a round.
+    /// Whether samples are discarded at the start of a round.
     pub warm_up: bool,
     body: Body,
 }
@@ -146,7 +146,7 @@ impl Experiment {
         made
     }
 
-    /// States the method.
+    /// Sets the method.
     pub fn method(mut self, method: impl Into<String>) -> Self {
         self.method = method.into();
         self
@@ -158,7 +158,7 @@ impl Experiment {
         self
     }
 
-    /// Takes the cost of an empty loop off as well.
+    /// Subtracts the cost of an empty loop as well.
     pub fn without_loop(mut self) -> Self {
         self.loop_taken_off = true;
         self
@@ -199,14 +199,14 @@ impl Experiment {
         self
     }
 
-    /// Limits the number of samples in a round, of which none is thrown away.
+    /// Limits the number of samples in a round, none of which is discarded.
     pub fn samples_at_most(mut self, samples: u32) -> Self {
         self.samples_at_most = samples;
         self.warm_up = false;
         self
     }
 
-    /// Throws no sample away.
+    /// Discards no sample.
     pub fn without_warm_up(mut self) -> Self {
         self.warm_up = false;
         self

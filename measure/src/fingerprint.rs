@@ -1,5 +1,5 @@
-//! The fingerprint of a machine: what a reader must know to judge its numbers. Everything
-//! comes from CPUID, uname(2) and files under /proc and /sys; what is not there is left out.
+//! The fingerprint of a machine: the facts that a reader needs to judge its numbers. They come from
+//! CPUID, uname(2) and files under /proc and /sys; facts that are not available are left out.
 
 use measure_data::run::{Cache, Fact, Machine};
 use measure_data::units::{parse_size, size};
@@ -8,7 +8,7 @@ use std::ffi::CStr;
 use std::fs;
 use std::path::Path;
 
-/// Fingerprints this machine; `directory` is where files are measured.
+/// Fingerprints this machine; `directory` is where the files of experiments are.
 pub fn machine(directory: &Path) -> Machine {
     let mut facts = Facts::default();
     processor(&mut facts);
@@ -32,13 +32,13 @@ pub fn machine(directory: &Path) -> Machine {
     Machine { facts: facts.0, caches }
 }
 
-/// Whether a hypervisor says that it is there.
+/// Whether a hypervisor reports itself.
 pub fn virtualised() -> bool {
     CpuId::new().get_feature_info().is_some_and(|f| f.has_hypervisor())
 }
 
-/// Whether CPUID leaves the guest: not in QEMU's translation in software, which has no guest to
-/// leave.
+/// Whether CPUID exits to a hypervisor. It does not in QEMU's software translation, which has no
+/// guest mode.
 pub fn exits() -> bool {
     let translated =
         CpuId::new().get_hypervisor_info().is_some_and(|h| h.identify() == Hypervisor::QEMU);
@@ -255,7 +255,7 @@ mod tests {
         let machine = machine(Path::new("/tmp"));
         assert!(machine.fact("cpu", "model").is_some());
         assert!(machine.fact("kernel", "release").is_some());
-        // CPUID and /sys tell of the same first level where both do.
+        // CPUID and /sys report the same first level if both report one.
         let (a, b) = (caches_by_sys(), caches_by_cpuid());
         if let (Some(a), Some(b)) = (a.first(), b.first()) {
             assert_eq!((a.level, a.bytes, a.line), (b.level, b.bytes, b.line));

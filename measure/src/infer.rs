@@ -1,10 +1,12 @@
-//! What the curves of a run say about the hardware, held against what the machine reports.
+//! Infers properties of the hardware from the curves of a run, and compares them with what the
+//! machine reports.
 
 use measure_data::infer::{Point, agree, capacities, line_size};
 use measure_data::run::{Inferred, Run};
 use measure_data::statistics::quantile;
 
-/// Curves are read where a tenth of the samples is faster: neighbours only make it slower.
+/// Curves use the value that a tenth of the samples undercuts: disturbances only make samples
+/// slower.
 const UNDISTURBED: f64 = 0.1;
 
 /// Infers cache sizes, the line size and the reach of the TLB from a run's curves.
@@ -62,8 +64,8 @@ fn curve(run: &Run, series: &str) -> Vec<Point> {
     points
 }
 
-/// The cost of translation over the number of pages: one line per page against as many lines
-/// side by side, on top of the latency of the first cache so that ratios stay finite.
+/// Returns the cost of address translation over the number of pages: one line per page compared
+/// with as many adjacent lines, added to the latency of the first cache so that ratios stay finite.
 fn translation(run: &Run, latency: &[Point]) -> Vec<Point> {
     let Some(base) = latency.first().map(|p| p.1) else { return Vec::new() };
     let beside = |pages: f64| latency.iter().find(|p| p.0 == pages * 64.0).map(|p| p.1);

@@ -1,10 +1,11 @@
 //! The measurement suite: one static binary for any Linux and for Hayate.
 //!
-//! From top to bottom: [`args`] reads the command line, [`commands`] does what it says,
-//! [`session`] makes the passes, [`pace`] keeps them to their time, [`runner`] runs a round in a process of its own, the
-//! [`experiments`] take samples with the [`sampler`] and the [`clock`], [`primitives`] predict,
-//! [`fingerprint`] describes the machine, [`scaling`] holds two processes against one, [`naive`] is another way to measure to hold it against, and [`sys`] holds what talks to the kernel.
-//! Statistics and the file format are the crate `measure-data`, pictures `measure-report`.
+//! From top to bottom: [`args`] reads the command line, [`commands`] carries it out, [`session`]
+//! makes the passes, [`pace`] limits them to their time, [`runner`] runs a round in a process of
+//! its own, the [`experiments`] take samples with the [`sampler`] and the [`clock`], [`primitives`]
+//! predict, [`fingerprint`] describes the machine, [`scaling`] compares two processes with one,
+//! [`naive`] is another method of measuring for comparison, and [`sys`] contains the system calls.
+//! Statistics and the file format are in the crate `measure-data`, pictures in `measure-report`.
 
 mod args;
 mod clock;

@@ -1,21 +1,21 @@
-//! The published way to measure, written naively: the counter read around a loop, divided by its
-//! length, and nothing taken off. It shares no code with the suite's way, which makes it an oracle:
-//! `measure oracle` holds the medians of the two against each other.
+//! The published measuring method, written naively: the counter is read around a loop, divided by
+//! the loop's length, and nothing is subtracted. It shares no code with the suite's method, so it
+//! can serve as an oracle: `measure oracle` compares the medians of the two.
 //!
-//! It has two answers, with the operation in the loop and behind a call: processors predict
-//! branches by what came before, also across a system call, and the two differ by up to a third
-//! (on a Zen 4 whose kernel guards its returns, getppid takes 117 or 155 ns).
+//! It has two answers, with the operation in the loop and behind a call. Processors predict
+//! branches by their history, also across a system call, so the two differ by up to a third (on a
+//! Zen 4 whose kernel guards its returns, getppid takes 117 or 155 ns).
 
 use crate::sys::memory::{Mapping, Pages};
 use std::arch::asm;
 use std::arch::x86_64::_rdtsc;
 use std::hint::black_box;
 
-/// Loops in one answer, of which the median counts.
+/// Loops for one answer, which is their median.
 const LOOPS: usize = 15;
 
-/// Something that both ways can measure: the suite's name of it, and the naive answer in ticks of
-/// the counter per operation.
+/// An operation that both methods can measure: the suite's name of it, and the naive answer in
+/// ticks of the counter per operation.
 pub struct Subject {
     /// Name of the experiment.
     pub name: &'static str,
@@ -39,11 +39,11 @@ pub const SUBJECTS: [Subject; 8] = [
 ];
 
 fn rdtsc() -> u64 {
-    // SAFETY: the caller made sure that the suite's clock is the counter, so it can be read.
+    // SAFETY: the caller ensured that the suite's clock is the counter, so the counter can be read.
     unsafe { _rdtsc() }
 }
 
-/// The median of some loops of `count` operations, by operation.
+/// Returns the median of some loops of `count` operations, per operation.
 fn around_a_loop(count: u32, mut operation: impl FnMut()) -> Option<Answers> {
     let direct = middle(|| {
         let start = rdtsc();
@@ -104,7 +104,7 @@ fn empty_loop() -> Option<Answers> {
     Some([ticks / f64::from(count); 2])
 }
 
-/// The value, of which the compiler no longer knows anything, kept in its register.
+/// Returns the value, kept in its register, such that the compiler knows nothing about it any more.
 #[inline(always)]
 fn black_box_register(mut value: u32) -> u32 {
     // SAFETY: no instruction at all.
@@ -134,7 +134,7 @@ fn write_null() -> Option<Answers> {
     })
 }
 
-/// Of a file that was just opened: the program itself is one on every system.
+/// Uses a file that was just opened: the program itself, which is a file on every system.
 fn fstat() -> Option<Answers> {
     let (fd, mut stat) = (open(c"/proc/self/exe", libc::O_RDONLY)?, [0u64; 18]);
     let place = stat.as_mut_ptr() as i64;
@@ -156,7 +156,7 @@ fn pipe() -> Option<Answers> {
     })
 }
 
-/// Steps of 7 lines through 256 lines: every one once. Unrolled, as lmbench does it.
+/// Steps of 7 lines through 256 lines, each visited once. Unrolled, as in lmbench.
 fn load() -> Option<Answers> {
     let mut links: Vec<usize> = vec![0; 2048];
     let base = links.as_ptr() as usize;

@@ -1,7 +1,7 @@
-//! How long rounds may take, so that a run keeps to its time.
+//! Limits the length of rounds, so that a run keeps to its time.
 //!
-//! What is left of the time is for the rounds that are left: on a busy machine rounds get shorter
-//! and not fewer, because only several rounds of a result tell how it changes from one to the next.
+//! The remaining time is divided among the remaining rounds. On a busy machine rounds get shorter
+//! but not fewer, because only several rounds of a result show how much it varies between them.
 
 use std::time::{Duration, Instant};
 
@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Pace {
     began: Instant,
-    /// How long all of it may take; `None`: as long as it takes.
+    /// The time limit of the session; `None`: no limit.
     whole: Option<Duration>,
-    /// Rounds made, and what they took besides their sampling: starting a process, making files.
+    /// Rounds made, and their time apart from sampling: starting a process, making files.
     rounds: u32,
     beside: Duration,
 }
@@ -32,8 +32,8 @@ impl Pace {
         self.whole.is_some_and(|whole| self.elapsed() > whole)
     }
 
-    /// The time to take samples in the next round, of which `wanted` are enough, when so many
-    /// rounds are still to be made, itself included.
+    /// Returns the sampling time of the next round, at most `wanted`, when so many rounds are still
+    /// to be made, including the next one.
     pub fn budget(&self, wanted: Duration, rounds_left: usize) -> Duration {
         let Some(whole) = self.whole else { return wanted };
         let each = whole.saturating_sub(self.elapsed())
@@ -42,7 +42,7 @@ impl Pace {
         wanted.min(each.saturating_sub(beside))
     }
 
-    /// A round with this budget took so long.
+    /// Records that a round with this budget took so long.
     pub fn made(&mut self, budget: Duration, took: Duration) {
         self.rounds += 1;
         self.beside += took.saturating_sub(budget);
@@ -64,7 +64,7 @@ mod tests {
             tight <= Duration::from_millis(10) && tight > Duration::from_millis(5),
             "{tight:?}"
         );
-        // Four fifths of each round go into what is beside the samples.
+        // Four fifths of each round are spent outside of sampling.
         pace.made(Duration::from_millis(10), Duration::from_millis(18));
         let tighter = pace.budget(wanted, 5000);
         assert!(tighter <= Duration::from_millis(2), "{tighter:?}");

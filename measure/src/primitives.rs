@@ -1,6 +1,6 @@
-//! The building blocks of predictions, measured on this machine at the start of a run: a
-//! cycle, an instruction, a way into the kernel, a load from each level, a byte copied, a
-//! block from the device. Predictions multiply them; no cost is typed in.
+//! The building blocks of predictions, measured on this machine at the start of a run: a cycle, an
+//! instruction, an entry into the kernel, a load from each level, a byte copied, a block from the
+//! device. Predictions multiply them; no cost is a constant in the code.
 
 use crate::experiment::{Experiment, Setting};
 use crate::experiments::bandwidth::{Access, sweep};
@@ -172,7 +172,7 @@ const DEFINITIONS: [Definition; 19] = [
     },
 ];
 
-/// A chase through `bytes`, walked once, and the node to go on from.
+/// Returns a chase through `bytes`, walked once, and the node to continue from.
 fn chased(bytes: u64, stride: usize, pages: Pages) -> Result<(Mapping, usize), Skip> {
     let bytes = (bytes as usize).max(stride * 16);
     let mapping = Mapping::anonymous(bytes, pages).map_err(Skip::because("mmap"))?;
@@ -212,7 +212,7 @@ fn large_sweep(s: &Setting, m: &mut Sampler, access: Access) -> Result<(), Skip>
     })
 }
 
-/// The primitives that `experiments` need, as experiments of their own, in a fixed order.
+/// Returns the primitives that `experiments` need, as experiments of their own, in a fixed order.
 pub fn needed(experiments: &[&Experiment], setting: &Setting) -> Vec<Experiment> {
     DEFINITIONS
         .iter()
@@ -284,7 +284,7 @@ mod tests {
                 assert!(term.count.is_finite() && term.count > 0.0);
             }
         }
-        // Caches that nobody reports are there all the same.
+        // The model assumes caches even if the machine does not report them.
         let small = all.iter().find(|e| e.name == "memory/latency/64/1K").unwrap();
         assert_eq!(small.model.iter().map(|t| t.primitive).collect::<Vec<_>>(), ["l1"]);
         let mut names: Vec<&str> = all.iter().map(|e| e.name.as_str()).collect();

@@ -1,9 +1,9 @@
-//! Little static ELF programs with text, data and bss of any size, made here so that process
+//! Small static ELF programs with text, data and bss of any size, generated here so that process
 //! creation can be measured on any system without a compiler.
 //!
-//! There are two kinds. One touches its pages and ends: it is executed. The other forks: asked by
-//! a byte on its standard input it touches its pages, times a fork, the child's exit and the wait
-//! by the time-stamp counter, and answers with the ticks on its standard output.
+//! There are two kinds. One touches its pages and ends, for measuring exec. The other measures
+//! fork: asked by a byte on its standard input it touches its pages, times a fork, the child's exit
+//! and the wait by the time-stamp counter, and writes the ticks to its standard output.
 
 /// The sizes of a program's three parts, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ const ENTRY: usize = 0x100;
 /// The code of the largest program fits well below this.
 const LEAST_TEXT: usize = 0x200;
 
-/// Where the parts of a program lie.
+/// The offsets of a program's parts.
 struct Layout {
     text: usize,
     data_offset: usize,
@@ -41,13 +41,13 @@ impl Layout {
     }
 }
 
-/// The bytes of an executable that touches every page of its parts once and exits with 0.
-/// Text is at least half a kilobyte.
+/// Returns an executable that touches every page of its parts once and exits with 0. Text is at
+/// least half a kilobyte.
 pub fn executable(sizes: Sizes) -> Vec<u8> {
     exiting(sizes, touch_all(sizes))
 }
 
-/// The same, but of the text only `pages` pages are read, evenly spread.
+/// Returns the same program, except that it reads only `pages` pages of the text, evenly spread.
 pub fn sparse_executable(sizes: Sizes, pages: usize) -> Vec<u8> {
     let all = Layout::of(sizes).text.div_ceil(PAGE);
     let pages = pages.clamp(1, all);
@@ -74,7 +74,7 @@ const ASKED: [u8; 19] = [
     0x83, 0xf8, 0x01, // cmp eax, 1; the jump follows
 ];
 
-/// The last part: a fork timed and answered. The jump back to the first part is filled in.
+/// The last part: times a fork and writes the result. The jump back to the first part is filled in.
 const FORKS: [u8; 118] = [
     0x0f, 0xae, 0xe8, 0x0f, 0x31, 0x0f, 0xae, 0xe8, // lfence; rdtsc; lfence
     0x48, 0xc1, 0xe2, 0x20, // shl rdx, 32
@@ -109,11 +109,12 @@ const FORKS: [u8; 118] = [
     0xb8, 0x3c, 0x00, 0x00, 0x00, // out: mov eax, 60: exit
     0x0f, 0x05, // syscall
 ];
-/// Just behind the jump back, and where a child and an unasked program end, in [`FORKS`].
+/// The offset just behind the jump back, and that of the exit of a child and of a program that gets
+/// no byte, in [`FORKS`].
 const BEHIND_JUMP: usize = 102;
 const CHILD: usize = 109;
 
-/// The bytes of an executable that forks when asked; see the head of this module.
+/// Returns an executable that forks when asked; see the head of this module.
 pub fn forking_executable(sizes: Sizes) -> Vec<u8> {
     let touches = touch_all(sizes);
     let mut code = ASKED.to_vec();

@@ -25,7 +25,7 @@ impl Progress {
         let _ = err.flush();
     }
 
-    /// A step before the passes, such as the primitives.
+    /// Shows a step before the passes, such as the primitives.
     pub fn step(&self, what: &str) {
         if self.shown && self.terminal {
             self.print(&format!("\r\x1b[K{what}"));
@@ -34,7 +34,7 @@ impl Progress {
         }
     }
 
-    /// A pass begins.
+    /// Shows the beginning of a pass.
     pub fn pass(&self, pass: u32, passes: u32, experiments: usize) {
         if self.shown && !self.terminal {
             let which = Self::which(pass, passes);
@@ -46,7 +46,7 @@ impl Progress {
         }
     }
 
-    /// An experiment begins.
+    /// Shows the beginning of an experiment.
     pub fn experiment(&self, pass: u32, passes: u32, at: usize, of: usize, name: &str) {
         if self.shown && self.terminal {
             let seconds = self.began.elapsed().as_secs();

@@ -1,13 +1,13 @@
-//! Runs experiments: each round of each in a process of its own, the passes one after the
-//! other over the whole suite.
+//! Runs experiments: each round of each experiment in a process of its own, one pass over the whole
+//! suite after the other.
 //!
-//! A process per round keeps experiments from each other's memory, signals and threads, draws
-//! new physical pages each time, and turns a crash or a hang of one into one line of the
-//! result. Passes spread the rounds of an experiment over the whole run, so that a disturbance
-//! of a few seconds does not hit all of them.
+//! A process per round separates experiments' memory, signals and threads, gets new physical pages
+//! each time, and turns a crash or a hang into one line of the result. Passes spread the rounds of
+//! an experiment over the whole run, so that a disturbance of a few seconds does not affect all of
+//! them.
 //!
-//! A round's ticks come back through a pipe as JSON. Where the kernel cannot fork, rounds run
-//! in this process and nothing else changes.
+//! A round's ticks come back through a pipe as JSON. If the kernel cannot fork, rounds run in this
+//! process; nothing else changes.
 
 use crate::clock::Clock;
 use crate::experiment::{Experiment, Setting};
@@ -20,10 +20,10 @@ use std::io::{PipeReader, Read, Write};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-/// A round that takes longer than this beyond its budget hangs.
+/// A round that takes longer than this beyond its budget is considered hung.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a round came to.
+/// The result of a round.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
@@ -63,7 +63,7 @@ pub fn round(experiment: &Experiment, setting: &Setting, clock: Clock, plan: Pla
     receive(reader, child, Instant::now() + plan.budget + PATIENCE)
 }
 
-/// What `work` answers in a process of its own; nothing if it does not end well.
+/// Returns the result of `work` in a process of its own; `None` if the process fails.
 pub fn in_child(work: impl FnOnce() -> Option<[f64; 2]>) -> Option<[f64; 2]> {
     let (mut reader, writer) = std::io::pipe().ok()?;
     let child = Child::start(|| match work() {

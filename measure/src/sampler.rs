@@ -1,7 +1,7 @@
-//! Taking samples: warm-up, then samples until there are enough or the time is up.
+//! Takes samples: warm-up, then samples until there are enough or the time is up.
 //!
-//! With a fixed number of iterations nothing here looks at a clock to decide anything, so
-//! that a run in an emulator that counts instructions is the same to the digit.
+//! With a fixed number of iterations no decision here depends on a clock, so that a run in an
+//! emulator that counts instructions is exactly reproducible.
 
 use crate::clock::Clock;
 use std::hint::black_box;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 pub struct Skip(pub String);
 
 impl Skip {
-    /// For closures: names what failed.
+    /// For closures: returns the reason that names what failed.
     pub fn because(what: &str) -> impl Fn(io::Error) -> Skip + '_ {
         move |error| Skip(format!("{what}: {error}"))
     }
@@ -28,7 +28,7 @@ impl From<io::Error> for Skip {
 /// How many samples a round takes.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Exactly so many, whatever the time.
+    /// Exactly this number, whatever the time.
     pub iterations: Option<u32>,
     /// Otherwise: at least so many,
     pub at_least: usize,
@@ -36,8 +36,8 @@ pub struct Plan {
     pub at_most: usize,
     /// and no more once this has passed.
     pub budget: Duration,
-    /// Whether samples are thrown away first. Not so where a sample is long and warms up by itself,
-    /// or where the first one is what is asked for.
+    /// Whether the first samples are discarded. Not if a sample is long and warms up by itself, or
+    /// if the first sample is the one to be measured.
     pub warm_up: bool,
 }
 
@@ -111,7 +111,7 @@ impl Sampler {
         })
     }
 
-    /// Samples of `count` times an operation that can fail; a failure is the reason to skip.
+    /// Takes samples of `count` times an operation that can fail; a failure is the reason to skip.
     #[inline(always)]
     pub fn try_batch(
         &mut self,

@@ -1,6 +1,6 @@
-//! Writing results so that none is lost: to a temporary file beside the target that is synced
-//! and renamed, so that a full disk or a crash leaves an older result whole; and if the target
-//! cannot be written, to another directory, and the user is told where.
+//! Writes results so that none is lost. It writes a temporary file beside the target, syncs it and
+//! renames it, so that a full disk or a crash leaves an older result whole. If the target cannot be
+//! written, it writes to another directory and tells the user where.
 
 use crate::exit::{CANNOT_WRITE, Failure};
 use std::fs::{self, File};
@@ -44,7 +44,7 @@ pub fn save(path: &Path, text: &str) -> Result<(), Failure> {
             ));
         }
     }
-    // The last resort: whoever keeps the output keeps the result.
+    // The last resort: the result is not lost if the output is kept.
     let printed = io::stdout().write_all(text.as_bytes()).is_ok();
     let told = if printed { "the result is printed instead" } else { "the result is lost" };
     Err(Failure::new(CANNOT_WRITE, format!("{}: {error}; {told}", path.display())))
@@ -84,7 +84,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     let written = File::create(&partial).and_then(|mut file| {
         file.write_all(text.as_bytes())?;
         match file.sync_all() {
-            // Some file systems cannot sync and say so; that is no failure to write.
+            // Some file systems cannot sync and report that; the write itself has succeeded.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
             Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => Ok(()),
             other => other,
@@ -92,7 +92,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     });
     let moved = written.and_then(|()| fs::rename(&partial, path));
     if moved.is_err() {
-        // What is left of the attempt would only take more of a full disk.
+        // A partial file would only use more of a full disk.
         let _ = fs::remove_file(&partial);
     }
     moved

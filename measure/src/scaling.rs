@@ -1,13 +1,14 @@
-//! Starts by one process and by two at once: how much more two get done.
+//! Compares the throughput of starts by two processes at once with that of one process.
 //!
-//! Each process of each round is a fresh one. It makes itself ready, waits until all of its round
-//! are, and then works for a fixed time by its own clock; what it did in a second is its throughput,
-//! and that of two is the sum. A fixed time and not a fixed number of starts: else the slower of two
-//! would have the machine to itself at the end.
+//! Each process of each round is a fresh one. It prepares itself, waits until all processes of its
+//! round are ready, and then works for a fixed time by its own clock. Its throughput is what it
+//! does in a second, and that of two is the sum. The time is fixed, not the number of starts:
+//! otherwise the slower of two would have the machine to itself at the end.
 //!
-//! Everything is measured twice: with each process and what it starts on a processor of its own,
-//! which shows what two starts at once cost each other, and left to the system, which has to find the
-//! second processor, and may also send what one process starts there, which costs or gains it time.
+//! Each kind is measured twice. First each process and its children run on a processor of their
+//! own, which shows how much two starts at once slow each other down. Then the system decides: it
+//! has to find the second processor, and may also move children of one process there, which costs
+//! or gains time.
 
 use crate::clock::Clock;
 use crate::experiment::Setting;
@@ -25,12 +26,12 @@ use std::time::Duration;
 
 /// Turns of the loop that count as one.
 const TURNS: u32 = 10_000;
-/// What a process does before it is ready.
+/// How often a process does its work before it is ready.
 const BEFORE: u32 = 20;
-/// Words from what one process tells to what the next one does: not on the same cache line.
+/// Words between the results of two processes: they must not share a cache line.
 const LINE: usize = 16;
 
-/// One thing that a process does again and again.
+/// An action that a process repeats.
 #[derive(Clone, Copy)]
 enum Act {
     Loop,
@@ -38,7 +39,7 @@ enum Act {
     Exec(Split),
 }
 
-/// What is run: its name, what it is, and whether each process has a processor of its own.
+/// The kinds of works: name, title, action, and whether each process has a processor of its own.
 const KINDS: [(&str, &str, Act, bool); 9] = [
     (CEILING, "10,000 turns of a loop", Act::Loop, true),
     ("vfork-exit", "vfork, exit, wait", Act::Bare(Split::Vfork), true),
@@ -63,7 +64,7 @@ pub fn measure(
     works.extend(KINDS.map(|(name, title, ..)| Work::new(name, title)));
     for round in 0..rounds as usize {
         for (work, (name, _, act, pinned)) in works.iter_mut().zip(KINDS) {
-            // Which processor one has takes turns, and which of the two comes first.
+            // Which processor a single process gets alternates, and which of the two comes first.
             let cpus = |processes: usize| -> Vec<usize> {
                 let all = setting.cpus.iter().cycle().skip(round);
                 if pinned { all.take(processes).copied().collect() } else { Vec::new() }
@@ -91,7 +92,7 @@ impl Act {
     }
 }
 
-/// What so many processes get done in a second, together.
+/// Returns the throughput per second of so many processes together.
 fn together(
     once: impl Fn() -> Result<(), Skip>,
     clock: Clock,
@@ -99,7 +100,7 @@ fn together(
     cpus: &[usize],
     time: Duration,
 ) -> Result<f64, Skip> {
-    // Word 0: how many are ready. Then, for each, what it did, and in how many nanoseconds.
+    // Word 0: how many are ready. Then, for each process, its count and its nanoseconds.
     let shared = Mapping::shared(4096).map_err(Skip::because("shared memory"))?;
     let line = |process: usize| LINE * (process + 1);
     let start = |process: usize| {
@@ -127,7 +128,7 @@ fn together(
     Ok((0..processes).map(|p| read(line(p)) * 1e9 / read(line(p) + 1).max(1.0)).sum())
 }
 
-/// Waits until all are ready. Who cannot be does not let the others wait.
+/// Waits until all are ready. A process that cannot get ready does not make the others wait.
 fn meet(ready: &AtomicU32, processes: usize, is_ready: bool) {
     ready.fetch_add(if is_ready { 1 } else { processes as u32 }, Ordering::AcqRel);
     while (ready.load(Ordering::Acquire) as usize) < processes {
@@ -135,7 +136,7 @@ fn meet(ready: &AtomicU32, processes: usize, is_ready: bool) {
     }
 }
 
-/// Works for `time`: how often, and in how many nanoseconds.
+/// Works for `time`; returns how often, and in how many nanoseconds.
 fn work(once: impl Fn() -> Result<(), Skip>, clock: Clock, time: Duration) -> Option<(u32, u32)> {
     let (mut done, start) = (0, clock.start());
     loop {

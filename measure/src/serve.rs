@@ -1,9 +1,9 @@
-//! The other end of the network experiments: `measure serve`, and the same code in a child
-//! process for loopback.
+//! The other end of the network experiments: `measure serve`, and the same code in a child process
+//! for loopback.
 //!
-//! A TCP connection begins with one byte: [`ECHO`] sends back messages of [`MESSAGE`] bytes,
-//! [`SINK`] takes a length of eight bytes (little-endian) and that many bytes, and answers
-//! with one byte; closing without a byte is fine. UDP datagrams are sent back as they come.
+//! A TCP connection begins with one byte. [`ECHO`] sends back messages of [`MESSAGE`] bytes.
+//! [`SINK`] takes a length of eight bytes (little-endian) and that many bytes, and answers with one
+//! byte. Closing without a byte is allowed. UDP datagrams are sent back unchanged.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -15,7 +15,7 @@ pub const MESSAGE: usize = 32;
 pub const ECHO: u8 = b'e';
 /// Command: take bulk data.
 pub const SINK: u8 = b's';
-/// A connection that says nothing for so long is closed.
+/// A connection without data for this long is closed.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// Serves both sockets until the process is ended; returns an exit status.
@@ -23,7 +23,7 @@ pub fn serve(tcp: TcpListener, udp: UdpSocket) -> i32 {
     let echo_datagrams = std::thread::Builder::new().spawn(move || {
         let mut datagram = [0; 2048];
         while let Ok((len, from)) = udp.recv_from(&mut datagram) {
-            // A datagram may be lost; the other side asks again or gives up.
+            // A datagram may be lost; the other side sends again or gives up.
             let _ = udp.send_to(&datagram[..len], from);
         }
     });

@@ -1,5 +1,5 @@
-//! A measuring session: selects experiments, measures the primitives, makes the passes, and
-//! turns what came of it into runs.
+//! A measuring session: selects experiments, measures the primitives, makes the passes, and turns
+//! the results into runs.
 
 use crate::args::RunArguments;
 use crate::clock::Clock;
@@ -22,13 +22,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 use wildmatch::WildMatch;
 
-/// A default run stays below this, a quick one below the other.
+/// The time limits of a default run and of a quick one.
 const WHOLE_RUN: Duration = Duration::from_secs(270);
 const QUICK_RUN: Duration = Duration::from_secs(50);
 /// More passes are made for results whose interval is wider than this to either side.
 const TARGET: f64 = 0.02;
 
-/// One experiment and what was measured of it, for each of the session's copies.
+/// One experiment and its measurements, for each of the session's copies.
 struct Slot {
     experiment: Experiment,
     rounds: Vec<Vec<Vec<u64>>>,
@@ -56,7 +56,7 @@ pub struct Session {
 pub struct RunDirectory(PathBuf);
 
 impl RunDirectory {
-    /// Makes it, and lets `setting` point into it.
+    /// Creates it, and makes `setting` point into it.
     pub fn make(setting: &mut Setting) -> Result<Self, Failure> {
         let files = setting.directory.join(format!("measure-{}", std::process::id()));
         std::fs::create_dir(&files).map_err(|error| {
@@ -70,12 +70,12 @@ impl RunDirectory {
 
 impl Drop for RunDirectory {
     fn drop(&mut self) {
-        // Nothing can be done about files that cannot be removed.
+        // Files that cannot be removed are ignored.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// The setting without measuring anything, for `list` as well.
+/// Returns the setting without measuring; `list` uses it too.
 pub fn setting(a: &RunArguments) -> Result<Setting, Failure> {
     let remote = a.remote.as_ref().map(|text| {
         let address = text.to_socket_addrs().ok().and_then(|mut found| found.next());
@@ -136,7 +136,7 @@ impl Session {
         let files = RunDirectory::make(&mut setting)?;
 
         let cpu = pin(a, &setting)?;
-        // Not where samples are counted out: there the same calls are to be made everywhere.
+        // Not with a fixed number of samples: then every system must make the same calls.
         setting.raised = !a.no_priority && a.iterations.is_none() && sys::priority::raise();
         machine.facts.push(Fact {
             group: "suite".into(),
@@ -194,7 +194,7 @@ impl Session {
                 break;
             }
         }
-        // Iterations for a target confidence: noisy results get up to as many rounds again.
+        // More passes up to a target confidence: noisy results get up to twice as many rounds.
         if self.settings.iterations.is_none() {
             for pass in passes + 1..=2 * passes {
                 let clock = self.clock.describe();
@@ -227,14 +227,14 @@ impl Session {
                         method: primitive.method,
                     });
                 }
-                // Without it there are no predictions that use it, and the results say so.
+                // Predictions that need this primitive are missing then, and the results say so.
                 Outcome::Skip(_) => {}
                 Outcome::Stopped => return,
             }
         }
     }
 
-    /// One pass over the experiments that still want a round.
+    /// Makes one pass over the experiments that still need a round.
     fn pass(&mut self, pass: u32, mut wants: impl FnMut(&Slot) -> bool) -> Passed {
         let plan = self.plan();
         let passes = self.settings.passes;
@@ -244,7 +244,7 @@ impl Session {
             .iter()
             .map(|s| {
                 let wanted = wants(s);
-                // What is too slow for many rounds gets more where there is time and it is noisy.
+                // An experiment limited to few rounds gets more if it is noisy and there is time.
                 let most = s.experiment.rounds_at_most.saturating_mul(1 + u32::from(pass > passes));
                 let room = s.rounds[0].len() < most as usize;
                 wanted && room && s.skipped.is_none()
@@ -254,7 +254,7 @@ impl Session {
         if count == 0 {
             return Passed::Nothing;
         }
-        // Not even begun, and not announced, once the user or the clock has ended the run.
+        // Not started, and not announced, once the user or the clock has ended the run.
         if stop_requested() {
             self.interrupted = true;
             return Passed::Ended;
@@ -276,7 +276,7 @@ impl Session {
             self.progress.experiment(pass, passes, at + 1, of, &slot.experiment.name);
             let mut taken = vec![Vec::new(); copies];
             for turn in 0..copies {
-                // A B, then B A: neither copy always comes first.
+                // A B, then B A: so that neither copy always comes first.
                 let copy = if pass.is_multiple_of(2) { copies - 1 - turn } else { turn };
                 let mut plan = slot.experiment.limited(plan);
                 plan.budget = self.pace.budget(plan.budget, left);
@@ -304,13 +304,13 @@ impl Session {
         Passed::Measured
     }
 
-    /// The runs, one for each copy.
+    /// Returns the runs, one for each copy.
     pub fn into_runs(self) -> Vec<Run> {
         let copies = self.slots.first().map_or(1, |s| s.rounds.len());
         (0..copies).map(|copy| self.run(copy)).collect()
     }
 
-    /// Rounds of one copy that the passes after `pass` still have to make.
+    /// Returns how many rounds of one copy the passes after `pass` still have to make.
     fn in_later_passes(&self, pass: u32) -> usize {
         let rounds = |s: &Slot| self.settings.passes.min(s.experiment.rounds_at_most);
         let open = self.slots.iter().filter(|s| s.skipped.is_none());
@@ -374,10 +374,10 @@ impl Session {
     }
 }
 
-/// What a pass came to.
+/// The result of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Passed {
-    /// Nothing wanted a round.
+    /// No experiment needed a round.
     Nothing,
     /// Rounds were measured.
     Measured,
@@ -399,8 +399,8 @@ impl Slot {
     }
 }
 
-/// Pins to the wanted or the last processor; where pinning is not possible by default the
-/// scheduler decides.
+/// Pins to the requested or the last processor; if the default pinning is impossible, the scheduler
+/// decides.
 fn pin(a: &RunArguments, setting: &Setting) -> Result<Option<u32>, Failure> {
     if a.no_pin {
         return Ok(None);

@@ -7,7 +7,7 @@ use std::fmt::Write;
 /// Curves with more points than this are shortened in the terminal.
 const CURVE: usize = 12;
 
-/// Writing to a String cannot fail; this says so once.
+/// Writes to a String, which cannot fail; the result is ignored in this one place.
 macro_rules! put {
     ($out:expr, $($arg:tt)*) => {{
         let _ = writeln!($out, $($arg)*);
@@ -114,7 +114,7 @@ fn ending(out: &mut String, run: &Run, bullet: &str) {
     }
 }
 
-/// What was predicted badly, points of one curve that follow each other in one line.
+/// Returns the badly predicted results; consecutive points of one curve share a line.
 fn mispredicted(run: &Run) -> Vec<String> {
     let series = |r: &Measurement| r.axis.as_ref().map(|a| a.series.clone());
     let wrong: Vec<&Measurement> = run.results.iter().filter(|r| r.mispredicted()).collect();

@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// Reads the files of one side, given as A1.json,A2.json.
 fn side(text: &str) -> Result<Run, Failure> {
-    // A name with a comma in it is a name first.
+    // If a file of this name exists, a comma belongs to the name.
     if Path::new(text).exists() || !text.contains(',') {
         return read_file(Path::new(text));
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// Prints names and methods.
 pub fn list(globs: &[String], json: bool) -> Result<(), Failure> {
-    // The defaults of `run`, so that the list is what a plain run would measure.
+    // With the defaults of `run`, so that the list shows what a plain run would measure.
     let mut setting = setting(&RunArguments::usual())?;
     setting.caches = fingerprint::machine(&setting.directory).caches;
     let chosen = select(experiments::all(&setting), globs)?;

@@ -1,9 +1,9 @@
-//! `measure oracle`: the suite's medians beside those of the naive method.
+//! `measure oracle`: compares the suite's medians with those of the naive method.
 //!
-//! The naive method has no single answer (see `naive`), and machines drift. So both ways take
-//! turns, each turn in a process of its own, and the medians over many turns are compared: what
-//! disturbs the machine disturbs both alike. The suite must be within a tenth of one of the two
-//! naive medians, or between them.
+//! The naive method has no single answer (see `naive`), and machines drift. So both methods
+//! alternate, each turn in a process of its own, and the medians over many turns are compared: a
+//! disturbance of the machine affects both alike. The suite must be within a tenth of one of the
+//! two naive medians, or between them.
 
 use crate::args::OracleArguments;
 use crate::clock::{Clock, Source};
@@ -16,9 +16,9 @@ use crate::{experiments, fingerprint};
 use measure_data::statistics::median;
 use std::time::Duration;
 
-/// The medians may differ by this.
+/// The largest accepted difference of the medians.
 const AGREE: f64 = 0.10;
-/// What the suite takes in one turn.
+/// The suite's plan for one turn.
 const PLAN: Plan = Plan {
     iterations: Some(100),
     at_least: 100,
@@ -81,7 +81,7 @@ pub fn oracle(a: &OracleArguments) -> Result<(), Failure> {
             "{:<24} {suite:>10.1} {:>10.1} {:>13.1} {ratio:>8.3}",
             subject.name, naive[0], naive[1]
         );
-        // Also for a ratio that is no number.
+        // Also for a ratio that is NaN.
         if !((1.0 - AGREE)..=(1.0 + AGREE)).contains(&ratio) {
             off.push(subject.name);
         }

@@ -35,14 +35,14 @@ pub fn run(a: &RunArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether standard output carries a result, and no table may be mixed into it.
+/// Whether a result is written to standard output, so that no table may be printed there.
 fn prints_data(a: &RunArguments) -> bool {
     let targets = [&a.json, &a.csv, &a.markdown, &a.html];
     targets.into_iter().flatten().any(|p| p.as_os_str() == "-")
 }
 
-/// Saves everything that was asked for, trying all even if one fails. A run that was stopped
-/// is saved with its samples even when nobody asked.
+/// Saves all requested outputs, trying all of them even if one fails. A run that was stopped is
+/// saved with its samples even if no output was requested.
 fn save_all(a: &RunArguments, run: &Run) -> Result<(), Failure> {
     let json = || write_run(run).map_err(|error| Failure::new(1, error));
     let mut outcomes = Vec::new();
@@ -63,7 +63,7 @@ fn save_all(a: &RunArguments, run: &Run) -> Result<(), Failure> {
         let name = format!("measure-stopped-{}.json", std::process::id());
         put(&Some(std::env::temp_dir().join(name)), &json);
     }
-    // Every message is worth reading; the first decides the status.
+    // All messages are printed; the first failure determines the status.
     let mut failures = outcomes.into_iter().filter_map(Result::err);
     let Some(first) = failures.next() else { return Ok(()) };
     let messages = failures.map(|f| f.message);

@@ -8,14 +8,14 @@ use std::arch::asm;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What is done to the memory.
+/// The access to the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Loads of 16 bytes.
     Read,
     /// Stores of 16 bytes.
     Write,
-    /// Both, from the first half to the second.
+    /// Both, from the first half to the second half.
     Copy,
 }
 
@@ -137,7 +137,7 @@ fn sweep_together(
                 let (go, ready, done) = (&go, &ready, &done);
                 let cpu = cpus.get(i % cpus.len().max(1)).copied();
                 let spawned = std::thread::Builder::new().spawn_scoped(scope, move || {
-                    // A kernel without affinity spreads the threads by itself.
+                    // A kernel without affinity distributes the threads by itself.
                     let _ = cpu.map(|cpu| pin(&[cpu]));
                     ready.fetch_add(1, Ordering::Release);
                     while go.load(Ordering::Acquire) == WAIT {
@@ -164,7 +164,7 @@ fn sweep_together(
     })
 }
 
-/// What the threads are told: not yet, start, or leave because not all of them exist.
+/// Signals to the threads: wait, start, or exit because not all of them could be created.
 const WAIT: u32 = 0;
 const GO: u32 = 1;
 const GIVE_UP: u32 = 2;

@@ -1,4 +1,4 @@
-//! What the processor does without the operating system: reading time, loops, calls, CPUID.
+//! The processor without the operating system: reading time, loops, calls, CPUID.
 
 use crate::experiment::Experiment;
 use crate::sampler::Sampler;
@@ -44,7 +44,7 @@ pub fn experiments(exits: bool) -> Vec<Experiment> {
     all.extend((0..=7).map(call));
     let cpuid = Experiment::time("cpu/cpuid", "CPUID", |_, m| {
         m.batch(20, || {
-            // The instruction serialises; in a virtual machine it leaves the guest.
+            // The instruction serialises; in a virtual machine it exits to the hypervisor.
             black_box(__cpuid(0));
         })
     })
@@ -69,7 +69,8 @@ pub fn empty_loop(turns: u32) {
     }
 }
 
-/// `turns` times 16 additions of which each needs the last: 16 cycles of the core's clock.
+/// Does `turns` times 16 additions, each of which needs the previous result: 16 cycles of the
+/// core's clock.
 #[inline(always)]
 pub fn dependent_additions(turns: u32) {
     // SAFETY: arithmetic in registers only.
@@ -92,12 +93,12 @@ pub fn dependent_additions(turns: u32) {
 /// Instructions in one turn of [`mixed_instructions`].
 pub const MIXED: u32 = 21;
 
-/// `turns` of a mixture as found in operating system code: loads, stores, compares and
-/// branches, and in every turn one step of a pointer chase that begins at `node`, because such
-/// code follows pointers into memory that is rarely in the first cache.
+/// Runs `turns` of a mixture that is typical of operating system code: loads, stores, compares and
+/// branches, and in every turn one step of a pointer chase that begins at `node`, because such code
+/// follows pointers into memory that is rarely in the first cache.
 ///
 /// # Safety
-/// `node` must come from [`super::chase::link`], on a mapping that is still there.
+/// `node` must come from [`super::chase::link`], on a mapping that still exists.
 #[inline(always)]
 pub unsafe fn mixed_instructions(turns: u32, mut node: usize) -> usize {
     let mut memory = [0u64; 8];
@@ -166,8 +167,8 @@ extern "C" fn callee7(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, g: u64) ->
 
 macro_rules! call_loop {
     ($turns:expr, $callee:ident, $($line:literal),*) => {
-        // SAFETY: the callee follows the C ABI and is given the arguments it has; r12 is kept
-        // by it; what it may clobber is declared.
+        // SAFETY: the callee follows the C ABI and gets its arguments; it preserves r12; the
+        // registers that it may clobber are declared.
         unsafe {
             asm!(
                 "2:",

@@ -1,6 +1,6 @@
-//! Pointer chases: loads of which each needs the result of the last, so that their latency
-//! cannot be hidden. The order is one random cycle through all nodes (Sattolo's algorithm),
-//! which no prefetcher foresees.
+//! Pointer chases: each load needs the result of the previous one, so that latency cannot be
+//! hidden. The order is one random cycle through all nodes (Sattolo's algorithm), which no
+//! prefetcher can predict.
 
 use crate::sys::memory::Mapping;
 use std::arch::asm;
@@ -22,10 +22,10 @@ pub fn link(mapping: &Mapping, offsets: &[usize]) -> usize {
     mapping.start() + offsets.first().copied().unwrap_or(0)
 }
 
-/// Follows `loads` links from `node`, a multiple of [`UNROLLED`]; returns the last.
+/// Follows `loads` links from `node`, a multiple of [`UNROLLED`]; returns the last node.
 ///
 /// # Safety
-/// `node` must come from [`link`] or from this function, on a mapping that is still there.
+/// `node` must come from [`link`] or from this function, on a mapping that still exists.
 #[inline(always)]
 pub unsafe fn follow(mut node: usize, loads: u32) -> usize {
     let turns = (loads / UNROLLED).max(1);

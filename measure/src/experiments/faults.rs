@@ -12,7 +12,8 @@ use std::os::fd::AsRawFd;
 
 const PAGES: usize = 256;
 const BYTES: usize = PAGES * PAGE;
-/// Linux maps up to 16 cached pages around a fault: accesses this far apart fault each.
+/// Linux maps up to 16 cached pages around a fault: with accesses this far apart, each access
+/// faults.
 const FAR: usize = 16 * PAGE;
 const FILE: usize = 8 << 20;
 const LARGE: usize = 2 << 20;
@@ -39,7 +40,7 @@ fn of_file(file: &File) -> Result<Mapping, Skip> {
     Mapping::file(file.as_raw_fd(), FILE).map_err(Skip::because("mapping a file"))
 }
 
-/// Drops what the file cache holds of `file`; an error where it cannot be dropped.
+/// Drops the file's pages from the page cache; an error if that is impossible.
 fn drop_cached(file: &File) -> Result<(), Skip> {
     super::files::drop_cached(file)
 }
@@ -134,7 +135,7 @@ pub fn experiments() -> Vec<Experiment> {
         .hardware(PAGE as f64, "store-byte", "the page is cleared")
         .software(12_000.0, "instruction", "region made and freed, page table, frame"),
         Experiment::time("memory/map/brk", "brk up and down by 4 KB, untouched", |_, m| {
-            // SAFETY: asks only.
+            // SAFETY: this only reads the break.
             let now = unsafe { raw::brk(0) };
             if now <= 0 {
                 return Err(Skip("this system has no brk".into()));

@@ -1,5 +1,5 @@
-//! Files: reading past the cache, the size of the cache, names, durability, contention, and
-//! network file systems.
+//! Files: reading past the page cache, the size of the page cache, names, durability, contention,
+//! and network file systems.
 
 use super::syscalls::c_path;
 use crate::experiment::{Experiment, Setting};
@@ -33,7 +33,7 @@ impl AsRef<Path> for Removed {
 
 impl Drop for Removed {
     fn drop(&mut self) {
-        // The run's directory is removed as a whole at the end in any case.
+        // In any case the run's directory is removed at the end.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -60,7 +60,7 @@ pub fn temporary_file(s: &Setting, name: &str, bytes: usize) -> Result<(File, Re
     Ok((file, removed))
 }
 
-/// Drops what the file cache holds of `file`, or says why that is impossible.
+/// Drops the pages of `file` from the page cache, or says why that is impossible.
 pub fn drop_cached(file: &File) -> Result<(), Skip> {
     if in_memory(file) {
         return Err(Skip(
@@ -78,8 +78,8 @@ pub fn drop_cached(file: &File) -> Result<(), Skip> {
             )));
         }
     }
-    // The advice may be taken and nothing done: an overlay whose upper layer is in memory does not
-    // tell by its name. A kernel that does not know is believed.
+    // The kernel may accept the advice and do nothing: the name of an overlay does not show that
+    // its upper layer is in memory. If the kernel lacks mincore, the advice is trusted.
     let bytes = file.metadata().map_or(0, |about| about.len() as usize);
     if bytes == 0 {
         return Ok(());
@@ -103,7 +103,7 @@ fn in_memory(file: &File) -> bool {
     asked && [0x0102_1994, 0x8584_58f6].contains(&(about.f_type as i64))
 }
 
-/// The file of `bytes` that reading past the cache uses, made once in a run.
+/// Returns the file of `bytes` for reading past the page cache, made once in a run.
 fn direct_file(s: &Setting, bytes: u64) -> Result<File, Skip> {
     let path = s.directory.join(format!("direct-{bytes}"));
     if !path.exists() {
@@ -118,7 +118,7 @@ fn direct_file(s: &Setting, bytes: u64) -> Result<File, Skip> {
         .map_err(Skip::because("opening with O_DIRECT (try --dir with a disk's file system)"))
 }
 
-/// One read of [`BLOCK`] or more at `offset`, all of it.
+/// Reads [`BLOCK`] or more at `offset`, completely.
 fn read_block(file: &File, buffer: &mut [u8], offset: u64) -> Result<(), Skip> {
     match checked(pread(file.as_raw_fd(), buffer, offset)) {
         Ok(n) if n == buffer.len() => Ok(()),
@@ -139,7 +139,7 @@ fn blocks(s: &Setting, m: &mut Sampler, bytes: u64, random: bool) -> Result<(), 
     })
 }
 
-/// One random 4 KB read past the cache: the primitive of the device.
+/// Makes one random 4 KB read past the page cache: the primitive of the device.
 pub fn device_read(s: &Setting, m: &mut Sampler) -> Result<(), Skip> {
     let file = direct_file(s, 4 * M)?;
     let mut page = Mapping::shared(BLOCK).map_err(Skip::because("mmap"))?;
@@ -147,7 +147,7 @@ pub fn device_read(s: &Setting, m: &mut Sampler) -> Result<(), Skip> {
     m.try_batch(1, || read_block(&file, page.bytes(), order.u64(..1024) * BLOCK as u64))
 }
 
-/// A write of 4 KB and fdatasync(2): the primitive of durability.
+/// Makes a write of 4 KB and fdatasync(2): the primitive of durability.
 pub fn device_flush(s: &Setting, m: &mut Sampler) -> Result<(), Skip> {
     let (file, _path) = temporary_file(s, "flush", BLOCK)?;
     if in_memory(&file) {
@@ -223,16 +223,16 @@ pub fn experiments(setting: &Setting) -> Vec<Experiment> {
     all
 }
 
-/// A batch of names on which create, rename and delete work one after the other; only the
-/// named step is timed.
+/// Creates, renames and deletes a batch of names one after the other; only the named step is timed.
 fn name_experiment(
     step: &'static str,
     title: &str,
     instructions: f64,
     operation: fn(&CString, &CString) -> std::io::Result<()>,
 ) -> Experiment {
-    // Few, and few times: ext4 gives no inode out again that was freed in the last minutes, and
-    // looks through all of those for each new file. Thousands of them are all that would be seen.
+    // Few files, and few samples: ext4 does not reuse an inode that was freed in the last minutes,
+    // and examines all of those for each new file. With thousands of them, nothing else would be
+    // measured.
     const FILES: usize = 16;
     Experiment::time(format!("file/{step}"), title, move |s, m| {
         let name = |what: &str, i: usize| c_path(&s.directory.join(format!("{what}-{i}")));
@@ -243,7 +243,7 @@ fn name_experiment(
             for (from, to) in froms.iter().zip(&tos) {
                 let made = match step {
                     "create" => continue,
-                    // Those of the last sample go back.
+                    // Rename the files of the last sample back.
                     "rename" if raw::rename(to, from) == 0 => continue,
                     "rename" => from,
                     _ => to,
@@ -275,7 +275,7 @@ fn name_experiment(
     .software(instructions, "instruction", "path walk, inode, directory, journal")
 }
 
-/// Reads of one process while `processes` read, each its own file.
+/// Measures one process's reads while `processes` read, each its own file.
 fn contention(processes: usize) -> Experiment {
     const EACH: u64 = 4 * M;
     Experiment::time(
@@ -322,7 +322,7 @@ fn contention(processes: usize) -> Experiment {
     .software(3000.0, "instruction", "file system, request, sleep, switch")
 }
 
-/// Reads back files of growing size: the time per block jumps when they no longer fit.
+/// Reads files of growing size again: the time per block jumps when they no longer fit.
 fn cache_size(setting: &Setting) -> Vec<Experiment> {
     let sizes = std::iter::successors(Some(16 * M), |s| Some(s * 2));
     let sizes = sizes.take_while(|s| *s <= setting.file_limit);

@@ -16,7 +16,7 @@ const DISTANCES: [usize; 6] = [8, 16, 32, 64, 128, 256];
 /// Blocks in the cache line experiment are this far apart.
 const BLOCK: usize = 512;
 
-/// Follows a chase over `offsets`: once around to warm up, then the samples.
+/// Follows a chase over `offsets`: once around to warm up, then takes the samples.
 fn chase(m: &mut Sampler, bytes: usize, offsets: &[usize], pages: Pages) -> Result<(), Skip> {
     let mapping = Mapping::anonymous(bytes, pages).map_err(Skip::because("mmap"))?;
     let mut node = link(&mapping, offsets);
@@ -90,13 +90,13 @@ fn point(setting: &Setting, bytes: usize, stride: usize) -> Experiment {
     .method("2,048 loads, each needing the last, in a random cycle through the array; large pages where the system has them")
     .at(format!("load latency, stride {stride}"), bytes as f64, "bytes")
     .rounds_at_most(if bytes >= 16 << 20 { 5 } else { 8 });
-    // The share of the touched lines that each cache can hold. Strides above a line use only
-    // some of the sets of the first two levels, down to one set of about eight ways.
+    // The share of the touched lines that each cache can hold. Strides above a line use only some
+    // of the sets of the first two levels, down to one set of about eight ways.
     let touched = (bytes / stride * stride.min(64)) as f64;
     let mut left = 1.0;
     let mut experiment = experiment;
     for (level, name) in [(1, "l1"), (2, "l2"), (3, "l3")] {
-        // A machine that reports nothing is taken to have common ones, as the primitives are.
+        // A machine that reports no caches is assumed to have common ones, as for the primitives.
         let cache = match setting.caches.iter().find(|c| c.level == level) {
             Some(cache) => cache.bytes,
             None if setting.caches.is_empty() => setting.cache(level),
@@ -114,8 +114,8 @@ fn point(setting: &Setting, bytes: usize, stride: usize) -> Experiment {
 }
 
 fn line(setting: &Setting, distance: usize) -> Experiment {
-    // Half of the second cache: the first load of a pair comes from there, steadily, and no
-    // prefetcher fetches a neighbour into the first cache in time.
+    // Half of the second cache: the first load of a pair always comes from there, and no prefetcher
+    // loads a neighbour into the first cache in time.
     let bytes = (setting.cache(2) as usize / 2).min(setting.memory_limit as usize);
     let blocks = (bytes / BLOCK).max(64);
     Experiment::time(
@@ -157,7 +157,7 @@ fn pairs(m: &mut Sampler, blocks: usize, distance: usize) -> Result<(), Skip> {
 }
 
 fn tlb(pages: usize) -> Experiment {
-    // One line further in each page, or all would compete for the same sets of the cache.
+    // One line further in each page; otherwise all would compete for the same sets of the cache.
     let stride = PAGE + LINE_STRIDE;
     let bytes = pages * stride;
     Experiment::time(

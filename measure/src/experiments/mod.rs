@@ -1,4 +1,4 @@
-//! Everything that can be measured, in the order in which it is shown.
+//! All experiments, in the order in which they are shown.
 
 pub mod bandwidth;
 pub mod basics;

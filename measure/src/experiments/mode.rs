@@ -1,11 +1,11 @@
-//! The switch between user and supervisor mode, which Hayate has: of oneself, and of another.
+//! Hayate's switch between user and supervisor mode: of the calling process, and of another one.
 
 use crate::experiment::Experiment;
 use crate::sampler::{Sampler, Skip};
 use crate::sys::process::Child;
 use crate::sys::raw::{self, checked};
 
-/// Which switch is timed; the other one follows untimed.
+/// Which switch is timed; the opposite one follows untimed.
 #[derive(Clone, Copy)]
 enum Way {
     Supervisor,
@@ -13,7 +13,7 @@ enum Way {
 }
 
 fn samples(m: &mut Sampler, pid: usize, way: Way) -> Result<(), Skip> {
-    // In a suite that was started in supervisor mode a switch would end that for good.
+    // In a suite that was started in supervisor mode a switch would end that mode permanently.
     if raw::in_ring_0() {
         return Err(Skip("the suite runs in supervisor mode".into()));
     }

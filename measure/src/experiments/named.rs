@@ -1,5 +1,5 @@
-//! Programs that the user names with `--program`: started like any other, and timed from before
-//! fork to after wait.
+//! Programs that the user names with `--program`: started like any other program, and timed from
+//! before fork to after wait.
 
 use super::processes::reap;
 use super::syscalls::c_path;
@@ -48,21 +48,22 @@ fn samples(m: &mut Sampler, named: &Named) -> Result<(), Skip> {
         let start = clock.start();
         reap(program.start(Split::Fork), &what)?;
         let ticks = clock.stop().saturating_sub(start);
-        // Reading it does not wait, so that all of the difference is the start's.
+        // Reading it does not wait, so the whole difference belongs to the start.
         let idle = idle()?.saturating_sub(before) as f64 / clock.ns(1.0);
         Ok(ticks.saturating_sub(idle as u64))
     })
 }
 
-/// Nanoseconds since boot in which the processor had nothing to do.
+/// Returns the nanoseconds since boot in which the processor was idle.
 fn idle_ns() -> Result<u64, Skip> {
     let path = "/proc/timer_list";
     let list = std::fs::read_to_string(path).map_err(Skip::because(path))?;
     idle_of(&list).ok_or_else(|| Skip(format!("{path} does not tell of one processor that idles")))
 }
 
-/// The sum of Linux' line `  .idle_sleeptime : 123 nsecs` and of that for idling while something waits for a
-/// disk. With several processors what one does while others idle is not known.
+/// Returns the sum of Linux' line ` .idle_sleeptime : 123 nsecs` and of that for idling while a
+/// thread waits for a disk. With several processors, the work of one while others idle is not
+/// known.
 fn idle_of(list: &str) -> Option<u64> {
     let number = |wanted: &str| {
         let mut values = list.lines().filter_map(|line| {
@@ -75,10 +76,10 @@ fn idle_of(list: &str) -> Option<u64> {
     Some(number(".idle_sleeptime")? + number(".iowait_sleeptime")?)
 }
 
-/// Runs what is to be done before a start.
+/// Runs the user's command before a start.
 fn prepare(before: &str) -> Result<(), Skip> {
-    // One without libraries, where there is one: what a program shares with the shell would stay in
-    // memory while the shell drops everything else.
+    // A shell without libraries, if there is one: libraries that a program shares with the shell
+    // would stay in memory while the shell drops everything else.
     const ALONE: &str = "/bin/busybox";
     let mut shell = Command::new(if Path::new(ALONE).exists() { ALONE } else { "/bin/sh" });
     if Path::new(ALONE).exists() {
@@ -93,7 +94,7 @@ fn prepare(before: &str) -> Result<(), Skip> {
     Err(Skip(format!("--before {before}: {}: {}", done.status, said.trim())))
 }
 
-/// The program's file, looked for where a shell would.
+/// Returns the program's file, searched as by a shell.
 fn found(name: &str) -> Result<PathBuf, Skip> {
     if name.contains('/') {
         return Ok(PathBuf::from(name));

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Bytes in a sample of the bandwidth experiments.
 const BULK: u64 = 16 << 20;
 const CHUNK: usize = 128 << 10;
-/// Longer than any answer takes that still comes.
+/// Longer than any answer takes that still arrives.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A server process of our own on loopback; it ends when the value is dropped.
@@ -72,7 +72,7 @@ fn tcp_bulk(m: &mut Sampler, address: SocketAddr) -> Result<(), Skip> {
     bulk(m, stream)
 }
 
-/// Sends [`BULK`] bytes and waits for the receiver's word that it has them.
+/// Sends [`BULK`] bytes and waits for the receiver's confirmation.
 fn bulk(m: &mut Sampler, mut stream: impl Read + Write) -> Result<(), Skip> {
     let chunk = vec![7; CHUNK];
     let clock = m.clock();
@@ -150,7 +150,7 @@ fn icmp(m: &mut Sampler, address: Ipv4Addr) -> Result<(), Skip> {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: the descriptor is new, and nothing else owns it.
         Ok(UdpSocket::from(unsafe { OwnedFd::from_raw_fd(fd) }))
     };
     let (socket, raw) = match open(libc::SOCK_DGRAM) {
@@ -175,7 +175,7 @@ fn icmp(m: &mut Sampler, address: Ipv4Addr) -> Result<(), Skip> {
         loop {
             let mut answer = [0; 128];
             let len = socket.recv(&mut answer).map_err(Skip::because("receiving ICMP"))?;
-            // A raw socket sees the IP header and other people's messages too.
+            // A raw socket receives the IP header, and also messages for other processes.
             let header = if raw { usize::from(answer[0] & 15) * 4 } else { 0 };
             let Some(reply) = answer[..len].get(header..header + 8) else { continue };
             if reply[0] == 0 && reply[6..8] == sequence.to_be_bytes() {

@@ -1,8 +1,8 @@
-//! Creating processes and threads. The same by size is in `sweeps`, in the long run in `totals`,
-//! and for programs that the user names in `named`.
+//! Creation of processes and threads. `sweeps` does the same by size, `totals` over a long run, and
+//! `named` for programs that the user names.
 //!
-//! The child of the bare experiments exits in the next instruction, and the parent waits:
-//! nothing of a C library is in the path, so that the numbers are the kernel's.
+//! The child of the bare experiments exits in the next instruction, and the parent waits: there is
+//! no C library in the path, so the numbers are the kernel's.
 
 use super::syscalls::c_path;
 use super::{named, sweeps, totals};
@@ -24,12 +24,12 @@ pub const M: usize = 1 << 20;
 /// The program of the founding papers: 20 KB text, 4 KB data, 4 KB bss.
 pub const USUAL: Sizes = Sizes { text: 20 * K, data: 4 * K, bss: 4 * K };
 
-/// Waits for a child and turns anything but exit(0) into a reason to skip.
+/// Waits for a child; any end but exit(0) becomes a reason to skip.
 pub fn reap(pid: isize, what: &str) -> Result<(), Skip> {
     let pid = checked(pid).map_err(Skip::because(what))?;
     match wait_for(pid as i32) {
         0 => Ok(()),
-        // What the child exits with where execve(2) fails.
+        // The child's exit status when execve(2) fails.
         0x7f00 => Err(Skip(format!("{what}: it cannot be executed"))),
         status if status & 0x7f == 0 => {
             Err(Skip(format!("{what}: it ended with status {}", status >> 8 & 0xff)))
@@ -57,7 +57,7 @@ fn generated(
     let name = format!("{kind}-{}-{}-{}", sizes.text, sizes.data, sizes.bss);
     let path = setting.directory.join(name);
     if !path.exists() {
-        // Under another name first: a run stopped in the middle leaves no half a program.
+        // Under another name first: a run that is stopped in the middle leaves no partial program.
         let half = path.with_extension("half");
         let mut file = std::fs::OpenOptions::new()
             .write(true)
@@ -91,7 +91,7 @@ pub fn dynamic_program() -> Result<&'static CStr, Skip> {
     Err(Skip("no dynamically linked /bin/true or /usr/bin/true on this system".into()))
 }
 
-/// What a shell is told to do: start a program, in a process of its own.
+/// Returns a shell's command: start a program, in a process of its own.
 pub fn shell_command(s: &Setting) -> Result<CString, Skip> {
     if !std::path::Path::new("/bin/sh").exists() {
         return Err(Skip("this system has no /bin/sh".into()));
@@ -102,8 +102,8 @@ pub fn shell_command(s: &Setting) -> Result<CString, Skip> {
     CString::new(command).map_err(|_| Skip("zero byte in path".into()))
 }
 
-/// A shell and what it is told to do, both by one busybox: links to it named `sh` and `true`, so that
-/// the shell, which has a `true` of its own, must fork and execute.
+/// Returns a shell and its command, both of one busybox: links to it named `sh` and `true`, so that
+/// the shell, which has a built-in `true`, must fork and execute.
 pub fn busybox_command(s: &Setting) -> Result<(CString, CString), Skip> {
     let busybox = ["/bin/busybox", "/usr/bin/busybox"]
         .into_iter()
@@ -125,13 +125,13 @@ pub fn busybox_command(s: &Setting) -> Result<(CString, CString), Skip> {
     Ok((shell, command))
 }
 
-/// The path of a large program of which a start touches little.
+/// Returns the path of a large program whose start touches few pages.
 pub fn sparse_program(setting: &Setting) -> Result<CString, Skip> {
     let content = |sizes| sparse_executable(sizes, 400);
     generated(setting, "sparse", Sizes { text: 40 * M, ..USUAL }, content)
 }
 
-/// A large program of which a start touches little.
+/// Returns the experiment for a large program whose start touches few pages.
 fn exec_sparse() -> Experiment {
     Experiment::time(
         "cpu/process/exec-sparse",

@@ -1,5 +1,5 @@
-//! fork and exec by the size of text, data and bss: the sweeps of the founding papers, in which
-//! one part grows and the others stay at 20 KB of text, 4 KB of data and 4 KB of bss.
+//! fork and exec by the size of text, data and bss: the sweeps of the founding papers, in which one
+//! part grows and the others stay at 20 KB of text, 4 KB of data and 4 KB of bss.
 
 use super::processes::{K, M, USUAL, forking_program, program, reap};
 use crate::experiment::Experiment;
@@ -13,11 +13,11 @@ use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 
-/// Sizes of the part that grows: those of the papers, and one beyond.
+/// Sizes of the growing part: those of the papers, and one more.
 const SWEPT: [usize; 5] = [4 * K, 16 * K, 64 * K, 256 * K, M];
 const BEYOND: usize = 16 * M;
 
-/// A part of a program, and what a page of it is estimated to cost in an exec and in a fork.
+/// A part of a program, and the estimated cost of one of its pages in an exec and in a fork.
 struct Part {
     name: &'static str,
     sizes: fn(usize) -> Sizes,
@@ -106,7 +106,7 @@ fn fork_by_size(part: &Part, bytes: usize) -> Experiment {
     .software(pages * part.fork_per_page, "instruction", "page-table entries and reference counts")
 }
 
-/// Starts the program and asks it for one fork after the other; it times them itself.
+/// Starts the program and repeatedly asks it for a fork, which it times itself.
 fn fork_samples(m: &mut Sampler, path: &CStr) -> Result<(), Skip> {
     if !m.clock().is_counter() {
         return Err(Skip("the program that forks can time only by the time-stamp counter".into()));
@@ -127,7 +127,7 @@ fn fork_samples(m: &mut Sampler, path: &CStr) -> Result<(), Skip> {
         answer.read_exact(&mut ticks).map_err(Skip::because("fork in the program"))?;
         Ok(u64::from_le_bytes(ticks))
     });
-    // The end of its input ends it.
+    // The end of its input ends the program.
     drop(ask);
     let ended = child.wait().map_err(Skip::because("waiting for the program that forks"))?;
     result?;

@@ -28,7 +28,7 @@ fn pipe() -> Result<Pipe, Skip> {
 const TOKEN: u8 = 0;
 const END: u8 = 1;
 
-/// What takes turns in a ring.
+/// The members of a ring.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Members {
     Processes,
@@ -70,7 +70,7 @@ fn ring(m: &mut Sampler, who: Members, members: usize, set_bytes: usize) -> Resu
             let result = started
                 .map_err(Skip::because("creating a thread"))
                 .and_then(|()| laps(m, first, last, &mut set, without));
-            // Each passes it on and ends; nobody reads the last one's.
+            // Each member passes END on and exits; the last one's is not read.
             write(first.writer.as_raw_fd(), &[END]);
             result
         });
@@ -86,7 +86,7 @@ fn ring(m: &mut Sampler, who: Members, members: usize, set_bytes: usize) -> Resu
     laps(m, first, last, &mut set, without)
 }
 
-/// What passing the token and walking costs without any switch, to be taken off.
+/// Returns the cost of passing the token and walking without any switch, to be subtracted.
 fn alone(m: &Sampler, members: usize, set: &mut [u64]) -> Result<u64, Skip> {
     let clock = m.clock();
     let alone = pipe()?;
@@ -129,7 +129,8 @@ fn laps(
     })
 }
 
-/// Hands over to the other side and waits for the answer: `turn` is 0 for us, 1 for them.
+/// Hands over to the other side and waits for the answer: `turn` is 0 for this side, 1 for the
+/// other.
 #[inline(always)]
 fn hand_over(turn: &AtomicU32, mine: u32) {
     turn.store(1 - mine, Ordering::Release);
@@ -170,7 +171,7 @@ fn stop(turn: &AtomicU32) {
     futex_wake(turn);
 }
 
-/// Waits for the turn of `own` by giving the processor away, and passes it on. False: the end.
+/// Waits for the turn of `own` by yielding the processor, and passes it on. False: the end.
 #[inline(always)]
 fn yield_for_turn(turn: &AtomicU32, own: u32) -> bool {
     loop {
@@ -326,8 +327,8 @@ pub fn experiments() -> Vec<Experiment> {
     all
 }
 
-/// Instructions of a switch by a pipe: with more than two there is no running straight back to
-/// the one that woke the other, but a queue.
+/// Returns the instructions of a switch by a pipe: with more than two members the woken one does
+/// not run at once in place of its waker, but through a run queue.
 fn switched(members: usize) -> f64 {
     if members > 2 { 3900.0 } else { 2600.0 }
 }

@@ -1,11 +1,11 @@
-//! What starts cost in the long run: 1,000 in a row, and all that they leave to be done.
+//! The cost of starts over a long run: 1,000 in a row, with all work that they leave behind.
 //!
-//! A kernel can make one start look cheap by putting work off: freeing the old address space,
-//! clearing pages for the next one. Here nothing can be put off. After the last start the process
-//! spins and yields for so long that whatever was left to others is done, and what that takes
-//! longer than when nothing is left is counted to the starts.
+//! A kernel can make one start look cheap by deferring work: freeing the old address space,
+//! clearing pages for the next one. Here deferred work is measured too. After the last start the
+//! process spins and yields long enough that all deferred work is done, and the additional time,
+//! compared with the same loop when no work is left, is added to the starts.
 //!
-//! What this cannot see: work that a kernel does only when no program wants the processor.
+//! It cannot see work that a kernel does only when no program wants the processor.
 
 use super::basics::empty_loop;
 use super::processes::{
@@ -21,10 +21,10 @@ use std::hint::black_box;
 
 /// Starts in one sample.
 const STARTS: u32 = 1000;
-/// Starts before, so that what is made once is there.
+/// Starts before the samples, so that one-time work is done.
 const BEFORE: u32 = 20;
-/// How long it is waited: so many times a yield and a loop. In an emulator that counts instructions
-/// 30 ms by the guest's clock; several ticks of its timer.
+/// The length of the wait: so many times a yield and a loop. In an emulator that counts
+/// instructions this is 30 ms by the guest's clock, which is several ticks of its timer.
 const YIELDS: u32 = 300;
 const TURNS: u32 = 50_000;
 
@@ -42,7 +42,7 @@ const NAMES: [&str; 10] = [
     "sh-c-busybox",
 ];
 
-/// Puts behind each experiment that has one its total.
+/// Inserts the total behind each experiment that has one.
 pub fn beside(all: &mut Vec<Experiment>) {
     for name in NAMES {
         let base = format!("cpu/process/{name}");
@@ -64,7 +64,7 @@ fn total(base: &Experiment, name: &'static str) -> Experiment {
     .samples_at_most(1)
     // A thousand of the large ones take minutes in an emulator.
     .rounds_at_most(if matches!(name, "fork-parent/256M" | "exec-sparse" | "sh-c-busybox") { 1 } else { 3 });
-    // What one costs, if nothing is put off.
+    // The cost of one start, if no work is deferred.
     made.model.clone_from(&base.model);
     made
 }
@@ -121,7 +121,7 @@ fn starts(m: &mut Sampler, mut start_one: impl FnMut() -> Result<(), Skip>) -> R
     for _ in 0..BEFORE {
         start_one()?;
     }
-    // The first settling does what is left from before, the second tells what it takes by itself.
+    // The first settling does the work left from before, the second measures the loop itself.
     settle(clock);
     let nothing_left = settle(clock);
     m.collect(|| {
@@ -134,7 +134,7 @@ fn starts(m: &mut Sampler, mut start_one: impl FnMut() -> Result<(), Skip>) -> R
     })
 }
 
-/// Lets everyone else run until nothing is left to do; the ticks that it took.
+/// Lets all other threads run until no work is left; returns the ticks that it took.
 fn settle(clock: Clock) -> u64 {
     let start = clock.start();
     for _ in 0..YIELDS {

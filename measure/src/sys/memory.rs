@@ -9,7 +9,7 @@ use std::io;
 pub struct Mapping {
     start: usize,
     len: usize,
-    /// What came from mmap, which may begin before `start` and end after it.
+    /// The mapping from mmap, which may begin before `start` and end after it.
     mapped: (usize, usize),
 }
 
@@ -21,9 +21,9 @@ const LARGE_PAGE: usize = 2 << 20;
 pub enum Pages {
     /// As the system is configured.
     Default,
-    /// Base pages only (MADV_NOHUGEPAGE); without effect where there are no large ones.
+    /// Base pages only (MADV_NOHUGEPAGE); without effect if there are no large pages.
     Small,
-    /// Large ones wherever possible (MADV_HUGEPAGE).
+    /// Large pages wherever possible (MADV_HUGEPAGE).
     Large,
 }
 
@@ -42,7 +42,7 @@ impl Mapping {
         let slack = if pages == Pages::Large { LARGE_PAGE } else { 0 };
         let room = if slack > 0 { len.next_multiple_of(LARGE_PAGE) + slack } else { len };
         let mut mapping = Self::map(room, libc::PROT_READ | libc::PROT_WRITE, flags, -1)?;
-        // Kernels without large pages answer EINVAL, and then the advice is not needed.
+        // Kernels without large pages fail with EINVAL, and then the advice is not needed.
         match pages {
             Pages::Default => false,
             Pages::Small => mapping.advise(libc::MADV_NOHUGEPAGE),
@@ -66,15 +66,16 @@ impl Mapping {
         Self::map(len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE, fd)
     }
 
-    /// madvise(2) of the whole mapping; returns whether the kernel took it.
+    /// Calls madvise(2) for the whole mapping; returns whether the kernel accepted it.
     pub fn advise(&self, advice: i32) -> bool {
         let a = [self.start, self.len, advice as usize, 0, 0, 0];
-        // SAFETY: the advice is for our own range; what MADV_DONTNEED drops reads as zero or
-        // as the file afterwards, which is valid for bytes.
+        // SAFETY: the advice is for our own range; memory that MADV_DONTNEED drops then reads as
+        // zero or as the file, which is valid for bytes.
         unsafe { syscall(libc::SYS_madvise as usize, a) == 0 }
     }
 
-    /// How many of its pages are in memory, by mincore(2); for a file those that its cache holds.
+    /// Returns how many of its pages are in memory, by mincore(2); for a file, those in the page
+    /// cache.
     pub fn resident(&self) -> io::Result<usize> {
         let mut pages = vec![0u8; self.len.div_ceil(PAGE)];
         let a = [self.start, self.len, pages.as_mut_ptr() as usize, 0, 0, 0];

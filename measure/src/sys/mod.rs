@@ -1,8 +1,7 @@
-//! The C ABI edge: every unsafe block that talks to the kernel, behind safe functions.
+//! The C ABI boundary: every unsafe block that makes system calls, behind safe functions.
 //!
-//! Experiments use these wrappers and not the C library where the library would add work of
-//! its own to what is being measured; the operations are the plain system calls of the
-//! manual pages (section 2).
+//! Experiments use these wrappers and not the C library where the library would add work of its own
+//! to the measurement; the operations are the plain system calls of the manual pages (section 2).
 
 pub mod memory;
 pub mod priority;
@@ -19,7 +18,8 @@ pub fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, |n| n.get())
 }
 
-/// The processors this process may run on, as numbers; empty where the kernel does not say.
+/// Returns the numbers of the processors that this process may run on; empty if the kernel does not
+/// say.
 pub fn allowed_cpus() -> Vec<usize> {
     // SAFETY: cpu_set_t is plain data, for which all bytes zero is a valid value.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -34,7 +34,7 @@ pub fn allowed_cpus() -> Vec<usize> {
         .collect()
 }
 
-/// Pins the calling thread (and what it forks) to `cpus`.
+/// Pins the calling thread (and its future children) to `cpus`.
 pub fn pin(cpus: &[usize]) -> std::io::Result<()> {
     // SAFETY: as in `allowed_cpus`.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };

@@ -26,7 +26,7 @@ pub enum Ended {
 impl Child {
     /// Forks; the child runs `work` and exits with its result, never returning.
     ///
-    /// Only a process with a single thread may call this, as every experiment is.
+    /// Only a process with a single thread may call this; every experiment has only one.
     pub fn start(work: impl FnOnce() -> i32) -> io::Result<Self> {
         // SAFETY: the process has one thread, so the child may use everything it inherits.
         match unsafe { libc::fork() } {
@@ -40,7 +40,7 @@ impl Child {
         }
     }
 
-    /// Its number.
+    /// Returns the process ID.
     pub fn pid(&self) -> i32 {
         self.pid
     }
@@ -60,7 +60,7 @@ impl Child {
         }
     }
 
-    /// Kills it with its process group, where it has one of its own, and reaps it.
+    /// Kills the child, with its process group if it has one of its own, and reaps it.
     pub fn kill_group(mut self) -> Ended {
         // SAFETY: kill(2) takes numbers; the group is that of a child not yet reaped.
         unsafe {
@@ -81,8 +81,8 @@ impl Drop for Child {
     }
 }
 
-/// Puts the calling process into a group of its own and lets it die with its parent; both
-/// are conveniences, and a kernel without them loses only those.
+/// Puts the calling process into a group of its own and makes it die with its parent. Neither is
+/// essential: a kernel without them only loses these two effects.
 pub fn become_group() {
     // SAFETY: both calls take numbers only.
     unsafe {
@@ -91,11 +91,11 @@ pub fn become_group() {
     }
 }
 
-/// Ties standard input, output and error of this process to /dev/null.
+/// Connects standard input, output and error of this process to /dev/null.
 pub fn silence_streams() -> io::Result<()> {
     let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
     for stream in 0..3 {
-        // SAFETY: dup2 takes numbers; what the standard streams were is not used any more.
+        // SAFETY: dup2 takes numbers; the previous standard streams are not used any more.
         if unsafe { libc::dup2(null.as_raw_fd(), stream) } < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -136,8 +136,8 @@ pub fn vfork_exit() -> isize {
 #[inline(always)]
 unsafe fn split_and_exit(call: i64) -> isize {
     let pid;
-    // SAFETY: after the first `syscall` the child (rax = 0) exits without touching memory;
-    // the parent goes on with the pid in rax.
+    // SAFETY: after the first `syscall` the child (rax = 0) exits without touching memory; the
+    // parent continues with the pid in rax.
     unsafe {
         asm!(
             "syscall",
@@ -154,7 +154,7 @@ unsafe fn split_and_exit(call: i64) -> isize {
     pid
 }
 
-/// By which call a child is made.
+/// The call that makes a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
     /// fork(2)
@@ -185,14 +185,14 @@ impl<'a> Program<'a> {
         self
     }
 
-    /// Splits off a child that executes the program; its pid or a negated errno.
+    /// Forks a child that executes the program; returns its pid or a negated errno.
     #[inline(never)]
     pub fn start(&self, how: Split) -> isize {
         let call = match how {
             Split::Fork => libc::SYS_fork,
             Split::Vfork => libc::SYS_vfork,
         };
-        // SAFETY: it is one of the two.
+        // SAFETY: the call is one of the two.
         unsafe { self.split_and_exec(call) }
     }
 
@@ -231,8 +231,8 @@ impl<'a> Program<'a> {
     /// posix_spawn(3) of the program; the child's pid.
     pub fn spawn(&self) -> io::Result<i32> {
         let mut pid = 0;
-        // SAFETY: path and arrays live as long as the call and end as C wants it; null
-        // attributes and actions mean the default ones.
+        // SAFETY: path and arrays live as long as the call and end as C requires; null attributes
+        // and actions mean the default ones.
         let error = unsafe {
             libc::posix_spawn(
                 &mut pid,

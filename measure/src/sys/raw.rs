@@ -1,6 +1,6 @@
-//! System calls without a library in between, for timing the kernel and nothing else.
+//! System calls without a library in between, to time only the kernel.
 //!
-//! Every function returns what the kernel put into `rax`: a result, or a negated errno.
+//! Every function returns the kernel's `rax`: a result, or a negated errno.
 
 use std::arch::asm;
 use std::ffi::CStr;
@@ -31,9 +31,9 @@ pub unsafe fn syscall(number: usize, a: [usize; 6]) -> isize {
 const SWITCH_SUPERVISOR: usize = 1010;
 const SWITCH_USER: usize = 1011;
 
-/// Hayate's switch_supervisor: process `pid`, 0 for this one, goes on in ring 0.
+/// Hayate's switch_supervisor: process `pid` (0: this one) continues in ring 0.
 pub fn switch_supervisor(pid: usize, flags: usize) -> isize {
-    // SAFETY: it takes numbers and changes no memory; the program goes on where it was.
+    // SAFETY: it takes numbers and changes no memory; the program continues where it was.
     unsafe { syscall(SWITCH_SUPERVISOR, [pid, flags, 0, 0, 0, 0]) }
 }
 
@@ -83,10 +83,11 @@ plain_calls! {
     kill = SYS_kill(pid, signal);
 }
 
-/// A system call that no kernel has: entry, refusal and return, the cheapest way in and out.
+/// Makes a system call that does not exist in any kernel: entry, refusal and return, the cheapest
+/// way in and out.
 #[inline(always)]
 pub fn nothing() -> isize {
-    // SAFETY: the kernel answers ENOSYS to a number it does not know and touches nothing.
+    // SAFETY: the kernel fails with ENOSYS for an unknown number and touches nothing.
     unsafe { syscall(0xffff, [0; 6]) }
 }
 
@@ -164,14 +165,14 @@ pub fn rename(from: &CStr, to: &CStr) -> isize {
     unsafe { syscall(libc::SYS_rename as usize, a) }
 }
 
-/// brk(2): returns the break after the call; `at` 0 asks for the present one.
+/// Calls brk(2): returns the break after the call; `at` 0 returns the present one.
 ///
 /// # Safety
-/// Nothing may use memory between the old and the new break; the C library must not be
-/// growing its heap by brk at the same time.
+/// Nothing may use memory between the old and the new break; the C library must not be growing its
+/// heap by brk at the same time.
 #[inline(always)]
 pub unsafe fn brk(at: usize) -> isize {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller's promise.
     unsafe { syscall(libc::SYS_brk as usize, [at, 0, 0, 0, 0, 0]) }
 }
 
@@ -191,7 +192,7 @@ pub fn futex_wake(word: &std::sync::atomic::AtomicU32) -> isize {
     unsafe { syscall(libc::SYS_futex as usize, a) }
 }
 
-/// clock_gettime(2) as a real system call, past the vDSO; seconds and nanoseconds.
+/// Calls clock_gettime(2) as a real system call, without the vDSO; seconds and nanoseconds.
 #[inline(always)]
 pub fn clock_gettime_by_call(clock: i32, into: &mut [i64; 2]) -> isize {
     let a = [clock as usize, into.as_mut_ptr() as usize, 0, 0, 0, 0];

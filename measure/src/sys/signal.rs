@@ -16,15 +16,15 @@ pub fn stop_requested() -> bool {
     STOP.load(Ordering::Relaxed)
 }
 
-/// Notes SIGINT, SIGTERM and SIGHUP instead of dying from them. Slow calls return EINTR.
+/// Records SIGINT, SIGTERM and SIGHUP instead of dying from them. Slow calls return EINTR.
 pub fn note_stop_requests() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // Without handlers Ctrl-C ends the program at once: less comfort, nothing wrong.
+        // Without handlers Ctrl-C ends the program at once: less convenient, but not wrong.
         let _ = set(signal, note_stop as *const () as usize);
     }
 }
 
-/// Lets the calling process die from SIGINT and SIGTERM again.
+/// Makes the calling process die from SIGINT and SIGTERM again.
 pub fn forget_stop_requests() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         let _ = set(signal, libc::SIG_DFL);
