@@ -19,6 +19,7 @@ use hayate_abi::{Errno, Result};
 use hayate_clock_discipline::Discipline;
 use hayate_machine::sync::{Once, SpinLock};
 
+use crate::growth::Grow;
 use crate::schedule::{self, Timer, TimerTarget, WaitQueue, time};
 
 const SECOND: u64 = 1_000_000_000;
@@ -43,7 +44,7 @@ pub trait Follower: Send + Sync {
 pub fn follow(follower: Weak<dyn Follower>) -> Result<()> {
     let mut followers = FOLLOWERS.lock();
     followers.retain(|other| other.strong_count() > 0);
-    followers.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+    followers.make_room(1)?;
     followers.push(follower);
     Ok(())
 }

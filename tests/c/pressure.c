@@ -112,6 +112,24 @@ TEST_TIMES(pipes_get_what_is_kept, 4) {
     CHECK(kept("attachment") < before);
 }
 
+/* So does a table of the kernel's own that takes more than a few pages. */
+TEST_TIMES(a_large_table_gets_what_is_kept, 4) {
+    only_where_little_is();
+    struct rlimit many = {1 << 20, 1 << 20};
+    OK(setrlimit(RLIMIT_NOFILE, &many));
+    int fd = OK(memfd_create("most", 0));
+    size_t all = fill(fd);
+    OK(ftruncate(fd, 0));
+    have_kept();
+    static char piece[64 << 10];
+    size_t before = kept("attachment"), wanted = all - before - MIB / 4;
+    for (size_t done = 0; done < wanted; done += sizeof piece)
+        CHECK_EQ(write(fd, piece, sizeof piece), (ssize_t)sizeof piece);
+    /* 1 MiB, where a quarter of it is left. */
+    OK(dup2(fd, (1 << 17) - 1));
+    CHECK(kept("attachment") < before);
+}
+
 /* Nobody is killed for memory that is only kept. */
 TEST_TIMES(nobody_is_killed_while_something_is_kept, 4) {
     only_where_little_is();

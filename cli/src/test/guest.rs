@@ -229,6 +229,10 @@ struct Strain {
 /// Strains that need a kernel for tests, whatever the others have.
 const FOR_TESTS: [&str; 2] = ["requests_for_memory_refused", "long_requests_for_memory_refused"];
 
+/// The programs that are refused memory in every run of the tests.
+const REFUSED: &str =
+    "device,dir,epoll,exec,file,lock,mem,mount,pipe,poll,signal,socket,thread,watch";
+
 /// Programs that strain the guest for a while.
 pub fn stress(options: &Test, programs: &Programs) -> Vec<Trial> {
     let strain = |name, cpus, words| Strain { name, cpus, words, memory: 1024, beside: false };
@@ -277,7 +281,7 @@ pub fn stress(options: &Test, programs: &Programs) -> Vec<Trial> {
             2,
             &["storm", "--seconds", "1", "--limit", "60", "bomb"],
         ),
-        strain(FOR_TESTS[0], 1, &["refusal", "--stride", "9", "--only", "pipe", "/tests/static"]),
+        strain(FOR_TESTS[0], 1, &["refusal", "--stride", "11", "--only", REFUSED, "/tests/static"]),
         strain("killed_at_any_moment", 2, &["storm", "--seconds", "2", "strike"]),
         strain("started_while_replaced", 2, &["storm", "--seconds", "3", "replace"]),
         strain("policy_changed_in_a_storm", 2, &["storm", "--seconds", "1", "policy"]),

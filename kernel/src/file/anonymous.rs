@@ -51,7 +51,7 @@ impl FileSystem for Pseudo {
 pub fn pseudo(name: &'static str, magic: u64) -> Arc<Mount> {
     let device = anonymous_device();
     let root = AnonymousInode::new(device, FileKind::Anonymous, 0o600);
-    Mount::whole(Arc::new(Pseudo { name, magic, device, root }), 0, name.as_bytes())
+    Mount::whole(Arc::new(Pseudo { name, magic, device, root }), 0, name.into())
 }
 
 /// Returns a place in a pseudo file system for `inode`, shown as `name`.

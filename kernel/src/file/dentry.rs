@@ -28,6 +28,7 @@ use super::filesystem::FileSystem;
 use super::hash::{hash_name, word};
 use super::hint::Hint;
 use super::inode::Inode;
+use crate::growth::{self, Grow};
 use crate::schedule;
 
 /// The longest name of an entry, in bytes (`NAME_MAX`).
@@ -55,6 +56,14 @@ fn same_name(one: &[u8], other: &[u8]) -> bool {
         (one, other) = (tail, other_tail);
     }
     word(one) == word(other)
+}
+
+/// Room for `more` children in a table. `ENOMEM`.
+fn reserve(children: &mut Children, more: usize) -> Result<()> {
+    if children.capacity() - children.len() < more && growth::is_refused() {
+        return Err(Errno::ENOMEM);
+    }
+    children.try_reserve(more, |child| hash_name(&child.0)).map_err(|_| Errno::ENOMEM)
 }
 
 bitflags::bitflags! {
@@ -182,10 +191,9 @@ impl Dentry {
 
     /// Reserves memory for `more` children, so that [`Dentry::adopt`] cannot fail as long as the
     /// caller holds the directory lock. Called before an operation that changes a file system and
-    /// then the table. `ENOMEM`.
+    /// then the table. `ENOMEM`. The caller holds no spin lock.
     pub fn reserve(&self, more: usize) -> Result<()> {
-        let mut children = self.children.lock();
-        children.try_reserve(more, |child| hash_name(&child.0)).map_err(|_| Errno::ENOMEM)
+        growth::relieved(|| reserve(&mut self.children.lock(), more))
     }
 
     /// Marks a name as removed and drops the cached names below it. For a directory the caller
@@ -201,7 +209,12 @@ impl Dentry {
         let name = child.name();
         let hash = hash_name(&name);
         let mut children = self.children.lock();
-        children.try_reserve(1, |child| hash_name(&child.0)).map_err(|_| Errno::ENOMEM)?;
+        if reserve(&mut children, 1).is_err() {
+            drop(children);
+            self.reserve(1)?;
+            children = self.children.lock();
+            reserve(&mut children, 1)?;
+        }
         let old = match children.find_mut(hash, |child| same_name(&child.0, &name)) {
             Some(place) => Some(core::mem::replace(place, (name, Arc::clone(child)))),
             None => {
@@ -260,14 +273,14 @@ impl Dentry {
         let mut pruned = 0;
         // Depth first with an explicit stack: a tree can be deeper than a kernel stack.
         let mut stack: Vec<(Arc<Dentry>, Vec<Arc<Dentry>>)> = Vec::new();
-        if stack.try_reserve(1).is_err() {
+        if stack.make_room(1).is_err() {
             return 0;
         }
         stack.push((Arc::clone(self), self.cached_children()));
         while let Some((directory, waiting)) = stack.last_mut() {
             if let Some(child) = waiting.pop() {
                 let below = child.cached_children();
-                if !below.is_empty() && stack.try_reserve(1).is_ok() {
+                if !below.is_empty() && stack.make_room(1).is_ok() {
                     stack.push((child, below));
                 }
                 continue;
@@ -276,7 +289,7 @@ impl Dentry {
             directory.children.lock().retain(|(_, child)| {
                 let used =
                     Arc::strong_count(child) > 1 || child.state().contains(DentryState::MOUNTED);
-                if !used && dropped.try_reserve(1).is_ok() {
+                if !used && dropped.make_room(1).is_ok() {
                     dropped.push(Arc::clone(child));
                     return false;
                 }
@@ -304,8 +317,10 @@ impl Dentry {
                 return;
             }
             let all = {
+                let least = dentry.children.lock().len();
+                let _ = growth::relieved(|| waiting.make_room(least));
                 let children = dentry.children.lock();
-                let room = waiting.try_reserve(children.len()).is_ok();
+                let room = waiting.make_room(children.len()).is_ok();
                 if room {
                     waiting.extend(children.iter().map(|(_, child)| Arc::clone(child)));
                 }
@@ -325,7 +340,7 @@ impl Dentry {
     pub fn cached_children(&self) -> Vec<Arc<Dentry>> {
         let mut list = Vec::new();
         let children = self.children.lock();
-        if list.try_reserve_exact(children.len()).is_ok() {
+        if list.make_room_exact(children.len()).is_ok() {
             list.extend(children.iter().map(|(_, child)| Arc::clone(child)));
         }
         list
@@ -345,7 +360,7 @@ impl Dentry {
             if child.children.lock().is_empty() {
                 continue;
             }
-            if waiting.try_reserve(1).is_ok() {
+            if waiting.make_room(1).is_ok() {
                 waiting.push(take(&child).into_iter());
             } else {
                 child.dismantle_in_place();

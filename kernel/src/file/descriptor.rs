@@ -23,7 +23,7 @@ use hayate_machine::sync::SpinLock;
 use smallvec::SmallVec;
 
 use super::open_file::OpenFile;
-use crate::growth;
+use crate::growth::{self, Grow};
 
 /// The most descriptors a table can have (`fs.nr_open`).
 pub const MAXIMUM: usize = 1 << 20;
@@ -60,14 +60,14 @@ impl Slots {
             // Growing by half keeps the cost of many descriptors linear.
             let length = count.max(self.files.len() * 3 / 2).next_multiple_of(STEP);
             let more = length - self.files.len();
-            self.files.try_reserve_exact(more).map_err(|_| Errno::ENOMEM)?;
+            self.files.make_room_exact(more)?;
             self.files.resize_with(length, || None);
         }
         let words = count.div_ceil(64);
         if words > self.used.len() {
             let more = words - self.used.len();
-            self.used.try_reserve(more).map_err(|_| Errno::ENOMEM)?;
-            self.close_on_exec.try_reserve(more).map_err(|_| Errno::ENOMEM)?;
+            self.used.make_room(more)?;
+            self.close_on_exec.make_room(more)?;
             self.used.resize(words, 0);
             self.close_on_exec.resize(words, 0);
         }
@@ -184,9 +184,9 @@ impl FdTable {
             Some(bits) => words * 64 - bits.leading_zeros() as usize,
             None => 0,
         };
-        copy.files.try_reserve_exact(last).map_err(|_| Errno::ENOMEM)?;
-        copy.used.try_reserve_exact(words).map_err(|_| Errno::ENOMEM)?;
-        copy.close_on_exec.try_reserve_exact(words).map_err(|_| Errno::ENOMEM)?;
+        copy.files.make_room_exact(last)?;
+        copy.used.make_room_exact(words)?;
+        copy.close_on_exec.make_room_exact(words)?;
         copy.lowest = slots.lowest;
         let mut used = 0;
         for (number, file) in slots.files.iter().take(last).enumerate() {
@@ -231,7 +231,7 @@ impl FdTable {
     /// `RLIMIT_NOFILE`; `EMFILE` beyond it.
     pub fn reserve(&self, from: usize, limit: u64, close_on_exec: bool) -> Result<Reserved<'_>> {
         let limit = usize::try_from(limit).unwrap_or(MAXIMUM);
-        let number = self.slots.lock().take(from, limit, close_on_exec)?;
+        let number = growth::relieved(|| self.slots.lock().take(from, limit, close_on_exec))?;
         Ok(Reserved { table: self, number })
     }
 
@@ -259,8 +259,8 @@ impl FdTable {
         if number >= MAXIMUM || number as u64 >= limit {
             return Err(Errno::EBADF);
         }
+        growth::relieved(|| self.slots.lock().grow(number + 1))?;
         let mut slots = self.slots.lock();
-        slots.grow(number + 1)?;
         if slots.is_used(number) && slots.files.get(number).is_some_and(Option::is_none) {
             // Another thread's open has reserved it: Linux returns the same error (`do_dup2`).
             return Err(Errno::EBUSY);

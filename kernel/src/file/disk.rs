@@ -20,6 +20,7 @@ use super::plate::{Plate, PlateSource};
 use super::transfer::Output;
 use super::{content, devfs, device};
 use crate::device::block::{self, BlockDevice, SECTOR, Segment};
+use crate::growth::Grow;
 use crate::process;
 
 /// Bytes of a page in the page cache.
@@ -138,7 +139,7 @@ impl PlateSource for Pages {
         let start = first.checked_mul(per_page).ok_or(Errno::EIO)?;
         let mut left = self.driver.sectors().saturating_sub(start).saturating_mul(SECTOR);
         let mut segments = Vec::new();
-        segments.try_reserve_exact(frames.len()).map_err(|_| Errno::ENOMEM)?;
+        segments.make_room_exact(frames.len())?;
         for frame in frames {
             let length = left.min(PAGE) as usize;
             left -= length as u64;

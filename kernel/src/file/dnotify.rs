@@ -25,6 +25,7 @@ use super::notify::{Mask, WATCHES};
 use super::open_file::{Marks, OpenFile};
 use super::owner::{Band, Owner};
 use super::users::Limit;
+use crate::growth::Grow;
 
 /// Whether directories can be watched (`/proc/sys/fs/dir-notify-enable`).
 pub static ENABLED: Limit = Limit::new(|| 1);
@@ -121,7 +122,7 @@ fn enter(new: Watch) -> Result<()> {
         watch.changes |= new.changes;
         return Ok(());
     }
-    table.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+    table.make_room(1)?;
     table.push(new);
     COUNT.fetch_add(1, Ordering::Relaxed);
     WATCHES.fetch_add(1, Ordering::Relaxed);

@@ -28,6 +28,7 @@ use super::open_file::flags::O_RDWR;
 use super::open_file::{FileOps, OpenFile, Traits};
 use super::poll::{Events, Registrar};
 use super::users::{Holdings, Limit};
+use crate::growth::{self, Grow};
 use crate::schedule::{Listener, Mutex, WaitQueue, Woken};
 
 /// `EPOLLEXCLUSIVE`: accepted, but every waiter is woken, which the flag permits.
@@ -231,7 +232,7 @@ impl Epoll {
             let mut ready = self.ready.lock();
             let most = items.len() + self.leaving.load(Ordering::Relaxed) + 1;
             let missing = most.saturating_sub(ready.len());
-            ready.try_reserve(missing).map_err(|_| Errno::ENOMEM)
+            ready.make_room(missing)
         };
         let listener: Arc<dyn Listener> = Arc::new(ItemListener(Arc::clone(&item)));
         let watch = Watch { item: Arc::downgrade(&item), listener: Arc::clone(&listener) };
@@ -314,8 +315,8 @@ impl Epoll {
         let mut again: Vec<Arc<Item>> = Vec::new();
         // Each item once, even if it becomes ready again meanwhile.
         let count = self.ready.lock().len();
-        found.try_reserve_exact(count.min(most)).map_err(|_| Errno::ENOMEM)?;
-        again.try_reserve_exact(count.min(most)).map_err(|_| Errno::ENOMEM)?;
+        growth::relieved(|| found.make_room_exact(count.min(most)))?;
+        growth::relieved(|| again.make_room_exact(count.min(most)))?;
         for _ in 0..count {
             if found.len() >= most {
                 break;
@@ -416,7 +417,7 @@ impl FileOps for Epoll {
                 metadata.number,
                 super::notify::shown_device(metadata.device),
             );
-            if text.try_reserve(line.len()).is_err() {
+            if text.make_room(line.len()).is_err() {
                 break;
             }
             text.extend_from_slice(line.as_bytes());

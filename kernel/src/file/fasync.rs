@@ -12,11 +12,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use hayate_abi::{Errno, Result};
+use hayate_abi::Result;
 use hayate_machine::sync::SpinLock;
 
 use super::open_file::OpenFile;
 use super::owner::{Band, Owner};
+use crate::growth::Grow;
 
 /// The events that an open file wants signals for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +116,7 @@ impl Signals {
             entry.fd = fd;
             return Ok(());
         }
-        entries.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        entries.make_room(1)?;
         entries.push(Entry { file, fd, interest, owner });
         self.wanted.store(true, Ordering::Relaxed);
         Ok(())

@@ -19,6 +19,7 @@ use hayate_cpio::{Entry, Item, Reader};
 use hayate_machine::warn;
 
 use super::inode::{Change, DeviceNumber, FileKind, Inode, Owner, Timestamp};
+use crate::growth::Grow;
 
 /// The most symbolic links on the way to one name.
 const MOST_LINKS: u32 = 40;
@@ -139,7 +140,7 @@ impl Unpacker<'_> {
             made.set_metadata(&change)?;
         }
         if entry.links > 1 && kind != FileKind::Directory {
-            self.links.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            self.links.make_room(1)?;
             self.links.insert(key, made);
         }
         Ok(())

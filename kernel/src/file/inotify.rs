@@ -33,6 +33,7 @@ use super::owner::Band;
 use super::poll::{Events, Registrar};
 use super::transfer::Output;
 use super::users::{self, Holdings, Limit};
+use crate::growth::Grow;
 use crate::schedule::WaitQueue;
 use events::{Event, Queue};
 
@@ -144,7 +145,7 @@ impl Inotify {
     ) -> Result<i32> {
         let mut state = self.state.lock();
         let number = state.last.checked_add(1).ok_or(Errno::ENOSPC)?;
-        watches.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        watches.make_room(1)?;
         if !self.holdings.inotify_watches.take(MAX_USER_WATCHES.get()) {
             return Err(Errno::ENOSPC);
         }
@@ -220,7 +221,7 @@ fn tell(identity: (u64, u64), what: Happened<'_>) {
             let wanted = watch.mask.intersects(what.mask & ALL)
                 && !(what.unlinked && watch.mask.contains(Mask::EXCL_UNLINK));
             if wanted && let Some(instance) = watch.instance.upgrade() {
-                if hit.try_reserve(1).is_err() {
+                if hit.make_room(1).is_err() {
                     instance.state.lock().events.lose();
                     continue;
                 }
@@ -405,7 +406,7 @@ impl FileOps for Inotify {
                 super::notify::shown_device(identity.0),
                 watch.mask.bits(),
             );
-            if text.try_reserve(line.len()).is_err() {
+            if text.make_room(line.len()).is_err() {
                 break;
             }
             text.extend_from_slice(line.as_bytes());

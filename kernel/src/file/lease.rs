@@ -34,6 +34,7 @@ use super::open_file::{Marks, OpenFile};
 use super::owner::{Band, Owner};
 use super::users::Limit;
 use crate::credentials::{Capability, Credentials};
+use crate::growth::Grow;
 use crate::resource::{self, pools};
 use crate::schedule::{WaitQueue, Woken};
 
@@ -205,7 +206,7 @@ fn enter(leases: &mut Vec<Lease>, file: &OpenFile, fd: i32, kind: Kind) -> Resul
     if ENABLED.get() == 0 {
         return Err(Errno::EINVAL);
     }
-    leases.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+    leases.make_room(1)?;
     let owner = Arc::clone(file.owner());
     leases.push(Lease { file: mine, fd, kind, owner, reads_at: None, ends_at: None });
     Ok(true)

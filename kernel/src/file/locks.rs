@@ -30,6 +30,7 @@ use hayate_machine::sync::SpinLock;
 
 use super::descriptor::FdTable;
 use super::open_file::OpenFile;
+use crate::growth::{self, Grow};
 use crate::schedule::WaitQueue;
 
 const F_RDLCK: i16 = 0;
@@ -195,7 +196,7 @@ impl FileLocks {
 
     /// Reserves memory for `more` records. `ENOLCK`.
     fn reserve(&mut self, more: usize) -> Result<()> {
-        self.records.try_reserve(more).map_err(|_| Errno::ENOLCK)
+        self.records.make_room(more).map_err(|_| Errno::ENOLCK)
     }
 
     /// Removes the owner's locks from a range; a lock that reaches beyond the range on both sides
@@ -251,7 +252,7 @@ impl FileLocks {
 
     /// Adds a whole-file lock. `ENOLCK`.
     fn add_whole(&mut self, owner: Owner, exclusive: bool) -> Result<()> {
-        self.whole.try_reserve(1).map_err(|_| Errno::ENOLCK)?;
+        self.whole.make_room(1).map_err(|_| Errno::ENOLCK)?;
         self.whole.push((owner, exclusive));
         Ok(())
     }
@@ -364,7 +365,7 @@ impl Table {
                 let waits = !whole && matches!(wanted.owner, Owner::Table(_));
                 if waits && would_deadlock(&self.edges, wanted.owner, blocker) {
                     Err(Errno::EDEADLK)
-                } else if locks.waiters.try_reserve(1).is_err() {
+                } else if locks.waiters.make_room(1).is_err() {
                     Err(Errno::ENOLCK)
                 } else {
                     let queued = Queued { waiter: waiter.clone(), wanted, whole, blocker };
@@ -571,25 +572,21 @@ pub struct Shown {
     pub range: (u64, u64),
 }
 
-/// Returns all locks that are held, for `/proc/locks`.
-pub fn all() -> Vec<Shown> {
+/// Returns all locks that are held. `ENOMEM`.
+pub fn all() -> Result<Vec<Shown>> {
     let table = TABLE.lock();
     let mut shown = Vec::new();
     for (&file, locks) in &table.files {
         for held in &locks.records {
             let kind = if matches!(held.owner, Owner::Table(_)) { "POSIX" } else { "OFDLCK" };
-            shown.push(Shown {
-                kind,
-                exclusive: held.exclusive,
-                pid: held.pid,
-                file,
-                range: (held.first, held.last),
-            });
+            let (exclusive, range) = (held.exclusive, (held.first, held.last));
+            growth::push(&mut shown, Shown { kind, exclusive, pid: held.pid, file, range })?;
         }
         for &(_, exclusive) in &locks.whole {
             let range = (0, i64::MAX as u64);
-            shown.push(Shown { kind: "FLOCK", exclusive, pid: -1, file, range });
+            let kind = "FLOCK";
+            growth::push(&mut shown, Shown { kind, exclusive, pid: -1, file, range })?;
         }
     }
-    shown
+    Ok(shown)
 }

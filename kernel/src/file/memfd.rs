@@ -15,13 +15,19 @@ use super::open_file::flags::{O_LARGEFILE, O_RDWR};
 use super::plate::{Plate, seals};
 use super::tmpfs::TmpFs;
 use crate::credentials::Credentials;
+use crate::growth;
 
 const MFD_CLOEXEC: u32 = 1;
 const MFD_ALLOW_SEALING: u32 = 2;
 
 static FILES: Lazy<Arc<TmpFs>> =
     Lazy::new(|| TmpFs::new("tmpfs", 0o777, Owner::default(), None, Caching::All));
-static MOUNT: Lazy<Arc<Mount>> = Lazy::new(|| Mount::whole(FILES.clone(), 0, b"tmpfs"));
+static MOUNT: Lazy<Arc<Mount>> = Lazy::new(|| Mount::whole(FILES.clone(), 0, "tmpfs".into()));
+
+/// Makes the file system that memfds are in; boot calls it once.
+pub(super) fn init() {
+    Lazy::force(&MOUNT);
+}
 
 /// Makes an open memfd; also returns whether exec closes it. `EINVAL` for unknown flags (huge pages
 /// among them).
@@ -35,9 +41,10 @@ pub fn create(name: &[u8], flags: u32, credentials: &Credentials) -> Result<(Arc
         use super::inode::Inode;
         inode.plate().ok_or(Errno::ENOMEM)?.allow_sealing();
     }
-    let mut shown = Vec::from(&b"/memfd:"[..]);
-    shown.extend_from_slice(name);
-    shown.extend_from_slice(b" (deleted)");
+    let mut shown = Vec::new();
+    for part in [b"/memfd:", name, b" (deleted)"] {
+        growth::append(&mut shown, part)?;
+    }
     let location = anonymous::location(&MOUNT, &shown, inode.clone());
     let file = OpenFile::new(inode, location, O_RDWR | O_LARGEFILE)?;
     Ok((file, flags & MFD_CLOEXEC != 0))

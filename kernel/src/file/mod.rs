@@ -73,11 +73,12 @@ pub fn init() {
     ext4::register();
     overlay::register();
     devfs::init();
+    memfd::init();
     resources::register();
     reclaim::init();
     let owner = inode::Owner::default();
     let root = tmpfs::TmpFs::new("rootfs", 0o755, owner, None, filesystem::Caching::All);
-    mount::set_root(mount::Mount::whole(root, 0, b"rootfs"));
+    mount::set_root(mount::Mount::whole(root, 0, "rootfs".into()));
 }
 
 /// Makes the nodes of the disks and ports that were found. Called after [`crate::device::init`].

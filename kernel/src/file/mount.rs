@@ -23,7 +23,7 @@ use super::dentry::{Dentry, DentryState};
 use super::filesystem::FileSystem;
 use super::hash::IndexHasher;
 use super::inode::{Inode, Metadata};
-use crate::growth;
+use crate::growth::{self, Grow};
 use crate::schedule;
 
 /// `mount(2)` flags (`include/uapi/linux/mount.h`).
@@ -112,13 +112,22 @@ pub fn lock() -> schedule::MutexGuard<'static, ()> {
     CHANGES.lock()
 }
 
+/// Makes room for `more` mounts in the table, so that [`Mount::attach`] does not fail for want of
+/// memory. The caller holds [`lock`] and changes nothing before.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn reserve(more: usize) -> Result<()> {
+    growth::relieved(|| TABLE.write().make_room(more))
+}
+
 impl Mount {
     /// Makes a mount of `filesystem`'s tree from `root` on; it is not attached yet.
     pub fn new(
         filesystem: Arc<dyn FileSystem>,
         root: Arc<Dentry>,
         flags: u64,
-        source: &[u8],
+        source: String,
     ) -> Arc<Mount> {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let mut trees = TREES.lock();
@@ -133,14 +142,14 @@ impl Mount {
             root,
             attached: SpinLock::new(None),
             flags: AtomicU64::new(flags & flags::KEPT),
-            source: String::from_utf8_lossy(source).into_owned(),
+            source,
             expiring: AtomicU8::new(0),
         })
     }
 
     /// Makes a mount of a whole file system. If the file system is mounted already, its dentries
     /// are shared.
-    pub fn whole(filesystem: Arc<dyn FileSystem>, flags: u64, source: &[u8]) -> Arc<Mount> {
+    pub fn whole(filesystem: Arc<dyn FileSystem>, flags: u64, source: String) -> Arc<Mount> {
         let known = TREES.lock().get(&filesystem.device()).map(|tree| Arc::clone(&tree.root));
         let root = known.unwrap_or_else(|| Dentry::root(Arc::clone(&filesystem)));
         Mount::new(filesystem, root, flags, source)
@@ -218,7 +227,8 @@ impl Mount {
         Location { mount: Arc::clone(self), dentry: Arc::clone(&self.root) }
     }
 
-    /// Attaches it to `place`. The caller holds [`lock`] and has checked that `place` is free.
+    /// Attaches it to `place`. The caller holds [`lock`], has checked that `place` is free, and has
+    /// made room in the table ([`reserve`]).
     pub fn attach(self: &Arc<Self>, place: &Location) {
         *self.attached.lock() = Some(place.clone());
         TABLE.write().insert(key(&place.mount, &place.dentry), Arc::clone(self));
@@ -362,13 +372,25 @@ pub fn all() -> Result<Vec<Arc<Mount>>> {
     Ok(mounts)
 }
 
+/// Returns the oldest mount whose number is larger than `number`, the first root included. With it
+/// all mounts can be visited where there may be no memory for a list.
+pub fn after(number: u32) -> Option<Arc<Mount>> {
+    let root = ROOT.lock().clone().filter(|mount| mount.id > number);
+    let table = TABLE.read();
+    let oldest = table.values().filter(|mount| mount.id > number).min_by_key(|mount| mount.id);
+    match (oldest, root) {
+        (Some(mount), Some(root)) => Some(if mount.id < root.id { mount.clone() } else { root }),
+        (mount, root) => mount.cloned().or(root),
+    }
+}
+
 /// Returns all attached mounts and the first root, for `/proc/mounts`. `ENOMEM`.
 pub fn all_with_root() -> Result<Vec<Arc<Mount>>> {
     let mut mounts = all()?;
     if let Some(root) = ROOT.lock().clone()
         && !mounts.iter().any(|mount| Arc::ptr_eq(mount, &root))
     {
-        mounts.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        mounts.make_room(1)?;
         mounts.insert(0, root);
     }
     Ok(mounts)

@@ -11,7 +11,7 @@ use super::filesystem::{self, MountRequest};
 use super::inode::FileKind;
 use super::mount::{self, Location, Mount, flags::*};
 use super::path::{Resolver, WalkFlags};
-use crate::growth;
+use crate::growth::{self, Grow};
 use crate::resource::{Kind, pools};
 
 fn is_mount_root(place: &Location) -> bool {
@@ -56,9 +56,13 @@ pub fn mount(
     }
     let kind = filesystem::find_type(kind)?;
     let request = MountRequest { source, flags, data, resolver };
+    let name = growth::text(source)?;
     let filesystem = (kind.mount)(&request)?;
     let _lock = mount::lock();
-    Mount::whole(filesystem, with_access_times(flags), source).attach(&target.into_topmost());
+    // The mount is made first: with it goes the file system, whose root refers to it.
+    let mount = Mount::whole(filesystem, with_access_times(flags), name);
+    mount::reserve(1)?;
+    mount.attach(&target.into_topmost());
     Ok(())
 }
 
@@ -97,10 +101,11 @@ fn bind(source: &Location, target: &Location, deep: bool) -> Result<()> {
         return Err(Errno::ENOTDIR);
     }
     let _lock = mount::lock();
-    let copy = |of: &Arc<Mount>, root| {
-        Mount::new(Arc::clone(of.filesystem()), root, of.flags(), of.source().as_bytes())
+    let copy = |of: &Arc<Mount>, root| -> Result<Arc<Mount>> {
+        let source = growth::text(of.source().as_bytes())?;
+        Ok(Mount::new(Arc::clone(of.filesystem()), root, of.flags(), source))
     };
-    let top = copy(&source.mount, Arc::clone(&source.dentry));
+    let top = copy(&source.mount, Arc::clone(&source.dentry))?;
     let target = target.clone().into_topmost();
     // All copies are made before the first is attached: after that nothing can fail. And the new
     // mount, which may lie below its own source, is not copied itself.
@@ -117,12 +122,13 @@ fn bind(source: &Location, target: &Location, deep: bool) -> Result<()> {
     let mut made = alloc::vec::Vec::new();
     while let Some((original, parent)) = pending.pop() {
         let Some(place) = original.attached() else { continue };
-        let twin = copy(&original, Arc::clone(original.root()));
+        let twin = copy(&original, Arc::clone(original.root()))?;
         for child in original.children()? {
             growth::push(&mut pending, (child, Arc::clone(&twin)))?;
         }
         growth::push(&mut made, (twin, Location { mount: parent, dentry: place.dentry }))?;
     }
+    mount::reserve(1 + made.len())?;
     top.attach(&target);
     for (twin, place) in made {
         twin.attach(&place);
@@ -155,6 +161,7 @@ fn move_mount(source: &Location, target: Location) -> Result<()> {
     if hangs_below(&target, &source.mount) {
         return Err(Errno::ELOOP);
     }
+    mount::reserve(1)?;
     source.mount.detach();
     source.mount.attach(&target.into_topmost());
     Ok(())
@@ -207,7 +214,7 @@ pub fn unmount(place: Location, lazily: bool) -> Result<()> {
     let mut listed = 0;
     while let Some(child) = below.get(listed) {
         let more = child.children()?;
-        below.try_reserve(more.len()).map_err(|_| Errno::ENOMEM)?;
+        below.make_room(more.len())?;
         below.extend(more);
         listed += 1;
     }
@@ -238,6 +245,7 @@ pub fn pivot(old_root: &Location, new_root: &Location, put_old: &Location) -> Re
     if Arc::ptr_eq(&put_old.mount, &new_root.mount) && !put_old.dentry.is_within(&new_root.dentry) {
         return Err(Errno::EINVAL);
     }
+    mount::reserve(2)?;
     new_root.mount.detach();
     old_root.mount.detach();
     new_root.mount.attach(&below_old);

@@ -28,6 +28,7 @@ use hayate_machine::warn;
 use hayate_off2f::{Fault, Header, MAGIC, Run, START};
 
 use super::plate::{PAGE, Plate, PlateSource};
+use crate::growth::Grow;
 use crate::nvm;
 use crate::resource::pressure;
 
@@ -133,7 +134,7 @@ pub fn view(raw: Arc<dyn PlateSource>, size: u64) -> Result<Option<Arc<Plate>>> 
     }
     let mut frames = Vec::new();
     let wanted = pages.min(AHEAD) as usize;
-    frames.try_reserve_exact(wanted).map_err(|_| Errno::ENOMEM)?;
+    frames.make_room_exact(wanted)?;
     frames.extend((0..wanted as u64).map_while(|index| raw.lend(index)));
     if frames.is_empty() {
         for _ in 0..wanted {
@@ -209,7 +210,7 @@ pub fn first_page(raw: &dyn PlateSource, size: u64) -> Result<Vec<u8>> {
         }
     };
     let mut bytes = Vec::new();
-    bytes.try_reserve_exact(PAGE).map_err(|_| Errno::ENOMEM)?;
+    bytes.make_room_exact(PAGE)?;
     bytes.resize(PAGE, 0);
     frame.read(0, &mut bytes);
     if bytes.starts_with(&MAGIC) { Ok(bytes) } else { Err(Errno::ENODATA) }
@@ -217,7 +218,7 @@ pub fn first_page(raw: &dyn PlateSource, size: u64) -> Result<Vec<u8>> {
 
 fn in_place(text: Arc<nvm::Text>, header: &Header) -> Result<InPlace> {
     let mut runs = Vec::new();
-    runs.try_reserve_exact(header.runs.len()).map_err(|_| Errno::ENOMEM)?;
+    runs.make_room_exact(header.runs.len())?;
     for run in header.runs.iter().filter(|run| run.text) {
         let extent = text.extent().part(run.from, run.count).ok_or(Errno::EBADMSG)?;
         runs.push((u64::from(run.first), extent));

@@ -12,6 +12,7 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::frames::Frame;
 
 use super::hash::IndexHasher;
+use crate::growth::Grow;
 
 const CHUNK: u64 = 64;
 
@@ -57,11 +58,11 @@ impl Pages {
         let chunk = if number == 0 {
             &mut self.first
         } else {
-            self.others.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            self.others.make_room(1)?;
             self.others.entry(number).or_default()
         };
         if chunk.pages.is_empty() {
-            chunk.pages.try_reserve_exact(CHUNK as usize).map_err(|_| Errno::ENOMEM)?;
+            chunk.pages.make_room_exact(CHUNK as usize)?;
             chunk.pages.resize(CHUNK as usize, None);
         }
         Ok(chunk)
@@ -150,7 +151,7 @@ impl Pages {
                     chunk.loading &= !(1 << at);
                     // The list for the first few pages is a small allocation, which the memory
                     // reserve can serve.
-                    if !removed.is_empty() && slot.is_some() && removed.try_reserve(1).is_err() {
+                    if !removed.is_empty() && slot.is_some() && removed.make_room(1).is_err() {
                         all = false;
                         return;
                     }
@@ -182,7 +183,7 @@ impl Pages {
             for slot in &mut chunk.pages {
                 if removed.len() < most
                     && slot.as_ref().is_some_and(Frame::is_unique)
-                    && removed.try_reserve(1).is_ok()
+                    && removed.make_room(1).is_ok()
                 {
                     removed.extend(slot.take());
                 }

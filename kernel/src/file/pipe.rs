@@ -36,6 +36,7 @@ use super::plate::PAGE;
 use super::poll::{Events, Registrar};
 use super::transfer::{Input, Output};
 use crate::credentials::Credentials;
+use crate::growth::Grow;
 use crate::resource::pressure;
 use crate::schedule::{Mutex, MutexGuard, WaitQueue};
 
@@ -508,7 +509,7 @@ impl Ring {
 
     /// Reserves memory for `count` more pieces.
     pub(super) fn reserve(&mut self, count: usize) -> Result<()> {
-        self.segments.try_reserve(count).map_err(|_| Errno::ENOMEM)
+        self.segments.make_room(count)
     }
 
     /// Whether there is no data.

@@ -32,6 +32,7 @@ use hayate_machine::sync::SpinLock;
 use super::hint::Hint;
 use super::off2f::InPlace;
 use super::pages::{Pages, Slot};
+use crate::growth::Grow;
 use crate::resource::pressure;
 use crate::schedule::{Mutex, MutexGuard, WaitQueue};
 
@@ -396,7 +397,7 @@ impl Plate {
             }
             let count = most.min(end - index).min(BATCH as u64);
             let mut frames: Vec<Frame> = Vec::new();
-            frames.try_reserve_exact(count as usize).map_err(|_| Errno::ENOMEM)?;
+            frames.make_room_exact(count as usize)?;
             frames.push(pressure::frame()?);
             frames.extend((1..count).map_while(|_| Frame::allocate()));
             {
@@ -557,7 +558,7 @@ impl Plate {
     /// Registers an address space that maps pages; once for each mapping.
     pub fn add_mapper(&self, mapper: Weak<dyn Mapper>) -> Result<()> {
         let mut mappers = self.mappers.lock();
-        mappers.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        mappers.make_room(1)?;
         mappers.push(mapper);
         Ok(())
     }

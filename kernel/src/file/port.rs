@@ -19,6 +19,7 @@ use super::transfer::{Input, Output};
 use super::tty::console::{self, ConsoleBackend};
 use super::{devfs, device};
 use crate::device::virtio_console::{Host, Port, ports};
+use crate::growth::Grow;
 use crate::schedule::Mutex;
 
 const PAGE: usize = 4096;
@@ -72,7 +73,7 @@ impl device::Device for Opener {
 fn piece(input: &mut Input<'_>) -> Result<Piece> {
     let length = input.remaining().min(PAGE);
     let mut bytes = Vec::new();
-    bytes.try_reserve_exact(length).map_err(|_| Errno::ENOMEM)?;
+    bytes.make_room_exact(length)?;
     bytes.resize(length, 0);
     let count = input.take(&mut bytes)?;
     bytes.truncate(count);

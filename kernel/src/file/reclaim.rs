@@ -10,6 +10,7 @@ use hayate_machine::paging::teardown;
 use hayate_machine::sync::SpinLock;
 
 use super::plate::Plate;
+use crate::growth::Grow;
 use crate::resource::pressure;
 
 static PLATES: SpinLock<Vec<Weak<Plate>>> = SpinLock::new(Vec::new());
@@ -21,7 +22,7 @@ pub(super) fn note(plate: &Arc<Plate>) {
     if plates.len() == plates.capacity() {
         plates.retain(|other| other.strong_count() != 0);
     }
-    if plates.try_reserve(1).is_ok() {
+    if plates.make_room(1).is_ok() {
         plates.push(Arc::downgrade(plate));
     }
 }
@@ -54,8 +55,13 @@ pub fn pages(most: usize) -> usize {
 
 /// Returns the number of pages of cached files in memory (`Cached` of `/proc/meminfo`).
 pub fn cached_pages() -> u64 {
-    let plates: Vec<_> = PLATES.lock().iter().filter_map(Weak::upgrade).collect();
-    plates.iter().map(|plate| plate.resident()).sum()
+    let mut pages = 0;
+    // One after the other: the list may be long, and a file may end while it is looked at.
+    for at in 0.. {
+        let Some(plate) = PLATES.lock().get(at).map(Weak::upgrade) else { break };
+        pages += plate.map_or(0, |plate| plate.resident());
+    }
+    pages
 }
 
 /// Returns the number of pages of files that are only in memory (`Shmem` of `/proc/meminfo`).
@@ -106,12 +112,14 @@ pub fn keep_room() {
 
 /// Drops unused names in every mounted file system; returns how many.
 pub fn names() -> usize {
-    let forgotten = super::mount::all_with_root()
-        .unwrap_or_default()
-        .iter()
-        .filter(|mount| mount.filesystem().evictable())
-        .map(|mount| mount.root().prune())
-        .sum();
+    let mut forgotten = 0;
+    let mut next = super::mount::after(0);
+    while let Some(mount) = next {
+        if mount.filesystem().evictable() {
+            forgotten += mount.root().prune();
+        }
+        next = super::mount::after(mount.id());
+    }
     // Page caches went with their files; an entry here keeps the memory of a dropped one.
     PLATES.lock().retain(|plate| plate.strong_count() != 0);
     forgotten

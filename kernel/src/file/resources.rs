@@ -13,6 +13,7 @@ use hayate_abi::{Errno, Result};
 use super::attributes::FileKind;
 use super::mount::{self, Location};
 use super::plate::{PAGE, Plate};
+use crate::growth::Grow;
 use crate::resource::Kind;
 use crate::resource::registry::{self, Attributes, Entry, Serial, Source};
 
@@ -31,7 +32,7 @@ fn each(mut visit: impl FnMut(&Arc<Plate>, &Location, u32)) -> Result<()> {
         waiting.push(mount.root().clone());
         while let Some(dentry) = waiting.pop() {
             let below = dentry.cached_children();
-            waiting.try_reserve(below.len()).map_err(|_| Errno::ENOMEM)?;
+            waiting.make_room(below.len())?;
             waiting.extend(below);
             let Some(inode) = dentry.inode() else { continue };
             let attributes = inode.attributes();
@@ -39,7 +40,7 @@ fn each(mut visit: impl FnMut(&Arc<Plate>, &Location, u32)) -> Result<()> {
                 continue;
             }
             let Some(plate) = inode.plate() else { continue };
-            seen.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            seen.make_room(1)?;
             if plate.resident() == 0 || !seen.insert(plate.id()) {
                 continue;
             }

@@ -67,11 +67,11 @@ pub fn prepare() -> Result<(), Error> {
 /// Makes a disk the root, read-only under an overlay in memory, with `/dev` where it has one.
 fn mount_disk(disk: Arc<disk::Disk>) -> hayate_abi::Result<()> {
     let source = alloc::format!("/dev/{}", disk.name());
-    let lower = Mount::whole(ext4::open(disk, "ext4")?, MS_RDONLY, source.as_bytes());
+    let lower = Mount::whole(ext4::open(disk, "ext4")?, MS_RDONLY, source);
     let owner = Owner::default();
     let memory = TmpFs::new("tmpfs", 0o755, owner, None, Caching::All);
     let top: Arc<dyn Inode> = memory.root();
-    let layer = Mount::whole(memory, 0, b"tmpfs");
+    let layer = Mount::whole(memory, 0, "tmpfs".into());
     let part = |name: &[u8]| {
         top.mkdir(name, 0o755, owner)?;
         let dentry = lookup(layer.root(), &top, name)?;
@@ -82,14 +82,15 @@ fn mount_disk(disk: Arc<disk::Disk>) -> hayate_abi::Result<()> {
         Some((part(b"upper")?, part(b"work")?)),
         ",lowerdir=/,upperdir=/upper,workdir=/work".into(),
     )?;
-    let root = Mount::whole(tree, 0, b"overlay");
+    let root = Mount::whole(tree, 0, "overlay".into());
     let inode = root.filesystem().root();
     match inode.lookup(b"dev") {
         Ok(_) => {
             let dentry = lookup(root.root(), &inode, b"dev")?;
             let place = Location { mount: Arc::clone(&root), dentry };
-            let devices = Mount::whole(devfs::tree(), 0, b"devtmpfs");
+            let devices = Mount::whole(devfs::tree(), 0, "devtmpfs".into());
             let _changes = mount::lock();
+            mount::reserve(1)?;
             devices.attach(&place);
         }
         Err(Errno::ENOENT) => {}

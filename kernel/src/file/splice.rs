@@ -19,6 +19,7 @@ use super::pipe::{Pipe, Segment};
 use super::plate::{PAGE, Plate};
 use super::poll::{Events, Registrar};
 use super::transfer::{Input, Output};
+use crate::growth::Grow;
 use crate::resource::pressure;
 use crate::schedule;
 
@@ -28,7 +29,7 @@ const BUFFER: usize = 4 * PAGE;
 fn buffer(length: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let length = length.clamp(1, BUFFER);
-    bytes.try_reserve_exact(length).map_err(|_| Errno::ENOMEM)?;
+    bytes.make_room_exact(length)?;
     bytes.resize(length, 0);
     Ok(bytes)
 }
@@ -199,7 +200,7 @@ fn bytes_into_pipe(
     // Allocates all memory that is needed before any data is taken.
     let pages = bytes.len().div_ceil(PAGE);
     let mut frames = Vec::new();
-    frames.try_reserve_exact(pages).map_err(|_| Errno::ENOMEM)?;
+    frames.make_room_exact(pages)?;
     for _ in 0..pages {
         frames.push(pressure::frame()?);
     }

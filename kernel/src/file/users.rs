@@ -11,7 +11,8 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use hayate_abi::{Errno, Result};
+use crate::growth::Grow;
+use hayate_abi::Result;
 use hayate_machine::sync::SpinLock;
 
 /// A number that may not pass a limit.
@@ -68,7 +69,7 @@ pub fn of(user: u32) -> Result<Arc<Holdings>> {
             users.partition_point(|entry| entry.0 < user)
         }
     };
-    users.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+    users.make_room(1)?;
     let holdings = Arc::new(Holdings::default());
     users.insert(place, (user, Arc::downgrade(&holdings)));
     Ok(holdings)

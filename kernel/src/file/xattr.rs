@@ -3,6 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use crate::growth::Grow;
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::SpinLock;
 
@@ -24,7 +25,7 @@ pub struct Xattrs(SpinLock<BTreeMap<Vec<u8>, Vec<u8>>>);
 
 fn copied(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut copy = Vec::new();
-    copy.try_reserve_exact(bytes.len()).map_err(|_| Errno::ENOMEM)?;
+    copy.make_room_exact(bytes.len())?;
     copy.extend_from_slice(bytes);
     Ok(copy)
 }
@@ -68,8 +69,7 @@ impl Xattrs {
     pub fn list(&self) -> Result<Vec<u8>> {
         let all = self.0.lock();
         let mut list = Vec::new();
-        list.try_reserve_exact(all.keys().map(|name| name.len() + 1).sum())
-            .map_err(|_| Errno::ENOMEM)?;
+        list.make_room_exact(all.keys().map(|name| name.len() + 1).sum())?;
         for name in all.keys() {
             list.extend_from_slice(name);
             list.push(0);

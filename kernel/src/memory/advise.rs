@@ -11,6 +11,7 @@ use super::region::{Backing, Protection, RegionFlags};
 use super::space::Space;
 use super::{FaultResult, PAGE, Touch, USER_END, page_up};
 use crate::file::ahead;
+use crate::growth::Grow;
 use crate::resource::pressure;
 
 /// Advice that a program gives (`madvise(2)`).
@@ -163,7 +164,7 @@ impl Space {
             }
             let start = region.start.max(range.start);
             let pages = (region.end.min(range.end) - start) / PAGE;
-            found.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            found.make_room(1)?;
             found.push((backing.clone(), region.value.index(region.start, start), pages as u64));
         }
         Ok(found)
@@ -281,7 +282,7 @@ impl Space {
                         && region.value.is_shared()
                         && region.value.protection.contains(Protection::WRITE)
                     {
-                        files.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+                        files.make_room(1)?;
                         files.push(backing.clone());
                     }
                 }

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use arrayvec::ArrayVec;
-use hayate_abi::{Errno, Result};
+use hayate_abi::Result;
 use machine::cpu::{self, MAX_CPUS};
 use machine::layout::LARGE_PAGE_SIZE;
 use machine::paging::{Edit, Kind};
@@ -18,6 +18,7 @@ use super::PAGE;
 use super::region::Backing;
 use super::space::Space;
 use crate::file::plate::{Mapper, Plate};
+use crate::growth::Grow;
 
 /// One processor's part of the list.
 struct Part {
@@ -44,8 +45,8 @@ pub(super) fn reserve() -> Result<ListPlace> {
         Some(index) => index,
         None => {
             let needed = part.spaces.len() + 1;
-            part.spaces.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-            part.empty.try_reserve(needed).map_err(|_| Errno::ENOMEM)?;
+            part.spaces.make_room(1)?;
+            part.empty.make_room(needed)?;
             part.spaces.push(None);
             part.spaces.len() as u32 - 1
         }

@@ -61,6 +61,7 @@ use super::map::{NoMemoryError, Removed};
 use super::region::{Mapping, Protection, RegionFlags};
 use super::space::{Inner, Limits, Space};
 use super::{Layout, PAGE, USER_END, empty, regions};
+use crate::growth::Grow;
 use crate::resource::watch::Watch;
 use crate::resource::{policy, pools, statistics};
 use crate::schedule::time;
@@ -348,13 +349,13 @@ impl Space {
             find_added(&inner.map, &origin.map, &mut extra)?;
             for range in extra {
                 let gone = inner.cut_with_tables(&mut edit, range)?;
-                removed.try_reserve(gone.len()).ok()?;
+                removed.make_room(gone.len()).ok()?;
                 removed.extend(gone);
             }
             if !is_same(&inner.map, &origin.map) {
                 let fresh = origin.map.try_clone(|region| Some(region.value.clone())).ok()?;
                 let mut old = core::mem::replace(&mut inner.map, fresh);
-                removed.try_reserve(old.len()).ok()?;
+                removed.make_room(old.len()).ok()?;
                 removed.extend(old.take());
             }
         }

@@ -41,6 +41,7 @@ use machine::sync::SpinLock;
 use super::region::{Mapping, Protection, RegionFlags};
 use super::space::{Inner, Space};
 use super::{PAGE, keep};
+use crate::growth::Grow;
 use crate::resource::registry::{self, Attributes, Entry, Serial, Source};
 use crate::resource::{policy, pools, statistics};
 use crate::schedule::time;
@@ -206,7 +207,7 @@ fn lift(
             Role::Text => page.kind == PageKind::File,
             _ => page.kind == PageKind::Private && page.frame().references() == 1,
         };
-        if fits && pages.try_reserve(1).is_ok() {
+        if fits && pages.make_room(1).is_ok() {
             let bytes = match role {
                 Role::Stack => region.end - PAGE - page.address,
                 _ => page.address - region.start,
@@ -223,7 +224,7 @@ fn lift(
             let _ = edit.restore(common, &mut visit);
         }
     }
-    if pages.len() < WORTH_PAGES || found.try_reserve(1).is_err() {
+    if pages.len() < WORTH_PAGES || found.make_room(1).is_err() {
         return;
     }
     let serial = SERIALS.fetch_add(1, Relaxed);
@@ -388,7 +389,7 @@ impl Source for Regions {
             let mut entries: Vec<Entry> = Vec::new();
             {
                 let part = part.lock();
-                entries.try_reserve(part.len()).map_err(|_| Errno::ENOMEM)?;
+                entries.make_room(part.len())?;
                 entries.extend(part.iter().map(|kept| Entry {
                     serial: Serial::of(kept.value.serial),
                     name: name(kept.key.role).into(),

@@ -4,12 +4,13 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use hayate_abi::{Errno, Result};
+use hayate_abi::Result;
 use machine::paging::{Kind, Page};
 
 use super::PAGE;
 use super::region::{Backing, Protection, RegionFlags};
 use super::space::Space;
+use crate::growth::Grow;
 
 /// One region as `/proc` shows it.
 pub struct Shown {
@@ -72,7 +73,7 @@ impl Space {
         let mut shown: Vec<Shown> = Vec::new();
         let mut guard = self.table.lock();
         let (inner, edit) = guard.parts();
-        shown.try_reserve_exact(inner.map.len()).map_err(|_| Errno::ENOMEM)?;
+        shown.make_room_exact(inner.map.len())?;
         for region in inner.map.iter() {
             let mapping = &region.value;
             let name = match &mapping.backing {

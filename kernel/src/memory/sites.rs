@@ -35,6 +35,7 @@ use super::map::touch_for;
 use super::region::{Mapping, Protection, RegionFlags};
 use super::space::{Inner, Space};
 use super::{LOWEST, PAGE, USER_END, page_down};
+use crate::growth::Grow;
 
 /// Bytes of an area of trampolines. Whatever the site's address, the area has a place for which the
 /// jump's third byte has the required value (256 bytes in each 64 KiB).
@@ -98,7 +99,7 @@ impl Sites {
     pub fn try_clone(&self) -> Option<Sites> {
         fn copy<T: Clone>(from: &[T]) -> Option<Vec<T>> {
             let mut to = Vec::new();
-            to.try_reserve_exact(from.len()).ok()?;
+            to.make_room_exact(from.len()).ok()?;
             to.extend(from.iter().cloned());
             Some(to)
         }
@@ -110,7 +111,7 @@ impl Sites {
     }
 
     fn leave(&mut self, site: usize, why: Left) {
-        if self.left.len() < MOST && self.left.try_reserve(1).is_ok() {
+        if self.left.len() < MOST && self.left.make_room(1).is_ok() {
             let place = self.left.partition_point(|&(at, _)| at < site);
             self.left.insert(place, (site, why));
         }
@@ -206,7 +207,7 @@ fn write(edit: &mut Edit<'_>, address: usize, bytes: &[u8], alone: bool) -> Opti
 impl Inner {
     /// Maps an area for trampolines near a site.
     fn make_area(&mut self, site: usize) -> Option<()> {
-        self.sites.areas.try_reserve(1).ok()?;
+        self.sites.areas.make_room(1).ok()?;
         if self.too_many(1) || self.map.reserve(1).is_err() {
             return None;
         }
@@ -260,7 +261,7 @@ impl Inner {
         alone: bool,
     ) -> Result<(), Left> {
         let form = self.examine(edit, site, number)?;
-        if self.sites.turned.len() >= MOST || self.sites.turned.try_reserve(1).is_err() {
+        if self.sites.turned.len() >= MOST || self.sites.turned.make_room(1).is_err() {
             return Err(Left::TooMany);
         }
         let place = match self.sites.take_place(&form, site) {

@@ -18,6 +18,7 @@ use super::layout::Layout;
 
 use super::region::{Mapping, RegionFlags};
 use super::sites::Sites;
+use crate::growth::Grow;
 use crate::resource::{Kind, pressure, statistics};
 
 /// What the space's lock protects besides the page table.
@@ -190,7 +191,7 @@ impl Space {
             let map = inner.map.try_clone(|region| {
                 let flags = region.value.flags;
                 if flags.intersects(RegionFlags::NO_FORK | RegionFlags::WIPE_ON_FORK) {
-                    lacking |= wiped.try_reserve(1).is_err();
+                    lacking |= wiped.make_room(1).is_err();
                     if !lacking {
                         wiped.push(region.start..region.end);
                     }

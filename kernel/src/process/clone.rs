@@ -26,6 +26,7 @@ use super::thread::{Parts, Thread, ThreadName};
 use super::transform::{Executed, Newcomer, Position, Transform};
 use super::{current, family};
 use crate::credentials::Capability;
+use crate::growth::Grow;
 use crate::memory::Space;
 use crate::schedule::{self, Execution, Woken};
 
@@ -304,7 +305,7 @@ fn introduce(
     let process = &thread.process;
     if request.has(CLONE_THREAD) {
         let mut threads = process.threads.lock();
-        threads.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        threads.make_room(1)?;
         threads.push(thread.clone());
         drop(threads);
         number.to_thread(thread);

@@ -17,6 +17,7 @@ use hayate_abi::{Errno, Result};
 use super::record::{Process, notice};
 use super::signal::send;
 use super::{dump, pids, wait};
+use crate::growth::Grow;
 
 /// The children of a process.
 pub struct Children {
@@ -42,7 +43,7 @@ impl Children {
     }
 
     fn add(&mut self, child: &Arc<Process>) -> Result<()> {
-        self.list.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        self.list.make_room(1)?;
         self.list.push(child.clone());
         Ok(())
     }

@@ -10,6 +10,7 @@ use hayate_machine::trap::{FaultCode, FaultOutcome, PageFault, UserRegs};
 use super::signal::send;
 use super::thread::Trap;
 use super::{Process, current, try_current, victim};
+use crate::growth::Grow;
 use crate::memory::{FaultResult, Touch, handle_fault};
 use crate::resource::pressure;
 
@@ -131,7 +132,7 @@ fn is_of_turned_site(vector: u8, regs: &mut UserRegs) -> bool {
 fn floating_point_code(simd: bool) -> i32 {
     let mut state: Vec<u8> = Vec::new();
     let size = FpuState::signal_size();
-    if state.try_reserve_exact(size).is_err() {
+    if state.make_room_exact(size).is_err() {
         return 0;
     }
     state.resize(size, 0);

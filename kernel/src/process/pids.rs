@@ -19,6 +19,7 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::sync::SpinLock;
 
 use super::{Process, Thread};
+use crate::growth::Grow;
 
 /// One past the largest number (`/proc/sys/kernel/pid_max`; Linux' default below 33 CPUs).
 pub const PID_MAX: u32 = 32768;
@@ -64,7 +65,7 @@ impl Number {
             if entries.iter().any(|(taken, _)| *taken == number) {
                 continue;
             }
-            entries.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            entries.make_room(1)?;
             entries.push((number, Bearer::Nobody));
             COUNT.fetch_add(1, Ordering::Relaxed);
             return Ok(Number(number));
@@ -120,7 +121,7 @@ fn next() -> Result<u32> {
 fn wrap() -> Result<()> {
     let mut groups: Vec<u32> = Vec::new();
     for process in processes()? {
-        groups.try_reserve(2).map_err(|_| Errno::ENOMEM)?;
+        groups.make_room(2)?;
         groups.push(process.group());
         groups.push(process.session_id());
     }
@@ -194,7 +195,7 @@ pub fn processes() -> Result<Vec<Arc<Process>>> {
     for shard in &SHARD {
         let mut found = 0;
         loop {
-            all.try_reserve(found).map_err(|_| Errno::ENOMEM)?;
+            all.make_room(found)?;
             let entries = shard.lock();
             let bearers = entries.iter().filter_map(|(_, bearer)| match bearer {
                 Bearer::Process(process) => Some(process),

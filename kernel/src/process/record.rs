@@ -17,6 +17,7 @@ use super::signal::{ActionTable, Queue};
 use super::thread::Thread;
 use super::timer::Timers;
 use super::usage::{Moved, Usage};
+use crate::growth::Grow;
 use crate::program::Executable;
 use crate::schedule::WaitQueue;
 
@@ -366,7 +367,7 @@ impl Process {
     pub fn threads(&self) -> hayate_abi::Result<SmallVec<[Arc<Thread>; 4]>> {
         let threads = self.threads.lock();
         let mut list = SmallVec::new();
-        list.try_reserve(threads.len()).map_err(|_| hayate_abi::Errno::ENOMEM)?;
+        list.make_room(threads.len())?;
         list.extend(threads.iter().cloned());
         Ok(list)
     }

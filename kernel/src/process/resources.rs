@@ -12,6 +12,7 @@ use hayate_machine::stack::STACK_SIZE;
 
 use super::{Process, Thread, pids, thread};
 use crate::file::mount;
+use crate::growth::Grow;
 use crate::memory::{self, PAGE, RegionFlags, Space};
 use crate::resource::Kind;
 use crate::resource::registry::{self, Attributes, Entry, Serial, Source};
@@ -213,7 +214,7 @@ impl Source for Programs {
             if seen.contains(&id) {
                 continue;
             }
-            seen.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            seen.make_room(1)?;
             seen.push(id);
             let attributes = executable.file().inode().attributes();
             show(Entry {
@@ -259,7 +260,7 @@ fn spaces() -> Result<Vec<Used>> {
     let mut all: Vec<Used> = Vec::new();
     let mut lacking = false;
     memory::everyone::for_each(|space| {
-        lacking |= all.try_reserve(1).is_err();
+        lacking |= all.make_room(1).is_err();
         if !lacking {
             all.push(Used { space: space.clone(), name: Vec::new(), owner: 0, processes: 0 });
         }

@@ -33,6 +33,7 @@ use hayate_start_account::{Account, Fault, Moment, Runner, Stage, Start};
 
 use super::thread::{Thread, try_current};
 use super::{fault, pids};
+use crate::growth::Grow;
 use crate::resource::watch::{Pages, Part, Watch};
 use crate::resource::{Counts, Kind, statistics};
 use crate::schedule::{self, Execution, time};
@@ -266,7 +267,7 @@ pub fn waited() {
         filled: course.filled,
     };
     // If memory is exhausted, this start is not recorded.
-    if state.finished.try_reserve(1).is_ok() {
+    if state.finished.make_room(1).is_ok() {
         state.finished.push_back(start);
     }
     drop(state);

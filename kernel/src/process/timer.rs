@@ -19,6 +19,7 @@ use super::signal::send;
 use super::thread::Thread;
 use super::{current, pids};
 use crate::clock::{self, Follower};
+use crate::growth::Grow;
 use crate::schedule::time;
 use crate::schedule::{Timer, TimerTarget, WaitQueue};
 
@@ -295,7 +296,7 @@ pub fn create(process: &Arc<Process>, clock: Clock, notify: Option<(Notify, u64)
                 if timers.posix.len() >= TIMERS_MAX {
                     return Err(Errno::EAGAIN);
                 }
-                timers.posix.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+                timers.posix.make_room(1)?;
                 timers.posix.push(None);
                 timers.posix.len() - 1
             }
@@ -433,7 +434,7 @@ fn wake_sleepers(process: &Arc<Process>) -> bool {
 pub fn sleep_on(process: &Arc<Process>, clock: Clock, due: u64) -> Result<()> {
     let sleeper = Arc::new(Sleeper { clock, due, queue: WaitQueue::new() });
     with_timers(process, |timers| {
-        timers.sleepers.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        timers.sleepers.make_room(1)?;
         timers.sleepers.push(sleeper.clone());
         Ok::<(), Errno>(())
     })?;

@@ -23,6 +23,7 @@ use super::tree::{self, Item, Listing, Node, Subject, What};
 use super::{frames, nvm};
 use crate::credentials::Capability;
 use crate::file::inode::{DirectorySink, FileKind, Inode};
+use crate::growth::Grow;
 use crate::memory::pressure;
 use crate::process::{self, resources::may_see};
 use crate::resource::registry::{self, Serial};
@@ -117,7 +118,7 @@ impl Listing<()> for OfKind {
         let mut lacking = false;
         registry::visit(self.0, &mut |entry| {
             if may_see(self.0, entry.owner) {
-                lacking |= all.try_reserve(1).is_err();
+                lacking |= all.make_room(1).is_err();
                 if !lacking {
                     all.push(entry.serial);
                 }
@@ -210,7 +211,7 @@ fn show_starts(_: &(), out: &mut Vec<u8>) -> Result<()> {
     process::current().credentials().require(Capability::SysAdmin)?;
     process::starts::show(&mut |start| {
         let text = format!("{start}");
-        out.try_reserve(text.len()).map_err(|_| Errno::ENOMEM)?;
+        out.make_room(text.len())?;
         out.extend_from_slice(text.as_bytes());
         Ok(())
     })

@@ -22,6 +22,7 @@ use crate::file::inode::DeviceNumber;
 use crate::file::mount::Location;
 use crate::file::open_file::{FileOps, MapSource, OpenFile, Traits, Whence};
 use crate::file::transfer::{Input, Output};
+use crate::growth::Grow;
 use crate::memory::{PAGE, Protection, RegionFlags, Shown, ShownPages, Space, Touch, USER_END};
 use crate::process;
 
@@ -204,7 +205,7 @@ fn regions(space: &Space, count: bool) -> Result<Vec<Shown>> {
     let mut regions = space.shown(count)?;
     let clocks = hayate_machine::vdso::clocks().into_iter();
     for start in clocks {
-        regions.try_reserve(2).map_err(|_| Errno::ENOMEM)?;
+        regions.make_room(2)?;
         let page = |start, protection, name| Shown {
             start,
             end: start + PAGE,

@@ -19,6 +19,7 @@ use super::system::line;
 use crate::file::open_file::flags::O_RDONLY;
 use crate::file::path::{Resolver, WalkFlags};
 use crate::file::plate::{PAGE, text_read};
+use crate::growth::Grow;
 use crate::{file, memory, nvm, process};
 
 /// The identifier of a store.
@@ -54,7 +55,7 @@ pub(super) fn show((): &(), out: &mut Vec<u8>) -> Result<()> {
         // Copy the texts out: writing may sleep, and so may the holder of the store.
         let state = bank.with_store(|store| {
             let mut texts: Vec<Text> = Vec::new();
-            texts.try_reserve_exact(store.texts().len()).map_err(|_| Errno::ENOMEM)?;
+            texts.make_room_exact(store.texts().len())?;
             texts.extend_from_slice(store.texts());
             Ok::<_, Errno>((store.id(), store.usage(), store.damaged(), texts))
         });

@@ -15,7 +15,7 @@ use super::{settings, tree::Write};
 use crate::file::dentry::Dentry;
 use crate::file::inode::FileKind;
 use crate::file::{device, filesystem, mount, reclaim};
-use crate::growth;
+use crate::growth::{self, Grow};
 use crate::memory::pressure;
 use crate::process::{self, identity, pids};
 use crate::schedule;
@@ -53,7 +53,7 @@ pub struct Text<'a>(pub &'a mut Vec<u8>);
 
 impl fmt::Write for Text<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0.try_reserve(text.len()).map_err(|_| fmt::Error)?;
+        self.0.make_room(text.len()).map_err(|_| fmt::Error)?;
         self.0.extend_from_slice(text.as_bytes());
         Ok(())
     }
@@ -72,7 +72,7 @@ pub fn line(out: &mut Vec<u8>, text: fmt::Arguments<'_>) -> Result<()> {
 
 /// Appends bytes.
 pub fn bytes(out: &mut Vec<u8>, bytes: &[u8]) -> Result<()> {
-    out.try_reserve(bytes.len()).map_err(|_| Errno::ENOMEM)?;
+    out.make_room(bytes.len())?;
     out.extend_from_slice(bytes);
     Ok(())
 }

@@ -10,6 +10,7 @@ use crate::file::mount::Location;
 use crate::file::open_file::{FileOps, MapSource, OpenFile, OpenRequest, Traits};
 use crate::file::poll::{Events, Registrar};
 use crate::file::transfer::{Input, Output};
+use crate::growth::Grow;
 use crate::schedule::Mutex;
 
 /// The longest text that a file takes when it is written.
@@ -351,7 +352,7 @@ impl<T: Subject> FileOps for OpenText<T> {
             return Err(Errno::EINVAL);
         }
         let mut text = Vec::new();
-        text.try_reserve_exact(length).map_err(|_| Errno::ENOMEM)?;
+        text.make_room_exact(length)?;
         text.resize(length, 0);
         let count = input.take(&mut text)?;
         store(&self.node.subject, &text[..count])?;

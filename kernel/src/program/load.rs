@@ -8,6 +8,7 @@ use hayate_abi::{Errno, Result};
 use hayate_program_image::{HEAD, Image, Plan, Position, Segment, flags};
 
 use super::executable::Executable;
+use crate::growth::Grow;
 pub use crate::memory::keep::Loaded;
 use crate::memory::{
     Backing, MapRequest, Place, Protection, RegionFlags, Space, page_down, page_up,
@@ -23,7 +24,7 @@ pub fn plan(executable: &Executable, head: &[u8]) -> Result<Plan> {
         return Plan::new(&header, bytes);
     }
     let mut bytes = Vec::new();
-    bytes.try_reserve_exact(length).map_err(|_| Errno::ENOMEM)?;
+    bytes.make_room_exact(length)?;
     bytes.resize(length, 0);
     if executable.read(table.start, &mut bytes)? < length {
         return Err(Errno::ENOEXEC);
@@ -44,7 +45,7 @@ pub fn interpreter_path(executable: &Executable, plan: &Plan) -> Result<Option<V
     let Some(range) = plan.interpreter.clone() else { return Ok(None) };
     let length = (range.end - range.start) as usize;
     let mut path = Vec::new();
-    path.try_reserve_exact(length).map_err(|_| Errno::ENOMEM)?;
+    path.make_room_exact(length)?;
     path.resize(length, 0);
     if executable.read(range.start, &mut path)? < length || path.pop() != Some(0) {
         return Err(Errno::ENOEXEC);
@@ -198,7 +199,7 @@ fn map(
         && protection.contains(Protection::WRITE)
     {
         clear(space, file_end, file_pages_end - file_end)?;
-        cleared.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        cleared.make_room(1)?;
         cleared.push(file_end..file_pages_end);
     }
     Ok(())

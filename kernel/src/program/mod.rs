@@ -34,6 +34,7 @@ use crate::file::context::FsContext;
 use crate::file::mount::Location;
 use crate::file::notify::{self, Mask};
 use crate::file::path::{Resolver, WalkFlags};
+use crate::growth::Grow;
 use crate::memory::keep::{self, Cleared, Start};
 use crate::memory::{Layout, Limits, Space, regions};
 use crate::resource::watch::{Pages, Part, Watch};
@@ -209,7 +210,7 @@ pub fn find<W: Watch>(
         W::enter(Part::LookUp);
         let next = open_path(script.interpreter, context, credentials)?;
         path = Some(copy(script.interpreter)?);
-        scripts.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        scripts.make_room(1)?;
         scripts.push(core::mem::replace(&mut executable, next));
     };
     reads.note(&executable, usize::from(record.plan.header_count) * Reads::PROGRAM_HEADER);
@@ -233,7 +234,7 @@ pub fn find<W: Watch>(
     // `bprm->filename`): `pidof` relies on it.
     let last = shown.rsplit(|&byte| byte == b'/').next().unwrap_or(shown);
     let mut name = Name::new();
-    name.try_reserve(last.len()).map_err(|_| Errno::ENOMEM)?;
+    name.make_room(last.len())?;
     name.extend_from_slice(last);
     let executable = Arc::new(executable);
     Ok(Program { executable, record, interpreter, reads, arguments, name })
@@ -424,7 +425,7 @@ fn layout(limits: &Limits, randomise: bool) -> Layout {
 
 fn copy(text: &[u8]) -> Result<Vec<u8>> {
     let mut copy = Vec::new();
-    copy.try_reserve_exact(text.len()).map_err(|_| Errno::ENOMEM)?;
+    copy.make_room_exact(text.len())?;
     copy.extend_from_slice(text);
     Ok(copy)
 }

@@ -10,6 +10,7 @@ use zerocopy::IntoBytes;
 use super::load;
 use super::strings::Strings;
 use crate::credentials::Credentials;
+use crate::growth::{self, Grow};
 use crate::memory::{MapRequest, Mapping, PAGE, Place, Protection, Space, page_down};
 use crate::random;
 
@@ -82,9 +83,9 @@ pub fn build(
 
     let total = top - pointer;
     let mut content: Vec<u8> = Vec::new();
-    content.try_reserve_exact(total).map_err(|_| Errno::ENOMEM)?;
+    growth::relieved(|| content.make_room_exact(total))?;
     let mut head: SmallVec<[usize; 48]> = SmallVec::new();
-    head.try_reserve(vector_words).map_err(|_| Errno::ENOMEM)?;
+    growth::relieved(|| head.make_room(vector_words))?;
     head.push(arguments.len());
     for (strings, at) in [(arguments, arguments_at), (environment, environment_at)] {
         let mut address = at;

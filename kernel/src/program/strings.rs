@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use crate::growth::{self, Grow};
 use hayate_abi::{Errno, Result};
 use hayate_machine::user::{self, UserPtr};
 
@@ -32,7 +33,7 @@ impl Strings {
 
     /// Adds a string. Fails with `ENOMEM` if memory is exhausted.
     pub fn push(&mut self, text: &[u8]) -> Result<()> {
-        self.bytes.try_reserve(text.len() + 1).map_err(|_| Errno::ENOMEM)?;
+        growth::relieved(|| self.bytes.make_room(text.len() + 1))?;
         self.bytes.extend_from_slice(text);
         self.bytes.push(0);
         self.count += 1;
@@ -57,7 +58,7 @@ impl Strings {
             }
             if strings.count == 0 {
                 // Reserve space for most vectors at once.
-                strings.bytes.try_reserve(512).map_err(|_| Errno::ENOMEM)?;
+                growth::relieved(|| strings.bytes.make_room(512))?;
             }
             strings.read_one(pointer as usize, budget)?;
         }
@@ -68,7 +69,7 @@ impl Strings {
         let mut chunk = 128;
         loop {
             let at = self.bytes.len();
-            self.bytes.try_reserve(chunk).map_err(|_| Errno::ENOMEM)?;
+            growth::relieved(|| self.bytes.make_room(chunk))?;
             self.bytes.resize(at + chunk, 0);
             let to = self.bytes.get_mut(at..).unwrap_or(&mut []);
             let from = address.checked_add(at - start).ok_or(Errno::EFAULT)?;
@@ -107,7 +108,7 @@ impl Strings {
     /// Like [`replace_first`](Self::replace_first), with a [`Strings`].
     pub fn replace_first_by(&mut self, by: &Strings) -> Result<()> {
         let mut new = Strings::new();
-        new.bytes.try_reserve(by.bytes.len()).map_err(|_| Errno::ENOMEM)?;
+        growth::relieved(|| new.bytes.make_room(by.bytes.len()))?;
         new.bytes.extend_from_slice(&by.bytes);
         new.count = by.count;
         self.replace_first_with(new)
@@ -116,7 +117,7 @@ impl Strings {
     fn replace_first_with(&mut self, mut new: Strings) -> Result<()> {
         let rest = self.iter().next().map_or(0, |first| first.len() + 1);
         let rest = self.bytes.get(rest..).unwrap_or(&[]);
-        new.bytes.try_reserve(rest.len()).map_err(|_| Errno::ENOMEM)?;
+        growth::relieved(|| new.bytes.make_room(rest.len()))?;
         new.bytes.extend_from_slice(rest);
         new.count += self.count.saturating_sub(1);
         *self = new;

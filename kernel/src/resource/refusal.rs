@@ -5,6 +5,9 @@
 //! memory can be reclaimed instead, as when memory is exhausted. After the return to user mode
 //! requests succeed again.
 //!
+//! Requests that count are those that the machine's allocators do not serve out of the reserve, and
+//! every growth of a list that can fail, of whatever size ([`crate::growth`]).
+//!
 //! One execution at a time is armed; arming another one disarms the first. All of this exists only
 //! in kernels for tests ([`machine::refusal`]).
 
@@ -25,7 +28,7 @@ static REFUSED: AtomicU64 = AtomicU64::new(0);
 
 /// Refuses the `number`-th request from now of the execution `id`; 0 disarms.
 pub fn arm(id: u64, number: u64) {
-    machine::refusal::register(judge);
+    machine::refusal::register(is_refused);
     ARMED.store(0, Relaxed);
     REFUSING.store(false, Relaxed);
     LEFT.store(number, Relaxed);
@@ -47,7 +50,9 @@ pub fn is_refusing() -> bool {
     REFUSING.load(Relaxed) && is_armed()
 }
 
-fn judge() -> bool {
+/// Whether this request is refused: the judge that the allocators of the machine ask, and
+/// [`crate::growth`] for what may fail below a page.
+pub fn is_refused() -> bool {
     if !is_armed() {
         return false;
     }

@@ -14,6 +14,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::growth::Grow;
 use arrayvec::ArrayVec;
 use hayate_abi::{Errno, Result};
 use hayate_recycler::Kind;
@@ -87,7 +88,7 @@ pub struct Attributes(Vec<(&'static str, String)>);
 impl Attributes {
     /// Adds an attribute. Fails with `ENOMEM`.
     pub fn add(&mut self, name: &'static str, value: fmt::Arguments<'_>) -> Result<()> {
-        self.0.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        self.0.make_room(1)?;
         self.0.push((name, alloc::format!("{value}")));
         Ok(())
     }

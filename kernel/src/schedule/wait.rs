@@ -27,6 +27,7 @@ mod adapter {
     use intrusive_collections::{LinkedListAtomicLink, intrusive_adapter};
     intrusive_adapter!(pub WaitAdapter = Arc<Execution>: Execution { wait_link => LinkedListAtomicLink });
 }
+use crate::growth::Grow;
 use adapter::WaitAdapter;
 
 /// Executions that wait for a device.
@@ -242,7 +243,7 @@ impl WaitQueue {
     #[must_use]
     pub fn listen(&self, listener: Arc<dyn Listener>) -> bool {
         let mut inner = self.inner.lock();
-        if inner.listeners.try_reserve(1).is_err() {
+        if inner.listeners.make_room(1).is_err() {
             return false;
         }
         inner.listeners.push(listener);

@@ -10,6 +10,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::credentials::Capability;
 use crate::file::open_file::OpenFile;
+use crate::growth::Grow;
 use crate::net::unix::message::MOST_DESCRIPTORS;
 use crate::net::unix::socket::flags;
 use crate::process::{self, pids};
@@ -41,7 +42,7 @@ pub fn parse(header: &Msghdr) -> Result<Control> {
         return Err(Errno::ENOBUFS);
     }
     let mut bytes = Vec::new();
-    bytes.try_reserve_exact(length).map_err(|_| Errno::ENOBUFS)?;
+    bytes.make_room_exact(length).map_err(|_| Errno::ENOBUFS)?;
     bytes.resize(length, 0);
     if length > 0 {
         user::copy_in(&mut bytes, header.msg_control as usize)?;

@@ -8,6 +8,7 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::user::UserPtr;
 
 use crate::credentials::{Capability, CapabilitySet, Credentials, Id, KEEP};
+use crate::growth::{self, Grow};
 use crate::process::{self, access, pids};
 
 /// The most supplementary groups.
@@ -242,7 +243,7 @@ pub fn setgroups(count: i32, groups: usize) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     let mut list: Vec<Id> = Vec::new();
-    list.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
+    growth::relieved(|| list.make_room_exact(count))?;
     list.resize(count, 0);
     UserPtr::new(groups).read_slice(&mut list)?;
     list.sort_unstable();

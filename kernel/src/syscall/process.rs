@@ -14,6 +14,7 @@ use hayate_machine::user::{self, UserPtr};
 
 use super::file as paths;
 use crate::file::path::WalkFlags;
+use crate::growth::Grow;
 use crate::memory;
 use crate::process::clone::{self, Request};
 use crate::process::wait::{self, Report, Which};
@@ -210,7 +211,7 @@ fn prepare<W: Watch>(
 
 fn descriptor_path(directory: i32, path: &[u8]) -> Result<Vec<u8>> {
     let mut shown = alloc::format!("/dev/fd/{directory}").into_bytes();
-    shown.try_reserve(path.len() + 1).map_err(|_| Errno::ENOMEM)?;
+    shown.make_room(path.len() + 1)?;
     if !path.is_empty() {
         shown.push(b'/');
         shown.extend_from_slice(path);

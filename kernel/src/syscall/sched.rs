@@ -10,6 +10,7 @@ use hayate_machine::cpu;
 use hayate_machine::user::{self, UserPtr};
 
 use crate::credentials::Capability;
+use crate::growth::Grow;
 use crate::process::{self, Thread, pids};
 use crate::schedule::{self, Execution, Policy, Scheduling};
 
@@ -376,7 +377,7 @@ fn read_attributes(at: usize) -> Result<SchedAttr> {
     }
     let known = (size as usize).min(size_of::<SchedAttr>());
     let mut bytes = Vec::new();
-    bytes.try_reserve_exact((size as usize).max(known)).map_err(|_| Errno::ENOMEM)?;
+    bytes.make_room_exact((size as usize).max(known))?;
     bytes.resize(size as usize, 0);
     user::copy_in(&mut bytes, at)?;
     if bytes[known..].iter().any(|&byte| byte != 0) {

@@ -17,6 +17,7 @@ use hayate_abi::{Errno, Result};
 
 use super::Epoll;
 use crate::file::open_file::OpenFile;
+use crate::growth::Grow;
 use crate::schedule::{Mutex, MutexGuard};
 
 /// Steps from the outermost set of a chain to the innermost (`EP_MAX_NESTS`).
@@ -65,7 +66,7 @@ impl Epoll {
     fn files(&self) -> Result<Vec<Arc<OpenFile>>> {
         let mut files = Vec::new();
         let items = self.items.lock();
-        files.try_reserve_exact(items.len()).map_err(|_| Errno::ENOMEM)?;
+        files.make_room_exact(items.len())?;
         files.extend(items.values().filter_map(|item| item.file.upgrade()));
         Ok(files)
     }

@@ -15,6 +15,7 @@ use crate::file::inode::Inode;
 use crate::file::open_file::{FileOps, OpenFile, Traits, Whence, default_seek};
 use crate::file::plate::PlateSource;
 use crate::file::transfer::Output;
+use crate::growth::Grow;
 
 const PAGE: u64 = 4096;
 
@@ -52,7 +53,7 @@ impl PlateSource for Content {
     fn read_pages(&self, first: u64, frames: &[Frame]) -> Result<usize> {
         let mut request = Request { place: 0, length: 0, segments: Vec::new() };
         // A page has up to four blocks.
-        request.segments.try_reserve(frames.len()).map_err(|_| Errno::ENOMEM)?;
+        request.segments.make_room(frames.len())?;
         for (index, frame) in frames.iter().enumerate() {
             let start = first.saturating_add(index as u64).saturating_mul(PAGE);
             let mut within = 0;
@@ -69,7 +70,7 @@ impl PlateSource for Content {
                             self.submit(&mut request)?;
                             request.place = place;
                         }
-                        request.segments.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+                        request.segments.make_room(1)?;
                         request.segments.push(Segment {
                             frame,
                             offset: within as usize,

@@ -14,6 +14,7 @@ use super::Metadata as Disk;
 use super::node::Node;
 use crate::file::hash::hash_name;
 use crate::file::inode::{DirectorySink, FileKind};
+use crate::growth::Grow;
 
 /// Positions 0 and 1 of an enumeration are `.` and `..`, which the caller makes.
 const FIRST: u64 = 2;
@@ -37,7 +38,7 @@ impl Index {
                 }
                 let place = start + entry.offset as u64;
                 let place = u32::try_from(place).map_err(|_| Errno::EFBIG)?;
-                entries.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+                entries.make_room(1)?;
                 entries.push((hash(entry.name), place));
             }
             Ok(true)
@@ -60,7 +61,7 @@ impl Node {
         let filesystem = &self.filesystem;
         let size = filesystem.volume.block_size();
         let mut block = Vec::new();
-        block.try_reserve_exact(size).map_err(|_| Errno::ENOMEM)?;
+        block.make_room_exact(size)?;
         block.resize(size, 0);
         let mut start = from - from % size as u64;
         while start < self.inode.size {

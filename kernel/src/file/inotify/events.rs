@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use hayate_abi::{Errno, Result};
 
 use super::Mask;
+use crate::growth::Grow;
 
 /// One event.
 pub(super) struct Event {
@@ -22,7 +23,7 @@ impl Event {
     /// Makes an event about an entry of a directory, or about the file itself if the name is empty.
     pub(super) fn new(watch: i32, mask: Mask, cookie: u32, name: &[u8]) -> Result<Event> {
         let mut kept = Vec::new();
-        kept.try_reserve_exact(name.len()).map_err(|_| Errno::ENOMEM)?;
+        kept.make_room_exact(name.len())?;
         kept.extend_from_slice(name);
         Ok(Event { watch, mask, cookie, name: kept })
     }
@@ -51,7 +52,7 @@ impl Event {
 
     fn encode(&self, bytes: &mut Vec<u8>) -> Result<()> {
         let size = self.size();
-        bytes.try_reserve(size).map_err(|_| Errno::ENOMEM)?;
+        bytes.make_room(size)?;
         let end = bytes.len() + size;
         bytes.extend_from_slice(&self.watch.to_le_bytes());
         bytes.extend_from_slice(&self.mask.bits().to_le_bytes());
@@ -97,7 +98,7 @@ impl Queue {
         if self.events.back().is_some_and(|last| event.repeats(last)) {
             return false;
         }
-        if self.events.try_reserve(1).is_err() {
+        if self.events.make_room(1).is_err() {
             return self.lose();
         }
         self.events.push_back(event);
@@ -110,7 +111,7 @@ impl Queue {
             return false;
         }
         self.overflowed = true;
-        if self.events.try_reserve(1).is_ok() {
+        if self.events.make_room(1).is_ok() {
             self.events.push_back(Event::about(-1, Mask::Q_OVERFLOW));
         } else {
             self.lost = true;
@@ -120,7 +121,7 @@ impl Queue {
 
     /// Takes as many whole events as fit into `room` bytes. `EINVAL` when not even one does.
     pub(super) fn take(&mut self, room: usize) -> Option<Result<Vec<u8>>> {
-        if self.lost && self.events.try_reserve(1).is_ok() {
+        if self.lost && self.events.make_room(1).is_ok() {
             self.lost = false;
             self.events.push_back(Event::about(-1, Mask::Q_OVERFLOW));
         }

@@ -12,6 +12,7 @@ use super::Upper;
 use super::copy_up::Content;
 use super::node::{Node, OPAQUE, entry, is_whiteout};
 use crate::file::inode::{DeviceNumber, DirectorySink, FileKind, Inode, Owner, RenameFlags};
+use crate::growth::Grow;
 
 /// The kind of a new entry.
 pub enum New<'a> {
@@ -206,7 +207,7 @@ impl Node {
         struct Names(Vec<Vec<u8>>);
         impl DirectorySink for Names {
             fn entry(&mut self, _: u64, _: FileKind, name: &[u8], _: u64) -> bool {
-                if self.0.try_reserve(1).is_err() {
+                if self.0.make_room(1).is_err() {
                     return false;
                 }
                 self.0.push(name.to_vec());

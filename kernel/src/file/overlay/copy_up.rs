@@ -7,6 +7,7 @@ use hayate_abi::{Errno, Result};
 
 use super::node::{Node, PRIVATE, Place};
 use crate::file::inode::{Change, FileKind, Inode, Metadata, Owner};
+use crate::growth::Grow;
 
 const PAGE: u64 = 4096;
 
@@ -35,7 +36,7 @@ impl Node {
                 break;
             }
             next = parent.parent();
-            missing.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            missing.make_room(1)?;
             missing.push(parent);
         }
         for ancestor in missing.iter().rev() {

@@ -59,6 +59,7 @@ use super::filesystem::{
 use super::inode::{FileKind, Inode, Owner};
 use super::mount::Location;
 use super::path::WalkFlags;
+use crate::growth::Grow;
 use crate::schedule::Mutex;
 
 /// `OVERLAYFS_SUPER_MAGIC`.
@@ -125,7 +126,7 @@ pub fn assemble(
     let upper = upper.map(|(upper, work)| open_upper(upper, work)).transpose()?;
     let mut layers = Vec::new();
     for (layer, location) in lowers.iter().enumerate() {
-        layers.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        layers.make_room(1)?;
         layers.push((layer, location.inode()?));
     }
     let overlay = Arc::new(Overlay {

@@ -16,6 +16,7 @@ use crate::file::inode::{
 };
 use crate::file::open_file::{FileOps, OpenRequest};
 use crate::file::plate::Plate;
+use crate::growth::Grow;
 use crate::schedule::Mutex;
 
 /// The attribute of a directory that hides everything below it; its value is `y`.
@@ -193,7 +194,7 @@ impl Node {
             if merge.see(seen(found.as_ref()))
                 && let Some(inode) = found
             {
-                lowers.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+                lowers.make_room(1)?;
                 lowers.push((*layer, inode));
             }
         }
@@ -357,7 +358,7 @@ impl Inode for Node {
         let mut shown = Vec::new();
         for name in all.split_inclusive(|&byte| byte == 0) {
             if !name.starts_with(PRIVATE) {
-                shown.try_reserve(name.len()).map_err(|_| Errno::ENOMEM)?;
+                shown.make_room(name.len())?;
                 shown.extend_from_slice(name);
             }
         }

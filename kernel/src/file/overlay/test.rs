@@ -44,7 +44,7 @@ impl Tree {
     /// empty upper one.
     fn new(files: &[&str]) -> Result<Self> {
         let memory = TmpFs::new("tmpfs", 0o755, Owner::default(), None, Caching::All);
-        let layer = Mount::whole(memory, 0, b"tmpfs");
+        let layer = Mount::whole(memory, 0, "tmpfs".into());
         let context = FsContext::new(layer.root_location());
         let credentials = Credentials::root();
         let resolver = Resolver { context: &context, credentials: &credentials, start: None };
@@ -73,7 +73,7 @@ impl Tree {
             Some((upper.clone(), work)),
             String::new(),
         )?;
-        let root = Mount::whole(overlay, 0, b"overlay").root_location();
+        let root = Mount::whole(overlay, 0, "overlay".into()).root_location();
         Ok(Self {
             context: FsContext::new(root),
             credentials,

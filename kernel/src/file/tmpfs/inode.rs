@@ -11,6 +11,7 @@ use hashbrown::HashMap;
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::SpinLock;
 use hayate_off2f::MARK;
+use smallvec::SmallVec;
 
 use super::super::content;
 use super::super::dentry::Name;
@@ -23,6 +24,7 @@ use super::super::plate::Plate;
 use super::super::transfer::{Input, Output};
 use super::super::xattr::Xattrs;
 use super::Shared;
+use crate::growth::{self, Grow};
 
 /// The metadata of an inode that can change.
 #[derive(Clone, Copy)]
@@ -86,7 +88,7 @@ pub struct TmpInode {
 
 impl Entries {
     fn insert(&mut self, name: &[u8], inode: Arc<TmpInode>) -> Result<()> {
-        self.by_name.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        self.by_name.make_room(1)?;
         self.last = self.last.max(FIRST_COOKIE - 1) + 1;
         let name = Name::from(name);
         self.order.insert(self.last, Arc::clone(&name));
@@ -106,14 +108,15 @@ impl Drop for TmpInode {
         self.shared.inodes.fetch_sub(1, Ordering::Relaxed);
         let Content::Directory(entries) = &mut self.content else { return };
         // Trees may be deeper than the kernel's stack, so each directory is emptied before it is
-        // dropped.
-        let mut pending = Vec::new();
+        // dropped. An entry that does not fit into the list is dropped recursively; a chain of
+        // directories needs one place, which is on the stack.
+        let mut pending: SmallVec<[Entries; 1]> = SmallVec::new();
         let mut next = Some(core::mem::take(entries.get_mut()));
         while let Some(entries) = next {
             for entry in entries.by_name.into_values() {
                 let Some(mut last) = Arc::into_inner(entry.inode) else { continue };
                 if let Content::Directory(entries) = &mut last.content
-                    && pending.try_reserve(1).is_ok()
+                    && pending.make_room(1).is_ok()
                 {
                     pending.push(core::mem::take(entries.get_mut()));
                 }
@@ -233,6 +236,12 @@ impl TmpInode {
         info.links = info.links.saturating_add_signed(links);
     }
 
+    /// Room for `more` names, which stays as long as the caller has the directory to itself. `ENOMEM`.
+    fn make_room(&self, more: usize) -> Result<()> {
+        let entries = self.entries()?;
+        growth::relieved(|| entries.lock().by_name.make_room(more))
+    }
+
     fn add(
         &self,
         name: &[u8],
@@ -242,6 +251,7 @@ impl TmpInode {
         content: Content,
     ) -> Result<Arc<dyn Inode>> {
         self.shared.may_grow()?;
+        self.make_room(1)?;
         let inode = TmpInode::build(&self.shared, kind, mode, owner, content);
         self.entries()?.lock().insert(name, inode.clone())?;
         self.touch(if kind == FileKind::Directory { 1 } else { 0 });
@@ -362,6 +372,7 @@ impl Inode for TmpInode {
 
     fn link(&self, name: &[u8], target: &Arc<dyn Inode>) -> Result<()> {
         let target = own(target)?;
+        self.make_room(1)?;
         self.entries()?.lock().insert(name, target.clone())?;
         target.relinked(1);
         self.touch(0);
@@ -409,10 +420,17 @@ impl Inode for TmpInode {
             target.touch(-balance);
             return Ok(());
         }
+        if replaced.as_ref().is_some_and(|replaced| !replaced.is_empty()) {
+            return Err(Errno::ENOTEMPTY);
+        }
+        // All that can fail comes before the first change: the new name, and a whiteout in place of
+        // the old one.
+        if flags.contains(RenameFlags::WHITEOUT) {
+            self.shared.may_grow()?;
+        }
+        self.make_room(2)?;
+        target.make_room(2)?;
         if let Some(replaced) = &replaced {
-            if !replaced.is_empty() {
-                return Err(Errno::ENOTEMPTY);
-            }
             target.entries()?.lock().remove(new_name);
             let directory = replaced.is_directory();
             replaced.relinked(if directory { -2 } else { -1 });

@@ -25,6 +25,7 @@ use hayate_machine::sync::SpinLock;
 use super::filesystem::{Caching, FileSystem, FileSystemType, MountRequest, Usage};
 use super::inode::{Inode, Owner};
 use super::plate::PlateSource;
+use crate::growth;
 
 pub use inode::TmpInode;
 
@@ -101,7 +102,10 @@ pub struct TmpFs {
 }
 
 impl TmpFs {
-    /// Makes an instance with a root directory of this mode; `limit` in pages.
+    /// Makes an instance of the kernel's own at boot.
+    ///
+    /// # Panics
+    /// If there is no memory for it.
     pub fn new(
         name: &'static str,
         mode: u16,
@@ -109,6 +113,20 @@ impl TmpFs {
         limit: Option<u64>,
         caching: Caching,
     ) -> Arc<TmpFs> {
+        match TmpFs::make(name, mode, owner, limit, caching) {
+            Ok(made) => made,
+            Err(error) => panic!("{name}: {error}"),
+        }
+    }
+
+    /// A new instance with a root directory of this mode; `limit` in pages. `ENOMEM`.
+    pub fn make(
+        name: &'static str,
+        mode: u16,
+        owner: Owner,
+        limit: Option<u64>,
+        caching: Caching,
+    ) -> Result<Arc<TmpFs>> {
         let shared = Arc::new(Shared {
             device: super::filesystem::anonymous_device(),
             next_number: AtomicU64::new(1),
@@ -121,9 +139,14 @@ impl TmpFs {
             }),
             inodes: AtomicU64::new(0),
         });
-        INSTANCES.lock().push(Arc::downgrade(&shared));
+        {
+            let mut instances = INSTANCES.lock();
+            // Those that have gone since would keep their memory.
+            instances.retain(|instance| instance.strong_count() != 0);
+            growth::push(&mut instances, Arc::downgrade(&shared))?;
+        }
         let root = TmpInode::directory(&shared, mode, owner);
-        Arc::new(TmpFs { name, caching, shared, root })
+        Ok(Arc::new(TmpFs { name, caching, shared, root }))
     }
 
     /// Makes a regular file without a name (memfd).
@@ -258,7 +281,7 @@ fn mount_tmpfs(request: &MountRequest<'_>) -> Result<Arc<dyn FileSystem>> {
     let limit = options.limit.unwrap_or(half);
     let owner = Owner { uid: options.uid, gid: options.gid };
     let mode = options.mode.unwrap_or(0o1777);
-    let fs = TmpFs::new("tmpfs", mode, owner, Some(limit), Caching::All);
+    let fs = TmpFs::make("tmpfs", mode, owner, Some(limit), Caching::All)?;
     if let Some(inodes) = options.inodes {
         fs.shared.inode_limit.store(inodes, Ordering::Relaxed);
     }
@@ -268,5 +291,5 @@ fn mount_tmpfs(request: &MountRequest<'_>) -> Result<Arc<dyn FileSystem>> {
 fn mount_ramfs(request: &MountRequest<'_>) -> Result<Arc<dyn FileSystem>> {
     let options = Options::parse(request.data.split(|&byte| byte == b','))?;
     let mode = options.mode.unwrap_or(0o755);
-    Ok(TmpFs::new("ramfs", mode, Owner::default(), None, Caching::All))
+    Ok(TmpFs::make("ramfs", mode, Owner::default(), None, Caching::All)?)
 }

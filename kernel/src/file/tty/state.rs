@@ -12,6 +12,7 @@ use super::job::{self, signal};
 use crate::file::fasync::Signals;
 use crate::file::owner::Band;
 use crate::file::poll::Events;
+use crate::growth::Grow;
 use crate::schedule::{Mutex, WaitQueue};
 
 /// Bytes of pending output at which a writer waits.
@@ -144,7 +145,7 @@ impl Tty {
                     let output = &mut state.output;
                     let effect = state.discipline.receive(byte, &mut |echo: &[u8]| {
                         let room = output.len() + echo.len() <= OUTPUT_LIMIT;
-                        if room && output.try_reserve(echo.len()).is_ok() {
+                        if room && output.make_room(echo.len()).is_ok() {
                             output.extend(echo);
                         }
                     });
@@ -385,7 +386,7 @@ impl Tty {
             return None;
         }
         let output = &mut state.output;
-        if output.try_reserve(2 * bytes.len()).is_err() {
+        if output.make_room(2 * bytes.len()).is_err() {
             return Some(Err(Errno::ENOMEM));
         }
         state.discipline.process_output(bytes, &mut |piece: &[u8]| output.extend(piece));

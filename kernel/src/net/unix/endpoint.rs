@@ -19,6 +19,7 @@ use crate::file::inode::Inode;
 use crate::file::open_file::OpenFile;
 use crate::file::owner::{Band, Owner};
 use crate::file::poll::Events;
+use crate::growth::Grow;
 use crate::schedule::WaitQueue;
 
 /// The number of datagrams from senders other than its peer that may wait in one queue:
@@ -108,7 +109,7 @@ impl Inner {
     fn block(&mut self, waiting: &Arc<Endpoint>) -> Result<()> {
         let known = |held: &Weak<Endpoint>| core::ptr::eq(held.as_ptr(), Arc::as_ptr(waiting));
         if !self.blocked.iter().any(known) {
-            self.blocked.try_reserve(1).map_err(|_| Errno::ENOBUFS)?;
+            self.blocked.make_room(1).map_err(|_| Errno::ENOBUFS)?;
             self.blocked.push(Arc::downgrade(waiting));
         }
         Ok(())
@@ -260,7 +261,7 @@ impl Endpoint {
                 inner.block(self)?;
                 return Ok(Attempt::Wait);
             }
-            waiting.try_reserve(1).map_err(|_| Errno::ENOBUFS)?;
+            waiting.make_room(1).map_err(|_| Errno::ENOBUFS)?;
             // The other end is made only now that nothing can fail any more, because dropping an
             // endpoint hangs up on its peer; and it is complete before it can be accepted. These
             // are the only two locks that are taken while another endpoint's lock is held. That is
@@ -380,7 +381,7 @@ impl Endpoint {
             inner.block(sender)?;
             return Ok(Attempt::Wait);
         }
-        if inner.queue.try_reserve(1).is_err() {
+        if inner.queue.make_room(1).is_err() {
             return Err(Errno::ENOBUFS);
         }
         // The sender is woken when any of its messages in flight arrives, wherever that is.
@@ -592,7 +593,7 @@ impl Endpoint {
         }
         for endpoint in waiting {
             let mut more = endpoint.refuse();
-            if queue.try_reserve(more.len()).is_ok() {
+            if queue.make_room(more.len()).is_ok() {
                 queue.append(&mut more);
             } else {
                 flight::bury(more);
@@ -631,7 +632,7 @@ impl Endpoint {
         let count = inner.queue.len();
         for _ in 0..count {
             let Some(message) = inner.queue.pop_front() else { break };
-            if !message.descriptors.is_empty() && to.try_reserve(1).is_ok() {
+            if !message.descriptors.is_empty() && to.make_room(1).is_ok() {
                 to.push_back(message);
             } else {
                 inner.queue.push_back(message);

@@ -39,6 +39,7 @@ use super::endpoint::Endpoint;
 use super::message::Message;
 use super::socket::Socket;
 use crate::file::open_file::OpenFile;
+use crate::growth::Grow;
 
 /// The most descriptors in flight in the whole system.
 pub const MOST_IN_FLIGHT: usize = 16 * 1024;
@@ -184,7 +185,7 @@ fn collect() {
     let mut queues = VecDeque::new();
     {
         let flight = FLIGHT.lock();
-        if candidates.try_reserve_exact(flight.len()).is_ok() {
+        if candidates.make_room_exact(flight.len()).is_ok() {
             for (&key, travelling) in flight.iter() {
                 if travelling.file.strong_count() == travelling.count
                     && let Some(endpoint) = travelling.endpoint.upgrade()
@@ -209,7 +210,7 @@ fn collect() {
 /// Marks the candidates that a program can receive, and all that wait in their queues.
 fn mark(candidates: &mut [Candidate]) {
     let mut pending = Vec::new();
-    if pending.try_reserve_exact(candidates.len()).is_err() {
+    if pending.make_room_exact(candidates.len()).is_err() {
         candidates.iter_mut().for_each(|candidate| candidate.reachable = true);
         return;
     }
@@ -250,7 +251,7 @@ pub fn bury(mut messages: VecDeque<Message>) {
                 && let Some(socket) = file.ops_as::<Socket>()
             {
                 let mut more = socket.endpoint().end();
-                if messages.try_reserve(more.len()).is_ok() {
+                if messages.make_room(more.len()).is_ok() {
                     messages.append(&mut more);
                 } else {
                     bury(more);

@@ -21,7 +21,7 @@ use crate::file::mount::Mount;
 use crate::file::open_file::{FileOps, OpenFile, Traits};
 use crate::file::poll::{Events, Registrar};
 use crate::file::transfer::{Input, Output};
-use crate::growth;
+use crate::growth::{self, Grow};
 use crate::schedule::{Woken, time};
 
 /// The largest message into which the bytes of a stream are cut.
@@ -260,7 +260,7 @@ impl Socket {
                 (false, _) => total,
             };
             let mut bytes = Vec::new();
-            bytes.try_reserve_exact(length).map_err(|_| Errno::ENOBUFS)?;
+            growth::relieved(|| bytes.make_room_exact(length)).map_err(|_| Errno::ENOBUFS)?;
             bytes.resize(length, 0);
             let got = match fill(input, &mut bytes) {
                 Ok(()) => length,

@@ -15,6 +15,7 @@ use hayate_machine::trap::{self, UserRegs};
 use hayate_machine::user::{self, UserPtr};
 
 use super::super::Thread;
+use crate::growth::Grow;
 
 /// Bytes below the stack pointer that belong to the interrupted function (System V ABI, 3.2.2).
 const RED_ZONE: u64 = 128;
@@ -69,7 +70,7 @@ pub fn enter_handler(
     let on_stack = entering || is_on(&stack, regs.rsp);
 
     let mut state: Vec<u8> = Vec::new();
-    state.try_reserve_exact(FpuState::signal_size()).map_err(|_| Errno::ENOMEM)?;
+    state.make_room_exact(FpuState::signal_size())?;
     state.resize(FpuState::signal_size(), 0);
     if !fpu::to_signal_bytes(&mut state) {
         return Err(Errno::EFAULT);
@@ -191,7 +192,7 @@ pub fn leave_handler(thread: &Thread, regs: &mut UserRegs) -> Result<i64> {
 
 fn restore_fpu(address: u64) -> Result<()> {
     let mut state: Vec<u8> = Vec::new();
-    state.try_reserve_exact(FpuState::signal_size()).map_err(|_| Errno::ENOMEM)?;
+    state.make_room_exact(FpuState::signal_size())?;
     state.resize(FpuState::signal_size(), 0);
     // A frame that a program built by itself may end with the legacy part.
     let read = user::copy_in_partly(&mut state, address as usize);

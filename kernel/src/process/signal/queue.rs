@@ -8,6 +8,7 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::sync::SpinLock;
 
 use super::SYNCHRONOUS;
+use crate::growth::Grow;
 
 /// The pending signals of a process or of a thread.
 ///
@@ -49,7 +50,7 @@ impl Queue {
             return Ok(());
         }
         let limited = signal >= SIGRTMIN || info.si_code < 0;
-        if limited && infos.len() as u64 >= limit || infos.try_reserve(1).is_err() {
+        if limited && infos.len() as u64 >= limit || infos.make_room(1).is_err() {
             if signal >= SIGRTMIN && info.si_code != SI_USER {
                 return Err(Errno::EAGAIN);
             }

@@ -9,6 +9,7 @@ use hayate_abi::{Errno, Result};
 
 use super::super::{Process, Thread, pids};
 use super::{IGNORED_BY_DEFAULT, STOPS, is_signal, stop};
+use crate::growth::Grow;
 
 /// Sends a signal to a process: one of its threads takes it.
 ///
@@ -134,7 +135,7 @@ pub fn to_group(
                 continue;
             }
             let Err(place) = met.binary_search(&process.serial()) else { continue };
-            met.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            met.make_room(1)?;
             met.insert(place, process.serial());
             if may(&process) && to_process(&process, info).is_ok() {
                 reached += 1;

@@ -19,6 +19,7 @@ use crate::file::open_file::flags::{O_CLOEXEC, O_NONBLOCK};
 use crate::file::path::{WalkFlags, permitted};
 use crate::file::poll::{self, Events, Watched};
 use crate::file::timerfd::{self, Setting, TimerFd};
+use crate::growth::{self, Grow};
 use crate::process;
 use crate::process::signal::signalfd::{self, SignalFd};
 
@@ -78,8 +79,8 @@ fn poll_until(address: usize, count: u32, deadline: Option<u64>) -> Result<usize
     }
     let count = count as usize;
     let (mut fds, mut watched) = (Vec::new(), Vec::new());
-    fds.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
-    watched.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
+    growth::relieved(|| fds.make_room_exact(count))?;
+    growth::relieved(|| watched.make_room_exact(count))?;
     fds.resize(count, Pollfd::default());
     UserPtr::new(address).read_slice(&mut fds)?;
     let table = files();
@@ -154,7 +155,7 @@ impl Sets {
         let mut words = [const { Vec::new() }; 3];
         for (set, &address) in words.iter_mut().zip(&addresses) {
             let length = count.div_ceil(64);
-            set.try_reserve_exact(length).map_err(|_| Errno::ENOMEM)?;
+            growth::relieved(|| set.make_room_exact(length))?;
             set.resize(length, 0u64);
             if address != 0 {
                 // A set is as long as its last bit needs, in longs.
@@ -215,8 +216,8 @@ fn select_until(count: i32, addresses: [usize; 3], deadline: Option<u64>) -> Res
         }
         if !wanted.is_empty() {
             let file = table.get_open(fd as i32)?;
-            watched.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-            numbers.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            growth::relieved(|| watched.make_room(1))?;
+            growth::relieved(|| numbers.make_room(1))?;
             watched.push(Watched { file: Some(file), wanted, found: Events::empty() });
             numbers.push((fd, [sets.has(0, fd), sets.has(1, fd), sets.has(2, fd)]));
         }

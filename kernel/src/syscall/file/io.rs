@@ -15,6 +15,7 @@ use crate::file::notify::{self, Mask};
 use crate::file::open_file::{OpenFile, Traits, Whence, flags::O_APPEND, flags::O_NONBLOCK};
 use crate::file::set_id;
 use crate::file::transfer::{Input, MAXIMUM, Output};
+use crate::growth::Grow;
 use crate::memory::USER_END;
 use crate::process;
 
@@ -214,7 +215,7 @@ pub fn vector(address: usize, count: usize) -> Result<Vec<UserBytes>> {
         return Err(Errno::EINVAL);
     }
     let mut pieces = Vec::new();
-    pieces.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
+    pieces.make_room_exact(count)?;
     let mut total = 0i64;
     for index in 0..count {
         let piece = UserPtr::<Iovec>::new(address).at(index).read()?;

@@ -28,6 +28,7 @@ use crate::file::descriptor::FdTable;
 use crate::file::mount::Location;
 use crate::file::open_file::OpenFile;
 use crate::file::path::{PATH_MAX, Resolver, WalkFlags};
+use crate::growth::Grow;
 use crate::process;
 
 /// Flags of the *at calls (`include/uapi/linux/fcntl.h`).
@@ -83,7 +84,7 @@ pub fn install(file: Arc<OpenFile>, close_on_exec: bool) -> Result<i32> {
 /// longer one.
 pub fn string(address: usize, most: usize) -> Result<Vec<u8>> {
     let mut text = Vec::new();
-    text.try_reserve_exact(most).map_err(|_| Errno::ENOMEM)?;
+    text.make_room_exact(most)?;
     text.resize(most, 0);
     let length = user::read_cstr(&mut text, address)?;
     text.truncate(length);

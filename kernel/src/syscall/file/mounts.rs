@@ -10,6 +10,7 @@ use super::{View, path, string};
 use crate::credentials::{Capability, access};
 use crate::file::mounting;
 use crate::file::path::{PATH_MAX, WalkFlags, permitted};
+use crate::growth::Grow;
 use crate::process;
 
 /// Copies the data of `mount(2)`: up to a page, as much as is readable.
@@ -18,7 +19,7 @@ fn options(address: usize) -> Result<Vec<u8>> {
         return Ok(Vec::new());
     }
     let mut data = Vec::new();
-    data.try_reserve_exact(4096).map_err(|_| Errno::ENOMEM)?;
+    data.make_room_exact(4096)?;
     data.resize(4096, 0);
     let got = user::copy_in_partly(&mut data, address);
     if got == 0 {

@@ -20,6 +20,7 @@ use crate::file::mount::Location;
 use crate::file::notify::{self, Mask};
 use crate::file::off2f;
 use crate::file::path::permitted;
+use crate::growth::Grow;
 
 const TRUSTED: &[u8] = b"trusted.";
 const SECURITY: &[u8] = b"security.";
@@ -52,7 +53,7 @@ fn set(place: &Location, name_address: usize, value: usize, size: usize, flags: 
         return Err(Errno::E2BIG);
     }
     let mut bytes = Vec::new();
-    bytes.try_reserve_exact(size).map_err(|_| Errno::ENOMEM)?;
+    bytes.make_room_exact(size)?;
     bytes.resize(size, 0);
     user::copy_in(&mut bytes, value)?;
     change(place, &name, Some(&bytes), flags)

@@ -6,6 +6,7 @@ use hayate_abi::file::Iovec;
 use hayate_abi::{Errno, Result};
 use machine::user::{self, UserPtr};
 
+use crate::growth::Grow;
 use crate::memory::{PAGE, Space, Touch};
 use crate::process;
 
@@ -42,7 +43,7 @@ fn vector((address, count): (usize, usize)) -> Result<Vec<Iovec>> {
         return Err(Errno::EINVAL);
     }
     let mut pieces = Vec::new();
-    pieces.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
+    pieces.make_room_exact(count)?;
     let first = UserPtr::<Iovec>::new(address);
     let mut total = 0usize;
     for index in 0..count {

@@ -9,7 +9,7 @@
 use hayate_stress::balance::{Memory, memory};
 use hayate_stress::{Options, fork, wait};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio, exit};
 use std::time::{Duration, Instant};
 
@@ -47,18 +47,45 @@ fn refused_count() -> u64 {
     count.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
-/// Unmounts what a case that did not finish left mounted.
-fn unmount_beyond(before: &str) {
-    let now = fs::read_to_string("/proc/mounts").unwrap_or_default();
-    for line in now.lines().rev().filter(|line| !before.lines().any(|old| old == *line)) {
-        if let Some(place) = line.split(' ').nth(1)
-            && let Ok(place) = std::ffi::CString::new(place)
-        {
-            // SAFETY: a string that ends with a zero.
-            unsafe { libc::umount2(place.as_ptr(), libc::MNT_DETACH) };
+/// What there was before the first case: a case that did not come to its end leaves things behind.
+struct Before {
+    mounts: String,
+    files: Vec<PathBuf>,
+}
+
+/// Where cases leave files.
+const PLACES: [&str; 2] = ["/tmp", "/dev/shm"];
+
+fn files() -> Vec<PathBuf> {
+    let entries = PLACES.iter().filter_map(|place| fs::read_dir(place).ok());
+    entries.flat_map(|entries| entries.flatten().map(|entry| entry.path())).collect()
+}
+
+impl Before {
+    fn look() -> Before {
+        let _ = fs::write(OUTPUT, "");
+        Before { mounts: fs::read_to_string("/proc/mounts").unwrap_or_default(), files: files() }
+    }
+
+    /// Takes off what is mounted, and removes the files, that were not there before.
+    fn restore(&self) {
+        let now = fs::read_to_string("/proc/mounts").unwrap_or_default();
+        for line in now.lines().rev().filter(|line| !self.mounts.lines().any(|old| old == *line)) {
+            if let Some(place) = line.split(' ').nth(1)
+                && let Ok(place) = std::ffi::CString::new(place)
+            {
+                // SAFETY: a string that ends with a zero.
+                unsafe { libc::umount2(place.as_ptr(), libc::MNT_DETACH) };
+            }
+        }
+        for file in files().iter().filter(|file| !self.files.contains(file)) {
+            let _ = fs::remove_file(file).or_else(|_| fs::remove_dir_all(file));
         }
     }
 }
+
+/// Where the output of a case goes.
+const OUTPUT: &str = "/tmp/refusal.output";
 
 /// Runs one case; returns its output, or `None` if it did not end.
 fn run(program: &Path, case: &str, nth: u64) -> Option<String> {
@@ -67,8 +94,7 @@ fn run(program: &Path, case: &str, nth: u64) -> Option<String> {
     if nth != 0 {
         command.env("REFUSE_NTH", nth.to_string());
     }
-    let output = "/tmp/refusal.output";
-    let file = fs::File::create(output).ok()?;
+    let file = fs::File::create(OUTPUT).ok()?;
     command.stdin(Stdio::null()).stdout(file).stderr(Stdio::null());
     let mut child = command.spawn().ok()?;
     let start = Instant::now();
@@ -82,23 +108,23 @@ fn run(program: &Path, case: &str, nth: u64) -> Option<String> {
             20
         }));
     }
-    fs::read_to_string(output).ok()
+    fs::read_to_string(OUTPUT).ok()
 }
 
 /// Refuses all requests of one case, one after the other; returns how many there were, or what went
 /// wrong.
 fn sweep(program: &Path, case: &str, first: u64, stride: u64, most: u64) -> Result<u64, String> {
-    let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+    let before = Before::look();
     let mut nth = first;
     let mut runs = 0;
     while nth <= most {
-        let before = refused_count();
+        let count = refused_count();
         let said = run(program, case, nth).ok_or(format!("no end with request {nth} refused"))?;
-        unmount_beyond(&mounts);
+        before.restore();
         if !said.contains("test result:") {
             return Err(format!("request {nth}: the runner ended early: {said}"));
         }
-        if refused_count() == before {
+        if refused_count() == count {
             break;
         }
         runs += 1;
@@ -163,6 +189,7 @@ fn sweep_all(program: &Path, cases: &[&str], stride: u64, most: u64) -> Result<u
 /// Names the cases after each of whose runs the kernel holds more: undisturbed, or with which
 /// request refused.
 fn name_leaks(program: &Path, cases: &[&str], stride: u64, most: u64) {
+    let all = Before::look();
     for (number, case) in cases.iter().enumerate() {
         let first = 1 + number as u64 % stride;
         let refused = (first..=most).step_by(usize::try_from(stride).unwrap_or(1));
@@ -170,6 +197,7 @@ fn name_leaks(program: &Path, cases: &[&str], stride: u64, most: u64) {
             let (before, refused_before) = (held(), refused_count());
             for _ in 0..LEAKS {
                 run(program, case, nth);
+                all.restore();
             }
             let after = held();
             if after.0.0 >= before.0.0 + LEAKS || after.0.1 >= before.0.1 + LEAKS {
@@ -185,6 +213,26 @@ fn name_leaks(program: &Path, cases: &[&str], stride: u64, most: u64) {
     }
 }
 
+/// Tables that grow as they are used, up to a bound, are as large as they get before anything is
+/// counted: those of numbers of processes, and the queues of the futexes' table.
+fn fill_tables(options: &Options) {
+    for _ in 0..1024 {
+        match fork() {
+            // SAFETY: ends the child at once.
+            Ok(0) => unsafe { libc::_exit(0) },
+            Ok(pid) => drop(wait(pid)),
+            Err(error) => options.wrong(&format!("fork: {error}")),
+        }
+    }
+    let words = vec![0u32; 4096];
+    let soon = libc::timespec { tv_sec: 0, tv_nsec: 1 };
+    for word in &words {
+        let no = std::ptr::null::<u32>();
+        // SAFETY: a word and a time that live; the call waits no longer than that.
+        unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAIT, 0, &soon, no, 0) };
+    }
+}
+
 fn main() {
     let options = Options::parse(USAGE, &["stride", "only", "case", "most"], &[]);
     let stride: u64 = options.get("stride", 1).max(1);
@@ -197,15 +245,7 @@ fn main() {
         Err(error) => options.wrong(&format!("{folder}: {error}")),
     };
     programs.sort();
-    // Let the tables of numbers grow to their final size before anything is counted.
-    for _ in 0..1024 {
-        match fork() {
-            // SAFETY: ends the child at once.
-            Ok(0) => unsafe { libc::_exit(0) },
-            Ok(pid) => drop(wait(pid)),
-            Err(error) => options.wrong(&format!("fork: {error}")),
-        }
-    }
+    fill_tables(&options);
     let (mut failed, mut total) = (0, 0);
     for program in &programs {
         let area = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
