@@ -1,17 +1,16 @@
-//! `./hayate compare`: Hayate and Linux side by side in the same machine.
+//! `./hayate compare`: compares Hayate and Linux in the same machine.
 //!
-//! The systems boot in turn, each with the same initramfs, the same static `measure` in it, and
-//! the same command line of QEMU but for the kernel. What each boot measured comes back as a run
-//! of the suite with all samples; the runs of a system are joined and held against each other by
-//! the statistics of `measure compare`.
+//! The systems boot in turn, each with the same initramfs, the same static `measure` in it, and the
+//! same command line of QEMU except for the kernel. Each boot returns a run of the suite with all
+//! samples; the runs of a system are joined and compared by the statistics of `measure compare`.
 //!
-//! In instruction-count mode nothing that the host does reaches the guest while it runs: no
-//! disk, no input, ports served within the instruction that writes to them, a log that is never
-//! waited for. Two comparisons then print the same numbers, and a test holds them to it. In
-//! wall-clock mode the order of the systems turns round at each boot, so that a machine that grows
-//! slower harms neither.
+//! In instruction-count mode no action of the host affects the guest while it runs: no disk, no
+//! input, ports served within the instruction that writes to them, a log that is never waited for.
+//! Two comparisons then print the same numbers, and a test checks that. In wall-clock mode the
+//! order of the systems is reversed at each boot, so that a machine that gets slower affects both
+//! alike.
 //!
-//! Modules: [`boot`] is one boot of one system, [`table`] what is printed and saved.
+//! Modules: [`boot`] is one boot of one system, [`table`] the printed and saved results.
 
 pub mod boot;
 pub mod table;
@@ -31,12 +30,12 @@ use std::process::Command;
 use std::time::Duration;
 use table::Table;
 
-/// What is compared if nothing is named.
+/// The default selection of experiments.
 const USUAL: [&str; 3] = ["cpu/syscall*", "cpu/process*", "memory/fault/anonymous"];
 
-/// Hayate is worse in something.
+/// Hayate is worse in some result.
 const WORSE: u8 = 1;
-/// Something is too noisy to tell.
+/// Some result is too noisy to tell.
 const TOO_NOISY: u8 = 3;
 /// Nothing could be compared.
 const NOTHING: u8 = 4;
@@ -127,7 +126,7 @@ pub fn compare(options: &Compare) -> Result<u8> {
     })
 }
 
-/// What `measure list` says of the globs: asked before anything boots.
+/// Returns the output of `measure list` for the globs: called before anything boots.
 pub fn names(measure: &Path, globs: &[String]) -> Result<String> {
     let output = Command::new(measure).arg("list").args(globs).output();
     let output = output.with_context(|| format!("cannot start {}", measure.display()))?;
@@ -140,7 +139,7 @@ pub fn names(measure: &Path, globs: &[String]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Boots every system so often, in turn, and joins what each measured.
+/// Boots every system so often, in turn, and joins the runs of each.
 fn measured(
     setup: &Setup,
     systems: &[System],
@@ -154,8 +153,9 @@ fn measured(
     found.into_iter().zip(systems).map(run).collect()
 }
 
-/// The same, where a system may lack what is needed of it. What a boot measured is in `folder` as
-/// soon as it ends, so that whoever stops an hour of boots keeps those that were made.
+/// Like [`measured`], but a system may lack a required feature. The run of each boot is written to
+/// `folder` as soon as the boot ends, so that stopping an hour of boots loses none of the finished
+/// ones.
 pub fn measured_or_missing(
     setup: &Setup,
     systems: &[System],
@@ -218,7 +218,8 @@ fn is_output(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Whether a file can be written there: better told before an hour of measuring than after.
+/// Checks whether a file can be written there: an error is better before an hour of measuring than
+/// after.
 fn writable(path: &Path) -> Result<()> {
     if is_output(path) {
         return Ok(());
@@ -229,7 +230,8 @@ fn writable(path: &Path) -> Result<()> {
     })
 }
 
-/// Writes a result, by way of a file beside it; where that fails, to another place that is told.
+/// Writes a result through a file beside it; if that fails, writes it to another place and says
+/// where.
 pub fn save(path: &Path, text: &str) -> Result<()> {
     if is_output(path) {
         let mut output = std::io::stdout();

@@ -1,8 +1,9 @@
-//! Building what runs in the guest: the kernel, its init, the measurement suite.
+//! Builds the programs of the guest: the kernel, its init, the measurement suite.
 //!
-//! Cargo is asked only if a source is newer than the last build: its own look at a workspace of
-//! this size takes longer than the start of a guest. Within one command it is asked once: all boots
-//! of a comparison have the same kernel, init and suite, whatever an editor does meanwhile.
+//! Cargo is called only if a source is newer than the last build: its own check of a workspace of
+//! this size takes longer than the start of a guest. Within one command it is called once: all
+//! boots of a comparison have the same kernel, init and suite, even if sources are edited
+//! meanwhile.
 
 use crate::arguments::Profile;
 use crate::{place, step::Step, tool};
@@ -12,7 +13,7 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-/// Something cargo builds for the guest.
+/// A program that cargo builds for the guest.
 struct Product {
     /// Package and binary.
     name: &'static str,
@@ -20,11 +21,11 @@ struct Product {
     target: &'static str,
     /// Cargo's profile when it is optimised.
     profile: &'static str,
-    /// Folders it is made from, besides the workspace's own files.
+    /// Folders of its sources, besides the workspace's own files.
     sources: &'static [&'static str],
-    /// Without line tables: it is unpacked into the memory of every guest.
+    /// Whether it has no line tables: it is unpacked into the memory of every guest.
     stripped: bool,
-    /// Said while it is built.
+    /// The message while it is built.
     saying: &'static str,
 }
 
@@ -46,7 +47,7 @@ const INIT: Product = Product {
     saying: "Building the guest's init",
 };
 
-/// The programs that Hayate brings along into every guest.
+/// Hayate's own programs in every guest.
 const PROGRAMS: [Product; 4] = [
     program("resource", &["guest/resource"]),
     program("mode", &["guest/mode", "guest/interface"]),
@@ -77,22 +78,22 @@ const fn program(name: &'static str, sources: &'static [&'static str]) -> Produc
 const WORKSPACE: [&str; 4] =
     ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml", ".cargo/config.toml"];
 
-/// The kernel, built if a source changed.
+/// Returns the kernel, built if a source changed.
 pub fn kernel(profile: Profile) -> Result<PathBuf> {
     build(&KERNEL, profile)
 }
 
-/// The guest's init, built if a source changed.
+/// Returns the guest's init, built if a source changed.
 pub fn init() -> Result<PathBuf> {
     build(&INIT, Profile::Release)
 }
 
-/// The programs that Hayate brings along into every guest, built if a source changed.
+/// Returns Hayate's own programs for every guest, built if a source changed.
 pub fn programs() -> Result<Vec<PathBuf>> {
     PROGRAMS.iter().map(|product| build(product, Profile::Release)).collect()
 }
 
-/// The measurement suite, static, built if a source changed.
+/// Returns the measurement suite, static, built if a source changed.
 pub fn measure() -> Result<PathBuf> {
     build(&MEASURE, Profile::Release)
 }
@@ -104,7 +105,7 @@ fn build(product: &Product, profile: Profile) -> Result<PathBuf> {
     };
     let output = place::target().join(product.target).join(folder).join(product.name);
     let stamp = place::build("stamps")?.join(format!("{}-{word}", product.name));
-    // One build at a time, and what this command has built already.
+    // One build at a time; the list contains what this command has built already.
     static DONE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
     let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
     if done.contains(&output) {
@@ -144,14 +145,14 @@ fn build(product: &Product, profile: Profile) -> Result<PathBuf> {
     Ok(output)
 }
 
-/// When a file was made, as text to compare.
+/// Returns when a file was made, as text for comparing.
 fn made(file: &Path) -> Result<String> {
     let when = file.metadata().and_then(|found| found.modified());
     let when = when.with_context(|| format!("cannot read {}", file.display()))?;
     Ok(format!("{when:?}"))
 }
 
-/// Cargo, at the root of the project, saying what it does only if it fails.
+/// Returns cargo at the root of the project; it prints messages only if it fails.
 pub fn cargo() -> Result<Command> {
     let mut cargo = match std::env::var_os("CARGO") {
         Some(path) => Command::new(path),
@@ -164,7 +165,7 @@ pub fn cargo() -> Result<Command> {
     Ok(cargo)
 }
 
-/// The newest change among the sources; `None` if one cannot be read.
+/// Returns the time of the newest change among the sources; `None` if one cannot be read.
 fn newest(folders: &[&str]) -> Option<SystemTime> {
     let root = place::project();
     let mut pending: Vec<PathBuf> =

@@ -1,8 +1,8 @@
-//! Writing initramfs archives: the "newc" form of cpio (Linux
+//! Writes initramfs archives: the "newc" format of cpio (Linux
 //! Documentation/driver-api/early-userspace/buffer-format.rst).
 //!
-//! Times are zero and numbers of inodes count up from one, so that the same files give the same
-//! bytes: a deterministic run begins with a deterministic archive.
+//! Times are zero and inode numbers count up from one, so that the same files give the same bytes:
+//! a deterministic run needs a deterministic archive.
 
 use anyhow::{Result, ensure};
 
@@ -10,7 +10,7 @@ const DIRECTORY: u32 = 0o040000;
 const REGULAR: u32 = 0o100000;
 const LINK: u32 = 0o120000;
 
-/// An archive in the making.
+/// An archive that is being written.
 pub struct Archive {
     bytes: Vec<u8>,
     inode: u32,
@@ -38,7 +38,8 @@ impl Archive {
         self.entry(path.as_bytes(), LINK | 0o777, target.as_bytes())
     }
 
-    /// The whole archive, ended and filled up to four bytes, so that another may follow.
+    /// Returns the whole archive with its trailer, padded to four bytes, so that another may
+    /// follow.
     pub fn finish(mut self) -> Result<Vec<u8>> {
         self.entry(b"TRAILER!!!", 0, b"")?;
         Ok(self.bytes)
@@ -112,8 +113,8 @@ mod tests {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn();
-        // cpio is no tool that the project needs; where it is not installed, the guest's own
-        // start is the test.
+        // The project does not require cpio; where it is not installed, the guest's own start is
+        // the test.
         let Ok(mut child) = child else { return };
         child.stdin.take().unwrap().write_all(&bytes).unwrap();
         let output = child.wait_with_output().unwrap();

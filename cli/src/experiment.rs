@@ -1,12 +1,13 @@
 //! `./hayate experiment`: experiments described as data.
 //!
-//! A file in `experiments/` says what to run in which systems, how often, with which words on
-//! their command lines, from which storage, and what Hayate is to stay below. What comes of it is
-//! written as a table, pictures and data, so that every number in the documents can be made again
-//! by one command; and all that was written so far is put together into one report.
+//! A file in `experiments/` says what to run in which systems, how often, with which words on their
+//! command lines, from which storage, and which limits Hayate must stay below. The results are
+//! written as a table, pictures and data, so that one command reproduces every number in the
+//! documents; all results so far are combined into one report.
 //!
-//! [`describe`] reads what is to be done, [`results`] is what came of it, [`grid`], [`picture`] and
-//! [`curves`] show it, [`scaling`] does all of that for two processes against one, [`joint`] is the report.
+//! [`describe`] reads the description, [`results`] holds the results, [`grid`], [`picture`] and
+//! [`curves`] show them, [`scaling`] does all of that for two processes against one, [`joint`] is
+//! the report.
 
 mod counts;
 mod curves;
@@ -35,14 +36,14 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Something was measured that is above what the description allows.
+/// A measured value is above the limit of its description.
 const ABOVE: u8 = 1;
-/// Of something it cannot be told whether it is.
+/// For some value the comparison with its limit is undecided.
 const UNKNOWN: u8 = 3;
-/// An experiment of several, or a system of one, could not be measured.
+/// One of several experiments, or a system of an experiment, could not be measured.
 const FAILED: u8 = 4;
 
-/// Runs the experiments that are named and writes what came of them.
+/// Runs the named experiments and writes their results.
 pub fn experiment(options: &Experiment) -> Result<u8> {
     let known = describe::known()?;
     if options.names.is_empty() {
@@ -70,12 +71,12 @@ pub fn experiment(options: &Experiment) -> Result<u8> {
             eprintln!("hayate: experiment {} of {}: {name}", at + 1, chosen.len());
         }
         match describe::read(path).and_then(|what| one(options, name, &what)) {
-            // That something is missed weighs more than that it is not known of something else.
+            // A missed aim takes precedence over an undecided one.
             Ok(FAILED) => status = FAILED,
             Ok(ABOVE) if status != FAILED => status = ABOVE,
             Ok(UNKNOWN) if status == 0 => status = UNKNOWN,
             Ok(_) => {}
-            // One of many must not cost the others their report.
+            // A failure of one of several experiments must not cost the others their report.
             Err(error) if chosen.len() > 1 => {
                 eprintln!("hayate: {name}: {error:#}");
                 failed.push((name.clone(), format!("{error:#}")));
@@ -86,20 +87,20 @@ pub fn experiment(options: &Experiment) -> Result<u8> {
     }
     let names: Vec<String> = known.into_iter().map(|(name, _)| name).collect();
     let report = joint::earlier(&options.output, &names);
-    // Pages and pictures of earlier runs look as this version draws them.
+    // Draw the pages and pictures of earlier runs again with this version.
     report.iter().try_for_each(|results| draw(&options.output, results))?;
     joint::write(&options.output, &report, &failed)?;
     println!("{}", options.output.join("report.html").display());
     Ok(status)
 }
 
-/// Makes one experiment and writes its files; the status: whether an aim was missed.
+/// Makes one experiment and writes its files; the status says whether an aim was missed.
 fn one(options: &Experiment, name: &str, what: &Description) -> Result<u8> {
     let mut results = made(options, name, what, what.counting)?;
     if what.time {
         let mut time = made(options, &format!("{name}-time"), what, false)?;
         time.title = format!("{}, by the clock", what.title);
-        // What is to be reached is said in instructions.
+        // The limits are in instructions.
         time.lines.iter_mut().for_each(|line| line.at_most = None);
         (time.aims, time.limits) = (Vec::new(), Vec::new());
         results.time = Some(Box::new(time));
@@ -184,7 +185,7 @@ fn made(options: &Experiment, name: &str, what: &Description, counting: bool) ->
     Ok(results)
 }
 
-/// [`made`], for an experiment of two processes against one.
+/// Like [`made`], for an experiment of two processes against one.
 fn two_against_one(
     name: &str,
     what: &Description,
@@ -199,7 +200,7 @@ fn two_against_one(
                 of[at].release = Some(release);
                 all.push(scaled);
             }
-            // What fails in one must not cost the others what they came to.
+            // A failure in one system must not cost the others their results.
             Err(error) => {
                 of[at].failed = !error.is::<Missing>();
                 of[at].missing = Some(format!("{error:#}"));
@@ -208,18 +209,18 @@ fn two_against_one(
     }
     let mut results = Results::new(name, what, false, (scaling::machine(what, wanted), of));
     let lacking = results.systems.iter().filter_map(|system| system.missing.as_deref());
-    // A page without numbers must not take the place of an earlier one.
+    // A page without numbers must not replace an earlier one.
     ensure!(!all.is_empty(), "nothing was measured: {}", lacking.collect::<Vec<_>>().join("; "));
     results.scaling = all;
     Ok(results)
 }
 
-/// What kind of numbers an experiment has.
+/// Returns the kind of numbers that an experiment has.
 fn said(r: &Results) -> String {
     if r.scaling.is_empty() { kind(r.counting).join(" ") } else { scaling::KIND.into() }
 }
 
-/// The systems, each on each storage.
+/// Returns the systems, each on each storage.
 fn systems(what: &Description, measure: &Path) -> Result<Vec<System>> {
     let system = |p: &Participant, storage: Option<&Storage>, disk: Option<Disk>| {
         let part = |text: &str, of: fn(&Storage) -> &str, between: &str| match storage {
@@ -302,7 +303,7 @@ fn draw(folder: &Path, r: &Results) -> Result<()> {
     save(&place(".md"), &page(r))
 }
 
-/// The experiment as a page of Markdown.
+/// Returns the experiment as a page of Markdown.
 fn page(r: &Results) -> String {
     let mut out = format!(
         "# {}\n\n{}\n\n{} `./hayate experiment {name}` makes this page from \

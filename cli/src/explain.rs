@@ -1,10 +1,11 @@
-//! `./hayate explain`: where one start of a program went, beside a second start of it.
+//! `./hayate explain`: shows where the time of one start of a program went, beside a second start.
 //!
-//! A fresh machine starts the program twice; its kernel is told to watch (`trace=starts`) and writes down
-//! where each start went, so that the parts add up to the whole (crate `hayate-start-account`). By
-//! default the machine counts instructions, so the numbers are the same in every run.
+//! A fresh machine starts the program twice. Its kernel traces the starts (`trace=starts`) and
+//! records where the time of each went, such that the parts add up to the whole (crate
+//! `hayate-start-account`). By default the machine counts instructions, so the numbers are the same
+//! in every run.
 //!
-//! Modules: [`numbers`] turns what the kernel wrote into lines of numbers, [`table`] and [`picture`]
+//! Modules: [`numbers`] turns the kernel's record into lines of numbers, [`table`] and [`picture`]
 //! show them.
 
 mod numbers;
@@ -19,7 +20,7 @@ use crate::run;
 use anyhow::{Result, anyhow};
 use numbers::Explained;
 
-/// Starts the program twice, shows where the starts went, and returns the program's status.
+/// Starts the program twice, shows where the time went, and returns the program's status.
 pub fn explain(options: &Explain) -> Result<u8> {
     let mut run = options.run.clone();
     let wrong = |text: &str| Err(Failure::error(USAGE, text));
@@ -37,7 +38,7 @@ pub fn explain(options: &Explain) -> Result<u8> {
     }
     run.machine.deterministic = !options.time;
     run.machine.append.push("trace=starts".into());
-    // Beside a table on standard error a program wants its own streams.
+    // With a table on standard error, the program needs streams of its own.
     run.no_tty = !run.tty;
     let how = if options.fork { hayate_job::Explain::Fork } else { hayate_job::Explain::Spawn };
     let (outcome, shown) = run::boot(&run, Some(how))?;
@@ -49,7 +50,7 @@ pub fn explain(options: &Explain) -> Result<u8> {
         .map_err(|error| anyhow!("what the kernel wrote about the starts is wrong: {error}"))?;
     let explained = Explained::new(options, starts);
     if explained.starts.is_empty() {
-        // The program could not be executed, which was said, or somebody ended the starter.
+        // The program could not be executed, which has been reported, or the starter was killed.
         eprintln!("hayate: the program did not come to its end, so there is nothing to explain");
         return Ok(if status == 0 { FAULT } else { status });
     }

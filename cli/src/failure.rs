@@ -1,12 +1,12 @@
-//! Errors that end `./hayate`, and the exit status each of them means.
+//! Errors that end `./hayate`, and their exit statuses.
 //!
-//! Everything travels as `anyhow::Error`; where the status is not the common 125, a [`Failure`]
-//! lies at its root. The statuses are those that `docker run` and shells use, so that scripts
-//! need not learn new ones; `./hayate run --help` lists them.
+//! Every error is an `anyhow::Error`; if its status is not the usual 125, a [`Failure`] is its root
+//! cause. The statuses are those of `docker run` and of shells, so that scripts need not learn new
+//! ones; `./hayate run --help` lists them.
 
 use std::fmt;
 
-/// Hayate itself could not do it: a tool is missing, a root file system is unusable.
+/// Hayate itself failed: a tool is missing, or a root file system is unusable.
 pub const FAULT: u8 = 125;
 /// The time limit of `--timeout` passed.
 pub const TIMEOUT: u8 = 124;
@@ -37,7 +37,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// The exit status that an error means.
+/// Returns the exit status of an error.
 pub fn status(error: &anyhow::Error) -> u8 {
     error.downcast_ref::<Failure>().map_or(FAULT, |failure| failure.status)
 }

@@ -1,13 +1,12 @@
 //! The host command of Hayate: build, image, run, test.
 //!
 //! `./hayate`, the script at the root of the project, makes sure that tools and this program are
-//! there and up to date, and hands its arguments on unchanged. Everything that can be decided is
-//! decided here: what to build, which image, which machine, how its streams are tied to the
-//! host's. Modules: [`arguments`] is the command line, [`run`] one program in one machine,
-//! [`guest`] the machine and its session, [`image`] root file systems, [`off2f`] executables in two
-//! files, [`test`] the tests,
-//! [`compare`] measurements beside Linux, [`explain`] where a start went, [`experiment`] those that are described in
-//! `experiments/`.
+//! installed and up to date, and passes its arguments on unchanged. All decisions are made here:
+//! what to build, which image, which machine, how its streams are connected to the host's. Modules:
+//! [`arguments`] is the command line, [`run`] one program in one machine, [`guest`] the machine and
+//! its session, [`image`] root file systems, [`off2f`] executables in two files, [`test`] the
+//! tests, [`compare`] measurements compared with Linux, [`explain`] the account of a start,
+//! [`experiment`] the experiments of `experiments/`.
 //!
 //! Errors are one line on standard error that says what to do next; statuses are in [`failure`].
 #![forbid(unsafe_code)]
@@ -50,11 +49,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints a help that was asked for, or what is wrong with the command line.
+/// Prints a requested help, or what is wrong with the command line.
 fn tell(told: &clap::Error) -> ExitCode {
     let status = u8::try_from(told.exit_code()).unwrap_or(failure::USAGE);
     match told.print() {
-        // A reader that went away has read what it wanted.
+        // A reader that closed the pipe has read enough.
         Err(error) if status == 0 && error.kind() != std::io::ErrorKind::BrokenPipe => {
             eprintln!("hayate: cannot write standard output: {error}");
             ExitCode::from(failure::FAULT)

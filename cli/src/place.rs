@@ -1,11 +1,12 @@
-//! Where things lie: the project, what cargo builds, and what is made once and kept.
+//! Paths: the project, cargo's output, and files that are made once and kept.
 
 use crate::step::Step;
 use anyhow::{Context, Result};
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
-/// The root of the project. `./hayate` says it; a `cargo run` knows it from its build.
+/// Returns the root of the project. `./hayate` passes it; under `cargo run` it is known from the
+/// build.
 pub fn project() -> PathBuf {
     std::env::var_os("HAYATE_ROOT").map_or_else(
         || {
@@ -16,28 +17,29 @@ pub fn project() -> PathBuf {
     )
 }
 
-/// Where cargo puts what it builds.
+/// Returns cargo's output folder.
 pub fn target() -> PathBuf {
     named("CARGO_TARGET_DIR", "target")
 }
 
-/// The folder that the variable names, or this one of the project. `./hayate` makes a relative path
-/// absolute, from where it was started.
+/// Returns the folder that the variable names, or the given one of the project. `./hayate` makes a
+/// relative path absolute, from where it was started.
 fn named(variable: &str, usual: &str) -> PathBuf {
     let given = std::env::var_os(variable).filter(|path| !path.is_empty());
     project().join(given.unwrap_or_else(|| usual.into()))
 }
 
-/// A folder below `build/`, made if it is not there, and ours to write in. Everything in `build/`
-/// can be removed at any time and is made again.
+/// Returns a folder below `build/`, created if missing, that this user can write in. Everything in
+/// `build/` can be removed at any time and is made again.
 pub fn build(folder: &str) -> Result<PathBuf> {
     let path = named("HAYATE_BUILD_DIR", "build").join(folder);
     ours(&path, "HAYATE_BUILD_DIR")?;
     Ok(path)
 }
 
-/// Makes a folder if it is not there, and checks that it can be written in. Asked of the kernel,
-/// which also knows of file systems that are mounted read-only. `variable` names another place.
+/// Creates a folder if missing, and checks that it is writable. The kernel is asked, because it
+/// also knows about file systems that are mounted read-only. `variable` names the environment
+/// variable that selects another folder.
 pub fn ours(path: &Path, variable: &str) -> Result<()> {
     use rustix::fs::{Access, access};
     let access = || access(path, Access::WRITE_OK | Access::EXEC_OK);
@@ -49,10 +51,10 @@ pub fn ours(path: &Path, variable: &str) -> Result<()> {
     })
 }
 
-/// Waits until no other command in this project does what `name` says, and returns what keeps
-/// others from it as long as it lives: the tests, and people, run several commands at once in one
-/// project, and the first ones find nothing made. The kernel gives the lock back with the process,
-/// however it ends (flock(2)). It is no lock between functions: asking twice waits for good.
+/// Waits until no other command in this project holds the lock `name`, and returns the lock, which
+/// is held as long as the value lives. The tests, and people, run several commands at once in one
+/// project, and the first ones find nothing built. The kernel releases the lock with the process,
+/// however it ends (flock(2)). It is not a lock between functions: locking twice waits for ever.
 pub fn alone(name: &str) -> Result<File> {
     let path = build("stamps")?.join(format!("{name}.lock"));
     let file = File::options().create(true).append(true).open(&path);
@@ -72,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_place_that_is_not_ours_is_told_with_what_names_another() {
-        // Nobody may make anything in /proc, not even root.
+        // No process, not even root's, may create files in /proc.
         let error = ours(Path::new("/proc/hayate"), "SOME_DIR").unwrap_err().to_string();
         assert!(error.contains("/proc/hayate") && error.contains("set SOME_DIR"), "{error}");
         let folder = tempfile::tempdir().unwrap();

@@ -20,13 +20,13 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-/// Where programs are looked for unless `--env PATH=...` says otherwise.
+/// The search path for programs unless `--env PATH=...` sets another.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// How much input an initramfs takes along, in bytes.
+/// The most input that an initramfs can contain, in bytes.
 const INPUT_MOST: u64 = 64 << 20;
 
-/// What starts a program in supervisor mode, in every guest.
+/// The words that start a program in supervisor mode, in every guest.
 pub const IN_SUPERVISOR_MODE: [&str; 3] = ["/run/hayate/bin/mode", "run", "--"];
 
 /// Boots a machine, runs the program, returns the exit status for the host.
@@ -38,11 +38,11 @@ pub fn run(options: &Run) -> Result<u8> {
     conclude(&outcome, shown)
 }
 
-/// Boots a machine and runs the program. What came of it, and whether the kernel's messages were on
-/// the screen.
+/// Boots a machine and runs the program. Returns the outcome, and whether the kernel's messages
+/// were shown on the screen.
 pub fn boot(options: &Run, explain: Option<Explain>) -> Result<(Outcome, bool)> {
     let on_terminal = !options.no_tty && (options.tty || terminal::present());
-    // Looked at before anything is built: a wrong path is told at once.
+    // Checked before anything is built: a wrong path is reported at once.
     if let Some(nvm) = &options.machine.nvm {
         let text = match (&options.off2f, names_only_a_module(nvm)) {
             (Some(_), false) => {
@@ -128,13 +128,13 @@ pub fn boot(options: &Run, explain: Option<Explain>) -> Result<(Outcome, bool)> 
     Ok((outcome?, shown))
 }
 
-/// Where the root file system lies, ready for a machine.
+/// The place of a root file system that is ready for a machine.
 enum Source {
     Disk(PathBuf),
     Archive(PathBuf),
 }
 
-/// The root file system, and the texts of its programs if they are converted.
+/// Returns the root file system, and the texts of its programs if they are converted.
 fn root(options: &Run) -> Result<(Source, Option<PathBuf>)> {
     if let (Some(glob), true) = (&options.off2f, options.rootfs.is_some() || !options.in_memory) {
         let split = match &options.rootfs {
@@ -160,7 +160,7 @@ fn root(options: &Run) -> Result<(Source, Option<PathBuf>)> {
     }
 }
 
-/// `--with DIR:PATH`: an image of the folder, and the path.
+/// Handles `--with DIR:PATH`: returns an image of the folder, and the path.
 fn folder(with: &OsStr) -> Result<(PathBuf, Vec<u8>)> {
     let bytes = with.as_bytes();
     let at = bytes.windows(2).rposition(|pair| pair == b":/");
@@ -183,7 +183,7 @@ fn folder(with: &OsStr) -> Result<(PathBuf, Vec<u8>)> {
     Ok((convert::disk(folder)?, bytes[at + 1..].to_vec()))
 }
 
-/// The words that init starts.
+/// Returns the words that init starts.
 fn arguments(options: &Run) -> Vec<Vec<u8>> {
     let before = match options.mode {
         Mode::User => &[][..],
@@ -227,8 +227,9 @@ fn environment(options: &Run, on_terminal: bool) -> Vec<Vec<u8>> {
     variables.into_iter().map(|(name, value)| [name, value].join(&b'=')).collect()
 }
 
-/// The program's whole input where it is known before the machine starts: a file of at most
-/// [`INPUT_MOST`] bytes, from where it stands, or `/dev/null`. `None`: it comes when it comes.
+/// Returns the program's whole input if it is known before the machine starts: a file of at most
+/// [`INPUT_MOST`] bytes, from its current position, or `/dev/null`. `None`: the input arrives
+/// later.
 fn known_input() -> Result<Option<Vec<u8>>> {
     let input = standard(rustix::stdio::stdin())?;
     let known = input.metadata().context("standard input")?;
@@ -244,13 +245,13 @@ fn known_input() -> Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// A standard stream as a file of its own, without a buffer between.
+/// Returns a standard stream as a separate, unbuffered file.
 fn standard(stream: impl AsFd) -> Result<File> {
     let copy = stream.as_fd().try_clone_to_owned();
     Ok(copy.context("a standard stream is not open")?.into())
 }
 
-/// Signals that come to this process become events of the session.
+/// Turns signals to this process into events of the session.
 fn pass_signals_on(events: Sender<Event>) -> Result<()> {
     let mut signals =
         signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH])?;
@@ -265,7 +266,8 @@ fn pass_signals_on(events: Sender<Event>) -> Result<()> {
     Ok(())
 }
 
-/// The exit status, and what the user must be told. `shown`: the log was on the screen already.
+/// Returns the exit status, and prints messages for the user. `shown`: the log was on the screen
+/// already.
 pub fn conclude(outcome: &Outcome, shown: bool) -> Result<u8> {
     for error in &outcome.errors {
         eprintln!("hayate: {error}");
@@ -285,7 +287,7 @@ pub fn conclude(outcome: &Outcome, shown: bool) -> Result<u8> {
         }
     };
     match &outcome.end {
-        // What was asked for did not come to where it should.
+        // The requested output did not reach its destination.
         End::Program(_) if !outcome.unwritten.is_empty() => Ok(failure::FAULT),
         &End::Program(status) => Ok(u8::try_from(status).unwrap_or(failure::FAULT)),
         End::Panic => {
@@ -323,7 +325,7 @@ pub fn conclude(outcome: &Outcome, shown: bool) -> Result<u8> {
     }
 }
 
-/// Where the time went: on the host's clock, and by the kernel's own account.
+/// Prints where the time went: on the host's clock, and by the kernel's own account.
 fn print_timing(outcome: &Outcome) {
     let host = |name: &str, time: Duration| {
         eprintln!("  {:>10.1} ms  {name}", time.as_secs_f64() * 1e3);

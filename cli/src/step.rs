@@ -1,7 +1,8 @@
-//! Saying what goes on: one line for anything that takes longer than two seconds.
+//! Progress messages: one line for any step that takes longer than two seconds.
 //!
-//! On a terminal a line with a turning mark and the time, gone when the work is done; elsewhere
-//! (a log of continuous integration) one line at two seconds and one every half minute.
+//! On a terminal this is a line with a turning mark and the time, removed when the work is done;
+//! elsewhere (a log of continuous integration) one line after two seconds and one every half
+//! minute.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;

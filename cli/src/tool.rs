@@ -1,4 +1,4 @@
-//! Running other programs, and saying it well when one is missing or fails.
+//! Runs other programs, and reports clearly when one is missing or fails.
 
 use crate::failure::{Failure, USAGE};
 use anyhow::{Context, Result, bail};
@@ -22,8 +22,8 @@ const PACKAGES: [(&str, &str); 13] = [
     ("zstd", "zstd"),
 ];
 
-/// Where a tool lies: in `PATH`, or in the folders of the administrator, which an ordinary user
-/// on Debian has not in `PATH` (`mke2fs` lies there).
+/// Finds a tool in `PATH`, or in the administrator's folders, which are not in an ordinary user's
+/// `PATH` on Debian (`mke2fs` is there).
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let extra = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
@@ -32,7 +32,7 @@ pub fn find(name: &str) -> Option<PathBuf> {
     })
 }
 
-/// A command for the tool, or an error that says how to get it.
+/// Returns a command for the tool, or an error that says how to install it.
 pub fn command(name: &str) -> Result<Command> {
     let Some(path) = find(name) else {
         let package = PACKAGES.iter().find(|(tool, _)| *tool == name).map(|(_, package)| package);
@@ -47,8 +47,8 @@ pub fn command(name: &str) -> Result<Command> {
     Ok(Command::new(path))
 }
 
-/// Runs a command to its end with nothing on its input; its output comes back if it succeeds,
-/// and the end of its error output is in the error if it does not.
+/// Runs a command to its end with empty input. Returns its output if it succeeds; otherwise the
+/// error contains the end of its error output.
 pub fn run(command: &mut Command) -> Result<Output> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output =
@@ -61,7 +61,8 @@ pub fn run(command: &mut Command) -> Result<Output> {
         said = String::from_utf8_lossy(&output.stdout).trim_end().to_string();
     }
     let lines: Vec<&str> = said.lines().collect();
-    // This very command, started below a shell: its own word for a wrong command line is ours.
+    // For this command itself, started through a shell: its message about a wrong command line is
+    // passed on.
     if let (Some(2), Some(line)) = (output.status.code(), lines.last())
         && let Some(text) = line.strip_prefix("hayate: ")
     {

@@ -1,4 +1,4 @@
-//! One boot of one system with the suite in it, from the machine to the run it measured.
+//! One boot of one system with the suite in it, from the start of the machine to the measured run.
 
 use crate::arguments::{Accel, Board, Machine, Profile};
 use crate::compile;
@@ -15,15 +15,16 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The words that make Debian's Linux fastest here: no mitigations, no clearing of memory ahead
-/// of its use, no randomised addresses (which cost a software-translating machine most), no audit.
+/// The words that make Debian's Linux fastest here: no mitigations, no clearing of memory in
+/// advance, no randomised addresses (which are the most expensive in software translation), no
+/// audit.
 const BEST: &str = "mitigations=off init_on_alloc=0 norandmaps randomize_kstack_offset=off audit=0";
 
 /// The file system of disks.
 const EXT4: &str = "ext4";
-/// Status of `measure` when its arguments are wrong.
+/// The status of `measure` for wrong arguments.
 const WRONG_ARGUMENTS: i32 = 2;
-/// Its status when something that it needs is not there.
+/// The status of `measure` if something that it needs is missing.
 const NOT_THERE: i32 = 4;
 
 /// A system to measure.
@@ -37,13 +38,13 @@ pub struct System {
     pub linux: bool,
     /// Words added to its command line.
     pub words: String,
-    /// A path that must be there in the guest, or [`Missing`] is what comes of it.
+    /// A path that must exist in the guest; otherwise the result is [`Missing`].
     pub needs: Option<String>,
     /// A program and arguments that start the suite.
     pub launcher: Vec<String>,
     /// Arguments passed on to QEMU.
     pub qemu: Vec<String>,
-    /// The disk that the root file system lies on; without it the root is [`Setup::image`].
+    /// The disk with the root file system; without it the root is [`Setup::image`].
     pub disk: Option<Disk>,
 }
 
@@ -52,10 +53,11 @@ pub struct System {
 pub struct Disk {
     /// The image.
     pub image: PathBuf,
-    /// A smaller one with the suite, shown at [`TOOLS`]; with `dax` the suite itself, which then comes along in
-    /// memory: a machine that waits for no disk counts the same in every run.
+    /// A smaller image with the suite, mounted at [`TOOLS`]. With `dax` it is the suite itself,
+    /// which then comes with the job in memory: a machine that waits for no disk counts the same in
+    /// every run.
     pub tools: PathBuf,
-    /// QEMU's options that make it slow.
+    /// QEMU's options that throttle it.
     pub throttle: String,
     /// The texts of its programs, if those are in two files.
     pub texts: Option<PathBuf>,
@@ -63,10 +65,10 @@ pub struct Disk {
     pub dax: bool,
 }
 
-/// Where the suite is shown when the root file system is an image without it.
+/// Where the suite is mounted if the root file system is an image without it.
 pub const TOOLS: &str = "/opt/measure";
 
-/// A system lacks what was needed of it; not a failure of the comparison.
+/// A system lacks a required feature; not a failure of the comparison.
 #[derive(Debug)]
 pub struct Missing(pub String);
 
@@ -84,17 +86,17 @@ impl System {
         System::new("hayate", "Hayate", false, "")
     }
 
-    /// Linux without anything that costs time and could be left out.
+    /// Returns Linux without all optional features that cost time.
     pub fn best() -> System {
         System::new("linux-best", "Linux at its best", true, BEST)
     }
 
-    /// Linux as Debian's users get it.
+    /// Returns Linux in Debian's default configuration.
     pub fn shipped() -> System {
         System::new("linux-shipped", "Linux as shipped", true, "")
     }
 
-    /// The same with a disk that is as fast as the host gives it.
+    /// Returns the same system with an unthrottled disk.
     pub fn without_throttle(&self) -> System {
         let mut other = self.clone();
         if let Some(disk) = &mut other.disk {
@@ -117,7 +119,7 @@ impl System {
     }
 }
 
-/// How a program in a machine ended, and what it wrote.
+/// The end of a program in a machine, and its output.
 pub struct Ended {
     /// Its exit status.
     pub status: i32,
@@ -127,7 +129,7 @@ pub struct Ended {
     pub error: String,
 }
 
-/// The machine that every system boots in, and what is measured in it.
+/// The machine that every system boots in, and the experiments in it.
 pub struct Setup {
     /// Count instructions instead of time.
     pub counting: bool,
@@ -137,7 +139,7 @@ pub struct Setup {
     pub cpus: u8,
     /// Memory in MiB.
     pub memory: u64,
-    /// Hayate's kernel, if it is not to be built.
+    /// Hayate's kernel, if it must not be built.
     pub kernel: Option<PathBuf>,
     /// Profile to build it with.
     pub profile: Profile,
@@ -147,24 +149,24 @@ pub struct Setup {
     pub globs: Vec<String>,
     /// Programs to start: name and command.
     pub programs: Vec<(String, String)>,
-    /// What a shell does before each start of these.
+    /// A shell command before each start of these programs.
     pub before: Option<String>,
-    /// Whether the first starts of these count too.
+    /// Whether the first starts of these programs count too.
     pub cold: bool,
-    /// Names of those that `before` and `cold` do not concern.
+    /// Names of those programs that `before` and `cold` do not apply to.
     pub warm: Vec<String>,
     /// Passes of the suite in one boot.
     pub passes: u32,
     /// Samples of a pass.
     pub iterations: u32,
-    /// Largest array, as the suite takes it.
+    /// Largest array, in the suite's syntax.
     pub memory_limit: String,
     /// How long the machine may run.
     pub timeout: Duration,
 }
 
 impl Setup {
-    /// Builds and fetches what the systems boot with, so that no boot waits for it.
+    /// Builds and fetches everything that the systems boot with, so that no boot waits for it.
     pub fn prepare(&self, systems: &[System]) -> Result<()> {
         if systems.iter().any(|system| !system.linux) && self.kernel.is_none() {
             compile::kernel(self.profile)?;
@@ -232,7 +234,7 @@ impl Setup {
         let archive = system.disk.is_none().then_some(self.image.as_path());
         let initramfs = initramfs::make(&job, archive, None, &programs, &qemu.modules)?;
         let (output, error) = (Kept::default(), Kept::default());
-        // The end of the input would reach the guest at a moment of the host's choosing.
+        // The host decides when the end of the input reaches the guest, so the input stays open.
         let (silence, held) = std::io::pipe().context("no pipe")?;
         let streams = Streams::Separate {
             input: Some(Box::new(silence)),
@@ -292,7 +294,8 @@ impl Setup {
         for name in &self.warm {
             words.extend(["--warm".into(), name.clone()]);
         }
-        // Counting, Hayate has its disks in memory and never waits; Linux takes them by virtio-blk.
+        // When instructions are counted, Hayate has its disks in memory and never waits; Linux uses
+        // virtio-blk.
         if self.counting && system.linux && system.disk.is_some() {
             words.push("--without-idle".into());
         }
@@ -310,7 +313,7 @@ impl Setup {
     }
 }
 
-/// What a guest's program wrote.
+/// The output of a guest's program.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<u8>>>);
 
@@ -332,15 +335,15 @@ impl Write for Kept {
     }
 }
 
-/// One tick is one instruction: with `-icount shift=0` QEMU's time-stamp counter counts
-/// nanoseconds of virtual time, and each instruction takes one. The guest's own calibration of
-/// its clock comes near that and is not exact.
+/// One tick is one instruction: with `-icount shift=0` QEMU's time-stamp counter counts nanoseconds
+/// of virtual time, and each instruction takes one. The guest's own calibration of its clock is
+/// close to that, but not exact.
 fn counted(mut run: Run) -> Run {
     run.clock.ticks_per_second = 1e9;
     run
 }
 
-/// The status that `measure` ended with, or why there is none.
+/// Returns the status of `measure`, or why there is none.
 fn status(outcome: &Outcome, system: &System) -> Result<i32> {
     let title = &system.title;
     let log = || outcome.log.text();

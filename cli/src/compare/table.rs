@@ -10,19 +10,19 @@ use std::fmt::Write;
 
 /// One result in every system.
 pub struct Row {
-    /// What Hayate has against Linux at its best.
+    /// The comparison of Hayate with Linux at its best.
     pub found: Comparison,
     /// The median of Linux as shipped, if that was measured.
     pub shipped: Option<f64>,
-    /// Of 1,000 starts in a row with nothing left to be done, by 1,000: Hayate, Linux at its best.
+    /// The cost per start of 1,000 in a row with all deferred work done: Hayate, Linux at its best.
     total: Option<(f64, f64)>,
     /// The result in words.
     title: String,
 }
 
-/// Everything there is to show.
+/// The data to show.
 pub struct Table {
-    /// What both systems could measure.
+    /// The results that both systems could measure.
     pub rows: Vec<Row>,
     systems: Vec<System>,
     /// System, experiment, reason.
@@ -46,7 +46,7 @@ impl Table {
         let (hayate, best) = (&runs[0], &runs[1]);
         let shipped = runs.get(2);
         let all = compare_runs(best, hayate, limits).results;
-        // A total stands beside what it is the total of.
+        // A total is placed behind its base result.
         let base = |name: &str| {
             let base = name.strip_suffix("/total")?;
             all.iter().any(|found| found.name == base).then_some(())
@@ -55,7 +55,7 @@ impl Table {
             let title = best.result(&found.name).map(|result| result.title.clone());
             let total = format!("{}/total", found.name);
             let total = all.iter().find(|found| found.name == total).map(|t| (t.b, t.a));
-            // From the samples: the summary of a counted run was made with the guest's clock.
+            // From the samples: the summary of a counted run was computed with the guest's clock.
             let shipped = shipped.and_then(|run| {
                 let values = run.result(&found.name)?.values(&run.clock);
                 Some(median(&mut values.concat()))
@@ -93,7 +93,7 @@ impl Table {
         self.rows.iter().filter(|row| row.found.verdict == verdict).count()
     }
 
-    /// The verdicts, counted.
+    /// Returns the counts of the verdicts.
     fn sum(&self) -> String {
         format!(
             "Hayate against Linux at its best: {} better, {} worse, {} no difference of more than \
@@ -255,7 +255,7 @@ impl Table {
 const TOTAL: &str = "1,000 / 1,000: of as many starts in a row, until everything that they leave \
     to be done is done; what a kernel puts off counts there.";
 
-/// What kind of number this is, and what it cannot show.
+/// Returns the kind of the numbers, and what they cannot show.
 pub fn kind(counting: bool) -> [&'static str; 2] {
     if counting {
         [
@@ -276,7 +276,8 @@ pub fn kind(counting: bool) -> [&'static str; 2] {
     }
 }
 
-/// How many times less Hayate takes than Linux at its best (or moves more), with the interval.
+/// Returns by what factor Hayate takes less than Linux at its best (or moves more), with the
+/// interval.
 fn advantage(found: &Comparison) -> (f64, f64, f64) {
     match found.quantity {
         Quantity::Time => (1.0 / found.ratio, 1.0 / found.interval.high, 1.0 / found.interval.low),
@@ -294,7 +295,7 @@ fn times(ratio: f64) -> String {
     }
 }
 
-/// A count of instructions: tenths where an operation takes few, thousands set off.
+/// Formats a count of instructions: with tenths for few instructions, and separators for thousands.
 pub fn count(value: f64) -> String {
     if value < 1000.0 && value.fract().abs() > 0.05 {
         return format!("{value:.1}");

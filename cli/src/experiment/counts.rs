@@ -1,7 +1,7 @@
 //! Page faults and reads of single starts, by the guest's program `off2f count`.
 //!
-//! They are counted apart from the measuring, in a boot of their own, and do not depend on how fast
-//! the storage is: each Hayate is asked once, on its first one.
+//! They are counted separately from the measurements, in a boot of their own, and do not depend on
+//! the speed of the storage: each Hayate is counted once, on its first storage.
 
 use super::describe::Description;
 use super::results::{Counted, Counts};
@@ -9,10 +9,10 @@ use crate::compare::boot::{Setup, System};
 use crate::step::Step;
 use anyhow::{Context, Result, ensure};
 
-/// One start of each program in each Hayate.
+/// Counts one start of each program in each Hayate.
 pub fn counts(setup: &Setup, what: &Description, systems: &[System]) -> Result<Vec<Counts>> {
     let mut all = Vec::new();
-    // Each is there once for each storage.
+    // Each is in the list once for each storage.
     let kinds = what.systems.iter().zip(systems).filter(|(kind, _)| !kind.linux);
     for (kind, system) in kinds {
         let _step = Step::new(format!("Counting page faults of {}", kind.title));
@@ -25,7 +25,7 @@ pub fn counts(setup: &Setup, what: &Description, systems: &[System]) -> Result<V
             }
             script += &format!("/usr/local/bin/off2f count --json -- {command} || exit\n");
         }
-        // A shell without libraries keeps none in memory.
+        // A statically linked shell keeps no libraries in memory.
         let words = ["/bin/busybox", "sh", "-c", &script].map(String::from).to_vec();
         let ended = setup.run(&system.without_throttle(), words)?;
         ensure!(ended.status == 0, "counting page faults: {}{}", ended.output, ended.error);

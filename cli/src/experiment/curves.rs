@@ -1,5 +1,5 @@
-//! The pictures of a sweep: one line for each system over the size, both axes logarithmic, as SVG
-//! that stands by itself.
+//! The pictures of a sweep: one line for each system over the size, both axes logarithmic, as
+//! self-contained SVG.
 
 use super::picture::{COLOURS, LEGEND_LINE, STYLE, WIDTH, escape, legend};
 use super::results::{Curve, Results};

@@ -1,4 +1,4 @@
-//! Files of `experiments/`: what an experiment is, as data.
+//! Files of `experiments/`: the descriptions of experiments, as data.
 
 use crate::failure::{Failure, USAGE};
 use crate::place;
@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
-    /// Above table and picture.
+    /// The title above table and picture.
     pub title: String,
-    /// What the experiment answers.
+    /// The question that the experiment answers.
     pub question: String,
     /// Whether instructions are counted; otherwise time is measured.
     pub counting: bool,
@@ -30,44 +30,44 @@ pub struct Description {
     pub passes: u32,
     /// Samples in each pass.
     pub iterations: u32,
-    /// The root file system on a disk: `default`, or what `./hayate run --rootfs` takes. Without it
+    /// The root file system on a disk: `default`, or a value of `./hayate run --rootfs`. Without it
     /// a small one in memory: the suite, a shell, a dynamic program.
     pub image: Option<String>,
-    /// How fast that disk is; each of these is measured.
+    /// The speeds of that disk; each of them is measured.
     #[serde(default)]
     pub storage: Vec<Storage>,
-    /// What a shell does in the guest before each start of a program, untimed.
+    /// A shell command in the guest before each start of a program, untimed.
     pub before: Option<String>,
     /// Whether the first starts of programs count too.
     #[serde(default)]
     pub cold: bool,
-    /// Whether page faults and what is read from storage are counted, too, in one more start of each
+    /// Whether page faults and reads from storage are counted, too, in one more start of each
     /// program in each Hayate.
     #[serde(default)]
     pub counts: bool,
-    /// The systems, ours first.
+    /// The systems, Hayate first.
     pub systems: Vec<Participant>,
-    /// What is run in each.
+    /// The works that each system runs.
     #[serde(default)]
     pub workload: Vec<Work>,
     /// Curves over a size.
     #[serde(default)]
     pub sweeps: Vec<Sweep>,
-    /// After how many calls a change of the system is paid.
+    /// Computes after how many calls a change of the system pays off.
     pub break_even: Option<BreakEven>,
-    /// Two processes against one, on two processors, instead of all that.
+    /// Two processes against one, on two processors, instead of all of the above.
     pub scaling: Option<Scaling>,
 }
 
-/// A change that costs something once and makes calls cheaper.
+/// A change that has a single cost and makes calls cheaper.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BreakEven {
-    /// What the change costs: names of the workload, as the system `from` has them.
+    /// The costs of the change: names of the workload, measured in the system `from`.
     pub costs: Vec<String>,
     /// The system without the change, by its name.
     pub from: String,
-    /// The system with it.
+    /// The system with the change.
     pub to: String,
     /// The calls: names of the workload.
     pub calls: Vec<String>,
@@ -77,11 +77,11 @@ pub struct BreakEven {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scaling {
-    /// How often one and two are measured in turn.
+    /// How often one and two processes are measured in turn.
     pub rounds: u32,
-    /// How long each works in each round.
+    /// How long each process works in each round.
     pub milliseconds: u32,
-    /// What two are to do by what one does, in the first system, by what is run.
+    /// The required ratio of two processes to one, in the first system, by name of the work.
     #[serde(default)]
     pub at_least: BTreeMap<String, f64>,
 }
@@ -94,13 +94,13 @@ pub struct Participant {
     pub name: String,
     /// Its name for people.
     pub title: String,
-    /// Debian's Linux; Hayate if not.
+    /// Whether it is Debian's Linux; otherwise Hayate.
     #[serde(default)]
     pub linux: bool,
     /// Words of its command line: the switches under test.
     #[serde(default)]
     pub words: String,
-    /// A path that must be there in the guest, or the words mean nothing to this kernel.
+    /// A path that must exist in the guest; without it this kernel does not support the words.
     pub needs: Option<String>,
     /// A program and arguments that start the suite, such as `mode run --`.
     #[serde(default)]
@@ -111,17 +111,18 @@ pub struct Participant {
     /// Whether the programs of the image are in two files, their texts on non-volatile memory.
     #[serde(default)]
     pub off2f: bool,
-    /// The image lies on an NVDIMM and is mounted with `-o dax`: Linux' own execution in place.
+    /// Whether and how the image lies on an NVDIMM, mounted with `-o dax`: Linux' own execution in
+    /// place.
     pub dax: Option<Dax>,
 }
 
-/// How an image lies on an NVDIMM.
+/// The alignment of an image on an NVDIMM.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Dax {
     /// In a partition at the usual place.
     Plain,
-    /// So that the first program that is run can be mapped in large pages.
+    /// Such that the first program that is run can be mapped in large pages.
     Aligned,
 }
 
@@ -138,47 +139,48 @@ pub struct Storage {
     pub throttle: BTreeMap<String, u64>,
 }
 
-/// One thing that is measured.
+/// One work to be measured.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Work {
-    /// A name of `measure list`; or, with `run`, a new one.
+    /// A name of `measure list`, or, with `run`, a new name.
     pub name: String,
-    /// What it is, for people; else as the suite says.
+    /// Its title for people; by default the suite's.
     pub title: Option<String>,
-    /// A command to start and time, parted at spaces.
+    /// A command to start and time, split at spaces.
     pub run: Option<String>,
-    /// What the first system is to stay below, in instructions or nanoseconds.
+    /// The limit of the first system, in instructions or nanoseconds.
     pub at_most: Option<f64>,
-    /// What other systems are to stay below, by their names.
+    /// The limits of other systems, by their names.
     #[serde(default)]
     pub at_most_in: BTreeMap<String, f64>,
-    /// What part of the second system's value the first is to stay below, on storage by its name.
+    /// The fraction of the second system's value that the first must stay below, by name of the
+    /// storage.
     #[serde(default)]
     pub at_most_of_second: BTreeMap<String, f64>,
-    /// What part of other systems' values the first is to stay below, by their names.
+    /// The fractions of other systems' values that the first must stay below, by their names.
     #[serde(default)]
     pub at_most_of: BTreeMap<String, f64>,
-    /// Whether the experiment's `before` and `cold` do not concern this program.
+    /// Whether the experiment's `before` and `cold` do not apply to this program.
     #[serde(default)]
     pub warm: bool,
-    /// Whether 1,000 in a row, with nothing left to be done, are measured beside it.
+    /// Whether 1,000 starts in a row, with all deferred work done, are measured as well.
     #[serde(default)]
     pub total: bool,
 }
 
 impl Work {
-    /// Its name among the results of the suite.
+    /// Returns its name among the results of the suite.
     pub fn result(&self) -> String {
         if self.run.is_some() { format!("program/{}", self.name) } else { self.name.clone() }
     }
 }
 
-/// A curve: results that lie on one.
+/// A curve of several results.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sweep {
-    /// Above the picture.
+    /// The title above the picture.
     pub title: String,
     /// The results, by their names up to the size: `cpu/process/exec-text/`.
     pub results: String,
@@ -223,8 +225,8 @@ fn check(what: &Description) -> Result<(), &'static str> {
     if what.systems.is_empty() || what.workload.is_empty() && what.sweeps.is_empty() {
         return Err("it needs systems, and a workload or sweeps");
     }
-    // Where instructions are counted, Hayate takes disks from QEMU's memory, and of Linux' time that in which
-    // it waited is taken off.
+    // When instructions are counted, Hayate's disks are in QEMU's memory, and the time in which
+    // Linux waited is subtracted.
     let slow = what.storage.iter().any(|storage| !storage.throttle.is_empty());
     if what.counting && slow {
         return Err("a disk answers in the host's time; say \"counting\": false");

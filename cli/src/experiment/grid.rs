@@ -12,7 +12,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// What was run, in every system.
+    /// Returns the table of the workload, in every system.
     pub fn of_lines(r: &Results) -> Grid {
         let unit = if r.counting { "Instructions" } else { "Time" };
         let mut headings = vec![format!("{unit}, median")];
@@ -61,7 +61,7 @@ impl Grid {
         Grid { rows: rows.collect(), headings }
     }
 
-    /// A curve: a row for each size.
+    /// Returns the table of a curve: a row for each size.
     pub fn of_curve(r: &Results, curve: &Curve) -> Grid {
         let unit = if r.counting { "Instructions" } else { "Time" };
         let mut headings = vec![format!("{unit}, median")];
@@ -81,7 +81,7 @@ impl Grid {
         Grid { rows: rows.collect(), headings }
     }
 
-    /// What single starts came to.
+    /// Returns the table of the counts of single starts.
     pub fn of_counts(r: &Results) -> Grid {
         let headings = [
             "One cold start",
@@ -105,7 +105,7 @@ impl Grid {
         Grid { rows: rows.collect(), headings: headings.map(String::from).to_vec() }
     }
 
-    /// Aims that are a part of another system's value.
+    /// Returns the table of aims that are a fraction of another system's value.
     pub fn of_aims(r: &Results) -> Grid {
         let unit = if r.counting { "instructions" } else { "time" };
         let part = format!("part of the other's {unit}");
@@ -118,7 +118,7 @@ impl Grid {
         Grid { rows: rows.collect(), headings }
     }
 
-    /// What other systems are to stay below.
+    /// Returns the table of other systems' limits.
     pub fn of_limits(r: &Results) -> Grid {
         let headings = ["Aim", "median", "aim", ""].map(String::from).to_vec();
         let rows = r.limits.iter().map(|limit| {
@@ -129,7 +129,7 @@ impl Grid {
         Grid { rows: rows.collect(), headings }
     }
 
-    /// After how many calls a change is paid.
+    /// Returns the table of the numbers of calls after which a change pays off.
     pub fn of_break_even(r: &Results) -> Grid {
         let headings = ["Break-even", "the change costs", "a call before", "after", "calls"];
         let rows = r.break_even.iter().map(|even| {
@@ -183,7 +183,7 @@ impl Grid {
     }
 }
 
-/// What is to be said of the systems: what they are, what could not be measured and why.
+/// Returns notes on the systems: what they are, and what could not be measured and why.
 pub fn notes(r: &Results) -> Vec<(String, Vec<String>)> {
     let note = |system: &super::results::System| {
         let release = system.release.as_deref().unwrap_or("unknown");

@@ -1,5 +1,5 @@
-//! The joint report: everything that lies in the folder of results, as one page of HTML that needs
-//! nothing else, as one JSON file, and as an index in Markdown.
+//! The joint report: everything in the folder of results, as one self-contained page of HTML, as
+//! one JSON file, and as an index in Markdown.
 
 use super::grid::{Grid, notes};
 use super::picture::escape;
@@ -24,8 +24,8 @@ li{margin:.2rem 0}@media(prefers-color-scheme:dark){body{background:#161616;colo
 svg{max-height:14cm;break-inside:avoid}tr{break-inside:avoid}th,td{white-space:normal;padding:.1rem .3rem}}\
 @media(max-width:40rem){body{padding:.6rem}tbody th{white-space:normal;min-width:9rem}}";
 
-/// What every earlier run left in `folder`, in the order of `names`; files of another version or
-/// of something else are left out.
+/// Returns the results of every earlier run in `folder`, in the order of `names`; files of another
+/// version or kind are left out.
 pub fn earlier(folder: &Path, names: &[String]) -> Vec<Results> {
     let read = |name: &String| {
         let text = std::fs::read_to_string(folder.join(format!("{name}.json"))).ok()?;
@@ -35,8 +35,7 @@ pub fn earlier(folder: &Path, names: &[String]) -> Vec<Results> {
     names.iter().filter_map(read).collect()
 }
 
-/// Writes `report.html`, `report.json` and `README.md`. `failed`: experiments that could not be
-/// made, and why.
+/// Writes `report.html`, `report.json` and `README.md`. `failed`: experiments that failed, and why.
 pub fn write(folder: &Path, all: &[Results], failed: &[(String, String)]) -> Result<()> {
     save(&folder.join("report.html"), &html(all, failed))?;
     let value = json!({

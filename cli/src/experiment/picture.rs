@@ -1,6 +1,6 @@
 //! The picture of an experiment: bars on a logarithmic scale, as SVG.
 //!
-//! It stands by itself: no script, no font to load, legible on light and on dark ground.
+//! It is self-contained: no script, no font to load, legible on light and on dark backgrounds.
 
 use super::results::{Line, Results, Value};
 use std::fmt::Write;
@@ -12,7 +12,7 @@ pub const LEGEND_LINE: f64 = 20.0;
 const LEFT: f64 = 14.0;
 const RIGHT: f64 = 90.0;
 const BAR: f64 = 15.0;
-/// The name of what was measured stands above its bars.
+/// The name of the work above its bars.
 const NAME: f64 = 17.0;
 const GAP: f64 = 8.0;
 
@@ -30,7 +30,7 @@ pub const COLOURS: usize = 10;
 /// The picture.
 pub fn draw(r: &Results) -> String {
     let measured = r.measured();
-    // What was not measured has no bar and takes no room: the table says that it was not.
+    // A value that was not measured has no bar and takes no space: the table says so.
     let bars = |line: &Line| -> Vec<(usize, Value)> {
         let value = |system: &usize| Some((*system, *line.values.get(*system)?.as_ref()?));
         measured.iter().filter_map(value).collect()
@@ -76,7 +76,7 @@ pub fn draw(r: &Results) -> String {
     );
     for power in low as i32..=high as i32 {
         let value = 10f64.powi(power);
-        // The first one's name would be cut off at the edge.
+        // The first label would be cut off at the edge.
         let anchor = if power == low as i32 { "start" } else { "middle" };
         let _ = writeln!(
             out,
@@ -120,7 +120,7 @@ pub fn draw(r: &Results) -> String {
                 system % COLOURS,
                 x(value) - LEFT,
                 BAR - 2.0,
-                // Beside mark and interval, not under them.
+                // Beside the mark and the interval, not under them.
                 end + 5.0,
                 y + 10.5,
                 r.show(value)
@@ -140,12 +140,12 @@ pub fn draw(r: &Results) -> String {
     out
 }
 
-/// Whether an interval is wide enough to be seen.
+/// Whether an interval is wide enough to be visible.
 fn scatters(value: &Value) -> bool {
     value.median > 0.0 && (value.high - value.low) / value.median > 0.1
 }
 
-/// A value below the picture, where seven zeros would run into the next.
+/// Formats a value below the picture, where seven zeros would overlap with the next value.
 fn axis(r: &Results, value: f64) -> String {
     if r.counting && value >= 1e6 {
         return format!("{} million", r.show(value / 1e6));
@@ -153,7 +153,7 @@ fn axis(r: &Results, value: f64) -> String {
     r.show(value)
 }
 
-/// Where the names of the systems stand: position and line.
+/// Returns the positions of the systems' names: column and line.
 pub fn legend(r: &Results, measured: &[usize]) -> Vec<(f64, f64)> {
     let (mut at, mut line) = (8.0, 0.0);
     let mut places = Vec::new();
@@ -168,7 +168,7 @@ pub fn legend(r: &Results, measured: &[usize]) -> Vec<(f64, f64)> {
     places
 }
 
-/// A title that fits above the bars.
+/// Returns a title shortened to fit above the bars.
 fn shortened(title: &str) -> String {
     const FITS: usize = 76;
     if title.chars().count() <= FITS {
@@ -177,7 +177,7 @@ fn shortened(title: &str) -> String {
     title.chars().take(FITS - 1).chain(['…']).collect()
 }
 
-/// Text between tags or in an attribute.
+/// Escapes text for content and attributes.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -1,5 +1,5 @@
-//! What came of an experiment, as it is kept in `NAME.json`: everything that tables, pictures and
-//! the joint report are made of.
+//! The results of an experiment, as stored in `NAME.json`: tables, pictures and the joint report
+//! are made from them.
 
 use super::describe::Description;
 use super::scaling::Scaled;
@@ -24,33 +24,33 @@ pub struct Results {
     pub version: u32,
     /// The experiment's name.
     pub name: String,
-    /// Above table and picture.
+    /// The title above table and picture.
     pub title: String,
-    /// What it answers.
+    /// The question that it answers.
     pub question: String,
     /// Whether values are instructions; otherwise nanoseconds.
     pub counting: bool,
     /// The machine and how often it was measured, in a sentence.
     pub machine: String,
-    /// The systems, ours first.
+    /// The systems, Hayate first.
     pub systems: Vec<System>,
-    /// What was run.
+    /// The results of the workload.
     pub lines: Vec<Line>,
     /// Curves.
     pub sweeps: Vec<Curve>,
-    /// Page faults and what was read.
+    /// Page faults and reads.
     #[serde(default)]
     pub counts: Vec<Counts>,
-    /// Aims that are a part of another system's value.
+    /// Aims that are a fraction of another system's value.
     #[serde(default)]
     pub aims: Vec<Aim>,
-    /// What other systems than the first are to stay below.
+    /// Limits of systems other than the first.
     #[serde(default)]
     pub limits: Vec<Limit>,
-    /// After how many calls a change of the system is paid.
+    /// The numbers of calls after which a change of the system pays off.
     #[serde(default)]
     pub break_even: Vec<BreakEven>,
-    /// The same by the clock, from boots of their own, where instructions are counted here.
+    /// The same by the clock, from separate boots, if instructions are counted here.
     #[serde(default)]
     pub time: Option<Box<Results>>,
     /// Two processes against one.
@@ -58,50 +58,50 @@ pub struct Results {
     pub scaling: Vec<Scaled>,
 }
 
-/// What a system other than the first is to stay below.
+/// A limit of a system other than the first.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Limit {
-    /// What was run.
+    /// The name of the work.
     pub name: String,
     /// The system.
     pub system: String,
     /// The median.
     pub value: f64,
-    /// What it is to stay below.
+    /// The limit.
     pub at_most: f64,
 }
 
 impl Limit {
-    /// Whether it does.
+    /// Whether the value is within the limit.
     pub fn met(&self) -> bool {
         self.value <= self.at_most
     }
 }
 
-/// A change that costs something once and makes a call cheaper.
+/// A change that has a single cost and makes a call cheaper.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct BreakEven {
     /// The call.
     pub name: String,
-    /// What the change costs.
+    /// The cost of the change.
     pub cost: f64,
-    /// What the call costs without it.
+    /// The cost of the call without the change.
     pub before: f64,
-    /// And with it.
+    /// The cost of the call with the change.
     pub after: f64,
-    /// The first number of calls that cost no more with the change than without; `None` where the
-    /// call gets no cheaper.
+    /// The smallest number of calls that cost no more with the change than without; `None` if the
+    /// call does not get cheaper.
     pub calls: Option<u64>,
 }
 
-/// What one start of a program came to, in one system.
+/// The counts of one start of a program, in one system.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Counts {
     /// The program.
     pub name: String,
     /// The system.
     pub system: String,
-    /// What was counted.
+    /// The counts.
     pub counted: Counted,
 }
 
@@ -113,28 +113,28 @@ pub struct Counted {
     pub program_text_faults: u64,
     /// Page faults on the text of libraries.
     pub library_text_faults: u64,
-    /// All others.
+    /// All other page faults.
     pub other_faults: u64,
-    /// Text that was read from storage for them.
+    /// Text that was read from storage for these faults.
     pub text_kib: u64,
     /// Everything that was read from storage.
     pub storage_kib: u64,
-    /// In so many requests.
+    /// The number of requests for that.
     pub storage_requests: u64,
 }
 
-/// An aim: a part of another system's value.
+/// An aim: a fraction of another system's value.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Aim {
-    /// What was run.
+    /// The name of the work.
     pub name: String,
-    /// The system that is to be fast.
+    /// The system whose value is compared.
     pub system: String,
-    /// The one it is held against.
+    /// The system that it is compared with.
     pub other: String,
-    /// The value by the other's.
+    /// The value divided by the other's.
     pub ratio: f64,
-    /// What it is to stay below.
+    /// The limit of the ratio.
     pub at_most: f64,
 }
 
@@ -147,31 +147,31 @@ pub struct System {
     pub title: String,
     /// Whether it is Linux.
     pub linux: bool,
-    /// What was added to its command line.
+    /// Words added to its command line.
     pub words: String,
-    /// What it says it is.
+    /// The release that it reports.
     pub release: Option<String>,
     /// Why it was not measured at all.
     pub missing: Option<String>,
-    /// Whether that is because it failed, and not because it lacks what was needed of it.
+    /// Whether that is because it failed, and not because it lacks a required feature.
     #[serde(default)]
     pub failed: bool,
-    /// What it could not measure, and why.
+    /// The works that it could not measure, and why.
     pub skipped: Vec<(String, String)>,
 }
 
-/// One thing that was measured in every system.
+/// One work that was measured in every system.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Line {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its title.
     pub title: String,
-    /// What the first system is to stay below.
+    /// The limit of the first system.
     pub at_most: Option<f64>,
-    /// For each system.
+    /// The value of each system.
     pub values: Vec<Option<Value>>,
-    /// The same of 1,000 in a row with nothing left to be done, by 1,000, where that was asked for.
+    /// The cost per start of 1,000 in a row with all deferred work done, if that was requested.
     pub totals: Vec<Option<f64>>,
 }
 
@@ -189,11 +189,11 @@ pub struct Value {
 /// Results over a size.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Curve {
-    /// Above the picture.
+    /// The title above the picture.
     pub title: String,
-    /// What the position is: `bytes`.
+    /// The unit of the position: `bytes`.
     pub unit: String,
-    /// In ascending order.
+    /// The points, in ascending order.
     pub points: Vec<Point>,
 }
 
@@ -202,12 +202,12 @@ pub struct Curve {
 pub struct Point {
     /// The position.
     pub x: f64,
-    /// For each system.
+    /// The value of each system.
     pub values: Vec<Option<Value>>,
 }
 
 impl System {
-    /// A system of which nothing is known yet but what it is.
+    /// Returns a system without any results yet.
     pub fn of(system: &boot::System) -> System {
         System {
             name: system.key.clone(),
@@ -223,7 +223,7 @@ impl System {
 }
 
 impl Results {
-    /// What comes of `what`, without any results yet.
+    /// Returns the results of `what`, still empty.
     pub fn new(
         name: &str,
         what: &Description,
@@ -250,7 +250,7 @@ impl Results {
         }
     }
 
-    /// What failed, in which system.
+    /// Returns the failures and their systems.
     pub fn failures(&self) -> Vec<String> {
         let failed = self.systems.iter().filter(|system| system.failed);
         let text =
@@ -258,20 +258,20 @@ impl Results {
         failed.map(text).collect()
     }
 
-    /// The system that the first is held against: the first Linux that was measured, else the
-    /// second system.
+    /// Returns the system that the first is compared with: the first Linux that was measured,
+    /// otherwise the second system.
     pub fn baseline(&self) -> Option<usize> {
         let others =
             || self.systems.iter().enumerate().skip(1).filter(|(_, s)| s.missing.is_none());
         others().find(|(_, s)| s.linux).or_else(|| others().next()).map(|(at, _)| at)
     }
 
-    /// The systems that were measured: what tables and pictures show.
+    /// Returns the systems that were measured, which tables and pictures show.
     pub fn measured(&self) -> Vec<usize> {
         (0..self.systems.len()).filter(|at| self.systems[*at].missing.is_none()).collect()
     }
 
-    /// A value of this experiment's kind.
+    /// Formats a value of this experiment's kind.
     pub fn show(&self, value: f64) -> String {
         if self.counting { count(value) } else { units::time(value) }
     }
@@ -289,25 +289,25 @@ impl Results {
             || self.reaches().any(|reach| reach == Reach::NotReached)
     }
 
-    /// Whether it could not be told of an aim.
+    /// Whether the result for an aim is undecided.
     pub fn unknown(&self) -> bool {
         self.reaches().any(|reach| matches!(reach, Reach::Busy | Reach::TooNoisy))
     }
 
-    /// What came of the aims of two processes against one.
+    /// Returns the results for the aims of two processes against one.
     pub fn reaches(&self) -> impl Iterator<Item = Reach> + '_ {
         self.scaling.iter().flat_map(|scaled| scaled.lines.iter().filter_map(|line| line.reach))
     }
 }
 
 impl Line {
-    /// Whether the first system stays below its limit, where it has one and was measured.
+    /// Whether the first system stays below its limit, if it has one and was measured.
     pub fn met(&self) -> Option<bool> {
         Some(self.values.first()?.as_ref()?.median <= self.at_most?)
     }
 }
 
-/// A number of things, with the word that fits.
+/// Formats a number of things, with singular or plural.
 pub fn counted(number: u32, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
@@ -315,13 +315,13 @@ pub fn counted(number: u32, one: &str, many: &str) -> String {
 /// The value called `name` in a run.
 pub fn value(run: Option<&Run>, name: &str) -> Option<Value> {
     let run = run?;
-    // From the samples: the summary of a counted run was made with the guest's clock.
+    // From the samples: the summary of a counted run was computed with the guest's clock.
     let values = run.result(name)?.values(&run.clock);
     let interval = median_interval(&values);
     Some(Value { median: median(&mut values.concat()), low: interval.low, high: interval.high })
 }
 
-/// The lines of `what`.
+/// Returns the lines of `what`.
 pub fn lines(what: &Description, runs: &[Option<&Run>]) -> Vec<Line> {
     let line = |work: &super::describe::Work| {
         let name = work.result();
@@ -340,8 +340,8 @@ pub fn lines(what: &Description, runs: &[Option<&Run>]) -> Vec<Line> {
     what.workload.iter().map(line).collect()
 }
 
-/// The aims of `what` that are a part of another system's value: of the second's, on each storage they name,
-/// or of those that they name.
+/// Returns the aims of `what` that are a fraction of another system's value: of the second system's
+/// on each named storage, or of the named systems'.
 pub fn aims(what: &Description, systems: &[System], lines: &[Line]) -> Vec<Aim> {
     let [first, second, ..] = what.systems.as_slice() else { return Vec::new() };
     let works = what.workload.iter().zip(lines);
@@ -369,7 +369,7 @@ pub fn aims(what: &Description, systems: &[System], lines: &[Line]) -> Vec<Aim> 
     .collect()
 }
 
-/// What systems other than the first are to stay below.
+/// Returns the limits of systems other than the first.
 pub fn limits(what: &Description, systems: &[System], lines: &[Line]) -> Vec<Limit> {
     let works = what.workload.iter().zip(lines);
     let each = works.flat_map(|(work, line)| work.at_most_in.iter().map(move |at| (line, at)));
@@ -385,8 +385,8 @@ pub fn limits(what: &Description, systems: &[System], lines: &[Line]) -> Vec<Lim
     .collect()
 }
 
-/// After how many calls the change that `what` describes is paid; nothing where a part of it was
-/// not measured.
+/// Returns the numbers of calls after which the change that `what` describes pays off; empty if a
+/// part of it was not measured.
 pub fn break_even(what: &Description, systems: &[System], lines: &[Line]) -> Vec<BreakEven> {
     let Some(even) = &what.break_even else { return Vec::new() };
     let value = |work: &String, system: &String| {
@@ -405,7 +405,7 @@ pub fn break_even(what: &Description, systems: &[System], lines: &[Line]) -> Vec
     calls.collect()
 }
 
-/// The curves of `what`.
+/// Returns the curves of `what`.
 pub fn curves(what: &Description, runs: &[Option<&Run>]) -> Vec<Curve> {
     let curve = |sweep: &super::describe::Sweep| {
         let mut places: Vec<(f64, String, String)> = Vec::new();
@@ -479,10 +479,10 @@ mod tests {
         let (what, systems, lines) = (what(), [system("a"), system("b")], lines());
         let found = break_even(&what, &systems, &lines);
         assert_eq!(found.len(), 2);
-        // 1,001 by 40 is 25.025: with 25 calls it is not paid yet.
+        // 1,001 / 40 is 25.025: with 25 calls the change does not pay off yet.
         assert_eq!((found[0].cost, found[0].calls), (1001.0, Some(26)));
         assert_eq!(found[1].calls, None);
-        // Without what the change costs nothing can be said.
+        // Without the cost of the change the result is unknown.
         let unknown = [line("there", [None, None]), lines[1].clone(), lines[2].clone()];
         assert!(break_even(&what, &systems, &unknown).is_empty());
     }

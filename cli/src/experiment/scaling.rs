@@ -1,5 +1,5 @@
-//! Two processes against one, on two processors: `measure scaling` in each system, what it came to,
-//! and how that is shown. What the numbers mean is in `measure_data::scaling`.
+//! Two processes against one, on two processors: runs `measure scaling` in each system and shows
+//! the results. `measure_data::scaling` explains the numbers.
 
 use super::describe::{Description, Scaling as Wanted};
 use super::grid::Grid;
@@ -12,49 +12,50 @@ use measure_data::scaling::{CEILING, FORMAT, Middle, Reach, Scaling, TWO_FREE, V
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
-/// What is said above the numbers instead of what is said of times.
+/// The text above the numbers, in place of that for times.
 pub const KIND: &str = "Numbers are starts by second of the guest's clock, on this host, with all \
     that disturbs it. In each round one process and two processes work for the same time, one after \
     the other, and only the ratio of a round is used. The loop makes no system call: what two loops \
     do by what one does is what the host had for two processors in the same rounds. Where that is \
     below 1.9 the host had no two free processors, and no system could have shown more.";
-/// What is said below them.
+/// The text below them.
 const PINNED: &str = "Each process is pinned to a processor of its own, together with what it \
     starts, but where it says \"not pinned\". There a system may send what one process starts to the \
     other, sleeping processor; where waking that takes longer than the start, one process alone is \
     slower than when it is pinned, and the ratio says more about that than about two at once.";
 
-/// What one system came to.
+/// The results of one system.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Scaled {
-    /// Its place among the systems.
+    /// Its index among the systems.
     pub system: usize,
-    /// What was run.
+    /// The works that were run.
     pub lines: Vec<Line>,
 }
 
-/// One thing that was run.
+/// One work that was run.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Line {
     /// Its name.
     pub name: String,
     /// Its name for people.
     pub title: String,
-    /// By second, one process.
+    /// Starts per second, one process.
     pub one: Middle,
-    /// By second, two processes together.
+    /// Starts per second, two processes together.
     pub two: Middle,
-    /// Two by one, of the rounds.
+    /// The ratio of two processes to one, over the rounds.
     pub ratio: Middle,
-    /// That ratio by the loop's, of the rounds.
+    /// That ratio divided by the loop's, over the rounds.
     pub of_loop: Middle,
-    /// What the ratio is to reach.
+    /// The ratio that must be reached.
     pub at_least: Option<f64>,
-    /// Whether it does.
+    /// Whether it is reached.
     pub reach: Option<Reach>,
 }
 
-/// Measures a system, the `at`-th: its release and what it came to. [`Missing`] is what it lacks.
+/// Measures a system, the `at`-th: returns its release and results, or [`Missing`] with what it
+/// lacks.
 pub fn measured(
     setup: &Setup,
     wanted: &Wanted,
@@ -73,7 +74,7 @@ pub fn measured(
     if found.processors < 2 {
         return Err(Missing(format!("it has {} processor", found.processors)).into());
     }
-    // Aims are ours.
+    // Aims are for the first system only.
     let aims = if at == 0 { Some(wanted) } else { None };
     Ok((found.release.clone(), Scaled { system: at, lines: lines(&found, aims) }))
 }
@@ -97,7 +98,7 @@ fn lines(found: &Scaling, wanted: Option<&Wanted>) -> Vec<Line> {
     found.works.iter().map(line).collect()
 }
 
-/// The machine and the rounds, in a sentence.
+/// Returns a sentence about the machine and the rounds.
 pub fn machine(what: &Description, wanted: &Wanted) -> String {
     let host = std::thread::available_parallelism().map_or(1, usize::from);
     format!(
@@ -110,7 +111,7 @@ pub fn machine(what: &Description, wanted: &Wanted) -> String {
     )
 }
 
-/// What is said below table and picture.
+/// Returns the text below table and picture.
 pub fn notes(r: &Results) -> Vec<String> {
     let mut notes = vec![PINNED.to_owned()];
     for scaled in &r.scaling {
@@ -128,7 +129,7 @@ pub fn notes(r: &Results) -> Vec<String> {
 }
 
 impl Grid {
-    /// What each system came to.
+    /// Returns the table of each system's results.
     pub fn of_scaling(r: &Results, scaled: &Scaled) -> Grid {
         let mut headings = vec![r.systems[scaled.system].title.clone()];
         headings
@@ -154,13 +155,13 @@ impl Grid {
     }
 }
 
-/// The picture: how much more two do, on a straight scale, with the interval and the aim.
+/// Draws the picture: the ratios on a linear scale, with the interval and the aim.
 pub fn draw(r: &Results) -> String {
     const LEFT: f64 = 14.0;
     const BAR: f64 = 15.0;
     const NAME: f64 = 17.0;
     const GAP: f64 = 8.0;
-    /// More would say nothing about two processors, and take the room of what does.
+    /// A larger ratio says nothing about two processors, and would take space from the others.
     const MOST: f64 = 2.5;
     let x = |ratio: f64| LEFT + ratio.clamp(0.0, MOST) / MOST * (WIDTH - LEFT - 60.0);
     let measured: Vec<usize> = r.scaling.iter().map(|scaled| scaled.system).collect();

@@ -1,33 +1,33 @@
-//! What the kernel wrote about starts, as lines of numbers.
+//! The kernel's record of starts, as lines of numbers.
 
 use crate::arguments::Explain;
 use hayate_start_account::{Fault, Part, Stage, Start};
 use serde_json::{Value, json};
 
-/// Starts of one program, and what their numbers are.
+/// Starts of one program, and the meaning of their numbers.
 pub struct Explained {
     /// The command.
     pub command: String,
-    /// Whether numbers are instructions; else nanoseconds.
+    /// Whether numbers are instructions; otherwise nanoseconds.
     pub counting: bool,
     /// How processes were made.
     pub how: &'static str,
-    /// The starts, the first one first.
+    /// The starts, in order.
     pub starts: Vec<Start>,
 }
 
-/// A line of the table: something, and its number for each start.
+/// A line of the table: a title, and a number for each start.
 pub struct Line {
-    /// What it is.
+    /// The title.
     pub title: String,
-    /// How far it belongs below the line before.
+    /// The level of indentation.
     pub depth: usize,
     /// The numbers.
     pub values: Vec<u64>,
 }
 
 impl Explained {
-    /// What was asked for, and what came of it.
+    /// Combines the request and its results.
     pub fn new(options: &Explain, starts: Vec<Start>) -> Explained {
         let words: Vec<_> = options.run.command.iter().map(|word| word.to_string_lossy()).collect();
         Explained {
@@ -38,28 +38,28 @@ impl Explained {
         }
     }
 
-    /// Time of the kernel's clock in the unit that is shown.
+    /// Converts time of the kernel's clock to the unit that is shown.
     fn in_unit(&self, start: &Start, time: u64) -> u64 {
         if !self.counting {
             return time;
         }
-        // To the nearest tick, of which each instruction is one.
+        // To the nearest tick; each instruction is one tick.
         let ticks = (u128::from(time) * u128::from(start.hertz) + 500_000_000) / 1_000_000_000;
         u64::try_from(ticks).unwrap_or(u64::MAX)
     }
 
-    /// A part of a start.
+    /// Returns the time of a part of a start.
     pub fn part(&self, start: &Start, part: Part) -> u64 {
         self.in_unit(start, start.account.time(part))
     }
 
-    /// A stage of a start: the sum of its parts.
+    /// Returns the time of a stage of a start: the sum of its parts.
     pub fn stage(&self, start: &Start, stage: Stage) -> u64 {
         let parts = Part::ALL.iter().filter(|part| part.stage() == stage);
         parts.map(|part| self.part(start, *part)).sum()
     }
 
-    /// All stages of a start.
+    /// Returns the time of all stages of a start.
     pub fn total(&self, start: &Start) -> u64 {
         Stage::ALL.iter().map(|stage| self.stage(start, *stage)).sum()
     }
@@ -69,8 +69,8 @@ impl Explained {
         self.starts.iter().map(number).collect()
     }
 
-    /// Where the time went: each stage, and its parts below it if it has several. The stages add up
-    /// to the total, the parts to their stage.
+    /// Returns where the time went: each stage, and its parts below it if it has several. The
+    /// stages add up to the total, the parts to their stage.
     pub fn times(&self) -> Vec<Line> {
         let mut lines = Vec::new();
         for stage in Stage::ALL {
@@ -97,7 +97,7 @@ impl Explained {
         lines
     }
 
-    /// Page faults by what they came to: their numbers, and their time.
+    /// Returns the page faults by kind: their numbers, and their time.
     pub fn faults(&self) -> Vec<(Line, Vec<u64>)> {
         let line = |kind: Fault| {
             let values = self.each(|start| start.account.faults(kind).0);
@@ -108,7 +108,8 @@ impl Explained {
         lines.filter(|(line, _)| line.values.iter().any(|value| *value > 0)).collect()
     }
 
-    /// Pages that were copied and zeroed, by whom, and those that were left alone.
+    /// Returns the pages that were copied and zeroed, by fault or exec, and those that were left
+    /// unchanged.
     pub fn pages(&self) -> Vec<Line> {
         let faults = |start: &Start, kinds: &[Fault]| -> u64 {
             kinds.iter().map(|kind| start.account.faults(*kind).0).sum()
@@ -150,13 +151,13 @@ impl Explained {
     }
 }
 
-/// Numbers side by side.
+/// Joins numbers with separators.
 fn join(numbers: &[u64]) -> String {
     let words: Vec<_> = numbers.iter().map(u64::to_string).collect();
     words.join(", ")
 }
 
-/// All numbers, for programs.
+/// Returns all numbers as JSON.
 pub fn json(explained: &Explained) -> Value {
     let start = |start: &Start| {
         let account = &start.account;

@@ -1,5 +1,5 @@
-//! The picture: a bar for each start, from left to right as it went, and the second one once more in
-//! its own scale.
+//! The picture: a bar for each start, from left to right in order of time, and the second start
+//! again in a scale of its own.
 
 use super::numbers::Explained;
 use super::table::grouped;
@@ -84,7 +84,7 @@ fn bar(out: &mut String, explained: &Explained, start: &Start, scale: u64, y: f6
     }
 }
 
-/// A command that fits into the title.
+/// Returns a command shortened to fit into the title.
 fn shortened(command: &str) -> String {
     const FITS: usize = 70;
     if command.chars().count() <= FITS {

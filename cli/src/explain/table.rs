@@ -76,7 +76,7 @@ fn row(out: &mut String, line: &Line) {
     out.push('\n');
 }
 
-/// What the numbers do not say by themselves.
+/// Writes remarks on what the numbers do not show.
 fn remarks(out: &mut String, explained: &Explained) {
     let started = explained.each(|start| start.started);
     if started.iter().any(|count| *count > 0) {

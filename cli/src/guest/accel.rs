@@ -1,13 +1,13 @@
 //! Whether KVM works on this machine.
 //!
-//! That `/dev/kvm` is there and can be opened says little, and neither does a machine of a few
-//! instructions: in nested or restricted machines a guest may hang or stop at the first instruction
-//! that is out of the ordinary. So Hayate's own kernel is booted on it, to its first programs,
-//! within [`PATIENCE`]. What comes of it is kept ([`super::verdict`]).
+//! Neither an existing `/dev/kvm` that can be opened nor a machine of a few instructions proves
+//! that KVM works: in nested or restricted machines a guest may hang or stop at the first unusual
+//! instruction. So Hayate's own kernel is booted on it, to its first programs, within [`PATIENCE`].
+//! The result is kept ([`super::verdict`]).
 //!
-//! A kernel that does not boot says nothing about KVM: it may be the developer's. Against KVM
-//! counts only what TCG does better at the same moment, on the same busy host; otherwise the
-//! verdict is for this command alone.
+//! A kernel that does not boot says nothing about KVM: the developer may have broken it. KVM is
+//! rejected only if TCG succeeds at the same moment, on the same busy host; otherwise the verdict
+//! is for this command alone.
 
 use super::log::Sink;
 use super::qemu::{self, Qemu};
@@ -21,14 +21,14 @@ use hayate_job::{Job, Root};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long Hayate may take to come up, run a program and end. It takes a fifth of a second.
+/// How long Hayate may take to boot, run a program and end. It takes a fifth of a second.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The same with TCG, which is slower; here a busy host may take its time.
+/// The same with TCG, which is slower; here a busy host gets more time.
 const PATIENCE_TCG: Duration = Duration::from_secs(30);
 /// MiB that the kernel needs for that.
 const MEMORY: u64 = 64;
 
-/// A machine with these options, and KVM if that is asked for, or works where nothing is.
+/// Returns a machine with these options, with KVM if it is requested, or by default if it works.
 pub fn machine(options: &Machine) -> Result<Qemu> {
     let mut qemu = Qemu::new(options)?;
     if qemu.is_open() {
@@ -37,7 +37,7 @@ pub fn machine(options: &Machine) -> Result<Qemu> {
     Ok(qemu)
 }
 
-/// What `wish` means here, for machines that have to be all alike.
+/// Resolves `wish` for machines that must all be alike.
 pub fn settled(wish: Accel, profile: Profile) -> Result<Accel> {
     Ok(match wish {
         Accel::Auto if automatic(&qemu::program()?, profile)? => Accel::Kvm,
@@ -48,7 +48,7 @@ pub fn settled(wish: Accel, profile: Profile) -> Result<Accel> {
 
 fn automatic(program: &Path, profile: Profile) -> Result<bool> {
     use rustix::fs::{Access, access};
-    // Asked by permission, not by opening: on a broken host the opening may hang.
+    // By checking permissions, not by opening: on a broken host the opening may hang.
     if access("/dev/kvm", Access::READ_OK | Access::WRITE_OK).is_err() {
         return Ok(false);
     }
@@ -60,7 +60,7 @@ fn automatic(program: &Path, profile: Profile) -> Result<bool> {
     if let Some(works) = verdict.known() {
         return Ok(works);
     }
-    // A machine that has another kernel works without ours.
+    // A machine with another kernel works without Hayate's.
     if compile::kernel(profile).is_err() {
         terminal::say(
             "Hayate's kernel does not build, which would tell whether KVM works; using tcg",
@@ -73,7 +73,7 @@ fn automatic(program: &Path, profile: Profile) -> Result<bool> {
         return Ok(true);
     };
     if !with.of_kvm {
-        // The machine itself is going to say the same.
+        // The machine itself will report the same.
         return Ok(false);
     }
     let without = attempt(Accel::Tcg, profile, PATIENCE_TCG)?;
@@ -89,13 +89,13 @@ fn automatic(program: &Path, profile: Profile) -> Result<bool> {
     Ok(false)
 }
 
-/// What came of starting Hayate.
+/// The result of starting Hayate.
 struct Attempt {
-    /// What kept it from running its first programs.
+    /// Why it did not run its first programs.
     problem: Option<String>,
-    /// Whether that was only time.
+    /// Whether the only problem was time.
     late: bool,
-    /// Whether it may have to do with KVM.
+    /// Whether the cause may be KVM.
     of_kvm: bool,
     took: Duration,
 }

@@ -1,12 +1,12 @@
 //! Names and lines for the addresses that a panicking kernel printed.
 //!
-//! The kernel prints `  #N 0xffffffff80123456` for each frame of its stack: it knows addresses,
-//! and its file on the host knows what they are.
+//! The kernel prints ` #N 0xffffffff80123456` for each frame of its stack: it has only addresses,
+//! and the kernel's file on the host has their names.
 
 use addr2line::Loader;
 use std::path::Path;
 
-/// The log with each frame's line followed by what the address is.
+/// Returns the log in which each frame's line is followed by the name of the address.
 pub fn symbolise(log: &str, kernel: &Path) -> String {
     let Ok(loader) = Loader::new(kernel) else { return log.to_string() };
     let mut out = String::new();
@@ -24,7 +24,7 @@ pub fn symbolise(log: &str, kernel: &Path) -> String {
     out
 }
 
-/// The address in a line `#N 0xADDRESS`, with whatever the log puts before it.
+/// Returns the address in a line `#N 0xADDRESS`, which a log may have prefixed.
 fn frame(line: &str) -> Option<u64> {
     let (_, rest) = line.split_once('#')?;
     let (number, address) = rest.trim().split_once(' ')?;
@@ -36,7 +36,7 @@ fn frame(line: &str) -> Option<u64> {
 
 /// The functions at an address, the innermost inlined one first.
 fn describe(loader: &Loader, address: u64) -> Vec<String> {
-    // A return address is behind its call, which may be another line or function.
+    // A return address is behind its call, which may belong to another line or function.
     let call = address.saturating_sub(1);
     let mut lines = Vec::new();
     if let Ok(mut frames) = loader.find_frames(call) {
@@ -79,7 +79,8 @@ mod tests {
         assert_eq!(frame("no frame"), None);
     }
 
-    /// The test's own program stands for a kernel: the address of a function of it is found.
+    /// The test's own program takes the place of a kernel: the address of one of its functions is
+    /// found.
     #[test]
     fn an_address_gets_its_function() {
         let program = std::env::current_exe().unwrap();

@@ -1,8 +1,8 @@
-//! The state of a machine that runs, and the decisions about it: what the guest is told, and when
-//! the machine's time is up.
+//! The state of a running machine, and the decisions about it: the messages to the guest, and the
+//! time limits of the machine.
 //!
-//! Each wait has an end: nothing is waited for of a machine that QEMU stopped, of one whose kernel
-//! says nothing, or of one that does not go when it is killed.
+//! Every wait is bounded: also for a machine that QEMU stopped, for one whose kernel is silent, and
+//! for one that does not end when it is killed.
 
 use super::event::{Event, News, Reporter};
 use super::fault::Fault;
@@ -19,19 +19,19 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// How long a machine may take to end after its program has, or after it was told to.
+/// How long a machine may take to end after its program, or after it was told to end.
 const GRACE_END: Duration = Duration::from_secs(10);
 /// How long a kernel that panicked may take to print and end.
 const GRACE_PANIC: Duration = Duration::from_secs(5);
-/// How long QEMU may take to say in which state it stopped.
+/// How long QEMU may take to report the state in which it stopped.
 const GRACE_STATE: Duration = Duration::from_secs(2);
-/// How long a QEMU that was killed may take to go. One whose thread hangs in the host's kernel does
-/// not; it holds nothing that is needed, and ends when that kernel lets it.
+/// How long a killed QEMU may take to end. If one of its threads hangs in the host's kernel it does
+/// not end; it holds nothing that is needed, and ends when that kernel releases it.
 const GRACE_KILLED: Duration = Duration::from_secs(5);
 
-/// States of a machine that will not run again, whoever looks at it.
+/// States in which a machine will not run again, even if a user examines it.
 const FATAL: [&str; 4] = ["internal-error", "io-error", "guest-panicked", "watchdog"];
-/// The state of a machine that something paused by a command.
+/// The state of a machine that was paused by a command.
 const PAUSED: &str = "paused";
 
 /// The state of a machine that runs.
@@ -40,15 +40,15 @@ pub struct Course {
     counts: Arc<Counts>,
     began: Instant,
     limit: Option<Instant>,
-    /// Until when the kernel must have said something.
+    /// The deadline of the kernel's first output.
     silence: Option<Instant>,
-    /// Whether a person examines the machine.
+    /// Whether a user examines the machine.
     examined: bool,
-    /// Until when QEMU must have said why it stopped.
+    /// The deadline for QEMU to report why it stopped.
     stopped: Option<Instant>,
-    /// Until when QEMU must have gone.
+    /// The deadline for the end of QEMU.
     killed: Option<Instant>,
-    /// Why the machine ends, as far as it is known.
+    /// Why the machine ends, as far as known.
     pub end: Option<End>,
     /// Whether QEMU made the machine.
     pub up: bool,
@@ -58,17 +58,17 @@ pub struct Course {
     pub reason: Option<String>,
     expected: Option<(u64, u64)>,
     done: bool,
-    /// What init could not do.
+    /// Failures that init reported.
     pub errors: Vec<String>,
-    /// Times that init told.
+    /// Times that init reported.
     pub timings: Vec<(String, u64, Duration)>,
-    /// Lines about starts that are explained.
+    /// Lines of the record of traced starts.
     pub explained: String,
     interrupted: Option<i32>,
 }
 
 impl Course {
-    /// The course of a machine that was just started.
+    /// Returns the course of a machine that was just started.
     pub fn new(
         control: Option<UnixStream>,
         counts: Arc<Counts>,
@@ -97,14 +97,15 @@ impl Course {
         }
     }
 
-    /// The kernel must say something within this time. `None`: it need not, and may be paused.
+    /// Sets the time limit for the kernel's first output. `None`: no limit, and the machine may be
+    /// paused.
     pub fn expect_a_word(&mut self, within: Option<Duration>) {
         self.examined = within.is_none();
         self.silence = within.map(|within| self.began + within);
     }
 
-    /// Handles events until QEMU has ended and everything it said has been read. `None`: it was
-    /// killed and does not go.
+    /// Handles events until QEMU has ended and all its output has been read. `None`: it was killed
+    /// and does not end.
     pub fn follow(
         &mut self,
         events: &Receiver<Event>,
@@ -159,7 +160,7 @@ impl Course {
         self.limit = Some(Instant::now() + GRACE_PANIC);
     }
 
-    /// What QEMU says of the machine.
+    /// Handles a message of QEMU about the machine.
     fn consider(&mut self, word: Word, child: &mut Child) {
         match word {
             Word::Version(major, minor) => self.version = Some((major, minor)),
@@ -167,7 +168,7 @@ impl Course {
             Word::Shutdown(reason) => self.reason = Some(reason),
             Word::Panicked => self.panicked(),
             Word::Resumed => self.stopped = None,
-            // At its end every machine is stopped.
+            // Every machine stops at its end.
             Word::Stopped if self.reason.is_none() && !self.examined => {
                 self.stopped = Some(Instant::now() + GRACE_STATE);
             }
@@ -198,7 +199,7 @@ impl Course {
         (self.limit, self.silence, self.stopped) = (None, None, None);
     }
 
-    /// Handles each deadline that has passed. True: a killed QEMU has not gone either.
+    /// Handles each expired deadline. True: a killed QEMU has not ended either.
     fn look_at_the_clock(&mut self, child: &mut Child) -> bool {
         let now = Instant::now();
         let passed = |time: Option<Instant>| time.is_some_and(|time| now >= time);
@@ -220,9 +221,9 @@ impl Course {
         false
     }
 
-    /// The first signal is the program's. The second one, and any while there is no program yet,
-    /// ends the machine; so does the time after a signal that asks to end rather than to stop
-    /// what one does.
+    /// Handles a signal. The first one is passed to the program. A second one, and any while there
+    /// is no program yet, ends the machine. If the first signal asks the program to end (not only
+    /// to stop its current work), the machine is ended after a time limit.
     fn interrupt(&mut self, number: i32, child: &mut Child) {
         if self.interrupted.is_some() || self.timings.is_empty() {
             self.end.get_or_insert(End::Killed(number));
@@ -237,8 +238,8 @@ impl Course {
         }
     }
 
-    /// How long the next event may take: till something is late, and only a moment while the last
-    /// bytes of the program are on their way.
+    /// Returns how long to wait for the next event: until the next deadline, and only for a moment
+    /// while the last bytes of the program are on their way.
     fn patience(&self) -> Option<Duration> {
         if self.expected.is_some() && !self.done {
             return Some(Duration::from_millis(1));
@@ -248,7 +249,7 @@ impl Course {
         next.map(|next| next.saturating_duration_since(Instant::now()))
     }
 
-    /// Tells init that everything arrived, once it has.
+    /// Tells init that all output has arrived, once it has.
     fn acknowledge(&mut self) {
         let Some((output, error)) = self.expected else { return };
         let arrived = self.counts.output.load(Ordering::Acquire) >= output
@@ -262,7 +263,7 @@ impl Course {
 
     fn tell(&mut self, line: &str) {
         if let Some(control) = &mut self.control {
-            // A guest that is gone hears nothing; its end is an event of its own.
+            // If the guest is gone, the line is lost; its end is an event of its own.
             let _ = writeln!(control, "{line}");
         }
     }

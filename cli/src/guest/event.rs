@@ -1,26 +1,26 @@
-//! What happens while a machine runs, as messages to the thread that decides.
+//! The events of a running machine, as messages to the deciding thread.
 //!
-//! A machine may be started a second time under another accelerator. What the threads of the first
-//! start still say then is about a machine that is gone: each message names its start.
+//! A machine may be started a second time under another accelerator. Later messages from threads of
+//! the first start are about a machine that is gone: each message names its start.
 
 use super::monitor::Word;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// Something that happened.
+/// An event.
 pub enum Event {
-    /// A signal came to `./hayate`.
+    /// `./hayate` received a signal.
     Signal(i32),
     /// The terminal has another size.
     Resized,
-    /// This start of the machine has news.
+    /// News of this start of the machine.
     Machine(u32, News),
 }
 
 /// News of a machine.
 pub enum News {
-    /// The guest was heard for the first time.
+    /// The first byte from the guest.
     Heard,
     /// A line came from the guest's init.
     Line(String),
@@ -28,19 +28,19 @@ pub enum News {
     ControlEnded,
     /// The kernel log has ended.
     LogEnded,
-    /// Nobody reads this stream of the program any more.
+    /// The reader of this stream of the program has closed it.
     Unread(&'static str),
-    /// The kernel said that it panicked.
+    /// The kernel reported that it panicked.
     Panicked,
-    /// QEMU said this.
+    /// A message of QEMU.
     Monitor(Word),
-    /// QEMU says no more.
+    /// QEMU's monitor has ended.
     MonitorEnded,
     /// QEMU ended.
     Ended,
 }
 
-/// What the threads of one start of a machine tell by.
+/// The sender of messages for the threads of one start of a machine.
 #[derive(Clone)]
 pub struct Reporter {
     events: Sender<Event>,
@@ -54,7 +54,7 @@ impl Reporter {
         Reporter { events, start, ear: Arc::default() }
     }
 
-    /// Tells; a session that is over hears nothing.
+    /// Sends news; if the session is over they are dropped.
     pub fn tell(&self, news: News) {
         let _ = self.events.send(Event::Machine(self.start, news));
     }
@@ -64,20 +64,20 @@ impl Reporter {
         self.start == start
     }
 
-    /// A byte came from the guest.
+    /// Notes a byte from the guest.
     pub fn heard(&self) {
         if self.ear.hear() {
             self.tell(News::Heard);
         }
     }
 
-    /// What knows whether a byte came from the guest.
+    /// Returns the record of whether a byte came from the guest.
     pub fn ear(&self) -> &Ear {
         &self.ear
     }
 }
 
-/// Whether a byte of any kind came from the guest since this start.
+/// Records whether a byte of any kind has come from the guest since this start.
 #[derive(Default)]
 pub struct Ear {
     heard: AtomicBool,
@@ -94,12 +94,12 @@ enum State {
 }
 
 impl Ear {
-    /// Notes a byte; true for the first.
+    /// Notes a byte; true for the first one.
     fn hear(&self) -> bool {
         !self.heard.load(Ordering::Acquire) && self.leave(State::Heard)
     }
 
-    /// This start of the machine is over: nothing more will be heard.
+    /// Notes that this start of the machine is over: no more bytes will come.
     pub fn close(&self) {
         self.leave(State::Over);
     }

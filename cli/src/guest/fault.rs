@@ -1,4 +1,4 @@
-//! Why a machine failed although its guest did nothing: each reason is one line.
+//! Why a machine failed before its guest did anything: each reason is one line.
 
 use crate::tool;
 use std::fmt;
@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// The oldest QEMU that Hayate is tested with. An older one may do, and is not refused: only where
-/// it refuses something itself, its age is said.
+/// The oldest QEMU that Hayate is tested with. An older one may work, and is not refused: its age
+/// is mentioned only if QEMU itself refuses something.
 const TESTED: (u64, u64) = (7, 2);
-/// How long QEMU may take to tell its version.
+/// How long QEMU may take to print its version.
 const PATIENCE_VERSION: Duration = Duration::from_secs(2);
-/// What of a message fits on a line.
+/// How much of a message fits on a line.
 const MOST_SAID: usize = 200;
-/// What setpriv(1) and nice(1) end with if they cannot execute the program. QEMU itself ends with
-/// 1.
+/// The statuses of setpriv(1) and nice(1) when they cannot execute the program. QEMU itself ends
+/// with 1.
 const NOT_EXECUTED: [i32; 2] = [126, 127];
 
 /// The fault.
@@ -25,48 +25,48 @@ pub enum Fault {
     Unexecutable {
         /// Its path.
         program: PathBuf,
-        /// What the host's kernel says.
+        /// The error of the host's kernel.
         why: String,
     },
-    /// QEMU does not accept its options, or cannot give what they ask for.
+    /// QEMU does not accept its options, or cannot provide what they request.
     Refused {
-        /// What it said.
+        /// Its message.
         said: String,
-        /// Its version, if it is older than the ones that are tested.
+        /// Its version, if it is older than the tested ones.
         old: Option<(u64, u64)>,
     },
-    /// QEMU ended, and no byte had come from the guest.
+    /// QEMU ended before the first byte from the guest.
     Died {
-        /// How.
+        /// The kind of end.
         how: String,
-        /// What it said.
+        /// Its message.
         said: String,
-        /// Whether somebody may have asked for just that (`--qemu -version`).
+        /// Whether the user may have requested this (`--qemu -version`).
         asked: bool,
     },
     /// QEMU stopped the machine.
     Stopped {
         /// The state that it reports.
         state: Option<String>,
-        /// What it said.
+        /// Its message.
         said: String,
     },
-    /// No byte came from the guest.
+    /// No output came from the guest.
     Silent {
-        /// For so long.
+        /// The waiting time.
         waited: Duration,
-        /// Whether QEMU said that the machine was made.
+        /// Whether QEMU reported that the machine was made.
         up: bool,
     },
 }
 
-/// How a QEMU ended.
+/// The end of a QEMU process.
 pub struct Ended<'a> {
     /// Its program.
     pub program: &'a Path,
     /// How it ended.
     pub status: ExitStatus,
-    /// Its version, if it greeted.
+    /// Its version, if its monitor reported it.
     pub version: Option<(u64, u64)>,
     /// Whether the machine was made.
     pub up: bool,
@@ -77,7 +77,7 @@ pub struct Ended<'a> {
 }
 
 impl Fault {
-    /// The fault of a QEMU that ended before a byte came from its guest.
+    /// Returns the fault of a QEMU that ended before the first byte from its guest.
     pub fn of(ended: &Ended) -> Fault {
         let code = ended.status.code();
         let said = gist(ended.complaint);
@@ -97,7 +97,7 @@ impl Fault {
         Fault::Died { how, said, asked: !ended.up && code == Some(0) }
     }
 
-    /// Whether the same machine may do under another accelerator.
+    /// Whether the same machine may work under another accelerator.
     pub fn may_be_of_kvm(&self) -> bool {
         match self {
             Fault::Unexecutable { .. } => false,
@@ -107,7 +107,7 @@ impl Fault {
         }
     }
 
-    /// The fault with what QEMU wrote on its standard error.
+    /// Adds QEMU's standard error to the fault.
     pub fn with(mut self, complaint: &str) -> Fault {
         if let Fault::Stopped { said, .. } = &mut self {
             *said = gist(complaint);
@@ -151,7 +151,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The line of a complaint that says most: the first that is no warning.
+/// Returns the most informative line of a message: the first that is not a warning.
 fn gist(complaint: &str) -> String {
     let lines = || complaint.lines().map(str::trim).filter(|line| !line.is_empty());
     let line = lines().find(|line| !line.contains("warning: ")).or_else(|| lines().next());
@@ -160,7 +160,7 @@ fn gist(complaint: &str) -> String {
     line.chars().filter(|c| !c.is_control()).take(MOST_SAID).collect()
 }
 
-/// The version that a program says it has; it may be anything that bears QEMU's name.
+/// Returns the version that a program reports; any program may have QEMU's name.
 fn version(program: &Path) -> Option<(u64, u64)> {
     let mut command = tool::command("timeout").ok()?;
     command.args(["-s", "KILL", &PATIENCE_VERSION.as_secs().to_string()]);

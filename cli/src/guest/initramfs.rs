@@ -1,5 +1,4 @@
-//! The initramfs of a run: init, the note that says what to run, Hayate's own programs, drivers for
-//! Linux.
+//! The initramfs of a run: init, the job, Hayate's own programs, drivers for Linux.
 
 use crate::cpio::Archive;
 use crate::{compile, place};
@@ -9,12 +8,12 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Writes the archive for one run, into a file without a name (`O_TMPFILE`): it goes with the last
-/// process that has it open, however that ends.
+/// Writes the archive for one run into a file without a name (`O_TMPFILE`): it disappears with the
+/// last process that has it open, however that process ends.
 ///
 /// `root` is an archive with the whole root file system for a machine without a disk; it comes
-/// first, so that init and the note are ours whatever it holds. `input` is what the program reads,
-/// if that comes along ([`Job::input_along`]). `further` programs are shown at
+/// first, so that init and the job replace files of the same names in it. `input` is the program's
+/// input, if it comes with the job ([`Job::input_along`]). `further` programs are mounted at
 /// [`hayate_job::PROGRAMS`] beside Hayate's own.
 pub fn make(
     job: &Job,
@@ -30,7 +29,7 @@ pub fn make(
         let mut root =
             std::fs::File::open(root).with_context(|| format!("cannot read {}", root.display()))?;
         let length = std::io::copy(&mut root, &mut file)?;
-        // Archives follow each other at multiples of four bytes.
+        // Consecutive archives begin at multiples of four bytes.
         file.write_all(&[0; 4][..(length.next_multiple_of(4) - length) as usize])?;
     }
     let mut archive = Archive::new();
@@ -42,7 +41,7 @@ pub fn make(
     let init = compile::init()?;
     let init = std::fs::read(&init).with_context(|| format!("cannot read {}", init.display()))?;
     archive.file("init", 0o755, &init)?;
-    // Where init finds them and shows them in the root of the job.
+    // Init finds them here and mounts them in the root of the job.
     archive.directory("hayate")?;
     archive.directory("hayate/bin")?;
     for program in compile::programs()?.iter().chain(further) {

@@ -1,5 +1,5 @@
-//! Debian's Linux kernel, to boot in the very machine that Hayate boots in: for testing this
-//! command's own side, and for comparing the two.
+//! Debian's Linux kernel, to boot in the same machine as Hayate: for testing this command's own
+//! side, and for comparing the two.
 
 use crate::image::debian;
 use crate::{place, tool};
@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 /// The small kernel that Debian makes for virtual machines.
 const PACKAGE: &str = "linux-image-cloud-amd64";
 
-/// What the machine and the root file system need that this kernel has as modules.
+/// The drivers for the machine and the root file system that this kernel has as modules.
 const NEEDED: [&str; 7] =
     ["virtio_pci", "virtio_mmio", "virtio_blk", "virtio_console", "ext4", "overlay", "virtio_rng"];
 
-/// What a disk on an NVDIMM needs besides.
+/// Further modules for a disk on an NVDIMM.
 const NVDIMM: [&str; 2] = ["nfit", "nd_pmem"];
 
-/// Parts of the names of these and of what they depend on: only those are unpacked.
+/// Parts of the names of these modules and their dependencies: only those are unpacked.
 const NEEDED_OR_BELOW: [&str; 11] = [
     "virtio", "ext4", "overlay", "jbd2", "mbcache", "crc", "failover", "rng", "nfit", "nvdimm",
     "nd_",
@@ -29,13 +29,13 @@ pub struct Linux {
     pub kernel: PathBuf,
     /// The drivers, each after those it depends on.
     pub modules: Vec<PathBuf>,
-    /// Further ones for an NVDIMM, likewise.
+    /// Further drivers for an NVDIMM, in the same order.
     pub nvdimm: Vec<PathBuf>,
 }
 
-/// The kernel, fetched if it is not there.
+/// Returns the kernel, fetched if it is missing.
 pub fn kernel() -> Result<Linux> {
-    // Its modules are unpacked in place: another command must not read half of one.
+    // Its modules are unpacked in place: another command must not read a partial one.
     let _alone = place::alone("linux")?;
     let folder = place::build("linux")?;
     if find(&folder.join("boot"), "vmlinuz-").is_none() {
@@ -70,8 +70,9 @@ fn find(folder: &Path, start: &str) -> Option<PathBuf> {
     found.pop()
 }
 
-/// The modules `names` and, before each, what it needs. The package has no `modules.dep`, which
-/// depmod makes at installation; but each module names its needs in itself (`depends=`).
+/// Returns the modules `names`, each after its dependencies. The package has no `modules.dep`,
+/// which depmod makes at installation; but each module names its dependencies in itself
+/// (`depends=`).
 fn order(names: &[&str], files: &HashMap<String, PathBuf>) -> Result<Vec<PathBuf>> {
     let mut ordered = Vec::new();
     for name in names {
@@ -88,7 +89,7 @@ fn files(folder: &Path) -> Result<HashMap<String, PathBuf>> {
 }
 
 fn add(name: &str, files: &HashMap<String, PathBuf>, ordered: &mut Vec<PathBuf>) -> Result<()> {
-    // A module that is not there is built in.
+    // A module that is missing is built in.
     let Some(path) = files.get(name) else { return Ok(()) };
     if ordered.contains(path) {
         return Ok(());
@@ -99,7 +100,7 @@ fn add(name: &str, files: &HashMap<String, PathBuf>, ordered: &mut Vec<PathBuf>)
             record.strip_prefix(b"depends=").or_else(|| record.strip_prefix(b"softdep=pre: "));
         for need in list.unwrap_or_default().split(|&byte| byte == b',' || byte == b' ') {
             let need = String::from_utf8_lossy(need).replace('-', "_");
-            // ext4 asks for any crc32c; only the plain one is sure to load.
+            // ext4 needs any crc32c; only the generic one is sure to load.
             add(if need == "crc32c" { "crc32c_generic" } else { &need }, files, ordered)?;
         }
     }
@@ -107,7 +108,7 @@ fn add(name: &str, files: &HashMap<String, PathBuf>, ordered: &mut Vec<PathBuf>)
     Ok(())
 }
 
-/// The module itself, where the package has it compressed; init does not unpack.
+/// Unpacks a module that the package has compressed, because init does not unpack.
 fn unpacked(path: &Path) -> Result<PathBuf> {
     let name = path.file_stem().unwrap_or_default();
     let needed = NEEDED_OR_BELOW.iter().any(|part| name.to_string_lossy().contains(part));

@@ -1,4 +1,4 @@
-//! The kernel's messages: the end of them in memory, all of them in a file if asked.
+//! The kernel's messages: the end of them in memory, all of them in a file if requested.
 
 use anyhow::{Context, Result};
 use std::collections::VecDeque;
@@ -7,10 +7,10 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::time::Instant;
 
-/// So much of the end is kept: several hundred lines.
+/// How much of the end is kept: several hundred lines.
 const KEPT: usize = 128 << 10;
 
-/// Where the messages go besides memory.
+/// Another destination of the messages, besides memory.
 pub enum Sink {
     /// Nowhere.
     None,
@@ -21,7 +21,7 @@ pub enum Sink {
 }
 
 impl Sink {
-    /// What `--log` means.
+    /// Opens the destination that `--log` names.
     pub fn open(path: Option<&Path>) -> Result<Sink> {
         match path {
             None => Ok(Sink::None),
@@ -32,7 +32,7 @@ impl Sink {
         }
     }
 
-    /// The same place, for another start of the machine.
+    /// Returns the same destination, for another start of the machine.
     pub fn again(&self) -> Result<Sink> {
         Ok(match self {
             Sink::None => Sink::None,
@@ -42,7 +42,7 @@ impl Sink {
     }
 }
 
-/// What the kernel said.
+/// The kernel's messages.
 #[derive(Default)]
 pub struct Log {
     kept: VecDeque<u8>,
@@ -52,7 +52,7 @@ pub struct Log {
     pub stages: Vec<(String, u64)>,
     /// Whether a line said that the kernel panicked.
     pub panicked: bool,
-    /// Why the kernel does not boot on this machine, as it said.
+    /// Why the kernel refuses to boot on this machine.
     pub refusal: Option<String>,
     line: Vec<u8>,
 }
@@ -103,8 +103,8 @@ impl Log {
     }
 }
 
-/// Reads messages until the machine ends, each piece through `with`. Returns why they could not be
-/// written where they should be: a full disk must not stop the guest.
+/// Reads messages until the machine ends, and passes each piece to `with`. Returns why they could
+/// not be written to their destination: a full disk must not stop the guest.
 pub fn read(
     mut source: impl Read,
     mut sink: Sink,

@@ -1,4 +1,4 @@
-//! A guest: the machine, the session that drives it, and what its end means.
+//! A guest: the machine, the session that drives it, and the meaning of its end.
 
 pub mod accel;
 pub mod backtrace;

@@ -1,27 +1,27 @@
-//! What QEMU itself says about its machine, by QMP (docs/interop/qmp-spec of QEMU): that it is up,
+//! QEMU's own messages about its machine, by QMP (docs/interop/qmp-spec of QEMU): that it is up,
 //! that it stopped and why, that it shuts down.
 //!
-//! The monitor is one end of a socket pair like every stream of the guest. The one command that is
-//! needed, `qmp_capabilities`, lies in the socket before QEMU starts; after that QEMU is asked only
-//! when it stopped. So a run that counts instructions counts the same.
+//! The monitor is one end of a socket pair, like every stream of the guest. The one command that is
+//! needed, `qmp_capabilities`, is in the socket before QEMU starts; after that QEMU is queried only
+//! when it stopped. So the monitor does not change a run that counts instructions.
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 
-/// Leaves the negotiation, after which QEMU reports events. Its answer comes once the machine runs.
+/// Ends the negotiation, after which QEMU reports events. The answer arrives once the machine runs.
 const BEGIN: &str = "{\"execute\": \"qmp_capabilities\", \"id\": \"begin\"}\n";
-/// Asks for the state that the machine is in.
+/// Queries the state of the machine.
 const ASK: &str = "{\"execute\": \"query-status\", \"id\": \"status\"}\n";
 
-/// What QEMU says.
+/// A message of QEMU.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Word {
-    /// It reads its options: its version, major and minor.
+    /// QEMU reads its options: its version, major and minor.
     Version(u64, u64),
-    /// The machine is made, and runs unless somebody asked otherwise.
+    /// The machine is made, and runs unless a user asked otherwise.
     Up,
-    /// The machine does not run any more; the state comes next.
+    /// The machine has stopped; the state comes next.
     Stopped,
     /// The machine runs again.
     Resumed,
@@ -33,26 +33,26 @@ pub enum Word {
     Shutdown(String),
 }
 
-/// Lays the first command into the socket of a machine that is not started yet.
+/// Writes the first command into the socket of a machine that has not been started yet.
 pub fn begin(mut socket: &UnixStream) -> std::io::Result<()> {
     socket.write_all(BEGIN.as_bytes())
 }
 
-/// Reads what QEMU says to its end.
+/// Reads QEMU's messages to their end.
 pub fn listen(socket: UnixStream, mut tell: impl FnMut(Word)) {
     let Ok(mut answers) = socket.try_clone() else { return };
     for line in BufReader::new(socket).split(b'\n') {
         let Ok(line) = line else { return };
         let Some(word) = understand(&line) else { continue };
         if word == Word::Stopped {
-            // QEMU that is gone answers nothing; its end is told by others.
+            // If QEMU is gone there is no answer; other events report its end.
             let _ = answers.write_all(ASK.as_bytes());
         }
         tell(word);
     }
 }
 
-/// One line; what is not known means nothing.
+/// Parses one line; unknown messages are ignored.
 fn understand(line: &[u8]) -> Option<Word> {
     let line: Value = serde_json::from_slice(line).ok()?;
     let text = |value: &Value| value.as_str().map(str::to_string);
@@ -106,7 +106,7 @@ mod tests {
         }
     }
 
-    /// The state is asked for when the machine stopped, and not before.
+    /// The state is queried when the machine stopped, and not before.
     #[test]
     fn a_stop_is_asked_about() {
         let (ours, theirs) = UnixStream::pair().unwrap();

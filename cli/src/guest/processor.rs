@@ -1,14 +1,14 @@
 //! The model of the processor: `--cpu`.
 //!
-//! QEMU knows the models, and says so only when it is started. A name that it does not know is a
-//! wrong command line and is told before anything is built. What a model may have or lack is left
-//! to QEMU, which has no list of it.
+//! QEMU knows the models, but lists them only when it is started. An unknown name is a wrong
+//! command line and is reported before anything is built. Features of a model are left to QEMU,
+//! which has no list of them.
 
 use crate::failure::{Failure, USAGE};
 use crate::tool;
 use anyhow::Result;
 
-/// All that the accelerator can do.
+/// All features that the accelerator supports.
 const USUAL: &str = "max";
 
 /// Checks that QEMU knows the model.
@@ -25,8 +25,8 @@ pub fn check(given: Option<&str>) -> Result<()> {
     Err(Failure::error(USAGE, text))
 }
 
-/// Whether the list that QEMU printed has the name: lines of `x86 NAME  DESCRIPTION`, and from QEMU
-/// 9 on of `  NAME  DESCRIPTION`, up to an empty line. A list of another form says nothing.
+/// Whether the list that QEMU printed contains the name: lines of `x86 NAME DESCRIPTION`, and from
+/// QEMU 9 on of ` NAME DESCRIPTION`, up to an empty line. A list in another format is ignored.
 fn known(list: &str, name: &str) -> bool {
     let models = list.lines().skip(1).take_while(|line| !line.trim().is_empty());
     let names = models.filter_map(|line| {
@@ -37,8 +37,8 @@ fn known(list: &str, name: &str) -> bool {
     names.peek().is_none() || names.any(|known| known == name)
 }
 
-/// What `-cpu` is told. Counting instructions, QEMU counts each turn of a repeated string
-/// instruction; without "erms" no kernel is led to prefer those.
+/// Returns the value of `-cpu`. When QEMU counts instructions, it counts each repetition of a
+/// string instruction; without "erms" no kernel prefers those.
 pub fn option(given: Option<&str>, deterministic: bool) -> String {
     let model = given.unwrap_or(USUAL);
     if deterministic { format!("{model},-erms") } else { model.to_string() }

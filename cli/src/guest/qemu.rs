@@ -1,16 +1,16 @@
-//! The command line of QEMU: which machine, which devices, tied to which sockets.
+//! The command line of QEMU: the machine, its devices, and the sockets they are connected to.
 //!
 //! Every stream of the guest is one end of a socket pair, inherited by QEMU as a numbered
-//! descriptor: no name in a file system, no race, and its end is seen when either side goes. So is
-//! the initramfs, a file without a name: none stays behind, however the command ends.
+//! descriptor: no name in a file system, no race, and each side notices when the other is closed.
+//! The initramfs is a file without a name: none remains, however the command ends.
 //!
-//! The kernel log alone goes through a pipe, with room for all of it. QEMU writes it byte by byte,
-//! and a socket counts hundreds of bytes for each of them: some 280 fill it. When the reader on a
-//! busy host is so far behind, the serial line waits for a time of the host's choosing, and a run
-//! that counts instructions is no longer the same each time.
+//! Only the kernel log goes through a pipe, which can hold all of it. QEMU writes the log byte by
+//! byte, and a socket counts hundreds of bytes for each of them: some 280 bytes fill it. When the
+//! reader on a busy host falls that far behind, the serial line waits for a time that the host
+//! decides, and runs that count instructions would differ.
 //!
-//! A machine can be started more than once: [`Qemu::command`] takes the ports that it was given
-//! since the last start, and everything else stays.
+//! A machine can be started more than once: [`Qemu::command`] takes the ports that were added since
+//! the last start, and everything else stays.
 
 use super::{linux, monitor, processor};
 use crate::arguments::{Accel, Board, Machine};
@@ -35,26 +35,26 @@ const FIRST_SOCKET: i32 = 3;
 /// The monitor's name among QEMU's character devices.
 const MONITOR: &str = "hayate";
 
-/// Room for the kernel log in its pipe: more than any boot prints, and what an ordinary user may
-/// ask.
+/// The size of the kernel log's pipe: more than any boot prints, and the most that an ordinary user
+/// may request.
 const LOG_ROOM: usize = 1 << 20;
 
-/// How long a kernel may say nothing after the start of QEMU, unless [`PATIENCE`] says otherwise.
-/// It says something within a second; a busy host translates a hundred times slower.
+/// How long a kernel may be silent after the start of QEMU, unless [`PATIENCE`] says otherwise.
+/// Normally it prints within a second; a busy host translates a hundred times slower.
 const SILENCE: Duration = Duration::from_secs(120);
-/// The environment variable with that number of seconds.
+/// The environment variable with this number of seconds.
 const PATIENCE: &str = "HAYATE_PATIENCE";
-/// So many bytes of images does QEMU read in a second at least, before the kernel runs.
+/// The least number of bytes of images that QEMU reads in a second, before the kernel runs.
 const READ_A_SECOND: u64 = 16 << 20;
 
-/// Options of QEMU with which a person can pause the machine, or has it wait.
+/// Options of QEMU with which a user can pause the machine, or make it wait.
 const PAUSING: [&str; 9] =
     ["S", "s", "gdb", "monitor", "qmp", "qmp-pretty", "mon", "preconfig", "incoming"];
 
 /// Where QEMU's package puts its firmware, on Debian and elsewhere.
 const FIRMWARE: [&str; 3] = ["/usr/share/qemu", "/usr/share/seabios", "/usr/local/share/qemu"];
 
-/// Which kernel boots.
+/// The kernel to boot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum System {
     /// Hayate, or another kernel with its devices.
@@ -63,39 +63,39 @@ pub enum System {
     Linux,
 }
 
-/// The device that has the non-volatile memory.
+/// The device of the non-volatile memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Module {
-    /// One that ACPI names.
+    /// An NVDIMM, described by ACPI.
     Nvdimm,
-    /// virtio's.
+    /// A virtio device.
     Virtio,
 }
 
 /// Non-volatile memory.
 struct Nvm {
-    /// What is behind it; `None`: memory that is blank at each start.
+    /// The file behind it; `None`: memory that is blank at each start.
     file: Option<PathBuf>,
     /// Bytes.
     size: u64,
-    /// Whether what the guest writes goes to the file.
+    /// Whether the guest's writes go to the file.
     kept: bool,
 }
 
-/// A start of a machine: the command, and the host's ends of what it does not share with the
-/// guest's program.
+/// A start of a machine: the command, and the host's ends of those streams that are not the guest's
+/// program's.
 pub struct Start {
     /// The command.
     pub command: Command,
     /// The kernel log.
     pub log: PipeReader,
-    /// QEMU's own word.
+    /// QEMU's monitor.
     pub monitor: UnixStream,
-    /// How long the kernel may say nothing; `None`: as long as it likes.
+    /// How long the kernel may be silent; `None`: without limit.
     pub silence: Option<Duration>,
 }
 
-/// A machine, ready to be told its initramfs, disks and streams.
+/// A machine, to which initramfs, disks and streams can be added.
 pub struct Qemu {
     /// Which kernel it boots.
     pub system: System,
@@ -105,23 +105,23 @@ pub struct Qemu {
     pub kernel: PathBuf,
     /// Drivers that a Linux kernel needs in its initramfs.
     pub modules: Vec<PathBuf>,
-    /// Those that it needs for an NVDIMM besides.
+    /// Further drivers that it needs for an NVDIMM.
     nvdimm: Vec<PathBuf>,
     options: Machine,
     kvm: bool,
     silence: Duration,
-    /// Each with QEMU's options that slow it down, if any.
+    /// Each with QEMU's options that throttle it, if any.
     disks: Vec<(PathBuf, String)>,
     nvm: Option<Nvm>,
-    /// Where non-volatile memory lies, if there is any.
+    /// The device of non-volatile memory, if there is any.
     module: Module,
     ports: Vec<(&'static str, UnixStream)>,
     words: Vec<String>,
 }
 
 impl Qemu {
-    /// Checks the options, builds or finds the kernel. Where `--accel auto` leaves it open, the
-    /// machine is one with TCG until [`Qemu::accelerate`].
+    /// Checks the options, and builds or finds the kernel. If `--accel auto` leaves the accelerator
+    /// open, the machine uses TCG until [`Qemu::accelerate`].
     pub fn new(options: &Machine) -> Result<Qemu> {
         if options.deterministic && options.cpus != 1 {
             return Err(Failure::error(USAGE, "--deterministic counts on one processor: --cpus 1"));
@@ -148,8 +148,8 @@ impl Qemu {
         };
         let mut words = Vec::new();
         if system == System::Linux {
-            // On a busy host a timer's interrupt may come too late for Linux' look at it, which
-            // then ends in a panic; under KVM it does not look either.
+            // On a busy host a timer's interrupt may come too late for Linux' timer check, which
+            // then ends in a panic; under KVM Linux does not check either.
             let usual = ["console=ttyS0", "panic=-1", "tsc=reliable", "no_timer_check"];
             words.extend(usual.map(String::from));
         }
@@ -164,7 +164,7 @@ impl Qemu {
         let module = if virtio.is_some() { Module::Virtio } else { Module::Nvdimm };
         let nvm = match given {
             None => None,
-            // The texts of --off2f come later.
+            // The texts of --off2f are added later.
             Some(_) if virtio.is_some_and(OsStr::is_empty) => None,
             Some(given) => match given.to_str().and_then(|text| text.strip_prefix("pseudo:")) {
                 Some(size) => {
@@ -199,7 +199,7 @@ impl Qemu {
         })
     }
 
-    /// A machine that this program plays, for tests of the session.
+    /// Returns a machine that this program imitates, for tests of the session.
     #[cfg(test)]
     pub fn stand_in(program: &Path, options: &Machine, silence: Duration) -> Qemu {
         let options = Machine { kernel: Some(program.into()), ..options.clone() };
@@ -211,7 +211,7 @@ impl Qemu {
         self.slow_disk(image, "")
     }
 
-    /// Adds a read-only disk with such options of QEMU as `throttling.bps-read=10000000`.
+    /// Adds a read-only disk with options of QEMU such as `throttling.bps-read=10000000`.
     pub fn slow_disk(&mut self, image: &Path, throttle: &str) -> Result<String> {
         let size = image.metadata().with_context(|| format!("{}", image.display()))?.len();
         if self.counts() && size > u64::from(u32::MAX) {
@@ -226,7 +226,7 @@ impl Qemu {
         Ok(format!("/dev/vd{letter}"))
     }
 
-    /// Gives the machine the texts of converted programs; what the guest writes there is not kept.
+    /// Gives the machine the texts of converted programs; the guest's writes there are not kept.
     pub fn texts(&mut self, file: &Path) -> Result<()> {
         if self.options.board == Board::Microvm {
             let text = "the microvm board has no non-volatile memory for --off2f; use q35";
@@ -239,21 +239,22 @@ impl Qemu {
 
     /// Gives a machine with Linux an NVDIMM whose content is a disk
     /// ([`crate::image::in_place::nvdimm`]), to be mounted with `-o dax`, and returns its name in
-    /// the guest. What is written there is not kept.
+    /// the guest. Writes to it are not kept.
     pub fn disk_in_place(&mut self, file: &Path) -> Result<String> {
         self.texts(file)?;
         self.modules.append(&mut self.nvdimm);
         Ok("/dev/pmem0p1".into())
     }
 
-    /// Adds a port by name and returns the host's end of it.
+    /// Adds a port by name and returns the host's end.
     pub fn port(&mut self, name: &'static str) -> Result<UnixStream> {
         let (ours, theirs) = UnixStream::pair().context("no socket pair")?;
         self.ports.push((name, theirs));
         Ok(ours)
     }
 
-    /// Whether nobody said which accelerator it has: with KVM, it may be started again with TCG.
+    /// Whether the user left the accelerator open: with KVM, the machine may be started again with
+    /// TCG.
     pub fn is_open(&self) -> bool {
         self.options.accel == Accel::Auto && !self.options.deterministic
     }
@@ -263,13 +264,13 @@ impl Qemu {
         self.kvm
     }
 
-    /// Makes the next start of the machine one with KVM or TCG.
+    /// Makes the next start of the machine use KVM or TCG.
     pub fn accelerate(&mut self, kvm: bool) {
         self.kvm = kvm;
     }
 
-    /// Whether a person gave options with which the machine can be paused: then a pause is no
-    /// fault, and silence neither.
+    /// Whether the user gave options with which the machine can be paused: then neither a pause nor
+    /// silence is a fault.
     pub fn is_examined(&self) -> bool {
         self.options.qemu.iter().any(|option| {
             let option = option.to_string_lossy();
@@ -278,9 +279,9 @@ impl Qemu {
         })
     }
 
-    /// The command that starts the machine, and the host's ends of its log and monitor. The machine
-    /// dies with the thread that starts it (`PR_SET_PDEATHSIG`, through setpriv(1)), and lives in
-    /// a process group of its own, out of reach of a Ctrl-C meant for its guest.
+    /// Returns the command that starts the machine, and the host's ends of its log and monitor. The
+    /// machine dies with the thread that starts it (`PR_SET_PDEATHSIG`, through setpriv(1)), and
+    /// lives in a process group of its own, so that a Ctrl-C meant for its guest does not reach it.
     pub fn command(&mut self, initramfs: Option<&File>) -> Result<Start> {
         let mut command = tool::command("setpriv")?;
         command.args(["--pdeathsig", "KILL", "--"]);
@@ -299,7 +300,7 @@ impl Qemu {
             command.arg("-append").arg(words.join(" "));
         }
         let (log, theirs) = std::io::pipe().context("no pipe")?;
-        // Where it may not grow it still holds 64 KiB.
+        // If it may not grow it still holds 64 KiB.
         let _ = rustix::pipe::fcntl_setpipe_size(&theirs, LOG_ROOM);
         let mut sockets = vec![OwnedFd::from(theirs)];
         command.args(["-chardev", &format!("file,id=log,path=/dev/fd/{FIRST_SOCKET}")]);
@@ -327,7 +328,7 @@ impl Qemu {
         Ok(Start { command, log, monitor, silence })
     }
 
-    /// How long QEMU may take to read what the guest finds in its memory.
+    /// Returns how long QEMU may take to read the guest's initial memory content.
     fn reading(&self, initramfs: Option<&File>) -> Duration {
         let held = self.disks.iter().filter(|_| self.counts()).map(|(disk, _)| disk.metadata());
         let sizes = initramfs.into_iter().map(File::metadata).chain(held);
@@ -338,23 +339,23 @@ impl Qemu {
     fn board(&self, command: &mut Command) {
         match self.options.board {
             Board::Q35 => {
-                // Counting instructions, QEMU jumps to the next timer whenever the guest idles.
-                // Without the timers that tick unasked nothing moves the clock but the guest.
-                // Linux does not boot without them.
+                // When QEMU counts instructions, it jumps to the next timer whenever the guest
+                // idles. Without the periodic timers only the guest moves the clock. Linux does not
+                // boot without them.
                 let quiet = self.counts();
                 let mut board = String::from(if quiet { "q35,pit=off,hpet=off" } else { "q35" });
                 if self.nvm.is_some() && self.module == Module::Nvdimm {
                     board.push_str(",nvdimm=on");
                 }
                 command.args(["-machine", &board]);
-                // A small firmware: it takes a third of the time of the full one, which Linux'
-                // compressed kernel format needs.
+                // A small firmware: it takes a third of the time of the full one, which the format
+                // of Linux' compressed kernel needs.
                 if self.system == System::Hayate && firmware("qboot.rom") {
                     command.args(["-bios", "qboot.rom"]);
                 }
             }
             Board::Microvm => {
-                // QEMU lets these devices speak only the interface before version 1 otherwise.
+                // Otherwise QEMU limits these devices to the interface before version 1.
                 command.args(["-machine", "microvm"]);
                 command.args(["-global", "virtio-mmio.force-legacy=false"]);
             }
@@ -372,7 +373,7 @@ impl Qemu {
             let mut object = OsString::from(match (&nvm.file, self.module) {
                 (Some(_), _) => format!("memory-backend-file,id=nvm,size={size},"),
                 (None, Module::Nvdimm) => format!("memory-backend-ram,id=nvm,size={size}"),
-                // A flush is an fsync(2), which must have a file even where nothing is kept.
+                // A flush is an fsync(2), which needs a file even if nothing is kept.
                 (None, Module::Virtio) => format!("memory-backend-memfd,id=nvm,size={size}"),
             });
             if let Some(file) = &nvm.file {
@@ -392,13 +393,13 @@ impl Qemu {
         if self.options.deterministic {
             command.args(["-icount", "shift=0,sleep=off"]);
             command.args(["-rtc", "base=2024-01-01,clock=vm", "-seed", "1"]);
-            // A write to a port is served in the instruction that makes it, and not by another
+            // A write to a port is served within the instruction that makes it, and not by another
             // thread of QEMU some instructions later.
             command.args(["-global", "virtio-serial-pci.ioeventfd=off"]);
         }
     }
 
-    /// Whether guest time has to be the number of instructions and nothing else.
+    /// Whether guest time must be exactly the number of instructions.
     fn counts(&self) -> bool {
         self.options.deterministic && self.system == System::Hayate
     }
@@ -414,14 +415,14 @@ impl Qemu {
             Board::Microvm => "device",
         };
         command.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
-        // Without event descriptors a device acts when the guest tells it to, and not when QEMU's
-        // other thread comes to it.
+        // Without event descriptors a device acts at the guest's notification, and not when QEMU's
+        // other thread gets to it.
         let synchronous = self.options.deterministic && self.options.board == Board::Q35;
         let events = if synchronous { ",ioeventfd=off" } else { "" };
         for (index, (disk, throttle)) in self.disks.iter().enumerate() {
             if self.counts() {
-                // A disk is waited for, and the host says how long. A file that QEMU holds in its
-                // memory is there within the instruction that asks for it.
+                // The guest waits for a disk, and the host decides how long. A file that QEMU holds
+                // in its memory is available within the instruction that requests it.
                 let mut file = OsString::from(format!("name=opt/hayate/disk{index},file="));
                 file.push(escape(disk.as_os_str()));
                 command.arg("-fw_cfg").arg(file);
@@ -441,7 +442,7 @@ impl Qemu {
             let id = format!("port{index}");
             socket(command, &id, FIRST_SOCKET + sockets.len() as i32);
             sockets.push(theirs.into());
-            // Only the console kind of port is a terminal to Linux; Hayate goes by the name.
+            // For Linux only the console kind of port is a terminal; Hayate uses the name.
             let terminal = name == hayate_job::port::TTY && self.system == System::Linux;
             let kind = if terminal { "virtconsole" } else { "virtserialport" };
             command.args(["-device", &format!("{kind},chardev={id},name={name}")]);
@@ -449,12 +450,12 @@ impl Qemu {
     }
 }
 
-/// Where QEMU lies.
+/// Returns the path of QEMU.
 pub fn program() -> Result<PathBuf> {
     Ok(tool::command("qemu-system-x86_64")?.get_program().into())
 }
 
-/// [`SILENCE`], or what the environment says.
+/// Returns [`SILENCE`], or the value of the environment variable.
 fn silence() -> Result<Duration> {
     let Some(given) = std::env::var_os(PATIENCE) else { return Ok(SILENCE) };
     match given.to_str().and_then(|text| text.parse().ok()) {
@@ -467,26 +468,28 @@ fn silence() -> Result<Duration> {
     }
 }
 
-/// What stands before a file or a size, with nothing for the texts of `--off2f`: virtio's memory.
+/// The prefix of a file or a size, or alone for the texts of `--off2f`: virtio's memory.
 const VIRTIO: &str = "virtio";
 
-/// Whether `--nvm` only says where the texts of `--off2f` lie.
+/// Whether `--nvm` only selects the device for the texts of `--off2f`.
 pub fn names_only_a_module(nvm: &OsStr) -> bool {
     nvm == VIRTIO
 }
 
-/// What comes after `word:`, or nothing after the word alone; `None`: it is something else.
+/// Returns the text after `word:`, or an empty text after the word alone; `None`: it is something
+/// else.
 fn after<'a>(given: &'a OsStr, word: &str) -> Option<&'a OsStr> {
     let rest = given.as_bytes().strip_prefix(word.as_bytes())?;
     match rest {
         [] => Some(OsStr::new("")),
-        // `virtio:` names a file with an empty name, which there is none of.
+        // `virtio:` would name a file with an empty name, which cannot exist.
         [b':', rest @ ..] if !rest.is_empty() => Some(OsStr::from_bytes(rest)),
         _ => None,
     }
 }
 
-/// What `--nvm FILE|SIZE` names. What is no file and begins with a digit was meant as a size.
+/// Parses the value of `--nvm FILE|SIZE`. A value that is not a file and begins with a digit is
+/// taken for a size.
 fn nvm(given: &OsStr) -> Result<Nvm> {
     let file = Path::new(given).to_path_buf();
     if let Some(text) = given.to_str()
@@ -504,7 +507,7 @@ fn nvm(given: &OsStr) -> Result<Nvm> {
     Ok(Nvm { size: off2f::blank(&file)?, file: Some(file), kept: true })
 }
 
-/// `64M`, `1G` as MiB: an even number, for large pages.
+/// Parses `64M`, `1G` into MiB: an even number, for large pages.
 fn size_in_mib(text: &str) -> Result<u64, &'static str> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let scale = match text[digits.len()..].to_ascii_uppercase().as_str() {
@@ -523,7 +526,7 @@ fn socket(command: &mut Command, id: &str, descriptor: i32) {
     command.args(["-chardev", &format!("socket,id={id},fd={descriptor}")]);
 }
 
-/// A comma ends a value in QEMU's options; two are one comma.
+/// Escapes a path: a comma ends a value in QEMU's options, and two commas stand for one.
 fn escape(path: &OsStr) -> OsString {
     let mut escaped = Vec::new();
     for &byte in path.as_bytes() {

@@ -1,13 +1,13 @@
 //! One run of a machine, from its start to its end.
 //!
-//! A thread for each stream copies bytes; the thread that called [`Session::run`] owns the child
-//! and decides, from one queue of events: lines of the control port, signals that came to
-//! `./hayate`, the end of QEMU, time running out. The machine's end is taken for what it is only
-//! after the control port and the log have been read to their ends, so that nothing said before
+//! A thread for each stream copies bytes. The thread that called [`Session::run`] owns the child
+//! and makes the decisions, from one queue of events: lines of the control port, signals to
+//! `./hayate`, the end of QEMU, expired time limits. The reason for the machine's end is determined
+//! only after the control port and the log have been read to their ends, so that no message before
 //! a crash is missed.
 //!
-//! A machine whose accelerator nobody chose, that runs with KVM and fails before its guest was
-//! heard, is started again with TCG. Nothing was lost until then: see [`super::streams`].
+//! A machine that runs with KVM by default, and fails before the first byte from its guest, is
+//! started again with TCG. Nothing is lost up to that point: see [`super::streams`].
 
 use super::course::Course;
 pub use super::event::Event;
@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The exit status of QEMU when the kernel panicked: the exit device, told 0x7f.
+/// The exit status of QEMU when the kernel panicked: 0x7f written to the exit device.
 const QEMU_PANIC: i32 = 0xff;
 
 /// Why the machine ended.
@@ -42,26 +42,26 @@ pub enum End {
     Panic,
     /// The time limit passed.
     TimedOut,
-    /// This signal, come twice, ended it.
+    /// This signal, received twice, ended it.
     Killed(i32),
-    /// QEMU ended without a word from the guest: its exit status, or -1 on a signal.
+    /// QEMU ended without any output of the guest: its exit status, or -1 after a signal.
     Machine(i32),
-    /// The machine stopped, or nothing was heard of the guest.
+    /// The machine stopped, or the guest was silent.
     Failed(Fault),
 }
 
-/// What came of a run.
+/// The result of a run.
 pub struct Outcome {
     /// Why it ended.
     pub end: End,
-    /// What init could not do.
+    /// Failures that init reported.
     pub errors: Vec<String>,
-    /// Times that init told, in nanoseconds since the guest's boot, and on the host since the
+    /// Times that init reported, in nanoseconds since the guest's boot, and on the host since the
     /// start of QEMU.
     pub timings: Vec<(String, u64, Duration)>,
-    /// What the kernel wrote down of starts that are explained, lines of text.
+    /// The kernel's record of traced starts, lines of text.
     pub explained: String,
-    /// What could not be written on the host: streams of the program, the log.
+    /// Output that could not be written on the host: streams of the program, the log.
     pub unwritten: Vec<String>,
     /// The kernel's messages.
     pub log: Log,
@@ -69,7 +69,7 @@ pub struct Outcome {
     pub first_word: Option<Duration>,
     /// From the start of QEMU to its end.
     pub total: Duration,
-    /// What QEMU said on its standard error.
+    /// QEMU's output on its standard error.
     pub complaint: String,
     /// The kernel's file.
     pub kernel: PathBuf,
@@ -90,15 +90,15 @@ impl Session {
         Session { qemu, streams, timeout, sink, events: channel() }
     }
 
-    /// Where to send signals and changes of size.
+    /// Returns the sender for signals and changes of size.
     pub fn events(&self) -> Sender<Event> {
         self.events.0.clone()
     }
 
-    /// Starts the machine and stays with it to its end.
+    /// Starts the machine and handles its events to its end.
     pub fn run(mut self, initramfs: Option<&File>) -> Result<Outcome> {
         let host = Host::new(std::mem::replace(&mut self.streams, Streams::None));
-        // Beyond what the clock can hold there is no limit.
+        // A limit beyond the clock's range is no limit.
         let limit = self.timeout.and_then(|limit| Instant::now().checked_add(limit));
         let first = Reporter::new(self.events(), 1);
         let outcome = self.start(&host, initramfs, limit, &first)?;
@@ -113,7 +113,7 @@ impl Session {
             }
             _ => return Ok(outcome),
         }
-        // The verdict about KVM is wrong, or not always right: the next command tries again.
+        // The verdict about KVM is wrong, or not always right: the next command examines KVM again.
         {
             let _alone = Verdict::alone()?;
             Verdict::about(&self.qemu.program)?.keep(None)?;
@@ -137,7 +137,7 @@ impl Session {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let began = Instant::now();
         let mut child = command.spawn().context("cannot start QEMU")?;
-        // The command holds our copies of the guest's ends of the sockets.
+        // The command holds this process's copies of the guest's ends of the sockets.
         drop(command);
         let (log, complaint) = (Arc::<Mutex<Log>>::default(), Arc::<Mutex<Vec<u8>>>::default());
         let mut pumps = wires.start();
@@ -159,11 +159,11 @@ impl Session {
                 let _ = pump.join();
             }
         } else {
-            // It cannot be killed, at least not soon, and so its streams do not end.
+            // QEMU cannot be killed, at least not soon, so its streams do not end.
             wires.shut();
         }
         reporter.ear().close();
-        // Told, and no more: whether the program wanted its input is not known.
+        // Only reported, because it is not known whether the program needed its input.
         let unread = counts.unread.lock().ok().and_then(|mut unread| unread.take());
         course.errors.extend(unread);
         let unwritten = counts.unwritten.lock().map(|mut list| std::mem::take(&mut *list));
@@ -171,8 +171,8 @@ impl Session {
         let complaint = complaint.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let complaint = String::from_utf8_lossy(&complaint).trim_end().to_string();
         let code = status.and_then(|status| status.code());
-        // By the exit device the guest can end the machine without a byte, with more than QEMU's
-        // own 1.
+        // By the exit device the guest can end the machine without any output, with a status above
+        // QEMU's own 1.
         let spoke = reporter.ear().heard() || course.up && code.is_some_and(|code| code > 1);
         let end = match (course.end, status) {
             (Some(End::Failed(fault)), _) => End::Failed(fault.with(&complaint)),
@@ -246,7 +246,7 @@ fn read_complaint(
     })
 }
 
-/// Waits for the child's end without reaping it: whoever owns it may still kill it safely.
+/// Waits for the child's end without reaping it: its owner may still kill it safely.
 fn await_end(child: &Child, reporter: Reporter) {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     std::thread::spawn(move || {

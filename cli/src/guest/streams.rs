@@ -1,8 +1,8 @@
 //! The streams of a guest's program, and the threads that copy their bytes.
 //!
-//! The host's side outlives a start of the machine, the sockets do not: where a machine is started
-//! a second time, the second one gets everything: what the host has for the program is not touched
-//! before the guest was heard.
+//! The host's side outlives a start of the machine, the sockets do not. If a machine is started a
+//! second time, the second start gets all input: the host's input is not read before the first byte
+//! from the guest.
 
 use super::event::{News, Reporter};
 use super::qemu::Qemu;
@@ -15,28 +15,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// How the guest's program is tied to the host.
+/// How the guest's program is connected to the host.
 pub enum Streams {
     /// The host's terminal, already raw.
     Terminal,
     /// Each stream by itself.
     Separate {
-        /// What the program reads; `None` if it came along in the initramfs.
+        /// The program's input; `None` if it came with the initramfs.
         input: Option<Box<dyn Read + Send>>,
-        /// Where its standard output goes.
+        /// The destination of its standard output.
         output: Box<dyn Write + Send>,
-        /// Where its standard error goes.
+        /// The destination of its standard error.
         error: Box<dyn Write + Send>,
     },
-    /// No program: the kernel does something by itself and ends the machine.
+    /// No program: the kernel works by itself and ends the machine.
     None,
 }
 
-/// A stream from the host; taken when the guest was heard.
+/// A stream from the host; taken when the first byte came from the guest.
 type Input = Arc<Mutex<Option<Box<dyn Read + Send>>>>;
 /// A stream to the host.
 type Output = Arc<Mutex<Box<dyn Write + Send>>>;
-/// A thread that is not started yet.
+/// A thread that has not been started yet.
 type Pump = Box<dyn FnOnce() -> JoinHandle<()>>;
 
 /// The host's side of the streams, for every start of the machine.
@@ -45,7 +45,7 @@ pub enum Host {
     Terminal,
     /// [`Streams::Separate`].
     Separate {
-        /// What the program reads.
+        /// The program's input.
         input: Option<Input>,
         /// Standard output.
         output: Output,
@@ -56,14 +56,14 @@ pub enum Host {
     None,
 }
 
-/// Bytes that have gone out to the host's side of the two output streams, and why some did not.
+/// Bytes written to the host's side of the two output streams, and errors.
 #[derive(Default)]
 pub struct Counts {
     /// Of standard output.
     pub output: AtomicU64,
     /// Of standard error.
     pub error: AtomicU64,
-    /// What could not be written, of these and of the log.
+    /// Errors of writing these streams and the log.
     pub unwritten: Mutex<Vec<String>>,
     /// Why the input could not be read.
     pub unread: Mutex<Option<String>>,
@@ -72,18 +72,18 @@ pub struct Counts {
 /// The host's ends of the sockets of one start.
 #[derive(Default)]
 pub struct Wires {
-    /// Threads, unstarted: none may hold a socket of ours before QEMU has its own.
+    /// Threads, not started yet: none may hold a socket of this side before QEMU has its own.
     pub pumps: Vec<Pump>,
-    /// Threads that wait for the host, which may never say anything: never joined.
+    /// Threads that wait for input of the host, which may never arrive: never joined.
     feeders: Vec<Pump>,
-    /// Where init is spoken to.
+    /// The connection to init.
     pub control: Option<UnixStream>,
-    /// All of them: kept open to the end ([`feed`]), and then shut.
+    /// All sockets of this side: kept open to the end ([`feed`]), and then shut.
     ours: Vec<UnixStream>,
 }
 
 impl Host {
-    /// The host's side of these.
+    /// Returns the host's side of these streams.
     pub fn new(streams: Streams) -> Host {
         match streams {
             Streams::Terminal => Host::Terminal,
@@ -96,7 +96,7 @@ impl Host {
         }
     }
 
-    /// Gives the machine its ports, and ties them to the host.
+    /// Adds the machine's ports, and connects them to the host.
     pub fn connect(
         &self,
         qemu: &mut Qemu,
@@ -152,7 +152,7 @@ impl Wires {
         let (counts, reporter) = (counts.clone(), reporter.clone());
         self.feeders.push(Box::new(move || {
             std::thread::spawn(move || {
-                // A machine that says nothing gets nothing: the next one may need it.
+                // A silent machine gets no input: the next start may need it.
                 if !reporter.ear().wait() {
                     return;
                 }
@@ -184,7 +184,7 @@ impl Wires {
         std::mem::take(&mut self.pumps).into_iter().map(|start| start()).collect()
     }
 
-    /// Ends the threads of a machine that may not have ended.
+    /// Ends the threads of a machine that may still be running.
     pub fn shut(&self) {
         for socket in &self.ours {
             let _ = socket.shutdown(Shutdown::Both);
@@ -192,8 +192,9 @@ impl Wires {
     }
 }
 
-/// Copies the host's input to the guest, and its end with it. An input that cannot be read ends and
-/// is told; but not one that was opened for writing only, as nohup(1) does it, which is empty.
+/// Copies the host's input, and its end, to the guest. An unreadable input ends, and the error is
+/// reported; but an input that was opened for writing only, as nohup(1) does it, is treated as
+/// empty.
 fn feed(mut input: impl Read, mut guest: UnixStream, counts: &Counts) {
     let mut buffer = vec![0; 64 << 10];
     loop {
@@ -215,14 +216,14 @@ fn feed(mut input: impl Read, mut guest: UnixStream, counts: &Counts) {
             }
         }
     }
-    // Only this direction, and another handle keeps the socket from closing altogether: then QEMU
-    // would drop what it has not passed on yet.
+    // Only this direction, and another handle keeps the socket from closing altogether: otherwise
+    // QEMU would drop data that it has not passed on yet.
     let _ = guest.shutdown(Shutdown::Write);
 }
 
-/// Copies what the guest writes to the host until the machine ends. When the host's reader goes
-/// away or the host's disk is full, the guest is told, and what still comes is counted and dropped.
-/// The program sees either as a reader that went away; a full disk is told at the end.
+/// Copies the guest's output to the host until the machine ends. When the host's reader closes the
+/// stream or the host's disk is full, the guest is told, and later output is counted and dropped.
+/// The program sees both as a closed reader; a full disk is reported at the end.
 fn drain(
     mut guest: UnixStream,
     output: &Mutex<Box<dyn Write + Send>>,
@@ -262,7 +263,7 @@ fn drain(
     }
 }
 
-/// Tells the lines of the guest's init.
+/// Passes on the lines of the guest's init.
 fn read_control(guest: UnixStream, reporter: &Reporter) {
     for line in BufReader::new(guest).split(b'\n') {
         let Ok(line) = line else { break };

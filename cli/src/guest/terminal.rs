@@ -1,8 +1,7 @@
-//! The host's terminal: raw while the guest uses it, and itself again afterwards, whatever
-//! happens.
+//! The host's terminal: raw while the guest uses it, and restored afterwards in every case.
 //!
-//! The settings to come back to are kept for the whole process, because the ways out are many:
-//! the ordinary end, an error, a signal, a panic.
+//! The previous settings are kept for the whole process, because it can end in many ways: normally,
+//! by an error, by a signal, by a panic.
 
 use crate::failure;
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
@@ -23,7 +22,7 @@ pub fn size() -> (u16, u16) {
     known.map_or((0, 0), |size| (size.ws_row, size.ws_col))
 }
 
-/// Every key goes through as it is: to the guest, which does with it what a terminal does.
+/// Passes every key unchanged to the guest, whose terminal processes it.
 pub fn make_raw() {
     let Ok(before) = tcgetattr(rustix::stdio::stdin()) else { return };
     let mut raw = before.clone();
@@ -35,14 +34,14 @@ pub fn make_raw() {
     }
 }
 
-/// Says one line on standard error, also while a raw terminal does not return the carriage by
+/// Prints one line on standard error, also while a raw terminal does not return the carriage by
 /// itself.
 pub fn say(line: &str) {
     let raw = BEFORE.lock().is_ok_and(|kept| kept.is_some());
     eprint!("hayate: {line}{}", if raw { "\r\n" } else { "\n" });
 }
 
-/// The settings from before [`make_raw`]; nothing if it was not called.
+/// Restores the settings from before [`make_raw`]; does nothing if it was not called.
 pub fn restore() {
     let before = match BEFORE.lock() {
         Ok(mut kept) => kept.take(),
@@ -53,18 +52,18 @@ pub fn restore() {
     }
 }
 
-/// A panic of the command itself ends it at once; the terminal is put right first.
+/// Restores the terminal before a panic of the command ends it.
 pub fn restore_on_panic() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |information| {
         restore();
-        // Whoever read our output has gone (`./hayate test --list | head`): as with SIGPIPE, nothing is
-        // left to say.
+        // The reader of the output has closed it (`./hayate test --list | head`): as with SIGPIPE,
+        // nothing is printed.
         let text = information.payload().downcast_ref::<String>().map_or("", String::as_str);
         if text.contains("Broken pipe") {
             std::process::exit(128 + signal_hook::consts::SIGPIPE);
         }
-        // A full disk is no fault of ours either, and there may be no place to say so.
+        // A full disk is not a fault of this program, and it may be impossible to report it.
         if let Some(error) = text.strip_prefix("failed printing to stdout: ") {
             let _ = writeln!(std::io::stderr(), "hayate: cannot write standard output: {error}");
             std::process::exit(i32::from(failure::FAULT));

@@ -1,8 +1,9 @@
-//! What was found out about KVM, kept until it may be different.
+//! The verdict about KVM, kept until it may have changed.
 //!
 //! One line for each QEMU: the verdict, the host's boot, its kernel's release, and the program's
-//! time, size and path. A line counts only if all of it is the same today. The file is replaced as
-//! a whole, so that a reader sees the old or the new one; writers hold [`place::alone`].
+//! time, size and path. A line is valid only if all of these are the same today. The file is
+//! replaced as a whole, so that a reader sees the old or the new one; writers hold
+//! [`place::alone`].
 
 use crate::place;
 use anyhow::{Context, Result};
@@ -11,7 +12,7 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The verdicts' name, for the file and its lock.
+/// The name of the verdicts' file and lock.
 const NAME: &str = "kvm";
 const WORKS: &str = "works ";
 const FAILS: &str = "fails ";
@@ -19,7 +20,7 @@ const FAILS: &str = "fails ";
 /// The verdict about KVM with one QEMU, on this host as it is.
 pub struct Verdict {
     file: PathBuf,
-    /// The host: what is the same in every line that still counts.
+    /// The host's state, which is the same in every valid line.
     host: String,
     /// The program.
     qemu: String,
@@ -52,14 +53,14 @@ impl Verdict {
         })
     }
 
-    /// What keeps other commands from asking at the same time.
+    /// Returns the lock that keeps other commands from examining KVM at the same time.
     pub fn alone() -> Result<File> {
         place::alone(NAME)
     }
 
-    /// Keeps a verdict; `None` forgets what is known. The caller holds [`Verdict::alone`].
+    /// Keeps a verdict; `None` removes it. The caller holds [`Verdict::alone`].
     pub fn keep(&self, works: Option<bool>) -> Result<()> {
-        // A line of another day would only be in the way, and so would the program's former self.
+        // Lines of earlier boots and of the program's earlier versions are dropped.
         let mut lines = self.lines();
         let path = self.path();
         lines.retain(|line| line.contains(&self.host) && !line.ends_with(path));
@@ -83,7 +84,7 @@ impl Verdict {
         text.lines().map(str::to_string).collect()
     }
 
-    /// The program's path, as it stands at the end of a line.
+    /// Returns the program's path, as at the end of a line.
     fn path(&self) -> &str {
         let rest = self.qemu.splitn(3, ' ').nth(2);
         rest.unwrap_or(&self.qemu)
@@ -119,7 +120,7 @@ mod tests {
         assert_eq!(about(&one, "boot1 ").known(), None);
         about(&one, "boot1 ").keep(Some(false)).unwrap();
         assert_eq!(about(&one, "boot1 ").known(), Some(false));
-        // Another boot: nothing of the last one stays.
+        // Another boot: the lines of the previous one are removed.
         about(&two, "boot2 ").keep(Some(true)).unwrap();
         let text = std::fs::read_to_string(folder.path().join("verdicts")).unwrap();
         assert_eq!(text.lines().count(), 1, "{text}");

@@ -9,10 +9,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A disk image with the content of the path.
+/// Returns a disk image with the content of the path.
 pub fn disk(path: &Path) -> Result<PathBuf> {
     match kind(path)? {
-        // Absolute: QEMU takes what stands before a colon for the name of a protocol.
+        // Absolute: QEMU takes the text before a colon for a protocol.
         Kind::Disk => {
             whole(path)?;
             Ok(std::path::absolute(path)?)
@@ -33,7 +33,7 @@ pub fn disk(path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// An initramfs with the content of the path.
+/// Returns an initramfs with the content of the path.
 pub fn initramfs(path: &Path) -> Result<PathBuf> {
     match kind(path)? {
         Kind::Initramfs => Ok(path.to_path_buf()),
@@ -51,16 +51,16 @@ pub fn initramfs(path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// A root file system whose programs lie in two files.
+/// A root file system whose programs are in two files.
 pub struct Split {
     /// The disk image or the initramfs.
     pub image: PathBuf,
-    /// The texts, as non-volatile memory.
+    /// The texts, as the content of non-volatile memory.
     pub nvm: PathBuf,
 }
 
-/// The root file system at `path` with its programs and libraries (those that match `glob`) converted:
-/// as an initramfs if it is to be `in_memory`, else as a disk image.
+/// Returns the root file system at `path` with its programs and libraries (those that match `glob`)
+/// converted: as an initramfs if `in_memory`, otherwise as a disk image.
 pub fn split(path: &Path, glob: &str, in_memory: bool) -> Result<Split> {
     let (kind, state, unpack) = match kind(path)? {
         Kind::Folder => ("folder", folder_key(path)?, "cp -a \"$1/.\" \"$3\""),
@@ -86,11 +86,11 @@ pub fn split(path: &Path, glob: &str, in_memory: bool) -> Result<Split> {
     })
 }
 
-/// Another number, another image.
+/// The version of the conversion: a new number makes new images.
 pub const SPLIT_VERSION: &str = "3";
 
-/// Makes an image and the texts that belong to it, unless they are kept. `make` is given where to put
-/// the two; the summary of the conversion is beside the second.
+/// Makes an image and its texts, unless they are kept. `make` gets the paths of the two; the
+/// summary of the conversion is beside the second.
 pub fn make_split(
     image: PathBuf,
     of: &str,
@@ -125,13 +125,13 @@ pub fn make_split(
     Ok(Split { image, nvm })
 }
 
-/// The name of an image: what kind of source, which source, in which state.
+/// Returns the name of an image: the kind of source, the source, its state.
 fn named(kind: &str, path: &Path, state: &str, end: &str) -> Result<String> {
     let source = key([path.canonicalize()?.as_os_str().as_bytes()]);
     Ok(format!("{kind}-{source}-{state}.{end}"))
 }
 
-/// Removes images of former states of the same source.
+/// Removes images of earlier states of the same source.
 fn remove_former(output: &Path) -> Result<()> {
     let name = output.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let Some((source, _)) = name.rsplit_once('-') else { return Ok(()) };
@@ -140,7 +140,7 @@ fn remove_former(output: &Path) -> Result<()> {
         let path = entry?.path();
         let other = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let same = other.starts_with(source) && path.extension() == end && other != name;
-        // A machine that still runs keeps its open file.
+        // A machine that is still running keeps its open file.
         if same && std::fs::remove_file(&path).is_ok() {
             let _ = std::fs::remove_file(path.with_extension("about"));
         }
@@ -167,8 +167,8 @@ const ARCHIVE_OF_FOLDER: &str = "archive \"$1\" \"$2\"";
 const ARCHIVE_OF_TAR: &str = "unpack \"$1\" \"$3\"; archive \"$3\" \"$2\"";
 
 /// Runs a script with the functions, the source as `$1`, the output as `$2`, an empty folder as
-/// `$3`. A folder of root's is taken with its owners as they are; everything else goes through
-/// fakeroot, which lets an ordinary user give files to root and make devices.
+/// `$3`. When root runs the command, a folder keeps its owners; everything else goes through
+/// fakeroot, which lets an ordinary user give files to root and create devices.
 fn script(body: &str, source: &Path, output: &Path) -> Result<()> {
     let as_is = rustix::process::geteuid().is_root() && source.is_dir();
     let scratch = Scratch::new()?;
@@ -179,9 +179,9 @@ fn script(body: &str, source: &Path, output: &Path) -> Result<()> {
     made.with_context(|| format!("cannot make an image of {}", source.display()))
 }
 
-/// A shell that knows the functions; arguments follow.
+/// Returns a shell with the functions; arguments follow.
 pub fn shell(body: &str, as_is: bool) -> Result<Command> {
-    // Named here so that a missing one is reported well.
+    // Checked here so that a missing one is reported clearly.
     for name in ["mke2fs", "tar"] {
         tool::command(name)?;
     }

@@ -1,9 +1,9 @@
 //! Debian packages, fetched by name with apt, without touching the host's own packages.
 //!
-//! apt does what it does best: it resolves the names against an *empty* machine (an empty dpkg
-//! status), so that every dependency is in the answer, and checks what it downloads against the
-//! archive's signatures. The host's package lists are used if there are any; if not, or if they
-//! are out of date, lists are fetched into `build/apt`, which needs no root.
+//! apt resolves the names against an *empty* machine (an empty dpkg status), so that every
+//! dependency is in the result, and checks its downloads against the archive's signatures. The
+//! host's package lists are used if there are any. If not, or if they are out of date, lists are
+//! fetched into `build/apt`, which needs no root.
 
 use crate::{place, step::Step, tool};
 use anyhow::{Context, Result, bail, ensure};
@@ -28,7 +28,7 @@ pub fn fetch(names: &[&str]) -> Result<Vec<(Package, PathBuf)>> {
              give a root file system of your own with --rootfs (a folder, a tar, an ext4 image)"
         );
     }
-    // apt removes from its lists what another apt has only begun to fetch.
+    // apt removes partial downloads of another apt from its lists.
     let _alone = place::alone("packages")?;
     match attempt(names, false) {
         Ok(found) => Ok(found),
@@ -64,7 +64,7 @@ fn attempt(names: &[&str], own_lists: bool) -> Result<Vec<(Package, PathBuf)>> {
         .collect()
 }
 
-/// Everything that the names need, on a machine that has nothing.
+/// Returns everything that the names need on an empty machine.
 fn resolve(names: &[&str], own_lists: bool) -> Result<Vec<Package>> {
     let _step = Step::new("Resolving Debian packages");
     let output = tool::run(
@@ -89,7 +89,7 @@ fn planned(line: &str) -> Option<Package> {
     Some(Package { name: name.into(), version: version.into() })
 }
 
-/// The file that apt makes of a package: a colon in the version is written `%3a`.
+/// Finds the file that apt makes of a package: a colon in the version is written `%3a`.
 fn find(folder: &Path, package: &Package) -> Result<Option<PathBuf>> {
     let start = format!("{}_{}_", package.name, package.version.replace(':', "%3a"));
     for entry in folder.read_dir()? {
@@ -103,8 +103,8 @@ fn find(folder: &Path, package: &Package) -> Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// apt for this architecture, without root, and without apt's own locks, which are for root: ours
-/// is held ([`fetch`]). With `own_lists` on lists of our own.
+/// Returns apt for this architecture, without root, and without apt's own locks, which need root:
+/// this project's lock is held ([`fetch`]). With `own_lists` it uses lists of our own.
 fn apt(program: &str, own_lists: bool) -> Result<Command> {
     let mut command = tool::command(program)?;
     command.env("LC_ALL", "C.UTF-8").env("DEBIAN_FRONTEND", "noninteractive");

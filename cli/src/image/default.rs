@@ -1,10 +1,10 @@
-//! Images of Debian programs, unchanged: the default one, as a newcomer expects to find it, and one
-//! with compilers.
+//! Images of unchanged Debian programs: the default one, with what a newcomer expects, and one with
+//! compilers.
 //!
 //! The packages are unpacked and not installed: their maintainer scripts would need a running
-//! Debian of the same kind, root, and a minute. `settle.sh` leaves those files behind that the
-//! scripts would have made where a program looks for them: users and groups, the choice of awk
-//! and pager, the cache of the dynamic linker, compiled Python modules.
+//! Debian of the same kind, root, and a minute. `settle.sh` creates those results of the scripts
+//! that programs look for: users and groups, the choice of awk and pager, the cache of the dynamic
+//! linker, compiled Python modules.
 
 use super::convert::{self, FUNCTIONS, SPLIT_VERSION, Split, shell};
 use super::debian::{self, Package};
@@ -18,12 +18,12 @@ use std::path::PathBuf;
 pub struct Recipe {
     /// Its name.
     name: &'static str,
-    /// For people.
+    /// Its name for people.
     title: &'static str,
-    /// Packages by name. What they depend on comes with them.
+    /// Package names. Their dependencies are included.
     packages: &'static [&'static str],
-    /// Unpacks the packages `$3...` into a folder, settles them, and makes the image `$1`; `$2` is an
-    /// empty folder.
+    /// Unpacks the packages `$3...` into a folder, completes them, and makes the image `$1`; `$2`
+    /// is an empty folder.
     body: &'static str,
 }
 
@@ -31,7 +31,7 @@ pub struct Recipe {
 pub const DEFAULT: Recipe =
     Recipe { name: "default", title: "the Debian programs", packages: &PACKAGES, body: BODY };
 
-/// Compilers, make, and something to compile in `/usr/src`: what `./hayate experiment off2f` runs.
+/// Compilers, make, and sources to compile in `/usr/src`, for `./hayate experiment off2f`.
 pub const COMPILERS: Recipe = Recipe {
     name: "compilers",
     title: "Debian's compilers",
@@ -47,8 +47,8 @@ disk "$root" "$image"
     ),
 };
 
-/// Programs with texts of 4 to 64 KiB in `/p`, made by this machine's C compiler: what
-/// `./hayate experiment off2f-small` runs.
+/// Programs with texts of 4 to 64 KiB in `/p`, made by this machine's C compiler, for
+/// `./hayate experiment off2f-small`.
 pub const SMALL_TEXTS: Recipe = Recipe {
     name: "small-texts",
     title: "programs with small texts",
@@ -64,8 +64,8 @@ disk "$root" "$image"
     ),
 };
 
-/// A program with 40 MiB of text in `/p`, of which it reads 400 pages: what
-/// `./hayate experiment off2f-linux` runs.
+/// A program with 40 MiB of text in `/p`, of which it reads 400 pages, for
+/// `./hayate experiment off2f-linux`.
 pub const LARGE_TEXT: Recipe = Recipe {
     name: "large-text",
     title: "a program with a large text",
@@ -134,8 +134,8 @@ const PACKAGES: [&str; 25] = [
     "util-linux",
 ];
 
-/// Says that the root file system is laid out as ours is; without it apt picks the package that
-/// would change an older one, with all of Perl.
+/// Says that the root file system has a merged /usr; without it apt selects the package that would
+/// convert an older layout, with all of Perl.
 pub const MERGED: &str = "usr-is-merged";
 
 const BODY: &str = r#"image=$1; scratch=$2; shift 2
@@ -148,8 +148,8 @@ disk "$root" "$image"
 pub const SETTLE: &str = include_str!("settle.sh");
 
 impl Recipe {
-    /// The newest image that is kept; made if there is none. Whether Debian has newer packages is not
-    /// asked: that is what [`Recipe::make`] is for.
+    /// Returns the newest kept image; makes one if there is none. It does not check whether Debian
+    /// has newer packages: [`Recipe::make`] does.
     pub fn get(&self) -> Result<PathBuf> {
         let _alone = place::alone(self.name)?;
         let pointer = place::build("images")?.join(format!("{}-{}.current", self.name, self.key()));
@@ -162,7 +162,7 @@ impl Recipe {
         self.make_alone()
     }
 
-    /// The image of the newest packages, made unless it is kept.
+    /// Returns the image of the newest packages, made unless it is kept.
     pub fn make(&self) -> Result<PathBuf> {
         let _alone = place::alone(self.name)?;
         self.make_alone()
@@ -194,7 +194,7 @@ impl Recipe {
         Ok(image)
     }
 
-    /// The image with its programs and libraries (those that match `glob`) in two files.
+    /// Returns the image with its programs and libraries (those that match `glob`) in two files.
     pub fn split(&self, glob: &str) -> Result<Split> {
         let _alone = place::alone(self.name)?;
         let packages = packages(self.packages)?;
@@ -216,7 +216,7 @@ impl Recipe {
         })
     }
 
-    /// A name for the way the image is made: another list or another script, another image.
+    /// Returns a name for the way the image is made: another list or script gives another image.
     fn key(&self) -> String {
         let packages = self.packages.join(" ");
         key([&packages, FUNCTIONS, SETTLE, self.body].map(str::as_bytes))
@@ -227,7 +227,7 @@ fn manifest(packages: &[(Package, PathBuf)]) -> String {
     packages.iter().map(|(package, _)| format!("{} {}\n", package.name, package.version)).collect()
 }
 
-/// Packages for a root file system that is laid out as ours is.
+/// Returns packages for a root file system with a merged /usr.
 pub fn packages(names: &[&str]) -> Result<Vec<(Package, PathBuf)>> {
     debian::fetch(names).or_else(|error| {
         // Releases before the merge have no such package, and need none.

@@ -1,11 +1,12 @@
 //! A disk image as the content of an NVDIMM from which Linux executes in place (`-o dax`).
 //!
-//! The first 2 MiB are where Linux notes that it has page structures for the rest; what it notes is written
-//! in the guest, at each start (`guest/init/src/nvdimm.rs`). The rest is a disk with one partition, which
-//! holds the file system. Where the partition begins decides whether Linux can map a file in large pages:
-//! only if what is at a multiple of 2 MiB in the file is at one in memory, too.
+//! In the first 2 MiB Linux records that it has page structures for the rest; the record is written
+//! in the guest, at each start (`guest/init/src/nvdimm.rs`). The rest is a disk with one partition,
+//! which holds the file system. The start of the partition decides whether Linux can map a file in
+//! large pages: only if multiples of 2 MiB in the file are also multiples of 2 MiB in memory.
 //!
-//! The road not taken: clusters of 2 MiB (ext4's bigalloc), which align every file and make each that large.
+//! Road not taken: clusters of 2 MiB (ext4's bigalloc), which align every file but make each at
+//! least that large.
 
 use super::{finished, key};
 use crate::{place, tool};
@@ -16,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A large page. So much is in front of the disk.
+/// The size of a large page, and of the area in front of the disk.
 const LARGE: u64 = 2 << 20;
 /// Where a partition usually begins.
 const USUAL: u64 = 1 << 20;
@@ -24,8 +25,8 @@ const SECTOR: u64 = 512;
 /// Linux adds memory in sections of this size.
 const MEMORY_SECTION: u64 = 128 << 20;
 
-/// The content of an NVDIMM with this file system, made unless it is kept. The file `aligned`, by its path in
-/// the file system, can be mapped in large pages.
+/// Returns the content of an NVDIMM with this file system, made unless it is kept. The file
+/// `aligned`, by its path in the file system, can be mapped in large pages.
 pub fn nvdimm(disk: &Path, aligned: Option<&str>) -> Result<PathBuf> {
     let _alone = place::alone("in-place")?;
     let mut source = File::open(disk).with_context(|| format!("cannot read {}", disk.display()))?;
@@ -53,15 +54,15 @@ pub fn nvdimm(disk: &Path, aligned: Option<&str>) -> Result<PathBuf> {
     })
 }
 
-/// Where the partition begins if what is `offset` bytes further on is to be at a multiple of 2 MiB. Not
-/// at 0, where the table is.
+/// Returns the start of the partition for which the byte at `offset` in it is at a multiple of 2
+/// MiB. Never 0, where the table is.
 fn start_for(offset: u64) -> u64 {
     LARGE - offset % LARGE
 }
 
-/// Where a file begins in a file system.
+/// Returns the offset of a file in a file system.
 fn offset(disk: &Path, path: &str) -> Result<u64> {
-    // Of the superblock, at 1024: the block size as a power of two.
+    // From the superblock, at 1024: the block size as a power of two.
     let mut size = [0; 4];
     let mut file = File::open(disk)?;
     file.seek(SeekFrom::Start(1024 + 24))?;
@@ -74,7 +75,7 @@ fn offset(disk: &Path, path: &str) -> Result<u64> {
     Ok(block * size)
 }
 
-/// A table with one partition, as PCs have had it since 1983.
+/// Returns a table with one partition, in the format of PCs since 1983.
 fn table(start: u64, bytes: u64) -> Result<[u8; 512]> {
     let sectors = |bytes: u64| u32::try_from(bytes / SECTOR).context("2 TiB or more");
     let mut table = [0; 512];

@@ -1,8 +1,8 @@
 //! Root file systems: the default one made of Debian packages, and the user's own.
 //!
-//! Everything is made once, kept in `build/images` under a name that says what it was made of,
-//! and made again only when that changes. All of it works for an ordinary user: owners and
-//! devices are fakeroot's business.
+//! Everything is made once, kept in `build/images` under a name derived from its sources, and made
+//! again only when these change. All of it works for an ordinary user: fakeroot handles owners and
+//! devices.
 
 pub mod convert;
 pub mod debian;
@@ -17,8 +17,8 @@ use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
-/// `image build`. With `off2f` the programs that match it are in two files, and a second path is that
-/// of their texts.
+/// `image build`. With `off2f` the programs that match it are in two files, and a second path is
+/// returned, that of their texts.
 pub fn build(rootfs: Option<&Path>, off2f: Option<&str>) -> Result<Vec<PathBuf>> {
     let split = match (rootfs, off2f) {
         (Some(path), None) => return Ok(vec![convert::disk(path)?]),
@@ -29,7 +29,7 @@ pub fn build(rootfs: Option<&Path>, off2f: Option<&str>) -> Result<Vec<PathBuf>>
     Ok(vec![split.image, split.nvm])
 }
 
-/// `image list`: a line for each image, with its size on the disk and what it holds.
+/// `image list`: a line for each image, with its size on the disk and its content.
 pub fn list() -> Result<()> {
     let mut images: Vec<PathBuf> = place::build("images")?
         .read_dir()?
@@ -49,7 +49,7 @@ pub fn list() -> Result<()> {
     Ok(())
 }
 
-/// A short name for whatever the parts say.
+/// Returns a short name derived from the parts.
 fn key<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -59,7 +59,7 @@ fn key<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
     hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Makes a file by way of a temporary one, so that an interrupted run leaves none that looks
+/// Makes a file through a temporary one, so that an interrupted run leaves no file that looks
 /// finished.
 fn finished(
     path: &Path,

@@ -1,12 +1,12 @@
-//! Folders to make things in, which do not stay when the maker is killed.
+//! Temporary folders that do not remain when the command that made them is killed.
 //!
 //! Each is a folder of `build/making`, locked (flock(2)) by the command that works in it. The
-//! kernel gives the lock back with the process, however that ends; the command that makes the next
-//! folder removes those that no command has locked. Between the making of a folder and its lock
-//! another command may take it for left behind: then the maker sees that its name is gone, and
-//! makes another.
+//! kernel releases the lock with the process, however that ends; the command that makes the next
+//! folder removes those that no command has locked. Between the creation of a folder and its lock
+//! another command may remove it as abandoned. The creator then notices that the name is gone, and
+//! makes another folder.
 //!
-//! The road not taken: names with the number of the process, which another process may have later.
+//! Road not taken: names with the process ID, which another process may get later.
 
 use crate::place;
 use anyhow::{Context, Result};
@@ -15,7 +15,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A folder of our own, removed when it is dropped, or by the next command if that never comes.
+/// A temporary folder, removed when it is dropped, or by the next command if it is not dropped.
 pub struct Scratch {
     // Dropped before the lock is.
     folder: TempDir,
@@ -23,7 +23,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// A new, empty one, on the file system that the images are on.
+    /// Makes a new, empty folder, on the file system of the images.
     pub fn new() -> Result<Scratch> {
         Scratch::below(&place::build("making")?)
     }
@@ -41,20 +41,20 @@ impl Scratch {
         }
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 }
 
-/// Whether the open folder is still the one of this name.
+/// Whether the open folder still has this name.
 fn is_named(open: &File, path: &Path) -> bool {
     let both = (open.metadata(), path.symlink_metadata());
     matches!(both, (Ok(open), Ok(named)) if (open.dev(), open.ino()) == (named.dev(), named.ino()))
 }
 
-/// Removes folders whose makers are gone. A folder that cannot be removed is tried again another
-/// time.
+/// Removes folders whose creators are gone. A folder that cannot be removed is tried again by a
+/// later command.
 fn remove_abandoned(all: &Path) {
     let entries = all.read_dir().into_iter().flatten().flatten();
     let paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();

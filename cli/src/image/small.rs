@@ -1,8 +1,8 @@
 //! A small root file system for measuring: the suite, a shell, and `true`, in memory.
 //!
-//! It is an initramfs and has no disk. A disk is served by another thread of QEMU, in real time:
-//! in instruction-count mode its answers would come at another instruction in each run, and while
-//! a guest waits for one with nothing else to do its clock jumps ahead.
+//! It is an initramfs and has no disk. Another thread of QEMU serves a disk in real time. In
+//! instruction-count mode its answers would arrive at another instruction in each run, and while an
+//! idle guest waits for one its clock jumps ahead.
 
 use super::convert::{FUNCTIONS, shell};
 use super::default::{self, MERGED, SETTLE};
@@ -12,8 +12,8 @@ use crate::{place, tool};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
-/// What the experiments execute: a dynamic `true`, `sh`, `busybox`; and what a root file system is
-/// made of.
+/// The packages of the programs that the experiments execute (a dynamic `true`, `sh`, `busybox`)
+/// and of a basic root file system.
 const PACKAGES: [&str; 7] =
     ["base-files", "base-passwd", "busybox-static", "coreutils", "dash", "libc-bin", MERGED];
 
@@ -30,8 +30,8 @@ chmod 755 "$root/usr/bin/measure"
 archive "$root" "$image"
 "#;
 
-/// An initramfs with `program` as `/usr/bin/measure`, made unless it is kept. The packages are
-/// those of the first time: two comparisons on one machine have the same files.
+/// Returns an initramfs with `program` as `/usr/bin/measure`, made unless it is kept. The packages
+/// are those of the first time: two comparisons on one machine have the same files.
 pub fn get(program: &Path) -> Result<PathBuf> {
     let content =
         std::fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;

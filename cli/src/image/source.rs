@@ -1,4 +1,4 @@
-//! What a path given as a root file system is, in which state, and whether it can be copied.
+//! Checks a path given as a root file system: its kind, its state, and whether it can be copied.
 
 use super::key;
 use anyhow::{Context, Result, bail};
@@ -9,12 +9,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// What a path given as `--rootfs` is.
+/// The kind of a path given as `--rootfs`.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A folder.
     Folder,
-    /// An archive of tar's, also compressed.
+    /// A tar archive, perhaps compressed.
     Tar,
     /// An ext4 image.
     Disk,
@@ -22,9 +22,9 @@ pub enum Kind {
     Initramfs,
 }
 
-/// File systems whose files are made by the kernel when they are read: most have no size, some
-/// never end, some do something when they are opened. Their numbers are those of statfs(2) and
-/// Linux' include/uapi/linux/magic.h.
+/// File systems whose files the kernel generates when they are read: most have no size, some never
+/// end, some have side effects when they are opened. The numbers are those of statfs(2) and Linux'
+/// include/uapi/linux/magic.h.
 const MADE_BY_THE_KERNEL: [(u64, &str); 14] = [
     (0x9fa0, "proc"),
     (0x6265_6572, "sysfs"),
@@ -42,7 +42,7 @@ const MADE_BY_THE_KERNEL: [(u64, &str); 14] = [
     (0x6573_5543, "fusectl"),
 ];
 
-/// Tells by content, not by name.
+/// Determines the kind by content, not by name.
 pub fn kind(path: &Path) -> Result<Kind> {
     let found =
         path.metadata().with_context(|| format!("no root file system {}", path.display()))?;
@@ -53,7 +53,7 @@ pub fn kind(path: &Path) -> Result<Kind> {
         let shown = path.display();
         bail!("{shown} is none of a folder, a tar archive, an ext4 image and a cpio archive")
     };
-    // To open a pipe is to wait for its other end, and other devices answer as they like.
+    // Opening a pipe waits for its other end, and reading other devices may have any effect.
     if !found.is_file() && !found.file_type().is_block_device() {
         return none();
     }
@@ -78,8 +78,8 @@ pub fn kind(path: &Path) -> Result<Kind> {
     none()
 }
 
-/// Checks that an ext4 image has all of its file system: a copy that was cut short would only be
-/// noticed in the guest, which does not know the file.
+/// Checks that an ext4 image contains its whole file system: a truncated copy would only be noticed
+/// in the guest, which does not know the file.
 pub fn whole(path: &Path) -> Result<()> {
     let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
     // Fields of the superblock (Linux' Documentation/filesystems/ext4/super.rst): blocks, the size
@@ -93,7 +93,7 @@ pub fn whole(path: &Path) -> Result<()> {
     let high = if field(0x60) & 0x80 != 0 { field(0x150) } else { 0 };
     let size = 1024_u64.checked_shl(field(0x18) as u32).unwrap_or(u64::MAX);
     let wanted = (high << 32 | field(4)).saturating_mul(size);
-    // Of a device the end is its length.
+    // The end of a device is its length.
     let found = file.seek(SeekFrom::End(0))?;
     if found < wanted {
         bail!(
@@ -106,7 +106,7 @@ pub fn whole(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A name for the state of a file.
+/// Returns a name for the state of a file.
 pub fn file_key(path: &Path) -> Result<String> {
     let real = path.canonicalize()?;
     let found = real.metadata()?;
@@ -114,8 +114,8 @@ pub fn file_key(path: &Path) -> Result<String> {
     Ok(key([real.as_os_str().as_bytes(), &state.map(i64::to_le_bytes).concat()]))
 }
 
-/// A name for the state of a whole folder: every path with its kind, size and times. A file that
-/// cannot be copied into an image is told here, before an image is begun.
+/// Returns a name for the state of a whole folder: every path with its kind, size and times. A file
+/// that cannot be copied into an image is reported here, before an image is begun.
 pub fn folder_key(folder: &Path) -> Result<String> {
     let root = folder.canonicalize()?;
     let mut pending = vec![(root.clone(), None)];
@@ -130,7 +130,7 @@ pub fn folder_key(folder: &Path) -> Result<String> {
             found.mtime_nsec(),
             i64::from(found.uid()),
             i64::from(found.gid()),
-            // Owners and permissions change without the content.
+            // Owners and permissions can change without the content.
             found.ctime(),
             found.ctime_nsec(),
         ];
@@ -149,7 +149,7 @@ pub fn folder_key(folder: &Path) -> Result<String> {
     Ok(key(parts.iter().map(Vec::as_slice)))
 }
 
-/// Checks that a file or folder can be copied; `above` is the file system of the folder it lies in.
+/// Checks that a file or folder can be copied; `above` is the file system of its parent folder.
 fn copyable(path: &Path, found: &Metadata, above: Option<u64>) -> Result<()> {
     let shown = path.display();
     if found.is_dir() && above != Some(found.dev()) {
@@ -218,7 +218,7 @@ mod tests {
         std::fs::write(file.path(), &image[..60 << 10]).unwrap();
         let told = whole(file.path()).unwrap_err().to_string();
         assert!(told.ends_with("cut short: it has 60 KiB of a file system of 64 KiB"), "{told}");
-        // A size that no file has.
+        // An impossible size.
         image[1024 + 0x18] = 255;
         std::fs::write(file.path(), &image).unwrap();
         assert!(whole(file.path()).is_err());

@@ -57,14 +57,14 @@ fn read(file: &Path) -> Result<Vec<u8>> {
     std::fs::read(file).context("cannot be read")
 }
 
-/// Where a text lies that is in no store.
+/// Returns the path of a text that is in no store.
 fn beside(file: &Path) -> PathBuf {
     let mut name = OsString::from(file);
     name.push(".text");
     name.into()
 }
 
-/// Puts the text of a conversion into a store, and notes where.
+/// Puts the text of a conversion into a store, and records the place.
 pub fn store_text(converted: &mut Converted, store: &mut FileStore, name: &str) -> Result<()> {
     let phase = phase(&converted.header).unwrap_or(Text::ANYWHERE);
     let text = store.put(&converted.text, phase, name)?;
@@ -93,7 +93,7 @@ fn convert_file(file: &Path, options: Options, store: Option<&mut FileStore>) ->
     Ok(format!("{text} pages of text {place}, {rest} pages stay"))
 }
 
-/// Header and original of a converted file.
+/// Returns header and original of a converted file.
 fn restored(file: &Path, store: Option<&FileStore>) -> Result<(Header, Vec<u8>)> {
     let content = read(file)?;
     let header = Header::parse(&content)?;

@@ -6,13 +6,13 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Large pages: what a module of non-volatile memory is made of.
+/// The size of large pages: a module of non-volatile memory consists of whole ones.
 const LARGE: u64 = 2 << 20;
 /// Bytes of a store for each entry of its directory.
 const ENTRY_FOR: u64 = 64 << 10;
 
-/// A file as a region. A flush leaves it to the host when it reaches the disk, but for
-/// [`FileStore::sync`]: the machine that reads it is on this host.
+/// A file as a region. A flush does not wait until the data is on the disk, only
+/// [`FileStore::sync`] does: the machine that reads the file is on this host.
 pub struct FileRegion {
     file: File,
     size: u64,
@@ -61,11 +61,11 @@ fn id() -> Result<[u8; 16]> {
 }
 
 impl FileStore {
-    /// Makes a store with room for `texts` texts of `pages` pages in all; `large` of them want to lie
-    /// on large pages.
+    /// Makes a store with space for `texts` texts of `pages` pages in total, of which `large` texts
+    /// need to be placed on large pages.
     pub fn create(path: &Path, texts: u64, pages: u64, large: u64) -> Result<FileStore> {
         let pages = pages + large * LARGE / PAGE;
-        // The directory has an entry of 128 bytes for 64 KiB; and some room for more.
+        // The directory has an entry of 128 bytes for each 64 KiB; some space is added.
         let size = ((pages + pages / 400 + 128) * PAGE).max(texts * ENTRY_FOR);
         let size = size.next_multiple_of(LARGE);
         let file = File::create(path).with_context(|| format!("cannot make {}", path.display()))?;
@@ -75,7 +75,7 @@ impl FileStore {
         Ok(FileStore { store, path: path.to_path_buf() })
     }
 
-    /// Opens the store in a file, to change it or only to look. A blank file gets a store.
+    /// Opens the store in a file, for changes or only for reading. A blank file gets a new store.
     pub fn open(path: &Path, change: bool) -> Result<FileStore> {
         let opened = match Store::open(region(path, change)?) {
             Err(Fault::NotFormatted) if change && is_blank(path)? => {
@@ -87,7 +87,7 @@ impl FileStore {
         Ok(FileStore { store, path: path.to_path_buf() })
     }
 
-    /// Stores a text; one that is there already is found.
+    /// Stores a text; if it is already there, returns it.
     pub fn put(&mut self, text: &[u8], phase: u32, name: &str) -> Result<Text> {
         let identity = Identity::of(text);
         if let Some(text) = self.store.find(&identity) {
@@ -118,7 +118,7 @@ fn is_blank(path: &Path) -> Result<bool> {
     Ok(page.iter().all(|&byte| byte == 0))
 }
 
-/// Checks that a file can be non-volatile memory, and gives its size: a multiple of 2 MiB.
+/// Checks that a file can be non-volatile memory, and returns its size: a multiple of 2 MiB.
 pub fn blank(path: &Path) -> Result<u64> {
     let found = path.metadata().with_context(|| {
         format!("no file {}; truncate -s 256M {0} makes one, or name a size", path.display())

@@ -14,7 +14,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// What became of the files of a tree.
+/// Counts of a tree's files, by result.
 #[derive(Default)]
 struct Summary {
     converted: usize,
@@ -24,11 +24,11 @@ struct Summary {
     refused: BTreeMap<String, Vec<String>>,
 }
 
-/// Converts the programs and libraries below `root` whose path there matches `glob` (all, if there is
-/// none), with a new store in the file `nvm`. Returns what to tell about it.
+/// Converts the programs and libraries below `root` whose path there matches `glob` (all, if there
+/// is none), with a new store in the file `nvm`. Returns a summary.
 ///
-/// Files are written in place, so that names of one file stay names of one file, and owners (real ones
-/// or fakeroot's) what they are.
+/// Files are written in place, so that hard links of one file remain such, and owners (real ones or
+/// fakeroot's) do not change.
 pub fn convert(root: &Path, nvm: &Path, glob: Option<&str>) -> Result<String> {
     let _step = Step::new("Converting programs");
     let mut summary = Summary::default();
@@ -48,7 +48,7 @@ pub fn convert(root: &Path, nvm: &Path, glob: Option<&str>) -> Result<String> {
             Err(refusal) => summary.refuse(root, &path, refusal),
         }
     }
-    // Large texts first: small ones then fill the rooms between them.
+    // Large texts first: small texts then fill the gaps between them.
     done.sort_by_key(|(path, converted)| {
         (std::cmp::Reverse(converted.header.text_pages), path.clone())
     });
@@ -60,7 +60,7 @@ pub fn convert(root: &Path, nvm: &Path, glob: Option<&str>) -> Result<String> {
         summary.text += converted.text.len() as u64;
         store_text(converted, &mut store, &name(path))?;
         let mode = path.metadata()?.mode() & 0o7777;
-        // A program without permission to be written is still ours to convert.
+        // A program without write permission must be converted, too.
         std::fs::set_permissions(&*path, std::fs::Permissions::from_mode(mode | 0o200))?;
         let mut file = File::create(&*path).with_context(|| path.display().to_string())?;
         file.write_all(&converted.file)?;
@@ -96,7 +96,7 @@ impl Summary {
     }
 }
 
-/// The ELF files below `root` that are executable or named like a library, each once.
+/// Returns the ELF files below `root` that are executable or named like a library, each once.
 fn executables(root: &Path, glob: Option<&str>) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut seen = HashSet::new();
@@ -131,7 +131,8 @@ fn begins_as_elf(path: &Path) -> bool {
         && &magic == b"\x7fELF"
 }
 
-/// Whether `text` matches `glob`, in which `*` is anything, also slashes, and `?` one character.
+/// Whether `text` matches `glob`, in which `*` matches anything, also slashes, and `?` one
+/// character.
 fn matches(glob: &str, text: &str) -> bool {
     let (glob, text): (Vec<char>, Vec<char>) = (glob.chars().collect(), text.chars().collect());
     let (mut g, mut t) = (0, 0);

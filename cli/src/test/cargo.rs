@@ -1,5 +1,5 @@
-//! Tests of what runs on the host: pure crates, this command, and the parts of guest programs
-//! that can be tested without a guest.
+//! Tests that run on the host: pure crates, this command, and the parts of guest programs that can
+//! be tested without a guest.
 
 use super::report::{Case, Verdict, judge};
 use super::{Report, Trial};
@@ -7,8 +7,8 @@ use crate::{compile, place, step::Step, tool};
 use anyhow::Result;
 use std::process::{Command, Stdio};
 
-/// The crates in `crates/`, as cargo names them by leaving out the rest: unit tests in them and the
-/// tests of their `tests/` folders, mutations of untrusted input among them.
+/// The crates in `crates/`, selected by excluding the others: their unit tests and the tests of
+/// their `tests/` folders, including mutations of untrusted input.
 const CRATES: &[&str] = &[
     "--tests",
     "--workspace",
@@ -22,15 +22,15 @@ const CRATES: &[&str] = &[
     "--exclude=hayate-stress",
 ];
 
-/// The models of crates/protocols: loom's atomic types instead of the processor's, and a target
-/// folder of their own, so that nothing else is built anew.
+/// The models of crates/protocols: with loom's atomic types instead of the processor's, and a
+/// target folder of their own, so that nothing else is rebuilt.
 const MODELS: &[&str] =
     &["--release", "-p", "hayate-protocols", "--test", "models", "--target-dir", "target/loom"];
 
-/// The toolchain that Miri belongs to: a nightly of one date, for this check alone.
+/// The toolchain of Miri: a nightly of a fixed date, used only for this check.
 const MIRI: &str = "nightly-2026-05-20";
 
-/// What Miri runs: crates whose tests end in reasonable time under an interpreter.
+/// The crates that Miri runs: their tests end in reasonable time under an interpreter.
 const INTERPRETED: &[&str] = &[
     "--lib",
     "-p",
@@ -49,7 +49,7 @@ const INTERPRETED: &[&str] = &[
     "target/miri",
 ];
 
-/// The host's clock and environment are read, and addresses become pointers, as in a kernel.
+/// Tests read the host's clock and environment, and turn addresses into pointers, as in a kernel.
 const FLAGS: &str = "-Zmiri-disable-isolation -Zmiri-permissive-provenance";
 
 /// The trials.
@@ -76,15 +76,15 @@ fn trial(name: &str, run: impl Fn(&[String]) -> Result<Report> + Send + 'static)
     Trial { name: name.into(), cases: Vec::new(), weight: 2, run: Box::new(run) }
 }
 
-/// Every order in which the steps of the lock-free protocols may fall.
+/// Runs the models: every order of the steps of the lock-free protocols.
 fn models(filters: &[String]) -> Result<Report> {
     let mut command = compile::cargo()?;
     command.args(["test", "--no-fail-fast"]).args(MODELS).env("RUSTFLAGS", "--cfg loom");
     run("host/models", command, filters)
 }
 
-/// Tests under an interpreter that finds undefined behaviour. Where it is not installed, the case
-/// is skipped: it needs a nightly toolchain, which nothing else here does.
+/// Runs tests under an interpreter that finds undefined behaviour. If it is not installed, the case
+/// is skipped: only this check needs a nightly toolchain.
 fn miri(filters: &[String]) -> Result<Report> {
     let rustup = || -> Result<Command> {
         let mut rustup = tool::command("rustup")?;
@@ -109,13 +109,13 @@ fn miri(filters: &[String]) -> Result<Report> {
 
 fn run(name: &str, mut command: Command, filters: &[String]) -> Result<Report> {
     let _step = Step::new(format!("Building and running {name}"));
-    // Quiet would hide which crate a case belongs to.
+    // Quiet output would not show which crate a case belongs to.
     command.env_remove("CARGO_TERM_QUIET");
     command.arg("--").args(filters);
     let (reader, writer) = std::io::pipe()?;
     command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn()?;
-    // It holds our copies of the pipe's other end.
+    // It holds this process's copies of the pipe's other end.
     drop(command);
     let output = std::io::read_to_string(reader)?;
     let status = child.wait()?;

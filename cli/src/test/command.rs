@@ -1,5 +1,5 @@
-//! Tests of this command from outside: it is started as a user starts it, and what it prints and
-//! how it ends is compared.
+//! Black-box tests of this command: each starts it as a user does, and compares its output and its
+//! end.
 
 use super::report::{Case, Verdict};
 use super::{Report, Trial};
@@ -12,10 +12,10 @@ use std::io::{Read, Write};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// What is done with the command.
+/// A test that uses the command.
 pub(super) type Check = fn(&Hayate) -> Result<()>;
 
-/// Each check: its name, and what it does.
+/// The checks: name and function.
 const CHECKS: [(&str, Check); 28] = [
     ("output_and_status_pass_through", output_and_status),
     ("input_passes_through", input),
@@ -74,13 +74,13 @@ pub(super) fn trials_of(group: &str, checks: &[(&str, Check)], options: &Test) -
         .collect()
 }
 
-/// This very program, as the user's command.
+/// This program, as the user's command.
 pub(super) struct Hayate {
     accel: Accel,
     profile: Profile,
-    /// Whether Debian's Linux boots instead.
+    /// Whether to boot Debian's Linux instead.
     pub(super) linux: bool,
-    /// Whether to take minutes.
+    /// Whether to run tests that take minutes.
     pub(super) long: bool,
 }
 
@@ -94,16 +94,16 @@ impl Hayate {
         }
     }
 
-    /// `./hayate REQUEST`, not started.
+    /// Returns `./hayate REQUEST`, not started.
     pub(super) fn any(&self, request: &str) -> Result<Command> {
         let mut command = Command::new(std::env::current_exe()?);
-        // What is said of builds and of KVM the first time is not what a test compares.
+        // Build now, so that messages about builds and KVM do not appear in the compared output.
         compile::kernel(self.profile)?;
         compile::init()?;
         compile::programs()?;
         let accel = match settled(self.accel, self.profile)? {
             Accel::Tcg => "tcg",
-            // What a user gets.
+            // The user's default.
             _ if self.accel == Accel::Auto => "auto",
             _ => "kvm",
         };
@@ -115,7 +115,7 @@ impl Hayate {
         Ok(command)
     }
 
-    /// `./hayate run OPTIONS -- PROGRAM`, not started.
+    /// Returns `./hayate run OPTIONS -- PROGRAM`, not started.
     pub(super) fn command(&self, options: &[&str], program: &[&str]) -> Result<Command> {
         let mut command = self.any("run")?;
         if !options.contains(&"--timeout") {
@@ -149,7 +149,7 @@ impl Hayate {
     }
 }
 
-/// Compares status, output and error output; the last by a part of it.
+/// Compares status, output and error output, which must contain `err`.
 pub(super) fn expect(output: &Output, status: i32, out: &str, err: &str) -> Result<()> {
     let text = String::from_utf8_lossy(&output.stdout);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -193,7 +193,7 @@ fn streams_are_separate(hayate: &Hayate) -> Result<()> {
 }
 
 fn megabytes(hayate: &Hayate) -> Result<()> {
-    // Every value of a byte, and no period that a lost block would fit.
+    // Every byte value, and no period that a lost block would match.
     let bytes: Vec<u8> = (0u64..5_000_000).map(|n| (n.wrapping_mul(n) >> 7) as u8).collect();
     let output = hayate.with_input(bytes.clone(), &["cat"])?;
     ensure!(output.status.success(), "{}", output.status);
@@ -274,7 +274,7 @@ fn tree() -> Result<tempfile::TempDir> {
     Ok(folder)
 }
 
-/// A static program that says why it ends with 2: it has nothing beside it to run.
+/// A static program that ends with 2, because there are no programs beside it to run.
 const STATIC_PROGRAM: [&str; 2] = ["/bin/runall", "--list"];
 
 fn static_program_ran(output: &Output) -> Result<()> {
@@ -336,9 +336,9 @@ fn image_unchanged(hayate: &Hayate) -> Result<()> {
     expect(&output, 0, "1\n", "")
 }
 
-/// Sorts 40 MB, packs a library and compiles it where memory is just enough, after processes that
-/// left an eighth of it behind. A row of zeroes and a number is a hundred bytes, so that sorting is
-/// short.
+/// Sorts 40 MB, packs a library and compiles it where memory is barely enough, after processes
+/// whose end left an eighth of memory to deferred frees. The lines to sort have a hundred bytes of
+/// zeroes and a number, so that sorting is quick.
 const SMALL: &str = r#"
 mount -t tmpfs -o size=54m none /mnt && cd /mnt || exit 9
 user=1000
@@ -375,7 +375,7 @@ fn small_machine(hayate: &Hayate) -> Result<()> {
     expect(&full, 0, &text, "")
 }
 
-/// An initramfs that is none: the kernel cannot go on, and says where it stopped.
+/// Garbage instead of an initramfs: the kernel cannot continue, and reports where it stopped.
 fn panic(hayate: &Hayate) -> Result<()> {
     let mut garbage = tempfile::NamedTempFile::new()?;
     garbage.write_all(b"no archive")?;
@@ -385,7 +385,7 @@ fn panic(hayate: &Hayate) -> Result<()> {
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.code() == Some(70), "{}: {said}", output.status);
     ensure!(said.contains("the kernel panicked"), "{said}");
-    // Debian's kernel comes without names for its addresses.
+    // Debian's kernel has no symbols for its addresses.
     ensure!(hayate.linux || said.contains(" at kernel/src/main.rs:"), "no line: {said}");
     Ok(())
 }
@@ -430,7 +430,7 @@ fn converse(screen: &mut Screen) -> Result<()> {
     screen.keys("stty size\r")?;
     screen.until("33 101")?;
     screen.until("# ")?;
-    // The echo of what is typed must not look like its result: hence the arithmetic.
+    // The echo of the input must not look like its result: hence the arithmetic.
     screen.keys("echo A$((40+2)\x7f\x7f3))\r")?;
     screen.until("A43")?;
     screen.until("# ")?;
@@ -452,7 +452,7 @@ fn converse(screen: &mut Screen) -> Result<()> {
     screen.keys("exit 5\r")
 }
 
-/// What a person would see, read by a thread.
+/// The screen's content, read by a thread.
 struct Screen {
     keyboard: File,
     pieces: std::sync::mpsc::Receiver<Vec<u8>>,
@@ -480,7 +480,7 @@ impl Screen {
         Ok(self.keyboard.write_all(keys.as_bytes())?)
     }
 
-    /// Waits for a text, and forgets everything up to its end.
+    /// Waits for a text, and discards everything up to its end.
     fn until(&mut self, text: &str) -> Result<()> {
         let began = Instant::now();
         loop {
@@ -501,7 +501,7 @@ impl Screen {
     }
 }
 
-/// Programs from the default image that tell the time, the random numbers, the addresses they got.
+/// Programs from the default image that print the time, random numbers and their addresses.
 fn deterministic_disk(hayate: &Hayate) -> Result<()> {
     const SCRIPT: &str = "date +%s.%N; sha256sum /usr/bin/p* | sha256sum; sha256sum; \
         od -An -tx8 -N16 /dev/urandom; grep stack /proc/self/maps; cat /proc/uptime; date +%s.%N";
@@ -523,13 +523,13 @@ fn deterministic_disk(hayate: &Hayate) -> Result<()> {
     let mut file = tempfile::NamedTempFile::new()?;
     file.write_all("input\n".repeat(50_000).as_bytes())?;
     let text = repeats(&|| Ok(std::fs::File::open(file.path())?.into()))?;
-    // What sha256sum prints on Linux for it.
+    // The output of sha256sum on Linux for it.
     let sum = "8383d74c1bac7327339ae8327fc967280f86550ace9b08a6905d50378164f348";
     ensure!(text.contains(sum), "the input is not what the file holds: {text}");
     Ok(())
 }
 
-/// Nothing tells two runs apart.
+/// Two runs must be indistinguishable.
 fn deterministic(hayate: &Hayate) -> Result<()> {
     let tree = tree()?;
     let path = tree.path().to_string_lossy().into_owned();
@@ -546,14 +546,14 @@ fn deterministic(hayate: &Hayate) -> Result<()> {
     Ok(())
 }
 
-/// Two comparisons print the same numbers, whatever this machine does meanwhile.
+/// Two comparisons must print the same numbers, whatever else this machine does.
 fn comparison(hayate: &Hayate) -> Result<()> {
     let compared = || -> Result<String> {
         let mut command = hayate.any("compare")?;
         command.args(["cpu/syscall/getpid", "cpu/syscall/open-close", "cpu/process/fork-exit"]);
         let output = command.args(["--only-best", "--passes", "3", "--timeout", "600"]).output()?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        // Whether Hayate is better is not the question here.
+        // This test does not check whether Hayate is better.
         ensure!(matches!(output.status.code(), Some(0 | 1 | 3)), "{}: {said}", output.status);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         ensure!(text.contains("cpu/process/fork-exit"), "no result: {text}");
@@ -564,7 +564,8 @@ fn comparison(hayate: &Hayate) -> Result<()> {
     Ok(())
 }
 
-/// A comparison by time comes to its end, however slow the host, and keeps what each boot measured.
+/// A comparison by time must finish, however slow the host is, and keep the measurements of each
+/// boot.
 fn comparison_by_time(hayate: &Hayate) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let mut command = hayate.any("compare")?;
@@ -586,7 +587,8 @@ fn comparison_by_time(hayate: &Hayate) -> Result<()> {
     Ok(())
 }
 
-/// What programs in two files are held against is Linux' execution in place, in small pages and in large ones.
+/// The comparison for programs in two files is Linux' execution in place, in small and in large
+/// pages.
 fn execution_in_place(hayate: &Hayate) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let mut command = hayate.any("experiment")?;
@@ -604,17 +606,18 @@ fn execution_in_place(hayate: &Hayate) -> Result<()> {
         all.try_into().ok().context("five systems")
     };
     let [_, plain, large, _, disk] = values("program/warm")?;
-    // A page fault for each of 400 pages, and for each of 20; from a disk's cache, for several at a time.
+    // A page fault for each of 400 pages, and for each of 20; from a disk's page cache, for several
+    // pages at a time.
     ensure!(large * 3.0 < plain && plain < disk, "warm: {large}, {plain}, {disk}");
     let [ours, plain_cold, large_cold, elf, disk] = values("program/cold")?;
-    // In place nothing is read again but names.
+    // In place nothing but names is read again.
     ensure!(plain_cold < plain * 1.2 && large_cold < large * 1.2, "{plain_cold}, {large_cold}");
     ensure!(elf > plain_cold && disk > 2.0 * plain_cold, "cold: {elf}, {disk}, {plain_cold}");
     ensure!(ours <= plain_cold / 10.0, "{ours} is over a tenth of {plain_cold}");
     Ok(())
 }
 
-/// Where each instruction counts the same, `rdtsc` around a loop and the suite must agree.
+/// If each instruction counts the same, `rdtsc` around a loop and the suite must agree.
 fn naive_method(hayate: &Hayate) -> Result<()> {
     let measure = crate::compile::measure()?;
     let image = crate::image::small::get(&measure)?.to_string_lossy().into_owned();
@@ -628,7 +631,7 @@ fn naive_method(hayate: &Hayate) -> Result<()> {
     Ok(())
 }
 
-/// Waits for a child, but not for ever.
+/// Waits for a child, with a time limit.
 fn ended(child: &mut Child, limit: Duration) -> Result<Option<i32>> {
     let began = Instant::now();
     while began.elapsed() < limit {

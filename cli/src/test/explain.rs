@@ -1,4 +1,4 @@
-//! Tests of `./hayate explain`, from outside.
+//! Black-box tests of `./hayate explain`.
 
 use super::Trial;
 use super::command::{Check, Hayate, trials_of};
@@ -16,7 +16,7 @@ const CHECKS: [(&str, Check); 4] = [
 
 /// The trials.
 pub fn trials(options: &Test) -> Vec<Trial> {
-    // The other system is not asked.
+    // Linux has no such command.
     if options.guest_linux { Vec::new() } else { trials_of("explain", &CHECKS, options) }
 }
 
@@ -27,7 +27,7 @@ fn explain(hayate: &Hayate, options: &[&str], program: &[&str]) -> Result<Output
     Ok(command.output()?)
 }
 
-/// The numbers and the table of a program that must end with this status and write this.
+/// Returns the numbers and the table for a program that must end with this status and write this.
 fn numbers(
     hayate: &Hayate,
     options: &[&str],
@@ -49,7 +49,7 @@ fn number(of: &Value, path: &str) -> Result<u64> {
     of.pointer(path).and_then(Value::as_u64).with_context(|| format!("no number {path} in {of}"))
 }
 
-/// The sum of the parts of a start for which `wanted` holds of part and stage.
+/// Returns the sum of those parts of a start for whose part and stage `wanted` holds.
 fn sum(start: &Value, wanted: impl Fn(&str, &str) -> bool) -> Result<u64> {
     let parts = start["parts"].as_array().context("no parts")?;
     let mut sum = 0;
@@ -62,7 +62,7 @@ fn sum(start: &Value, wanted: impl Fn(&str, &str) -> bool) -> Result<u64> {
     Ok(sum)
 }
 
-/// Both starts, whose parts add up to the total, and whose faults to the parts that are faults.
+/// Returns both starts. Their parts must add up to the total, and their faults to the fault parts.
 fn both(numbers: &Value) -> Result<[&Value; 2]> {
     let starts = numbers["starts"].as_array().context("no starts")?;
     let [first, second] = starts.as_slice() else { anyhow::bail!("{} starts", starts.len()) };
@@ -75,7 +75,7 @@ fn both(numbers: &Value) -> Result<[&Value; 2]> {
             times += number(kind, "/value")?;
         }
         let parts = sum(start, |part, _| part.ends_with("-faults"))?;
-        // Each is rounded from the clock to instructions.
+        // Each is rounded when clock time is converted to instructions.
         ensure!(times.abs_diff(parts) <= 16, "faults take {times}, their parts {parts}: {start}");
         ensure!(number(start, "/programs-executed")? == 1, "not one program: {start}");
     }
@@ -114,7 +114,7 @@ fn fixed(hayate: &Hayate) -> Result<()> {
     let picture = folder.path().join("picture");
     let name = picture.to_str().context("a folder with an odd name")?;
     let with_picture = [options.as_slice(), &["--svg", name]].concat();
-    // Wrong options end it at once, with 2.
+    // Wrong options end the program at once, with 2.
     let program = ["/usr/bin/measure", "--no-such-option"];
     let (found, _) = numbers(hayate, &with_picture, &program, (2, ""))?;
     ensure!(found["made-by"] == "fork", "{found}");
@@ -137,7 +137,7 @@ fn shell(hayate: &Hayate) -> Result<()> {
     let [_, second] = both(&found)?;
     ensure!(number(second, "/processes-and-threads-started")? == 2, "{second}");
     ensure!(table.contains("processes and threads it started"), "{table}");
-    // What the children took is theirs.
+    // The children's time counts as theirs.
     ensure!(sum(second, |part, _| part == "others")? > 1000, "{second}");
     Ok(())
 }

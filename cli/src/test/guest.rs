@@ -18,18 +18,18 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Where the programs lie in a guest.
+/// The programs' folder in a guest.
 const PLACE: &str = "/tests";
 /// A guest program's time limit for one case: software translation on a busy host is slow.
 const CASE_SECONDS: &str = "120";
 /// A machine's time limit, for all cases of one program.
 const MACHINE: Duration = Duration::from_secs(900);
-/// That of the one that refuses every request.
+/// The time limit of the machine that refuses every request.
 const DAY: Duration = Duration::from_secs(86_400);
-/// How many processors of the host a machine with cases keeps busy, however many it has itself. Cases
-/// mostly wait: one machine of 2 or 4 processors used less than one processor of the host.
+/// How many processors of the host a machine with cases keeps busy, whatever its own number. Cases
+/// mostly wait: a machine of 2 or 4 processors used less than one processor of the host.
 const ONE_MACHINE: usize = 1;
-/// QEMU's exit status when the kernel's tests passed: the exit device, told 0x10.
+/// QEMU's exit status when the kernel's tests passed: 0x10 written to the exit device.
 const KERNEL_PASSED: i32 = 0x10 << 1 | 1;
 
 /// Held while images and the kernel are made.
@@ -63,7 +63,8 @@ pub fn programs() -> Result<Programs> {
     Ok(Programs { folder, areas })
 }
 
-/// Every program on this machine's Linux: a case that fails here says nothing about Hayate.
+/// Returns the trials of every program on this machine's Linux: a case that fails here says nothing
+/// about Hayate.
 pub fn on_linux(programs: &Programs) -> Vec<Trial> {
     let trial = |(area, cases): (&String, &Vec<String>)| {
         let (folder, area, known) = (programs.folder.clone(), area.clone(), cases.clone());
@@ -90,7 +91,8 @@ pub fn on_linux(programs: &Programs) -> Vec<Trial> {
     programs.areas.iter().map(trial).collect()
 }
 
-/// The kernel's own tests: a machine without a program, that ends by the exit device.
+/// Returns the trials of the kernel's own tests: a machine without a program, which ends by the
+/// exit device.
 pub fn kernel_trials(options: &Test) -> Vec<Trial> {
     let trial = |&cpus: &u8| {
         let mut machine = machine(options, cpus);
@@ -119,7 +121,8 @@ pub fn kernel_trials(options: &Test) -> Vec<Trial> {
     options.cpus.iter().map(trial).collect()
 }
 
-/// Every program in Hayate, in a machine of its own for each number of processors.
+/// Returns the trials of every program in Hayate, in a machine of its own for each number of
+/// processors.
 pub fn in_machines(options: &Test, programs: &Programs) -> Vec<Trial> {
     let mut trials = Vec::new();
     for &cpus in &options.cpus {
@@ -153,8 +156,9 @@ struct InMode {
     before: &'static [&'static str],
 }
 
-/// The guest programs in supervisor mode, and while another process switches their mode a hundred
-/// times a second. All programs of a suite have one machine: a switch is to meet whatever there is.
+/// Returns the trials of the guest programs in supervisor mode, and while another process switches
+/// their mode a hundred times a second. All programs of a suite share one machine, so that switches
+/// happen during all kinds of activity.
 pub fn in_supervisor_mode(options: &Test, programs: &Programs) -> Vec<Trial> {
     const STORM: [&str; 2] = ["/tests/stress/modestorm", "--"];
     const MINUTES: [&str; 4] = ["/tests/stress/modestorm", "--seconds", "600", "--"];
@@ -187,7 +191,7 @@ pub fn in_supervisor_mode(options: &Test, programs: &Programs) -> Vec<Trial> {
         });
         let known: Vec<String> = known.flatten().collect();
         let (mut machine, folder) = (machine(options, cpus), programs.folder.clone());
-        // Every site is turned, and not only those that a program reaches often.
+        // Every call site is patched, not only those that a program reaches often.
         machine.append.push("gate=first".into());
         Trial {
             name: format!("{name}/{cpus}-cpu/{suite}"),
@@ -215,7 +219,7 @@ pub fn in_supervisor_mode(options: &Test, programs: &Programs) -> Vec<Trial> {
     all.filter(|mode| options.cpus.contains(&mode.cpus)).map(trial).collect()
 }
 
-/// A program that strains the guest for a while.
+/// A program that puts load on the guest for a while.
 struct Strain {
     name: &'static str,
     cpus: u8,
@@ -226,14 +230,14 @@ struct Strain {
     beside: bool,
 }
 
-/// Strains that need a kernel for tests, whatever the others have.
+/// Stress programs that always need a kernel for tests.
 const FOR_TESTS: [&str; 2] = ["requests_for_memory_refused", "long_requests_for_memory_refused"];
 
 /// The programs that are refused memory in every run of the tests.
 const REFUSED: &str =
     "device,dir,epoll,exec,file,lock,mem,mount,pipe,poll,signal,socket,thread,watch";
 
-/// Programs that strain the guest for a while.
+/// Returns the trials of the stress programs.
 pub fn stress(options: &Test, programs: &Programs) -> Vec<Trial> {
     let strain = |name, cpus, words| Strain { name, cpus, words, memory: 1024, beside: false };
     let small = |name, cpus, words| Strain { name, cpus, words, memory: 128, beside: false };
@@ -329,7 +333,7 @@ pub fn stress(options: &Test, programs: &Programs) -> Vec<Trial> {
             4,
             &["storm", "--seconds", "10", "--runs", "6", "policy"],
         ),
-        // Beside everything else: for ten minutes, at the end of the host's queue.
+        // Beside everything else: for ten minutes, at low priority on the host.
         Strain {
             name: "random_system_calls_for_ten_minutes",
             cpus: 2,
@@ -366,7 +370,7 @@ pub fn stress(options: &Test, programs: &Programs) -> Vec<Trial> {
             }),
         }
     };
-    // The first to begin is the last to end.
+    // The longest is started first.
     let long = long.into_iter().rev().filter(|_| options.long);
     let list = long.chain(list);
     list.filter(|strain| options.cpus.contains(&strain.cpus)).map(trial).collect()
@@ -390,7 +394,7 @@ fn machine(options: &Test, cpus: u8) -> Machine {
     }
 }
 
-/// Runs a program of the tests in a machine with the default image. Returns what it wrote.
+/// Runs a program of the tests in a machine with the default image. Returns its output.
 fn run(
     machine: &Machine,
     tests: &Path,
@@ -398,7 +402,7 @@ fn run(
     limit: Duration,
 ) -> Result<(Outcome, String, String)> {
     let (root, tests, mut qemu) = {
-        // Made by the first trial, found by the others.
+        // The first trial makes these, the others find them.
         let _one_at_a_time = MAKING.lock();
         (default::DEFAULT.get()?, convert::disk(tests)?, accel::machine(machine)?)
     };
@@ -476,13 +480,13 @@ fn told(outcome: &Outcome) -> String {
     }
 }
 
-/// What init, the kernel and QEMU said.
+/// Returns the messages of init, the kernel and QEMU.
 fn shown(outcome: &Outcome) -> String {
     let log = backtrace::symbolise(&outcome.log.text(), &outcome.kernel);
     format!("{}\n{log}{}", outcome.errors.join("\n"), outcome.complaint)
 }
 
-/// The same, unless the program itself is what failed.
+/// Returns the same, unless the program itself failed.
 fn failure_shown(outcome: &Outcome) -> String {
     match outcome.end {
         End::Program(_) => outcome.errors.join("\n"),
@@ -490,7 +494,7 @@ fn failure_shown(outcome: &Outcome) -> String {
     }
 }
 
-/// Filters that make runall run these cases of an area, or all of it.
+/// Returns filters that make runall run these cases of an area, or all of it.
 fn selection(area: &str, known: &[String], chosen: &[String]) -> Vec<String> {
     if chosen.is_empty() || chosen.len() == known.len() {
         return vec![format!("{area}::")];
@@ -498,7 +502,7 @@ fn selection(area: &str, known: &[String], chosen: &[String]) -> Vec<String> {
     chosen.iter().map(|case| format!("{area}::{case}")).collect()
 }
 
-/// The cases in what runall wrote, by their names within the area.
+/// Returns the cases in runall's output, by their names within the area.
 fn cases_of(output: &str, area: &str) -> Vec<Case> {
     let prefix = format!("{area}::");
     output

@@ -1,5 +1,5 @@
-//! What the command says of values that cannot be meant, of places that cannot be written, and what
-//! stays behind when it ends: one clear line each, and the status that scripts go by.
+//! Tests of impossible values, of unwritable places, and of what remains when the command ends: one
+//! clear line each, and the status that scripts use.
 
 use super::Trial;
 use super::command::{Check, Hayate, expect, trials_of};
@@ -33,7 +33,8 @@ pub fn trials(options: &Test) -> Vec<Trial> {
     trials
 }
 
-/// Status, and exactly one line of `./hayate`'s with this text; nothing on the output.
+/// Checks the status, and that there is exactly one line of `./hayate` with this text, and no
+/// output.
 fn one_line(output: &Output, status: i32, text: &str) -> Result<()> {
     expect(output, status, "", text)?;
     let said = String::from_utf8_lossy(&output.stderr);
@@ -41,7 +42,7 @@ fn one_line(output: &Output, status: i32, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// `sh -c SCRIPT` with the command as `$0`, whose streams the script ties.
+/// Runs `sh -c SCRIPT` with the command as `$0`; the script connects its streams.
 fn script(hayate: &Hayate, script: &str, request: &str) -> Result<Output> {
     let command = hayate.any(request)?;
     let mut shell = Command::new("sh");
@@ -53,7 +54,7 @@ fn script(hayate: &Hayate, script: &str, request: &str) -> Result<Output> {
     Ok(shell.output()?)
 }
 
-/// More of them are in the tests of the command line itself, which need no machine.
+/// More are in the tests of the command line itself, which need no machine.
 fn wrong_values(hayate: &Hayate) -> Result<()> {
     let refused = |options: &[&str], text: &str| -> Result<()> {
         expect(&hayate.run(options, &["true"])?, 2, "", text)
@@ -112,13 +113,13 @@ fn not_copied(hayate: &Hayate) -> Result<()> {
     one_line(&hayate.run(&["--with", "/sys/kernel:/x"], &["true"])?, 125, line)
 }
 
-/// As root a `mode` forbids nothing, and a full device is full for everybody.
+/// For root a file mode forbids nothing, but a full device is full for every user.
 fn full_output(hayate: &Hayate) -> Result<()> {
     let full = || File::options().write(true).open("/dev/full");
     let mut command = hayate.command(&[], &["ls", "/"])?;
     let output = command.stdout(full()?).output()?;
     one_line(&output, 125, "cannot write standard output: No space left on device")?;
-    // It has written more than is on its way: the program learns of it, too.
+    // It writes more than can be buffered, so the program learns of it, too.
     let mut command = hayate.command(&[], &["sh", "-c", "yes; exit $?"])?;
     let output = command.stdout(full()?).output()?;
     one_line(&output, 125, "; the program ended with status 141")?;
@@ -154,12 +155,12 @@ fn closed_streams(hayate: &Hayate) -> Result<()> {
     expect(&run("cat", "<&-")?, 0, "", "")?;
     expect(&run("ls /", ">&-")?, 0, "", "")?;
     expect(&run("sh -c 'echo y; exit 3'", "<&- 2>&-")?, 3, "y\n", "")?;
-    // Neither empty nor readable, and opened for writing only, as nohup(1) leaves it.
+    // Neither empty nor readable, and opened for writing only, as nohup(1) does it.
     expect(&run("cat", "</")?, 0, "", "hayate: cannot read standard input: Is a directory")?;
     expect(&run("cat", "0>/dev/null")?, 0, "", "")
 }
 
-/// `/proc/hayate` can be made by nobody, root or not. The script looks before it installs or
+/// No user, not even root, can create `/proc/hayate`. The script checks before it installs or
 /// builds, the command before it makes.
 fn unwritable(hayate: &Hayate) -> Result<()> {
     let line = "cannot write in /proc/hayate";
@@ -184,7 +185,7 @@ fn unwritable(hayate: &Hayate) -> Result<()> {
     Ok(())
 }
 
-/// A comma and a colon mean something to QEMU, quotes and dollars to a shell; bytes need not be
+/// A comma and a colon are special for QEMU, quotes and dollars for a shell; names need not be
 /// UTF-8.
 fn odd_names(hayate: &Hayate) -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -212,7 +213,7 @@ fn odd_names(hayate: &Hayate) -> Result<()> {
     let all = [("--rootfs", &*disk), ("--log", &*log), ("--nvm", &*memory)];
     expect(&ran(&all, &["echo", "here"])?, 0, "here\n", "")?;
     ensure!(log.metadata()?.len() > 0, "the log is empty");
-    // What stands before a colon is no protocol.
+    // The text before a colon is not a protocol.
     let relative = [("--rootfs", Path::new("nbd:disk,x.ext4"))];
     expect(&ran(&relative, &["echo", "here"])?, 0, "here\n", "")?;
     let program = ["/bin/runall", "--list"];
@@ -224,7 +225,7 @@ fn odd_names(hayate: &Hayate) -> Result<()> {
     expect(&shown, 0, "odd\n", "")
 }
 
-/// Not after its end, and not when it is killed in the middle.
+/// Nothing remains after the command's end, or when it is killed in the middle.
 fn nothing_stays(hayate: &Hayate) -> Result<()> {
     let names = || -> Result<BTreeSet<std::path::PathBuf>> {
         let entries = place::build("run")?.read_dir()?;

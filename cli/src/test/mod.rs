@@ -1,21 +1,21 @@
-//! `./hayate test`: what is tested, in which order, and the verdict.
+//! `./hayate test`: the tests, their order, and the verdict.
 //!
-//! A *trial* is one thing that is started and ends: a look at the sources, a cargo test, a guest
+//! A *trial* is one thing that is started and ends: a check of the sources, a cargo test, a guest
 //! program on this machine's Linux, the same program in a machine of N processors. It reports
 //! *cases*, one line each. Whether a trial passed is decided by how it ended (an exit status, the
-//! exit device of the machine), never by what it printed: a trial that ends badly has failed even
-//! if every line says "ok", and one that printed no case at all has failed too.
+//! exit device of the machine), never by its output: a trial that ends badly has failed even if
+//! every line says "ok", and a trial without a single case has failed too.
 //!
 //! Order: sources, host tests, guest programs on Linux, then everything in the guest. Each guest
-//! program has a machine of its own, so that a panic costs one program and not the rest. As many
-//! machines run at once as the host has processors: the programs wait more than they compute. A
-//! strain, which computes, has the processors of the host to itself.
+//! program has a machine of its own, so that a panic costs only one program. As many machines run
+//! at once as the host has processors: the programs wait more than they compute. A stress trial
+//! computes, and has the processors of the host to itself.
 //!
-//! With `--retry N` a trial that failed runs again, at the end of its stage and alone, up to N times.
-//! One that then passes is *flaky*: what it printed when it failed is shown, it is named at the end,
-//! and it does not fail the whole. Where one row of some hundred fails once in a hundred runs, the
-//! verdict on a change would otherwise be luck. More than [`MOST_RETRIED`] failures are no accident
-//! and none is run again.
+//! With `--retry N` a trial that failed runs again, at the end of its stage and alone, up to N
+//! times. If it then passes, it is *flaky*: its output from the failure is shown, it is named at
+//! the end, and it does not fail the whole. Otherwise, with some hundred rows of which one fails
+//! once in a hundred runs, the verdict on a change would be luck. More than [`MOST_RETRIED`]
+//! failures are not an accident, and none of them is run again.
 
 mod cargo;
 mod command;
@@ -36,14 +36,14 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
 
-/// So many failed trials of a stage are run again, and no more.
+/// The most failed trials of a stage that are run again.
 const MOST_RETRIED: usize = 3;
 
-/// What came of a trial.
+/// The result of a trial.
 pub struct Report {
     /// Its cases.
     pub cases: Vec<Case>,
-    /// What it printed, shown if a case failed.
+    /// Its output, shown if a case failed.
     pub output: String,
 }
 
@@ -54,21 +54,22 @@ impl Report {
     }
 }
 
-/// One thing to run.
+/// A trial.
 pub struct Trial {
-    /// Its name; those of its cases begin with it or say more.
+    /// Its name; the names of its cases begin with it.
     pub name: String,
-    /// Names of cases, as far as they are known before. Empty: the name is all there is.
+    /// Names of its cases, as far as they are known in advance. Empty: only the trial's name is
+    /// known.
     pub cases: Vec<String>,
-    /// How many processors it keeps busy; 0 for one that leaves them to the others.
+    /// How many processors it keeps busy; 0 if it leaves them to other trials.
     pub weight: usize,
-    /// Runs it. The argument are the filters that select among its cases; empty selects all.
+    /// Runs it. The argument contains the filters that select among its cases; empty selects all.
     #[expect(clippy::type_complexity, reason = "the one place where it is written out")]
     pub run: Box<dyn Fn(&[String]) -> Result<Report> + Send>,
 }
 
 impl Trial {
-    /// Whether the filters want it: `None` if not, or the filters that its cases must pass.
+    /// Returns the filters for its cases if the trial is selected, otherwise `None`.
     fn wanted(&self, filters: &[String]) -> Option<Vec<String>> {
         if filters.is_empty() || filters.iter().any(|filter| self.name.contains(filter)) {
             return Some(Vec::new());
@@ -116,8 +117,8 @@ pub fn test(options: &Test) -> Result<u8> {
         });
         chosen.push(stage.collect());
     }
-    // Cases of cargo's are not known before they are built: they are looked for if nothing else
-    // has such a name.
+    // Cargo's cases are not known before they are built: they are searched only if nothing else has
+    // such a name.
     if chosen.iter().all(Vec::is_empty) && !options.linux_only {
         let stage = cargo::trials().into_iter().map(|trial| (trial, options.filter.clone()));
         chosen.push(stage.collect());
@@ -143,8 +144,8 @@ pub fn test(options: &Test) -> Result<u8> {
 /// A trial and the filters for its cases.
 type Chosen = (Trial, Vec<String>);
 
-/// Runs the trials of a stage, as many at once as there are processors for; then, alone and up to
-/// `retries` times, those that failed.
+/// Runs the trials of a stage, as many at once as the processors allow; then runs the failed ones
+/// again, alone and up to `retries` times.
 fn run_stage(trials: Vec<Chosen>, printer: &Arc<Printer>, retries: u32) {
     let room = std::thread::available_parallelism().map_or(1, usize::from);
     let free = Arc::new((Mutex::new(room), Condvar::new()));
@@ -210,7 +211,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// Trials that fail `times` and pass then.
+    /// Trials that fail `times` times and then pass.
     fn conclusion(trials: usize, times: u32, retries: u32) -> u8 {
         let trial = |_| {
             let runs = AtomicU32::new(0);

@@ -1,4 +1,4 @@
-//! Tests of supervisor mode from outside: the option, the guest program `mode`, the kernel's own
+//! Black-box tests of supervisor mode: the option, the guest program `mode`, the kernel's own
 //! option, and interrupts that only the machine can raise.
 
 use super::Trial;
@@ -20,7 +20,7 @@ const CHECKS: [(&str, Check); 6] = [
 
 /// The trials.
 pub fn trials(options: &Test) -> Vec<Trial> {
-    // Linux has nothing of it.
+    // Linux has no supervisor mode for programs.
     if options.guest_linux { Vec::new() } else { trials_of("mode", &CHECKS, options) }
 }
 
@@ -79,8 +79,8 @@ fn off(hayate: &Hayate) -> Result<()> {
     expect(&output, 125, "", "it is turned off")
 }
 
-/// The machine's monitor raises interrupts that cannot be masked while programs run in ring 0: in
-/// their own code, in calls by the gate, with interrupts off.
+/// The machine's monitor raises NMIs while programs run in ring 0: in their own code, in calls by
+/// the gate, and with interrupts off.
 fn nmi(hayate: &Hayate) -> Result<()> {
     const SCRIPT: &str = "\
         sh -c 'while :; do :; done' & first=$!

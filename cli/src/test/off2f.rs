@@ -1,4 +1,4 @@
-//! Tests of executables in two files, from outside: whole images, single files, non-volatile memory
+//! Black-box tests of executables in two files: whole images, single files, non-volatile memory
 //! that outlives its machine, and machines that are killed while they write to it.
 
 use super::Trial;
@@ -30,7 +30,7 @@ const CHECKS: [(&str, Check); 12] = [
 
 /// The trials.
 pub fn trials(options: &Test) -> Vec<Trial> {
-    // The other system has no such files.
+    // Linux has no such files.
     if options.guest_linux { Vec::new() } else { trials_of("off2f", &CHECKS, options) }
 }
 
@@ -38,13 +38,14 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The output of a run that must succeed.
+/// Returns the output of a run, which must succeed.
 fn good(output: &Output) -> Result<String> {
     ensure!(output.status.success(), "{}: {}", output.status, text(&output.stderr));
     Ok(text(&output.stdout))
 }
 
-/// Every program and library of the default image, converted: the same bytes, and they work.
+/// Every program and library of the default image, converted: their bytes are the same, and they
+/// work.
 fn whole_image(hayate: &Hayate) -> Result<()> {
     const SCRIPT: &str = "cd /usr; sha256sum bin/bash bin/python3.11 lib/x86_64-linux-gnu/libc.so.6; \
         stat -c '%s %n' bin/p* sbin/* 2>/dev/null | sha256sum; \
@@ -79,7 +80,7 @@ fn no_faults(hayate: &Hayate) -> Result<()> {
     Ok(())
 }
 
-/// As [`no_faults`], the texts being where virtio says.
+/// Like [`no_faults`], with the texts on virtio's memory.
 fn no_faults_virtio(hayate: &Hayate) -> Result<()> {
     const SCRIPT: &str = "grep -c '^area . virtio-pmem' /proc/hayate/nvm; \
         for i in 1 2 3; do /usr/bin/sort --version; done >/dev/null; \
@@ -123,7 +124,7 @@ impl Converted {
         self.root().join("bin/runall")
     }
 
-    /// `./hayate off2f WORDS --nvm NVM PROGRAM`.
+    /// Runs `./hayate off2f WORDS --nvm NVM PROGRAM`.
     fn tool(&self, words: &[&str]) -> Result<String> {
         let mut command = Command::new(std::env::current_exe()?);
         command.env("HAYATE_ROOT", place::project()).arg("off2f").args(words);
@@ -141,7 +142,7 @@ impl Converted {
     }
 }
 
-/// Whether the program ran: it has nothing beside it to run, and says so.
+/// Whether the program ran: it reports that there are no programs beside it to run.
 fn ran(output: &Output) -> bool {
     output.status.code() == Some(2) && text(&output.stderr).contains("no test programs below /bin")
 }
@@ -160,7 +161,7 @@ fn missing_text(hayate: &Hayate) -> Result<()> {
         Ok(())
     };
     refused(false, &[], "not on any memory here")?;
-    // One bit of the text, in the last of its pages.
+    // One bit of the text, in its last page.
     let store = Store::open(Memory::read(&converted.nvm())?)?;
     let range = store.texts().first().context("no text was stored")?.range();
     let file = std::fs::File::options().read(true).write(true).open(converted.nvm())?;
@@ -186,7 +187,7 @@ fn keep_text(hayate: &Hayate) -> Result<()> {
     Ok(())
 }
 
-/// A file of non-volatile memory as a machine left it.
+/// The file of a machine's non-volatile memory.
 struct Memory(Vec<u8>);
 
 impl Memory {
@@ -219,7 +220,7 @@ impl Region for Memory {
     }
 }
 
-/// A blank memory that the guest fills, and finds again at the next boot.
+/// A blank memory that the guest fills, and finds unchanged at the next boot.
 fn outlives(hayate: &Hayate) -> Result<()> {
     let file = tempfile::NamedTempFile::new()?;
     file.as_file().set_len(8 << 20)?;
@@ -237,8 +238,8 @@ fn outlives(hayate: &Hayate) -> Result<()> {
     Ok(())
 }
 
-/// What the guest puts on virtio's memory, it finds at the next boot, on a virtio device or an NVDIMM;
-/// a program that the host converted runs from it.
+/// Texts that the guest stores on virtio's memory are there at the next boot, on a virtio device or
+/// an NVDIMM; a program that the host converted runs from it.
 fn outlives_virtio(hayate: &Hayate) -> Result<()> {
     let file = tempfile::NamedTempFile::new()?;
     file.as_file().set_len(8 << 20)?;
@@ -275,7 +276,7 @@ fn outlives_virtio(hayate: &Hayate) -> Result<()> {
     Ok(())
 }
 
-/// Devices whose memory cannot be used, beside one whose can; and one that cannot flush.
+/// Devices with unusable memory beside one with usable memory; and one that cannot flush.
 fn bad_virtio(hayate: &Hayate) -> Result<()> {
     let device = |number: u32, kind: &str, size: &str, place: &str| {
         [
@@ -288,7 +289,8 @@ fn bad_virtio(hayate: &Hayate) -> Result<()> {
     let run = |devices: &[[String; 4]], script: &str| -> Result<(String, String)> {
         let log = tempfile::NamedTempFile::new()?;
         let path = log.path().to_str().context("a path")?;
-        // The places are above 1 GiB of memory, in what QEMU keeps for such devices.
+        // The addresses are above 1 GiB of memory, in the range that QEMU reserves for such
+        // devices.
         let room = ["--log", path, "--qemu=-m", "--qemu=1024M,slots=8,maxmem=8G"];
         let devices = devices.as_flattened().iter().map(String::as_str);
         let options: Vec<&str> = room.into_iter().chain(devices).collect();
@@ -307,8 +309,8 @@ fn bad_virtio(hayate: &Hayate) -> Result<()> {
     }
     ensure!(said.starts_with("area 0 virtio-pmem 0x120000000 6144 KiB id "), "{said}");
     ensure!(said.matches("area ").count() == 1 && said.ends_with(" sort: good\n"), "{said}");
-    // QEMU flushes by fsync(2) of the memory's file, and this has none: it is neither formatted at boot
-    // nor when it is asked for.
+    // QEMU flushes by fsync(2) of the memory's file, and this memory has none: it is formatted
+    // neither at boot nor on request.
     let (said, log) = run(
         &[device(1, "ram", "64M", "0x100000000")],
         "cat /proc/hayate/nvm; nvm format 2>&1; nvm put /usr/bin/sort 2>&1; cat /proc/hayate/nvm",
@@ -324,8 +326,8 @@ fn bad_virtio(hayate: &Hayate) -> Result<()> {
     Ok(())
 }
 
-/// `off2f` and `nvm` in the guest: there and back, on the writable layer and in memory, and what is
-/// said where something is not as it should be.
+/// `off2f` and `nvm` in the guest: conversion and back, on the writable layer and in memory, and
+/// the messages for incorrect input.
 fn guest_programs(hayate: &Hayate) -> Result<()> {
     const SCRIPT: &str = r#"
 fail() { echo "$*"; exit 1; }
@@ -388,7 +390,7 @@ echo good
     Ok(())
 }
 
-/// A hundred processes of one converted program: one text on the memory, none of it in the page cache.
+/// A hundred processes of one converted program: one text in memory, none of it in the page cache.
 fn hundred(hayate: &Hayate) -> Result<()> {
     const SCRIPT: &str = r#"
 fail() { echo "$*"; exit 1; }
@@ -419,12 +421,12 @@ echo good
     Ok(())
 }
 
-/// Memory that nobody clears: the guest resets its machine, boots again, and finds the text.
+/// Memory that nothing clears: the guest resets its machine, boots again, and finds the text.
 fn reset(hayate: &Hayate) -> Result<()> {
     const SCRIPT: &str = "if nvm list | grep -q marker; then nvm verify; \
         else nvm put --name marker /usr/bin/sort >/dev/null; echo stored; sleep 1; \
         busybox reboot -f; sleep 60; fi";
-    // A reset ends the machine otherwise.
+    // Otherwise a reset ends the machine.
     let options = ["--nvm", "pseudo:64M", "--qemu=-action", "--qemu=reboot=reset"];
     let said = good(&hayate.run(&options, &["/bin/sh", "-c", SCRIPT])?)?;
     let lines: Vec<&str> = said.lines().collect();
@@ -433,14 +435,15 @@ fn reset(hayate: &Hayate) -> Result<()> {
     Ok(())
 }
 
-/// Stores and removes texts without end, and moves those that stay.
+/// Stores and removes texts without end, and moves the remaining ones.
 const WRITER: &str = "cd /tmp; n=0; echo ready; while :; do n=$((n + 1)); \
     { echo $n; head -c $((n % 7 * 9000 + 5000)) /usr/bin/bash; } >t; \
     echo \"put - text$n /tmp/t\" >/proc/hayate/nvm; \
     if [ $((n % 3)) = 0 ]; then echo rm $(grep ' text[0-9]*$' /proc/hayate/nvm | head -1 | cut -d' ' -f2) \
     >/proc/hayate/nvm; fi; if [ $((n % 10)) = 0 ]; then echo compact >/proc/hayate/nvm; fi; done";
 
-/// What is on the memory after each kill is whole, and a program whose text was put there before starts.
+/// After each kill everything on the memory is whole, and a program whose text was stored earlier
+/// starts.
 fn killed(hayate: &Hayate) -> Result<()> {
     let converted = Converted::new(&[])?;
     let file = converted.nvm();
@@ -458,7 +461,7 @@ fn killed(hayate: &Hayate) -> Result<()> {
         child.kill()?;
         let said = child.wait_with_output()?;
         ensure!(began, "the writer did not begin: {}", text(&said.stderr));
-        // Its memory is the file's pages in this host: what it wrote, in the order it wrote it.
+        // Its memory consists of the file's pages in this host: its writes, in their order.
         std::thread::sleep(Duration::from_millis(50));
         let store = Store::open(Memory::read(&file)?)?;
         ensure!(store.damaged() == 0, "kill {time}: {} damaged entries", store.damaged());

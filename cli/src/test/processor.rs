@@ -1,9 +1,9 @@
-//! Models of processors, old and new, with what they lack: each boots to a program that goes over
-//! all processors of the machine, on both boards; and those that the kernel cannot run on are
-//! refused in one line.
+//! Processor models, old and new, with their missing features: each boots to a program that checks
+//! all processors of the machine, on both boards; models that the kernel cannot run on are refused
+//! with one line.
 //!
-//! Every model is on both boards. Numbers of processors are spread over them so that each board has
-//! every number and each model a small and a large one.
+//! Every model runs on both boards. The numbers of processors are distributed so that each board
+//! has every number, and each model a small and a large one.
 
 use super::command::{Check, Hayate, expect, trials_of};
 use super::report::{Case, judge};
@@ -12,7 +12,7 @@ use crate::arguments::Test;
 use crate::place;
 use anyhow::Result;
 
-/// A model by the name of its row, by QEMU's, and the numbers of processors on q35 and on microvm.
+/// A model: the name of its row, QEMU's name, and the numbers of processors on q35 and on microvm.
 const MODELS: [(&str, &str, [u8; 2]); 9] = [
     ("qemu64", "qemu64", [1, 16]),
     ("Nehalem", "Nehalem", [16, 2]),
@@ -27,7 +27,7 @@ const MODELS: [(&str, &str, [u8; 2]); 9] = [
 
 const BOARDS: [&str; 2] = ["q35", "microvm"];
 
-/// Where the program lies in the folder of static programs, and its area.
+/// The program's path in the folder of static programs, and its area.
 const PROGRAM: &str = "/processors";
 const AREA: &str = "processors::";
 
@@ -71,7 +71,7 @@ fn boots(hayate: &Hayate, model: &str, board: &str, cpus: u8) -> Result<Report> 
         name: case.name.strip_prefix(AREA).unwrap_or(&case.name).into(),
         ..case
     });
-    // QEMU's warnings of what it cannot give a processor are not the user's.
+    // QEMU's warnings about unavailable features are not shown to the user.
     let end = match (output.status.code(), said.is_empty()) {
         (Some(0), true) => Ok(()),
         (Some(0), false) => Err("something is on standard error".into()),
@@ -80,7 +80,7 @@ fn boots(hayate: &Hayate, model: &str, board: &str, cpus: u8) -> Result<Report> 
     Ok(Report { cases: judge(cases.collect(), end), output: said })
 }
 
-/// What every program of x86-64 has, and the kernel; on the other board as well.
+/// Features that every program of x86-64, and the kernel, needs; on the other board as well.
 fn refused(hayate: &Hayate) -> Result<()> {
     if hayate.linux {
         return Ok(());

@@ -1,11 +1,11 @@
-//! Lines about tests, as cargo's own test runner writes them, and the sum at the end.
+//! Prints lines about tests, in the format of cargo's own test runner, and the sum at the end.
 
 use super::Report;
 use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// What became of a case.
+/// The verdict on a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It passed.
@@ -21,7 +21,7 @@ pub enum Verdict {
 pub struct Case {
     /// Its name within its trial; empty if the trial is one case.
     pub name: String,
-    /// What became of it.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
@@ -31,7 +31,7 @@ impl Case {
         Case { name: name.into(), verdict }
     }
 
-    /// The case of a line `test NAME ... ok`, with whatever a log puts before it.
+    /// Parses a line `test NAME ... ok`, which a log may have prefixed.
     pub fn of_line(line: &str) -> Option<Case> {
         let line = match line.strip_prefix('[').and_then(|rest| rest.split_once("] ")) {
             Some((_, text)) => text,
@@ -52,7 +52,7 @@ impl Case {
     }
 }
 
-/// Cases of a trial, and how the trial ended. A bad end that no case explains is a failed case of
+/// Combines the cases of a trial with its end. A bad end that no case explains is a failed case of
 /// its own, and so is a trial that passed without a single case.
 pub fn judge(mut cases: Vec<Case>, end: Result<(), String>) -> Vec<Case> {
     let failed = cases.iter().any(|case| matches!(case.verdict, Verdict::Failed(_)));
@@ -66,9 +66,9 @@ pub fn judge(mut cases: Vec<Case>, end: Result<(), String>) -> Vec<Case> {
     cases
 }
 
-/// So many of the trials that took longest are named at the end.
+/// How many of the slowest trials are named at the end.
 const SLOWEST: usize = 8;
-/// A trial that took less is not slow.
+/// A trial that took less time is not slow.
 const SLOW: Duration = Duration::from_secs(30);
 
 /// Prints and counts.
@@ -84,20 +84,20 @@ struct Sum {
     passed: usize,
     skipped: usize,
     failed: Vec<String>,
-    /// Failed at first and passed when run again.
+    /// Cases that failed at first and passed when run again.
     flaky: Vec<String>,
     /// Trials that took at least [`SLOW`].
     slow: Vec<(Duration, String)>,
 }
 
 impl Printer {
-    /// A printer; `show_all` shows what trials print even if they pass.
+    /// Returns a printer; `show_all` shows the output of trials even if they pass.
     pub fn new(show_all: bool) -> Printer {
         let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         Printer { began: Instant::now(), show_all, colour, sum: Mutex::default() }
     }
 
-    /// Prints the cases of a trial, all at once, and what it printed if one failed.
+    /// Prints the cases of a trial, all at once, and its output if one failed.
     pub fn show(&self, trial: &str, report: Report) {
         let Ok(mut sum) = self.sum.lock() else { return };
         let mut failed = false;
@@ -127,7 +127,7 @@ impl Printer {
         }
     }
 
-    /// Notes how long a trial took.
+    /// Records how long a trial took.
     pub fn took(&self, trial: &str, time: Duration) {
         if time >= SLOW
             && let Ok(mut sum) = self.sum.lock()
@@ -136,7 +136,7 @@ impl Printer {
         }
     }
 
-    /// Says that a trial failed and will be run again.
+    /// Reports that a trial failed and will be run again.
     pub fn postpone(&self, trial: &str, report: &Report) {
         for name in failures(trial, report) {
             let word = self.paint("33", "failed");
@@ -144,7 +144,8 @@ impl Printer {
         }
     }
 
-    /// Shows how a trial failed that passed when it was run again, and counts its cases as flaky.
+    /// Shows the failure of a trial that passed when it was run again, and counts its cases as
+    /// flaky.
     pub fn flaky(&self, trial: &str, report: &Report) {
         let Ok(mut sum) = self.sum.lock() else { return };
         println!("---- {trial} failed at first, and printed:\n{}\n----", report.output.trim_end());
@@ -202,7 +203,7 @@ fn full(trial: &str, case: &str) -> String {
     if case.is_empty() { trial.to_string() } else { format!("{trial}::{case}") }
 }
 
-/// The names of the cases that failed, with why.
+/// Returns the names of the failed cases, with the reasons.
 fn failures(trial: &str, report: &Report) -> Vec<String> {
     let failed = report.cases.iter().filter_map(|case| match &case.verdict {
         Verdict::Failed(why) if why.is_empty() => Some(full(trial, &case.name)),

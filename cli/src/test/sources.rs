@@ -1,4 +1,4 @@
-//! Rules that the sources keep, checked by looking at them.
+//! Rules for the sources, checked by reading them.
 
 use super::report::{Case, Verdict, judge};
 use super::{Report, Trial};
@@ -64,7 +64,8 @@ fn cargo(arguments: &[&str]) -> Result<Report> {
     })
 }
 
-/// `kernel/` and `crates/` have no unsafe code, and say so to the compiler; neither has `cli/`.
+/// Checks that `kernel/` and `crates/` have no unsafe code and forbid it by a lint, and that `cli/`
+/// does too.
 fn unsafe_lives_in_machine_only() -> Result<Vec<String>> {
     let root = place::project();
     let mut found = Vec::new();
@@ -90,8 +91,9 @@ fn unsafe_lives_in_machine_only() -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Every unsafe block and implementation outside has its reason right above it. The lint
-/// `undocumented_unsafe_blocks` says the same; this also sees code that a build leaves out.
+/// Checks that every other unsafe block and implementation has its reason directly above it. The
+/// lint `undocumented_unsafe_blocks` checks the same; this also covers code that a build leaves
+/// out.
 fn every_unsafe_block_says_why() -> Result<Vec<String>> {
     let root = place::project();
     let mut found = Vec::new();
@@ -110,10 +112,9 @@ fn every_unsafe_block_says_why() -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// The word `unsafe` is not all: a macro may expand to it where it is called. Each macro that
-/// `machine/` exports and that does so says why any safe use of it is sound; and what `kernel/`
-/// lets expand to unsafe code is nothing but macros of well-kept crates that are meant to be used
-/// so.
+/// Checks macros, which may expand to unsafe code where they are called. Each macro that `machine/`
+/// exports and that does so must say why any safe use of it is sound. In `kernel/` only macros of
+/// well-maintained crates that are meant for such use may expand to unsafe code.
 fn macros_bring_no_unsafe_code() -> Result<Vec<String>> {
     let root = place::project();
     let mut found = Vec::new();
@@ -132,7 +133,8 @@ fn macros_bring_no_unsafe_code() -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Where exported macros begin that expand to unsafe code and do not say why any safe use is sound.
+/// Returns the lines of exported macros that expand to unsafe code and do not say why any safe use
+/// is sound.
 fn unexplained_macros(text: &str) -> Vec<usize> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();
@@ -149,7 +151,7 @@ fn unexplained_macros(text: &str) -> Vec<usize> {
     found
 }
 
-/// Where unsafe code is allowed, and what follows is none of the macros known.
+/// Returns the lines where unsafe code is allowed for something that is not a known macro.
 fn unknown_expansions(text: &str) -> Vec<usize> {
     const KNOWN: [&str; 2] = ["intrusive_adapter!(", "#[linkme::distributed_slice"];
     let lines: Vec<&str> = text.lines().collect();
@@ -164,8 +166,8 @@ fn unknown_expansions(text: &str) -> Vec<usize> {
         .collect()
 }
 
-/// Whether a reason stands in the line, in the statement's lines above it, or in the comment
-/// above those.
+/// Whether a reason is in the line, in the statement's lines above it, or in the comment above
+/// those.
 fn explained(lines: &[&str], number: usize) -> bool {
     if lines[number].contains("SAFETY:") {
         return true;
@@ -185,10 +187,10 @@ fn explained(lines: &[&str], number: usize) -> bool {
     false
 }
 
-/// No marker of unfinished work.
+/// Checks that there is no marker of unfinished work.
 fn no_work_is_left() -> Result<Vec<String>> {
     let root = place::project();
-    // Put together so that this file does not find itself.
+    // Assembled so that this file does not match itself.
     let words = [["TO", "DO"], ["FIX", "ME"], ["XX", "X"]].map(|parts| parts.concat());
     let calls = [["todo", "!("], ["unimplemented", "!("], ["#[ig", "nore"]].map(|p| p.concat());
     let mut found = Vec::new();
@@ -206,7 +208,7 @@ fn no_work_is_left() -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// A line without its comment and what stands in quotation marks.
+/// Returns a line without its comment and without quoted text.
 fn code(line: &str) -> String {
     let mut code = String::new();
     let mut quoted = false;
@@ -278,7 +280,7 @@ mod tests {
         assert!(unexplained_macros(&good).is_empty());
         let safe = bad.replace("unsafe ", "");
         assert!(unexplained_macros(&safe).is_empty());
-        // What stands behind a macro's end is not its own.
+        // Text behind the end of a macro does not belong to it.
         assert!(unexplained_macros(&format!("{safe}// x\nunsafe fn f() {{}}\n")).is_empty());
     }
 

@@ -1,5 +1,5 @@
-//! Tests of the first minute: what `./hayate` does on a host whose QEMU or KVM does not do what it
-//! should. A script stands in QEMU's place, found first in `PATH`.
+//! Tests of a first start: the behaviour of `./hayate` on a host whose QEMU or KVM fails. A script
+//! takes the place of QEMU, found first in `PATH`.
 
 use super::Trial;
 use super::command::{Check, Hayate, expect, trials_of};
@@ -26,20 +26,20 @@ const CHECKS: [(&str, Check); 8] = [
 
 /// The trials.
 pub fn trials(options: &Test) -> Vec<Trial> {
-    // The machines are not what is tested, and the other system comes up slowly.
+    // These tests are not about machines, and Linux starts slowly.
     if options.guest_linux { Vec::new() } else { trials_of("start", &CHECKS, options) }
 }
 
-/// A host with a script for its QEMU, and nothing known of KVM yet.
+/// A host whose QEMU is a script, and with nothing known about KVM yet.
 struct Host {
     folder: TempDir,
 }
 
 impl Host {
-    /// `script` is what the program does; `tcg "$@"` in it is the real one with TCG.
+    /// `script` is the program; in it, `tcg "$@"` runs the real QEMU with TCG.
     fn new(script: &str) -> Result<Host> {
         default::DEFAULT.get()?;
-        // Where `build/` is, for links to what is in there.
+        // On the file system of `build/`, for hard links to its files.
         let folder = tempfile::tempdir_in(place::build(".")?)?;
         let host = Host { folder };
         std::fs::create_dir(host.path("bin"))?;
@@ -82,7 +82,7 @@ impl Host {
         self.folder.path().join(name)
     }
 
-    /// `./hayate run OPTIONS -- PROGRAM` on this host, not started.
+    /// Returns `./hayate run OPTIONS -- PROGRAM` on this host, not started.
     fn command(
         &self,
         hayate: &Hayate,
@@ -99,7 +99,7 @@ impl Host {
         Ok(command)
     }
 
-    /// Runs `cat` with `hi` for its input.
+    /// Runs `cat` with `hi` as its input.
     fn cat(&self, hayate: &Hayate, accel: &str) -> Result<Output> {
         let input = self.path("input");
         std::fs::write(&input, "hi\n")?;
@@ -108,15 +108,16 @@ impl Host {
         Ok(command.stdin(Stdio::from(std::fs::File::open(input)?)).output()?)
     }
 
-    /// What is known of KVM: the first word of each line.
+    /// Returns what is known about KVM: the first word of each line.
     fn known(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.path("build/stamps/kvm")).unwrap_or_default();
         text.lines().map(|line| line.split(' ').next().unwrap_or_default().to_string()).collect()
     }
 }
 
-/// Writes a program. A child does: were the file open for writing here, a child that another thread
-/// starts at this moment would have it open too, and nobody could execute it (ETXTBSY).
+/// Writes a program by a child process. If the file were open for writing in this process, a child
+/// that another thread starts at this moment would have it open too, and executing it would fail
+/// (ETXTBSY).
 pub fn put_program(path: &Path, content: &[u8]) -> Result<()> {
     let script = "cat >\"$0\" && chmod 755 \"$0\"";
     let mut command = Command::new("/bin/sh");
@@ -132,8 +133,7 @@ fn has_kvm() -> bool {
     access("/dev/kvm", Access::READ_OK | Access::WRITE_OK).is_ok()
 }
 
-/// Output and status as they must be, and this line and no other on standard error, if there is a
-/// KVM to speak of.
+/// Checks output and status, and that standard error has this line and no other, if there is a KVM.
 fn about_kvm(output: &Output, out: &str, line: &str) -> Result<()> {
     let said =
         if has_kvm() && !line.is_empty() { format!("hayate: {line}\n") } else { String::new() };
@@ -142,7 +142,7 @@ fn about_kvm(output: &Output, out: &str, line: &str) -> Result<()> {
     Ok(())
 }
 
-/// What the script does, and the line that must come of it.
+/// The failures of the script, and the resulting lines.
 fn failures(hayate: &Hayate) -> Result<()> {
     let error = "echo 'KVM internal error. Suberror: 1\nRAX=0' >&2";
     for (script, line) in [
@@ -170,7 +170,7 @@ fn failures(hayate: &Hayate) -> Result<()> {
     Ok(())
 }
 
-/// What the kernel said comes first then.
+/// The kernel's messages come first then.
 fn later_failures(hayate: &Hayate) -> Result<()> {
     const LOG: &str = "up; echo '[    0.000001] some' >&3";
     const END: &str = "hayate: the machine ended (QEMU: 1) and the guest did not say why; \
@@ -218,7 +218,7 @@ fn refused(hayate: &Hayate) -> Result<()> {
     expect(&output, 2, "", "hayate: HAYATE_PATIENCE=soon: a number of seconds, from 1 to 86400")
 }
 
-/// The first command says it, and those that start at the same time and later do not.
+/// The first command reports it; those that start at the same time or later do not.
 fn found_out(hayate: &Hayate) -> Result<()> {
     let script = "case \"$*\" in *'-accel kvm'*) up; stop internal-error ;; esac; tcg \"$@\"";
     let host = Host::new(script)?;
@@ -235,14 +235,14 @@ fn found_out(hayate: &Hayate) -> Result<()> {
     about_kvm(second, "hi\n", "")?;
     about_kvm(&host.cat(hayate, "auto")?, "hi\n", "")?;
     ensure!(!has_kvm() || host.known() == ["fails"], "{:?}", host.known());
-    // Another program in the same place is tried anew.
+    // Another program at the same path is tried anew.
     let program = host.path("bin/qemu-system-x86_64");
     let text = std::fs::read_to_string(&program)? + "\n";
     put_program(&program, text.as_bytes())?;
     about_kvm(&host.cat(hayate, "auto")?, "hi\n", line)
 }
 
-/// KVM passes the trial and fails with the machine. Nothing of the input is lost.
+/// KVM passes the trial and fails with the machine. No input is lost.
 fn left(hayate: &Hayate) -> Result<()> {
     let script = "case \"$*\" in *'-accel kvm'*) once tried || { up; stop internal-error; } ;; esac
         tcg \"$@\"";
@@ -250,12 +250,12 @@ fn left(hayate: &Hayate) -> Result<()> {
     let line =
         "with KVM QEMU stopped the machine (internal-error); starting the machine again with tcg";
     about_kvm(&host.cat(hayate, "auto")?, "hi\n", line)?;
-    // It is looked at again, not believed again.
+    // The old verdict is not trusted any more: KVM is tried again.
     ensure!(host.known().is_empty(), "{:?}", host.known());
     Ok(())
 }
 
-/// Where nothing boots, the kernel may be the reason.
+/// If nothing boots, the kernel may be the reason.
 fn not_found_out(hayate: &Hayate) -> Result<()> {
     let host = Host::new("up; stop internal-error")?;
     let output = host.cat(hayate, "auto")?;
@@ -271,7 +271,7 @@ fn not_found_out(hayate: &Hayate) -> Result<()> {
     Ok(())
 }
 
-/// A machine that waits for a debugger is not ended for its silence.
+/// A machine that waits for a debugger is not ended because of its silence.
 fn examined(hayate: &Hayate) -> Result<()> {
     let host = Host::new("tcg \"$@\"")?;
     let options = ["--qemu=-S", "--timeout", "5"];

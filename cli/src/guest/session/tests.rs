@@ -1,10 +1,10 @@
-//! Sessions with a script in QEMU's place, which fails at each stage of a start.
+//! Tests of sessions in which a script takes the place of QEMU and fails at each stage of a start.
 
 use super::*;
 use crate::arguments::{Accel, Board, Machine, Profile};
 use crate::test::start::put_program;
 
-/// What the script may say. Its descriptors: 3 the log, 4 the monitor, 5 to 8 standard input,
+/// The words of the script. Its descriptors: 3 the log, 4 the monitor, 5 to 8 standard input,
 /// output, error and the control port.
 const WORDS: &str = r#"#!/bin/sh
 greet() { echo '{"QMP": {"version": {"qemu": {"micro": 0, "minor": 2, "major": 7}}}}' >&4; }
@@ -39,7 +39,7 @@ impl std::io::Write for Kept {
     }
 }
 
-/// Input that tells whether it was touched.
+/// Input that records whether it was read.
 struct Watched(&'static [u8], Arc<Mutex<bool>>);
 
 impl Read for Watched {
@@ -49,7 +49,7 @@ impl Read for Watched {
     }
 }
 
-/// What came of a machine with KVM whose QEMU does this.
+/// The results of a machine with KVM whose QEMU runs the script.
 struct Played {
     outcome: Outcome,
     output: Vec<u8>,
@@ -89,8 +89,8 @@ fn play(accel: Accel, script: &str, qemu: &[&str]) -> Played {
     Played { outcome, output, touched }
 }
 
-/// The machine fails in this way if KVM was asked for, before anything is read for the program; if
-/// not, it is started again, and the program gets everything.
+/// With KVM requested, the machine fails in this way before anything is read for the program.
+/// Otherwise it is started again, and the program gets all its input.
 fn failure_before_a_word(script: &str, line: &str) {
     let played = play(Accel::Kvm, script, &[]);
     let End::Failed(fault) = &played.outcome.end else { panic!("{:?}", played.outcome.end) };
@@ -170,7 +170,8 @@ fn it_refuses_an_option() {
     failure(script, "QEMU does not start the machine: q: -device y: no such");
 }
 
-/// Once something was heard, the machine is not started again: what the guest did was done.
+/// After the first byte from the guest the machine is not started again: the guest's actions may
+/// have had effects.
 #[test]
 fn it_fails_after_a_word() {
     failure("up; log; exit 1", "Machine(1)");
@@ -181,7 +182,7 @@ fn it_fails_after_a_word() {
     failure("up; init; stop internal-error; exec sleep 100", line);
 }
 
-/// Neither a pause nor silence is a fault where somebody examines the machine.
+/// Neither a pause nor silence is a fault while a user examines the machine.
 #[test]
 fn a_person_may_pause_it() {
     for options in [["-S", "-s"], ["-gdb", "none"], ["--monitor", "none"], ["-serial", "mon:null"]]
@@ -193,7 +194,7 @@ fn a_person_may_pause_it() {
     }
 }
 
-/// A QEMU that outlives a kill, here by a child that holds every stream, is not waited for.
+/// A QEMU that survives a kill (here through a child that holds every stream) is not waited for.
 #[test]
 fn it_cannot_be_killed() {
     let began = Instant::now();
