@@ -217,7 +217,7 @@ impl FpuState {
         true
     }
 
-    /// Bytes of the state in a core file.
+    /// Returns the size in bytes of the state in a core file.
     pub fn core_size() -> usize {
         if features().xsave { features().xsave_size } else { LEGACY }
     }
@@ -227,11 +227,11 @@ impl FpuState {
             return None;
         }
         self.save();
-        // SAFETY: the area has at least so many bytes and nobody writes it now.
+        // SAFETY: the area has at least so many bytes and is not being written now.
         out.copy_from_slice(unsafe { core::slice::from_raw_parts(self.area.as_ptr(), out.len()) });
         scrub(out);
-        // XSAVEOPT leaves out what is initial (SDM vol. 1, 13.9): a reader of the legacy part alone
-        // has no header that says so.
+        // XSAVEOPT does not write components in their initial state (SDM vol. 1, 13.9), and the
+        // legacy part alone has no header that says which these are.
         if let Some(&used) = out.get(LEGACY) {
             if used & 1 == 0 {
                 out[..24].fill(0);
@@ -319,8 +319,8 @@ pub fn to_signal_bytes(out: &mut [u8]) -> bool {
     with_own(|state| state.to_signal_bytes(out)).unwrap_or(false)
 }
 
-/// Writes the state of the context that runs here as it goes into a core file, and gives the
-/// components that are enabled (XCR0). `out` has [`core_size`](FpuState::core_size) bytes; otherwise
+/// Writes the state of the context that runs here in the form of a core file, and returns the
+/// enabled components (XCR0). `out` must have [`core_size`](FpuState::core_size) bytes; otherwise
 /// `None`.
 pub fn to_core_bytes(out: &mut [u8]) -> Option<u64> {
     with_own(|state| state.to_core_bytes(out)).flatten()

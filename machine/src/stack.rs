@@ -168,8 +168,8 @@ impl Places {
         }
         if self.clean == 0 {
             let bottom = bottom_of(self.used + 1);
-            // When its page tables exist, the place can be put on a list later. SAFETY: nothing is
-            // mapped there, and the place is ours.
+            // When its page tables exist, the place can be put on a list later.
+            // SAFETY: nothing is mapped there, and the place is ours.
             if unsafe { mmio::swap_kernel_page(bottom as usize, 0) }.is_some() {
                 self.used += 1;
                 USED.store(self.used, Ordering::Relaxed);
@@ -197,8 +197,8 @@ impl Places {
 
     /// Puts a place where nothing is mapped any more on the dirty list.
     fn give_back(&mut self, bottom: u64) {
-        // An entry that says "not present" and carries a number. SAFETY: nothing is mapped there,
-        // and the place is the caller's.
+        // An entry that says "not present" and carries a number.
+        // SAFETY: nothing is mapped there, and the place is the caller's.
         if unsafe { mmio::swap_kernel_page(bottom as usize, self.dirty << 1) }.is_some() {
             self.dirty = place_of(bottom);
             self.count += 1;

@@ -1,10 +1,10 @@
-//! What the values of options may be, and what is said of others.
+//! Checks the values of options, and reports wrong ones.
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
-/// `512M`, `2G`, `1024` (MiB) as MiB.
+/// Parses `512M`, `2G`, `1024` (MiB) into MiB.
 pub fn memory(text: &str) -> Result<u64, String> {
     let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
@@ -20,7 +20,7 @@ pub fn memory(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A policy of the kernel, as `recycle=` takes it.
+/// Parses a policy of the kernel, in the syntax of `recycle=`.
 pub fn policy(text: &str) -> Result<String, String> {
     match hayate_recycler::Policy::parse(text) {
         Ok(policy) => Ok(policy.to_string()),
@@ -31,7 +31,7 @@ pub fn policy(text: &str) -> Result<String, String> {
     }
 }
 
-/// `1000` or `1000:100`. The largest number means "none" to Linux (setresuid(2)).
+/// Parses `1000` or `1000:100`. The largest number means "none" to Linux (setresuid(2)).
 pub fn user(text: &str) -> Result<(u32, u32), String> {
     let (user, group) = text.split_once(':').unwrap_or((text, text));
     let number = |text: &str| match text.parse() {
@@ -42,24 +42,24 @@ pub fn user(text: &str) -> Result<(u32, u32), String> {
     Ok((number(user)?, number(group)?))
 }
 
-/// A value that need not be UTF-8, which `check` looks at.
+/// Returns a parser for a value that need not be UTF-8, which `check` examines.
 pub fn checked(
     check: fn(&[u8]) -> Result<(), &'static str>,
 ) -> impl TypedValueParser<Value = OsString> {
     OsStringValueParser::new().try_map(move |value| check(value.as_bytes()).map(|()| value))
 }
 
-/// Anything but nothing.
+/// Accepts any value that is not empty.
 pub fn not_empty(value: &[u8]) -> Result<(), &'static str> {
     if value.is_empty() { Err("it is empty") } else { Ok(()) }
 }
 
-/// `NAME=VALUE` or `NAME`.
+/// Accepts `NAME=VALUE` or `NAME`.
 pub fn variable(value: &[u8]) -> Result<(), &'static str> {
     if value.is_empty() || value[0] == b'=' { Err("a variable has a name") } else { Ok(()) }
 }
 
-/// Words of a kernel's command line, which is one line.
+/// Accepts words of a kernel's command line, which is one line.
 pub fn words(text: &str) -> Result<String, String> {
     if text.contains(|c: char| c.is_ascii_control() && c != '\t') {
         return Err("the kernel's command line is one line of text".into());
@@ -67,7 +67,8 @@ pub fn words(text: &str) -> Result<String, String> {
     Ok(text.into())
 }
 
-/// A processor as QEMU's `-cpu` takes it. Whether there is such a model is QEMU's to say.
+/// Accepts a processor in the syntax of QEMU's `-cpu`. Only QEMU knows whether there is such a
+/// model.
 pub fn processor(text: &str) -> Result<String, String> {
     let named = |c: char| c.is_ascii_alphanumeric() || "-_.,+=".contains(c);
     match text.chars().next() {

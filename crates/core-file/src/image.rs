@@ -1,7 +1,7 @@
 //! The headers (`elf(5)`; `elf_core_dump`, fs/binfmt_elf.c).
 //!
-//! A core file is the ELF header, a program header for the notes and one for each piece of memory,
-//! the notes, then the memory, each piece from a multiple of [`ALIGNMENT`] on.
+//! A core file consists of the ELF header, a program header for the notes and one for each piece of
+//! memory, the notes, and the memory, in which each piece begins at a multiple of [`ALIGNMENT`].
 
 /// Bytes of the ELF header.
 pub const HEADER: usize = 64;
@@ -9,9 +9,9 @@ pub const HEADER: usize = 64;
 pub const PROGRAM_HEADER: usize = 56;
 /// Bytes of a section header.
 pub const SECTION_HEADER: usize = 64;
-/// What the offsets of memory are multiples of.
+/// The offset of each piece of memory is a multiple of this.
 pub const ALIGNMENT: u64 = 4096;
-/// The count of program headers that says: see the first section header.
+/// The count of program headers which says that the first section header has the real count.
 const MANY: usize = 0xffff;
 
 /// A piece of memory may be read.
@@ -21,12 +21,12 @@ pub const WRITE: u32 = 2;
 /// A piece of memory may be executed.
 pub const EXECUTE: u32 = 1;
 
-/// Whether so many program headers want a section header that counts them.
+/// Whether so many program headers need a section header that counts them.
 pub fn wants_section(segments: usize) -> bool {
     segments >= MANY
 }
 
-/// A header under construction: each field behind the one before.
+/// A header under construction: each field follows the previous one.
 struct Fields<const N: usize> {
     bytes: [u8; N],
     at: usize,
@@ -58,8 +58,8 @@ impl<const N: usize> Fields<N> {
     }
 }
 
-/// The ELF header of a core file with so many program headers. `section`: where the section header
-/// lies that counts them, if they want one.
+/// Returns the ELF header of a core file with so many program headers. `section`: the offset of the
+/// section header that counts them, if they need one.
 pub fn header(segments: usize, section: u64) -> [u8; HEADER] {
     const CORE: u16 = 4;
     const X86_64: u16 = 62;
@@ -74,7 +74,7 @@ pub fn header(segments: usize, section: u64) -> [u8; HEADER] {
     fields.bytes
 }
 
-/// The program header of the notes.
+/// Returns the program header of the notes.
 pub fn notes_header(offset: u64, size: u64) -> [u8; PROGRAM_HEADER] {
     const NOTE: u32 = 4;
     let mut fields = Fields::new();
@@ -82,7 +82,8 @@ pub fn notes_header(offset: u64, size: u64) -> [u8; PROGRAM_HEADER] {
     fields.bytes
 }
 
-/// The program header of a piece of memory: `stored` bytes of it lie at `offset` of the file.
+/// Returns the program header of a piece of memory, of which `stored` bytes are at `offset` of the
+/// file.
 pub fn memory_header(
     offset: u64,
     address: u64,
@@ -97,7 +98,7 @@ pub fn memory_header(
     fields.bytes
 }
 
-/// The section header that counts the program headers (`fill_extnum_info`).
+/// Returns the section header that counts the program headers (`fill_extnum_info`).
 pub fn section_header(segments: usize) -> [u8; SECTION_HEADER] {
     let mut fields = Fields::new();
     fields.word(0).word(0).long(0).long(0).long(0);

@@ -1,12 +1,12 @@
-//! Core files (`core(5)`, `elf(5)`): what they are called and what stands in them.
+//! Core files (`core(5)`, `elf(5)`): their names and their content.
 //!
-//! [`name`] makes a name, or a program with its arguments, of a pattern; [`image`] the headers of an
-//! ELF core file for x86-64; [`notes`] the notes, in the layout that Linux 6.1 writes
-//! (fs/binfmt_elf.c, include/uapi/linux/elfcore.h) and debuggers read. All of it is bytes out of
-//! values: who stops a process, reads its memory and writes the file is the kernel's part.
+//! [`name`] makes a name, or a program with its arguments, from a pattern; [`image`] makes the
+//! headers of an ELF core file for x86-64; [`notes`] makes the notes, in the layout that Linux 6.1
+//! writes (fs/binfmt_elf.c, include/uapi/linux/elfcore.h) and debuggers read. All of it turns
+//! values into bytes: the kernel stops a process, reads its memory and writes the file.
 //!
-//! Everything grows by requests that can fail, for a program sizes it: its threads, its mappings and
-//! their names.
+//! Every list grows by requests that can fail, because a program determines its size: its threads,
+//! its mappings and their names.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -18,11 +18,11 @@ pub mod notes;
 
 use alloc::vec::Vec;
 
-/// There is no memory.
+/// Memory is exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory;
 
-/// What can fail for want of memory.
+/// The result of functions that fail when memory is exhausted.
 pub type Result<T> = core::result::Result<T, OutOfMemory>;
 
 /// Appends `bytes`.

@@ -1,4 +1,4 @@
-//! From `/proc/sys/kernel/core_pattern` to a place (`core(5)`, "Naming of core dump files";
+//! Turns `/proc/sys/kernel/core_pattern` into a place (`core(5)`, "Naming of core dump files";
 //! `format_corename`, fs/coredump.c).
 
 use alloc::vec::Vec;
@@ -6,12 +6,12 @@ use core::fmt;
 
 use crate::{OutOfMemory, Result, append};
 
-/// What a pattern may ask for.
+/// The values that a pattern may refer to.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Facts<'a> {
     /// The process (`%p`, `%P`).
     pub process: u32,
-    /// The thread that ended it (`%i`, `%I`).
+    /// The thread that caused its end (`%i`, `%I`).
     pub thread: u32,
     /// Its real user (`%u`).
     pub user: u32,
@@ -35,19 +35,20 @@ pub struct Facts<'a> {
     pub processor: usize,
 }
 
-/// Where a core file goes.
+/// The destination of a core file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Into the file of this name.
+    /// The file of this name.
     File(Vec<u8>),
-    /// Into the standard input of a program, with these arguments, its own path the first.
+    /// The standard input of a program, with these arguments; the first one is its path.
     Program(Vec<Vec<u8>>),
 }
 
-/// What a pattern says of these facts. `uses_pid`: `/proc/sys/kernel/core_uses_pid`.
+/// Returns the place that a pattern gives for these facts. `uses_pid`:
+/// `/proc/sys/kernel/core_uses_pid`.
 ///
 /// # Errors
-/// No memory.
+/// Memory is exhausted.
 pub fn place(pattern: &[u8], uses_pid: bool, facts: &Facts<'_>) -> Result<Place> {
     let Some(command) = pattern.strip_prefix(b"|") else {
         let mut name = Vec::new();
@@ -57,7 +58,7 @@ pub fn place(pattern: &[u8], uses_pid: bool, facts: &Facts<'_>) -> Result<Place>
         }
         return Ok(Place::File(name));
     };
-    // Words first: what is put in may have spaces of its own.
+    // Split into words first: inserted values may contain spaces.
     let words = command.split(|byte| matches!(byte, b' ' | b'\t'..=b'\r'));
     let mut arguments = Vec::new();
     for word in words.filter(|word| !word.is_empty()) {
@@ -69,7 +70,7 @@ pub fn place(pattern: &[u8], uses_pid: bool, facts: &Facts<'_>) -> Result<Place>
     Ok(Place::Program(arguments))
 }
 
-/// Replaces what begins with `%`; says whether `%p` was there.
+/// Replaces the sequences that begin with `%`; returns whether `%p` was among them.
 fn expand(pattern: &[u8], facts: &Facts<'_>, out: &mut Vec<u8>) -> Result<bool> {
     let mut has_number = false;
     let mut bytes = pattern.iter();
@@ -78,7 +79,7 @@ fn expand(pattern: &[u8], facts: &Facts<'_>, out: &mut Vec<u8>) -> Result<bool> 
             append(out, &[byte])?;
             continue;
         }
-        // A single one at the end is dropped, and so is one before any other letter.
+        // A single `%` at the end is dropped, and so is one before any other letter.
         match bytes.next() {
             Some(b'%') => append(out, b"%")?,
             Some(b'p') => {
@@ -117,8 +118,8 @@ fn path(out: &mut Vec<u8>, facts: &Facts<'_>, text: &[u8]) -> Result<()> {
     one_name(out, &unknown)
 }
 
-/// Appends a text that the program chose as a part of one name: it leads nowhere
-/// (`cn_esc_printf`).
+/// Appends a text that the program chose, as a part of one name: it cannot lead to another
+/// directory (`cn_esc_printf`).
 fn one_name(out: &mut Vec<u8>, text: &[u8]) -> Result<()> {
     let start = out.len();
     append(out, if text.is_empty() { b"!" } else { text })?;

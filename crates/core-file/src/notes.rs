@@ -1,4 +1,4 @@
-//! The notes: what a debugger knows of a process besides its memory.
+//! The notes: the data about a process, besides its memory, that a debugger needs.
 
 use alloc::vec::Vec;
 
@@ -22,9 +22,9 @@ pub const FILES: u32 = 0x4649_4c45;
 /// `NT_SIGINFO`
 pub const SIGNAL: u32 = 0x5349_4749;
 
-/// Bytes of the FXSAVE image, of which `NT_FPREGSET` is made.
+/// Bytes of the FXSAVE image, which is the content of `NT_FPREGSET`.
 const LEGACY: usize = 512;
-/// Where its bytes for software begin.
+/// The offset of its bytes for software.
 const SOFTWARE: usize = 464;
 /// The longest `NT_FILE` (`MAX_FILE_NOTE_SIZE`).
 const MOST_OF_FILES: usize = 4 << 20;
@@ -32,7 +32,7 @@ const MOST_OF_FILES: usize = 4 << 20;
 /// Appends a note of any kind.
 ///
 /// # Errors
-/// No memory.
+/// Memory is exhausted.
 pub fn note(list: &mut Vec<u8>, owner: &[u8], kind: u32, content: &[u8]) -> Result<()> {
     append(list, &(owner.len() as u32).to_le_bytes())?;
     append(list, &(content.len() as u32).to_le_bytes())?;
@@ -49,7 +49,7 @@ fn pad(list: &mut Vec<u8>) -> Result<()> {
     append(list, ZEROES.get(..short).unwrap_or_default())
 }
 
-/// Who a process or thread is.
+/// The numbers that identify a process or thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Identity {
     /// The process or thread.
@@ -71,18 +71,18 @@ impl Identity {
     }
 }
 
-/// A thread when it was stopped (`struct elf_prstatus`).
+/// The state of a thread when it was stopped (`struct elf_prstatus`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Status {
     /// The signal that ended the process.
     pub signal: u32,
-    /// Signals that wait for the thread.
+    /// Signals pending for the thread.
     pub pending: u64,
-    /// Signals that it blocks.
+    /// Signals that the thread blocks.
     pub blocked: u64,
-    /// Who it is.
+    /// Its identity.
     pub identity: Identity,
-    /// Nanoseconds in user mode, in the kernel, and both of waited-for children.
+    /// Nanoseconds in user mode and in the kernel, then both for children that were waited for.
     pub times: [u64; 4],
     /// `struct user_regs_struct`: r15 to gs.
     pub registers: [u64; 27],
@@ -92,7 +92,7 @@ impl Status {
     /// Appends it as `NT_PRSTATUS`.
     ///
     /// # Errors
-    /// No memory.
+    /// Memory is exhausted.
     pub fn put(&self, list: &mut Vec<u8>) -> Result<()> {
         let mut body = Vec::new();
         // `si_signo`, `si_code`, `si_errno`, `pr_cursig` and its padding.
@@ -124,7 +124,7 @@ pub struct Process<'a> {
     pub user: u32,
     /// The real group.
     pub group: u32,
-    /// Who it is.
+    /// Its identity.
     pub identity: Identity,
     /// The thread's name.
     pub name: &'a [u8],
@@ -132,17 +132,17 @@ pub struct Process<'a> {
     pub arguments: &'a [u8],
 }
 
-/// The most bytes of the arguments that are shown.
+/// The most bytes of the arguments that are written.
 pub const MOST_OF_ARGUMENTS: usize = 79;
 
 impl Process<'_> {
     /// Appends it as `NT_PRPSINFO`.
     ///
     /// # Errors
-    /// No memory.
+    /// Memory is exhausted.
     pub fn put(&self, list: &mut Vec<u8>) -> Result<()> {
         let mut body = Vec::new();
-        // It runs (`pr_state`, `pr_sname`, `pr_zomb`, `pr_nice`); no flags.
+        // State "running" (`pr_state`, `pr_sname`, `pr_zomb`, `pr_nice`); no flags.
         append(&mut body, &[0, b'R', 0, self.nice as u8, 0, 0, 0, 0])?;
         append(&mut body, &[0; 8])?;
         append(&mut body, &self.user.to_le_bytes())?;
@@ -164,7 +164,7 @@ impl Process<'_> {
 /// Appends the `siginfo_t` of the signal.
 ///
 /// # Errors
-/// No memory.
+/// Memory is exhausted.
 pub fn signal(list: &mut Vec<u8>, info: &[u8]) -> Result<()> {
     note(list, CORE, SIGNAL, info)
 }
@@ -172,18 +172,18 @@ pub fn signal(list: &mut Vec<u8>, info: &[u8]) -> Result<()> {
 /// Appends the auxiliary vector.
 ///
 /// # Errors
-/// No memory.
+/// Memory is exhausted.
 pub fn auxiliary(list: &mut Vec<u8>, vector: &[u8]) -> Result<()> {
     note(list, CORE, AUXILIARY, vector)
 }
 
-/// Appends a thread's extended registers, an image as XSAVE or FXSAVE makes it in the standard
-/// layout: once the part that both have, and the whole if it is longer.
+/// Appends a thread's extended registers, an image in the standard layout of XSAVE or FXSAVE: first
+/// the part that both have, then the whole image if it is longer.
 ///
-/// * `enabled` - XCR0, which debuggers look for among the bytes for software.
+/// * `enabled` - XCR0, which debuggers read from the bytes for software.
 ///
 /// # Errors
-/// No memory.
+/// Memory is exhausted.
 pub fn extended(list: &mut Vec<u8>, image: &mut [u8], enabled: u64) -> Result<()> {
     let Some(software) = image.get_mut(SOFTWARE..LEGACY) else { return Ok(()) };
     software.fill(0);
@@ -197,7 +197,7 @@ pub fn extended(list: &mut Vec<u8>, image: &mut [u8], enabled: u64) -> Result<()
     Ok(())
 }
 
-/// The mapped files under collection.
+/// The list of mapped files under construction.
 #[derive(Default)]
 pub struct Files {
     count: usize,
@@ -210,7 +210,7 @@ impl Files {
     /// Adds a mapping of a file from address to address, `offset` bytes into it.
     ///
     /// # Errors
-    /// No memory.
+    /// Memory is exhausted.
     pub fn add(&mut self, start: u64, end: u64, offset: u64, name: &[u8]) -> Result<()> {
         self.too_long |= self.places.len() + self.names.len() + name.len() > MOST_OF_FILES;
         if self.too_long {
@@ -225,10 +225,10 @@ impl Files {
         Ok(())
     }
 
-    /// Appends them as `NT_FILE`; nothing if they are too many, as Linux does.
+    /// Appends them as `NT_FILE`; nothing if they are too many, as in Linux.
     ///
     /// # Errors
-    /// No memory.
+    /// Memory is exhausted.
     pub fn put(&self, list: &mut Vec<u8>) -> Result<()> {
         if self.too_long {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Names against what `core(5)` and fs/coredump.c say; headers and notes against their layouts.
+//! Compares names with `core(5)` and fs/coredump.c, and headers and notes with their layouts.
 
 use hayate_core_file::name::{Facts, Place, place};
 use hayate_core_file::{image, notes};

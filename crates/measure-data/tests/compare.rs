@@ -201,7 +201,7 @@ fn the_same_twice_on_a_busy_machine_is_no_difference_19_times_in_20() {
     };
     let none = count(Verdict::NoDifference, &mut random, 1.0);
     assert!(none >= 38, "{none} of 40");
-    // What is a fifth slower is not called the same for that.
+    // A result that is a fifth slower must still not be called the same.
     let none = count(Verdict::NoDifference, &mut random, 1.2);
     assert!(none <= 1, "{none} of 40 called the same");
 }

@@ -68,7 +68,8 @@ impl Starter {
     fn run(&self) -> Result<(), Error> {
         (&self.record).write_all(b"watch")?;
         // This closes the pipe by which the parent waits for an exec, too, so that the parent
-        // continues. SAFETY: nothing in this process uses the closed descriptors any more.
+        // continues.
+        // SAFETY: nothing in this process uses the closed descriptors any more.
         unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
         let pointers = |texts: &[CString]| -> Vec<*mut libc::c_char> {
             let each = texts.iter().map(|text| text.as_ptr().cast_mut());

@@ -182,8 +182,8 @@ impl core::fmt::Display for Function {
 
 /// Returns address register `slot`, if its type is one of the two that exist.
 fn bar(header: &EndpointHeader, slot: u8) -> Option<Bar> {
-    // The crate panics at the reserved types. SAFETY: reading configuration space has no effect on
-    // memory.
+    // The crate panics at the reserved types.
+    // SAFETY: reading configuration space has no effect on memory.
     let raw = unsafe { Ports.read(header.header().address(), 0x10 + u16::from(slot) * 4) };
     match raw & 0b111 {
         0b010 | 0b110 => None,

@@ -75,9 +75,9 @@ pub fn object() -> Option<usize> {
     clocks().map(|at| at + PAGE_SIZE)
 }
 
-/// The content of the object's page, for core files.
+/// Returns the content of the object's page, for core files.
 pub fn content() -> &'static [u8; PAGE_SIZE] {
-    // SAFETY: a whole page of the kernel's image, which nobody writes to.
+    // SAFETY: this is a whole page of the kernel's image, which is never written to.
     unsafe { &*(image::address() as *const [u8; PAGE_SIZE]) }
 }
 

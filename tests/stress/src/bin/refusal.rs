@@ -47,13 +47,13 @@ fn refused_count() -> u64 {
     count.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
-/// What there was before the first case: a case that did not come to its end leaves things behind.
+/// The state before the first case: a case that does not finish leaves mounts and files behind.
 struct Before {
     mounts: String,
     files: Vec<PathBuf>,
 }
 
-/// Where cases leave files.
+/// The folders in which cases leave files.
 const PLACES: [&str; 2] = ["/tmp", "/dev/shm"];
 
 fn files() -> Vec<PathBuf> {
@@ -67,7 +67,7 @@ impl Before {
         Before { mounts: fs::read_to_string("/proc/mounts").unwrap_or_default(), files: files() }
     }
 
-    /// Takes off what is mounted, and removes the files, that were not there before.
+    /// Unmounts and removes the mounts and files that did not exist before.
     fn restore(&self) {
         let now = fs::read_to_string("/proc/mounts").unwrap_or_default();
         for line in now.lines().rev().filter(|line| !self.mounts.lines().any(|old| old == *line)) {
@@ -84,7 +84,7 @@ impl Before {
     }
 }
 
-/// Where the output of a case goes.
+/// The file for the output of a case.
 const OUTPUT: &str = "/tmp/refusal.output";
 
 /// Runs one case; returns its output, or `None` if it did not end.
@@ -213,8 +213,8 @@ fn name_leaks(program: &Path, cases: &[&str], stride: u64, most: u64) {
     }
 }
 
-/// Tables that grow as they are used, up to a bound, are as large as they get before anything is
-/// counted: those of numbers of processes, and the queues of the futexes' table.
+/// Lets tables that grow with use, up to a bound, reach their final size before anything is
+/// counted: those of process numbers, and the queues of the futex table.
 fn fill_tables(options: &Options) {
     for _ in 0..1024 {
         match fork() {
@@ -228,7 +228,7 @@ fn fill_tables(options: &Options) {
     let soon = libc::timespec { tv_sec: 0, tv_nsec: 1 };
     for word in &words {
         let no = std::ptr::null::<u32>();
-        // SAFETY: a word and a time that live; the call waits no longer than that.
+        // SAFETY: the word and the time live; the call waits no longer than that time.
         unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAIT, 0, &soon, no, 0) };
     }
 }

@@ -117,7 +117,8 @@ fn start_one(board: &Board, random: &mut Random) {
     match fork() {
         Ok(0) => {
             board.starts.fetch_add(1, Relaxed);
-            // A child with its own seed, which takes some memory for itself. SAFETY: no arguments.
+            // A child with its own seed, which takes some memory for itself.
+            // SAFETY: no arguments.
             *random = Random::new(random.bits() ^ unsafe { libc::getpid() } as u64);
             if random.one_in(2) && !take(random.below(512) as usize * 4096) {
                 board.no_memory.fetch_add(1, Relaxed);
