@@ -287,8 +287,8 @@ impl FpuState {
     }
 }
 
-/// Clears what the processor does not write of the legacy image (SDM vol. 1, 13.5.1): in the area of
-/// a child it is what the heap held before.
+/// Clears the bytes of the legacy image that the processor does not write (SDM vol. 1, 13.5.1): in
+/// the area of a child they contain what the heap held before.
 fn scrub(image: &mut [u8]) {
     for register in image[X87..SSE].chunks_exact_mut(16) {
         register[10..].fill(0);

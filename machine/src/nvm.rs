@@ -38,7 +38,7 @@ const PSEUDO: u64 = 64 << 20;
 
 const LARGE: u64 = LARGE_PAGE_SIZE as u64;
 
-/// What kind of memory an area is.
+/// The kind of memory that an area is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A module that keeps everything that was flushed out of the processor's caches.

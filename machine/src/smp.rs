@@ -22,7 +22,7 @@ use crate::{apic, per_cpu};
 
 pub use start::start_others;
 
-/// What a TLB shootdown removes.
+/// The TLB entries that a shootdown removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flush {
     /// Pages `start..end` (byte addresses, page-aligned) of the current space.

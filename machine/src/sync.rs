@@ -111,13 +111,13 @@ unsafe impl RawRwLock for RawRwSpin {
 
 /// A mutual-exclusion lock that spins; see the module for its rules.
 pub type SpinLock<T> = lock_api::Mutex<RawSpin, T>;
-/// What [`SpinLock::lock`] returns.
+/// The guard that [`SpinLock::lock`] returns.
 pub type SpinGuard<'a, T> = lock_api::MutexGuard<'a, RawSpin, T>;
 /// A readers-writer lock that spins; writers can be starved, so keep readers short.
 pub type RwSpinLock<T> = lock_api::RwLock<RawRwSpin, T>;
-/// What [`RwSpinLock::read`] returns.
+/// The guard that [`RwSpinLock::read`] returns.
 pub type RwSpinReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawRwSpin, T>;
-/// What [`RwSpinLock::write`] returns.
+/// The guard that [`RwSpinLock::write`] returns.
 pub type RwSpinWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, RawRwSpin, T>;
 
 /// How [`Once`] and [`Lazy`] wait for another CPU's initialisation.

@@ -187,8 +187,8 @@ const READ: [u8; 2] = [0x8a, 0x06];
 /// `mov byte [rsi], 1`
 const WRITE: [u8; 3] = [0xc6, 0x06, 0x01];
 
-/// Code that executes `access` (on `[rsi]`) once for each of `pages` pages, `step` pages apart, from
-/// `start`.
+/// Appends code that executes `access` (on `[rsi]`) once for each of `pages` pages, `step` pages
+/// apart, from `start`.
 fn touch_each(code: &mut Vec<u8>, start: u64, pages: usize, step: usize, access: &[u8]) {
     if pages == 0 {
         return;

@@ -72,7 +72,7 @@ pub struct Ended<'a> {
     pub up: bool,
     /// Why the machine shut down, if it did.
     pub reason: Option<&'a str>,
-    /// What it wrote on its standard error.
+    /// Its output on standard error.
     pub complaint: &'a str,
 }
 

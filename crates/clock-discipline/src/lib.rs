@@ -50,7 +50,7 @@ pub mod status {
 }
 use status::*;
 
-/// What `adjtimex(2)` returns.
+/// The clock state that `adjtimex(2)` returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "named as in adjtimex(2)")]
 pub enum State {
@@ -323,7 +323,7 @@ impl Discipline {
         self.state = State::Ok;
     }
 
-    /// What `adjtimex(2)` returns.
+    /// Returns the state that `adjtimex(2)` returns.
     pub fn state(&self) -> State {
         let unsure = self.status & (STA_UNSYNC | STA_CLOCKERR) != 0;
         if unsure { State::Error } else { self.state }

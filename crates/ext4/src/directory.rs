@@ -33,7 +33,7 @@ pub enum Kind {
 pub struct DirEntry<'a> {
     /// Number of the inode that it names, not zero.
     pub inode: u32,
-    /// What the inode is.
+    /// The kind of the inode.
     pub kind: Kind,
     /// One to 255 bytes without `/` and zero; `.` and `..` among them.
     pub name: &'a [u8],

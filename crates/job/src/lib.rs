@@ -51,7 +51,7 @@ pub enum Root {
         device: String,
         /// The mount options of its file system: `dax`, or nothing.
         kind: String,
-        /// What its file system is mounted with: `dax`, or nothing.
+        /// The mount options of its file system: `dax`, or nothing.
         options: String,
     },
 }

@@ -17,7 +17,7 @@ pub enum ReadError {
     },
     /// Not JSON at all.
     NotJson {
-        /// What the parser says, with its line and column.
+        /// The parser's message, with its line and column.
         detail: String,
     },
     /// JSON with other content.

@@ -99,7 +99,7 @@ impl Machine {
 /// One line of a fingerprint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fact {
-    /// What the fact is about: `cpu`, `memory`, `disk`, ...
+    /// The subject of the fact: `cpu`, `memory`, `disk`, ...
     pub group: String,
     /// Its name within the group.
     pub name: String,
@@ -144,7 +144,7 @@ pub struct Primitive {
     pub method: String,
 }
 
-/// What the ticks of a result stand for.
+/// The meaning of a result's ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Quantity {
@@ -159,11 +159,11 @@ pub enum Quantity {
 pub struct Measurement {
     /// Path-like name, `area/subject/detail`.
     pub name: String,
-    /// What was measured, in words.
+    /// A description of the measurement, in words.
     pub title: String,
     /// How it was measured.
     pub method: String,
-    /// What [`Measurement::values`] are.
+    /// The meaning of [`Measurement::values`].
     pub quantity: Quantity,
     /// Operations (or bytes) in one sample.
     pub work: f64,
@@ -188,7 +188,7 @@ pub struct Axis {
     pub series: String,
     /// The position.
     pub x: f64,
-    /// What the position is: `bytes`, `processes`, ...
+    /// The unit of the position: `bytes`, `processes`, ...
     pub unit: String,
 }
 
@@ -287,7 +287,8 @@ impl Measurement {
 }
 
 impl Inferred {
-    /// What was inferred, what `machine` reports, and whether they agree, in a sentence.
+    /// Returns a sentence with the inferred value, the one that `machine` reports, and whether they
+    /// agree.
     pub fn sentence(&self, machine: &Machine) -> String {
         let show = |v: f64| {
             if self.unit == "bytes" { units::size(v) } else { format!("{v:.0} {}", self.unit) }

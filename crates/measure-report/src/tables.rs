@@ -212,7 +212,7 @@ fn side_by_side(runs: &[Run], name: &str) -> String {
     out
 }
 
-/// What was not measured, and why.
+/// Returns the list of experiments that were not measured, with the reasons.
 pub fn skipped(runs: &[Run]) -> String {
     if runs.iter().all(|r| r.skipped.is_empty()) {
         return String::new();

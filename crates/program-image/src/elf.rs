@@ -156,7 +156,7 @@ pub struct Plan {
     pub position: Position,
     /// The first instruction.
     pub entry: u64,
-    /// What to map, in the file's order; never empty.
+    /// The segments to map, in the file's order; never empty.
     pub segments: Vec<Segment>,
     /// The pages from the lowest to the highest segment.
     pub span: Range<u64>,

@@ -28,7 +28,7 @@ pub const HEAD: usize = 256;
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
 
-/// What kind of executable a file is.
+/// The kind of executable that a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Image<'a> {
     /// An ELF file; its program headers come next.

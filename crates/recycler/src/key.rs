@@ -19,7 +19,8 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 /// A file's content and its origin: two contents are never equal, nor are two names of one content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Content {
-    /// The page cache's number: for device, inode and generation, and never used twice.
+    /// The number of the file's page cache, which stands for device, inode and generation and is
+    /// never used twice.
     pub plate: u64,
     /// How often the content had changed when it was read.
     pub version: u64,
@@ -50,7 +51,7 @@ pub enum Role {
 /// A region without its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RegionKey {
-    /// What it was used for.
+    /// The role of the region.
     pub role: Role,
     /// Its size in bytes.
     pub bytes: usize,

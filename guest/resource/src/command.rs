@@ -97,7 +97,7 @@ pub enum Command {
 /// The whole command line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// What is wanted.
+    /// The requested command.
     pub command: Command,
     /// As JSON.
     pub json: bool,

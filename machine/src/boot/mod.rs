@@ -29,7 +29,7 @@ pub const KERNEL_BASE: u64 = 0xffff_ffff_8000_0000;
 /// Start of the area for kernel stacks and other pages mapped one by one.
 pub const VMAP: u64 = 0xffff_c900_0000_0000;
 
-/// What a range of physical memory is.
+/// The kind of a range of physical memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryKind {
     /// Free RAM.
@@ -51,7 +51,7 @@ pub struct MemoryRange {
     pub start: u64,
     /// One past the last byte.
     pub end: u64,
-    /// What it is.
+    /// The kind of the range.
     pub kind: MemoryKind,
 }
 

@@ -5,7 +5,7 @@ use crate::frames::{Frame, FrameInfo, info};
 use crate::layout::PAGE_SHIFT;
 use core::sync::atomic::Ordering::Acquire;
 
-/// What a program may do with a page.
+/// The access that a program has to a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Access {
     /// Any access at all. Without it, `write` and `execute` have no effect.
@@ -25,8 +25,8 @@ impl Access {
     pub const WRITE: Access = Access { read: true, write: true, execute: false };
 }
 
-/// What kind of page an entry maps. It decides which count of the space includes the page, and what
-/// happens to the page when two spaces stop sharing a table.
+/// The kind of page that an entry maps. It decides which count of the space includes the page, and
+/// what happens to it when two spaces stop sharing a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The space's own memory: copied on write once another space refers to it.
@@ -180,7 +180,7 @@ impl Entry {
 pub struct Page {
     /// The number of the page's frame.
     pub(super) frame: u32,
-    /// What kind of page it is.
+    /// The kind of the page.
     pub kind: Kind,
     /// What the page table lets the program do with the page now; copy-on-write takes `write` away
     /// from pages that the program may write to.

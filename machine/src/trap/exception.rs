@@ -25,13 +25,13 @@ bitflags::bitflags! {
 pub struct PageFault {
     /// The address that was accessed (CR2).
     pub address: u64,
-    /// What was tried.
+    /// The kind of access, and the state of the page.
     pub code: FaultCode,
     /// Where: the instruction's address.
     pub rip: u64,
 }
 
-/// What the page fault handler did.
+/// The result of the page fault handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultOutcome {
     /// The access can be tried again, or, from user mode, a signal has been posted.

@@ -114,10 +114,12 @@ pub mod attention {
 /// The functions of the kernel that the machine layer calls. All run with interrupts off.
 #[derive(Clone, Copy)]
 pub struct Handlers {
-    /// A system call: number in `orig_rax` (and `rax` is preset to -ENOSYS); the result goes to `rax`.
+    /// A system call: number in `orig_rax` (and `rax` is preset to -ENOSYS); the result goes to
+    /// `rax`.
     pub syscall: extern "C" fn(&mut UserRegs),
-    /// A page fault from user mode (`Some(regs)`) or from a checked user copy in the kernel (`None`).
-    /// [`FaultOutcome::Failed`] makes the copy fail; for user mode the handler has posted a signal.
+    /// A page fault from user mode (`Some(regs)`) or from a checked user copy in the kernel
+    /// (`None`). [`FaultOutcome::Failed`] makes the copy fail; for user mode the handler has posted
+    /// a signal.
     pub page_fault: fn(&PageFault, Option<&mut UserRegs>) -> FaultOutcome,
     /// Any other exception from user mode: vector, error code. Vector 2: a program in ring 0 was
     /// interrupted where it had interrupts off, and goes on with interrupts on.

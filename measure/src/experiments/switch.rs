@@ -327,8 +327,8 @@ pub fn experiments() -> Vec<Experiment> {
     all
 }
 
-/// Returns the instructions of a switch by a pipe: with more than two members the woken one does
-/// not run at once in place of its waker, but through a run queue.
+/// Returns the instructions of a switch by a pipe: with more than two members the woken
+/// process does not run at once in place of its waker, but goes through a run queue.
 fn switched(members: usize) -> f64 {
     if members > 2 { 3900.0 } else { 2600.0 }
 }

@@ -48,7 +48,7 @@ const LIBRARY: &[(&str, &[&str])] = &[
     ("now_ns", &["clock_gettime"]),
 ];
 
-/// What the suite contains about one call.
+/// The evidence of the suite for one call.
 #[derive(Default)]
 pub struct Found<'a> {
     /// Whether a case calls it.
@@ -57,7 +57,7 @@ pub struct Found<'a> {
     pub errors: BTreeSet<&'a str>,
 }
 
-/// What the suite contains about all calls.
+/// The evidence of the suite for all calls.
 #[derive(Default)]
 pub struct Evidence {
     called: BTreeSet<String>,

@@ -7,7 +7,7 @@ use std::fmt::Write;
 /// A row: one bar for each run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
-    /// What it is.
+    /// The name of the row.
     pub name: String,
     /// For each run: value, lower and upper end of its interval; `None` where not measured.
     pub values: Vec<Option<(f64, f64, f64)>>,

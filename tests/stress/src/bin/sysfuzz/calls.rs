@@ -2,7 +2,7 @@
 
 use Kind::*;
 
-/// What an argument should look like most of the time.
+/// The plausible form of an argument, used most of the time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// A file descriptor, open or not.
