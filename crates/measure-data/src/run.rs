@@ -254,10 +254,10 @@ pub struct Inferred {
 pub const FAR_OFF: f64 = 3.0;
 
 impl Measurement {
-    /// The values of every round: nanoseconds per operation, or bytes per second.
+    /// Returns the values of every round: nanoseconds per operation, or bytes per second.
     ///
-    /// A sample that is no longer than what is subtracted from it counts as 0 ns; in a
-    /// bandwidth as half a tick, so that values stay finite.
+    /// A sample that is no longer than the ticks to be subtracted counts as 0 ns; for a bandwidth
+    /// it counts as half a tick, so that values stay finite.
     pub fn values(&self, clock: &Clock) -> Vec<Vec<f64>> {
         let ns_per_tick = 1e9 / clock.ticks_per_second;
         let value = |ticks: u64| {
@@ -270,7 +270,7 @@ impl Measurement {
         self.rounds.iter().map(|r| r.iter().map(|t| value(*t)).collect()).collect()
     }
 
-    /// Measured by predicted.
+    /// Returns the measured value divided by the predicted one.
     pub fn ratio(&self) -> Option<f64> {
         Some(self.summary.median / self.prediction.as_ref()?.value)
     }
@@ -314,14 +314,14 @@ impl Run {
         self.results.iter().find(|r| r.name == name)
     }
 
-    /// Joins runs of the same suite on the same system into one: the rounds of each result
-    /// are put one after the other, as when a comparison boots two systems in turn. Results
-    /// that are not in every run are left out; machine and clock are those of the first.
+    /// Joins runs of the same suite on the same system into one: the rounds of each result are
+    /// appended to each other, as when a comparison boots two systems in turn. Results that are not
+    /// in every run are left out; machine and clock are those of the first run.
     ///
-    /// Where a clock was found to run up to a tenth faster or slower than the first (on a busy
-    /// host a guest's calibration errs by some per cent), its ticks are turned into the first's.
+    /// If a clock runs up to a tenth faster or slower than the first (on a busy host a guest's
+    /// calibration is wrong by some per cent), its ticks are converted to the first's.
     ///
-    /// Returns `None` for an empty list, and when clocks differ by more or a result changes its
+    /// Returns `None` for an empty list, and if clocks differ by more or a result changes its
     /// meaning from run to run, because ticks cannot be pooled then.
     pub fn join(runs: &[Run]) -> Option<Run> {
         let (first, rest) = runs.split_first()?;

@@ -1,4 +1,4 @@
-//! Comparison: finds what is there, and says so when nothing is.
+//! Comparison: finds real differences, and reports none when there is none.
 
 mod common;
 
@@ -8,7 +8,7 @@ use measure_data::run::{Fact, Quantity, Run};
 use measure_data::{Comparison, Verdict};
 use proptest::prelude::*;
 
-/// `count` rounds of 100 samples around `center`: each round has a level of its own within
+/// Returns `count` rounds of 100 samples around `center`: each round has a level of its own within
 /// `between`, samples scatter by `within`, and one in ten is an outlier upwards.
 fn noisy(
     random: &mut fastrand::Rng,
@@ -99,13 +99,13 @@ fn a_machine_that_changes_slowly_is_not_taken_for_a_difference() {
             verdict == Verdict::Better || verdict == Verdict::Worse
         })
         .count();
-    // Without a look at the halves it were a hundred.
+    // Without the comparison of the halves there would be a hundred.
     assert!(alarms <= 40, "{alarms} of 200");
 }
 
 #[test]
 fn one_pass_claims_nothing_of_samples_that_scatter() {
-    // Within one process the samples hardly scatter, and the next process has another level.
+    // Within one process the samples hardly scatter, but the next process has another level.
     let level = |center: u64| vec![(0..40).map(|i| center + i % 30).collect::<Vec<u64>>()];
     let verdict = compared(Quantity::Time, level(10_000), level(13_000)).verdict;
     assert_eq!(verdict, Verdict::TooNoisy);
@@ -122,7 +122,7 @@ fn five_passes_of_a_quick_run_suffice_for_a_clear_difference() {
 
 #[test]
 fn few_passes_claim_only_what_is_beyond_doubt() {
-    // Three rounds against three are apart by chance one time in ten.
+    // Three rounds differ from three others by chance one time in ten.
     let mut random = fastrand::Rng::with_seed(6);
     let alarms = (0..200)
         .filter(|_| {
@@ -133,7 +133,7 @@ fn few_passes_claim_only_what_is_beyond_doubt() {
         })
         .count();
     assert!(alarms <= 4, "{alarms} of 200");
-    // Almost exact, as instruction counts are, one pass shows a tenth and more.
+    // For almost exact samples, such as instruction counts, one pass shows a difference of a tenth.
     let near = |center: u64| vec![(0..10).map(|i| center + i % 3).collect::<Vec<u64>>()];
     assert_eq!(compared(Quantity::Time, near(10_000), near(9_000)).verdict, Verdict::Better);
 }
@@ -172,8 +172,8 @@ fn a_neighbour_that_disturbs_one_run_is_no_regression() {
     assert_eq!(verdict, Verdict::TooNoisy);
 }
 
-/// Rounds on a machine that others keep busy: half of the samples, and in some rounds nearly all,
-/// take up to four times as long; the others scatter little.
+/// Returns rounds on a machine that other work keeps busy: half of the samples, and in some rounds
+/// nearly all, take up to four times as long; the others scatter little.
 fn busy(random: &mut fastrand::Rng, count: usize, center: f64) -> Vec<Vec<u64>> {
     let mut one_round = || {
         let share = 0.2 + 0.7 * random.f64();

@@ -1,4 +1,4 @@
-//! Reading runs: what was written comes back, and nothing else is taken for a run.
+//! Reading runs: a written run is read back, and nothing else is accepted as a run.
 
 mod common;
 
@@ -79,7 +79,7 @@ proptest! {
         let mut bytes = text().into_bytes();
         let at = at % bytes.len();
         bytes[at] = byte;
-        // Either still a run, or a sentence.
+        // The result is either a run or a sentence.
         if let Err(error) = read_run(&String::from_utf8(bytes).unwrap()) {
             prop_assert!(!error.to_string().is_empty());
         }

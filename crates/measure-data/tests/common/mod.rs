@@ -1,4 +1,4 @@
-//! Runs made up for tests.
+//! Runs for tests.
 
 use measure_data::run::{
     Clock, Completion, FORMAT, Machine, Measurement, Quantity, Run, Settings, Suite, VERSION,
