@@ -489,33 +489,39 @@ fn is_same(one: &SpaceMap<Mapping>, other: &SpaceMap<Mapping>) -> bool {
 }
 
 /// The ranges in which `now` has a mapping that `then` does not have. `None` if there are too many.
+///
+/// Ranges with nothing but a hole between them become one, if the hole is smaller than [`NEAR`]: cut
+/// one by one, the first would have the second for a neighbour, and all of its pages would be taken
+/// out one by one instead of with their tables. A dynamic linker leaves such a hole where it had
+/// mapped its cache.
 fn find_added(
     now: &SpaceMap<Mapping>,
     then: &SpaceMap<Mapping>,
     added: &mut ArrayVec<Range<usize>, 32>,
 ) -> Option<()> {
-    let mut add = |range: Range<usize>| {
+    // Whether nothing that stays lies behind the last range.
+    let mut joins = false;
+    let mut add = |range: Range<usize>, joins: bool| {
         if range.is_empty() {
-            return Some(());
+            return Some(joins);
         }
-        if let Some(last) = added.last_mut()
-            && last.end == range.start
-        {
-            last.end = range.end;
-            return Some(());
+        match added.last_mut() {
+            Some(last) if joins && range.start - last.end < NEAR => last.end = range.end,
+            _ => added.try_push(range).ok()?,
         }
-        added.try_push(range).ok()
+        Some(true)
     };
     for region in now.iter() {
         let mut at = region.start;
         for old in then.overlapping(region.start..region.end) {
             let common = old.start.max(region.start);
             if old.value.shows_same(old.start, &region.value, region.start, common) {
-                add(at..common)?;
+                add(at..common, joins)?;
                 at = old.end.min(region.end);
+                joins = false;
             }
         }
-        add(at..region.end)?;
+        joins = add(at..region.end, joins)?;
     }
     Some(())
 }
