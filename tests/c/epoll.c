@@ -1,6 +1,7 @@
 /* epoll_ctl(2): sets within sets, exclusive wake-ups, limits. */
 #define AREA "epoll"
 #include "harness.h"
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #ifndef EPOLLEXCLUSIVE
@@ -213,3 +214,55 @@ TEST(max_user_watches_is_enospc) {
     OK(write(limit, before, strlen(before)));
     CHECK_EQ(status, 0);
 }
+
+/* ---- one event, many that wait ---------------------------------------------------------------- */
+
+enum { WAITERS = 8 };
+struct crowd {
+    int ep;
+    pthread_barrier_t start;
+    _Atomic int timeouts;
+};
+
+static void *wait_for_it(void *arg) {
+    struct crowd *crowd = arg;
+    struct epoll_event e;
+    pthread_barrier_wait(&crowd->start);
+    if (epoll_wait(crowd->ep, &e, 1, 5000) != 1)
+        atomic_fetch_add(&crowd->timeouts, 1);
+    return NULL;
+}
+static void *poll_for_it(void *arg) {
+    struct crowd *crowd = arg;
+    struct pollfd p = {crowd->ep, POLLIN, 0};
+    pthread_barrier_wait(&crowd->start);
+    if (poll(&p, 1, 5000) != 1)
+        atomic_fetch_add(&crowd->timeouts, 1);
+    return NULL;
+}
+
+/* A level-triggered event that nobody consumes reaches everybody who waits for it. */
+static void all_see_one_event(void *(*last)(void *)) {
+    for (int round = 0; round < 60; round++) {
+        struct crowd crowd = {.ep = set()};
+        pthread_t t[WAITERS];
+        int fd = OK(eventfd(0, 0));
+        OK(add(crowd.ep, fd));
+        ZERO(pthread_barrier_init(&crowd.start, NULL, WAITERS + 1));
+        for (int i = 0; i < WAITERS; i++)
+            ZERO(pthread_create(&t[i], NULL, i < WAITERS / 2 ? wait_for_it : last, &crowd));
+        pthread_barrier_wait(&crowd.start);
+        if (round % 2)
+            msleep(1);
+        OK(write(fd, &(uint64_t){1}, 8));
+        for (int i = 0; i < WAITERS; i++)
+            ZERO(pthread_join(t[i], NULL));
+        CHECK_EQ(crowd.timeouts, 0);
+        ZERO(pthread_barrier_destroy(&crowd.start));
+        OK(close(fd));
+        OK(close(crowd.ep));
+    }
+}
+
+TEST(a_level_triggered_event_reaches_all_threads_that_wait) { all_see_one_event(wait_for_it); }
+TEST(a_level_triggered_event_reaches_threads_that_poll_the_set) { all_see_one_event(poll_for_it); }

@@ -285,7 +285,7 @@ pub fn stress(options: &Test, programs: &Programs) -> Vec<Trial> {
             2,
             &["storm", "--seconds", "1", "--limit", "60", "bomb"],
         ),
-        strain(FOR_TESTS[0], 1, &["refusal", "--stride", "11", "--only", REFUSED, "/tests/static"]),
+        strain(FOR_TESTS[0], 1, &["refusal", "--stride", "17", "--only", REFUSED, "/tests/static"]),
         strain("killed_at_any_moment", 2, &["storm", "--seconds", "2", "strike"]),
         strain("started_while_replaced", 2, &["storm", "--seconds", "3", "replace"]),
         strain("policy_changed_in_a_storm", 2, &["storm", "--seconds", "1", "policy"]),

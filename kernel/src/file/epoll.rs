@@ -336,7 +336,10 @@ impl Epoll {
                 again.push(item);
             }
         }
-        let items = if again.is_empty() { None } else { Some(self.items.lock()) };
+        if again.is_empty() {
+            return Ok(found);
+        }
+        let items = self.items.lock();
         for item in again {
             // An item that was removed meanwhile has an empty interest.
             if item.interest.load(Ordering::Acquire) != 0
@@ -346,6 +349,9 @@ impl Epoll {
             }
         }
         drop(items);
+        // A thread that looked meanwhile saw the list without these items, and sleeps. It is woken,
+        // finds them, puts them back and wakes the next one (`ep_done_scan`, fs/eventpoll.c).
+        self.waiters.wake_one();
         Ok(found)
     }
 
@@ -377,8 +383,8 @@ impl FileOps for Epoll {
     fn poll(&self, _: &OpenFile, registrar: &mut Registrar<'_>) -> Events {
         registrar.register(&self.waiters);
         // The list is not locked between two steps. A thread that collects events may take items
-        // off the front meanwhile: it reports those that are ready, and puts the level-triggered
-        // ones among them back.
+        // off the front meanwhile: it reports those that are ready, puts the level-triggered ones
+        // among them back, and then tells the listeners.
         let mut at = 0;
         loop {
             let Some(item) = self.ready.lock().get(at).cloned() else { return Events::empty() };
