@@ -11,10 +11,10 @@ enum { CODE_USER = 0, CODE_QUEUE = -1, CODE_TKILL = -6, CODE_UNKNOWN = -20, CODE
 
 static volatile int got, got_code, got_value, got_thread;
 static void note(int sig, siginfo_t *info, void *context UNUSED) {
-    got = sig;
     got_code = info->si_code;
     got_value = info->si_value.sival_int;
     got_thread = (int)syscall(SYS_gettid);
+    got = sig; /* last: another thread may wait for it */
 }
 static void on(int sig) {
     struct sigaction act = {.sa_sigaction = note, .sa_flags = SA_SIGINFO};
