@@ -45,6 +45,9 @@ fn failed(fault: &PageFault, result: FaultResult, from_user: bool) -> FaultOutco
     if !from_user {
         return FaultOutcome::Failed;
     }
+    if hayate_machine::vdso::permits(fault.address, fault.code) {
+        return FaultOutcome::Done;
+    }
     let (signal, code) = match result {
         FaultResult::NotMapped => (SIGSEGV, SEGV_MAPERR),
         FaultResult::NotAllowed => (SIGSEGV, SEGV_ACCERR),

@@ -1,7 +1,7 @@
 //! The Rust functions that the stubs call for exceptions and interrupts.
 
 use super::{UserRegs, attention, handlers};
-use crate::{apic, cpu, vdso};
+use crate::{apic, cpu};
 
 bitflags::bitflags! {
     /// The error code of a page fault (Intel SDM vol. 3, 4.7).
@@ -104,12 +104,6 @@ pub(super) extern "C" fn trap_from_program(vector: u64, regs: &mut UserRegs, cod
         (handlers.exception)(NMI, 0, regs);
     }
     if vector == u64::from(NMI) {
-        return;
-    }
-    // The program returned to ring 3, and has been moved to ring 0 now: it fetches the instruction
-    // again.
-    const FETCHED: u64 = FaultCode::PRESENT.bits() | FaultCode::FETCH.bits();
-    if vector == 14 && code & FETCHED == FETCHED && vdso::holds(fault_address()) {
         return;
     }
     let user = if vector == 14 { FaultCode::USER.bits() } else { 0 };

@@ -29,6 +29,7 @@ use crate::boot::KERNEL_BASE;
 use crate::layout::{PAGE_SIZE, SHOWN};
 use crate::paging::kernel::{Refused, show};
 use crate::time;
+use crate::trap::FaultCode;
 
 /// The random address bits: all of the root's entry but the last page, behind which no instruction
 /// may lie.
@@ -79,6 +80,18 @@ pub fn object() -> Option<usize> {
 pub fn content() -> &'static [u8; PAGE_SIZE] {
     // SAFETY: this is a whole page of the kernel's image, which is never written to.
     unsafe { &*(image::address() as *const [u8; PAGE_SIZE]) }
+}
+
+/// Whether programs may do at an address what a page fault says was refused: read one of the two
+/// pages, or execute the second one. Then the mode of the space was being changed: the entry of the
+/// root said one mode and the processor was in the other. The access is right once both agree.
+#[cold]
+pub fn permits(address: u64, code: FaultCode) -> bool {
+    let at = AT.load(Ordering::Relaxed);
+    let is_read = code.contains(FaultCode::PRESENT)
+        && !code.intersects(FaultCode::WRITE | FaultCode::RESERVED);
+    let first = if code.contains(FaultCode::FETCH) { PAGE_SIZE as u64 } else { 0 };
+    is_read && at != 0 && (first..2 * PAGE_SIZE as u64).contains(&address.wrapping_sub(at))
 }
 
 /// Whether an instruction pointer is in the object.
