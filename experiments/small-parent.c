@@ -1,14 +1,14 @@
 /*
  * What a start costs a small program: fork or vfork, exec or not, exit, wait.
  *
- * `./hayate compare` starts programs from the measurement suite, which has some hundred pages of its
- * own. The fewer pages a parent has, the less Linux pays for its fork, so this is the harder
+ * `./hayate compare` starts programs from the measurement suite, which has some hundred pages of
+ * its own. The fewer pages a parent has, the less Linux pays for its fork, so this is the harder
  * comparison. In an empty folder FOLDER:
  *
  *   musl-gcc -O2 -static -o FOLDER/small-parent experiments/small-parent.c
  *   ./hayate run --deterministic --with FOLDER:/s -- /s/small-parent
- *   ./hayate run --deterministic --with FOLDER:/s --linux --append 'mitigations=off init_on_alloc=0 \
- *       norandmaps randomize_kstack_offset=off audit=0' -- /s/small-parent
+ *   ./hayate run --deterministic --with FOLDER:/s --linux --append "mitigations=off \
+ *       init_on_alloc=0 norandmaps randomize_kstack_offset=off audit=0" -- /s/small-parent
  *
  * In deterministic mode a nanosecond is an instruction.
  */

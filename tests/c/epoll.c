@@ -215,7 +215,7 @@ TEST(max_user_watches_is_enospc) {
     CHECK_EQ(status, 0);
 }
 
-/* ---- one event, many that wait ---------------------------------------------------------------- */
+/* ---- one event, many that wait --------------------------------------------------------------- */
 
 enum { WAITERS = 8 };
 struct crowd {

@@ -42,7 +42,8 @@ until regions=$(ls $at/region | grep -c "^$space-")
     sleep 0.2
 done
 # What the kernel shows to every program is no region of its space.
-[ "$regions" -eq "$(grep -vcE '\[(vsyscall|vvar|vdso)\]' /proc/$sleeper/maps)" ] || fail "the maps say otherwise"
+[ "$regions" -eq "$(grep -vcE '\[(vsyscall|vvar|vdso)\]' /proc/$sleeper/maps)" ] ||
+    fail "the maps say otherwise"
 stack=$(grep -lx 'name: stack' $at/region/$space-* | head -n 1)
 grep -qx 'rights: rw-' $at/attachment/${stack##*/} || fail "the stack's rights"
 program=$(sed -n 's/^program: //p' $at/process/sleep)

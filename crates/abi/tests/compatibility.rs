@@ -66,12 +66,12 @@ a call that is not there answers ENOSYS.
 Numbers from 1000 on are Hayate's own calls, which Linux answers with ENOSYS;
 [resources.md](resources.md) tells of process transformation.
 
-Programs read the clocks and their processor's number by the functions of vdso(7) as well. Other than
-in Linux the object lies in the kernel's half of the address space, at one address for all programs of
-a boot; it cannot be moved or unmapped, and is no source for calls that read the caller's memory.
+Programs read the clocks and their processor's number by the functions of vdso(7) as well. Other
+than in Linux the object lies in the kernel's half of the address space, at one address for all
+programs of a boot. It cannot be moved or unmapped, and system calls do not read from it (EFAULT).
 
-Core files are written into files alone: `kernel.core_pattern` takes every specifier of core(5), but a
-pattern that begins with `|`, to pipe into a program, is refused with EINVAL.
+Core files are written into files alone: `kernel.core_pattern` takes every specifier of core(5), but
+a pattern that begins with `|`, to pipe into a program, is refused with EINVAL.
 
 ";
 

@@ -1,7 +1,8 @@
 //! `timerfd_create(2)`: timers with a descriptor that is read.
 //!
-//! A timer for a time of the real-time clock moves with that clock when it is set, and if it was asked
-//! to, its reader is told that instead of expirations (`TFD_TIMER_CANCEL_ON_SET`; fs/timerfd.c).
+//! A timer for a time of the real-time clock moves with that clock when it is set, and if it was
+//! asked to, its reader is told that instead of expirations (`TFD_TIMER_CANCEL_ON_SET`;
+//! fs/timerfd.c).
 //!
 //! Lock order: the state, then nothing. The timer is armed without it.
 
@@ -122,8 +123,8 @@ impl TimerFd {
     }
 
     /// `timerfd_settime(2)`: arms or disarms the timer; returns the previous setting, and whether a
-    /// setting of the clock has cancelled the timer and the reader was not told of it. Then the call
-    /// fails with `ECANCELED`, although the timer is armed. `ENOMEM`.
+    /// setting of the clock has cancelled the timer and the reader was not told of it. Then the
+    /// call fails with `ECANCELED`, although the timer is armed. `ENOMEM`.
     pub fn set(&self, new: Setting, flags: u32) -> Result<(Setting, bool)> {
         let absolute = flags & ABSOLUTE != 0;
         let follows = self.realtime && absolute;

@@ -214,9 +214,9 @@ impl Space {
         Ok(())
     }
 
-    /// Reads the page at `address` for a core file, also where the program may not; false if it is a
-    /// hole: untouched memory, or nothing that can be read (`get_dump_page`, mm/gup.c). Sleeps if a
-    /// page must be read. Hold no lock.
+    /// Reads the page at `address` for a core file, also where the program may not; false if it is
+    /// a hole: untouched memory, or nothing that can be read (`get_dump_page`, mm/gup.c). Sleeps if
+    /// a page must be read. Hold no lock.
     pub fn read_for_dump(&self, address: usize, to: &mut [u8; PAGE]) -> bool {
         let there = {
             let mut guard = self.table.lock();

@@ -490,10 +490,10 @@ fn is_same(one: &SpaceMap<Mapping>, other: &SpaceMap<Mapping>) -> bool {
 
 /// The ranges in which `now` has a mapping that `then` does not have. `None` if there are too many.
 ///
-/// Ranges with nothing but a hole between them become one, if the hole is smaller than [`NEAR`]: cut
-/// one by one, the first would have the second for a neighbour, and all of its pages would be taken
-/// out one by one instead of with their tables. A dynamic linker leaves such a hole where it had
-/// mapped its cache.
+/// Ranges with nothing but a hole between them become one, if the hole is smaller than [`NEAR`]:
+/// cut one by one, the first would have the second for a neighbour, and all of its pages would be
+/// taken out one by one instead of with their tables. A dynamic linker leaves such a hole where it
+/// had mapped its cache.
 fn find_added(
     now: &SpaceMap<Mapping>,
     then: &SpaceMap<Mapping>,

@@ -422,8 +422,9 @@ impl Process {
         super::signal::stop::wake(self);
     }
 
-    /// Decides that a signal ends the process, and that the current thread writes a core file first;
-    /// every other thread comes to [`super::dump::wait`]. False if its end is decided already.
+    /// Decides that a signal ends the process, and that the current thread writes a core file
+    /// first; every other thread comes to [`super::dump::wait`]. False if its end is decided
+    /// already.
     pub(super) fn begin_dump(&self, signal: u32) -> bool {
         let mut control = self.control.lock();
         if control.exit.is_some() {

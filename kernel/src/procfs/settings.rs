@@ -251,8 +251,8 @@ pub fn number(text: &[u8]) -> Result<i64> {
     text.trim().parse().map_err(|_| Errno::EINVAL)
 }
 
-/// A number that was written as kstrtoull(9) takes it: decimal, and with `any_base` octal behind `0`
-/// and hexadecimal behind `0x`. `EINVAL` when it is none, `ERANGE` when it exceeds `most`.
+/// A number that was written as kstrtoull(9) takes it: decimal, and with `any_base` octal behind
+/// `0` and hexadecimal behind `0x`. `EINVAL` when it is none, `ERANGE` when it exceeds `most`.
 pub fn unsigned(text: &[u8], any_base: bool, most: u64) -> Result<u64> {
     let text = text.strip_suffix(b"\n").unwrap_or(text);
     let text = text.strip_prefix(b"+").unwrap_or(text);

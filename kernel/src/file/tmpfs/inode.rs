@@ -236,7 +236,8 @@ impl TmpInode {
         info.links = info.links.saturating_add_signed(links);
     }
 
-    /// Room for `more` names, which stays as long as the caller has the directory to itself. `ENOMEM`.
+    /// Room for `more` names, which stays as long as the caller has the directory to itself.
+    /// `ENOMEM`.
     fn make_room(&self, more: usize) -> Result<()> {
         let entries = self.entries()?;
         growth::relieved(|| entries.lock().by_name.make_room(more))

@@ -28,8 +28,9 @@ use crate::file::{directory, open};
 use crate::memory::{PAGE, Space};
 use crate::schedule;
 
-/// Writes the core file of the current thread's process, whose other threads have stopped. A limit or
-/// a full disk cuts the file; the part that is there is a core file all the same (`elf_core_dump`).
+/// Writes the core file of the current thread's process, whose other threads have stopped. A limit
+/// or a full disk cuts the file; the part that is there is a core file all the same
+/// (`elf_core_dump`).
 ///
 /// Fails if there is no file.
 pub fn write(thread: &Thread, signal: u32, content: &Content) -> Result<()> {

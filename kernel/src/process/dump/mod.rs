@@ -78,8 +78,8 @@ static PARKED: SpinLock<Vec<Parked>> = SpinLock::new(Vec::new());
 /// Where threads sleep whose process writes a core file.
 static OVER: WaitQueue = WaitQueue::new();
 
-/// Ends the process of the current thread by a signal, with a core file if there is to be one. To be
-/// called on the way back to user mode; `regs` are what the thread would have gone on with.
+/// Ends the process of the current thread by a signal, with a core file if there is to be one. To
+/// be called on the way back to user mode; `regs` are what the thread would have gone on with.
 #[cold]
 pub fn end(thread: &Thread, info: &Siginfo, regs: &UserRegs) {
     let process = &thread.process;
@@ -129,8 +129,8 @@ fn stop_others(process: &Process) -> Result<()> {
     }
 }
 
-/// The end of a sleep, or of a part of a long work, of the thread that writes: no signal but SIGKILL
-/// is taken any more. `EINTR` if that came.
+/// The end of a sleep, or of a part of a long work, of the thread that writes: no signal but
+/// SIGKILL is taken any more. `EINTR` if that came.
 fn settle(process: &Process) -> Result<()> {
     schedule::current().clear_interrupt();
     if process.notice() & notice::CUT != 0 { Err(Errno::EINTR) } else { Ok(()) }

@@ -20,8 +20,8 @@ pub fn pattern() -> Pattern {
     PATTERN.lock().clone().unwrap_or_else(|| b"core".iter().copied().collect())
 }
 
-/// Sets the pattern; what exceeds 127 bytes is cut off (`proc_dostring`). `EINVAL` for one that pipes
-/// into a program.
+/// Sets the pattern; what exceeds 127 bytes is cut off (`proc_dostring`). `EINVAL` for one that
+/// pipes into a program.
 pub fn set_pattern(text: &[u8]) -> Result<()> {
     if text.starts_with(b"|") {
         return Err(Errno::EINVAL);
