@@ -17,6 +17,7 @@ use super::super::{Process, Thread};
 use super::filter;
 use crate::file::attributes::FileKind;
 use crate::file::mount::Location;
+use crate::growth::Grow;
 use crate::memory::{PAGE, Protection, RegionFlags, Shown, Space};
 
 /// A piece of memory.
@@ -65,7 +66,7 @@ pub fn of(thread: &Thread, info: &Siginfo, regs: &UserRegs) -> Result<Content> {
 
     let mut auxiliary = Vec::new();
     let length = vectors.auxiliary_end.saturating_sub(vectors.auxiliary).min(PAGE);
-    auxiliary.try_reserve_exact(length).map_err(|_| Errno::ENOMEM)?;
+    auxiliary.make_room_exact(length)?;
     auxiliary.resize(length, 0);
     let shown = space.read_foreign(vectors.auxiliary, &mut auxiliary);
     auxiliary.truncate(shown);
@@ -148,7 +149,7 @@ fn status(thread: &Thread, regs: &UserRegs, signal: u32) -> notes::Status {
 /// The floating-point and vector registers of the current thread.
 fn extended(list: &mut Vec<u8>) -> Result<()> {
     let mut state = Vec::new();
-    state.try_reserve_exact(FpuState::core_size()).map_err(|_| Errno::ENOMEM)?;
+    state.make_room_exact(FpuState::core_size())?;
     state.resize(FpuState::core_size(), 0);
     match fpu::to_core_bytes(&mut state) {
         Some(enabled) => notes::extended(list, &mut state, enabled).map_err(lack),
@@ -173,7 +174,7 @@ fn files(regions: &[Shown], root: &Location) -> Result<Files> {
 
 fn pieces(space: &Space, regions: &[Shown], filter: u32) -> Result<Vec<Piece>> {
     let mut pieces = Vec::new();
-    pieces.try_reserve_exact(regions.len() + 1).map_err(|_| Errno::ENOMEM)?;
+    pieces.make_room_exact(regions.len() + 1)?;
     for region in regions {
         let right = |right, flag| if region.protection.contains(right) { flag } else { 0 };
         pieces.push(Piece {

@@ -25,6 +25,7 @@ use crate::file::open_file::flags::{O_CREAT, O_EXCL, O_LARGEFILE, O_NOFOLLOW, O_
 use crate::file::path::{Resolver, WalkFlags};
 use crate::file::transfer::Input;
 use crate::file::{directory, open};
+use crate::growth::Grow;
 use crate::memory::{PAGE, Space};
 use crate::schedule;
 
@@ -47,7 +48,7 @@ pub fn write(thread: &Thread, signal: u32, content: &Content) -> Result<()> {
         buffer: Vec::new(),
         in_hole: false,
     };
-    writer.buffer.try_reserve_exact(PAGE).map_err(|_| Errno::ENOMEM)?;
+    writer.buffer.make_room_exact(PAGE)?;
     let space = thread.space().ok_or(Errno::ESRCH)?;
     let outcome = writer.everything(content, &space);
     if let Err(error) = writer.flush().and(outcome) {

@@ -36,7 +36,7 @@ use hayate_machine::trap::UserRegs;
 
 use super::record::{Process, notice};
 use super::{Thread, access};
-use crate::growth;
+use crate::growth::{self, Grow};
 use crate::schedule::{self, WaitQueue};
 
 /// The bit of a wait status that tells of a core file (`WCOREDUMP`).
@@ -107,7 +107,7 @@ fn write(thread: &Thread, info: &Siginfo, regs: &UserRegs) -> Result<()> {
     let others = take_notes(&mut PARKED.lock(), &thread.process);
     let mut content = content::of(thread, info, regs)?;
     for notes in others {
-        content.notes.try_reserve(notes.len()).map_err(|_| Errno::ENOMEM)?;
+        content.notes.make_room(notes.len())?;
         content.notes.extend_from_slice(&notes);
     }
     file::write(thread, info.si_signo as u32, &content)
@@ -137,20 +137,14 @@ fn settle(process: &Process) -> Result<()> {
 }
 
 fn take_notes(parked: &mut Vec<Parked>, process: &Process) -> Vec<Vec<u8>> {
+    let is_mine = |entry: &Parked| entry.process == process.serial();
     let mut taken = Vec::new();
-    let mine = parked.iter().filter(|entry| entry.process == process.serial()).count();
-    // Without memory they are lost, and the file has the first thread alone.
-    let fits = taken.try_reserve_exact(mine).is_ok();
-    let mut index = 0;
-    while index < parked.len() {
-        if parked[index].process == process.serial() {
-            let entry = parked.remove(index);
-            if fits {
-                taken.push(entry.notes);
-            }
-        } else {
-            index += 1;
-        }
+    let mine = parked.iter().filter(|entry| is_mine(entry)).count();
+    if taken.make_room_exact(mine).is_ok() {
+        taken.extend(parked.extract_if(.., |entry| is_mine(entry)).map(|entry| entry.notes));
+    } else {
+        // They are lost, and the file has the first thread alone.
+        parked.retain(|entry| !is_mine(entry));
     }
     if parked.is_empty() {
         *parked = Vec::new();
