@@ -52,6 +52,11 @@ fn bit(number: usize) -> (usize, u64) {
 }
 
 impl Slots {
+    /// Whether the table is large enough for `number`. It never shrinks.
+    fn reaches(&self, number: usize) -> bool {
+        number < self.files.len() && bit(number).0 < self.used.len()
+    }
+
     /// Makes the table large enough for numbers below `count`.
     fn grow(&mut self, count: usize) -> Result<()> {
         /// The least growth, in numbers.
@@ -259,8 +264,12 @@ impl FdTable {
         if number >= MAXIMUM || number as u64 >= limit {
             return Err(Errno::EBADF);
         }
-        growth::relieved(|| self.slots.lock().grow(number + 1))?;
         let mut slots = self.slots.lock();
+        if !slots.reaches(number) {
+            drop(slots);
+            growth::relieved(|| self.slots.lock().grow(number + 1))?;
+            slots = self.slots.lock();
+        }
         if slots.is_used(number) && slots.files.get(number).is_some_and(Option::is_none) {
             // Another thread's open has reserved it: Linux returns the same error (`do_dup2`).
             return Err(Errno::EBUSY);
