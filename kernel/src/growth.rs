@@ -33,7 +33,7 @@ use smallvec::{Array, SmallVec};
 
 use crate::resource::pressure;
 
-/// What grows by a request that can fail. Any lock may be held.
+/// A list that grows by a request that can fail. Any lock may be held.
 pub trait Grow {
     /// Room for `more` items, and some to come. `ENOMEM`.
     fn make_room(&mut self, more: usize) -> Result<()>;
@@ -123,7 +123,7 @@ impl<T: Eq + Hash, S: BuildHasher> Grow for HashSet<T, S> {
     }
 }
 
-/// What `grow` gives; while that is a refusal, memory is given back before it tries again
+/// Calls `grow`; while that is refused, memory is given back before it is called again
 /// ([`pressure`]). Call it without spin locks.
 ///
 /// # Errors

@@ -317,12 +317,12 @@ TEST(each_thread_has_notes_and_the_failing_one_is_first) {
             if (code) CHECK(code[0] == 0x0f && code[1] == 0x0b);
         }
         if (regs->r12 == 0x5050) CHECK_EQ(st->pr_pid, shared->process);
-        /* Who is asleep in a call tells it. */
+        /* A process that sleeps in a call tells it. */
         if (regs->orig_rax == SYS_nanosleep) asleep++;
     }
     CHECK_EQ(seen, 0x1f);
     CHECK(asleep > 0 && asleep <= 3);
-    /* What the processor does not store is not the kernel's memory. */
+    /* Bytes that the processor does not store are not the kernel's memory. */
     for (int i = 0; i < 5; i++) {
         struct user_fpregs_struct *legacy = sized_note(NT_FPREGSET, i, 512);
         for (int byte = 0; byte < 128; byte++)
@@ -809,7 +809,7 @@ TEST(what_hides_its_memory_is_not_dumped) {
     CHECK(!exists("core"));
     if (geteuid() != 0) return;
     OK(chmod(".", 0777));
-    /* Who changed the user. */
+    /* A process that changed its user. */
     NOT_DUMPED(DYING({
                    BECOME(NOBODY, NOBODY);
                    die(SIGABRT);

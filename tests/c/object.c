@@ -199,7 +199,7 @@ TEST(timerfd_is_cancelled_when_the_clock_is_set) {
     ERR(read(monotonic, &v, 8), EAGAIN);
     OK(timerfd_gettime(fd, &left));
     CHECK(left.it_value.tv_sec > 900 && left.it_value.tv_sec <= 990);
-    /* Who sets it anew without having read is told by that; it is armed all the same. */
+    /* A setter that has not read is told by that call; the timer is armed all the same. */
     move_clock(10);
     OK(clock_gettime(CLOCK_REALTIME, &t.it_value));
     t.it_value.tv_sec += 500;

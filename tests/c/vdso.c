@@ -7,7 +7,7 @@
 
 typedef long gettime_fn(clockid_t, struct timespec *);
 
-/* What a dynamic linker finds of the object. */
+/* The parts of the object that a dynamic linker finds. */
 static struct object {
     const char *base; /* what addresses are counted from */
     size_t size;

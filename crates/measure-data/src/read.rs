@@ -29,7 +29,7 @@ pub enum ReadError {
     },
     /// A run in our version with inconsistent content.
     Invalid {
-        /// What is inconsistent.
+        /// The inconsistency.
         detail: String,
     },
 }

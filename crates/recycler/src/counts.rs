@@ -2,8 +2,8 @@
 
 use core::ops::AddAssign;
 
-/// What happened to the resources of one kind. Each number is a sum of per-CPU counts: exact when
-/// nothing is changing, otherwise approximate.
+/// Counts of events on the resources of one kind. Each number is a sum of per-CPU counts: exact
+/// when nothing is changing, otherwise approximate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Made new.

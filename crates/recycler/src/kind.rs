@@ -8,7 +8,7 @@ use core::fmt;
 pub enum Kind {
     /// Persistent content: a file's pages in the page cache.
     Plate = 0,
-    /// What is known about an executable: its plan, its interpreter.
+    /// Facts about an executable: its plan, its interpreter.
     Program = 1,
     /// A piece of memory content: frames.
     Region = 2,

@@ -86,7 +86,7 @@ pub enum Source {
     Own = 2,
 }
 
-/// What to do if the addresses of a program are in use.
+/// The treatment of a program whose addresses are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occupied {
     /// Fail with `EEXIST`.

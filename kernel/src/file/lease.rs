@@ -238,7 +238,7 @@ fn check_others(file: &OpenFile, kind: Kind) -> Result<()> {
     if is_free(file, kind) {
         return Ok(());
     }
-    // What is kept of an ended program that had the file mapped does not count as an open file.
+    // A file that was mapped by an ended program and is kept does not count as an open file.
     pools::drop_all(Some(resource::Kind::Attachment));
     if is_free(file, kind) { Ok(()) } else { Err(Errno::EAGAIN) }
 }

@@ -66,7 +66,7 @@ fn directory() -> Result<&'static dyn Directory> {
     DIRECTORY.get().copied().ok_or(Errno::ESRCH)
 }
 
-/// What happened to a descriptor: the `si_code` and `si_band` of sigaction(2).
+/// An event of a descriptor: the `si_code` and `si_band` of sigaction(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Band {
     /// Data can be read.

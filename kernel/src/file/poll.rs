@@ -54,7 +54,7 @@ impl Events {
     pub const ALWAYS: Events = Events::READABLE.union(Events::WRITABLE);
 }
 
-/// What to do with a queue that is shown; see the module's documentation.
+/// The action for a queue that is shown; see the module's documentation.
 pub enum Registrar<'a> {
     /// Only ask for the events.
     Query,

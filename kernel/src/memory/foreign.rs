@@ -24,7 +24,7 @@ pub enum FutexPlace {
     },
 }
 
-/// What one try of [`Space::force`] came to.
+/// The outcome of one try of [`Space::force`].
 enum Forced {
     /// The page.
     Frame(Frame),

@@ -297,7 +297,7 @@ impl Space {
         pointer: usize,
         content: &[u8],
     ) -> Result<()> {
-        // What is cut off a larger kept stack is dropped after the lock is released.
+        // The part cut off a larger kept stack is dropped after the lock is released.
         let _removed;
         let mut guard = self.table.lock();
         let (inner, mut edit) = guard.parts();

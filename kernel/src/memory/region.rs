@@ -170,7 +170,7 @@ impl Drop for Backing {
     }
 }
 
-/// What is mapped in a region.
+/// The mapping of a region.
 #[derive(Clone)]
 pub struct Mapping {
     /// What the program may do.

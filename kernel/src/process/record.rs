@@ -99,7 +99,7 @@ pub struct Process {
     pub(super) ended_usage: SpinLock<Usage>,
     /// What waited-for children consumed.
     pub(super) children_usage: SpinLock<Usage>,
-    /// What ended threads and waited-for children read and wrote.
+    /// The reads and writes of ended threads and waited-for children.
     pub(super) moved: SpinLock<Moved>,
     pub(super) timers: SpinLock<Option<Box<Timers>>>,
     /// Whether a limit or a timer depends on the processor time of the process.
@@ -127,7 +127,7 @@ pub struct Process {
 
 static NEXT_SERIAL: AtomicU64 = AtomicU64::new(1);
 
-/// What a new process inherits.
+/// The properties that a new process inherits.
 pub struct Inheritance {
     /// The parent; `None` for the first process.
     pub parent: Option<Arc<Process>>,
@@ -465,7 +465,7 @@ impl Process {
         self.queue.take(wanted)
     }
 
-    /// What its threads consumed, including those that ended.
+    /// The resources that its threads consumed, including those that ended.
     pub fn usage(&self) -> Usage {
         // Held meanwhile, so that a thread that ends now counts once, here or there.
         let ended = self.ended_usage.lock();

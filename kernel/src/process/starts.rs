@@ -343,7 +343,7 @@ pub fn page_fault(at: &PageFault, regs: Option<&mut UserRegs>) -> FaultOutcome {
     outcome
 }
 
-/// What is mapped at an address.
+/// The mapping at an address.
 struct Seen {
     page: Option<Page>,
     file: bool,

@@ -606,7 +606,7 @@ impl Thread {
         self.started
     }
 
-    /// What it has consumed.
+    /// The resources that it has consumed.
     pub fn usage(&self) -> Usage {
         // It has ended: its process has counted what it consumed.
         let Some(execution) = self.execution() else { return Usage::default() };

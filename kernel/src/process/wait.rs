@@ -24,7 +24,7 @@ pub enum Which {
     Group(u32),
 }
 
-/// What `wait` reports about a child.
+/// The report of `wait` about a child.
 pub struct Report {
     /// Its number.
     pub pid: u32,

@@ -57,7 +57,7 @@ impl Subject for () {
 pub struct Item<T: 'static> {
     /// The name in its directory.
     pub name: &'static str,
-    /// What the name stands for.
+    /// The object that the name stands for.
     pub what: What<T>,
 }
 

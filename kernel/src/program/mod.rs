@@ -34,7 +34,7 @@ use crate::file::context::FsContext;
 use crate::file::mount::Location;
 use crate::file::notify::{self, Mask};
 use crate::file::path::{Resolver, WalkFlags};
-use crate::growth::Grow;
+use crate::growth::{self, Grow};
 use crate::memory::keep::{self, Cleared, Start};
 use crate::memory::{Layout, Limits, Space, regions};
 use crate::resource::watch::{Pages, Part, Watch};
@@ -88,7 +88,7 @@ pub struct Prepared {
     pub set_id: bool,
     /// Whether the user may not read the file it executes (`would_dump`, fs/exec.c).
     pub concealed: bool,
-    /// What was read to start it.
+    /// The reads that its start made.
     pub reads: Reads,
     /// The last part of the path that was executed: the name of the thread.
     pub name: Name,
@@ -131,7 +131,7 @@ pub struct Program {
     pub record: Arc<Record>,
     /// The interpreter that it names (the dynamic linker).
     pub interpreter: Option<(Executable, Arc<Record>)>,
-    /// What was read to find it.
+    /// The reads that finding it made.
     pub reads: Reads,
     /// The strings that replace the first argument, if the program was found through `#!`.
     pub arguments: Strings,
@@ -209,7 +209,7 @@ pub fn find<W: Watch>(
         }
         W::enter(Part::LookUp);
         let next = open_path(script.interpreter, context, credentials)?;
-        path = Some(copy(script.interpreter)?);
+        path = Some(growth::copy(script.interpreter)?);
         scripts.make_room(1)?;
         scripts.push(core::mem::replace(&mut executable, next));
     };
@@ -421,13 +421,6 @@ fn layout(limits: &Limits, randomise: bool) -> Layout {
     let mut random = crate::random::quick_word;
     let random: Option<&mut dyn FnMut() -> u64> = if randomise { Some(&mut random) } else { None };
     Layout::new(limits.stack, random)
-}
-
-fn copy(text: &[u8]) -> Result<Vec<u8>> {
-    let mut copy = Vec::new();
-    copy.make_room_exact(text.len())?;
-    copy.extend_from_slice(text);
-    Ok(copy)
 }
 
 fn open_path(path: &[u8], context: &FsContext, credentials: &Credentials) -> Result<Executable> {

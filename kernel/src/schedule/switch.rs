@@ -132,7 +132,7 @@ pub(super) fn reschedule(yielding: bool) {
     arrived(context::switch(next));
 }
 
-/// What the share of ordinary executions demands.
+/// The demand of the ordinary executions' share.
 enum Due {
     Nothing,
     /// The running execution goes on, though a real-time one ranks before it.

@@ -19,7 +19,7 @@ use core::mem::ManuallyDrop;
 use core::ops::Range;
 use core::sync::atomic::Ordering::SeqCst;
 
-/// What happens to a page.
+/// The fate of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// The page stays, with this access, and counts as not written to from now on.

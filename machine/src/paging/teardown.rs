@@ -113,7 +113,7 @@ unsafe fn owe(table: Table, level: u8) -> bool {
             put(Waiting::Table(table, level));
             return true;
         }
-        // What exceeds the bound is freed at once.
+        // Pages beyond the bound are freed at once.
         // SAFETY: the caller's promise.
         let (paid, rest) = unsafe { step(table, level) };
         if !rest {

@@ -26,7 +26,7 @@ struct Piece {
     sender: Ucred,
 }
 
-/// What one step of a read takes from the queue.
+/// The piece that one step of a read takes from the queue.
 #[derive(Clone, Copy)]
 struct Wish {
     /// The most bytes to take.

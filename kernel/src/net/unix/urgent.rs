@@ -33,7 +33,7 @@ pub struct Reader {
     pub inline: bool,
 }
 
-/// What a reader gets next.
+/// The piece that a reader gets next.
 pub enum Next {
     /// The message at this index.
     Message(usize),

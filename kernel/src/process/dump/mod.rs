@@ -60,7 +60,7 @@ pub mod filter {
     pub const ALL: u32 = 0x1ff;
 }
 
-/// What the first process has (`MMF_DUMP_FILTER_DEFAULT`).
+/// The filter of the first process (`MMF_DUMP_FILTER_DEFAULT`).
 pub const FILTER_DEFAULT: u32 =
     filter::PRIVATE | filter::SHARED | filter::HEADERS | filter::HUGE_PRIVATE;
 

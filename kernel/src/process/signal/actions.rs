@@ -31,7 +31,7 @@ impl Clone for Actions {
     }
 }
 
-/// What a delivered signal does.
+/// The effect of a delivered signal.
 #[derive(Clone, Copy)]
 pub enum Disposition {
     /// The default action of the signal.

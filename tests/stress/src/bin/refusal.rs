@@ -54,7 +54,7 @@ struct Before {
 }
 
 /// The folders in which cases leave files.
-const PLACES: [&str; 2] = ["/tmp", "/dev/shm"];
+const PLACES: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
 
 fn files() -> Vec<PathBuf> {
     let entries = PLACES.iter().filter_map(|place| fs::read_dir(place).ok());
