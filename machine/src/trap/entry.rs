@@ -24,15 +24,13 @@
 //! one word free below the frame. Development kernels check the alignment
 //! ([`check_stack`](super::check_stack)).
 
-use core::arch::global_asm;
-use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::regs::UserRegs;
 use crate::cpu;
 use crate::layout::PAGE_SIZE;
 
-global_asm!(
+frame_asm!(
     r#"
 .pushsection .percpu, "aw", @progbits
 .balign 8
@@ -44,32 +42,9 @@ hayate_user_stack: .quad 0
 .balign 64
 .globl hayate_syscall_entry
 hayate_syscall_entry:
-    swapgs
-    mov gs:[hayate_user_stack], rsp
-    mov rsp, gs:[hayate_kernel_stack]
-    push {user_ds}
-    push gs:[hayate_user_stack]
-    push r11
-    push {user_cs}
-    push rcx
-    push rax
-    push rdi
-    push rsi
-    push rdx
-    push rcx
-    push -38
-    push r8
-    push r9
-    push r10
-    push r11
-    push rbx
-    push rbp
-    push r12
-    push r13
-    push r14
-    push r15
-    xor ebp, ebp
-    mov rdi, rsp
+"#,
+    build_call_frame!("user_ds", "user_cs"),
+    r#"
     cmp rax, {calls}
     jae 7f
     call [hayate_calls + rax*8]
@@ -138,21 +113,9 @@ hayate_iret_exit:
     shr rcx, 47
     jnz 6f
 5:
-    pop r15
-    pop r14
-    pop r13
-    pop r12
-    pop rbp
-    pop rbx
-    pop r11
-    pop r10
-    pop r9
-    pop r8
-    pop rax
-    pop rcx
-    pop rdx
-    pop rsi
-    pop rdi
+"#,
+    pop_general!(),
+    r#"
     add rsp, 8
     swapgs
 .globl hayate_iret
@@ -173,24 +136,9 @@ hayate_iret:
 .balign 64
 .globl hayate_trap
 hayate_trap:
-    push rsi
-    push rdx
-    push rcx
-    push rax
-    push r8
-    push r9
-    push r10
-    push r11
-    push rbx
-    push rbp
-    push r12
-    push r13
-    push r14
-    push r15
-    mov rsi, rsp
-    mov rdx, [rsp + {at_orig_rax}]
-    mov qword ptr [rsp + {at_orig_rax}], -1
-    cld
+"#,
+    build_trap_frame!(),
+    r#"
     test byte ptr [rsp + {at_cs}], 3
     jz 2f
     swapgs
@@ -209,21 +157,9 @@ hayate_trap:
     mov rbp, rsp
     call {trap_from_kernel}
     mov rsp, rbx
-    pop r15
-    pop r14
-    pop r13
-    pop r12
-    pop rbp
-    pop rbx
-    pop r11
-    pop r10
-    pop r9
-    pop r8
-    pop rax
-    pop rcx
-    pop rdx
-    pop rsi
-    pop rdi
+"#,
+    pop_general!(),
+    r#"
     add rsp, 8
     iretq
 
@@ -302,44 +238,18 @@ hayate_debug:
 .balign 16
 .globl hayate_vectors
 hayate_vectors:
-.set vector, 0
-.rept 256
-    .balign 16
-    .byte 0x0f, 0x01, 0xca      // clac; patched to a nop where SMAP is missing
-    .if !(vector == 8 || (vector >= 10 && vector <= 14) || vector == 17 || vector == 21)
-    push 0
-    .endif
-    push rdi
-    mov edi, vector
-    jmp hayate_trap
-    .set vector, vector + 1
-.endr
 "#,
+    vector_stubs!("hayate_trap"),
     calls = const CALLS,
     user_end = const cpu::USER_END,
     page = const PAGE_SIZE,
     user_ds = const cpu::USER_DS as u64,
     user_cs = const cpu::USER_CS as u64,
-    at_rbp = const offset_of!(UserRegs, rbp),
-    at_r10 = const offset_of!(UserRegs, r10),
-    at_r9 = const offset_of!(UserRegs, r9),
-    at_r8 = const offset_of!(UserRegs, r8),
-    at_rax = const offset_of!(UserRegs, rax),
-    at_rdx = const offset_of!(UserRegs, rdx),
-    at_rsi = const offset_of!(UserRegs, rsi),
-    at_rdi = const offset_of!(UserRegs, rdi),
-    at_orig_rax = const offset_of!(UserRegs, orig_rax),
-    at_rip = const offset_of!(UserRegs, rip),
-    at_cs = const offset_of!(UserRegs, cs),
-    at_rflags = const offset_of!(UserRegs, rflags),
-    at_rsp = const offset_of!(UserRegs, rsp),
     attend = sym super::exception::attend,
     trap_from_user = sym super::exception::trap_from_user,
     trap_from_kernel = sym super::exception::trap_from_kernel,
     fatal = sym super::exception::fatal,
 );
-
-const _: () = assert!(core::mem::size_of::<UserRegs>() == 21 * 8);
 
 /// Number of entries in the table of calls.
 pub(super) const CALLS: usize = 512;

@@ -10,6 +10,8 @@
 //! `attention` handler called. A handler that rewrites the program's registers (a signal frame,
 //! sigreturn, exec) raises [`FULL_RETURN`] so that the way out is `iretq`.
 
+#[macro_use]
+mod frame;
 mod entry;
 mod exception;
 mod idt;

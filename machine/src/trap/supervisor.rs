@@ -46,7 +46,6 @@
 //! Road not taken: a code segment of its own for programs in ring 0. A near call or jump does not
 //! change CS, so the gate would need far jumps; the RIP tells as much.
 
-use core::arch::global_asm;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
@@ -61,43 +60,15 @@ crate::per_cpu! {
     pub static GATED: PerCpu<AtomicU64> = PerCpu::new(AtomicU64::new(0));
 }
 
-global_asm!(
+frame_asm!(
     r#"
-// What both ways into a full frame share; r11 holds the flags to go back to.
-.macro supervisor_frame
-    swapgs
-    mov gs:[hayate_user_stack], rsp
-    mov rsp, gs:[hayate_kernel_stack]
-    push {kernel_ds}
-    push gs:[hayate_user_stack]
-    push r11
-    push {kernel_cs}
-    push rcx
-    push rax
-    push rdi
-    push rsi
-    push rdx
-    push rcx
-    push -38
-    push r8
-    push r9
-    push r10
-    push r11
-    push rbx
-    push rbp
-    push r12
-    push r13
-    push r14
-    push r15
-    xor ebp, ebp
-    mov rdi, rsp
-.endm
-
 .text
 .balign 64
 .globl hayate_supervisor_syscall
 hayate_supervisor_syscall:
-    supervisor_frame
+"#,
+    build_call_frame!("kernel_ds", "kernel_cs"),
+    r#"
     mov rax, gs:[hayate_loaded]
     inc qword ptr [rax + {traps}]
     call [hayate_supervisor_handler]
@@ -120,7 +91,9 @@ hayate_gate_full:
     // The flags that a program can have here and that matter to it: none but IF.
     mov r11d, 0x202
     add rcx, {behind}
-    supervisor_frame
+"#,
+    build_call_frame!("kernel_ds", "kernel_cs"),
+    r#"
     inc qword ptr gs:[{gated}]
     call [hayate_syscall_handler]
     jmp hayate_supervisor_exit
@@ -235,24 +208,9 @@ hayate_supervisor_trap:
     push [rax + 1*8]
     mov rax, [rax]
 hayate_supervisor_moved:
-    push rsi
-    push rdx
-    push rcx
-    push rax
-    push r8
-    push r9
-    push r10
-    push r11
-    push rbx
-    push rbp
-    push r12
-    push r13
-    push r14
-    push r15
-    mov rsi, rsp
-    mov rdx, [rsp + {at_orig_rax}]
-    mov qword ptr [rsp + {at_orig_rax}], -1
-    cld
+"#,
+    build_trap_frame!(),
+    r#"
     xor ebp, ebp
     call {trap_from_program}
     jmp hayate_supervisor_exit
@@ -342,18 +300,9 @@ hayate_supervisor_nmi:
 .balign 16
 .globl hayate_supervisor_vectors
 hayate_supervisor_vectors:
-.set vector, 0
-.rept 256
-    .balign 16
-    .byte 0x0f, 0x01, 0xca      // clac; patched to a nop where SMAP is missing
-    .if !(vector == 8 || (vector >= 10 && vector <= 14) || vector == 17 || vector == 21)
-    push 0
-    .endif
-    push rdi
-    mov edi, vector
-    jmp hayate_supervisor_trap
-    .set vector, vector + 1
-.endr
+"#,
+    vector_stubs!("hayate_supervisor_trap"),
+    r#"
 
 .pushsection .data.gates, "aw", @progbits
 .balign 64
@@ -376,27 +325,6 @@ hayate_gate_slot:
     gated = sym GATED,
     traps = const offset_of!(Usage, traps),
     frame = const size_of::<UserRegs>(),
-    at_r15 = const offset_of!(UserRegs, r15),
-    at_r14 = const offset_of!(UserRegs, r14),
-    at_r13 = const offset_of!(UserRegs, r13),
-    at_r12 = const offset_of!(UserRegs, r12),
-    at_rbp = const offset_of!(UserRegs, rbp),
-    at_rbx = const offset_of!(UserRegs, rbx),
-    at_r11 = const offset_of!(UserRegs, r11),
-    at_r10 = const offset_of!(UserRegs, r10),
-    at_r9 = const offset_of!(UserRegs, r9),
-    at_r8 = const offset_of!(UserRegs, r8),
-    at_rax = const offset_of!(UserRegs, rax),
-    at_rcx = const offset_of!(UserRegs, rcx),
-    at_rdx = const offset_of!(UserRegs, rdx),
-    at_rsi = const offset_of!(UserRegs, rsi),
-    at_rdi = const offset_of!(UserRegs, rdi),
-    at_orig_rax = const offset_of!(UserRegs, orig_rax),
-    at_rip = const offset_of!(UserRegs, rip),
-    at_cs = const offset_of!(UserRegs, cs),
-    at_rflags = const offset_of!(UserRegs, rflags),
-    at_rsp = const offset_of!(UserRegs, rsp),
-    at_ss = const offset_of!(UserRegs, ss),
     attend = sym super::exception::attend,
     trap_from_program = sym super::exception::trap_from_program,
 );
