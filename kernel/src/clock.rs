@@ -19,8 +19,9 @@ use hayate_abi::{Errno, Result};
 use hayate_clock_discipline::Discipline;
 use hayate_machine::sync::{Once, SpinLock};
 
-use crate::growth::Grow;
-use crate::schedule::{self, Timer, TimerTarget, WaitQueue, time};
+use crate::reclaim::growth::Grow;
+use crate::schedule;
+use crate::schedule::{Timer, TimerTarget, WaitQueue, time};
 
 const SECOND: u64 = 1_000_000_000;
 

@@ -11,15 +11,15 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::{boot, info};
 
 use crate::credentials::Credentials;
-use crate::file::context::FsContext;
-use crate::file::descriptor::FdTable;
-use crate::file::inode::{FileKind, Inode, Owner};
-use crate::file::open_file::flags::{O_NOCTTY, O_RDWR};
-use crate::file::path::{Resolver, WalkFlags};
-use crate::file::tty::devices;
-use crate::file::{mount, open};
 use crate::process;
 use crate::program::strings::Strings;
+use crate::tty::devices;
+use crate::vfs::context::FsContext;
+use crate::vfs::descriptor::FdTable;
+use crate::vfs::inode::{FileKind, Inode, Owner};
+use crate::vfs::open_file::flags::{O_NOCTTY, O_RDWR};
+use crate::vfs::path::{Resolver, WalkFlags};
+use crate::vfs::{mount, open};
 
 /// The paths at which a first program is searched.
 const PLACES: [&str; 5] = ["/init", "/sbin/init", "/etc/init", "/bin/init", "/bin/sh"];

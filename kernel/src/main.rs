@@ -8,21 +8,24 @@ extern crate hayate_machine as machine;
 
 pub mod clock;
 pub mod credentials;
-pub mod device;
-pub mod file;
+pub mod drivers;
 mod first;
-pub mod growth;
+pub mod fs;
+pub mod in_place;
+pub mod ipc;
 pub mod ktest;
 pub mod memory;
-pub mod net;
-pub mod nvm;
+pub mod page_cache;
 pub mod process;
-mod procfs;
 pub mod program;
 pub mod random;
-pub mod resource;
+pub mod reclaim;
+pub mod recycle;
 pub mod schedule;
+pub mod supervisor;
 pub mod syscall;
+pub mod tty;
+pub mod vfs;
 
 use hayate_machine::trap::Handlers;
 use hayate_machine::{boot, cpu, frames, info, smp, time, trap, vdso};
@@ -43,8 +46,8 @@ fn main() -> ! {
     info!("command line: {}", boot::info().command_line);
     timed("memory", boot::prepare_memory);
     trap::register(handlers());
-    resource::init();
-    syscall::supervisor::init();
+    recycle::init();
+    supervisor::gate::init();
     schedule::init();
     timed("cpus", || smp::start_others(other_main));
     info!("{} CPU(s), {} MiB", cpu::count(), frames::counts().total >> 8);
@@ -93,15 +96,16 @@ fn other_main() -> ! {
 /// The rest of the boot, in an execution that may sleep.
 fn threaded() {
     timed("files", || {
-        file::init();
-        file::tty::devpts::register();
-        procfs::register();
-        procfs::sysfs::register();
+        vfs::init();
+        fs::init();
+        tty::devpts::register();
+        fs::proc::register();
+        fs::sysfs::register();
     });
     timed("devices", || {
-        device::init();
-        nvm::init();
-        let made = file::tty::init().and_then(|()| file::init_devices());
+        drivers::init();
+        in_place::store::init();
+        let made = tty::init().and_then(|()| fs::devfs::add_devices());
         if let Err(error) = made {
             panic!("the first device files cannot be made: {error:?}");
         }
@@ -109,20 +113,16 @@ fn threaded() {
     if ktest::is_wanted() {
         ktest::run();
     }
-    if let Err(error) = timed("root", file::root::prepare) {
+    if let Err(error) = timed("root", fs::root::prepare) {
         panic!("{error}");
     }
     process::init();
-    memory::keep::init();
-    memory::empty::init();
-    memory::regions::init();
-    schedule::work_area::init();
-    program::record::init();
+    recycle::register_pools();
     let place = if memory::randomizes() { random::word() } else { 0 };
     if vdso::place(place).is_err() {
         panic!("no memory for the pages that programs see");
     }
-    net::unix::socket::register_identity(|| process::current().identity());
+    ipc::unix::socket::register_identity(|| process::current().identity());
     if let Err(error) = first::start() {
         panic!("{error}");
     }

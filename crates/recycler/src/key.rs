@@ -21,7 +21,7 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 pub struct Content {
     /// The number of the file's page cache, which stands for device, inode and generation and is
     /// never used twice.
-    pub plate: u64,
+    pub page_cache: u64,
     /// How often the content had changed when it was read.
     pub version: u64,
     /// The name under which it was opened (the identity of the directory entry and the mount).
@@ -31,7 +31,7 @@ pub struct Content {
 impl Fingerprint for Content {
     #[inline]
     fn fingerprint(&self) -> u64 {
-        (self.plate ^ self.version << 32).wrapping_mul(SPREAD)
+        (self.page_cache ^ self.version << 32).wrapping_mul(SPREAD)
     }
 }
 

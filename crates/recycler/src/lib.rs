@@ -12,7 +12,7 @@
 //!   no value itself, but returns it to the caller, and takes no lock.
 //! * [`Counts`] says what happened to the resources of a kind.
 //!
-//! The kernel's side, `kernel/src/resource/`, adds locks, processors and memory pressure.
+//! The kernel's side, `kernel/src/recycle/`, adds locks, processors and memory pressure.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -10,9 +10,9 @@ use super::map::NoMemoryError;
 use super::region::{Backing, Protection, RegionFlags};
 use super::space::Space;
 use super::{FaultResult, PAGE, Touch, USER_END, page_up};
-use crate::file::ahead;
-use crate::growth::Grow;
-use crate::resource::pressure;
+use crate::page_cache::read_ahead;
+use crate::reclaim;
+use crate::reclaim::growth::Grow;
 
 /// Advice that a program gives (`madvise(2)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl Space {
             Advice::Flags(set, clear) => self.advise_flags(range, set, clear),
             Advice::WillNeed => {
                 for (backing, first, count) in self.backings(range.clone(), |_| true)? {
-                    ahead::ask_all(&backing.plate, first, count);
+                    read_ahead::ask_all(&backing.page_cache, first, count);
                 }
                 self.covered(range)
             }
@@ -132,7 +132,7 @@ impl Space {
     /// Gives up the pages in `range`: private content is lost, shared content stays in the page
     /// cache.
     fn give_up(&self, range: Range<usize>, advice: Advice) -> Result<()> {
-        pressure::make_room();
+        reclaim::make_room();
         let mut guard = self.table.lock();
         let (inner, mut edit) = guard.parts();
         for region in inner.map.overlapping(range.clone()) {
@@ -195,8 +195,8 @@ impl Space {
                     file.ops().allocate(file, PUNCH_HOLE_KEEP_SIZE, offset, length)?;
                 }
                 None => {
-                    let _content = backing.plate.lock_content();
-                    backing.plate.punch(offset, length);
+                    let _content = backing.page_cache.lock_content();
+                    backing.page_cache.punch(offset, length);
                 }
             }
         }
@@ -239,11 +239,11 @@ impl Space {
                 let mut guard = self.table.lock();
                 let (inner, edit) = guard.parts();
                 let region = inner.map.find(page).ok_or(Errno::ENOMEM)?;
-                let in_plate = || {
+                let in_page_cache = || {
                     let backing = region.value.backing.as_ref()?;
-                    backing.plate.peek(region.value.index(region.start, page))
+                    backing.page_cache.peek(region.value.index(region.start, page))
                 };
-                edit.page(page).is_some() || in_plate().is_some()
+                edit.page(page).is_some() || in_page_cache().is_some()
             };
             report(resident)?;
             crate::schedule::breathe();

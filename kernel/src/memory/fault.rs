@@ -30,9 +30,9 @@ use super::lock::may_lock;
 use super::region::{Mapping, Protection, RegionFlags};
 use super::space::{Inner, Space};
 use super::{PAGE, USER_END, large};
-use crate::file::ahead;
-use crate::file::plate::Reader;
-use crate::resource::pressure;
+use crate::page_cache::cache::Reader;
+use crate::page_cache::read_ahead;
+use crate::reclaim;
 
 /// The most pages of a file that one read fault maps: an aligned window.
 const AROUND: usize = 16;
@@ -101,7 +101,7 @@ impl Space {
             match step {
                 Step::Finished(result) => return result,
                 Step::Page(backing, index, reader) => {
-                    if !backing.plate.is_memory() {
+                    if !backing.page_cache.is_memory() {
                         if minor {
                             self.count_major();
                             minor = false;
@@ -110,20 +110,25 @@ impl Space {
                         // page before was used, ask for the next window as well (sequential
                         // reading).
                         let around = AROUND as u64;
-                        if index > 0 && backing.plate.peek(index - 1).is_some() {
-                            ahead::ask_for(reader, &backing.plate, index + around, around);
+                        if index > 0 && backing.page_cache.peek(index - 1).is_some() {
+                            read_ahead::ask_for(
+                                reader,
+                                &backing.page_cache,
+                                index + around,
+                                around,
+                            );
                         }
-                        backing.plate.read_for(reader, index, around);
+                        backing.page_cache.read_for(reader, index, around);
                     }
-                    _held = match backing.plate.page(index) {
+                    _held = match backing.page_cache.page(index) {
                         Ok(frame) => Some(frame),
-                        Err(Errno::ENOMEM) if pressure::relieve() => None,
+                        Err(Errno::ENOMEM) if reclaim::relieve() => None,
                         Err(Errno::ENOMEM) => return FaultResult::OutOfMemory,
                         Err(_) => return FaultResult::NoContent,
                     };
                 }
                 Step::Memory => {
-                    if !pressure::relieve() {
+                    if !reclaim::relieve() {
                         return FaultResult::OutOfMemory;
                     }
                 }
@@ -233,10 +238,10 @@ fn resolve(region: &Region<Mapping>, page: usize, touch: Touch, edit: &mut Edit<
         return DONE;
     };
     let index = mapping.index(region.start, page);
-    if index >= backing.plate.page_count() {
+    if index >= backing.page_cache.page_count() {
         return Step::Finished(FaultResult::NoContent);
     }
-    let Some(frame) = backing.plate.peek(index) else {
+    let Some(frame) = backing.page_cache.peek(index) else {
         let reader = if access.execute { Reader::Text } else { Reader::Other };
         return Step::Page(backing.clone(), index, reader);
     };
@@ -297,11 +302,11 @@ fn fill_around(
     let low = (page & !(window - 1)).max(region.start);
     let high = (page & !(window - 1)).saturating_add(window).min(region.end);
     let first = index - ((page - low) / PAGE) as u64;
-    let end = (first + ((high - low) / PAGE) as u64).min(backing.plate.page_count());
+    let end = (first + ((high - low) / PAGE) as u64).min(backing.page_cache.page_count());
     if region.value.flags.contains(RegionFlags::RANDOM) || end <= first {
         return;
     }
-    backing.plate.peek_range(first, end - first, |other, frame| {
+    backing.page_cache.peek_range(first, end - first, |other, frame| {
         if other != index
             && let Some(place) = slot.neighbour(other as isize - index as isize)
             && place.page().is_none()

@@ -8,7 +8,7 @@ use machine::paging::{Access, Edit, Kind};
 use super::region::{Mapping, Protection, RegionFlags};
 use super::space::Space;
 use super::{FaultResult, PAGE, Touch};
-use crate::resource::pressure;
+use crate::reclaim;
 
 /// The identity of a futex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl Space {
         let mapping = &region.value;
         match &mapping.backing {
             Some(backing) if mapping.is_shared() => Ok(FutexPlace::Shared {
-                content: backing.plate.id(),
+                content: backing.page_cache.id(),
                 offset: mapping.offset + (address - region.start) as u64,
             }),
             _ => Ok(FutexPlace::Private),
@@ -188,8 +188,8 @@ impl Space {
                 }
             };
             match wanted {
-                Some((backing, index)) => held = Some(backing.plate.page(index).ok()?),
-                None if pressure::relieve() => {}
+                Some((backing, index)) => held = Some(backing.page_cache.page(index).ok()?),
+                None if reclaim::relieve() => {}
                 None => return None,
             }
         }
@@ -235,10 +235,10 @@ impl Space {
         };
         // Not touched yet: read past the table, and where there is nothing to read nothing is made.
         let frame = there.or_else(|(backing, index)| {
-            if backing.plate.is_memory() {
-                backing.plate.peek(index).ok_or(Errno::ENXIO)
+            if backing.page_cache.is_memory() {
+                backing.page_cache.peek(index).ok_or(Errno::ENXIO)
             } else {
-                backing.plate.page(index)
+                backing.page_cache.page(index)
             }
         });
         frame.is_ok_and(|frame| frame.read(0, to) == PAGE)

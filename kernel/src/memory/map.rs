@@ -12,13 +12,13 @@ use hayate_abi::{Errno, Result};
 use hayate_space_map::{Content, NoMemory, Region};
 use machine::paging::{Edit, OutOfMemory};
 
-use super::attach;
 use super::layout::STACK_GUARD;
 use super::lock::may_lock;
 use super::region::{Backing, Mapping, Protection, RegionFlags};
 use super::space::{Inner, Space, data_size};
 use super::{LOWEST, PAGE, Touch, USER_END, page_up};
-use crate::resource::pressure;
+use crate::in_place::attach;
+use crate::reclaim;
 
 /// How the address of a [`MapRequest`] is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl From<NoMemoryError> for Errno {
 }
 
 /// Memory for the map or the page table is exhausted.
-pub(super) struct NoMemoryError;
+pub struct NoMemoryError;
 
 impl From<NoMemory> for NoMemoryError {
     fn from(_: NoMemory) -> Self {
@@ -92,11 +92,11 @@ impl From<OutOfMemory> for NoMemoryError {
 }
 
 /// Regions that were removed, to be dropped when no lock is held.
-pub(super) type Removed = Vec<Region<Mapping>>;
+pub type Removed = Vec<Region<Mapping>>;
 
 impl Inner {
     /// Unmaps everything in `range`. Returns what was there, to be dropped without the lock.
-    pub(super) fn cut(
+    pub fn cut(
         &mut self,
         edit: &mut Edit<'_>,
         range: Range<usize>,
@@ -119,7 +119,7 @@ impl Inner {
     }
 
     /// Inserts a region where nothing is mapped.
-    pub(super) fn put(&mut self, range: Range<usize>, mapping: Mapping) -> Result<(), NoMemory> {
+    pub fn put(&mut self, range: Range<usize>, mapping: Mapping) -> Result<(), NoMemory> {
         let region = Region { start: range.start, end: range.end, value: mapping };
         let data = data_size(&region);
         let locked =
@@ -204,7 +204,7 @@ impl Space {
             if request.address < LOWEST {
                 return Err(Errno::EPERM);
             }
-            pressure::make_room();
+            reclaim::make_room();
         }
         let mut mapping = Mapping {
             protection: request.protection,
@@ -299,7 +299,7 @@ impl Space {
             }
             match removed {
                 Ok(_) => return Ok(()),
-                Err(_) if pressure::relieve() => {}
+                Err(_) if reclaim::relieve() => {}
                 Err(_) => return Err(Errno::ENOMEM),
             }
         }
@@ -327,7 +327,7 @@ impl Space {
         let end = page_up(length).and_then(|length| address.checked_add(length));
         let mut range = address..end.filter(|&end| end <= USER_END).ok_or(Errno::ENOMEM)?;
         let limits = self.limits();
-        pressure::make_room();
+        reclaim::make_room();
         let mut guard = self.table.lock();
         let (inner, mut edit) = guard.parts();
         if grows_down {
@@ -498,7 +498,7 @@ impl Space {
 }
 
 /// The access with which a region's pages are brought in ahead; `None` if they cannot be accessed.
-pub(super) fn touch_for(mapping: &Mapping) -> Option<Touch> {
+pub fn touch_for(mapping: &Mapping) -> Option<Touch> {
     if mapping.protection.is_empty() {
         None
     } else if mapping.protection.contains(Protection::WRITE) && !mapping.is_shared() {

@@ -3,7 +3,7 @@
 //! A [`Space`] is a page table and a map of regions; a region says what is mapped in a range and
 //! what the program may do there ([`Mapping`]). A page enters the page table only when it is
 //! touched (or asked for): the fault path ([`fault`]) takes zeroed frames, pages of the page cache
-//! (a [`Plate`](crate::file::plate::Plate)), or copies of shared pages. Fork shares whole
+//! (a [`PageCache`](crate::page_cache::cache::PageCache)), or copies of shared pages. Fork shares whole
 //! page-table pages and copies the map; pages and page tables are copied when they are written.
 //!
 //! | file | contents |
@@ -37,25 +37,19 @@
 //! instead, which slows down that rare operation and not each fork.
 
 pub mod advise;
-mod attach;
+pub mod all_spaces;
 mod current_test;
-pub mod empty;
-pub mod everyone;
+pub mod deferred_free;
 pub mod fault;
 pub mod foreign;
-pub mod keep;
 pub mod large;
 pub mod layout;
 pub mod lock;
 pub mod map;
-pub mod pressure;
 pub mod region;
-pub mod regions;
 pub mod remap;
 pub mod show;
-pub mod sites;
 pub mod space;
-pub mod supervisor;
 mod teardown_test;
 mod test;
 

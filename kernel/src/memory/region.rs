@@ -7,10 +7,10 @@ use hayate_space_map::Content;
 use machine::paging::Access;
 
 use super::PAGE;
-use super::everyone;
-use crate::file::mount::Location;
-use crate::file::open_file::OpenFile;
-use crate::file::plate::{Mapper, Plate};
+use super::all_spaces;
+use crate::page_cache::cache::{Mapper, PageCache};
+use crate::vfs::mount::Location;
+use crate::vfs::open_file::OpenFile;
 
 bitflags::bitflags! {
     /// Access rights of a program to its memory; the values are those of `PROT_*` in `mmap(2)`.
@@ -80,7 +80,7 @@ bitflags::bitflags! {
 /// once; the parts of the mapping and the spaces that fork from it share it.
 pub struct Backing {
     /// The page cache.
-    pub plate: Arc<Plate>,
+    pub page_cache: Arc<PageCache>,
     /// The open file that was mapped, which this reference keeps open.
     file: Option<Arc<OpenFile>>,
     /// What `/proc/PID/maps` shows if there is no file.
@@ -94,43 +94,53 @@ pub struct Backing {
 }
 
 impl Backing {
-    /// Makes the backing for a mapping of `file`, whose content is `plate`. `writable`: the mapping
+    /// Makes the backing for a mapping of `file`, whose content is `page_cache`. `writable`: the mapping
     /// is shared and the file open for writing.
     ///
     /// # Errors
     /// `EPERM` if the content is sealed against writing; `ENOMEM`.
-    pub fn file(plate: Arc<Plate>, file: Arc<OpenFile>, writable: bool) -> Result<Arc<Backing>> {
-        Self::make(plate, Some(file), "", writable, false)
+    pub fn file(
+        page_cache: Arc<PageCache>,
+        file: Arc<OpenFile>,
+        writable: bool,
+    ) -> Result<Arc<Backing>> {
+        Self::make(page_cache, Some(file), "", writable, false)
     }
 
     /// Makes the backing for the program that is executed.
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub fn program(plate: Arc<Plate>, file: Arc<OpenFile>) -> Result<Arc<Backing>> {
-        Self::make(plate, Some(file), "", false, true)
+    pub fn program(page_cache: Arc<PageCache>, file: Arc<OpenFile>) -> Result<Arc<Backing>> {
+        Self::make(page_cache, Some(file), "", false, true)
     }
 
     /// Makes the backing for content without an open file, which `/proc/PID/maps` shows as `name`.
-    pub fn nameless(plate: Arc<Plate>, name: &'static str) -> Result<Arc<Backing>> {
-        Self::make(plate, None, name, false, false)
+    pub fn nameless(page_cache: Arc<PageCache>, name: &'static str) -> Result<Arc<Backing>> {
+        Self::make(page_cache, None, name, false, false)
     }
 
     fn make(
-        plate: Arc<Plate>,
+        page_cache: Arc<PageCache>,
         file: Option<Arc<OpenFile>>,
         name: &'static str,
         writable: bool,
         program: bool,
     ) -> Result<Arc<Backing>> {
         if writable {
-            plate.add_writable_mapping()?;
+            page_cache.add_writable_mapping()?;
         }
-        let mut backing =
-            Backing { plate, file, name, program, counted_writable: writable, registered: false };
-        if !backing.plate.is_immutable() {
-            let everyone: Weak<dyn Mapper> = everyone::mapper();
-            backing.plate.add_mapper(everyone)?;
+        let mut backing = Backing {
+            page_cache,
+            file,
+            name,
+            program,
+            counted_writable: writable,
+            registered: false,
+        };
+        if !backing.page_cache.is_immutable() {
+            let everyone: Weak<dyn Mapper> = all_spaces::mapper();
+            backing.page_cache.add_mapper(everyone)?;
             backing.registered = true;
         }
         Ok(Arc::new(backing))
@@ -161,11 +171,11 @@ impl Backing {
 impl Drop for Backing {
     fn drop(&mut self) {
         if self.counted_writable {
-            self.plate.remove_writable_mapping();
+            self.page_cache.remove_writable_mapping();
         }
         if self.registered {
-            let everyone: Weak<dyn Mapper> = everyone::mapper();
-            self.plate.remove_mapper(&everyone);
+            let everyone: Weak<dyn Mapper> = all_spaces::mapper();
+            self.page_cache.remove_mapper(&everyone);
         }
     }
 }
@@ -203,7 +213,7 @@ impl Mapping {
 
     /// Whether the page at `address` has the same content in both mappings, whose regions begin at
     /// `start` and `other_start`, as long as it is not written. Access rights may differ.
-    pub(super) fn shows_same(
+    pub fn shows_same(
         &self,
         start: usize,
         other: &Mapping,
@@ -223,7 +233,7 @@ impl Mapping {
     }
 
     /// Whether both are equal in every respect.
-    pub(super) fn is_same(&self, other: &Mapping) -> bool {
+    pub fn is_same(&self, other: &Mapping) -> bool {
         self.protection == other.protection
             && self.flags == other.flags
             && match (&self.backing, &other.backing) {

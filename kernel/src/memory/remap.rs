@@ -8,7 +8,7 @@ use super::map::{NoMemoryError, Removed, checked_range, part};
 use super::region::RegionFlags;
 use super::space::{Space, data_size};
 use super::{LOWEST, USER_END, page_up};
-use crate::resource::pressure;
+use crate::reclaim;
 
 /// Where a mapping may go (`MREMAP_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Space {
             return Err(Errno::EINVAL);
         }
         let limits = self.limits();
-        pressure::make_room();
+        reclaim::make_room();
         // Declared first: dropped after the lock.
         let (mut _tail, mut _target, mut _source) =
             (Removed::new(), Removed::new(), Removed::new());

@@ -10,7 +10,7 @@ use machine::paging::{Kind, Page};
 use super::PAGE;
 use super::region::{Backing, Protection, RegionFlags};
 use super::space::Space;
-use crate::growth::Grow;
+use crate::reclaim::growth::Grow;
 
 /// One region as `/proc` shows it.
 pub struct Shown {

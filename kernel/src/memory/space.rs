@@ -11,22 +11,27 @@ use machine::cpu::{Lent, Local, OfObject, PerCpu, empty_slot};
 use machine::paging::{self, PageTable, Resident};
 use machine::per_cpu;
 
-use super::empty;
-use super::everyone::{self, ListPlace};
-use super::keep::{Altered, Origin};
+use super::all_spaces;
+use super::all_spaces::ListPlace;
 use super::layout::Layout;
+use crate::recycle::empty_spaces;
+use crate::recycle::spaces::{Altered, Origin};
 
 use super::region::{Mapping, RegionFlags};
-use super::sites::Sites;
-use crate::growth::Grow;
-use crate::resource::{Kind, pressure, statistics};
+use crate::reclaim;
+use crate::reclaim::growth::Grow;
+use crate::recycle::{Kind, statistics};
+use crate::supervisor::call_sites::Sites;
 
 /// What the space's lock protects besides the page table.
-pub(super) struct Inner {
+pub struct Inner {
+    /// What is mapped where.
     pub map: SpaceMap<Mapping>,
+    /// The addresses of stack, heap and mappings.
     pub layout: Layout,
-    /// Where the heap begins and ends (`brk`).
+    /// Where the heap begins (`brk`).
     pub heap_start: usize,
+    /// Where the heap ends.
     pub heap_end: usize,
     /// Bytes in regions with `LOCKED`.
     pub locked: usize,
@@ -68,8 +73,9 @@ impl Default for Limits {
     }
 }
 
+/// [`Limits`] that other threads may change.
 #[derive(Default)]
-pub(super) struct AtomicLimits {
+pub struct AtomicLimits {
     address_space: AtomicUsize,
     data: AtomicUsize,
     stack: AtomicUsize,
@@ -79,7 +85,8 @@ pub(super) struct AtomicLimits {
 /// The memory of a program: a page table and a map of regions. Made by exec, copied by fork, shared
 /// by threads and by the child of a vfork; freed with its last `Arc`.
 pub struct Space {
-    pub(super) table: PageTable<Inner>,
+    /// The page table, and the lock of the space.
+    pub table: PageTable<Inner>,
     place: ListPlace,
     /// A number that no other space ever has. A kept space gets a new one when it is emptied.
     serial: AtomicU64,
@@ -132,18 +139,18 @@ impl Space {
     /// # Errors
     /// `ENOMEM`.
     pub fn new(layout: Layout, limits: Limits) -> Result<Arc<Space>> {
-        pressure::leave_room()?;
+        reclaim::leave_room()?;
         let space = Self::build(layout)?;
         space.set_limits(limits);
         Ok(space)
     }
 
     fn build(layout: Layout) -> Result<Arc<Space>> {
-        if let Some(space) = empty::take(layout) {
+        if let Some(space) = empty_spaces::take(layout) {
             return Ok(space);
         }
-        let table = pressure::obtain(|| PageTable::new(Inner::empty(layout)))?;
-        let place = everyone::reserve()?;
+        let table = reclaim::obtain(|| PageTable::new(Inner::empty(layout)))?;
+        let place = all_spaces::reserve()?;
         let space = Arc::new(Space {
             table,
             place,
@@ -154,7 +161,7 @@ impl Space {
             peak: AtomicUsize::new(0),
             barriers: AtomicU32::new(0),
         });
-        everyone::enter(place, &space);
+        all_spaces::enter(place, &space);
         statistics::made(Kind::Space);
         Ok(space)
     }
@@ -294,16 +301,17 @@ impl Space {
 
     /// Counts a fault. Called under the space's lock, so a load and a store are enough.
     #[inline]
-    pub(super) fn count_minor(&self) {
+    pub fn count_minor(&self) {
         self.minor.store(self.minor.load(Relaxed) + 1, Relaxed);
     }
 
-    pub(super) fn count_major(&self) {
+    /// Counts a fault that read from a device.
+    pub fn count_major(&self) {
         self.major.fetch_add(1, Relaxed);
     }
 
     /// Resets a kept space for its next program: sets other limits and clears all counts.
-    pub(super) fn begin_again(&self, limits: Limits) {
+    pub fn begin_again(&self, limits: Limits) {
         self.set_limits(limits);
         self.minor.store(0, Relaxed);
         self.major.store(0, Relaxed);
@@ -312,7 +320,7 @@ impl Space {
     }
 
     /// Turns an emptied space into a new one, with the addresses of `layout`.
-    pub(super) fn begin_as_new(&self, layout: Layout) {
+    pub fn begin_as_new(&self, layout: Layout) {
         self.serial.store(next_serial(), Relaxed);
         self.table.lock().layout = layout;
         self.begin_again(self.limits());
@@ -336,13 +344,13 @@ impl Space {
 
 impl Drop for Space {
     fn drop(&mut self) {
-        everyone::leave(self.place);
+        all_spaces::leave(self.place);
     }
 }
 
 /// How many bytes of a region count against `RLIMIT_DATA`: private and writable (Linux:
 /// `is_data_mapping`, without stacks).
-pub(super) fn data_size(region: &hayate_space_map::Region<Mapping>) -> usize {
+pub fn data_size(region: &hayate_space_map::Region<Mapping>) -> usize {
     use super::region::Protection;
     let mapping = &region.value;
     let data = mapping.protection.contains(Protection::WRITE)
@@ -351,7 +359,8 @@ pub(super) fn data_size(region: &hayate_space_map::Region<Mapping>) -> usize {
 }
 
 impl Inner {
-    pub(super) fn empty(layout: Layout) -> Inner {
+    /// A space without mappings.
+    pub fn empty(layout: Layout) -> Inner {
         Inner {
             map: SpaceMap::new(),
             layout,
@@ -369,7 +378,7 @@ impl Inner {
     }
 
     /// Whether `more` regions are too many.
-    pub(super) fn too_many(&self, more: usize) -> bool {
+    pub fn too_many(&self, more: usize) -> bool {
         self.map.len() + more > super::most_regions()
     }
 }

@@ -12,7 +12,7 @@ use machine::smp;
 
 use super::test::{BASE, at, free, get, put, space};
 use super::*;
-use crate::resource::{Keep, policy};
+use crate::recycle::{Keep, policy};
 use crate::{check, ktest};
 
 /// A space with `pages` pages, each of which contains its number plus one.
@@ -96,7 +96,7 @@ ktest! {
 ktest! {
     fn without_the_policy_nothing_is_owed() {
         let was = policy::get();
-        policy::set(crate::resource::Policy::new(was.keep() - Keep::DEBT));
+        policy::set(crate::recycle::Policy::new(was.keep() - Keep::DEBT));
         let before = left();
         drop(filled(3000).unwrap());
         check!(teardown::owed() == 0);

@@ -12,7 +12,7 @@ use machine::{cpu, frames, heap, paging, user};
 use super::advise::Advice;
 use super::remap::Move;
 use super::*;
-use crate::file::plate::Plate;
+use crate::page_cache::cache::PageCache;
 use crate::{check, ktest, schedule};
 
 const ALL: RegionFlags = RegionFlags::MAY_WRITE.union(RegionFlags::MAY_EXECUTE);
@@ -28,9 +28,9 @@ pub(super) fn at(address: usize, length: usize) -> MapRequest {
 }
 
 /// A request to map a page cache.
-fn plate_at(address: usize, plate: &Arc<Plate>, shared: bool) -> Result<MapRequest> {
-    let mut request = at(address, plate.size() as usize);
-    request.backing = Some(Backing::nameless(plate.clone(), "test")?);
+fn page_cache_at(address: usize, page_cache: &Arc<PageCache>, shared: bool) -> Result<MapRequest> {
+    let mut request = at(address, page_cache.size() as usize);
+    request.backing = Some(Backing::nameless(page_cache.clone(), "test")?);
     request.flags.set(RegionFlags::SHARED, shared);
     Ok(request)
 }
@@ -47,7 +47,7 @@ pub(super) fn get(space: &Space, address: usize) -> Option<u64> {
 /// Free frames after the heap is trimmed and the deferred free is complete.
 pub(super) fn free() -> usize {
     heap::trim();
-    pressure::settled_counts().free
+    deferred_free::settled_counts().free
 }
 
 pub(super) const BASE: usize = 0x1000_0000;
@@ -137,8 +137,8 @@ ktest! {
 ktest! {
     fn fork_keeps_shared_memory_shared() {
         let parent = space().unwrap();
-        let plate = Plate::memory(4 * PAGE as u64);
-        parent.map(plate_at(BASE, &plate, true).unwrap()).unwrap();
+        let page_cache = PageCache::memory(4 * PAGE as u64);
+        parent.map(page_cache_at(BASE, &page_cache, true).unwrap()).unwrap();
         check!(put(&parent, BASE, 1));
         let child = parent.fork().unwrap();
         check!(put(&child, BASE, 2));
@@ -147,7 +147,7 @@ ktest! {
         check!(put(&parent, BASE + PAGE, 3));
         check!(get(&child, BASE + PAGE) == Some(3));
         let mut bytes = [0; 8];
-        plate.peek(0).map(|frame| frame.read(0, &mut bytes));
+        page_cache.peek(0).map(|frame| frame.read(0, &mut bytes));
         check!(u64::from_le_bytes(bytes) == 2);
         check!(child.resident().shared == 2);
         check!(child.handle(BASE + 4 * PAGE, Touch::Read) == FaultResult::NotMapped);
@@ -155,20 +155,20 @@ ktest! {
 }
 
 ktest! {
-    fn a_private_mapping_leaves_the_plate_alone() {
-        let plate = Plate::memory(40 * PAGE as u64);
+    fn a_private_mapping_leaves_the_page_cache_alone() {
+        let page_cache = PageCache::memory(40 * PAGE as u64);
         for page in 0..40 {
-            plate.page(page).unwrap().write(0, &(100 + page).to_le_bytes());
+            page_cache.page(page).unwrap().write(0, &(100 + page).to_le_bytes());
         }
         let space = space().unwrap();
-        space.map(plate_at(BASE, &plate, false).unwrap()).unwrap();
+        space.map(page_cache_at(BASE, &page_cache, false).unwrap()).unwrap();
         check!(get(&space, BASE + 20 * PAGE) == Some(120));
         // Its neighbours came with it.
         check!(space.resident().file == 16);
         check!(put(&space, BASE + 20 * PAGE, 7));
         check!(get(&space, BASE + 20 * PAGE) == Some(7));
         let mut bytes = [0; 8];
-        plate.peek(20).map(|frame| frame.read(0, &mut bytes));
+        page_cache.peek(20).map(|frame| frame.read(0, &mut bytes));
         check!(u64::from_le_bytes(bytes) == 120);
         check!(space.resident().file == 15 && space.resident().anonymous == 1);
         // After the page is given up, the page cache shows through again.
@@ -179,18 +179,18 @@ ktest! {
 
 ktest! {
     fn truncation_takes_pages_out_of_every_space() {
-        let plate = Plate::memory(8 * PAGE as u64);
+        let page_cache = PageCache::memory(8 * PAGE as u64);
         let parent = space().unwrap();
-        parent.map(plate_at(BASE, &plate, true).unwrap()).unwrap();
-        parent.map(plate_at(BASE + 16 * PAGE, &plate, false).unwrap()).unwrap();
+        parent.map(page_cache_at(BASE, &page_cache, true).unwrap()).unwrap();
+        parent.map(page_cache_at(BASE + 16 * PAGE, &page_cache, false).unwrap()).unwrap();
         for page in 0..8 {
             check!(put(&parent, BASE + page * PAGE, 1));
             check!(put(&parent, BASE + (16 + page) * PAGE, 2));
         }
         let child = parent.fork().unwrap();
         {
-            let _content = plate.lock_content();
-            plate.set_size(2 * PAGE as u64);
+            let _content = page_cache.lock_content();
+            page_cache.set_size(2 * PAGE as u64);
         }
         for space in [&parent, &child] {
             check!(get(space, BASE + PAGE) == Some(1));

@@ -1,4 +1,4 @@
-//! Threads, processes and groups as the targets of the signals of open files (`file/owner.rs`).
+//! Threads, processes and groups as the targets of the signals of open files (`vfs/signal_owner.rs`).
 
 use alloc::sync::{Arc, Weak};
 
@@ -9,7 +9,8 @@ use super::record::Process;
 use super::signal::send;
 use super::{Thread, current, pids, session};
 use crate::credentials::Credentials;
-use crate::file::owner::{self, Addressee, Asker, Directory, Kind};
+use crate::vfs::signal_owner;
+use crate::vfs::signal_owner::{Addressee, Asker, Directory, Kind};
 
 /// Whether `asker` may have signals sent to a process of `target` (`sigio_perm`).
 fn may_tell(asker: Asker, target: &Credentials) -> bool {
@@ -99,5 +100,5 @@ impl Directory for Everybody {
 
 /// Registers processes as targets with the files.
 pub fn init() {
-    owner::register(&Everybody);
+    signal_owner::register(&Everybody);
 }

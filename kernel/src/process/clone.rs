@@ -19,16 +19,18 @@ use hayate_machine::trap::UserRegs;
 use hayate_machine::user::UserPtr;
 
 use super::pidfd;
-use super::pids::{self, Number};
+use super::pids;
+use super::pids::Number;
 use super::record::{Inheritance, Process, notice};
 use super::signal::is_signal;
 use super::thread::{Parts, Thread, ThreadName};
 use super::transform::{Executed, Newcomer, Position, Transform};
 use super::{current, family};
 use crate::credentials::Capability;
-use crate::growth::Grow;
 use crate::memory::Space;
-use crate::schedule::{self, Execution, Woken};
+use crate::reclaim::growth::Grow;
+use crate::schedule;
+use crate::schedule::{Execution, Woken};
 
 /// The arguments of `clone`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -85,7 +87,7 @@ pub fn start(regs: &UserRegs, request: &Request) -> Result<u32> {
         return Err(Errno::ERESTARTNOINTR);
     }
     check_limit(&parent)?;
-    crate::resource::pressure::leave_room()?;
+    crate::reclaim::leave_room()?;
     let number = Number::draw()?;
     let id = number.get();
     let position = position_after(regs, request)?;

@@ -13,7 +13,8 @@ use hayate_abi::time::NANOS_PER_SEC;
 
 use super::record::Process;
 use super::signal::send;
-use super::timer::{self, CpuInterval, Setting};
+use super::timer;
+use super::timer::{CpuInterval, Setting};
 
 /// Which timer on processor time.
 #[derive(Clone, Copy, Debug)]

@@ -19,12 +19,15 @@ use super::record::{Process, Vectors, notice};
 use super::signal::send;
 use super::thread::{Restart, Thread, name_of};
 use super::transform::{Executed, Position, Running, Transform};
-use super::{access, futex, mode, pids, timer};
+use super::{access, futex, pids, timer};
 use crate::credentials::Capability;
-use crate::file::descriptor::FdTable;
 use crate::memory;
 use crate::program::Prepared;
-use crate::schedule::{self, Woken};
+use crate::recycle::spaces;
+use crate::schedule;
+use crate::schedule::Woken;
+use crate::supervisor::switch;
+use crate::vfs::descriptor::FdTable;
 
 /// Replaces the program of the current thread by a prepared one. On success `regs` are those of its
 /// first instruction.
@@ -142,14 +145,14 @@ fn commit(thread: &Thread, regs: &mut UserRegs, prepared: Prepared, files: Optio
     let program =
         Executed { executable: Some(executable), vectors: vectors(&stack), name: name_of(&name) };
     let (old_space, old_program) = process.steady(|| {
-        mode::begin_program(process, &space, set_id);
+        switch::begin_program(process, &space, set_id);
         process.dumpable.store(u32::from(!hidden), Ordering::Relaxed);
         access::conceal(thread, &old, &credentials);
         thread.set_credentials(credentials);
         (running.change_space(space), running.change_program(program))
     });
     if let Some(old) = old_space {
-        memory::keep::release(old);
+        spaces::release(old);
     }
     leave_program_for_good(thread, files);
     drop(old_program);

@@ -12,7 +12,8 @@ use super::record::{Process, notice};
 use super::signal::stop;
 use super::thread::Thread;
 use super::{current, family, futex, pids, session, timer, wait};
-use crate::{memory, schedule};
+use crate::recycle::spaces;
+use crate::schedule;
 
 /// Ends the current thread, and its process if the thread is the last.
 ///
@@ -124,7 +125,7 @@ fn release_memory(thread: &Thread) {
     thread.give_back();
     drop(space);
     if let Some(old) = old {
-        memory::keep::release(old);
+        spaces::release(old);
     }
 }
 

@@ -17,7 +17,7 @@ use hayate_abi::{Errno, Result};
 use super::record::{Process, notice};
 use super::signal::send;
 use super::{dump, pids, wait};
-use crate::growth::Grow;
+use crate::reclaim::growth::Grow;
 
 /// The children of a process.
 pub struct Children {

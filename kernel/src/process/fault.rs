@@ -10,9 +10,9 @@ use hayate_machine::trap::{FaultCode, FaultOutcome, PageFault, UserRegs};
 use super::signal::send;
 use super::thread::Trap;
 use super::{Process, current, try_current, victim};
-use crate::growth::Grow;
 use crate::memory::{FaultResult, Touch, handle_fault};
-use crate::resource::pressure;
+use crate::reclaim;
+use crate::reclaim::growth::Grow;
 
 /// Handles a page fault of a program, or of a user copy on behalf of it. If that fails, a fault
 /// from user mode becomes a signal to the program; a user copy fails.
@@ -73,7 +73,7 @@ pub(super) fn end_for_memory(process: &Process) {
 pub fn out_of_reserve() {
     let Some(thread) = try_current() else { return };
     while hayate_machine::frames::is_low() {
-        if !pressure::relieve() {
+        if !reclaim::relieve() {
             if thread.process.id() == 1 && victim::make_room() {
                 continue;
             }
@@ -115,7 +115,7 @@ pub fn exception(vector: u8, error: u64, regs: &mut UserRegs) {
 }
 
 /// Whether an exception belongs to a call site that was patched in supervisor mode, and not to the
-/// program. If so, sets `regs` to continue ([`crate::memory::sites`]).
+/// program. If so, sets `regs` to continue ([`crate::supervisor::call_sites`]).
 #[cold]
 fn is_of_turned_site(vector: u8, regs: &mut UserRegs) -> bool {
     let Some(space) = crate::memory::try_current() else { return false };

@@ -18,7 +18,8 @@ use hayate_machine::user::{self, UserPtr};
 use hayate_protocols::futex::{Bucket, Queue, Table, Waiter, Wake, Which};
 
 use super::thread::Thread;
-use crate::memory::{self, FutexPlace};
+use crate::memory;
+use crate::memory::FutexPlace;
 use crate::schedule::{WaitQueue, Woken};
 
 const BUCKETS: usize = 256;

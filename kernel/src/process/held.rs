@@ -10,11 +10,11 @@ use alloc::vec::Vec;
 
 use hayate_abi::{Errno, Result};
 
-use crate::file::anonymous;
-use crate::file::open_file::flags::O_RDWR;
-use crate::file::open_file::{FileOps, OpenFile, Traits};
 use crate::memory::Space;
 use crate::program::Program;
+use crate::vfs::anonymous;
+use crate::vfs::open_file::flags::O_RDWR;
+use crate::vfs::open_file::{FileOps, OpenFile, Traits};
 
 /// A space held by a descriptor.
 struct HeldSpace(Arc<Space>);

@@ -43,7 +43,6 @@ pub mod futex;
 pub mod held;
 pub mod identity;
 pub mod limits;
-pub mod mode;
 pub mod pidfd;
 pub mod pids;
 pub mod record;
@@ -73,13 +72,15 @@ pub use thread::{Restart, Thread, current, try_current};
 use transform::{Executed, Newcomer, Position, Transform};
 
 use crate::credentials::{Capability, Credentials};
-use crate::file::context::FsContext;
-use crate::file::descriptor::FdTable;
-use crate::file::path::{Resolver, WalkFlags};
 use crate::memory;
-use crate::program::{self, Strings};
-use crate::resource::watch::Unwatched;
-use crate::schedule::{self, Execution};
+use crate::program;
+use crate::program::Strings;
+use crate::recycle::watch::Unwatched;
+use crate::schedule;
+use crate::schedule::Execution;
+use crate::vfs::context::FsContext;
+use crate::vfs::descriptor::FdTable;
+use crate::vfs::path::{Resolver, WalkFlags};
 
 static INIT: Once<Arc<Process>> = Once::new();
 
@@ -109,7 +110,7 @@ pub fn attend(regs: &mut UserRegs) {
     if trap::attention::get() & trap::MEMORY != 0 {
         trap::attention::clear(trap::MEMORY);
         #[cfg(debug_assertions)]
-        if crate::resource::refusal::end_call() {
+        if crate::reclaim::refusal::end_call() {
             return;
         }
         fault::out_of_reserve();
@@ -236,6 +237,6 @@ fn first_process_ended(status: i32) {
             hayate_abi::signal::name(signal as u32).unwrap_or("a signal")
         ),
     }
-    crate::file::settle_output();
+    crate::tty::settle_output();
     power::off()
 }

@@ -10,10 +10,10 @@ use alloc::vec::Vec;
 use hayate_abi::{Errno, Result};
 
 use super::record::Process;
-use crate::file::anonymous;
-use crate::file::open_file::flags::{O_NONBLOCK, O_RDWR};
-use crate::file::open_file::{FileOps, OpenFile, Traits};
-use crate::file::poll::{Events, Registrar};
+use crate::vfs::anonymous;
+use crate::vfs::open_file::flags::{O_NONBLOCK, O_RDWR};
+use crate::vfs::open_file::{FileOps, OpenFile, Traits};
+use crate::vfs::poll::{Events, Registrar};
 
 /// A process referred to by a descriptor.
 pub struct PidFd(Arc<Process>);

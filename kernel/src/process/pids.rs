@@ -19,7 +19,7 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::sync::SpinLock;
 
 use super::{Process, Thread};
-use crate::growth::Grow;
+use crate::reclaim::growth::Grow;
 
 /// One past the largest number (`/proc/sys/kernel/pid_max`; Linux' default below 33 CPUs).
 pub const PID_MAX: u32 = 32768;

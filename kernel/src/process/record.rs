@@ -17,8 +17,8 @@ use super::signal::{ActionTable, Queue};
 use super::thread::Thread;
 use super::timer::Timers;
 use super::usage::{Moved, Usage};
-use crate::growth::Grow;
 use crate::program::Executable;
+use crate::reclaim::growth::Grow;
 use crate::schedule::WaitQueue;
 
 /// Bits of [`Process::notice`], which every thread checks before it returns to user mode.
@@ -119,7 +119,7 @@ pub struct Process {
     pub oom_score_adjust: AtomicI32,
     /// Whether the process has executed a program since it was forked (used by `setpgid(2)`).
     pub executed: AtomicBool,
-    /// Programs that it executes start in supervisor mode (see [`super::mode`]).
+    /// Programs that it executes start in supervisor mode (see [`crate::supervisor::switch`]).
     pub keeps_mode: AtomicBool,
     /// How often its mode was switched.
     pub mode_switches: AtomicU64,

@@ -1,4 +1,4 @@
-//! The parts of processes as the registry shows them ([`crate::resource::registry`]): processes,
+//! The parts of processes as the registry shows them ([`crate::recycle::registry`]): processes,
 //! executions, work areas, programs, and the spaces with their regions and attachments.
 //!
 //! Each query finds everything anew in the table of processes and the list of spaces.
@@ -11,11 +11,13 @@ use hayate_machine::fpu::FpuState;
 use hayate_machine::stack::STACK_SIZE;
 
 use super::{Process, Thread, pids, thread};
-use crate::file::mount;
-use crate::growth::Grow;
-use crate::memory::{self, PAGE, RegionFlags, Space};
-use crate::resource::Kind;
-use crate::resource::registry::{self, Attributes, Entry, Serial, Source};
+use crate::memory;
+use crate::memory::{PAGE, RegionFlags, Space};
+use crate::reclaim::growth::Grow;
+use crate::recycle::Kind;
+use crate::recycle::registry;
+use crate::recycle::registry::{Attributes, Entry, Serial, Source};
+use crate::vfs::mount;
 
 /// Registers all sources of this module with the registry; boot calls it once.
 pub fn register() {
@@ -86,7 +88,7 @@ impl Source for Processes {
         to.add("threads", format_args!("{}", process.thread_count()))?;
         to.add("ended", format_args!("{}", if process.is_zombie() { "yes" } else { "no" }))?;
         if let Some(executable) = process.executable() {
-            to.add("program", format_args!("{}", executable.plate().id()))?;
+            to.add("program", format_args!("{}", executable.page_cache().id()))?;
         }
         if let Some(space) = process.first_thread().and_then(|thread| thread.space()) {
             to.add("space", format_args!("{}", space.serial()))?;
@@ -197,7 +199,7 @@ impl Source for WorkAreas {
     }
 }
 
-/// The programs that processes execute; a program has the serial of its plate.
+/// The programs that processes execute; a program has the serial of its page cache.
 struct Programs;
 
 impl Source for Programs {
@@ -210,7 +212,7 @@ impl Source for Programs {
         let Some(root) = mount::root() else { return Ok(()) };
         for process in pids::processes()? {
             let Some(executable) = process.executable() else { continue };
-            let id = executable.plate().id();
+            let id = executable.page_cache().id();
             if seen.contains(&id) {
                 continue;
             }
@@ -221,7 +223,7 @@ impl Source for Programs {
                 serial: Serial::of(id),
                 name: executable.location().display(&root)?,
                 owner: attributes.uid,
-                bytes: executable.plate().size(),
+                bytes: executable.page_cache().size(),
                 kept: false,
             });
         }
@@ -233,7 +235,7 @@ impl Source for Programs {
         let mut found = None;
         for process in pids::processes()? {
             if let Some(executable) = process.executable()
-                && Serial::of(executable.plate().id()) == serial
+                && Serial::of(executable.page_cache().id()) == serial
             {
                 used += 1;
                 found = Some(executable);
@@ -241,7 +243,7 @@ impl Source for Programs {
         }
         let executable = found.ok_or(Errno::ENOENT)?;
         to.add("plate", format_args!("{serial}"))?;
-        to.add("resident-pages", format_args!("{}", executable.plate().resident()))?;
+        to.add("resident-pages", format_args!("{}", executable.page_cache().resident()))?;
         to.add("processes", format_args!("{used}"))
     }
 }
@@ -259,7 +261,7 @@ struct Used {
 fn spaces() -> Result<Vec<Used>> {
     let mut all: Vec<Used> = Vec::new();
     let mut lacking = false;
-    memory::everyone::for_each(|space| {
+    memory::all_spaces::for_each(|space| {
         lacking |= all.make_room(1).is_err();
         if !lacking {
             all.push(Used { space: space.clone(), name: Vec::new(), owner: 0, processes: 0 });
@@ -389,7 +391,7 @@ impl Source for Attached {
         match &region.backing {
             None => to.add("content", format_args!("zeroes"))?,
             Some(backing) => {
-                to.add("content", format_args!("plate {}", backing.plate.id()))?;
+                to.add("content", format_args!("plate {}", backing.page_cache.id()))?;
                 to.add("offset", format_args!("{}", region.offset))?;
                 if let (Some(place), Some(root)) = (backing.location(), mount::root()) {
                     to.add("file", format_args!("{}", place.display(&root)?.escape_ascii()))?;

@@ -11,8 +11,9 @@ use super::record::Process;
 use super::signal::send;
 use super::{current, pids};
 use crate::credentials::Capability;
-use crate::file::tty::Tty;
-use crate::file::tty::job::{self, Caller, JobControl};
+use crate::tty::Tty;
+use crate::tty::job;
+use crate::tty::job::{Caller, JobControl};
 
 /// A session: the processes of one login.
 pub struct Session {

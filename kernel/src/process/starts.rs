@@ -33,10 +33,11 @@ use hayate_start_account::{Account, Fault, Moment, Runner, Stage, Start};
 
 use super::thread::{Thread, try_current};
 use super::{fault, pids};
-use crate::growth::Grow;
-use crate::resource::watch::{Pages, Part, Watch};
-use crate::resource::{Counts, Kind, statistics};
-use crate::schedule::{self, Execution, time};
+use crate::reclaim::growth::Grow;
+use crate::recycle::watch::{Pages, Part, Watch};
+use crate::recycle::{Counts, Kind, statistics};
+use crate::schedule;
+use crate::schedule::{Execution, time};
 
 /// The number of finished starts that are kept for reading.
 const KEPT: usize = 16;

@@ -24,11 +24,13 @@ use super::signal::{Queue, UNBLOCKABLE, send};
 use super::timer;
 use super::usage::{Counters, Usage};
 use crate::credentials::Credentials;
-use crate::file::context::FsContext;
-use crate::file::descriptor::FdTable;
-use crate::file::open_file::OpenFile;
-use crate::memory::{self, Space};
-use crate::schedule::{self, Agent, Execution, Scheduling, WaitQueue};
+use crate::memory;
+use crate::memory::Space;
+use crate::schedule;
+use crate::schedule::{Agent, Execution, Scheduling, WaitQueue};
+use crate::vfs::context::FsContext;
+use crate::vfs::descriptor::FdTable;
+use crate::vfs::open_file::OpenFile;
 
 hayate_machine::per_cpu! {
     static CURRENT: Local<Thread, OfPrincipal> = Local::new();

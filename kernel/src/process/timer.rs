@@ -18,8 +18,9 @@ use super::record::Process;
 use super::signal::send;
 use super::thread::Thread;
 use super::{current, pids};
-use crate::clock::{self, Follower};
-use crate::growth::Grow;
+use crate::clock;
+use crate::clock::Follower;
+use crate::reclaim::growth::Grow;
 use crate::schedule::time;
 use crate::schedule::{Timer, TimerTarget, WaitQueue};
 

@@ -12,7 +12,8 @@ use hayate_machine::frames;
 
 use super::record::Process;
 use super::{fault, pids};
-use crate::schedule::{self, time};
+use crate::schedule;
+use crate::schedule::time;
 
 /// How long a process may take to end before another one is ended as well.
 const PATIENCE_NS: u64 = 2_000_000_000;

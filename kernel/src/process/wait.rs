@@ -11,7 +11,8 @@ use super::record::Process;
 use super::signal::stop::Change;
 use super::usage::Usage;
 use super::{dump, family, pids};
-use crate::schedule::{self, Woken};
+use crate::schedule;
+use crate::schedule::Woken;
 
 /// Which children to wait for.
 #[derive(Clone, Copy, Debug)]

@@ -6,13 +6,13 @@ use hayate_abi::{Errno, Result};
 use hayate_recycler::Content;
 
 use crate::credentials::{Credentials, Id, access};
-use crate::file::attributes::FileKind;
-use crate::file::context::FsContext;
-use crate::file::mount::{Location, flags};
-use crate::file::open;
-use crate::file::open_file::OpenFile;
-use crate::file::path::{Resolver, permitted};
-use crate::file::plate::{Plate, WriteDenial};
+use crate::page_cache::cache::{PageCache, WriteDenial};
+use crate::vfs::attributes::FileKind;
+use crate::vfs::context::FsContext;
+use crate::vfs::mount::{Location, flags};
+use crate::vfs::open;
+use crate::vfs::open_file::OpenFile;
+use crate::vfs::path::{Resolver, permitted};
 
 const SET_USER: u16 = 0o4000;
 const SET_GROUP: u16 = 0o2000;
@@ -23,7 +23,7 @@ const O_RDONLY: u32 = 0;
 /// this exists.
 pub struct Executable {
     file: Arc<OpenFile>,
-    plate: Arc<Plate>,
+    page_cache: Arc<PageCache>,
     _denial: WriteDenial,
     /// Whether the caller that executes it may also read it.
     pub readable: bool,
@@ -80,12 +80,12 @@ impl Executable {
         let resolver = Resolver { context, credentials, start: None };
         // Execution does not need the right to read, so the open is not checked again.
         let file = open::open_location(&resolver, location, O_RDONLY, true)?;
-        let plate = file.inode().plate().ok_or(Errno::EACCES)?;
-        let denial = plate.deny_writing()?;
+        let page_cache = file.inode().page_cache().ok_or(Errno::EACCES)?;
+        let denial = page_cache.deny_writing()?;
         let sets = if mount_flags & flags::MS_NOSUID == 0 { attributes.mode } else { 0 };
         Ok(Executable {
             file,
-            plate,
+            page_cache,
             _denial: denial,
             readable,
             set_user: (sets & SET_USER != 0).then_some(attributes.uid),
@@ -103,8 +103,8 @@ impl Executable {
     }
 
     /// Its page cache.
-    pub fn plate(&self) -> &Arc<Plate> {
-        &self.plate
+    pub fn page_cache(&self) -> &Arc<PageCache> {
+        &self.page_cache
     }
 
     /// The content and name of the file: the identity by which kept parts match. It does not change
@@ -112,8 +112,8 @@ impl Executable {
     pub fn content(&self) -> Content {
         let location = self.location();
         Content {
-            plate: self.plate.id(),
-            version: self.plate.version(),
+            page_cache: self.page_cache.id(),
+            version: self.page_cache.version(),
             place: (Arc::as_ptr(&location.mount) as usize, Arc::as_ptr(&location.dentry) as usize),
         }
     }
@@ -125,7 +125,7 @@ impl Executable {
 
     /// Reads at `offset` as much as there is. Fails with `EIO` if the device fails.
     pub fn read(&self, offset: u64, to: &mut [u8]) -> Result<usize> {
-        let size = self.plate.size();
+        let size = self.page_cache.size();
         let wanted = (to.len() as u64).min(size.saturating_sub(offset)) as usize;
         let mut done = 0;
         while done < wanted {
@@ -133,7 +133,7 @@ impl Executable {
             let within = (at % 4096) as usize;
             let length = (wanted - done).min(4096 - within);
             let Some(part) = to.get_mut(done..done + length) else { break };
-            self.plate.page(at / 4096)?.read(within, part);
+            self.page_cache.page(at / 4096)?.read(within, part);
             done += length;
         }
         Ok(done)

@@ -8,11 +8,11 @@ use hayate_abi::{Errno, Result};
 use hayate_program_image::{HEAD, Image, Plan, Position, Segment, flags};
 
 use super::executable::Executable;
-use crate::growth::Grow;
-pub use crate::memory::keep::Loaded;
 use crate::memory::{
     Backing, MapRequest, Place, Protection, RegionFlags, Space, page_down, page_up,
 };
+use crate::reclaim::growth::Grow;
+pub use crate::recycle::spaces::Loaded;
 
 /// Reads and plans an ELF file. Fails with `ENOEXEC` for any other file.
 pub fn plan(executable: &Executable, head: &[u8]) -> Result<Plan> {
@@ -96,10 +96,10 @@ pub fn load(
         }
         (Position::Independent, None) => choose(space, plan, alignment(executable, plan))?,
     };
-    let (plate, file) = (executable.plate().clone(), executable.file().clone());
+    let (page_cache, file) = (executable.page_cache().clone(), executable.file().clone());
     let backing = match role {
-        Role::Program => Backing::program(plate, file)?,
-        Role::Interpreter => Backing::file(plate, file, false)?,
+        Role::Program => Backing::program(page_cache, file)?,
+        Role::Interpreter => Backing::file(page_cache, file, false)?,
     };
     for segment in &plan.segments {
         map(space, &backing, segment, bias, cleared)?;
@@ -146,7 +146,7 @@ pub fn add(space: &Space, executable: &Executable, plan: &Plan, replace: bool) -
 /// for large pages.
 fn alignment(executable: &Executable, plan: &Plan) -> usize {
     let own = plan.alignment as usize;
-    let large = executable.plate().place().is_some_and(|place| place.is_large());
+    let large = executable.page_cache().place().is_some_and(|place| place.is_large());
     if large { own.max(machine::layout::LARGE_PAGE_SIZE) } else { own }
 }
 

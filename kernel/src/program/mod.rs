@@ -6,14 +6,13 @@
 //! the two modules.
 //!
 //! What is known of an executable is kept ([`record`]), and so is the space of a program that ended
-//! ([`crate::memory::keep`]): a program that ran before, unchanged, is neither parsed nor mapped.
+//! ([`crate::recycle::spaces`]): a program that ran before, unchanged, is neither parsed nor mapped.
 //!
 //! The work has three steps that other callers use alone: [`find`] a program, [`Program::attach`]
 //! it to a space, build its first stack.
 
 pub mod executable;
 pub mod load;
-pub mod record;
 pub mod stack;
 pub mod strings;
 
@@ -25,20 +24,24 @@ use hayate_program_image::{HEAD, Image, Plan};
 use hayate_recycler::AttachmentKey;
 use smallvec::SmallVec;
 
+use crate::recycle::programs::{self, Record};
 pub use executable::Executable;
-use record::Record;
 pub use strings::Strings;
 
 use crate::credentials::Credentials;
-use crate::file::context::FsContext;
-use crate::file::mount::Location;
-use crate::file::notify::{self, Mask};
-use crate::file::path::{Resolver, WalkFlags};
-use crate::growth::{self, Grow};
-use crate::memory::keep::{self, Cleared, Start};
-use crate::memory::{Layout, Limits, Space, regions};
-use crate::resource::watch::{Pages, Part, Watch};
-use crate::resource::{Kind, statistics};
+use crate::memory::{Layout, Limits, Space};
+use crate::reclaim::growth;
+use crate::reclaim::growth::Grow;
+use crate::recycle::regions;
+use crate::recycle::spaces;
+use crate::recycle::spaces::{Cleared, Start};
+use crate::recycle::watch::{Pages, Part, Watch};
+use crate::recycle::{Kind, statistics};
+use crate::vfs::context::FsContext;
+use crate::vfs::mount::Location;
+use crate::vfs::notify;
+use crate::vfs::notify::Mask;
+use crate::vfs::path::{Resolver, WalkFlags};
 
 /// How many interpreters of interpreters are followed (`BINPRM_MAX_RECURSION` and one).
 const DEPTH: usize = 5;
@@ -182,9 +185,9 @@ pub fn find<W: Watch>(
     // order.
     let mut scripts = Vec::new();
     let record = loop {
-        reads.note(&executable, executable.plate().size().min(Reads::HEAD) as usize);
+        reads.note(&executable, executable.page_cache().size().min(Reads::HEAD) as usize);
         W::enter(Part::Parse);
-        if let Some(record) = record::find(&executable) {
+        if let Some(record) = programs::find(&executable) {
             break record;
         }
         W::enter(Part::Read);
@@ -192,7 +195,7 @@ pub fn find<W: Watch>(
         W::enter(Part::Parse);
         let bytes = bytes.get(..length).unwrap_or(&bytes);
         let script = match Image::recognise(bytes.get(..HEAD).unwrap_or(bytes))? {
-            Image::Elf(_) => break record::make(&executable, bytes)?,
+            Image::Elf(_) => break programs::make(&executable, bytes)?,
             Image::Script(script) => script,
         };
         if path_vanishes {
@@ -223,7 +226,7 @@ pub fn find<W: Watch>(
             file.is_interpreter = true;
             executable.interpreter = Some(Arc::clone(file.file()));
             W::enter(Part::Parse);
-            let record = record::of_interpreter(&file)?;
+            let record = programs::of_interpreter(&file)?;
             reads.note(&file, Reads::FILE_HEADER);
             reads.note(&file, usize::from(record.plan.header_count) * Reads::PROGRAM_HEADER);
             Some((file, record))
@@ -360,11 +363,11 @@ pub fn prepare<W: Watch>(request: Request<'_>) -> Result<Prepared> {
 
     W::enter(Part::Space);
     // A space whose program gained privilege is not kept.
-    let plain = !secure && !set_id && (keep::is_wanted() || regions::are_wanted());
+    let plain = !secure && !set_id && (spaces::is_wanted() || regions::are_wanted());
     let concealed = !program.is_readable();
     let key = plain.then(|| program.key(&new, &request.limits, request.randomise));
     let layout = layout(&request.limits, request.randomise);
-    let kept = key.as_ref().and_then(|key| keep::take::<W>(key, request.limits, layout));
+    let kept = key.as_ref().and_then(|key| spaces::take::<W>(key, request.limits, layout));
     let is_new = kept.is_none();
     let (space, attached) = match kept {
         Some((space, start)) => {
@@ -389,7 +392,7 @@ pub fn prepare<W: Watch>(request: Request<'_>) -> Result<Prepared> {
         && let Some(key) = key
         && let Some(cleared) = attached.cleared
     {
-        if keep::is_wanted() {
+        if spaces::is_wanted() {
             statistics::made(Kind::Attachment);
         }
         W::enter(Part::Attach);

@@ -10,9 +10,10 @@ use zerocopy::IntoBytes;
 use super::load;
 use super::strings::Strings;
 use crate::credentials::Credentials;
-use crate::growth::{self, Grow};
 use crate::memory::{MapRequest, Mapping, PAGE, Place, Protection, Space, page_down};
 use crate::random;
+use crate::reclaim::growth;
+use crate::reclaim::growth::Grow;
 
 /// How much is mapped below the initial content at once, in bytes (`setup_arg_pages`), since
 /// programs soon touch it.

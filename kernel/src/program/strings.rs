@@ -2,7 +2,8 @@
 
 use alloc::vec::Vec;
 
-use crate::growth::{self, Grow};
+use crate::reclaim::growth;
+use crate::reclaim::growth::Grow;
 use hayate_abi::{Errno, Result};
 use hayate_machine::user::{self, UserPtr};
 

@@ -19,12 +19,13 @@ use hayate_machine::trap::{self, UserRegs, attention};
 use hayate_protocols::sleep::{Sleep, State};
 use intrusive_collections::{LinkedListAtomicLink, RBTreeAtomicLink};
 
-use super::haste::Haste;
-use super::run_queue::{self, CURRENT};
+use super::run_queue;
+use super::run_queue::CURRENT;
 use super::switch;
 use super::timer::Timer;
+use super::wake_affinity::Haste;
 use super::weight;
-use crate::resource::pressure;
+use crate::reclaim;
 
 /// The user thread that an execution runs. It is also the [`Principal`] of the execution's context,
 /// which sets the current thread and handles the floating-point state.
@@ -229,7 +230,7 @@ impl Execution {
         regs: &UserRegs,
         fpu: FpuState,
     ) -> Result<Arc<Execution>> {
-        let stack = pressure::obtain(KernelStack::new)?;
+        let stack = reclaim::obtain(KernelStack::new)?;
         let context = Context::for_user(stack, regs, fpu, agent.clone());
         Ok(Execution::with_context(context, Some(agent), None, false))
     }
@@ -237,7 +238,7 @@ impl Execution {
     /// Makes an execution that runs `work` in the kernel and ends. Fails with ENOMEM as `new_user`
     /// does.
     pub fn new_kernel(_name: &str, work: impl FnOnce() + Send + 'static) -> Result<Arc<Execution>> {
-        let stack = pressure::obtain(KernelStack::new)?;
+        let stack = reclaim::obtain(KernelStack::new)?;
         let context = Context::for_kernel(stack, kernel_main, 0);
         Ok(Execution::with_context(context, None, Some(Box::new(work)), false))
     }

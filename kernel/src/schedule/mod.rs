@@ -14,7 +14,6 @@
 //! our few threads.
 
 mod execution;
-mod haste;
 mod idle;
 mod lock;
 mod real_time;
@@ -27,8 +26,8 @@ mod timer;
 mod user_test;
 mod wait;
 mod waiting;
+pub mod wake_affinity;
 mod weight;
-pub mod work_area;
 
 pub use execution::{Agent, Execution, Policy, Scheduling};
 pub use idle::run_idle;

@@ -267,7 +267,7 @@ fn is_left_to(execution: &Execution) -> bool {
 }
 
 /// Whether `execution`, a parent by vfork, can wait until its child, which runs here, sleeps or
-/// ends; see [`haste`](super::haste).
+/// ends; see [`haste`](super::wake_affinity).
 fn returns_here(execution: &Execution) -> bool {
     execution.haste.returns_here()
         && execution.affinity() >> cpu::id() & 1 != 0

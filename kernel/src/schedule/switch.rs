@@ -18,7 +18,8 @@ use hayate_machine::trap::{self, UserRegs, attention};
 use hayate_protocols::sleep::Left;
 
 use super::execution::{Execution, Policy};
-use super::real_time::{self, Turn};
+use super::real_time;
+use super::real_time::Turn;
 use super::run_queue::{
     FAIR_RANK, IDLE, IDLE_RANK, Inner, QUEUE, RunQueue, SLICE_NS, call_idle, choose_cpu, current,
     enqueue_on,

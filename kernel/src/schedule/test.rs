@@ -7,8 +7,8 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use hayate_machine::{cpu, heap, time};
 
 use super::execution::Execution;
-use super::haste::Haste;
 use super::waiting::Waiting;
+use super::wake_affinity::Haste;
 use super::{
     Mutex, Timer, TimerTarget, WaitQueue, Woken, count_blocked, sleep_until, start_kernel,
     yield_now,

@@ -27,7 +27,7 @@ mod adapter {
     use intrusive_collections::{LinkedListAtomicLink, intrusive_adapter};
     intrusive_adapter!(pub WaitAdapter = Arc<Execution>: Execution { wait_link => LinkedListAtomicLink });
 }
-use crate::growth::Grow;
+use crate::reclaim::growth::Grow;
 use adapter::WaitAdapter;
 
 /// Executions that wait for a device.

@@ -5,7 +5,8 @@ use hayate_abi::{Errno, Result};
 use hayate_clock_discipline::{Discipline, MOST_FREQUENCY, Request, TICKS, modes, status};
 use hayate_machine::user::UserPtr;
 
-use super::time::{self as clocks, is_file_clock};
+use super::time as clocks;
+use super::time::is_file_clock;
 use crate::clock;
 use crate::credentials::Capability;
 use crate::process;

@@ -9,11 +9,12 @@ use hayate_machine::user::{self, UserPtr};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::credentials::Capability;
-use crate::file::open_file::OpenFile;
-use crate::growth::Grow;
-use crate::net::unix::message::MOST_DESCRIPTORS;
-use crate::net::unix::socket::flags;
-use crate::process::{self, pids};
+use crate::ipc::unix::message::MOST_DESCRIPTORS;
+use crate::ipc::unix::socket::flags;
+use crate::process;
+use crate::process::pids;
+use crate::reclaim::growth::Grow;
+use crate::vfs::open_file::OpenFile;
 
 const SOL_SOCKET: i32 = 1;
 const SCM_RIGHTS: i32 = 1;

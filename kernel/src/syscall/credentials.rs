@@ -8,8 +8,10 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::user::UserPtr;
 
 use crate::credentials::{Capability, CapabilitySet, Credentials, Id, KEEP};
-use crate::growth::{self, Grow};
-use crate::process::{self, access, pids};
+use crate::process;
+use crate::process::{access, pids};
+use crate::reclaim::growth;
+use crate::reclaim::growth::Grow;
 
 /// The most supplementary groups.
 const GROUPS_MAX: usize = 65536;

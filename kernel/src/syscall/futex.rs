@@ -6,7 +6,8 @@ use hayate_abi::time::Timespec;
 use hayate_abi::{Errno, Result};
 use hayate_machine::user::UserPtr;
 
-use crate::process::{self, Restart, futex, pids};
+use crate::process;
+use crate::process::{Restart, futex, pids};
 use crate::schedule::time;
 
 const FUTEX_WAIT: i32 = 0;

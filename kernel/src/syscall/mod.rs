@@ -27,7 +27,6 @@ mod sched;
 mod signal;
 mod socket;
 mod starts;
-pub mod supervisor;
 mod system;
 mod time;
 mod timer;
@@ -116,7 +115,8 @@ macro_rules! syscalls {
     ($($family:literal {
         $($number:literal $name:ident ($($argument:ident : $kind:ident),*) $support:tt;)*
     })*) => {
-        static HANDLERS: [Handler; NUMBERS] = {
+        /// The handlers of the calls of Linux, by number.
+        pub static HANDLERS: [Handler; NUMBERS] = {
             let mut handlers: [Handler; NUMBERS] = [not_implemented; NUMBERS];
             $($(if let Some(slot) = slot(&mut handlers, $number, 0) {
                 *slot = handler!($support ($($kind)*));
@@ -132,7 +132,8 @@ macro_rules! syscalls {
             handlers
         };
 
-        static PLAIN: [bool; NUMBERS] = {
+        /// Which of them need no more of the registers than the arguments, by number.
+        pub static PLAIN: [bool; NUMBERS] = {
             let mut plain = [false; NUMBERS];
             $($(if let Some(slot) = slot(&mut plain, $number, 0) {
                 *slot = is_plain!($support);
@@ -181,7 +182,7 @@ pub extern "C" fn dispatch(regs: &mut UserRegs) {
 /// Handles a call that is not one of Linux'.
 #[cold]
 fn dispatch_own(regs: &mut UserRegs) -> i64 {
-    supervisor::leave_trampoline(regs);
+    crate::supervisor::gate::leave_trampoline(regs);
     let handler = (regs.orig_rax as usize).checked_sub(OWN).and_then(|at| OWN_HANDLERS.get(at));
     handler.map_or(Errno::ENOSYS.to_return(), |handler| handler(regs))
 }

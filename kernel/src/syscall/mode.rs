@@ -2,7 +2,9 @@
 
 use hayate_abi::{Errno, Result};
 
-use crate::process::{self, mode, pids};
+use crate::process;
+use crate::process::pids;
+use crate::supervisor::switch;
 
 /// `switch_supervisor`: programs that are executed later keep the mode.
 const KEEP: u32 = 1;
@@ -12,7 +14,7 @@ fn switch(pid: i32, supervisor: bool, keep: bool) -> Result<()> {
         0 => process::current().process.clone(),
         pid => pids::process(u32::try_from(pid).map_err(|_| Errno::ESRCH)?).ok_or(Errno::ESRCH)?,
     };
-    mode::switch(&process, supervisor, keep)
+    switch::switch(&process, supervisor, keep)
 }
 
 /// `switch_supervisor(pid, flags)`: switches the process (0: the caller) to supervisor mode.

@@ -22,12 +22,15 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::file::{View, at, install, open_file, path};
 use crate::credentials::access;
-use crate::file::path::{WalkFlags, permitted};
-use crate::memory::{self, Space};
+use crate::memory;
+use crate::memory::Space;
+use crate::process;
 use crate::process::transform::{Executed, Position, Running, Transform};
-use crate::process::{self, Thread, exec, held, thread};
-use crate::program::{self, Program, Strings, load, strings};
-use crate::resource::watch::Unwatched;
+use crate::process::{Thread, exec, held, thread};
+use crate::program;
+use crate::program::{Program, Strings, load, strings};
+use crate::recycle::watch::Unwatched;
+use crate::vfs::path::{WalkFlags, permitted};
 
 /// `hayate_space_open`: an empty space.
 const SPACE_EMPTY: u32 = 0;

@@ -7,9 +7,10 @@ use hayate_abi::{Errno, Result};
 
 use super::file::open_file;
 use super::signal;
-use crate::file::open_file::flags::O_NONBLOCK;
-use crate::process::{self, pidfd, pids};
-use crate::procfs;
+use crate::fs::proc;
+use crate::process;
+use crate::process::{pidfd, pids};
+use crate::vfs::open_file::flags::O_NONBLOCK;
 
 /// `pidfd_open(2)`
 pub fn pidfd_open(pid: i32, flags: u32) -> Result<i32> {
@@ -33,7 +34,7 @@ pub fn pidfd_send_signal(fd: i32, number: i32, info: usize, flags: u32) -> Resul
     }
     let file = open_file(fd)?;
     let target = match pidfd::process(&file) {
-        Err(Errno::EBADF) => procfs::process_of(&file).ok_or(Errno::EBADF)??,
+        Err(Errno::EBADF) => proc::process_of(&file).ok_or(Errno::EBADF)??,
         found => found?,
     };
     let caller = process::current();

@@ -6,8 +6,9 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::user::{self, UserPtr};
 
 use crate::credentials::{Capability, CapabilitySet, LAST_CAPABILITY, securebits};
+use crate::process;
+use crate::process::Thread;
 use crate::process::signal::is_signal;
-use crate::process::{self, Thread};
 use crate::schedule;
 
 #[allow(missing_docs, reason = "named as in prctl(2)")]

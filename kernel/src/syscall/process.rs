@@ -13,17 +13,20 @@ use hayate_machine::trap::UserRegs;
 use hayate_machine::user::{self, UserPtr};
 
 use super::file as paths;
-use crate::file::path::WalkFlags;
-use crate::growth::Grow;
 use crate::memory;
-use crate::process::clone::{self, Request};
-use crate::process::wait::{self, Report, Which};
-use crate::process::{
-    self, Process, Thread, exec, exit, pidfd, pids, session, thread, usage::Usage,
-};
-use crate::program::{self, Strings, strings};
-use crate::resource::watch::{Part, Unwatched, Watch};
+use crate::process;
+use crate::process::clone;
+use crate::process::clone::Request;
+use crate::process::usage::Usage;
+use crate::process::wait;
+use crate::process::wait::{Report, Which};
+use crate::process::{Process, Thread, exec, exit, pidfd, pids, session, thread};
+use crate::program;
+use crate::program::{Strings, strings};
+use crate::reclaim::growth::Grow;
+use crate::recycle::watch::{Part, Unwatched, Watch};
 use crate::schedule::time;
+use crate::vfs::path::WalkFlags;
 
 /// `fork(2)`
 pub fn fork(regs: &mut UserRegs) -> Result<u32> {
@@ -174,7 +177,7 @@ fn prepare<W: Watch>(
     let view = paths::View::current()?;
     let location = view.resolve(directory, &path, walk)?;
     if flags & AT_SYMLINK_NOFOLLOW != 0
-        && location.inode()?.attributes().kind == crate::file::attributes::FileKind::Symlink
+        && location.inode()?.attributes().kind == crate::vfs::attributes::FileKind::Symlink
     {
         return Err(Errno::ELOOP);
     }
@@ -457,7 +460,7 @@ fn set_limit(own: &Thread, target: &Process, resource: usize, new: Rlimit) -> Re
     if new.rlim_max > old.rlim_max {
         own.credentials().require(crate::credentials::Capability::SysResource)?;
     }
-    if resource == RLIMIT_NOFILE && new.rlim_max > crate::file::descriptor::MAXIMUM as u64 {
+    if resource == RLIMIT_NOFILE && new.rlim_max > crate::vfs::descriptor::MAXIMUM as u64 {
         return Err(Errno::EPERM);
     }
     target.change_limits(|limits| limits.set(resource, new));

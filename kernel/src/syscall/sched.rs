@@ -10,9 +10,11 @@ use hayate_machine::cpu;
 use hayate_machine::user::{self, UserPtr};
 
 use crate::credentials::Capability;
-use crate::growth::Grow;
-use crate::process::{self, Thread, pids};
-use crate::schedule::{self, Execution, Policy, Scheduling};
+use crate::process;
+use crate::process::{Thread, pids};
+use crate::reclaim::growth::Grow;
+use crate::schedule;
+use crate::schedule::{Execution, Policy, Scheduling};
 
 const SCHED_OTHER: i32 = 0;
 const SCHED_FIFO: i32 = 1;

@@ -8,8 +8,9 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::trap::UserRegs;
 use hayate_machine::user::UserPtr;
 
+use crate::process;
 use crate::process::signal::{UNBLOCKABLE, frame, is_signal, send};
-use crate::process::{self, Process, Restart, Thread, pids};
+use crate::process::{Process, Restart, Thread, pids};
 use crate::schedule::{Woken, sleep_until, time};
 
 /// Checks the size of a signal set: any other is that of another architecture.

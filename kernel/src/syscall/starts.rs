@@ -5,8 +5,9 @@ use hayate_machine::trap::UserRegs;
 use super::argument::Returned;
 use super::process;
 use crate::process::exit;
-use crate::process::starts::{self, Call, Role, Watched};
-use crate::resource::watch::{Part, Watch};
+use crate::process::starts;
+use crate::process::starts::{Call, Role, Watched};
+use crate::recycle::watch::{Part, Watch};
 
 const CLONE: u64 = 56;
 const FORK: u64 = 57;

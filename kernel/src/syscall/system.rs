@@ -7,10 +7,12 @@ use hayate_machine::user::{self, UserPtr};
 use hayate_machine::{info, power};
 
 use crate::credentials::Capability;
-use crate::memory::pressure;
-use crate::process::{self, identity, pids};
+use crate::memory::deferred_free;
+use crate::process;
+use crate::process::{identity, pids};
 use crate::random;
-use crate::schedule::{self, time};
+use crate::schedule;
+use crate::schedule::time;
 
 /// `uname(2)`
 pub fn uname(buffer: usize) -> Result<()> {
@@ -20,7 +22,7 @@ pub fn uname(buffer: usize) -> Result<()> {
 /// `sysinfo(2)`
 pub fn sysinfo(buffer: usize) -> Result<()> {
     const PAGE: u64 = 4096;
-    let counts = pressure::settled_counts();
+    let counts = deferred_free::settled_counts();
     UserPtr::new(buffer).write(&Sysinfo {
         // Rounded up to whole seconds, as in Linux.
         uptime: time::monotonic_ns().div_ceil(1_000_000_000) as i64,
@@ -104,13 +106,13 @@ pub fn reboot(magic: u32, second: u32, command: u32, _argument: usize) -> Result
         RESTART | RESTART2 => {
             let _ = super::file::io::sync();
             info!("restarting");
-            crate::file::settle_output();
+            crate::tty::settle_output();
             power::reset()
         }
         HALT | POWER_OFF => {
             let _ = super::file::io::sync();
             info!("powering off");
-            crate::file::settle_output();
+            crate::tty::settle_output();
             power::off()
         }
         // There is no keyboard, so switching Ctrl-Alt-Del has no effect.

@@ -14,9 +14,12 @@ use hayate_machine::user::UserPtr;
 
 use crate::clock;
 use crate::credentials::Capability;
-use crate::process::timer::{self, Clock};
-use crate::process::{self, Process, pids};
-use crate::schedule::{self, Woken, time};
+use crate::process;
+use crate::process::timer;
+use crate::process::timer::Clock;
+use crate::process::{Process, pids};
+use crate::schedule;
+use crate::schedule::{Woken, time};
 
 /// The clocks (`clock_gettime(2)`).
 #[allow(missing_docs, reason = "named as in clock_gettime(2)")]

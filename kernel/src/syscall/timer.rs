@@ -8,9 +8,11 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::user::UserPtr;
 
 use super::time;
+use crate::process;
+use crate::process::cpu_time;
 use crate::process::signal::is_signal;
-use crate::process::timer::{self, Clock, Notify, Setting};
-use crate::process::{self, cpu_time};
+use crate::process::timer;
+use crate::process::timer::{Clock, Notify, Setting};
 
 /// The three interval timers.
 enum Which {

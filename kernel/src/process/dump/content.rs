@@ -13,12 +13,12 @@ use hayate_machine::trap::UserRegs;
 use hayate_machine::vdso;
 use zerocopy::IntoBytes;
 
-use super::super::{Process, Thread};
 use super::filter;
-use crate::file::attributes::FileKind;
-use crate::file::mount::Location;
-use crate::growth::Grow;
 use crate::memory::{PAGE, Protection, RegionFlags, Shown, Space};
+use crate::process::{Process, Thread};
+use crate::reclaim::growth::Grow;
+use crate::vfs::attributes::FileKind;
+use crate::vfs::mount::Location;
 
 /// A piece of memory.
 pub struct Piece {
@@ -164,7 +164,7 @@ fn files(regions: &[Shown], root: &Location) -> Result<Files> {
         let Some(backing) = &region.backing else { continue };
         let name = match backing.location() {
             Some(location) => location.display(root)?,
-            None => crate::growth::copy(backing.name().as_bytes())?,
+            None => crate::reclaim::growth::copy(backing.name().as_bytes())?,
         };
         let (start, end) = (region.start as u64, region.end as u64);
         files.add(start, end, region.offset, &name).map_err(lack)?;

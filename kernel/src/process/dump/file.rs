@@ -14,20 +14,21 @@ use hayate_core_file::image;
 use hayate_core_file::name::{self, Facts, Place};
 use hayate_machine::{time, vdso};
 
-use super::super::{Process, Thread, identity};
 use super::content::Content;
 use super::{pattern, settle};
-use crate::file::attributes::FileKind;
-use crate::file::dentry::DentryState;
-use crate::file::notify::{self, Mask};
-use crate::file::open_file::OpenFile;
-use crate::file::open_file::flags::{O_CREAT, O_EXCL, O_LARGEFILE, O_NOFOLLOW, O_RDWR};
-use crate::file::path::{Resolver, WalkFlags};
-use crate::file::transfer::Input;
-use crate::file::{directory, open};
-use crate::growth::Grow;
 use crate::memory::{PAGE, Space};
+use crate::process::{Process, Thread, identity};
+use crate::reclaim::growth::Grow;
 use crate::schedule;
+use crate::vfs::attributes::FileKind;
+use crate::vfs::dentry::DentryState;
+use crate::vfs::notify;
+use crate::vfs::notify::Mask;
+use crate::vfs::open_file::OpenFile;
+use crate::vfs::open_file::flags::{O_CREAT, O_EXCL, O_LARGEFILE, O_NOFOLLOW, O_RDWR};
+use crate::vfs::path::{Resolver, WalkFlags};
+use crate::vfs::transfer::Input;
+use crate::vfs::{directory, open};
 
 /// Writes the core file of the current thread's process, whose other threads have stopped. A limit
 /// or a full disk cuts the file; the part that is there is a core file all the same

@@ -36,8 +36,10 @@ use hayate_machine::trap::UserRegs;
 
 use super::record::{Process, notice};
 use super::{Thread, access};
-use crate::growth::{self, Grow};
-use crate::schedule::{self, WaitQueue};
+use crate::reclaim::growth;
+use crate::reclaim::growth::Grow;
+use crate::schedule;
+use crate::schedule::WaitQueue;
 
 /// The bit of a wait status that tells of a core file (`WCOREDUMP`).
 pub const DUMPED: i32 = 0x80;

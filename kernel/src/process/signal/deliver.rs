@@ -5,9 +5,9 @@ use hayate_abi::signal::*;
 use hayate_machine::trap::UserRegs;
 use hayate_machine::user::UserPtr;
 
-use super::super::record::notice;
-use super::super::{Thread, current, dump, exit, session};
 use super::{CORE, Disposition, IGNORED_BY_DEFAULT, STOPS, frame, stop};
+use crate::process::record::notice;
+use crate::process::{Thread, current, dump, exit, session};
 use crate::schedule;
 
 /// The number of `restart_syscall(2)`.

@@ -14,8 +14,8 @@ use hayate_machine::fpu::{self, FpuState};
 use hayate_machine::trap::{self, UserRegs};
 use hayate_machine::user::{self, UserPtr};
 
-use super::super::Thread;
-use crate::growth::Grow;
+use crate::process::Thread;
+use crate::reclaim::growth::Grow;
 
 /// Bytes below the stack pointer that belong to the interrupted function (System V ABI, 3.2.2).
 const RED_ZONE: u64 = 128;

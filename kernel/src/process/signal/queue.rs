@@ -8,7 +8,7 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::sync::SpinLock;
 
 use super::SYNCHRONOUS;
-use crate::growth::Grow;
+use crate::reclaim::growth::Grow;
 
 /// The pending signals of a process or of a thread.
 ///

@@ -7,9 +7,9 @@ use hayate_abi::process::RLIMIT_SIGPENDING;
 use hayate_abi::signal::*;
 use hayate_abi::{Errno, Result};
 
-use super::super::{Process, Thread, pids};
 use super::{IGNORED_BY_DEFAULT, STOPS, is_signal, stop};
-use crate::growth::Grow;
+use crate::process::{Process, Thread, pids};
+use crate::reclaim::growth::Grow;
 
 /// Sends a signal to a process: one of its threads takes it.
 ///

@@ -14,11 +14,11 @@ use hayate_abi::{Errno, Result};
 use zerocopy::IntoBytes;
 
 use super::UNBLOCKABLE;
-use crate::file::anonymous;
-use crate::file::open_file::flags::{O_NONBLOCK, O_RDWR};
-use crate::file::open_file::{FileOps, OpenFile, Traits};
-use crate::file::poll::{Events, Registrar};
-use crate::file::transfer::Output;
+use crate::vfs::anonymous;
+use crate::vfs::open_file::flags::{O_NONBLOCK, O_RDWR};
+use crate::vfs::open_file::{FileOps, OpenFile, Traits};
+use crate::vfs::poll::{Events, Registrar};
+use crate::vfs::transfer::Output;
 
 /// The size of one record.
 const RECORD: usize = size_of::<SignalfdSiginfo>();
@@ -43,7 +43,7 @@ impl SignalFd {
     /// Changes the set.
     pub fn set_wanted(&self, wanted: SignalSet) {
         self.wanted.store(wanted & !UNBLOCKABLE, Ordering::Release);
-        super::super::current().process().signal_events.wake_all();
+        crate::process::current().process().signal_events.wake_all();
     }
 
     fn wanted(&self) -> SignalSet {
@@ -51,7 +51,7 @@ impl SignalFd {
     }
 
     fn take(&self) -> Option<Siginfo> {
-        super::super::current().take_signal(self.wanted())
+        crate::process::current().take_signal(self.wanted())
     }
 }
 
@@ -100,7 +100,7 @@ impl FileOps for SignalFd {
             Some(info) => info,
             None if file.nonblocking() => return Err(Errno::EAGAIN),
             None => {
-                let thread = super::super::current();
+                let thread = crate::process::current();
                 thread
                     .process()
                     .signal_events
@@ -121,7 +121,7 @@ impl FileOps for SignalFd {
     }
 
     fn poll(&self, _: &OpenFile, registrar: &mut Registrar<'_>) -> Events {
-        let Some(thread) = super::super::try_current() else { return Events::empty() };
+        let Some(thread) = crate::process::try_current() else { return Events::empty() };
         registrar.register(&thread.process().signal_events);
         if thread.pending() & self.wanted() != 0 { Events::READABLE } else { Events::empty() }
     }

@@ -8,8 +8,8 @@ use alloc::sync::Arc;
 
 use hayate_abi::signal::*;
 
-use super::super::record::{Process, notice};
-use super::super::{Thread, family};
+use crate::process::record::{Process, notice};
+use crate::process::{Thread, family};
 use crate::schedule::WaitQueue;
 
 /// The queue on which stopped threads sleep. One queue serves all processes: a superfluous wake-up

@@ -9,11 +9,13 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::user::UserPtr;
 
 use super::open_file;
-use crate::file::inode::FileKind;
-use crate::file::notify::{self, Mask};
-use crate::file::open_file::OpenFile;
-use crate::file::splice::{self, Side};
-use crate::file::transfer::MAXIMUM;
+use crate::ipc::splice;
+use crate::ipc::splice::Side;
+use crate::vfs::inode::FileKind;
+use crate::vfs::notify;
+use crate::vfs::notify::Mask;
+use crate::vfs::open_file::OpenFile;
+use crate::vfs::transfer::MAXIMUM;
 
 /// Where one side begins: at an offset given by the call, or at the file's position.
 struct Begin {

@@ -8,14 +8,16 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::user::{self, UserPtr};
 
 use super::{View, credentials, descriptor_limit, files, install, open_file, path, string};
-use crate::file::inode::FileKind;
-use crate::file::open_file::OpenFile;
-use crate::file::open_file::flags::*;
-use crate::file::owner::{Kind, Owner};
-use crate::file::path::WalkFlags;
-use crate::file::{dnotify, hint, lease, locks, memfd, open, pipe};
-use crate::net::unix::socket::Socket;
+use crate::fs::tmpfs::memfd;
+use crate::ipc::pipe;
+use crate::ipc::unix::socket::Socket;
 use crate::process;
+use crate::vfs::inode::FileKind;
+use crate::vfs::open_file::OpenFile;
+use crate::vfs::open_file::flags::*;
+use crate::vfs::path::WalkFlags;
+use crate::vfs::signal_owner::{Kind, Owner};
+use crate::vfs::{dnotify, hint, lease, locks, open};
 
 /// The flags that `openat2` accepts; the older calls ignore others.
 const VALID: u64 = (O_ACCMODE
@@ -351,7 +353,7 @@ pub fn fcntl(fd: i32, command: i32, argument: usize) -> Result<i64> {
 }
 
 fn lock_owner(
-    table: &Arc<crate::file::descriptor::FdTable>,
+    table: &Arc<crate::vfs::descriptor::FdTable>,
     file: &Arc<OpenFile>,
     description: bool,
     lock: &Flock,

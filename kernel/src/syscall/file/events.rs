@@ -11,17 +11,23 @@ use hayate_machine::user::{self, UserPtr};
 
 use super::{View, credentials, files, install, open_file, path};
 use crate::credentials::{Capability, access};
-use crate::file::epoll::{self, Epoll};
-use crate::file::eventfd;
-use crate::file::inotify::{self, Inotify};
-use crate::file::notify::Mask;
-use crate::file::open_file::flags::{O_CLOEXEC, O_NONBLOCK};
-use crate::file::path::{WalkFlags, permitted};
-use crate::file::poll::{self, Events, Watched};
-use crate::file::timerfd::{self, Setting, TimerFd};
-use crate::growth::{self, Grow};
+use crate::ipc::epoll;
+use crate::ipc::epoll::Epoll;
+use crate::ipc::eventfd;
+use crate::ipc::inotify;
+use crate::ipc::inotify::Inotify;
+use crate::ipc::timerfd;
+use crate::ipc::timerfd::{Setting, TimerFd};
 use crate::process;
-use crate::process::signal::signalfd::{self, SignalFd};
+use crate::process::signal::signalfd;
+use crate::process::signal::signalfd::SignalFd;
+use crate::reclaim::growth;
+use crate::reclaim::growth::Grow;
+use crate::vfs::notify::Mask;
+use crate::vfs::open_file::flags::{O_CLOEXEC, O_NONBLOCK};
+use crate::vfs::path::{WalkFlags, permitted};
+use crate::vfs::poll;
+use crate::vfs::poll::{Events, Watched};
 
 /// The size of a signal set.
 const SET_SIZE: usize = 8;
@@ -325,7 +331,7 @@ pub fn epoll_ctl(set: i32, operation: i32, fd: i32, event: usize) -> Result<()> 
         _ => UserPtr::<EpollEvent>::new(event).read()?,
     };
     let (set_file, file) = (open_file(set)?, open_file(fd)?);
-    if !file.traits().contains(crate::file::open_file::Traits::POLLABLE) {
+    if !file.traits().contains(crate::vfs::open_file::Traits::POLLABLE) {
         return Err(Errno::EPERM);
     }
     if alloc::sync::Arc::ptr_eq(&set_file, &file) {

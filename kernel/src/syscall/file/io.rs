@@ -9,15 +9,17 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::user::{UserBytes, UserPtr, in_user_half};
 
 use super::{open_file, raise};
-use crate::file::ahead;
-use crate::file::inode::{FileKind, Inode};
-use crate::file::notify::{self, Mask};
-use crate::file::open_file::{OpenFile, Traits, Whence, flags::O_APPEND, flags::O_NONBLOCK};
-use crate::file::set_id;
-use crate::file::transfer::{Input, MAXIMUM, Output};
-use crate::growth::Grow;
 use crate::memory::USER_END;
+use crate::page_cache::read_ahead;
 use crate::process;
+use crate::reclaim::growth::Grow;
+use crate::vfs::inode::{FileKind, Inode};
+use crate::vfs::notify;
+use crate::vfs::notify::Mask;
+use crate::vfs::open_file::flags::{O_APPEND, O_NONBLOCK};
+use crate::vfs::open_file::{OpenFile, Traits, Whence};
+use crate::vfs::set_id;
+use crate::vfs::transfer::{Input, MAXIMUM, Output};
 
 /// The most pieces of a vector (`UIO_MAXIOV`).
 pub const PIECES_MAX: usize = 1024;
@@ -368,7 +370,7 @@ pub fn sync_file_range(fd: i32, offset: i64, count: i64, flags: u32) -> Result<(
 
 /// `sync(2)`
 pub fn sync() -> Result<()> {
-    for mount in crate::file::mount::all_with_root()? {
+    for mount in crate::vfs::mount::all_with_root()? {
         // `sync` reports no errors; calls on a single file do.
         let _ = mount.filesystem().sync();
     }
@@ -386,9 +388,9 @@ pub fn readahead(fd: i32, offset: i64, count: usize) -> Result<()> {
     if !file.readable() {
         return Err(Errno::EBADF);
     }
-    let plate = file.inode().plate().ok_or(Errno::EINVAL)?;
+    let page_cache = file.inode().page_cache().ok_or(Errno::EINVAL)?;
     let offset = u64::try_from(offset).map_err(|_| Errno::EINVAL)?;
-    ahead::ask_all(&plate, offset / 4096, (count as u64).div_ceil(4096).min(512));
+    read_ahead::ask_all(&page_cache, offset / 4096, (count as u64).div_ceil(4096).min(512));
     Ok(())
 }
 
@@ -404,11 +406,11 @@ pub fn fadvise64(fd: i32, offset: i64, length: usize, advice: i32) -> Result<()>
     }
     const POSIX_FADV_WILLNEED: i32 = 3;
     if advice == POSIX_FADV_WILLNEED
-        && let Some(plate) = file.inode().plate()
+        && let Some(page_cache) = file.inode().page_cache()
         && let Ok(offset) = u64::try_from(offset)
     {
         let pages = if length == 0 { 512 } else { (length as u64).div_ceil(4096).min(512) };
-        ahead::ask_all(&plate, offset / 4096, pages);
+        read_ahead::ask_all(&page_cache, offset / 4096, pages);
     }
     Ok(())
 }

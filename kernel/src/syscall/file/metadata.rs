@@ -10,15 +10,16 @@ use hayate_machine::user::UserPtr;
 
 use super::{View, at, credentials, locate, open_file, path, raise};
 use crate::credentials::{Capability, Credentials, access as wants};
-use crate::file::content::mode::FALLOC_FL_KEEP_SIZE;
-use crate::file::directory::check_writable;
-use crate::file::inode::{Change, FileKind, Inode, Metadata, Timestamp};
-use crate::file::lease;
-use crate::file::mount::{Location, flags as mount_flags};
-use crate::file::notify::{self, Mask};
-use crate::file::open_file::flags::O_WRONLY;
-use crate::file::path::{WalkFlags, permitted};
-use crate::file::set_id;
+use crate::vfs::content::mode::FALLOC_FL_KEEP_SIZE;
+use crate::vfs::directory::check_writable;
+use crate::vfs::inode::{Change, FileKind, Inode, Metadata, Timestamp};
+use crate::vfs::lease;
+use crate::vfs::mount::{Location, flags as mount_flags};
+use crate::vfs::notify;
+use crate::vfs::notify::Mask;
+use crate::vfs::open_file::flags::O_WRONLY;
+use crate::vfs::path::{WalkFlags, permitted};
+use crate::vfs::set_id;
 
 fn encode(metadata: &Metadata) -> Stat {
     Stat {
@@ -87,7 +88,7 @@ pub fn statx(fd: i32, path_address: usize, flags: u32, mask: u32, buffer: usize)
     }
     let place = locate(&View::current()?, fd, path_address, flags)?;
     let metadata = place.metadata()?;
-    let device = crate::file::inode::DeviceNumber::decode(metadata.device);
+    let device = crate::vfs::inode::DeviceNumber::decode(metadata.device);
     let is_root = Arc::ptr_eq(&place.dentry, place.mount.root());
     let answer = Statx {
         stx_mask: BASIC_AND_BIRTH | MOUNT_ID,
@@ -325,8 +326,8 @@ pub fn truncate(path_address: usize, length: i64) -> Result<()> {
     }
     check_writable(&place)?;
     permitted(view.credentials(), &attributes, wants::WRITE)?;
-    let _access = match inode.plate() {
-        Some(plate) => Some(plate.open_for_writing()?),
+    let _access = match inode.page_cache() {
+        Some(page_cache) => Some(page_cache.open_for_writing()?),
         None => None,
     };
     lease::break_for(&inode, O_WRONLY)?;

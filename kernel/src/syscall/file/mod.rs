@@ -1,4 +1,4 @@
-//! The system calls on files: decoding and encoding; [`crate::file`] does the work.
+//! The system calls on files: decoding and encoding; [`crate::vfs`] does the work.
 //!
 //! This module has what the families share: the calling process's tables, paths from the program's
 //! memory, and the start of path walks.
@@ -23,13 +23,13 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::user;
 
 use crate::credentials::Credentials;
-use crate::file::context::FsContext;
-use crate::file::descriptor::FdTable;
-use crate::file::mount::Location;
-use crate::file::open_file::OpenFile;
-use crate::file::path::{PATH_MAX, Resolver, WalkFlags};
-use crate::growth::Grow;
 use crate::process;
+use crate::reclaim::growth::Grow;
+use crate::vfs::context::FsContext;
+use crate::vfs::descriptor::FdTable;
+use crate::vfs::mount::Location;
+use crate::vfs::open_file::OpenFile;
+use crate::vfs::path::{PATH_MAX, Resolver, WalkFlags};
 
 /// Flags of the *at calls (`include/uapi/linux/fcntl.h`).
 #[allow(missing_docs, reason = "named as in openat(2) and its kin")]

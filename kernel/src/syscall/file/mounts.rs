@@ -8,10 +8,10 @@ use hayate_machine::user;
 
 use super::{View, path, string};
 use crate::credentials::{Capability, access};
-use crate::file::mounting;
-use crate::file::path::{PATH_MAX, WalkFlags, permitted};
-use crate::growth::Grow;
 use crate::process;
+use crate::reclaim::growth::Grow;
+use crate::vfs::mount_tree;
+use crate::vfs::path::{PATH_MAX, WalkFlags, permitted};
 
 /// Copies the data of `mount(2)`: up to a page, as much as is readable.
 fn options(address: usize) -> Result<Vec<u8>> {
@@ -44,7 +44,7 @@ pub fn mount(source: usize, target: usize, kind: usize, flags: usize, data: usiz
     let resolver = view.resolver(AT_FDCWD, &target)?;
     let place = resolver.resolve(&target, WalkFlags::empty())?;
     view.credentials().require(Capability::SysAdmin)?;
-    mounting::mount(&resolver, &source, place, &kind, flags as u64, &data)
+    mount_tree::mount(&resolver, &source, place, &kind, flags as u64, &data)
 }
 
 /// `umount2(2)`
@@ -63,9 +63,9 @@ pub fn umount2(target: usize, flags: u32) -> Result<()> {
     let walk = if flags & UMOUNT_NOFOLLOW != 0 { WalkFlags::NOFOLLOW } else { WalkFlags::empty() };
     let place = view.resolve(AT_FDCWD, &path(target)?, walk)?;
     if flags & MNT_EXPIRE != 0 {
-        return mounting::expire(place, &view.context().root());
+        return mount_tree::expire(place, &view.context().root());
     }
-    mounting::unmount(place, flags & MNT_DETACH != 0)
+    mount_tree::unmount(place, flags & MNT_DETACH != 0)
 }
 
 /// `chroot(2)`
@@ -85,7 +85,7 @@ pub fn pivot_root(new_root: usize, put_old: usize) -> Result<()> {
     let new_root = view.resolve(AT_FDCWD, &path(new_root)?, WalkFlags::DIRECTORY)?;
     let put_old = view.resolve(AT_FDCWD, &path(put_old)?, WalkFlags::DIRECTORY)?;
     let old_root = view.context().root();
-    mounting::pivot(&old_root, &new_root, &put_old)?;
+    mount_tree::pivot(&old_root, &new_root, &put_old)?;
     // Move every process whose root was the old root to the new one.
     for process in process::pids::processes()? {
         for thread in process.threads()? {

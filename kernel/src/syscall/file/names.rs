@@ -8,13 +8,14 @@ use hayate_machine::user;
 
 use super::{View, at, context, locate, open_file, path};
 use crate::credentials::{Capability, access};
-use crate::file::directory;
-use crate::file::inode::{DeviceNumber, DirectorySink, FileKind, RenameFlags};
-use crate::file::mount::Location;
-use crate::file::notify::{self, Mask};
-use crate::file::open::read_directory;
-use crate::file::path::{PATH_MAX, WalkFlags, permitted};
-use crate::growth;
+use crate::reclaim::growth;
+use crate::vfs::directory;
+use crate::vfs::inode::{DeviceNumber, DirectorySink, FileKind, RenameFlags};
+use crate::vfs::mount::Location;
+use crate::vfs::notify;
+use crate::vfs::notify::Mask;
+use crate::vfs::open::read_directory;
+use crate::vfs::path::{PATH_MAX, WalkFlags, permitted};
 
 /// `mkdir(2)`
 pub fn mkdir(path_address: usize, mode: u32) -> Result<()> {
@@ -159,7 +160,7 @@ pub fn readlinkat(fd: i32, path_address: usize, buffer: usize, size: usize) -> R
 
 /// `getcwd(2)`: returns the length including the NUL.
 pub fn getcwd(buffer: usize, size: usize) -> Result<usize> {
-    use crate::file::dentry::DentryState;
+    use crate::vfs::dentry::DentryState;
     let context = context()?;
     let working = context.working();
     if working.dentry.state().contains(DentryState::UNLINKED) {

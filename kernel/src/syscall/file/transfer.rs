@@ -4,14 +4,17 @@ use hayate_abi::signal::SIGPIPE;
 use hayate_abi::{Errno, Result};
 use hayate_machine::user::UserPtr;
 
-use super::io::{self, vector};
+use super::io;
+use super::io::vector;
 use super::{open_file, raise};
-use crate::file::inode::FileKind;
-use crate::file::notify::{self, Mask};
-use crate::file::open_file::{OpenFile, Traits};
-use crate::file::pipe;
-use crate::file::splice::{self, Side};
-use crate::file::transfer::{Input, MAXIMUM, Output};
+use crate::ipc::pipe;
+use crate::ipc::splice;
+use crate::ipc::splice::Side;
+use crate::vfs::inode::FileKind;
+use crate::vfs::notify;
+use crate::vfs::notify::Mask;
+use crate::vfs::open_file::{OpenFile, Traits};
+use crate::vfs::transfer::{Input, MAXIMUM, Output};
 
 const SPLICE_F_NONBLOCK: u32 = 2;
 const SPLICE_FLAGS: u32 = 0xf;

@@ -14,13 +14,14 @@ use hayate_machine::user;
 use super::metadata::place_of;
 use super::{open_file, string};
 use crate::credentials::{Capability, access};
-use crate::file::directory::check_writable;
-use crate::file::inode::{FileKind, Inode};
-use crate::file::mount::Location;
-use crate::file::notify::{self, Mask};
-use crate::file::off2f;
-use crate::file::path::permitted;
-use crate::growth::Grow;
+use crate::in_place::view;
+use crate::reclaim::growth::Grow;
+use crate::vfs::directory::check_writable;
+use crate::vfs::inode::{FileKind, Inode};
+use crate::vfs::mount::Location;
+use crate::vfs::notify;
+use crate::vfs::notify::Mask;
+use crate::vfs::path::permitted;
 
 const TRUSTED: &[u8] = b"trusted.";
 const SECURITY: &[u8] = b"security.";
@@ -140,7 +141,7 @@ fn get(place: &Location, name_address: usize, value: usize, size: usize) -> Resu
     let name = name(name_address)?;
     let inode = place.inode()?;
     // The attribute shows a part of the content.
-    if name == off2f::ATTRIBUTE {
+    if name == view::ATTRIBUTE {
         permitted(&super::credentials(), &inode.attributes(), access::READ)?;
     }
     permission(&*inode, &name, false)?;

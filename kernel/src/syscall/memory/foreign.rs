@@ -6,9 +6,9 @@ use hayate_abi::file::Iovec;
 use hayate_abi::{Errno, Result};
 use machine::user::{self, UserPtr};
 
-use crate::growth::Grow;
 use crate::memory::{PAGE, Space, Touch};
 use crate::process;
+use crate::reclaim::growth::Grow;
 
 /// The most pieces of a vector (`UIO_MAXIOV`).
 const PIECES_MAX: usize = 1024;

@@ -16,12 +16,13 @@ use hayate_abi::{Errno, Result};
 use machine::user;
 
 use super::file::open_file;
-use crate::file::mount;
-use crate::file::open_file::{MapSource, OpenFile};
-use crate::file::plate::Plate;
+use crate::memory;
 use crate::memory::advise::Advice;
 use crate::memory::remap::Move;
-use crate::memory::{self, Backing, MapRequest, PAGE, Place, Protection, RegionFlags};
+use crate::memory::{Backing, MapRequest, PAGE, Place, Protection, RegionFlags};
+use crate::page_cache::cache::PageCache;
+use crate::vfs::mount;
+use crate::vfs::open_file::{MapSource, OpenFile};
 
 /// The protection in the low bits of an argument.
 fn protection(bits: u32) -> Protection {
@@ -97,7 +98,7 @@ pub fn mmap(
         Some(file) => (map_file(file, protection, &mut region)?, offset as u64),
         None if shared => {
             let size = memory::page_up(length).ok_or(Errno::ENOMEM)?;
-            (Some(Backing::nameless(Plate::memory(size as u64), "/dev/zero (deleted)")?), 0)
+            (Some(Backing::nameless(PageCache::memory(size as u64), "/dev/zero (deleted)")?), 0)
         }
         None => (None, 0),
     };
@@ -105,7 +106,7 @@ pub fn mmap(
     let (backing, offset) = match backing {
         None if shared && !anonymous => {
             let size = memory::page_up(length).ok_or(Errno::ENOMEM)?;
-            (Some(Backing::nameless(Plate::memory(size as u64), "/dev/zero (deleted)")?), 0)
+            (Some(Backing::nameless(PageCache::memory(size as u64), "/dev/zero (deleted)")?), 0)
         }
         other => (other, offset),
     };
@@ -146,13 +147,13 @@ fn map_file(
     if shared && !file.writable() {
         flags.remove(RegionFlags::MAY_WRITE);
     }
-    let MapSource::Plate(plate) = file.ops().map(&file)? else { return Ok(None) };
+    let MapSource::PageCache(page_cache) = file.ops().map(&file)? else { return Ok(None) };
     let counted = shared && file.writable();
-    match Backing::file(plate.clone(), file.clone(), counted) {
+    match Backing::file(page_cache.clone(), file.clone(), counted) {
         // It is sealed against writing: reading through a shared mapping is still allowed.
         Err(Errno::EPERM) if counted && !write => {
             flags.remove(RegionFlags::MAY_WRITE);
-            Backing::file(plate, file, false).map(Some)
+            Backing::file(page_cache, file, false).map(Some)
         }
         other => other.map(Some),
     }

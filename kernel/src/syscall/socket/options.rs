@@ -8,9 +8,9 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::user::{self, UserPtr};
 
 use super::{lookup, socket_of};
-use crate::net::unix::address;
-use crate::net::unix::endpoint::Kind;
-use crate::net::unix::socket::Remembered;
+use crate::ipc::unix::address;
+use crate::ipc::unix::endpoint::Kind;
+use crate::ipc::unix::socket::Remembered;
 
 const SOL_SOCKET: i32 = 1;
 const SO_REUSEADDR: i32 = 2;

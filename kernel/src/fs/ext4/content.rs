@@ -1,0 +1,136 @@
+//! File content: reads pages from runs on the disk.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use hayate_abi::{Errno, Result};
+use hayate_ext4::{Map, Run};
+use hayate_machine::frames::Frame;
+
+use super::node::Node;
+use crate::drivers::block::{SECTOR, Segment};
+use crate::fs::devfs::disk;
+use crate::fs::devfs::disk::Disk;
+use crate::page_cache::cache::PageSource;
+use crate::reclaim::growth::Grow;
+use crate::vfs::content;
+use crate::vfs::inode::Inode;
+use crate::vfs::open_file::{FileOps, OpenFile, Traits, Whence, default_seek};
+use crate::vfs::transfer::Output;
+
+const PAGE: u64 = 4096;
+
+/// Fills a file's pages.
+pub struct Content {
+    disk: Arc<Disk>,
+    map: Arc<Map>,
+    size: u64,
+}
+
+/// Parts of pages that are contiguous on the disk, to be read at once.
+struct Request<'a> {
+    place: u64,
+    length: u64,
+    segments: Vec<Segment<'a>>,
+}
+
+impl Content {
+    pub fn new(disk: Arc<Disk>, map: Arc<Map>, size: u64) -> Self {
+        Self { disk, map, size }
+    }
+
+    fn submit(&self, request: &mut Request<'_>) -> Result<()> {
+        if !request.segments.is_empty() {
+            let sector = request.place / SECTOR;
+            disk::read_for_current(self.disk.driver(), sector, &request.segments)?;
+        }
+        request.segments.clear();
+        request.length = 0;
+        Ok(())
+    }
+}
+
+impl PageSource for Content {
+    fn read_pages(&self, first: u64, frames: &[Frame]) -> Result<usize> {
+        let mut request = Request { place: 0, length: 0, segments: Vec::new() };
+        // A page has up to four blocks.
+        request.segments.make_room(frames.len())?;
+        for (index, frame) in frames.iter().enumerate() {
+            let start = first.saturating_add(index as u64).saturating_mul(PAGE);
+            let mut within = 0;
+            while within < PAGE && start + within < self.size {
+                match self.map.run(start + within) {
+                    Run::Hole { length } => {
+                        let length = length.min(PAGE - within);
+                        frame.zero_range(within as usize, length as usize);
+                        within += length;
+                    }
+                    Run::Data { place, length } => {
+                        let length = length.min(PAGE - within);
+                        if place != request.place + request.length {
+                            self.submit(&mut request)?;
+                            request.place = place;
+                        }
+                        request.segments.make_room(1)?;
+                        request.segments.push(Segment {
+                            frame,
+                            offset: within as usize,
+                            length: length as usize,
+                        });
+                        request.length += length;
+                        within += length;
+                    }
+                }
+            }
+        }
+        self.submit(&mut request)?;
+        // Bytes of the last block beyond the end of the file do not belong to the file.
+        for (index, frame) in frames.iter().enumerate() {
+            let start = first.saturating_add(index as u64).saturating_mul(PAGE);
+            let inside = self.size.saturating_sub(start).min(PAGE);
+            if inside < PAGE {
+                frame.zero_range(inside as usize, (PAGE - inside) as usize);
+            }
+        }
+        Ok(frames.len())
+    }
+}
+
+impl FileOps for Node {
+    fn traits(&self) -> Traits {
+        Traits::REGULAR
+    }
+
+    fn read(&self, _: &OpenFile, offset: u64, out: &mut Output<'_>) -> Result<usize> {
+        let page_cache = self.page_cache().ok_or(Errno::EUCLEAN)?;
+        content::read_cached(&page_cache, offset, out)
+    }
+
+    fn seek(&self, file: &OpenFile, position: u64, offset: i64, whence: Whence) -> Result<u64> {
+        if !matches!(whence, Whence::Data | Whence::Hole) {
+            return default_seek(file, position, offset, whence);
+        }
+        let size = self.page_cache().map_or(self.inode.size, |page_cache| page_cache.size());
+        if self.is_marked() {
+            // The shown content may lie elsewhere, so it counts as one piece of data.
+            return match u64::try_from(offset) {
+                Ok(at) if at < size => Ok(if whence == Whence::Data { at } else { size }),
+                _ => Err(Errno::ENXIO),
+            };
+        }
+        let mut at = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
+        let map = self.map()?;
+        while at < size {
+            match (map.run(at), whence) {
+                (Run::Data { .. }, Whence::Data) | (Run::Hole { .. }, Whence::Hole) => {
+                    return Ok(at);
+                }
+                (Run::Data { length, .. } | Run::Hole { length }, _) => {
+                    at = at.saturating_add(length);
+                }
+            }
+        }
+        // After the last data there is a hole, up to the end of the file.
+        if whence == Whence::Hole && (offset as u64) < size { Ok(size) } else { Err(Errno::ENXIO) }
+    }
+}

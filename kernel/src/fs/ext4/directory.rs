@@ -1,0 +1,145 @@
+//! Directories: finding a name, enumerating.
+//!
+//! The first look-up in a directory reads all its blocks once and hashes every entry's name into a
+//! sorted [`Index`] with eight bytes per entry; each further look-up is a binary search and a read
+//! of one entry. The volume's own hash trees would need no memory, but only large directories have
+//! them, and reading one block of a tree costs as much as the whole index of most directories.
+
+use alloc::vec::Vec;
+
+use hayate_abi::{Errno, Result};
+use hayate_ext4::{Kind, Map, Run};
+
+use super::Metadata as Disk;
+use super::node::Node;
+use crate::reclaim::growth::Grow;
+use crate::vfs::hash::hash_name;
+use crate::vfs::inode::{DirectorySink, FileKind};
+
+/// Positions 0 and 1 of an enumeration are `.` and `..`, which the caller makes.
+const FIRST: u64 = 2;
+
+/// Hashes of a directory's names with the places of their entries, sorted.
+pub struct Index(Vec<(u32, u32)>);
+
+fn hash(name: &[u8]) -> u32 {
+    hash_name(name) as u32
+}
+
+impl Index {
+    /// Reads all of a directory.
+    pub fn build(node: &Node, map: &Map) -> Result<Self> {
+        let mut entries = Vec::new();
+        node.blocks(map, 0, |start, block| {
+            for entry in node.filesystem.volume.entries(block, 0) {
+                let entry = entry.map_err(|error| node.filesystem.error(error))?;
+                if entry.name == b"." || entry.name == b".." {
+                    continue;
+                }
+                let place = start + entry.offset as u64;
+                let place = u32::try_from(place).map_err(|_| Errno::EFBIG)?;
+                entries.make_room(1)?;
+                entries.push((hash(entry.name), place));
+            }
+            Ok(true)
+        })?;
+        entries.sort_unstable();
+        entries.shrink_to_fit();
+        Ok(Self(entries))
+    }
+}
+
+impl Node {
+    /// Calls `visit` with the place and the bytes of each block, starting with the block that
+    /// contains byte `from`, until it returns false.
+    fn blocks(
+        &self,
+        map: &Map,
+        from: u64,
+        mut visit: impl FnMut(u64, &[u8]) -> Result<bool>,
+    ) -> Result<()> {
+        let filesystem = &self.filesystem;
+        let size = filesystem.volume.block_size();
+        let mut block = Vec::new();
+        block.make_room_exact(size)?;
+        block.resize(size, 0);
+        let mut start = from - from % size as u64;
+        while start < self.inode.size {
+            // A directory without holes cannot be larger than the volume, whatever size it claims.
+            if matches!(map.run(start), Run::Hole { .. }) {
+                return Err(filesystem.error(hayate_ext4::Error::Corrupt("a directory")));
+            }
+            map.read(&filesystem.volume, &Disk(&filesystem.disk), start, &mut block)
+                .and_then(|()| filesystem.volume.check_directory(&self.inode, &block))
+                .map_err(|error| filesystem.error(error))?;
+            if !visit(start, &block)? {
+                break;
+            }
+            start += size as u64;
+        }
+        Ok(())
+    }
+
+    /// Returns the number of the inode with this name.
+    pub(super) fn find(&self, name: &[u8]) -> Result<u32> {
+        let wanted = hash(name);
+        let Index(index) = self.index()?;
+        let first = index.partition_point(|&(hash, _)| hash < wanted);
+        for &(_, place) in index.iter().skip(first).take_while(|&&(hash, _)| hash == wanted) {
+            let filesystem = &self.filesystem;
+            let size = filesystem.volume.block_size() as u64;
+            let place = u64::from(place);
+            // An entry never crosses the end of its block.
+            let mut raw = [0; 264];
+            let length = (size - place % size).min(raw.len() as u64) as usize;
+            let raw = raw.get_mut(..length).unwrap_or_default();
+            self.map()?
+                .read(&filesystem.volume, &Disk(&filesystem.disk), place, raw)
+                .map_err(|error| filesystem.error(error))?;
+            if let Some((number, found)) = hayate_ext4::named(raw)
+                && found == name
+            {
+                return Ok(number);
+            }
+        }
+        Err(Errno::ENOENT)
+    }
+
+    /// Enumerates from `position`, which counts bytes of the directory from [`FIRST`] on.
+    pub(super) fn enumerate(&self, position: &mut u64, sink: &mut dyn DirectorySink) -> Result<()> {
+        let from = position.saturating_sub(FIRST);
+        let mut at = from;
+        let result = self.blocks(self.map()?, from, |start, block| {
+            for entry in self.filesystem.volume.entries(block, 0) {
+                let entry = entry.map_err(|error| self.filesystem.error(error))?;
+                let next = start + entry.next as u64;
+                if start + (entry.offset as u64) < from || entry.name == b"." || entry.name == b".."
+                {
+                    continue;
+                }
+                if !sink.entry(entry.inode.into(), kind(entry.kind), entry.name, next + FIRST) {
+                    return Ok(false);
+                }
+                at = next;
+            }
+            at = at.max(start + block.len() as u64);
+            Ok(true)
+        });
+        *position = at + FIRST;
+        result
+    }
+}
+
+fn kind(kind: Kind) -> FileKind {
+    match kind {
+        // `DT_UNKNOWN`: the program then calls `stat` itself.
+        Kind::Unknown => FileKind::Anonymous,
+        Kind::Regular => FileKind::Regular,
+        Kind::Directory => FileKind::Directory,
+        Kind::Character => FileKind::CharDevice,
+        Kind::Block => FileKind::BlockDevice,
+        Kind::Fifo => FileKind::Fifo,
+        Kind::Socket => FileKind::Socket,
+        Kind::Link => FileKind::Symlink,
+    }
+}

@@ -1,0 +1,85 @@
+//! procfs: what the kernel knows about itself and its processes, as files (proc(5)).
+//!
+//! # Design
+//!
+//! The tree is data: arrays of [`tree::Item`]s whose leaves are functions that write text. One
+//! generic inode, [`tree::Node`], serves the whole tree. Its parameter `T` is the subject of a
+//! subtree: none for the system's own files ([`system`], [`settings`]), a process or thread for
+//! `/proc/PID` ([`process`]). Nothing is cached: an entry is made when it is looked up and holds
+//! only a weak reference to its process, so that a program that keeps `/proc/PID` open keeps no
+//! process alive.
+//!
+//! A text is made when a reader is at its beginning, and stays the same for the reads that follow,
+//! so that a file read in pieces is one consistent snapshot.
+//!
+//! Numbers that Hayate does not have are left out where programs allow it, and are 0 where the
+//! format needs a value (`/proc/PID/stat`); none is invented.
+
+mod descriptors;
+mod frames;
+mod hayate;
+mod inside;
+mod namespaces;
+mod nvm;
+pub mod process;
+pub mod processes;
+mod settings;
+pub mod system;
+pub mod tree;
+
+use alloc::sync::Arc;
+
+use hayate_abi::Result;
+
+use crate::process::Process;
+use crate::vfs::filesystem::{
+    Caching, FileSystem, FileSystemType, MountRequest, Usage, anonymous_device, register_type,
+};
+use crate::vfs::inode::{Inode, downcast};
+use crate::vfs::open_file::OpenFile;
+
+/// `PROC_SUPER_MAGIC`.
+const MAGIC: u64 = 0x9fa0;
+
+/// Registers the type with mount(2).
+pub fn register() {
+    static TYPE: FileSystemType = FileSystemType { name: "proc", needs_device: false, mount };
+    register_type(&TYPE);
+}
+
+/// The process whose `/proc/PID` is open here; `None` for another file. ESRCH when it has ended.
+pub fn process_of(file: &OpenFile) -> Option<Result<Arc<Process>>> {
+    let node = downcast::<tree::Node<process::Target>>(file.inode())?;
+    node.subject_of(&process::PROCESS).map(process::Target::process)
+}
+
+/// A mounted procfs.
+struct ProcFs {
+    device: u64,
+}
+
+fn mount(_: &MountRequest<'_>) -> Result<Arc<dyn FileSystem>> {
+    Ok(Arc::new(ProcFs { device: anonymous_device() }))
+}
+
+impl FileSystem for ProcFs {
+    fn type_name(&self) -> &'static str {
+        "proc"
+    }
+
+    fn device(&self) -> u64 {
+        self.device
+    }
+
+    fn root(&self) -> Arc<dyn Inode> {
+        processes::root(self.device)
+    }
+
+    fn usage(&self) -> Usage {
+        Usage { magic: MAGIC, block_size: 4096, name_length: 255, ..Usage::default() }
+    }
+
+    fn caching(&self) -> Caching {
+        Caching::Never
+    }
+}

@@ -1,0 +1,271 @@
+//! `/proc/sys`: settings of the kernel, most of them read-only (sysctl(5)).
+
+use alloc::vec::Vec;
+use core::fmt::Write as _;
+use core::str;
+
+use hayate_abi::{Errno, Result};
+
+use super::system::{line, line_of};
+use super::tree::{Item, What};
+use crate::ipc::pipe::limits;
+use crate::ipc::{epoll, inotify};
+use crate::memory::deferred_free;
+use crate::process::{dump, identity};
+use crate::recycle::pools;
+use crate::schedule::{MOST_NS, SHARE_NS};
+use crate::vfs::{dnotify, lease, reclaim};
+
+/// The items of `/proc/sys`.
+pub static ITEMS: &[Item<()>] = &[
+    Item { name: "fs", what: What::Directory(FS) },
+    Item { name: "kernel", what: What::Directory(KERNEL) },
+    Item { name: "net", what: What::Directory(NET) },
+    Item { name: "vm", what: What::Directory(VM) },
+];
+
+/// A read-only constant.
+macro_rules! constant {
+    ($name:literal, $value:expr) => {
+        Item { name: $name, what: What::Text(|(), out| line(out, format_args!("{}", $value))) }
+    };
+}
+
+/// A limit that can be changed.
+macro_rules! limit {
+    ($name:literal, $limit:path) => {
+        Item {
+            name: $name,
+            what: What::Setting(
+                |(), out| line(out, format_args!("{}", $limit.get())),
+                |(), text| {
+                    $limit.set(usize::try_from(number(text)?).map_err(|_| Errno::EINVAL)?);
+                    Ok(())
+                },
+            ),
+        }
+    };
+}
+
+static FS: &[Item<()>] = &[
+    Item { name: "epoll", what: What::Directory(FS_EPOLL) },
+    Item { name: "inotify", what: What::Directory(FS_INOTIFY) },
+    limit!("dir-notify-enable", dnotify::ENABLED),
+    constant!("file-max", i64::MAX),
+    limit!("lease-break-time", lease::BREAK_TIME),
+    limit!("leases-enable", lease::ENABLED),
+    constant!("nr_open", crate::vfs::descriptor::MAXIMUM),
+    Item {
+        name: "pipe-max-size",
+        what: What::Setting(
+            |(), out| line(out, format_args!("{}", limits::MAX_SIZE.get())),
+            |(), text| {
+                let size = usize::try_from(number(text)?).map_err(|_| Errno::EINVAL)?;
+                limits::set_max_size(size)
+            },
+        ),
+    },
+    limit!("pipe-user-pages-hard", limits::USER_PAGES_HARD),
+    limit!("pipe-user-pages-soft", limits::USER_PAGES_SOFT),
+    constant!("overflowuid", 65534),
+    constant!("overflowgid", 65534),
+];
+
+static FS_EPOLL: &[Item<()>] = &[limit!("max_user_watches", epoll::MAX_USER_WATCHES)];
+
+static FS_INOTIFY: &[Item<()>] = &[
+    limit!("max_queued_events", inotify::MAX_QUEUED_EVENTS),
+    limit!("max_user_instances", inotify::MAX_USER_INSTANCES),
+    limit!("max_user_watches", inotify::MAX_USER_WATCHES),
+];
+
+static KERNEL: &[Item<()>] = &[
+    constant!("cap_last_cap", crate::credentials::LAST_CAPABILITY),
+    Item {
+        name: "core_pattern",
+        what: What::Setting(
+            |(), out| line_of(out, &dump::pattern()),
+            |(), text| dump::set_pattern(first_line(text)),
+        ),
+    },
+    Item {
+        name: "core_uses_pid",
+        what: What::Setting(
+            |(), out| line(out, format_args!("{}", dump::uses_pid())),
+            |(), text| {
+                dump::set_uses_pid(i32::try_from(number(text)?).map_err(|_| Errno::EINVAL)?);
+                Ok(())
+            },
+        ),
+    },
+    Item {
+        name: "domainname",
+        what: What::Setting(
+            |(), out| line_of(out, identity::domain().as_bytes()),
+            |(), text| set_name(text, identity::set_domain),
+        ),
+    },
+    Item {
+        name: "hostname",
+        what: What::Setting(
+            |(), out| line_of(out, identity::host().as_bytes()),
+            |(), text| set_name(text, identity::set_host),
+        ),
+    },
+    constant!("ngroups_max", 65536),
+    constant!("osrelease", identity::RELEASE),
+    constant!("ostype", identity::SYSNAME),
+    constant!("overflowgid", 65534),
+    constant!("overflowuid", 65534),
+    constant!("panic", 0),
+    constant!("pid_max", crate::process::pids::PID_MAX),
+    constant!("printk", "4\t4\t1\t7"),
+    Item { name: "pty", what: What::Directory(PTY) },
+    Item { name: "random", what: What::Directory(RANDOM) },
+    Item {
+        name: "randomize_va_space",
+        what: What::Text(|(), out| {
+            line(out, format_args!("{}", if crate::memory::randomizes() { 2 } else { 0 }))
+        }),
+    },
+    constant!("sched_rt_period_us", (MOST_NS + SHARE_NS) / 1000),
+    constant!("sched_rt_runtime_us", MOST_NS / 1000),
+    // Nothing taints this kernel: it loads no modules, and a fault that would taint ends it.
+    constant!("tainted", 0),
+    constant!("threads-max", crate::process::pids::PID_MAX),
+    constant!("version", identity::VERSION),
+];
+
+static PTY: &[Item<()>] = &[
+    constant!("max", crate::tty::pty::MOST),
+    Item {
+        name: "nr",
+        what: What::Text(|(), out| line(out, format_args!("{}", crate::tty::pty::count()))),
+    },
+];
+
+static RANDOM: &[Item<()>] = &[
+    Item {
+        name: "boot_id",
+        what: What::Text(|(), out| {
+            static ID: hayate_machine::sync::Once<[u8; 16]> = hayate_machine::sync::Once::new();
+            uuid(out, *ID.call_once(random_bytes))
+        }),
+    },
+    constant!("entropy_avail", 256),
+    constant!("poolsize", 256),
+    Item { name: "uuid", what: What::Text(|(), out| uuid(out, random_bytes())) },
+];
+
+static NET: &[Item<()>] = &[
+    Item { name: "core", what: What::Directory(NET_CORE) },
+    Item { name: "unix", what: What::Directory(NET_UNIX) },
+];
+
+static NET_CORE: &[Item<()>] = &[
+    constant!("rmem_default", crate::ipc::unix::account::RECEIVE_DEFAULT),
+    constant!("rmem_max", crate::ipc::unix::account::RECEIVE_DEFAULT),
+    constant!("somaxconn", crate::ipc::unix::endpoint::MOST_BACKLOG),
+    constant!("wmem_default", crate::ipc::unix::account::SEND_DEFAULT),
+    constant!("wmem_max", crate::ipc::unix::account::SEND_DEFAULT),
+];
+
+static NET_UNIX: &[Item<()>] =
+    &[constant!("max_dgram_qlen", crate::ipc::unix::endpoint::QUEUE_DATAGRAMS)];
+
+static VM: &[Item<()>] = &[
+    Item { name: "drop_caches", what: What::Setting(|(), _| Ok(()), drop_caches) },
+    Item {
+        name: "max_map_count",
+        what: What::Setting(
+            |(), out| line(out, format_args!("{}", crate::memory::most_regions())),
+            |(), text| {
+                let most = u32::try_from(number(text)?).map_err(|_| Errno::EINVAL)?;
+                crate::memory::set_most_regions(most);
+                Ok(())
+            },
+        ),
+    },
+    constant!("mmap_min_addr", crate::memory::LOWEST),
+    constant!("overcommit_memory", 0),
+    constant!("overcommit_ratio", 50),
+    constant!("swappiness", 0),
+];
+
+/// The written text up to its first newline or NUL.
+fn first_line(text: &[u8]) -> &[u8] {
+    text.split(|&byte| byte == b'\n' || byte == 0).next().unwrap_or_default()
+}
+
+/// Changes a name of the system; EINVAL if it is too long.
+fn set_name(text: &[u8], set: fn(&[u8])) -> Result<()> {
+    let name = first_line(text);
+    if name.len() > 64 {
+        return Err(Errno::EINVAL);
+    }
+    set(name);
+    Ok(())
+}
+
+fn random_bytes() -> [u8; 16] {
+    let mut bytes = [0; 16];
+    crate::random::fill(&mut bytes);
+    bytes
+}
+
+/// A random UUID (RFC 9562, version 4).
+fn uuid(out: &mut Vec<u8>, mut bytes: [u8; 16]) -> Result<()> {
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let mut text = alloc::string::String::new();
+    for (index, byte) in bytes.iter().enumerate() {
+        if matches!(index, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        write!(text, "{byte:02x}").map_err(|_| Errno::ENOMEM)?;
+    }
+    line(out, format_args!("{text}"))
+}
+
+/// Frees caches: pages of files (1), names (2), or both (3), and in any case the kept resources of
+/// ended processes and the heap's per-CPU caches (proc_sys_vm(5)).
+fn drop_caches(_: &(), text: &[u8]) -> Result<()> {
+    let what = number(text)?;
+    if !(1..=3).contains(&what) {
+        return Err(Errno::EINVAL);
+    }
+    // The deferred free holds pages; kept resources hold pages and names.
+    deferred_free::settle();
+    pools::drop_all(None);
+    if what & 2 != 0 {
+        reclaim::names();
+    }
+    if what & 1 != 0 {
+        reclaim::pages(usize::MAX);
+    }
+    crate::schedule::on_each_cpu(hayate_machine::heap::trim);
+    Ok(())
+}
+
+/// Parses a decimal number that was written; EINVAL if it is none.
+pub fn number(text: &[u8]) -> Result<i64> {
+    let text = str::from_utf8(first_line(text)).map_err(|_| Errno::EINVAL)?;
+    text.trim().parse().map_err(|_| Errno::EINVAL)
+}
+
+/// A number that was written as kstrtoull(9) takes it: decimal, and with `any_base` octal behind
+/// `0` and hexadecimal behind `0x`. `EINVAL` when it is none, `ERANGE` when it exceeds `most`.
+pub fn unsigned(text: &[u8], any_base: bool, most: u64) -> Result<u64> {
+    let text = text.strip_suffix(b"\n").unwrap_or(text);
+    let text = text.strip_prefix(b"+").unwrap_or(text);
+    let (digits, base) = match text {
+        [b'0', b'x' | b'X', digits @ ..] if any_base => (digits, 16),
+        [b'0', digits @ ..] if any_base && !digits.is_empty() => (digits, 8),
+        _ => (text, 10),
+    };
+    if digits.is_empty() || !digits.iter().all(|&byte| char::from(byte).is_digit(base)) {
+        return Err(Errno::EINVAL);
+    }
+    let digits = str::from_utf8(digits).map_err(|_| Errno::EINVAL)?;
+    u64::from_str_radix(digits, base).ok().filter(|&value| value <= most).ok_or(Errno::ERANGE)
+}

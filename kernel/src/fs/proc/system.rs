@@ -1,0 +1,356 @@
+//! The files of `/proc` about the system as a whole.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use hayate_abi::{Errno, Result};
+use hayate_machine::boot;
+use hayate_machine::cpu;
+use hayate_machine::paging;
+
+use super::settings;
+use super::tree::Write;
+use super::tree::{Item, What};
+use super::{hayate, processes};
+use crate::memory::deferred_free;
+use crate::process;
+use crate::process::{identity, pids};
+use crate::reclaim::growth;
+use crate::reclaim::growth::Grow;
+use crate::schedule;
+use crate::schedule::time;
+use crate::vfs::dentry::Dentry;
+use crate::vfs::inode::FileKind;
+use crate::vfs::{device, filesystem, mount, reclaim};
+
+/// Clock ticks per second of the times in `/proc` (USER_HZ).
+pub const TICKS: u64 = 100;
+/// Nanoseconds of one tick.
+pub const TICK_NS: u64 = 1_000_000_000 / TICKS;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// The files of the root directory, besides processes.
+pub static ITEMS: &[Item<()>] = &[
+    Item { name: "cmdline", what: What::Text(cmdline) },
+    Item { name: "cpuinfo", what: What::Text(cpuinfo) },
+    Item { name: "devices", what: What::Text(devices) },
+    Item { name: "filesystems", what: What::Text(filesystems) },
+    Item { name: "hayate", what: What::Directory(hayate::ITEMS) },
+    Item { name: "loadavg", what: What::Text(loadavg) },
+    Item { name: "meminfo", what: What::Text(meminfo) },
+    Item { name: "mounts", what: What::Link(|()| Ok(b"self/mounts".to_vec())) },
+    Item { name: "net", what: What::Link(|()| Ok(b"self/net".to_vec())) },
+    Item { name: "self", what: What::Link(processes::own_process) },
+    Item { name: "stat", what: What::Text(stat) },
+    Item { name: "swaps", what: What::Text(swaps) },
+    Item { name: "sys", what: What::Directory(settings::ITEMS) },
+    Item { name: "thread-self", what: What::Link(processes::own_thread) },
+    Item { name: "uptime", what: What::Text(uptime) },
+    Item { name: "version", what: What::Text(version) },
+    Item { name: "vmstat", what: What::Text(vmstat) },
+];
+
+/// A sink of formatted text that reports exhausted memory instead of panicking.
+pub struct Text<'a>(pub &'a mut Vec<u8>);
+
+impl fmt::Write for Text<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.make_room(text.len()).map_err(|_| fmt::Error)?;
+        self.0.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// Appends formatted text.
+pub fn put(out: &mut Vec<u8>, text: fmt::Arguments<'_>) -> Result<()> {
+    fmt::write(&mut Text(out), text).map_err(|_| Errno::ENOMEM)
+}
+
+/// Appends a line of formatted text.
+pub fn line(out: &mut Vec<u8>, text: fmt::Arguments<'_>) -> Result<()> {
+    put(out, text)?;
+    put(out, format_args!("\n"))
+}
+
+/// Appends bytes.
+pub fn bytes(out: &mut Vec<u8>, bytes: &[u8]) -> Result<()> {
+    out.make_room(bytes.len())?;
+    out.extend_from_slice(bytes);
+    Ok(())
+}
+
+/// Appends a line of bytes.
+pub fn line_of(out: &mut Vec<u8>, text: &[u8]) -> Result<()> {
+    bytes(out, text)?;
+    bytes(out, b"\n")
+}
+
+fn cmdline(_: &(), out: &mut Vec<u8>) -> Result<()> {
+    line(out, format_args!("{}", boot::info().command_line))
+}
+
+fn version(_: &(), out: &mut Vec<u8>) -> Result<()> {
+    line(
+        out,
+        format_args!(
+            "{} version {} ({}) {}",
+            identity::SYSNAME,
+            identity::RELEASE,
+            env!("CARGO_PKG_NAME"),
+            identity::VERSION
+        ),
+    )
+}
+
+fn uptime(_: &(), out: &mut Vec<u8>) -> Result<()> {
+    let up = time::monotonic_ns();
+    let idle: u64 = (0..cpu::count()).map(schedule::idle_ns).sum();
+    let hundredths = |ns: u64| (ns % SECOND_NS) / (SECOND_NS / 100);
+    line(
+        out,
+        format_args!(
+            "{}.{:02} {}.{:02}",
+            up / SECOND_NS,
+            hundredths(up),
+            idle / SECOND_NS,
+            hundredths(idle)
+        ),
+    )
+}
+
+fn loadavg(_: &(), out: &mut Vec<u8>) -> Result<()> {
+    for load in schedule::load_average() {
+        // Fixed point with 11 bits of fraction, as Linux keeps them.
+        put(out, format_args!("{}.{:02} ", load >> 11, ((load & 0x7ff) * 100) >> 11))?;
+    }
+    let (running, all) = (schedule::count_runnable(), pids::count());
+    line(out, format_args!("{running}/{all} {}", pids::last()))
+}
+
+fn meminfo(_: &(), out: &mut Vec<u8>) -> Result<()> {
+    const KIB_PER_FRAME: u64 = 4;
+    let counts = deferred_free::settled_counts();
+    let cached = reclaim::cached_pages();
+    let shared = reclaim::memory_pages();
+    let rows = [
+        ("MemTotal", counts.total as u64),
+        ("MemFree", counts.free as u64),
+        ("MemAvailable", counts.free.saturating_sub(counts.reserve) as u64 + cached),
+        ("Buffers", 0),
+        ("Cached", cached + shared),
+        ("SwapCached", 0),
+        ("Active", 0),
+        ("Inactive", cached),
+        ("SwapTotal", 0),
+        ("SwapFree", 0),
+        ("Dirty", 0),
+        ("Writeback", 0),
+        ("Shmem", shared),
+        ("AnonHugePages", paging::large_pages() as u64 * 512),
+    ];
+    for (name, frames) in rows {
+        line(out, format_args!("{:<15} {:>8} kB", Colon(name), frames * KIB_PER_FRAME))?;
+    }
+    Ok(())
+}
+
+/// A name with a colon appended, padded as one.
+struct Colon(&'static str);
+
+impl fmt::Display for Colon {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = arrayvec::ArrayString::<32>::new();
+        fmt::Write::write_fmt(&mut text, format_args!("{}:", self.0))?;
+        to.pad(&text)
+    }
+}
+
+fn cpuinfo(_: &(), out: &mut Vec<u8>) -> Result<()> {
+    let identity = cpu::identity();
+    let kilohertz = time::tsc_hz() / 1000;
+    for number in 0..cpu::count() {
+        line(out, format_args!("processor\t: {number}"))?;
+        line(out, format_args!("vendor_id\t: {}", identity.vendor))?;
+        line(out, format_args!("cpu family\t: {}", identity.family))?;
+        line(out, format_args!("model\t\t: {}", identity.model))?;
+        line(out, format_args!("model name\t: {}", identity.brand))?;
+        line(out, format_args!("stepping\t: {}", identity.stepping))?;
+        line(out, format_args!("cpu MHz\t\t: {}.{:03}", kilohertz / 1000, kilohertz % 1000))?;
+        line(out, format_args!("physical id\t: 0"))?;
+        line(out, format_args!("siblings\t: {}", cpu::count()))?;
+        line(out, format_args!("core id\t\t: {number}"))?;
+        line(out, format_args!("cpu cores\t: {}", cpu::count()))?;
+        line(out, format_args!("fpu\t\t: yes"))?;
+        put(out, format_args!("flags\t\t:"))?;
+        for flag in cpu::flags() {
+            put(out, format_args!(" {flag}"))?;
+        }
+        line(out, format_args!("\nclflush size\t: 64"))?;
+        line(
+            out,
+            format_args!(
+                "address sizes\t: {} bits physical, 48 bits virtual\n",
+                identity.physical_bits
+            ),
+        )?;
+    }
+    Ok(())
+}
+
+fn stat(_: &(), out: &mut Vec<u8>) -> Result<()> {
+    let mut total = [0u64; 3];
+    for number in 0..cpu::count() {
+        let times = schedule::cpu_times(number);
+        total[0] += times.user_ns;
+        total[1] += times.system_ns;
+        total[2] += times.idle_ns;
+    }
+    let mut row = |name: fmt::Arguments<'_>, user: u64, system: u64, idle: u64| {
+        let ticks = |ns: u64| ns / TICK_NS;
+        line(
+            out,
+            format_args!("{name} {} 0 {} {} 0 0 0 0 0 0", ticks(user), ticks(system), ticks(idle)),
+        )
+    };
+    row(format_args!("cpu "), total[0], total[1], total[2])?;
+    for number in 0..cpu::count() {
+        let times = schedule::cpu_times(number);
+        row(format_args!("cpu{number}"), times.user_ns, times.system_ns, times.idle_ns)?;
+    }
+    let boot = (time::realtime_ns() - time::monotonic_ns()) / SECOND_NS;
+    line(out, format_args!("ctxt {}", schedule::switches()))?;
+    line(out, format_args!("btime {boot}"))?;
+    line(out, format_args!("processes {}", process::started()))?;
+    line(out, format_args!("procs_running {}", schedule::count_runnable()))?;
+    line(out, format_args!("procs_blocked {}", schedule::count_blocked()))
+}
+
+fn filesystems(_: &(), out: &mut Vec<u8>) -> Result<()> {
+    for kind in filesystem::types() {
+        let device = if kind.needs_device { "" } else { "nodev" };
+        line(out, format_args!("{device}\t{}", kind.name))?;
+    }
+    Ok(())
+}
+
+fn devices(_: &(), out: &mut Vec<u8>) -> Result<()> {
+    line(out, format_args!("Character devices:"))?;
+    for (major, name) in device::majors(FileKind::CharDevice) {
+        line(out, format_args!("{major:>3} {name}"))?;
+    }
+    line(out, format_args!("\nBlock devices:"))?;
+    for (major, name) in device::majors(FileKind::BlockDevice) {
+        line(out, format_args!("{major:>3} {name}"))?;
+    }
+    Ok(())
+}
+
+fn swaps(_: &(), out: &mut Vec<u8>) -> Result<()> {
+    line(out, format_args!("Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority"))
+}
+
+fn vmstat(_: &(), out: &mut Vec<u8>) -> Result<()> {
+    let counts = deferred_free::settled_counts();
+    line(out, format_args!("nr_free_pages {}", counts.free))?;
+    line(out, format_args!("nr_file_pages {}", reclaim::cached_pages() + reclaim::memory_pages()))?;
+    line(out, format_args!("nr_shmem {}", reclaim::memory_pages()))?;
+    line(out, format_args!("nr_anon_transparent_hugepages {}", paging::large_pages()))
+}
+
+/// `/proc/PID/mounts`: one line per mount, as seen from `root`.
+pub fn mounts(root: &mount::Location, out: &mut Vec<u8>) -> Result<()> {
+    for mounted in mount::all_with_root()? {
+        let Some(path) = mount_path(&mounted, root)? else { continue };
+        escaped(out, mounted.source().as_bytes())?;
+        bytes(out, b" ")?;
+        escaped(out, &path)?;
+        let filesystem = mounted.filesystem();
+        line(
+            out,
+            format_args!(
+                " {} {}{}{} 0 0",
+                filesystem.type_name(),
+                if mounted.read_only() { "ro" } else { "rw" },
+                flag_words(mounted.flags()),
+                filesystem.options()
+            ),
+        )?;
+    }
+    Ok(())
+}
+
+/// `/proc/PID/mountinfo` (proc(5)).
+pub fn mountinfo(root: &mount::Location, out: &mut Vec<u8>) -> Result<()> {
+    for mounted in mount::all_with_root()? {
+        let Some(path) = mount_path(&mounted, root)? else { continue };
+        let filesystem = mounted.filesystem();
+        let device = crate::vfs::inode::DeviceNumber::decode(filesystem.device());
+        let parent = mounted.attached().map_or(mounted.id(), |place| place.mount.id());
+        put(out, format_args!("{} {parent} {}:{} ", mounted.id(), device.major, device.minor))?;
+        // Mounts of a part of a file system (MS_BIND) begin at their own root's path.
+        escaped(out, &path_of(mounted.root())?)?;
+        bytes(out, b" ")?;
+        escaped(out, &path)?;
+        let access = if mounted.read_only() { "ro" } else { "rw" };
+        put(
+            out,
+            format_args!(" {access}{} - {} ", flag_words(mounted.flags()), filesystem.type_name()),
+        )?;
+        escaped(out, mounted.source().as_bytes())?;
+        line(out, format_args!(" {access}{}", filesystem.options()))?;
+    }
+    Ok(())
+}
+
+/// The path of a name from its file system's root.
+fn path_of(dentry: &Arc<Dentry>) -> Result<Vec<u8>> {
+    let mut names = Vec::new();
+    let mut at = dentry.clone();
+    while let Some(parent) = at.parent() {
+        growth::push(&mut names, at.name())?;
+        at = parent;
+    }
+    let mut path = Vec::new();
+    for name in names.iter().rev() {
+        growth::append(&mut path, b"/")?;
+        growth::append(&mut path, name)?;
+    }
+    Ok(if path.is_empty() { b"/".to_vec() } else { path })
+}
+
+/// The path of a mount below `root`; `None` if it is not reachable from there.
+fn mount_path(mounted: &Arc<mount::Mount>, root: &mount::Location) -> Result<Option<Vec<u8>>> {
+    let (path, reachable) = mounted.root_location().path_from(root)?;
+    Ok(reachable.then_some(path))
+}
+
+fn flag_words(flags: u64) -> &'static str {
+    const NOSUID: u64 = 2;
+    const NODEV: u64 = 4;
+    const NOEXEC: u64 = 8;
+    match (flags & NOSUID != 0, flags & NODEV != 0, flags & NOEXEC != 0) {
+        (false, false, false) => "",
+        (true, false, false) => ",nosuid",
+        (false, true, false) => ",nodev",
+        (false, false, true) => ",noexec",
+        (true, true, false) => ",nosuid,nodev",
+        (true, false, true) => ",nosuid,noexec",
+        (false, true, true) => ",nodev,noexec",
+        (true, true, true) => ",nosuid,nodev,noexec",
+    }
+}
+
+/// Appends a path with white space and backslashes as octal numbers (getmntent(3)).
+fn escaped(out: &mut Vec<u8>, path: &[u8]) -> Result<()> {
+    for &byte in path {
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\\' => put(out, format_args!("\\{byte:03o}"))?,
+            _ => bytes(out, &[byte])?,
+        }
+    }
+    Ok(())
+}
+
+/// The type of the functions above, to keep them uniform.
+const _: Write<()> = cmdline;

@@ -1,0 +1,298 @@
+//! tmpfs: files in memory.
+//!
+//! A directory is a table of names; a regular file is a page cache without a backing file. Nothing
+//! is stored elsewhere, so removing the last name and the last user frees everything. The same code
+//! serves the initial root, `/dev` (`devtmpfs`), memfds and every `mount -t tmpfs`.
+//!
+//! A position in a directory is a *cookie*: each entry gets the next number when it is made, so a
+//! position stays valid whatever is added or removed between two reads.
+//!
+//! Locks: an inode's `info` and a directory's `entries` are spin locks and leaves, never taken
+//! together; the directory lock already serializes changes of a directory.
+
+mod inode;
+
+pub mod memfd;
+pub mod xattr;
+
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use hayate_abi::{Errno, Result};
+use hayate_machine::frames::Frame;
+use hayate_machine::sync::SpinLock;
+
+use crate::page_cache::cache::PageSource;
+use crate::reclaim::growth;
+use crate::vfs::filesystem::{Caching, FileSystem, FileSystemType, MountRequest, Usage};
+use crate::vfs::inode::{Inode, Owner};
+
+pub use inode::TmpInode;
+
+/// `TMPFS_MAGIC` of `include/uapi/linux/magic.h`.
+const MAGIC: u64 = 0x0102_1994;
+
+/// The type for `mount(2)`.
+pub static TYPE: FileSystemType =
+    FileSystemType { name: "tmpfs", needs_device: false, mount: mount_tmpfs };
+
+/// tmpfs without a limit, under its other name.
+pub static RAMFS: FileSystemType =
+    FileSystemType { name: "ramfs", needs_device: false, mount: mount_ramfs };
+
+/// The state that all files of one instance share.
+struct Shared {
+    device: u64,
+    next_number: AtomicU64,
+    /// The limit in pages; `u64::MAX` none.
+    limit: AtomicU64,
+    used: AtomicU64,
+    /// The same for inodes, which take kernel memory.
+    inode_limit: AtomicU64,
+    inodes: AtomicU64,
+}
+
+impl Shared {
+    /// Whether one more inode is within the limit; `ENOSPC` if not.
+    fn may_grow(&self) -> Result<()> {
+        let within = self.inodes.load(Ordering::Relaxed) < self.inode_limit.load(Ordering::Relaxed);
+        if within { Ok(()) } else { Err(Errno::ENOSPC) }
+    }
+}
+
+impl PageSource for Shared {
+    fn read_pages(&self, _: u64, _: &[Frame]) -> Result<usize> {
+        Err(Errno::EIO)
+    }
+
+    fn charge(&self, pages: u64) -> Result<()> {
+        let limit = self.limit.load(Ordering::Relaxed);
+        if self.used.fetch_add(pages, Ordering::Relaxed) + pages > limit {
+            self.used.fetch_sub(pages, Ordering::Relaxed);
+            return Err(Errno::ENOSPC);
+        }
+        Ok(())
+    }
+
+    fn uncharge(&self, pages: u64) {
+        self.used.fetch_sub(pages, Ordering::Relaxed);
+    }
+
+    fn memory_only(&self) -> bool {
+        true
+    }
+}
+
+static INSTANCES: SpinLock<Vec<Weak<Shared>>> = SpinLock::new(Vec::new());
+
+/// Returns the number of pages that the files of all instances hold, memfds included.
+pub fn used_pages() -> u64 {
+    let mut instances = INSTANCES.lock();
+    instances.retain(|instance| instance.strong_count() != 0);
+    let live = instances.iter().filter_map(Weak::upgrade);
+    live.map(|shared| shared.used.load(Ordering::Relaxed)).sum()
+}
+
+/// An instance of tmpfs.
+pub struct TmpFs {
+    name: &'static str,
+    caching: Caching,
+    shared: Arc<Shared>,
+    root: Arc<TmpInode>,
+}
+
+impl TmpFs {
+    /// Makes an instance of the kernel's own at boot.
+    ///
+    /// # Panics
+    /// If there is no memory for it.
+    pub fn new(
+        name: &'static str,
+        mode: u16,
+        owner: Owner,
+        limit: Option<u64>,
+        caching: Caching,
+    ) -> Arc<TmpFs> {
+        match TmpFs::make(name, mode, owner, limit, caching) {
+            Ok(made) => made,
+            Err(error) => panic!("{name}: {error}"),
+        }
+    }
+
+    /// A new instance with a root directory of this mode; `limit` in pages. `ENOMEM`.
+    pub fn make(
+        name: &'static str,
+        mode: u16,
+        owner: Owner,
+        limit: Option<u64>,
+        caching: Caching,
+    ) -> Result<Arc<TmpFs>> {
+        let shared = Arc::new(Shared {
+            device: crate::vfs::filesystem::anonymous_device(),
+            next_number: AtomicU64::new(1),
+            limit: AtomicU64::new(limit.unwrap_or(u64::MAX)),
+            used: AtomicU64::new(0),
+            // Linux' default: one for every two frames (mm/shmem.c, shmem_default_max_inodes).
+            inode_limit: AtomicU64::new(match limit {
+                Some(_) => hayate_machine::frames::total() as u64 / 2,
+                None => u64::MAX,
+            }),
+            inodes: AtomicU64::new(0),
+        });
+        {
+            let mut instances = INSTANCES.lock();
+            // Those that have gone since would keep their memory.
+            instances.retain(|instance| instance.strong_count() != 0);
+            growth::push(&mut instances, Arc::downgrade(&shared))?;
+        }
+        let root = TmpInode::directory(&shared, mode, owner);
+        Ok(Arc::new(TmpFs { name, caching, shared, root }))
+    }
+
+    /// Makes a regular file without a name (memfd).
+    pub fn unnamed(&self, mode: u16, owner: Owner) -> Arc<TmpInode> {
+        TmpInode::nameless(&self.shared, mode, owner)
+    }
+}
+
+impl FileSystem for TmpFs {
+    fn type_name(&self) -> &'static str {
+        self.name
+    }
+
+    fn device(&self) -> u64 {
+        self.shared.device
+    }
+
+    fn root(&self) -> Arc<dyn Inode> {
+        self.root.clone()
+    }
+
+    fn usage(&self) -> Usage {
+        let limit = self.shared.limit.load(Ordering::Relaxed);
+        let used = self.shared.used.load(Ordering::Relaxed);
+        let blocks = if limit == u64::MAX { 0 } else { limit };
+        let free = blocks.saturating_sub(used);
+        let files = match self.shared.inode_limit.load(Ordering::Relaxed) {
+            u64::MAX => 0,
+            limit => limit,
+        };
+        Usage {
+            magic: MAGIC,
+            block_size: 4096,
+            blocks,
+            free,
+            available: free,
+            files,
+            files_free: files.saturating_sub(self.shared.inodes.load(Ordering::Relaxed)),
+            id: self.shared.device,
+            name_length: 255,
+        }
+    }
+
+    fn caching(&self) -> Caching {
+        self.caching
+    }
+
+    fn options(&self) -> String {
+        match self.shared.limit.load(Ordering::Relaxed) {
+            u64::MAX => String::new(),
+            limit => format!(",size={}k", limit.saturating_mul(4)),
+        }
+    }
+
+    fn reconfigure(&self, _: bool, data: &[u8]) -> Result<()> {
+        let options = Options::parse(data.split(|&byte| byte == b','))?;
+        if let Some(limit) = options.limit {
+            self.shared.limit.store(limit, Ordering::Relaxed);
+        }
+        if let Some(inodes) = options.inodes {
+            self.shared.inode_limit.store(inodes, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// The options of `mount -t tmpfs` (`tmpfs(5)`).
+#[derive(Default)]
+struct Options {
+    limit: Option<u64>,
+    inodes: Option<u64>,
+    mode: Option<u16>,
+    uid: u32,
+    gid: u32,
+}
+
+fn number(text: &[u8], radix: u32) -> Option<u64> {
+    u64::from_str_radix(core::str::from_utf8(text).ok()?, radix).ok()
+}
+
+/// Parses a size with suffix: bytes, `k`, `m`, `g`, or `%` of memory. Returns bytes.
+fn size(text: &[u8]) -> Option<u64> {
+    let (digits, shift) = match text.split_last()? {
+        (b'%', digits) => {
+            let total = hayate_machine::frames::counts().total as u64 * 4096;
+            return Some(total / 100 * number(digits, 10)?.min(100_000));
+        }
+        (b'k' | b'K', digits) => (digits, 10),
+        (b'm' | b'M', digits) => (digits, 20),
+        (b'g' | b'G', digits) => (digits, 30),
+        _ => (text, 0),
+    };
+    number(digits, 10)?.checked_mul(1 << shift)
+}
+
+impl Options {
+    fn parse<'a>(words: impl Iterator<Item = &'a [u8]>) -> Result<Options> {
+        let mut options = Options::default();
+        for word in words.filter(|word| !word.is_empty()) {
+            let at = word.iter().position(|&byte| byte == b'=').unwrap_or(word.len());
+            let (key, value) = (&word[..at], word.get(at + 1..).unwrap_or_default());
+            let valid = match key {
+                b"size" => {
+                    size(value).map(|bytes| options.limit = Some(bytes.div_ceil(4096))).is_some()
+                }
+                b"nr_blocks" => size(value).map(|pages| options.limit = Some(pages)).is_some(),
+                b"mode" => {
+                    number(value, 8).map(|mode| options.mode = Some(mode as u16 & 0o7777)).is_some()
+                }
+                b"uid" => number(value, 10).map(|uid| options.uid = uid as u32).is_some(),
+                b"gid" => number(value, 10).map(|gid| options.gid = gid as u32).is_some(),
+                b"nr_inodes" => size(value).map(|count| options.inodes = Some(count)).is_some(),
+                // There is one memory node, and there are no large pages in files.
+                b"mpol" | b"inode64" | b"inode32" | b"huge" => true,
+                _ => false,
+            };
+            if !valid {
+                return Err(Errno::EINVAL);
+            }
+        }
+        // `size=0` means no limit.
+        let or_none = |limit| if limit == 0 { u64::MAX } else { limit };
+        options.limit = options.limit.map(or_none);
+        options.inodes = options.inodes.map(or_none);
+        Ok(options)
+    }
+}
+
+fn mount_tmpfs(request: &MountRequest<'_>) -> Result<Arc<dyn FileSystem>> {
+    let options = Options::parse(request.data.split(|&byte| byte == b','))?;
+    let half = hayate_machine::frames::counts().total as u64 / 2;
+    let limit = options.limit.unwrap_or(half);
+    let owner = Owner { uid: options.uid, gid: options.gid };
+    let mode = options.mode.unwrap_or(0o1777);
+    let fs = TmpFs::make("tmpfs", mode, owner, Some(limit), Caching::All)?;
+    if let Some(inodes) = options.inodes {
+        fs.shared.inode_limit.store(inodes, Ordering::Relaxed);
+    }
+    Ok(fs)
+}
+
+fn mount_ramfs(request: &MountRequest<'_>) -> Result<Arc<dyn FileSystem>> {
+    let options = Options::parse(request.data.split(|&byte| byte == b','))?;
+    let mode = options.mode.unwrap_or(0o755);
+    Ok(TmpFs::make("ramfs", mode, Owner::default(), None, Caching::All)?)
+}

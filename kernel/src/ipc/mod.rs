@@ -1,0 +1,14 @@
+//! Files through which processes talk to each other and wait for each other.
+//!
+//! Each is an open file ([`crate::vfs::open_file::FileOps`]) whose content is no file system's:
+//! bytes in a ring ([`pipe`]), messages ([`unix`]), counts and expirations ([`eventfd`],
+//! [`timerfd`]), events of other files ([`epoll`]) and of directories ([`inotify`]). [`splice`]
+//! moves data between them and files of file systems.
+
+pub mod epoll;
+pub mod eventfd;
+pub mod inotify;
+pub mod pipe;
+pub mod splice;
+pub mod timerfd;
+pub mod unix;

@@ -1,0 +1,267 @@
+//! Descriptors in flight: counted while they are in a message, collected when no program can reach
+//! them, and closed without recursion.
+//!
+//! A descriptor that was sent waits in the queue of a socket. That socket may be in flight itself,
+//! and so on: sockets can hold each other in a cycle of which no program has a descriptor any more.
+//! [`collect`] looks for such cycles as Linux does (net/unix/garbage.c of 6.1):
+//!
+//! * *Candidates* are sockets in flight all of whose references are in flight.
+//! * From each candidate's count, the references that wait in queues of candidates are subtracted.
+//!   A candidate with references left waits in a queue from which a program can receive it. Every
+//!   socket that waits in its own queue can then be received, too.
+//! * The other candidates are garbage. Their queues are emptied, which frees them.
+//!
+//! **Why the counts can be trusted.** They are fixed while [`FLIGHT`] is held: a thread that sends
+//! or receives a socket takes this lock before the message enters a queue or after it left one. A
+//! reference that moves meanwhile is found in no queue, so the socket it refers to is kept. A
+//! program that could put such a reference back into a queue would hold a descriptor of a
+//! candidate, which then would not be a candidate.
+//!
+//! **When.** A collection is due when as many sockets were closed as there are in flight, or when
+//! twice as many are in flight as the last collection left. So its cost per socket is constant.
+//!
+//! **Closing without recursion.** A dropped queue may hold the last reference to a socket whose
+//! queue holds the last reference to another, thousands deep. [`bury`] empties the queue of each
+//! socket before the socket is dropped.
+//!
+//! Lock order: [`FLIGHT`], then an endpoint's lock, then that of an endpoint that waits to be
+//! accepted there.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use hayate_abi::{Errno, Result};
+use hayate_machine::sync::SpinLock;
+
+use super::endpoint::Endpoint;
+use super::message::Message;
+use super::socket::Socket;
+use crate::reclaim::growth::Grow;
+use crate::vfs::open_file::OpenFile;
+
+/// The most descriptors in flight in the whole system.
+pub const MOST_IN_FLIGHT: usize = 16 * 1024;
+/// Below this number of sockets in flight, their number alone starts no collection.
+const FEW: usize = 64;
+
+static IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
+/// The sockets in flight, by the address of their open file.
+static FLIGHT: SpinLock<BTreeMap<usize, Travelling>> = SpinLock::new(BTreeMap::new());
+/// The number of sockets in flight, and the number at which the next collection is due.
+static SOCKETS: AtomicUsize = AtomicUsize::new(0);
+static DUE: AtomicUsize = AtomicUsize::new(FEW);
+/// Sockets closed since the last collection.
+static CLOSED: AtomicUsize = AtomicUsize::new(0);
+static COLLECTING: AtomicBool = AtomicBool::new(false);
+
+struct Travelling {
+    file: Weak<OpenFile>,
+    endpoint: Weak<Endpoint>,
+    /// How many references to the file are in flight.
+    count: usize,
+}
+
+fn key(file: &Arc<OpenFile>) -> usize {
+    Arc::as_ptr(file).addr()
+}
+
+/// Open files in flight; counted while they are here.
+#[derive(Default)]
+pub struct Descriptors(Vec<Arc<OpenFile>>);
+
+impl Descriptors {
+    /// Puts these files in flight. ETOOMANYREFS when too many are in flight already.
+    pub fn send(files: Vec<Arc<OpenFile>>) -> Result<Self> {
+        if files.is_empty() {
+            return Ok(Self::default());
+        }
+        depart(&files);
+        let before = IN_FLIGHT.fetch_add(files.len(), Ordering::Relaxed);
+        let sent = Self(files);
+        let many = before + sent.0.len() > MOST_IN_FLIGHT;
+        if many || SOCKETS.load(Ordering::Relaxed) >= DUE.load(Ordering::Relaxed) {
+            collect();
+        }
+        // On failure, dropping `sent` undoes the count.
+        if many && IN_FLIGHT.load(Ordering::Relaxed) > MOST_IN_FLIGHT {
+            return Err(Errno::ETOOMANYREFS);
+        }
+        Ok(sent)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes the files out of flight. Not under an endpoint's lock.
+    pub fn take(&mut self) -> Vec<Arc<OpenFile>> {
+        let files = core::mem::take(&mut self.0);
+        if !files.is_empty() {
+            arrive(&files);
+            IN_FLIGHT.fetch_sub(files.len(), Ordering::Relaxed);
+        }
+        files
+    }
+
+    /// Calls `visit` with each file.
+    pub fn for_each(&self, visit: &mut dyn FnMut(&Arc<OpenFile>)) {
+        self.0.iter().for_each(visit);
+    }
+
+    /// Returns references to the files and leaves them in flight (MSG_PEEK).
+    pub fn peek(&self) -> Vec<Arc<OpenFile>> {
+        self.0.clone()
+    }
+}
+
+impl Drop for Descriptors {
+    fn drop(&mut self) {
+        drop(self.take());
+    }
+}
+
+/// Counts the sockets among files that are sent.
+fn depart(files: &[Arc<OpenFile>]) {
+    for file in files {
+        let Some(socket) = file.ops_as::<Socket>() else { continue };
+        let mut flight = FLIGHT.lock();
+        let travelling = flight.entry(key(file)).or_insert_with(|| Travelling {
+            file: Arc::downgrade(file),
+            endpoint: Arc::downgrade(socket.endpoint()),
+            count: 0,
+        });
+        travelling.count += 1;
+        SOCKETS.store(flight.len(), Ordering::Relaxed);
+    }
+}
+
+/// Uncounts files that were received or dropped.
+fn arrive(files: &[Arc<OpenFile>]) {
+    for file in files {
+        if file.ops_as::<Socket>().is_none() {
+            continue;
+        }
+        let mut flight = FLIGHT.lock();
+        if let Some(travelling) = flight.get_mut(&key(file)) {
+            travelling.count -= 1;
+            if travelling.count == 0 {
+                let gone = flight.remove(&key(file));
+                SOCKETS.store(flight.len(), Ordering::Relaxed);
+                drop(flight);
+                drop(gone);
+            }
+        }
+    }
+}
+
+/// Called when a socket was closed: it may have been the last way to reach others.
+pub fn closed() {
+    let travelling = SOCKETS.load(Ordering::Relaxed);
+    if travelling != 0 && CLOSED.fetch_add(1, Ordering::Relaxed) + 1 >= travelling {
+        collect();
+    }
+}
+
+/// A socket all of whose references are in flight.
+struct Candidate {
+    key: usize,
+    endpoint: Arc<Endpoint>,
+    /// References that were not found in a candidate's queue.
+    left: usize,
+    reachable: bool,
+}
+
+/// Finds sockets that no program can reach and closes them. Does nothing without memory for the
+/// search.
+fn collect() {
+    if COLLECTING.swap(true, Ordering::Acquire) {
+        return;
+    }
+    CLOSED.store(0, Ordering::Relaxed);
+    let mut candidates = Vec::new();
+    let mut queues = VecDeque::new();
+    {
+        let flight = FLIGHT.lock();
+        if candidates.make_room_exact(flight.len()).is_ok() {
+            for (&key, travelling) in flight.iter() {
+                if travelling.file.strong_count() == travelling.count
+                    && let Some(endpoint) = travelling.endpoint.upgrade()
+                {
+                    let left = travelling.count;
+                    candidates.push(Candidate { key, endpoint, left, reachable: false });
+                }
+            }
+            mark(&mut candidates);
+            for garbage in candidates.iter().filter(|candidate| !candidate.reachable) {
+                garbage.endpoint.take_messages(&mut queues);
+            }
+        }
+    }
+    // Closing them starts no nested collection: `COLLECTING` is set.
+    bury(queues);
+    // The next collection is due when the number of remaining sockets has doubled.
+    DUE.store((2 * SOCKETS.load(Ordering::Relaxed)).max(FEW), Ordering::Relaxed);
+    COLLECTING.store(false, Ordering::Release);
+}
+
+/// Marks the candidates that a program can receive, and all that wait in their queues.
+fn mark(candidates: &mut [Candidate]) {
+    let mut pending = Vec::new();
+    if pending.make_room_exact(candidates.len()).is_err() {
+        candidates.iter_mut().for_each(|candidate| candidate.reachable = true);
+        return;
+    }
+    for at in 0..candidates.len() {
+        let endpoint = candidates[at].endpoint.clone();
+        endpoint.for_each_waiting(&mut |file| {
+            if let Ok(found) = candidates.binary_search_by_key(&key(file), |other| other.key) {
+                candidates[found].left = candidates[found].left.saturating_sub(1);
+            }
+        });
+    }
+    for (at, candidate) in candidates.iter_mut().enumerate() {
+        if candidate.left != 0 {
+            candidate.reachable = true;
+            pending.push(at);
+        }
+    }
+    while let Some(at) = pending.pop() {
+        let endpoint = candidates[at].endpoint.clone();
+        endpoint.for_each_waiting(&mut |file| {
+            if let Ok(found) = candidates.binary_search_by_key(&key(file), |other| other.key)
+                && !candidates[found].reachable
+            {
+                candidates[found].reachable = true;
+                pending.push(found);
+            }
+        });
+    }
+}
+
+/// Drops messages that will never be received. Not under a lock: closing a file may sleep.
+pub fn bury(mut messages: VecDeque<Message>) {
+    while let Some(mut message) = messages.pop_front() {
+        for file in message.descriptors.take() {
+            // This is the last reference; with its queue emptied, the socket drops no other
+            // sockets.
+            if Arc::strong_count(&file) == 1
+                && let Some(socket) = file.ops_as::<Socket>()
+            {
+                let mut more = socket.endpoint().end();
+                if messages.make_room(more.len()).is_ok() {
+                    messages.append(&mut more);
+                } else {
+                    bury(more);
+                }
+            }
+        }
+        let origin = message.origin.clone();
+        drop(message);
+        if let Some(origin) = origin.upgrade() {
+            origin.arrived();
+        }
+    }
+}

@@ -1,0 +1,452 @@
+//! The open file of a Unix-domain socket: sending, receiving, polling.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use hayate_abi::raw::ioctl::{FIONREAD, SIOCATMARK, TIOCOUTQ};
+use hayate_abi::socket::Ucred;
+use hayate_abi::{Errno, Result};
+use hayate_machine::sync::{Lazy, Once};
+use hayate_machine::user::UserPtr;
+
+use super::address::Name;
+use super::endpoint::{Attempt, Endpoint, Kind};
+use super::flight;
+use super::flight::Descriptors;
+use super::message::Message;
+use crate::reclaim::growth;
+use crate::reclaim::growth::Grow;
+use crate::schedule::{Woken, time};
+use crate::vfs::anonymous;
+use crate::vfs::anonymous::AnonymousInode;
+use crate::vfs::fasync::{Interest, Signals};
+use crate::vfs::inode::{FileKind, Inode};
+use crate::vfs::mount::Mount;
+use crate::vfs::open_file::{FileOps, OpenFile, Traits};
+use crate::vfs::poll::{Events, Registrar};
+use crate::vfs::transfer::{Input, Output};
+
+/// The largest message into which the bytes of a stream are cut.
+pub(super) const STREAM_PIECE: usize = 32 * 1024;
+
+/// Flags of send(2) and recv(2) (`include/linux/socket.h`).
+pub mod flags {
+    #![allow(missing_docs)]
+    pub const OOB: u32 = 0x1;
+    pub const PEEK: u32 = 0x2;
+    pub const CTRUNC: u32 = 0x8;
+    pub const TRUNC: u32 = 0x20;
+    pub const DONTWAIT: u32 = 0x40;
+    pub const EOR: u32 = 0x80;
+    pub const WAITALL: u32 = 0x100;
+    pub const NOSIGNAL: u32 = 0x4000;
+    pub const CMSG_CLOEXEC: u32 = 0x4000_0000;
+    /// Headers of 32-bit programs; only used inside the kernel.
+    pub const CMSG_COMPAT: u32 = 0x8000_0000;
+}
+
+static IDENTITY: Once<fn() -> Ucred> = Once::new();
+
+/// Registers the function that returns the caller's credentials; `process` calls it at boot.
+pub fn register_identity(identity: fn() -> Ucred) {
+    IDENTITY.call_once(|| identity);
+}
+
+fn caller() -> Ucred {
+    IDENTITY.get().map_or(Ucred { pid: 0, uid: 0, gid: 0 }, |identity| identity())
+}
+
+static SOCKFS: Lazy<Arc<Mount>> = Lazy::new(|| anonymous::pseudo("sockfs", 0x534f_434b));
+
+/// Makes the open file of a socket, shown as `socket:[NUMBER]`.
+pub fn open(socket: Arc<Socket>, flags: u32) -> Result<Arc<OpenFile>> {
+    let inode = AnonymousInode::new(SOCKFS.filesystem().device(), FileKind::Socket, 0o777);
+    let shown = alloc::format!("socket:[{}]", inode.metadata()?.number);
+    OpenFile::new(socket, anonymous::location(&SOCKFS, shown.as_bytes(), inode), flags)
+}
+
+/// An open Unix-domain socket.
+pub struct Socket {
+    endpoint: Arc<Endpoint>,
+    /// SO_PASSCRED.
+    pass_credentials: AtomicBool,
+    /// Options that are on, as [`Remembered`].
+    remembered: AtomicU32,
+    /// SO_RCVTIMEO and SO_SNDTIMEO in nanoseconds; 0 means none.
+    receive_timeout: AtomicU64,
+    send_timeout: AtomicU64,
+}
+
+/// Options that are switched on and off (socket(7)). All but the last matter only for families with
+/// a network below them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remembered {
+    /// SO_REUSEADDR.
+    ReuseAddress = 1,
+    /// SO_KEEPALIVE.
+    KeepAlive = 2,
+    /// SO_BROADCAST.
+    Broadcast = 4,
+    /// SO_OOBINLINE: out-of-band data is read with the rest.
+    UrgentInline = 8,
+}
+
+/// The arguments of a send besides its bytes.
+pub struct Outgoing {
+    /// The destination, if sendto(2) or sendmsg(2) named one.
+    pub to: Option<Arc<Endpoint>>,
+    /// Descriptors to pass.
+    pub descriptors: Vec<Arc<OpenFile>>,
+    /// Credentials of the sender, or those given with SCM_CREDENTIALS.
+    pub sender: Ucred,
+    /// MSG_DONTWAIT or O_NONBLOCK.
+    pub nonblocking: bool,
+    /// MSG_OOB: the last byte is out-of-band data.
+    pub urgent: bool,
+}
+
+/// The results of a receive besides the bytes.
+#[derive(Default)]
+pub struct Incoming {
+    /// Bytes copied to the program's memory.
+    pub count: usize,
+    /// The message's full length, for MSG_TRUNC.
+    pub full: usize,
+    /// The datagram was longer than the buffer.
+    pub truncated: bool,
+    /// It is out-of-band data.
+    pub urgent: bool,
+    /// Descriptors that came with it.
+    pub descriptors: Vec<Arc<OpenFile>>,
+    /// Credentials of the sender.
+    pub sender: Option<Ucred>,
+    /// The sender's name; `Some(None)` for an unnamed sender of a datagram.
+    pub from: Option<Option<Name>>,
+}
+
+impl Socket {
+    /// Makes a socket for this endpoint.
+    pub fn new(endpoint: Arc<Endpoint>) -> Arc<Self> {
+        Arc::new(Self {
+            endpoint,
+            pass_credentials: AtomicBool::new(false),
+            remembered: AtomicU32::new(0),
+            receive_timeout: AtomicU64::new(0),
+            send_timeout: AtomicU64::new(0),
+        })
+    }
+
+    /// Returns its endpoint.
+    pub fn endpoint(&self) -> &Arc<Endpoint> {
+        &self.endpoint
+    }
+
+    /// SO_PASSCRED.
+    pub fn passes_credentials(&self) -> bool {
+        self.pass_credentials.load(Ordering::Relaxed)
+    }
+
+    /// Sets SO_PASSCRED.
+    pub fn set_pass_credentials(&self, on: bool) {
+        self.pass_credentials.store(on, Ordering::Relaxed);
+    }
+
+    /// Whether an option is set.
+    pub fn remembers(&self, option: Remembered) -> bool {
+        self.remembered.load(Ordering::Relaxed) & option as u32 != 0
+    }
+
+    /// Sets or clears an option.
+    pub fn remember(&self, option: Remembered, on: bool) {
+        if on {
+            self.remembered.fetch_or(option as u32, Ordering::Relaxed);
+        } else {
+            self.remembered.fetch_and(!(option as u32), Ordering::Relaxed);
+        }
+    }
+
+    /// SO_RCVTIMEO (receiving) or SO_SNDTIMEO in nanoseconds, 0 for none.
+    pub fn timeout(&self, receiving: bool) -> &AtomicU64 {
+        if receiving { &self.receive_timeout } else { &self.send_timeout }
+    }
+
+    fn deadline(&self, receiving: bool) -> Option<u64> {
+        let span = self.timeout(receiving).load(Ordering::Relaxed);
+        (span != 0).then(|| time::monotonic_ns().saturating_add(span))
+    }
+
+    /// Repeats `attempt` until it is done, and sleeps in between. EAGAIN when it would block and
+    /// `nonblocking` is set, or the socket's timeout is over; ERESTARTSYS after a signal (EINTR
+    /// with a timeout, socket(7)).
+    pub fn until<T>(
+        &self,
+        receiving: bool,
+        nonblocking: bool,
+        mut attempt: impl FnMut() -> Result<Attempt<T>>,
+    ) -> Result<T> {
+        if let Attempt::Done(value) = attempt()? {
+            return Ok(value);
+        }
+        if nonblocking {
+            return Err(Errno::EAGAIN);
+        }
+        let deadline = self.deadline(receiving);
+        let queue = if receiving { &self.endpoint.readers } else { &self.endpoint.writers };
+        let made = queue.wait_interruptible(deadline, || match attempt() {
+            Ok(Attempt::Wait) => None,
+            Ok(Attempt::Done(value)) => Some(Ok(value)),
+            Err(error) => Some(Err(error)),
+        });
+        match made {
+            Ok(result) => result,
+            Err(Woken::TimedOut) => Err(Errno::EAGAIN),
+            Err(Woken::Interrupted) if deadline.is_some() => Err(Errno::EINTR),
+            Err(Woken::Interrupted) => Err(Errno::ERESTARTSYS),
+        }
+    }
+
+    /// Checks that `total` bytes may be sent with MSG_OOB: only on a stream, and at least one byte.
+    pub fn check_urgent(&self, total: usize) -> Result<()> {
+        match self.endpoint.kind {
+            Kind::Stream if total > 0 => return Ok(()),
+            // As in `unix_seqpacket_sendmsg`, these errors come first.
+            Kind::Packet => {
+                self.endpoint.take_error().map_or(Ok(()), Err)?;
+                self.endpoint.peer()?;
+            }
+            _ => {}
+        }
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    /// Sends, as send(2) and its relatives. Returns the number of bytes sent. On EPIPE the caller
+    /// raises SIGPIPE.
+    pub fn send(&self, input: &mut Input<'_>, outgoing: Outgoing) -> Result<usize> {
+        self.endpoint.check_send()?;
+        let to = match outgoing.to {
+            Some(_) if self.endpoint.kind.connects() => {
+                return Err(match self.endpoint.peer() {
+                    Ok(_) => Errno::EISCONN,
+                    Err(_) => Errno::EOPNOTSUPP,
+                });
+            }
+            Some(to) if to.kind != Kind::Datagram => return Err(Errno::EPROTOTYPE),
+            Some(to) => to,
+            None => match self.endpoint.peer()? {
+                Some(peer) => peer,
+                None if self.endpoint.kind == Kind::Datagram => return Err(Errno::ECONNREFUSED),
+                None => return Err(Errno::EPIPE),
+            },
+        };
+        let total = input.remaining();
+        let stream = self.endpoint.kind == Kind::Stream;
+        let buffer = self.endpoint.account.send_size();
+        if !stream && total > buffer - 32 {
+            return Err(Errno::EMSGSIZE);
+        }
+        if stream && total == 0 {
+            return Ok(0);
+        }
+        let mut descriptors = Descriptors::send(outgoing.descriptors)?;
+        let mut sent = 0;
+        loop {
+            // At most half the buffer: with a small buffer, a piece should not wait until all of it
+            // is free.
+            let piece = STREAM_PIECE.min(buffer / 2 - 64);
+            // Out-of-band data is a message of its own after the rest (`queue_oob`).
+            let urgent = outgoing.urgent && sent + 1 == total;
+            let ordinary = total - usize::from(outgoing.urgent);
+            let length = match (stream, urgent) {
+                (true, true) => 1,
+                (true, false) => (ordinary - sent).min(piece),
+                (false, _) => total,
+            };
+            let mut bytes = Vec::new();
+            growth::relieved(|| bytes.make_room_exact(length)).map_err(|_| Errno::ENOBUFS)?;
+            bytes.resize(length, 0);
+            let got = match fill(input, &mut bytes) {
+                Ok(()) => length,
+                Err(_) if sent > 0 => return Ok(sent),
+                Err(error) => return Err(error),
+            };
+            let mut message = Some(Message {
+                bytes,
+                taken: 0,
+                urgent,
+                descriptors: core::mem::take(&mut descriptors),
+                sender: outgoing.sender,
+                from: self.endpoint.name(),
+                origin: Arc::downgrade(&self.endpoint),
+                charge: None,
+            });
+            let attempt = || to.deliver(&self.endpoint, &mut message);
+            match self.until(false, outgoing.nonblocking, attempt) {
+                Ok(()) => sent += got,
+                Err(_) if sent > 0 => return Ok(sent),
+                Err(error) => return Err(error),
+            }
+            if sent >= total {
+                return Ok(sent);
+            }
+        }
+    }
+
+    /// Receives, as recv(2) and its relatives.
+    pub fn receive(&self, out: &mut Output<'_>, how: u32, nonblocking: bool) -> Result<Incoming> {
+        match (self.endpoint.kind, how & flags::OOB != 0) {
+            (Kind::Stream, false) => self.receive_stream(out, how, nonblocking),
+            (Kind::Stream, true) => self.receive_urgent(out, how),
+            (_, false) => self.receive_message(out, how, nonblocking),
+            (Kind::Packet, true) => Err(self.endpoint.peer().err().unwrap_or(Errno::EOPNOTSUPP)),
+            (Kind::Datagram, true) => Err(Errno::EOPNOTSUPP),
+        }
+    }
+
+    /// Receives the byte of out-of-band data; never waits. As on Linux, the byte is lost if it
+    /// cannot be stored, and it counts as received if the buffer is empty.
+    fn receive_urgent(&self, out: &mut Output<'_>, how: u32) -> Result<Incoming> {
+        if self.remembers(Remembered::UrgentInline) {
+            return Err(Errno::EINVAL);
+        }
+        let byte = self.endpoint.receive_urgent(how & flags::PEEK != 0)?;
+        if out.remaining() > 0 && out.put(&[byte])? == 0 {
+            return Err(Errno::EFAULT);
+        }
+        Ok(Incoming { count: 1, full: 1, urgent: true, ..Incoming::default() })
+    }
+
+    /// Receives one datagram or packet; the part that does not fit is lost (MSG_TRUNC).
+    fn receive_message(
+        &self,
+        out: &mut Output<'_>,
+        how: u32,
+        nonblocking: bool,
+    ) -> Result<Incoming> {
+        let peek = how & flags::PEEK != 0;
+        let room = out.remaining();
+        let look = || {
+            self.endpoint.receive(|queue, _| {
+                if peek {
+                    let message = queue.front()?;
+                    let bytes = growth::copy(&message.bytes[..message.bytes.len().min(room)]);
+                    let files = Carried::Seen(message.descriptors.peek());
+                    Some((bytes, message.bytes.len(), files, message.sender, message.from.clone()))
+                } else {
+                    let mut message = queue.pop_front()?;
+                    let files = Carried::Taken(core::mem::take(&mut message.descriptors));
+                    let full = message.bytes.len();
+                    let bytes = core::mem::take(&mut message.bytes);
+                    Some((Ok(bytes), full, files, message.sender, message.from.take()))
+                }
+            })
+        };
+        let Some((bytes, full, carried, sender, from)) = self.until(true, nonblocking, look)?
+        else {
+            return Ok(Incoming::default());
+        };
+        let descriptors = carried.arrived();
+        let count = full.min(room);
+        let bytes = bytes?;
+        let bytes = bytes.get(..count).unwrap_or(&bytes);
+        if out.put(bytes)? < bytes.len() {
+            return Err(Errno::EFAULT);
+        }
+        Ok(Incoming {
+            count,
+            full,
+            truncated: full > count,
+            urgent: false,
+            descriptors,
+            sender: Some(sender),
+            from: (self.endpoint.kind == Kind::Datagram).then_some(from),
+        })
+    }
+}
+
+/// Descriptors of a message that was received; taken out of flight after the queue's lock is
+/// released.
+pub(super) enum Carried {
+    Taken(Descriptors),
+    /// MSG_PEEK.
+    Seen(Vec<Arc<OpenFile>>),
+}
+
+impl Carried {
+    pub(super) fn arrived(self) -> Vec<Arc<OpenFile>> {
+        match self {
+            Carried::Taken(mut descriptors) => descriptors.take(),
+            Carried::Seen(files) => files,
+        }
+    }
+}
+
+/// Reads exactly `bytes.len()` bytes from the sending program.
+fn fill(input: &mut Input<'_>, bytes: &mut [u8]) -> Result<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        let count = input.take(&mut bytes[done..])?;
+        if count == 0 {
+            return Err(Errno::EFAULT);
+        }
+        done += count;
+    }
+    Ok(())
+}
+
+impl FileOps for Socket {
+    fn traits(&self) -> Traits {
+        Traits::STREAM
+    }
+
+    fn read(&self, file: &OpenFile, _offset: u64, out: &mut Output<'_>) -> Result<usize> {
+        if out.remaining() == 0 && self.endpoint.kind == Kind::Stream {
+            return Ok(0);
+        }
+        Ok(self.receive(out, 0, file.nonblocking())?.count)
+    }
+
+    fn write(&self, file: &OpenFile, _offset: &mut u64, input: &mut Input<'_>) -> Result<usize> {
+        let outgoing = Outgoing {
+            to: None,
+            descriptors: Vec::new(),
+            sender: caller(),
+            nonblocking: file.nonblocking(),
+            urgent: false,
+        };
+        self.send(input, outgoing)
+    }
+
+    fn poll(&self, _file: &OpenFile, registrar: &mut Registrar<'_>) -> Events {
+        registrar.register(&self.endpoint.readers);
+        registrar.register(&self.endpoint.writers);
+        self.endpoint.events()
+    }
+
+    fn ioctl(&self, _file: &OpenFile, command: u32, arg: u64) -> Result<i64> {
+        let number = match command {
+            FIONREAD if self.endpoint.listens() => return Err(Errno::EINVAL),
+            FIONREAD => self.endpoint.unread(),
+            TIOCOUTQ => self.endpoint.account.in_flight(),
+            SIOCATMARK if self.endpoint.kind != Kind::Stream => return Err(Errno::EOPNOTSUPP),
+            SIOCATMARK => usize::from(self.endpoint.is_at_mark()),
+            _ => return Err(Errno::ENOTTY),
+        };
+        let number = number.min(i32::MAX as usize) as i32;
+        UserPtr::<i32>::new(arg as usize).write(&number)?;
+        Ok(0)
+    }
+
+    fn signals(&self, _file: &OpenFile) -> Option<(&Signals, Interest)> {
+        Some((&self.endpoint.signals, Interest::BOTH))
+    }
+
+    fn owned(&self, file: &OpenFile) {
+        self.endpoint.set_file_owner(file.owner());
+    }
+
+    fn release(&self, _file: &OpenFile) {
+        self.endpoint.close();
+        flight::closed();
+    }
+}

@@ -1,0 +1,21 @@
+//! Completes the deferred free of ended processes, for callers that count frames. What the kernel
+//! does when frames run out is in [`crate::reclaim`].
+
+use machine::frames;
+use machine::paging::teardown;
+
+use crate::schedule;
+
+/// Frees all that ended processes have yet to free. Other executions may run meanwhile: call it
+/// without spin locks.
+pub fn settle() {
+    teardown::settle(|| {
+        schedule::breathe();
+    });
+}
+
+/// The use of all frames after the deferred free is complete. Call it as [`settle`].
+pub fn settled_counts() -> frames::Counts {
+    settle();
+    frames::counts()
+}

@@ -1,0 +1,150 @@
+//! Empty spaces, kept for the next process that needs one.
+//!
+//! A space that cannot be kept with its program in it ([`super::spaces`]: a fork's child has no
+//! origin of its own, or the policy does not allow it) is emptied when its last user has released
+//! it: the map is dropped, and all page tables below the root. The root with the kernel's half, the
+//! record and its entry on the list of all spaces stay, and serve any process next: nothing of the
+//! last program is left in them.
+//!
+//! Each processor has a small cache of them; `take` looks into the others' only when its own is
+//! empty. The spaces have no age, because recording it would cost a clock read at each process's
+//! end. They count as the oldest of all pools' contents and so are freed first: each is cheap to
+//! make anew.
+//!
+//! A space that was in supervisor mode is not kept, because its root has another privilege level.
+//! The contents of a large space are freed later, as when it is dropped (`paging::teardown`).
+//!
+//! Lock order: a part's lock is a leaf; spaces are emptied and dropped outside of it.
+
+use alloc::sync::Arc;
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::Relaxed;
+
+use arrayvec::ArrayVec;
+use hayate_recycler::{Keep, Kind};
+use machine::cpu::{self, MAX_CPUS};
+use machine::sync::SpinLock;
+
+use super::{policy, pools, statistics};
+use crate::memory::PAGE;
+use crate::memory::layout::Layout;
+use crate::memory::space::{Inner, Space};
+
+/// The most spaces that one processor keeps.
+const MOST: usize = 32;
+
+/// The size of one space: its root page table and its record, in bytes.
+const SIZE: usize = PAGE + size_of::<Space>();
+
+type Part = SpinLock<ArrayVec<Arc<Space>, MOST>>;
+
+static PARTS: [Part; MAX_CPUS] = [const { SpinLock::new(ArrayVec::new_const()) }; MAX_CPUS];
+/// What all parts together may hold, in bytes.
+static LIMIT: AtomicUsize = AtomicUsize::new(0);
+
+/// The pools of empty spaces, for [`pools`].
+struct Spaces;
+
+/// Sets the limit and registers the pools; boot calls it once.
+pub fn init() {
+    LIMIT.store(cpu::count() * MOST * SIZE, Relaxed);
+    pools::register(&Spaces);
+}
+
+/// The most spaces that each part may hold now.
+fn most() -> usize {
+    (LIMIT.load(Relaxed) / SIZE / cpu::count().max(1)).min(MOST)
+}
+
+/// Takes an empty space, if one is kept.
+pub fn take(layout: Layout) -> Option<Arc<Space>> {
+    if !policy::keeps(Keep::SPACE) {
+        return None;
+    }
+    let own = cpu::id();
+    let mut kept = PARTS[own].lock().pop();
+    if kept.is_none() {
+        let others = (0..cpu::count()).filter(|&other| other != own);
+        kept = others.filter_map(|other| PARTS[other].try_lock()?.pop()).next();
+    }
+    let space = kept?;
+    space.begin_as_new(layout);
+    statistics::reused(Kind::Space, SIZE);
+    Some(space)
+}
+
+/// Empties a space that has no other user, and keeps it if the policy wants it; else drops it. Call
+/// it without locks, since dropping its mappings may close files.
+pub fn keep(space: Arc<Space>) {
+    if !policy::keeps(Keep::SPACE) {
+        return;
+    }
+    // Dropped here, after the space's lock.
+    let _gone = space.clear();
+    let part = &PARTS[cpu::id()];
+    let most = most();
+    let refused = {
+        let mut part = part.lock();
+        if part.len() < most {
+            part.try_push(space).err().map(|error| error.element())
+        } else {
+            Some(space)
+        }
+    };
+    if refused.is_none() {
+        statistics::stored(Kind::Space, SIZE);
+    }
+}
+
+impl Space {
+    /// Takes everything out of the space. Returns what its map held, to be dropped without the
+    /// lock.
+    fn clear(&self) -> Inner {
+        let mut guard = self.table.lock();
+        let (inner, mut edit) = guard.parts();
+        edit.clear();
+        let layout = inner.layout;
+        core::mem::replace(inner, Inner::empty(layout))
+    }
+}
+
+impl pools::Keeper for Spaces {
+    fn kind(&self) -> Kind {
+        Kind::Space
+    }
+
+    fn is_wanted(&self) -> bool {
+        policy::keeps(Keep::SPACE)
+    }
+
+    fn limit(&self) -> usize {
+        LIMIT.load(Relaxed)
+    }
+
+    fn set_limit(&self, bytes: usize) {
+        LIMIT.store(bytes, Relaxed);
+        for part in &PARTS {
+            loop {
+                let gone = {
+                    let mut part = part.lock();
+                    if part.len() > most() { part.pop() } else { None }
+                };
+                if gone.is_none() {
+                    break;
+                }
+                statistics::dropped(Kind::Space, SIZE);
+            }
+        }
+    }
+
+    fn oldest(&self) -> Option<u64> {
+        PARTS.iter().any(|part| !part.lock().is_empty()).then_some(0)
+    }
+
+    fn drop_oldest(&self) -> Option<usize> {
+        let gone = PARTS.iter().find_map(|part| part.lock().pop())?;
+        drop(gone);
+        statistics::dropped(Kind::Space, SIZE);
+        Some(SIZE)
+    }
+}

@@ -1,0 +1,140 @@
+//! All pools: listing them, limiting them, dropping their contents.
+//!
+//! A pool belongs to the module whose resources it keeps; that module registers it here at boot.
+//! Under memory pressure kept resources are the first to be dropped, the oldest first whatever
+//! their kind: [`relieve`].
+
+use arrayvec::ArrayVec;
+use hayate_recycler::{Counts, Kind};
+use machine::sync::SpinLock;
+
+use super::statistics;
+
+/// A pool of kept resources. Its functions are called without locks and may sleep, because dropping
+/// may close files.
+pub trait Keeper: Send + Sync {
+    /// The kind of resource that it keeps.
+    fn kind(&self) -> Kind;
+
+    /// Whether the policy allows it to keep anything.
+    fn is_wanted(&self) -> bool;
+
+    /// The most that it may keep, in bytes.
+    fn limit(&self) -> usize;
+
+    /// Changes the limit and drops what exceeds it.
+    fn set_limit(&self, bytes: usize);
+
+    /// When its oldest resource was stored (monotonic clock, nanoseconds); `None` if it is empty.
+    fn oldest(&self) -> Option<u64>;
+
+    /// Drops its oldest resource; returns the bytes that took, `None` if the pool is empty.
+    fn drop_oldest(&self) -> Option<usize>;
+
+    /// Follows a change of the policy. The caller then drops what the new one does not allow.
+    fn follow_policy(&self) {}
+
+    /// The counts of its resources, if [`statistics`](super::statistics) does not count them.
+    fn counts(&self) -> Counts {
+        Counts::default()
+    }
+
+    /// Drops what it keeps of a page cache (number `id`), so that the file can be deleted.
+    fn forget_page_cache(&self, id: u64) {
+        let _ = id;
+    }
+}
+
+/// The most pools.
+const MOST: usize = 16;
+
+static POOLS: SpinLock<ArrayVec<&'static dyn Keeper, MOST>> = SpinLock::new(ArrayVec::new_const());
+
+/// Adds a pool; at boot, once each.
+///
+/// # Panics
+/// If there are more pools than the list has places: a mistake in the kernel.
+pub fn register(pool: &'static dyn Keeper) {
+    if POOLS.lock().try_push(pool).is_err() {
+        panic!("more pools than the list of them has places");
+    }
+}
+
+/// All pools.
+pub fn all() -> ArrayVec<&'static dyn Keeper, MOST> {
+    POOLS.lock().clone()
+}
+
+/// Drops the oldest kept resources of all kinds until `bytes` are free; returns the bytes freed.
+/// Zero: nothing is kept. Called when frames run out, without locks.
+pub fn relieve(bytes: usize) -> usize {
+    let pools = all();
+    let mut freed = 0;
+    let mut any = false;
+    while freed < bytes.max(1) {
+        let oldest = pools.iter().filter_map(|pool| Some((pool.oldest()?, pool)));
+        let Some((_, pool)) = oldest.min_by_key(|(since, _)| *since) else { break };
+        if let Some(gone) = pool.drop_oldest() {
+            freed += gone;
+            any = true;
+        }
+    }
+    // Dropping a resource of zero bytes is progress too.
+    freed.max(usize::from(any))
+}
+
+/// Drops everything kept of a kind, or of all kinds; returns the bytes freed.
+pub fn drop_all(kind: Option<Kind>) -> usize {
+    let mut freed = 0;
+    for pool in all() {
+        if kind.is_none_or(|kind| kind == pool.kind()) {
+            while let Some(gone) = pool.drop_oldest() {
+                freed += gone;
+            }
+        }
+    }
+    freed
+}
+
+/// Drops what is kept of a page cache, before its file or file system is removed.
+pub fn forget_page_cache(id: u64) {
+    for pool in all() {
+        pool.forget_page_cache(id);
+    }
+}
+
+/// Sets how much is kept of a kind, in bytes, in all its pools together. Returns false if no pool
+/// keeps that kind.
+pub fn set_limit(kind: Kind, bytes: usize) -> bool {
+    let pools = all();
+    let count = pools.iter().filter(|pool| pool.kind() == kind).count();
+    for pool in pools.iter().filter(|pool| pool.kind() == kind) {
+        pool.set_limit(bytes / count);
+    }
+    count != 0
+}
+
+/// The most that is kept of a kind, in bytes, in all its pools; `None` if no pool keeps it.
+pub fn limit(kind: Kind) -> Option<usize> {
+    let limits = all().into_iter().filter(|pool| pool.kind() == kind).map(|pool| pool.limit());
+    limits.reduce(usize::saturating_add)
+}
+
+/// The counts of a kind, summed over all pools and processors.
+pub fn counts(kind: Kind) -> Counts {
+    let mut sum = statistics::counts(kind);
+    for pool in all().iter().filter(|pool| pool.kind() == kind) {
+        sum += pool.counts();
+    }
+    sum
+}
+
+/// Notifies the pools of another policy and empties those that it does not allow.
+pub fn follow_policy() {
+    for pool in all() {
+        pool.follow_policy();
+        if !pool.is_wanted() {
+            while pool.drop_oldest().is_some() {}
+        }
+    }
+}

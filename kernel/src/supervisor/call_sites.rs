@@ -1,0 +1,436 @@
+//! Patched call sites: `syscall` instructions of programs in supervisor mode, replaced by jumps to
+//! the gate.
+//!
+//! The first time a `syscall` is executed in ring 0, its site is examined ([`hayate_call_sites`])
+//! and patched ("turned") if that is correct. If not, the site is remembered, and its calls
+//! continue by trap. Only this space sees the change: a page of text is copied first, as for a
+//! write by a debugger. Trampolines lie in areas of this space, within reach of the sites they
+//! serve. A fork inherits the areas and patched sites with the pages.
+//!
+//! **Two threads at one site.** The space's lock decides which thread patches it. In a space in
+//! which another thread may execute, a page that is executed is never written. The change is made
+//! in a copy, which replaces the page, and the TLB flush that follows is complete before the lock
+//! is released. Checking whether another processor has the space loaded at the moment is not
+//! enough: it may load the space while the five bytes are written, and execute two of the new bytes
+//! with three of the old (Intel SDM vol. 3, 9.1.3: cross-modifying code). So the caller says
+//! whether its thread is the only one in the space.
+//!
+//! **Back in user mode.** Nothing is undone at once, so the switch costs the same however many
+//! sites there are. A trampoline entered in user mode faults at its `cli`. Then its site gets its
+//! original bytes back ([`Space::leave_trampoline`]), and the trampoline's own `syscall` makes the
+//! call. A site patched again uses the same trampoline. Areas stay as long as the space, because a
+//! signal handler's frame may lead into one at any time.
+//!
+//! Records can be stale: a library may be unmapped and another mapped in its place. So before a
+//! site is written, its present bytes are compared with the expected ones.
+
+use alloc::vec::Vec;
+
+use hayate_call_sites::{self as call_sites, Form, Left};
+use machine::frames::Frame;
+use machine::paging::{Access, Edit, Kind};
+use machine::trap;
+
+use crate::memory::map::touch_for;
+use crate::memory::region::{Mapping, Protection, RegionFlags};
+use crate::memory::space::{Inner, Space};
+use crate::memory::{LOWEST, PAGE, USER_END, page_down};
+use crate::reclaim::growth::Grow;
+
+/// Bytes of an area of trampolines. Whatever the site's address, the area has a place for which the
+/// jump's third byte has the required value (256 bytes in each 64 KiB).
+const AREA: usize = 128 << 10;
+/// Distance between trampolines, in bytes.
+const STEP: usize = call_sites::TRAMPOLINE;
+const _: () = assert!(trap::BEHIND as usize == call_sites::AGAIN + call_sites::SYSCALL);
+/// How far from a site its area may begin, in bytes: well within a jump's reach.
+const REACH: usize = 0x6000_0000;
+/// The most sites that are remembered, patched or not.
+const MOST: usize = 4096;
+
+/// The instructions by which a trampoline turns interrupts off and on.
+const CLI: u8 = 0xfa;
+const STI: u8 = 0xfb;
+
+/// A site that was patched at least once.
+#[derive(Clone, Copy)]
+struct Site {
+    /// The address of the `syscall`.
+    at: usize,
+    form: Form,
+    jump_at: usize,
+    jump: [u8; call_sites::JUMP],
+    /// The bytes that the jump replaced.
+    original: [u8; call_sites::JUMP],
+    trampoline: usize,
+    /// The address of the jump's third byte, which is a breakpoint, and where execution continues.
+    breakpoint: Option<(usize, usize)>,
+    /// Whether the jump is in place.
+    active: bool,
+}
+
+#[derive(Clone)]
+struct Area {
+    start: usize,
+    used: [u64; AREA / STEP / 64],
+}
+
+/// What is known about the call sites of a space.
+#[derive(Default)]
+pub struct Sites {
+    turned: Vec<Site>,
+    left: Vec<(usize, Left)>,
+    areas: Vec<Area>,
+}
+
+/// The numbers for `/proc/PID/mode`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SiteCounts {
+    /// Sites that are jumps now.
+    pub turned: usize,
+    /// Sites that were jumps, and have their original bytes back.
+    pub restored: usize,
+    /// Sites left unchanged, by [`Left::ALL`].
+    pub left: [usize; Left::ALL.len()],
+}
+
+impl Sites {
+    /// Copies the sites for a fork. `None`: memory is exhausted.
+    pub fn try_clone(&self) -> Option<Sites> {
+        fn copy<T: Clone>(from: &[T]) -> Option<Vec<T>> {
+            let mut to = Vec::new();
+            to.make_room_exact(from.len()).ok()?;
+            to.extend(from.iter().cloned());
+            Some(to)
+        }
+        Some(Sites {
+            turned: copy(&self.turned)?,
+            left: copy(&self.left)?,
+            areas: copy(&self.areas)?,
+        })
+    }
+
+    fn leave(&mut self, site: usize, why: Left) {
+        if self.left.len() < MOST && self.left.make_room(1).is_ok() {
+            let place = self.left.partition_point(|&(at, _)| at < site);
+            self.left.insert(place, (site, why));
+        }
+    }
+
+    fn is_left(&self, site: usize) -> bool {
+        self.left.binary_search_by_key(&site, |&(at, _)| at).is_ok()
+    }
+
+    fn area_around(&self, address: usize) -> Option<&Area> {
+        self.areas.iter().find(|area| (area.start..area.start + AREA).contains(&address))
+    }
+
+    /// Takes a free place for a trampoline.
+    fn take_place(&mut self, form: &Form, site: usize) -> Option<usize> {
+        self.areas.iter_mut().find_map(|area| area.take(form, site))
+    }
+
+    fn free_place(&mut self, place: usize) {
+        if let Some(area) =
+            self.areas.iter_mut().find(|a| (a.start..a.start + AREA).contains(&place))
+        {
+            let index = (place - area.start) / STEP;
+            if let Some(word) = area.used.get_mut(index / 64) {
+                *word &= !(1 << (index % 64));
+            }
+        }
+    }
+}
+
+impl Area {
+    fn take(&mut self, form: &Form, site: usize) -> Option<usize> {
+        let end = self.start + AREA;
+        let mut at = self.start;
+        loop {
+            let fit = call_sites::first_fit(form, site as u64, at as u64) as usize;
+            at = fit.checked_next_multiple_of(STEP)?;
+            if at + STEP > end {
+                return None;
+            }
+            let index = (at - self.start) / STEP;
+            let word = self.used.get_mut(index / 64)?;
+            if *word >> (index % 64) & 1 == 0 && call_sites::fits(form, site as u64, at as u64) {
+                *word |= 1 << (index % 64);
+                return Some(at);
+            }
+            at += STEP;
+        }
+    }
+}
+
+/// Reads up to `to.len()` bytes of mapped pages; returns how many were read.
+fn read(edit: &Edit<'_>, address: usize, to: &mut [u8]) -> usize {
+    let mut done = 0;
+    while done < to.len() {
+        let Some(at) = address.checked_add(done).filter(|&at| at < USER_END) else { break };
+        let Some((frame, page)) = edit.frame(at) else { break };
+        if !page.access.read {
+            break;
+        }
+        let part = (PAGE - at % PAGE).min(to.len() - done);
+        done += frame.read(at % PAGE, &mut to[done..done + part]);
+    }
+    done
+}
+
+fn holds(edit: &Edit<'_>, address: usize, bytes: &[u8]) -> bool {
+    let mut there = [0; call_sites::JUMP];
+    let length = bytes.len().min(there.len());
+    read(edit, address, &mut there[..length]) == length && there[..length] == bytes[..length]
+}
+
+/// Writes code into one page of the space. Writes in place only if `alone`: no other thread
+/// executes what is overwritten.
+fn write(edit: &mut Edit<'_>, address: usize, bytes: &[u8], alone: bool) -> Option<()> {
+    let access = Access { read: true, write: false, execute: true };
+    let mut slot = edit.slot(address)?.split().ok()?;
+    let Some(page) = slot.page() else {
+        let frame = Frame::allocate_zeroed()?;
+        frame.write(address % PAGE, bytes);
+        return slot.fill(frame, Kind::Private, access).ok();
+    };
+    if alone && page.kind == Kind::Private && slot.is_sole_owner() {
+        slot.frame()?.write(address % PAGE, bytes);
+        return Some(());
+    }
+    let frame = Frame::allocate()?;
+    slot.copy_to(&frame);
+    frame.write(address % PAGE, bytes);
+    slot.replace(frame, Kind::Private, page.access).ok()
+}
+
+impl Inner {
+    /// Maps an area for trampolines near a site.
+    fn make_area(&mut self, site: usize) -> Option<()> {
+        self.sites.areas.make_room(1).ok()?;
+        if self.too_many(1) || self.map.reserve(1).is_err() {
+            return None;
+        }
+        let gap = |_: &Mapping| 0;
+        let low = site.saturating_sub(REACH).max(LOWEST)..page_down(site);
+        let high = page_down(site)..site.saturating_add(REACH).min(USER_END);
+        let start = self
+            .map
+            .room_from_top(AREA, PAGE, low, gap)
+            .or_else(|| self.map.room_from_bottom(AREA, PAGE, high, gap))?;
+        let mapping = Mapping {
+            protection: Protection::READ | Protection::EXECUTE,
+            flags: RegionFlags::MAY_EXECUTE | RegionFlags::NO_LARGE,
+            backing: None,
+            offset: 0,
+        };
+        self.put(start..start + AREA, mapping).ok()?;
+        self.sites.areas.push(Area { start, used: [0; AREA / STEP / 64] });
+        Some(())
+    }
+
+    fn examine(&self, edit: &Edit<'_>, site: usize, number: u64) -> Result<Form, Left> {
+        let region = self.map.find(site).ok_or(Left::Edge)?;
+        if region.value.is_shared() || touch_for(&region.value).is_none() {
+            return Err(Left::Shared);
+        }
+        let page = page_down(site);
+        let mut before = [0; call_sites::BEFORE];
+        let count = before.len().min(site - page);
+        let before = &mut before[..count];
+        let behind_at = site + call_sites::SYSCALL;
+        if read(edit, site - count, before) != count || page_down(behind_at) != page {
+            return Err(Left::Edge);
+        }
+        let mut behind = [0; call_sites::BEHIND];
+        let count = read(edit, behind_at, &mut behind);
+        let site = call_sites::Site {
+            address: site as u64,
+            before,
+            behind: &behind[..count],
+            same_page: page + PAGE - behind_at,
+            number,
+        };
+        call_sites::examine(&site, &|address, to| read(edit, address as usize, to))
+    }
+
+    fn turn(
+        &mut self,
+        edit: &mut Edit<'_>,
+        (site, number): (usize, u64),
+        alone: bool,
+    ) -> Result<(), Left> {
+        let form = self.examine(edit, site, number)?;
+        if self.sites.turned.len() >= MOST || self.sites.turned.make_room(1).is_err() {
+            return Err(Left::TooMany);
+        }
+        let place = match self.sites.take_place(&form, site) {
+            Some(place) => place,
+            None => {
+                self.make_area(site).ok_or(Left::NoRoom)?;
+                self.sites.take_place(&form, site).ok_or(Left::NoRoom)?
+            }
+        };
+        let placed = self.place(edit, (site, form, place), alone);
+        if placed.is_none() {
+            self.sites.free_place(place);
+        }
+        placed.ok_or(Left::NoRoom)
+    }
+
+    fn place(
+        &mut self,
+        edit: &mut Edit<'_>,
+        (site, form, place): (usize, Form, usize),
+        alone: bool,
+    ) -> Option<()> {
+        let turned = call_sites::turn(&form, site as u64, place as u64, |number| {
+            trap::gate_address(number.map(|number| number as usize))
+        })?;
+        let jump_at = turned.jump_at as usize;
+        let mut original = [0; call_sites::JUMP];
+        if read(edit, jump_at, &mut original) != original.len() {
+            return None;
+        }
+        let trampoline = turned.trampoline.get(..turned.length)?;
+        // No thread executes at a free place, but another space may share its page.
+        write(edit, place, trampoline, true)?;
+        write(edit, jump_at, &turned.jump, alone)?;
+        self.sites.turned.push(Site {
+            at: site,
+            form,
+            jump_at,
+            jump: turned.jump,
+            original,
+            trampoline: place,
+            breakpoint: turned.breakpoint.map(|(at, to)| (at as usize, to as usize)),
+            active: true,
+        });
+        Some(())
+    }
+}
+
+impl Space {
+    /// Patches the `syscall` at `site`, which was executed in ring 0 with this `number`, if that is
+    /// correct. `alone`: the caller's thread is the only one in this space. Returns whether to call
+    /// this again the next time.
+    pub fn reached(&self, site: usize, number: u64, alone: bool) -> bool {
+        let mut guard = self.table.lock();
+        let (inner, mut edit) = guard.parts();
+        if !edit.is_supervisor() {
+            return true;
+        }
+        if inner.sites.is_left(site) || inner.sites.area_around(site).is_some() {
+            return false;
+        }
+        if let Some(index) = inner.sites.turned.iter().position(|known| known.at == site) {
+            let known = inner.sites.turned[index];
+            if known.active && holds(&edit, known.jump_at, &known.jump) {
+                // A program jumped between the `mov` and the `syscall`.
+                return matches!(known.form, Form::After { .. });
+            }
+            if holds(&edit, known.jump_at, &known.original) {
+                let done = write(&mut edit, known.jump_at, &known.jump, alone);
+                if done.is_some() {
+                    inner.sites.turned[index].active = true;
+                }
+                return true;
+            }
+            // Another mapping is there now.
+            inner.sites.turned.swap_remove(index);
+            inner.sites.free_place(known.trampoline);
+        }
+        match inner.turn(&mut edit, (site, number), alone) {
+            Ok(()) => true,
+            Err(why) => {
+                inner.sites.leave(site, why);
+                false
+            }
+        }
+    }
+
+    /// Returns where a program interrupted at `rip` with interrupts off must continue, since it
+    /// continues with interrupts on, perhaps in the other mode. If it has just executed a
+    /// trampoline's `cli`, it executes that again; if `sti` is its next instruction, it continues
+    /// after that.
+    pub fn around_gate(&self, rip: usize) -> usize {
+        let mut guard = self.table.lock();
+        let (inner, edit) = guard.parts();
+        if inner.sites.area_around(rip).is_none() {
+            return rip;
+        }
+        let before = rip.wrapping_sub(1);
+        if holds(&edit, rip, &[STI]) {
+            rip + 1
+        } else if holds(&edit, before, &[CLI]) {
+            before
+        } else {
+            rip
+        }
+    }
+
+    /// Handles a fault at `rip`. If that is where a trampoline turns interrupts off, in user mode,
+    /// its site gets its original bytes back, and the result is true: the program continues with
+    /// the trampoline's own `syscall`. `alone`: the faulting thread is the only one in this space.
+    pub fn leave_trampoline(&self, rip: usize, alone: bool) -> bool {
+        let mut guard = self.table.lock();
+        let (inner, mut edit) = guard.parts();
+        if inner.sites.area_around(rip).is_none() || !holds(&edit, rip, &[CLI]) {
+            return false;
+        }
+        let place = rip - rip % STEP;
+        if !edit.is_supervisor()
+            && let Some(index) = inner.sites.turned.iter().position(|s| s.trampoline == place)
+        {
+            let known = inner.sites.turned[index];
+            if known.active && holds(&edit, known.jump_at, &known.jump) {
+                let done = write(&mut edit, known.jump_at, &known.original, alone);
+                inner.sites.turned[index].active = done.is_none();
+            }
+        }
+        true
+    }
+
+    /// Where a program continues in *another* space if it makes a call from a trampoline of this
+    /// one: after the site's `syscall`. In this space a moved copy stands for the instruction after
+    /// the `syscall`.
+    pub fn outside_of_trampoline(&self, rip: usize) -> usize {
+        let mut guard = self.table.lock();
+        let (inner, ..) = guard.parts();
+        if inner.sites.area_around(rip).is_none() {
+            return rip;
+        }
+        let place = rip - rip % STEP;
+        let known = inner.sites.turned.iter().find(|site| site.trampoline == place);
+        known.map_or(rip, |site| site.at + call_sites::SYSCALL)
+    }
+
+    /// Where a program continues after a breakpoint at `address`, if that is the third byte of a
+    /// patched site's jump.
+    pub fn pass_breakpoint(&self, address: usize) -> Option<usize> {
+        let mut guard = self.table.lock();
+        let (inner, edit) = guard.parts();
+        let found = |site: &&Site| site.breakpoint.is_some_and(|(at, _)| at == address);
+        let known = inner.sites.turned.iter().find(found)?;
+        if holds(&edit, known.jump_at, &known.jump) {
+            known.breakpoint.map(|(_, to)| to)
+        } else {
+            // The site got its original bytes back meanwhile.
+            holds(&edit, known.jump_at, &known.original).then_some(address)
+        }
+    }
+
+    /// The numbers of sites that were patched and that were left.
+    pub fn site_counts(&self) -> SiteCounts {
+        let mut counts = SiteCounts::default();
+        let guard = self.table.lock();
+        counts.turned = guard.sites.turned.iter().filter(|site| site.active).count();
+        counts.restored = guard.sites.turned.len() - counts.turned;
+        for (_, why) in &guard.sites.left {
+            for (count, reason) in counts.left.iter_mut().zip(Left::ALL) {
+                *count += usize::from(reason == *why);
+            }
+        }
+        counts
+    }
+}

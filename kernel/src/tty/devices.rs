@@ -1,0 +1,111 @@
+//! The device nodes of terminals: `/dev/tty`, `/dev/console`, `/dev/hvc0`, `/dev/ptmx`, and the
+//! slaves in devpts.
+
+use alloc::sync::Arc;
+
+use hayate_abi::{Errno, Result};
+
+use super::job;
+use super::operations::TtyFile;
+use super::pty;
+use super::pty::Master;
+use super::{Tty, console};
+use crate::credentials::Capability;
+use crate::vfs::device;
+use crate::vfs::device::Device;
+use crate::vfs::inode::{DeviceNumber, FileKind};
+use crate::vfs::open_file::{FileOps, OpenFile, OpenRequest, flags};
+
+/// `/dev/tty`: the caller's controlling terminal.
+pub const CONTROLLING: DeviceNumber = DeviceNumber::new(5, 0);
+/// `/dev/console`.
+pub const CONSOLE: DeviceNumber = DeviceNumber::new(5, 1);
+/// `/dev/ptmx`.
+pub const MULTIPLEXER: DeviceNumber = DeviceNumber::new(5, 2);
+/// `/dev/hvc0`, the console under its driver's name.
+pub const HYPERVISOR: DeviceNumber = DeviceNumber::new(229, 0);
+
+/// The device drivers, by device number.
+enum Terminal {
+    Controlling,
+    Console,
+    Multiplexer,
+}
+
+impl Device for Terminal {
+    fn open(&self, _: DeviceNumber, request: &OpenRequest<'_>) -> Result<Arc<dyn FileOps>> {
+        match self {
+            Terminal::Controlling => {
+                let control = job::control().ok_or(Errno::ENXIO)?;
+                let tty = control.controlling_terminal().ok_or(Errno::ENXIO)?;
+                Ok(TtyFile::open(tty, privileged(request))?)
+            }
+            Terminal::Console => open_terminal(console::terminal(), request),
+            Terminal::Multiplexer => Ok(Master::open(request.credentials)?),
+        }
+    }
+}
+
+/// Registers the device numbers; the nodes in `/dev` are made by devfs.
+pub fn register() -> Result<()> {
+    let character = FileKind::CharDevice;
+    device::register(character, CONTROLLING, "/dev/tty", Arc::new(Terminal::Controlling));
+    device::register(character, CONSOLE, "/dev/console", Arc::new(Terminal::Console));
+    device::register(character, MULTIPLEXER, "/dev/ptmx", Arc::new(Terminal::Multiplexer));
+    device::register(character, HYPERVISOR, "hvc", Arc::new(Terminal::Console));
+    Ok(())
+}
+
+fn privileged(request: &OpenRequest<'_>) -> bool {
+    request.credentials.has(Capability::SysAdmin)
+}
+
+/// Opens a terminal for a program. It becomes the controlling terminal of a session leader that has
+/// none, unless O_NOCTTY is set (open(2)).
+pub fn open_terminal(tty: Arc<Tty>, request: &OpenRequest<'_>) -> Result<Arc<dyn FileOps>> {
+    let file = TtyFile::open(tty.clone(), privileged(request))?;
+    if request.flags & flags::O_NOCTTY == 0
+        && request.reads()
+        && let Some(control) = job::control()
+    {
+        let caller = control.caller();
+        let free = tty.session_and_foreground().0.is_none();
+        if free && caller.leads_session && control.controlling_terminal().is_none() {
+            tty.set_session(Some(caller.session), Some(caller.group));
+            control.set_controlling_terminal(caller.session, Some(tty));
+        }
+    }
+    Ok(file)
+}
+
+/// TIOCSCTTY: only a session leader without a terminal may take one. With `steal`, a privileged
+/// caller takes it from another session (ioctl_tty(2)).
+pub(super) fn take_as_controlling(tty: &Arc<Tty>, file: &OpenFile, steal: bool) -> Result<()> {
+    let control = job::control().ok_or(Errno::ENOTTY)?;
+    let caller = control.caller();
+    let (session, _) = tty.session_and_foreground();
+    if caller.leads_session && session == Some(caller.session) {
+        return Ok(());
+    }
+    if !caller.leads_session || control.controlling_terminal().is_some() {
+        return Err(Errno::EPERM);
+    }
+    if let Some(other) = session {
+        if !(steal && caller.privileged) {
+            return Err(Errno::EPERM);
+        }
+        control.set_controlling_terminal(other, None);
+    }
+    if !file.readable() && !caller.privileged {
+        return Err(Errno::EPERM);
+    }
+    tty.set_session(Some(caller.session), Some(caller.group));
+    control.set_controlling_terminal(caller.session, Some(tty.clone()));
+    Ok(())
+}
+
+/// Opens slave `number` of devpts.
+pub(super) fn open_slave(number: u32, request: &OpenRequest<'_>) -> Result<Arc<dyn FileOps>> {
+    let pair = pty::pair(number).ok_or(Errno::ENXIO)?;
+    open_terminal(pair.slave, request)
+}

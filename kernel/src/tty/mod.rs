@@ -1,0 +1,52 @@
+//! Terminals: the console and pseudo terminals.
+//!
+//! # Design
+//!
+//! A [`Tty`] is the program side of a terminal: its line discipline (a pure state machine,
+//! `hayate-line-discipline`), window size, session and foreground process group, and a bounded ring
+//! of bytes on their way to the screen. At the other end is a *master*: a process that holds the
+//! other half of a pseudo terminal (`pty`), or the thread that carries the bytes of the console to
+//! and from its device (`console`). A master passes typed bytes to [`Tty::type_in`] and takes
+//! output with [`Tty::take_output`]; it never sleeps in either, so the same code serves both.
+//!
+//! Job control needs to know the calling process and to signal process groups. Processes are a
+//! higher layer, so [`job::JobControl`] is a trait that the process layer registers at boot.
+//!
+//! # Lock order
+//!
+//! `reading` or `writing` (sleeping locks that admit one reader and one writer at a time, so that
+//! lines and writes stay whole, as Linux's `atomic_read_lock` and `atomic_write_lock`), then
+//! `state` (spin). Signals are sent and wait queues are woken after `state` was released.
+//!
+//! # Road not taken
+//!
+//! Linux puts a flip buffer and a work queue between driver and discipline, because drivers receive
+//! in interrupt context. Here the console's interrupt handler only wakes its thread, and all other
+//! callers are processes, so there is nothing to defer.
+
+pub mod console;
+pub mod devices;
+pub mod devpts;
+mod ioctl;
+pub mod job;
+mod operations;
+pub mod pty;
+mod state;
+
+pub use state::{Tty, Window};
+
+use hayate_abi::Result;
+
+/// Sets up `/dev/tty`, `/dev/console` and the pseudo terminals. Mounting devpts is left to user
+/// space.
+pub fn init() -> Result<()> {
+    devices::register()
+}
+
+/// Waits until the host has all output that programs wrote to the console (at most one second) and
+/// to ports (at most five seconds each): output that is still queued when the machine is switched
+/// off is lost.
+pub fn settle_output() {
+    console::settle();
+    crate::drivers::virtio_console::drain();
+}

@@ -1,0 +1,248 @@
+//! Reading and writing a file through its page cache: the part that is the same for all file
+//! systems with pages.
+
+use alloc::sync::Arc;
+
+use hayate_abi::{Errno, Result};
+
+use super::inode::FileKind;
+use super::open_file::{OpenFile, Whence, default_seek};
+use super::transfer::{Input, Output};
+use crate::page_cache::cache::{PAGE, PageCache, seals};
+use crate::page_cache::read_ahead;
+use crate::page_cache::read_ahead::WINDOW;
+use crate::schedule;
+
+/// The largest size of a file (`MAX_LFS_FILESIZE`).
+pub const SIZE_MAX: u64 = i64::MAX as u64;
+
+/// `fallocate(2)` modes.
+pub mod mode {
+    #![allow(missing_docs, reason = "the names are those of fallocate(2)")]
+    pub const FALLOC_FL_KEEP_SIZE: u32 = 1;
+    pub const FALLOC_FL_PUNCH_HOLE: u32 = 2;
+    pub const FALLOC_FL_COLLAPSE_RANGE: u32 = 8;
+    pub const FALLOC_FL_ZERO_RANGE: u32 = 16;
+    pub const FALLOC_FL_INSERT_RANGE: u32 = 32;
+}
+
+/// Lets pending interrupts and other threads run after every sixteenth page of a long transfer.
+#[inline]
+fn rest_after(index: u64) {
+    if index % 16 == 15 {
+        schedule::breathe();
+    }
+}
+
+/// Reads from `offset` on, up to the size. Holes read as zeroes and stay holes.
+pub fn read(page_cache: &PageCache, offset: u64, out: &mut Output<'_>) -> Result<usize> {
+    read_with(page_cache, None, offset, out)
+}
+
+/// Like [`read`], for a cached file: reading in order requests the next window ahead of time
+/// ([`ahead`]).
+pub fn read_cached(
+    page_cache: &Arc<PageCache>,
+    offset: u64,
+    out: &mut Output<'_>,
+) -> Result<usize> {
+    read_with(page_cache, Some(page_cache), offset, out)
+}
+
+#[inline]
+fn read_with(
+    page_cache: &PageCache,
+    cached: Option<&Arc<PageCache>>,
+    mut offset: u64,
+    out: &mut Output<'_>,
+) -> Result<usize> {
+    let outcome = loop {
+        let size = page_cache.size();
+        if offset >= size || out.remaining() == 0 {
+            break Ok(());
+        }
+        let within = (offset % PAGE as u64) as usize;
+        let length = (PAGE - within).min(out.remaining());
+        let length = length.min(usize::try_from(size - offset).unwrap_or(usize::MAX));
+        let index = offset / PAGE as u64;
+        let put = match page_cache.peek(index) {
+            Some(frame) => {
+                if let Some(cached) = cached
+                    && index.is_multiple_of(WINDOW)
+                {
+                    read_ahead::ask(cached, index + WINDOW, WINDOW);
+                }
+                out.put_frame(&frame, within, length)
+            }
+            None if page_cache.is_memory() => out.zero(length),
+            None => {
+                let wanted = (out.remaining() as u64).div_ceil(PAGE as u64) + 1;
+                let wanted = wanted.max(WINDOW - index % WINDOW);
+                if let Some(cached) = cached
+                    && (index == 0 || page_cache.peek(index - 1).is_some())
+                {
+                    read_ahead::ask(cached, index + wanted, WINDOW);
+                }
+                page_cache.readahead(index, wanted);
+                match page_cache.page(index) {
+                    Ok(frame) => out.put_frame(&frame, within, length),
+                    // The file shrank meanwhile.
+                    Err(Errno::EINVAL) => break Ok(()),
+                    Err(error) => Err(error),
+                }
+            }
+        };
+        match put {
+            Ok(count) => {
+                offset += count as u64;
+                if count < length {
+                    break Err(Errno::EFAULT);
+                }
+                rest_after(index);
+            }
+            Err(error) => break Err(error),
+        }
+    };
+    out.finish(outcome)
+}
+
+/// Writes at `*offset`; for a file that appends, sets `*offset` to the end first. Takes the content
+/// lock.
+pub fn write(
+    page_cache: &PageCache,
+    file: &OpenFile,
+    offset: &mut u64,
+    input: &mut Input<'_>,
+) -> Result<usize> {
+    let _content = page_cache.lock_content();
+    if file.appends() {
+        *offset = page_cache.size();
+    }
+    write_locked(page_cache, *offset, input)
+}
+
+/// Like [`write()`], for a caller that holds the content lock.
+pub fn write_locked(page_cache: &PageCache, offset: u64, input: &mut Input<'_>) -> Result<usize> {
+    if input.remaining() == 0 {
+        return Ok(0);
+    }
+    let sealed = page_cache.seals();
+    if sealed & (seals::F_SEAL_WRITE | seals::F_SEAL_FUTURE_WRITE) != 0 {
+        return Err(Errno::EPERM);
+    }
+    if offset >= SIZE_MAX {
+        return Err(Errno::EFBIG);
+    }
+    input.limit(usize::try_from(SIZE_MAX - offset).unwrap_or(usize::MAX));
+    let old = page_cache.size();
+    if sealed & seals::F_SEAL_GROW != 0 && offset.saturating_add(input.remaining() as u64) > old {
+        return Err(Errno::EPERM);
+    }
+    if offset > old {
+        // Writes through a mapping may have left bytes beyond the old end in its page.
+        page_cache.zero_tail(old);
+    }
+    let mut at = offset;
+    let outcome = loop {
+        if input.remaining() == 0 {
+            break Ok(());
+        }
+        let within = (at % PAGE as u64) as usize;
+        let length = (PAGE - within).min(input.remaining());
+        let taken = page_cache
+            .page_for_write(at / PAGE as u64)
+            .and_then(|frame| input.take_frame(&frame, within, length));
+        match taken {
+            Ok(count) => {
+                at += count as u64;
+                if count < length {
+                    break Err(Errno::EFAULT);
+                }
+                rest_after(at / PAGE as u64);
+            }
+            Err(error) => break Err(error),
+        }
+    };
+    if at > offset {
+        page_cache.grow_to(at);
+        page_cache.touch();
+    }
+    input.finish(outcome)
+}
+
+/// Changes the size, with the checks of `ftruncate(2)` on seals and limits.
+pub fn truncate(page_cache: &PageCache, size: u64) -> Result<()> {
+    if size > SIZE_MAX {
+        return Err(Errno::EFBIG);
+    }
+    let _content = page_cache.lock_content();
+    let (old, sealed) = (page_cache.size(), page_cache.seals());
+    if size < old && sealed & seals::F_SEAL_SHRINK != 0
+        || size > old && sealed & seals::F_SEAL_GROW != 0
+    {
+        return Err(Errno::EPERM);
+    }
+    if size > old {
+        page_cache.zero_tail(old);
+    }
+    page_cache.set_size(size);
+    Ok(())
+}
+
+/// `fallocate(2)` on a page cache in memory: allocates pages, punches holes, zeroes ranges.
+pub fn allocate(page_cache: &PageCache, mode: u32, offset: u64, length: u64) -> Result<()> {
+    use mode::*;
+    let known = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE;
+    if mode & !known != 0 || mode == FALLOC_FL_PUNCH_HOLE {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let end = offset.checked_add(length).ok_or(Errno::EFBIG)?;
+    if end > SIZE_MAX {
+        return Err(Errno::EFBIG);
+    }
+    let _content = page_cache.lock_content();
+    let sealed = page_cache.seals();
+    if mode & FALLOC_FL_PUNCH_HOLE != 0 {
+        if sealed & (seals::F_SEAL_WRITE | seals::F_SEAL_FUTURE_WRITE) != 0 {
+            return Err(Errno::EPERM);
+        }
+        page_cache.punch(offset, length);
+        return Ok(());
+    }
+    let old = page_cache.size();
+    if mode & FALLOC_FL_KEEP_SIZE == 0 && end > old {
+        if sealed & seals::F_SEAL_GROW != 0 {
+            return Err(Errno::EPERM);
+        }
+        page_cache.zero_tail(old);
+    }
+    for index in offset / PAGE as u64..end.div_ceil(PAGE as u64) {
+        page_cache.page_for_write(index)?;
+    }
+    if mode & FALLOC_FL_KEEP_SIZE == 0 {
+        page_cache.grow_to(end);
+    }
+    Ok(())
+}
+
+/// `lseek(2)` on a page cache, with real holes.
+pub fn seek(
+    page_cache: &PageCache,
+    file: &OpenFile,
+    position: u64,
+    offset: i64,
+    whence: Whence,
+) -> Result<u64> {
+    match whence {
+        Whence::Data | Whence::Hole => {
+            let from = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
+            page_cache.seek_content(from, whence == Whence::Data)
+        }
+        _ => default_seek(file, position, offset, whence),
+    }
+}
+
+/// Whether a file of this kind keeps its content in a page cache.
+pub fn has_page_cache(kind: FileKind) -> bool {
+    matches!(kind, FileKind::Regular | FileKind::BlockDevice)
+}

@@ -1,0 +1,200 @@
+//! File systems: mounted ones ([`FileSystem`]), the types that can be mounted
+//! ([`FileSystemType`]) and their registry.
+
+use alloc::string::String;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use hayate_abi::{Errno, Result};
+use hayate_machine::sync::SpinLock;
+
+use super::inode::{DeviceNumber, Inode, Owner};
+use super::mount::Location;
+use super::path::Resolver;
+
+/// How long the dentry cache may keep the answers of a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caching {
+    /// Entries change only through this kernel's operations on this very mount: cache positive and
+    /// negative answers.
+    All,
+    /// Cache entries that exist; ask again for names that did not.
+    Positive,
+    /// Ask every time (procfs).
+    Never,
+}
+
+/// The numbers of `statfs(2)`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    /// The type's magic number (`TMPFS_MAGIC`...).
+    pub magic: u64,
+    /// Size of a block in bytes.
+    pub block_size: u64,
+    /// Blocks in total.
+    pub blocks: u64,
+    /// Free blocks.
+    pub free: u64,
+    /// Free blocks for ordinary users.
+    pub available: u64,
+    /// Inodes in total.
+    pub files: u64,
+    /// Free inodes.
+    pub files_free: u64,
+    /// The file system's identity.
+    pub id: u64,
+    /// The longest name.
+    pub name_length: u64,
+}
+
+/// A mounted file system (Linux' superblock).
+pub trait FileSystem: Send + Sync {
+    /// Returns the name of its type, as in `/proc/mounts`.
+    fn type_name(&self) -> &'static str;
+    /// Returns the `st_dev` of its files, encoded.
+    fn device(&self) -> u64;
+    /// Returns its root directory.
+    fn root(&self) -> Arc<dyn Inode>;
+    /// Returns the numbers of `statfs(2)`.
+    fn usage(&self) -> Usage;
+    /// How long the dentry cache may keep its answers.
+    fn caching(&self) -> Caching {
+        Caching::All
+    }
+    /// Whether writing is impossible whatever the mount's flags.
+    fn read_only(&self) -> bool {
+        false
+    }
+    /// Returns its options for `/proc/mounts`, as `,size=1024k`; empty or beginning with a comma.
+    fn options(&self) -> String {
+        String::new()
+    }
+    /// Applies the options of a remount.
+    fn reconfigure(&self, read_only: bool, data: &[u8]) -> Result<()> {
+        let _ = (read_only, data);
+        Ok(())
+    }
+    /// Writes all data that is only in memory to the store.
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+    /// Whether the dentry cache may drop entries without loss; false for a file system whose inodes
+    /// exist only as long as their dentries.
+    fn evictable(&self) -> bool {
+        true
+    }
+}
+
+/// The arguments of `mount(2)`.
+pub struct MountRequest<'a> {
+    /// The source as given: a device's path or any word.
+    pub source: &'a [u8],
+    /// `MS_*` flags.
+    pub flags: u64,
+    /// Options, comma-separated.
+    pub data: &'a [u8],
+    /// Resolves paths in the source or the options.
+    pub resolver: &'a Resolver<'a>,
+}
+
+impl MountRequest<'_> {
+    /// Returns the options as pairs of key and value (empty without `=`).
+    pub fn options(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.data.split(|&byte| byte == b',').filter(|word| !word.is_empty()).map(|word| match word
+            .iter()
+            .position(|&byte| byte == b'=')
+        {
+            Some(at) => (&word[..at], &word[at + 1..]),
+            None => (word, &word[word.len()..]),
+        })
+    }
+
+    /// Returns the file that the source names, for file systems on a device.
+    pub fn source_location(&self) -> Result<Location> {
+        self.resolver.resolve(self.source, super::path::WalkFlags::empty())
+    }
+}
+
+/// A type of file system that can be mounted.
+pub struct FileSystemType {
+    /// Its name for `mount(2)`.
+    pub name: &'static str,
+    /// Whether it lives on a block device (`nodev` in `/proc/filesystems` otherwise).
+    pub needs_device: bool,
+    /// Makes a mounted instance.
+    pub mount: fn(&MountRequest<'_>) -> Result<Arc<dyn FileSystem>>,
+}
+
+static TYPES: SpinLock<Vec<&'static FileSystemType>> = SpinLock::new(Vec::new());
+
+/// Registers a type for `mount(2)` and `/proc/filesystems`.
+pub fn register_type(kind: &'static FileSystemType) {
+    TYPES.lock().push(kind);
+}
+
+/// Returns the registered type with this name; `ENODEV` when there is none (`mount(2)`).
+pub fn find_type(name: &[u8]) -> Result<&'static FileSystemType> {
+    TYPES.lock().iter().copied().find(|kind| kind.name.as_bytes() == name).ok_or(Errno::ENODEV)
+}
+
+/// Returns all registered types, for `/proc/filesystems`.
+pub fn types() -> Vec<&'static FileSystemType> {
+    TYPES.lock().clone()
+}
+
+/// Returns a new device number for a file system without a device (major 0), as Linux'
+/// `get_anon_bdev`.
+pub fn anonymous_device() -> u64 {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    DeviceNumber::new(0, NEXT.fetch_add(1, Ordering::Relaxed)).encode()
+}
+
+/// Returns a new inode number, for inodes that have no number of their own.
+pub fn next_inode_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(2);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A file system's reference to its own root directory. The root owns the file system, so the file
+/// system must not own the root once a mount does, or neither would be freed: it gives its
+/// reference away at the first use.
+pub struct RootHandle<T: Inode>(SpinLock<Root<T>>);
+
+enum Root<T> {
+    /// Not mounted yet.
+    Own(Arc<T>),
+    /// The mount's root dentry holds it.
+    Mounted(Weak<T>),
+}
+
+impl<T: Inode> RootHandle<T> {
+    /// Makes a handle without a root; [`set`](Self::set) must come before the first
+    /// [`get`](Self::get).
+    pub fn empty() -> Self {
+        Self(SpinLock::new(Root::Mounted(Weak::new())))
+    }
+
+    /// Owns a new file system's root until it is mounted.
+    pub fn set(&self, root: Arc<T>) {
+        *self.0.lock() = Root::Own(root);
+    }
+
+    /// Returns the root; `None` only after the last mount is gone.
+    pub fn get(&self) -> Option<Arc<T>> {
+        let mut root = self.0.lock();
+        match &*root {
+            Root::Own(own) => {
+                let own = Arc::clone(own);
+                *root = Root::Mounted(Arc::downgrade(&own));
+                Some(own)
+            }
+            Root::Mounted(held) => held.upgrade(),
+        }
+    }
+}
+
+/// Returns a substitute root for a file system whose last mount is gone; no program gets to see it.
+pub fn empty_root() -> Arc<dyn Inode> {
+    crate::fs::tmpfs::TmpFs::new("none", 0, Owner::default(), Some(0), Caching::Never).root()
+}

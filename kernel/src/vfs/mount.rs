@@ -1,0 +1,412 @@
+//! Mounts and places: which file system covers which directory.
+//!
+//! There is one mount namespace. A [`Mount`] attaches a file system's tree (or a part of it, for a
+//! bind mount) to a directory of another mount. A [`Location`] is a place as a walk sees it: a
+//! dentry together with the mount through which it was reached.
+//!
+//! The table of mounts is one read-write spin lock, which a walk takes only at dentries that carry
+//! the [`DentryState::MOUNTED`] mark. Changes (mount, unmount, move) also hold the sleeping
+//! [`lock`], which serializes them.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::hash::BuildHasherDefault;
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use hashbrown::HashMap;
+use hayate_abi::{Errno, Result};
+use hayate_machine::sync::{Lazy, RwSpinLock, SpinLock};
+
+use super::dentry::{Dentry, DentryState};
+use super::filesystem::FileSystem;
+use super::hash::IndexHasher;
+use super::inode::{Inode, Metadata};
+use crate::reclaim::growth;
+use crate::reclaim::growth::Grow;
+use crate::schedule;
+
+/// `mount(2)` flags (`include/uapi/linux/mount.h`).
+pub mod flags {
+    #![allow(missing_docs, reason = "the names are those of mount(2)")]
+    pub const MS_RDONLY: u64 = 1;
+    pub const MS_NOSUID: u64 = 2;
+    pub const MS_NODEV: u64 = 4;
+    pub const MS_NOEXEC: u64 = 8;
+    pub const MS_SYNCHRONOUS: u64 = 16;
+    pub const MS_REMOUNT: u64 = 32;
+    pub const MS_NOSYMFOLLOW: u64 = 256;
+    pub const MS_NOATIME: u64 = 1024;
+    pub const MS_NODIRATIME: u64 = 2048;
+    pub const MS_BIND: u64 = 4096;
+    pub const MS_MOVE: u64 = 8192;
+    pub const MS_REC: u64 = 16384;
+    pub const MS_SILENT: u64 = 32768;
+    pub const MS_UNBINDABLE: u64 = 1 << 17;
+    pub const MS_PRIVATE: u64 = 1 << 18;
+    pub const MS_SLAVE: u64 = 1 << 19;
+    pub const MS_SHARED: u64 = 1 << 20;
+    pub const MS_RELATIME: u64 = 1 << 21;
+    pub const MS_STRICTATIME: u64 = 1 << 24;
+    /// The flags that a mount keeps.
+    pub const KEPT: u64 = MS_RDONLY
+        | MS_NOSUID
+        | MS_NODEV
+        | MS_NOEXEC
+        | MS_NOSYMFOLLOW
+        | MS_NOATIME
+        | MS_NODIRATIME
+        | MS_RELATIME
+        | MS_STRICTATIME;
+    /// The flags that decide which reads update the access time.
+    pub const ACCESS_TIMES: u64 = MS_NOATIME | MS_NODIRATIME | MS_RELATIME | MS_STRICTATIME;
+}
+
+/// States of a mount for `MNT_EXPIRE`: just marked, and walked into once since.
+const MARKED: u8 = 2;
+const WORN: u8 = 1;
+
+/// A file system's tree, attached to the tree of files.
+pub struct Mount {
+    id: u32,
+    filesystem: Arc<dyn FileSystem>,
+    root: Arc<Dentry>,
+    /// The place where it is attached; `None` for the first root, for pseudo mounts and after
+    /// unmounting.
+    attached: SpinLock<Option<Location>>,
+    flags: AtomicU64,
+    source: String,
+    /// Whether no walk came by since `MNT_EXPIRE` marked it; see [`Mount::expire`].
+    expiring: AtomicU8,
+}
+
+/// A place in the tree.
+#[derive(Clone)]
+pub struct Location {
+    /// The mount through which it was reached.
+    pub mount: Arc<Mount>,
+    /// The name.
+    pub dentry: Arc<Dentry>,
+}
+
+type Table = HashMap<(u32, usize), Arc<Mount>, BuildHasherDefault<IndexHasher>>;
+
+static TABLE: Lazy<RwSpinLock<Table>> = Lazy::new(|| RwSpinLock::new(Table::default()));
+/// The dentries of a mounted file system: shared by all its mounts, dropped after the last one.
+struct Tree {
+    root: Arc<Dentry>,
+    mounts: usize,
+}
+
+/// By device number.
+static TREES: SpinLock<BTreeMap<u64, Tree>> = SpinLock::new(BTreeMap::new());
+
+static CHANGES: schedule::Mutex<()> = schedule::Mutex::new(());
+
+fn key(mount: &Mount, dentry: &Arc<Dentry>) -> (u32, usize) {
+    (mount.id, Arc::as_ptr(dentry).addr())
+}
+
+/// Locks the mount tree against changes.
+pub fn lock() -> schedule::MutexGuard<'static, ()> {
+    CHANGES.lock()
+}
+
+/// Makes room for `more` mounts in the table, so that [`Mount::attach`] does not fail for want of
+/// memory. The caller holds [`lock`] and changes nothing before.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn reserve(more: usize) -> Result<()> {
+    growth::relieved(|| TABLE.write().make_room(more))
+}
+
+impl Mount {
+    /// Makes a mount of `filesystem`'s tree from `root` on; it is not attached yet.
+    pub fn new(
+        filesystem: Arc<dyn FileSystem>,
+        root: Arc<Dentry>,
+        flags: u64,
+        source: String,
+    ) -> Arc<Mount> {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let mut trees = TREES.lock();
+        let tree = trees
+            .entry(filesystem.device())
+            .or_insert_with(|| Tree { root: Arc::clone(&root), mounts: 0 });
+        tree.mounts += 1;
+        drop(trees);
+        Arc::new(Mount {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            filesystem,
+            root,
+            attached: SpinLock::new(None),
+            flags: AtomicU64::new(flags & flags::KEPT),
+            source,
+            expiring: AtomicU8::new(0),
+        })
+    }
+
+    /// Makes a mount of a whole file system. If the file system is mounted already, its dentries
+    /// are shared.
+    pub fn whole(filesystem: Arc<dyn FileSystem>, flags: u64, source: String) -> Arc<Mount> {
+        let known = TREES.lock().get(&filesystem.device()).map(|tree| Arc::clone(&tree.root));
+        let root = known.unwrap_or_else(|| Dentry::root(Arc::clone(&filesystem)));
+        Mount::new(filesystem, root, flags, source)
+    }
+
+    /// Returns its number (`/proc/PID/mountinfo`, `statx`).
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Returns the file system.
+    pub fn filesystem(&self) -> &Arc<dyn FileSystem> {
+        &self.filesystem
+    }
+
+    /// Returns the root of the mounted tree.
+    pub fn root(&self) -> &Arc<Dentry> {
+        &self.root
+    }
+
+    /// Returns the place where it is attached.
+    pub fn attached(&self) -> Option<Location> {
+        self.attached.lock().clone()
+    }
+
+    /// `MS_*` flags kept.
+    pub fn flags(&self) -> u64 {
+        self.flags.load(Ordering::Relaxed)
+    }
+
+    /// Sets the kept flags (remount).
+    pub fn set_flags(&self, flags: u64) {
+        self.flags.store(flags & flags::KEPT, Ordering::Relaxed);
+    }
+
+    /// Whether a read through it updates the access time at all; for a directory if `directory`.
+    #[inline]
+    pub fn notes_access(&self, directory: bool) -> bool {
+        let hinders = if directory { flags::MS_NODIRATIME } else { 0 };
+        self.flags() & (flags::MS_NOATIME | flags::MS_RDONLY | hinders) == 0
+    }
+
+    /// Whether every read updates the access time, not only the first after a change or in a day.
+    #[inline]
+    pub fn notes_every_access(&self) -> bool {
+        self.flags() & flags::MS_STRICTATIME != 0
+    }
+
+    /// `MNT_EXPIRE`: marks the mount. Returns whether it was marked before and no walk came by
+    /// since (umount2(2)). The caller's own walk to this mount lowers the mark by one step, which
+    /// is accounted for.
+    pub fn expire(&self) -> bool {
+        self.expiring.swap(MARKED, Ordering::AcqRel) == WORN
+    }
+
+    /// Lowers the mark of `MNT_EXPIRE`, because a walk enters the mount.
+    #[cold]
+    fn wear_mark(&self) {
+        let worn = |mark: u8| Some(mark.saturating_sub(1));
+        let _ = self.expiring.fetch_update(Ordering::AcqRel, Ordering::Relaxed, worn);
+    }
+
+    /// Returns the source argument of `mount(2)`.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Whether writing through it is impossible.
+    pub fn read_only(&self) -> bool {
+        self.flags() & flags::MS_RDONLY != 0 || self.filesystem.read_only()
+    }
+
+    /// Returns its root as a place.
+    pub fn root_location(self: &Arc<Self>) -> Location {
+        Location { mount: Arc::clone(self), dentry: Arc::clone(&self.root) }
+    }
+
+    /// Attaches it to `place`. The caller holds [`lock`], has checked that `place` is free, and has
+    /// made room in the table ([`reserve`]).
+    pub fn attach(self: &Arc<Self>, place: &Location) {
+        *self.attached.lock() = Some(place.clone());
+        TABLE.write().insert(key(&place.mount, &place.dentry), Arc::clone(self));
+        place.dentry.set_state(DentryState::MOUNTED);
+    }
+
+    /// Detaches it. The caller holds [`lock`].
+    pub fn detach(&self) {
+        let Some(place) = self.attached.lock().take() else { return };
+        let removed = TABLE.write().remove(&key(&place.mount, &place.dentry));
+        drop(removed);
+        // The dentry may still be a mount point in another mount of the same tree.
+        let still =
+            TABLE.read().keys().any(|&(_, dentry)| dentry == Arc::as_ptr(&place.dentry).addr());
+        if !still {
+            place.dentry.clear_state(DentryState::MOUNTED);
+        }
+    }
+
+    /// Returns the mounts that are attached to this one. `ENOMEM`.
+    pub fn children(self: &Arc<Self>) -> Result<Vec<Arc<Mount>>> {
+        let mut mounts = all()?;
+        mounts.retain(|other| other.attached().is_some_and(|at| Arc::ptr_eq(&at.mount, self)));
+        Ok(mounts)
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let device = self.filesystem.device();
+        let mut trees = TREES.lock();
+        let last = trees.get_mut(&device).is_some_and(|tree| {
+            tree.mounts -= 1;
+            tree.mounts == 0
+        });
+        let tree = if last { trees.remove(&device) } else { None };
+        drop(trees);
+        if let Some(tree) = tree {
+            tree.root.dismantle();
+            super::notify::unmounted(device);
+        }
+    }
+}
+
+impl Location {
+    /// Whether the two are the same place.
+    pub fn is_same(&self, other: &Location) -> bool {
+        Arc::ptr_eq(&self.dentry, &other.dentry) && Arc::ptr_eq(&self.mount, &other.mount)
+    }
+
+    /// Returns the file here; `ENOENT` if there is none.
+    pub fn inode(&self) -> Result<Arc<dyn Inode>> {
+        self.dentry.inode().ok_or(Errno::ENOENT)
+    }
+
+    /// Returns all that `stat(2)` reports.
+    pub fn metadata(&self) -> Result<Metadata> {
+        self.inode()?.metadata()
+    }
+
+    /// Returns the root of the topmost mount at this place; the place itself if nothing is mounted
+    /// here.
+    #[inline]
+    pub fn into_topmost(mut self) -> Location {
+        while self.dentry.state().contains(DentryState::MOUNTED) {
+            match TABLE.read().get(&key(&self.mount, &self.dentry)).cloned() {
+                Some(mount) => {
+                    if mount.expiring.load(Ordering::Relaxed) != 0 {
+                        mount.wear_mark();
+                    }
+                    self = mount.root_location();
+                }
+                None => break,
+            }
+        }
+        self
+    }
+
+    /// Goes from the root of a mount to its mount point, through all layers; any other place stays.
+    pub fn into_mount_point(mut self) -> Location {
+        while Arc::ptr_eq(&self.dentry, self.mount.root()) {
+            match self.mount.attached() {
+                Some(place) => self = place,
+                None => break,
+            }
+        }
+        self
+    }
+
+    /// Returns the path from `root` to here, as `getcwd` and `/proc` show it, and whether `root` is
+    /// on the way (otherwise Linux puts `(unreachable)` before the path). `ENOMEM`: a program can
+    /// make a tree of any depth.
+    pub fn path_from(&self, root: &Location) -> Result<(Vec<u8>, bool)> {
+        let mut parts: Vec<super::dentry::Name> = Vec::new();
+        let mut here = self.clone();
+        let reached = loop {
+            if here.is_same(root) {
+                break true;
+            }
+            if Arc::ptr_eq(&here.dentry, here.mount.root()) {
+                match here.mount.attached() {
+                    Some(place) => here = place,
+                    None => break false,
+                }
+                continue;
+            }
+            let Some(parent) = here.dentry.parent() else { break false };
+            growth::push(&mut parts, here.dentry.name())?;
+            here.dentry = parent;
+        };
+        let mut path = Vec::new();
+        for part in parts.iter().rev() {
+            growth::append(&mut path, b"/")?;
+            growth::append(&mut path, part)?;
+        }
+        if path.is_empty() {
+            path.push(b'/');
+        }
+        Ok((path, reached))
+    }
+
+    /// Returns the path as `/proc/PID/fd` and `maps` show it: anonymous files by their name,
+    /// removed ones with ` (deleted)` appended. `ENOMEM`.
+    pub fn display(&self, root: &Location) -> Result<Vec<u8>> {
+        let state = self.dentry.state();
+        if state.contains(DentryState::ANONYMOUS) {
+            return growth::copy(&self.dentry.name());
+        }
+        let (mut path, _) = self.path_from(root)?;
+        if state.contains(DentryState::UNLINKED) {
+            growth::append(&mut path, b" (deleted)")?;
+        }
+        Ok(path)
+    }
+}
+
+/// Returns all attached mounts, oldest first. `ENOMEM`.
+pub fn all() -> Result<Vec<Arc<Mount>>> {
+    let mut mounts = growth::collect(TABLE.read().values().cloned())?;
+    mounts.sort_unstable_by_key(|mount| mount.id);
+    Ok(mounts)
+}
+
+/// Returns the oldest mount whose number is larger than `number`, the first root included. With it
+/// all mounts can be visited where there may be no memory for a list.
+pub fn after(number: u32) -> Option<Arc<Mount>> {
+    let root = ROOT.lock().clone().filter(|mount| mount.id > number);
+    let table = TABLE.read();
+    let oldest = table.values().filter(|mount| mount.id > number).min_by_key(|mount| mount.id);
+    match (oldest, root) {
+        (Some(mount), Some(root)) => Some(if mount.id < root.id { mount.clone() } else { root }),
+        (mount, root) => mount.cloned().or(root),
+    }
+}
+
+/// Returns all attached mounts and the first root, for `/proc/mounts`. `ENOMEM`.
+pub fn all_with_root() -> Result<Vec<Arc<Mount>>> {
+    let mut mounts = all()?;
+    if let Some(root) = ROOT.lock().clone()
+        && !mounts.iter().any(|mount| Arc::ptr_eq(mount, &root))
+    {
+        mounts.make_room(1)?;
+        mounts.insert(0, root);
+    }
+    Ok(mounts)
+}
+
+static ROOT: SpinLock<Option<Arc<Mount>>> = SpinLock::new(None);
+
+/// Makes `mount` the root of the tree (at boot and by `pivot_root`).
+pub fn set_root(mount: Arc<Mount>) {
+    let old = ROOT.lock().replace(mount);
+    drop(old);
+}
+
+/// Returns the root of the tree, with all mounts on it.
+pub fn root() -> Option<Location> {
+    let mount = ROOT.lock().clone()?;
+    Some(mount.root_location().into_topmost())
+}

@@ -1,0 +1,304 @@
+//! `open(2)`: from a path and flags to an open file.
+
+use alloc::sync::Arc;
+
+use hayate_abi::{Errno, Result};
+
+use super::dentry::{Dentry, DentryState, Name};
+use super::device;
+use super::directory::{check_directory, check_writable, new_owner, record};
+use super::inode::{Attributes, Change, DirectorySink, FileKind, Inode};
+use super::mount::Location;
+use super::mount::flags::MS_NODEV;
+use super::notify;
+use super::notify::Mask;
+use super::open_file::flags::*;
+use super::open_file::{FileOps, OpenFile, OpenRequest, Traits, Whence};
+use super::path::{Resolver, Walk, WalkFlags, lookup_locked, permitted};
+use super::set_id;
+use crate::credentials::access;
+
+/// Opens the file at `path`. `mode` is for a file that is made; the umask is applied to it.
+pub fn open(
+    resolver: &Resolver<'_>,
+    path: &[u8],
+    flags: u32,
+    mode: u16,
+    walk: WalkFlags,
+) -> Result<Arc<OpenFile>> {
+    let mut walk_flags = walk;
+    if flags & O_NOFOLLOW != 0 {
+        walk_flags |= WalkFlags::NOFOLLOW;
+    }
+    if flags & O_PATH != 0 {
+        if flags & O_DIRECTORY != 0 {
+            walk_flags |= WalkFlags::DIRECTORY;
+        }
+        let location = resolver.resolve(path, walk_flags)?;
+        let kept = flags & (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        return OpenFile::new(Arc::new(PlaceOnly), location, kept);
+    }
+    let flags = flags | O_LARGEFILE;
+    if flags & O_TMPFILE == O_TMPFILE {
+        return open_unnamed(resolver, path, flags, mode, walk_flags);
+    }
+    if flags & O_CREAT != 0 {
+        return open_or_create(resolver, path, flags, mode, walk_flags);
+    }
+    if flags & O_DIRECTORY != 0 {
+        walk_flags |= WalkFlags::DIRECTORY;
+    }
+    let location = resolver.resolve(path, walk_flags)?;
+    open_location(resolver, location, flags, false)
+}
+
+fn open_or_create(
+    resolver: &Resolver<'_>,
+    path: &[u8],
+    flags: u32,
+    mode: u16,
+    walk_flags: WalkFlags,
+) -> Result<Arc<OpenFile>> {
+    let mut walk = Walk::begin(resolver, path, walk_flags)?;
+    let mut text = None;
+    loop {
+        let parent = walk.parent(text.as_deref().unwrap_or(path))?;
+        let directory = parent.directory;
+        let Some(name) = parent.name else {
+            // `/`, `.` and `..` exist and are directories (`do_open`).
+            return Err(if flags & O_EXCL != 0 { Errno::EEXIST } else { Errno::EISDIR });
+        };
+        if parent.slash {
+            return Err(Errno::EISDIR);
+        }
+        let inode = directory.inode()?;
+        let found = super::path::lookup(&directory.dentry, &inode, &name)?;
+        let (dentry, created) = match found.inode() {
+            Some(_) => (found, false),
+            None => create(resolver, &directory, &inode, &name, mode)?,
+        };
+        if created {
+            notify::named(&inode, Mask::CREATE, &name, 0);
+            let location = Location { mount: directory.mount, dentry };
+            return open_location(resolver, location, flags, true);
+        }
+        if flags & O_EXCL != 0 {
+            return Err(Errno::EEXIST);
+        }
+        let mount = Arc::clone(&directory.mount);
+        let place = Location { mount, dentry }.into_topmost();
+        let target = place.inode()?;
+        if target.attributes().kind == FileKind::Symlink && flags & O_NOFOLLOW == 0 {
+            match walk.enter_link(&place, &place.dentry, b"")? {
+                Some(next) => text = Some(next),
+                None => return open_location(resolver, walk.into_place(), flags, false),
+            }
+            continue;
+        }
+        if flags & O_DIRECTORY != 0 && target.attributes().kind != FileKind::Directory {
+            return Err(Errno::ENOTDIR);
+        }
+        return open_location(resolver, place, flags, false);
+    }
+}
+
+/// Makes the file `name` unless it exists by now; returns the file and whether it was made.
+fn create(
+    resolver: &Resolver<'_>,
+    directory: &Location,
+    inode: &Arc<dyn Inode>,
+    name: &Name,
+    mode: u16,
+) -> Result<(Arc<Dentry>, bool)> {
+    let _lock = directory.dentry.lock_directory();
+    let found = lookup_locked(&directory.dentry, inode, name)?;
+    if found.inode().is_some() {
+        return Ok((found, false));
+    }
+    check_writable(directory)?;
+    let attributes = inode.attributes();
+    check_directory(directory, &attributes, resolver.credentials)?;
+    let mode = set_id::of_new(&attributes, resolver, mode & 0o7777, false);
+    directory.dentry.reserve(1)?;
+    let made = inode.create(name, mode, new_owner(&attributes, resolver.credentials))?;
+    Ok((record(&directory.dentry, found, name, made)?, true))
+}
+
+/// `O_TMPFILE`.
+fn open_unnamed(
+    resolver: &Resolver<'_>,
+    path: &[u8],
+    flags: u32,
+    mode: u16,
+    walk_flags: WalkFlags,
+) -> Result<Arc<OpenFile>> {
+    if flags & O_ACCMODE == O_RDONLY || flags & O_CREAT != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let directory = resolver.resolve(path, walk_flags | WalkFlags::DIRECTORY)?;
+    let inode = directory.inode()?;
+    check_writable(&directory)?;
+    let attributes = inode.attributes();
+    check_directory(&directory, &attributes, resolver.credentials)?;
+    let mode = set_id::of_new(&attributes, resolver, mode & 0o7777, false);
+    let made = inode.create_unnamed(mode, new_owner(&attributes, resolver.credentials))?;
+    // The name that `d_mark_tmpfile` gives.
+    let name = alloc::format!("#{}", made.metadata()?.number);
+    let dentry = Dentry::child(&directory.dentry, Name::from(name.as_bytes()), Some(made));
+    dentry.set_state(DentryState::UNLINKED);
+    if flags & O_EXCL == 0 {
+        dentry.set_state(DentryState::LINKABLE);
+    }
+    let location = Location { mount: directory.mount, dentry };
+    open_location(resolver, location, flags & !(O_TMPFILE & !O_DIRECTORY) & !O_DIRECTORY, true)
+}
+
+/// Opens the file at a place. `created`: the file was just made, so its permissions do not matter.
+pub fn open_location(
+    resolver: &Resolver<'_>,
+    location: Location,
+    flags: u32,
+    created: bool,
+) -> Result<Arc<OpenFile>> {
+    let inode = location.inode()?;
+    let attributes = inode.attributes();
+    // Access mode 3 asks for both permissions and gives neither (`open(2)`, NOTES).
+    let writes = flags & O_ACCMODE != O_RDONLY;
+    let truncates = flags & O_TRUNC != 0 && !created;
+    match attributes.kind {
+        FileKind::Symlink => return Err(Errno::ELOOP),
+        FileKind::Directory if writes || flags & O_CREAT != 0 => return Err(Errno::EISDIR),
+        FileKind::CharDevice | FileKind::BlockDevice
+            if location.mount.flags() & MS_NODEV != 0 && !inode.opens_itself() =>
+        {
+            return Err(Errno::EACCES);
+        }
+        _ => {}
+    }
+    if !created {
+        let mut wanted = 0;
+        if flags & O_ACCMODE != O_WRONLY {
+            wanted |= access::READ;
+        }
+        if writes || truncates {
+            wanted |= access::WRITE;
+        }
+        if wanted & access::WRITE != 0
+            && matches!(attributes.kind, FileKind::Regular | FileKind::Directory)
+        {
+            check_writable(&location)?;
+        }
+        permitted(resolver.credentials, &attributes, wanted)?;
+        if flags & O_NOATIME != 0 && !resolver.credentials.owns(attributes.uid) {
+            return Err(Errno::EPERM);
+        }
+    }
+    let access = match (attributes.kind, inode.page_cache()) {
+        (FileKind::Regular, Some(page_cache)) if writes => Some(page_cache.open_for_writing()?),
+        (FileKind::Regular, Some(page_cache)) => Some(page_cache.open_for_reading()),
+        _ => None,
+    };
+    super::lease::break_for(&inode, flags)?;
+    let ops = operations(&inode, &attributes, resolver, &location, flags)?;
+    if truncates && attributes.kind == FileKind::Regular {
+        if set_id::are_there(&inode) {
+            set_id::drop_for_write(&inode, resolver.credentials)?;
+        }
+        inode.set_metadata(&Change { size: Some(0), ..Change::default() })?;
+        notify::place(&location, Mask::MODIFY);
+    }
+    let file = OpenFile::with_access(ops, location, flags, access)?;
+    notify::file(&file, Mask::OPEN);
+    Ok(file)
+}
+
+/// Returns the operations of an open file, by the kind of the file.
+fn operations(
+    inode: &Arc<dyn Inode>,
+    attributes: &Attributes,
+    resolver: &Resolver<'_>,
+    location: &Location,
+    flags: u32,
+) -> Result<Arc<dyn FileOps>> {
+    let request = OpenRequest { flags, credentials: resolver.credentials, location };
+    match attributes.kind {
+        FileKind::Directory => Ok(Arc::new(Directory)),
+        FileKind::Regular => Arc::clone(inode).open(&request),
+        _ if inode.opens_itself() => Arc::clone(inode).open(&request),
+        FileKind::CharDevice | FileKind::BlockDevice => {
+            let number = inode.metadata()?.represents;
+            device::find(attributes.kind, number)?.open(number, &request)
+        }
+        FileKind::Fifo => crate::ipc::pipe::fifo::open(inode, &request),
+        FileKind::Socket | FileKind::Anonymous => Err(Errno::ENXIO),
+        FileKind::Symlink => Err(Errno::ELOOP),
+    }
+}
+
+/// The operations of a file opened with `O_PATH`: none. The calls that may use such a file do not
+/// need operations; all others refuse it before.
+struct PlaceOnly;
+
+impl FileOps for PlaceOnly {
+    fn traits(&self) -> Traits {
+        Traits::empty()
+    }
+}
+
+/// The operations of an open directory.
+pub struct Directory;
+
+impl FileOps for Directory {
+    fn traits(&self) -> Traits {
+        Traits::POSITIONED.union(Traits::ADDRESSABLE)
+    }
+
+    fn read(&self, _: &OpenFile, _: u64, _: &mut super::transfer::Output<'_>) -> Result<usize> {
+        Err(Errno::EISDIR)
+    }
+
+    fn seek(&self, _: &OpenFile, position: u64, offset: i64, whence: Whence) -> Result<u64> {
+        let base = match whence {
+            Whence::Set => 0,
+            Whence::Current => position as i64,
+            Whence::End => i64::MAX,
+            Whence::Data | Whence::Hole => return Err(Errno::EINVAL),
+        };
+        let new = base.checked_add(offset).ok_or(Errno::EINVAL)?;
+        u64::try_from(new).map_err(|_| Errno::EINVAL)
+    }
+}
+
+/// Enumerates an open directory from its position on, beginning with `.` and `..`
+/// (`getdents64(2)`).
+pub fn read_directory(file: &OpenFile, sink: &mut dyn DirectorySink) -> Result<()> {
+    let inode = file.inode();
+    if inode.attributes().kind != FileKind::Directory {
+        return Err(Errno::ENOTDIR);
+    }
+    let mut position = file.lock_position();
+    if file.location().dentry.state().contains(DentryState::UNLINKED) {
+        return Err(Errno::ENOENT);
+    }
+    if *position == 0 {
+        if !sink.entry(inode.metadata()?.number, FileKind::Directory, b".", 1) {
+            return Ok(());
+        }
+        *position = 1;
+    }
+    if *position == 1 {
+        let up = file.location().clone().into_mount_point();
+        let parent = up.dentry.parent().and_then(|parent| parent.inode());
+        let number = parent.as_ref().unwrap_or(inode).metadata()?.number;
+        if !sink.entry(number, FileKind::Directory, b"..", 2) {
+            return Ok(());
+        }
+        *position = 2;
+    }
+    let outcome = inode.read_dir(&mut position, sink);
+    let mount = &file.location().mount;
+    if file.flags() & O_NOATIME == 0 && mount.notes_access(true) {
+        inode.note_access(mount.notes_every_access());
+    }
+    outcome
+}

@@ -1,0 +1,105 @@
+//! The per-user counts of limited objects: watches of epoll and of inotify, inotify instances,
+//! pages of pipes.
+//!
+//! The count of a user is found by the real user id when such an object is made, and the object
+//! keeps a reference to it: so the count that was raised is also the one that is lowered, whichever
+//! user closes the object. The entries of users without objects are dropped when a new user comes.
+//!
+//! Locks: `USERS` is a spin lock and a leaf.
+
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::reclaim::growth::Grow;
+use hayate_abi::Result;
+use hayate_machine::sync::SpinLock;
+
+/// A number that may not pass a limit.
+#[derive(Default)]
+pub struct Count(AtomicUsize);
+
+impl Count {
+    /// Adds one unless the count is `most` already; returns whether it did.
+    pub fn take(&self, most: usize) -> bool {
+        let next = |held: usize| (held < most).then_some(held + 1);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
+    }
+
+    /// Adds `more`; returns the sum.
+    pub fn add(&self, more: usize) -> usize {
+        self.0.fetch_add(more, Ordering::Relaxed) + more
+    }
+
+    /// Subtracts `less`.
+    pub fn give(&self, less: usize) {
+        self.0.fetch_sub(less, Ordering::Relaxed);
+    }
+}
+
+/// The counts of a user.
+#[derive(Default)]
+pub struct Holdings {
+    /// Files watched by epoll (`fs.epoll.max_user_watches`).
+    pub epoll_watches: Count,
+    /// Instances of inotify (`fs.inotify.max_user_instances`).
+    pub inotify_instances: Count,
+    /// Files watched by inotify (`fs.inotify.max_user_watches`).
+    pub inotify_watches: Count,
+    /// Pages that pipes may fill (`fs.pipe-user-pages-soft`).
+    pub pipe_pages: Count,
+}
+
+/// By user id, sorted.
+static USERS: SpinLock<Vec<(u32, Weak<Holdings>)>> = SpinLock::new(Vec::new());
+
+/// Returns the counts of the user with this id.
+pub fn of(user: u32) -> Result<Arc<Holdings>> {
+    let mut users = USERS.lock();
+    let place = match users.binary_search_by_key(&user, |entry| entry.0) {
+        Ok(found) => {
+            if let Some(holdings) = users.get(found).and_then(|entry| entry.1.upgrade()) {
+                return Ok(holdings);
+            }
+            users.remove(found);
+            found
+        }
+        Err(_) => {
+            users.retain(|entry| entry.1.strong_count() != 0);
+            users.partition_point(|entry| entry.0 < user)
+        }
+    };
+    users.make_room(1)?;
+    let holdings = Arc::new(Holdings::default());
+    users.insert(place, (user, Arc::downgrade(&holdings)));
+    Ok(holdings)
+}
+
+/// A limit that the administrator can change; before that, it follows the size of memory.
+pub struct Limit {
+    value: AtomicUsize,
+    initial: fn() -> usize,
+}
+
+/// The administrator has set no value.
+const UNSET: usize = usize::MAX;
+
+impl Limit {
+    /// Makes a limit whose first value `initial` computes.
+    pub const fn new(initial: fn() -> usize) -> Limit {
+        Limit { value: AtomicUsize::new(UNSET), initial }
+    }
+
+    /// Returns the limit now.
+    pub fn get(&self) -> usize {
+        match self.value.load(Ordering::Relaxed) {
+            UNSET => (self.initial)(),
+            value => value,
+        }
+    }
+
+    /// Changes it.
+    pub fn set(&self, value: usize) {
+        self.value.store(value.min(UNSET - 1), Ordering::Relaxed);
+    }
+}
