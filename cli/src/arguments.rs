@@ -1,24 +1,15 @@
-//! The command line: what can be asked for, with the help that says so.
+//! The options of each command, with the help that says what they mean.
 
-mod values;
+pub mod values;
 
 use clap::builder::NonEmptyStringValueParser;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use values::{checked, memory, not_empty, policy, processor, user, variable, words};
 
-const EXAMPLES: &str = "\
-Examples:
-  ./hayate run                                a shell in Hayate
-  ./hayate run -- python3 -c 'print(6*7)'     one program; its exit status is the command's
-  echo hi | ./hayate run -- cat               streams pass through, each by itself
-  ./hayate test                               all tests
-  ./hayate image build                        make the default image anew
-
-./hayate COMMAND --help tells more of each.";
-
-const RUN_HELP: &str = "\
+/// Printed below the help of `run`.
+pub const RUN_HELP: &str = "\
 Examples:
   ./hayate run
   ./hayate run -- /bin/sh -c 'ls -l / | wc -l; exit 7'
@@ -46,23 +37,8 @@ Exit status:
   127  the program was not found
     2  the command line is wrong";
 
-const EXPLAIN_HELP: &str = "\
-Examples:
-  ./hayate explain -- /bin/true
-  ./hayate explain -- python3 -c pass
-  ./hayate explain --svg start.svg --json start.json -- ls -l /usr
-  ./hayate explain --recycle none -- bash -c true
-  ./hayate explain --time -- perl -e 1
-
-The program is started twice in a fresh machine. What it writes passes through; the table goes to
-standard error. Standard input is the first start's, the second finds what that left of it. One
-processor; numbers are instructions of the guest, the same in every run, unless --time is given.
-docs/explain.md says what each line means.
-
-Exit status:
-  that of the second start, and as of ./hayate run";
-
-const OFF2F_HELP: &str = "\
+/// Printed below the help of `off2f`.
+pub const OFF2F_HELP: &str = "\
 Examples:
   ./hayate run --off2f -- python3 -c 'print(6*7)'   a whole image, made and kept
   ./hayate off2f convert --keep-text my-program     one file; its text goes to my-program.text
@@ -72,66 +48,6 @@ Examples:
 
 A converted file is marked by the sticky bit (chmod +t), by which the kernel knows that it must look
 at it. In a guest it reads, maps and measures as the original. docs/off2f.md tells more.";
-
-const COMPARE_HELP: &str = "\
-Examples:
-  ./hayate compare 'cpu/syscall*' 'cpu/process*'
-  ./hayate compare --wall --boots 5 cpu/process/fork-exit
-  ./hayate compare --markdown table.md --json - 'memory/fault*' > numbers.json
-
-Boots Hayate and Debian's linux-image-cloud-amd64 (downloaded, not installed) in the same QEMU
-with the same root file system in memory, the same static `measure`, devices and processor.
-Linux boots twice: at its best, without mitigations and hardening that cost time, and as shipped.
-Without --wall a number is the count of instructions the guest executed; two runs give the same
-medians. With --wall it is time. What neither can show is printed with the table.
-`./hayate compare --list` shows the names of all experiments.
-
-Exit status:
-    0  compared; Hayate is worse in nothing
-    1  Hayate is worse in something than Linux at its best
-    2  the command line is wrong, or no experiment has such a name
-    3  nothing is worse, but something is too noisy to tell
-    4  nothing could be measured in both; the reasons are printed
-    6  a result could not be written where it was asked for
-   70  Hayate's kernel panicked; 124 a system did not end in --timeout; 125 another failure";
-
-/// Runs unmodified Linux programs in Hayate, a guest kernel that starts them at the speed of
-/// memory.
-#[derive(Parser)]
-#[command(name = "hayate", bin_name = "./hayate", version, after_help = EXAMPLES)]
-#[command(arg_required_else_help = true, max_term_width = 100)]
-pub struct Arguments {
-    /// What to do.
-    #[command(subcommand)]
-    pub command: Request,
-}
-
-/// The commands.
-#[derive(Subcommand)]
-pub enum Request {
-    /// Boot a machine and run a program or a shell in it
-    #[command(after_help = RUN_HELP)]
-    Run(Box<Run>),
-    /// Test Hayate: on this machine first, then in the guest
-    Test(Test),
-    /// Measure Hayate and Linux side by side in the same machine
-    #[command(after_help = COMPARE_HELP)]
-    Compare(Compare),
-    /// Show where the start of a program went, step by step, beside a second start of it
-    #[command(after_help = EXPLAIN_HELP)]
-    Explain(Box<Explain>),
-    /// Run an experiment described in experiments/ and write table, picture and data
-    Experiment(Experiment),
-    /// Make, find and list root file systems
-    Image(Image),
-    /// Convert executables to two files, their text to be executed on non-volatile memory
-    #[command(after_help = OFF2F_HELP)]
-    Off2f(Off2f),
-    /// Build the kernel and the guest's init, and say where they are
-    Build(Build),
-    /// Install what is missing on this machine (the script does this before anything else)
-    Setup,
-}
 
 /// `run`.
 #[derive(Args, Clone)]
@@ -358,131 +274,6 @@ pub struct Test {
     pub profile: Profile,
 }
 
-/// `compare`.
-#[derive(Args)]
-pub struct Compare {
-    /// Only the experiments whose name matches; * matches anything, also slashes [default: system
-    /// calls, processes and page faults]
-    pub globs: Vec<String>,
-
-    /// Measure time instead of instructions, with KVM where it works
-    #[arg(long)]
-    pub wall: bool,
-
-    /// Boots of each system, taking turns [default: 1; with --wall 3]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
-    pub boots: Option<u32>,
-
-    /// Passes over the experiments in each boot
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub passes: u32,
-
-    /// Samples of each experiment in each pass
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub iterations: u32,
-
-    /// Largest array or parent process of an experiment
-    #[arg(long, value_name = "SIZE", default_value = "16M")]
-    pub memory_limit: String,
-
-    /// Leave out Linux as shipped
-    #[arg(long)]
-    pub only_best: bool,
-
-    /// Smallest difference that matters, in per cent
-    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
-    pub threshold: f64,
-
-    /// List the experiments and boot nothing
-    #[arg(long)]
-    pub list: bool,
-
-    /// Save the comparison with all medians and intervals; "-" is standard output
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-
-    /// Save the table as Markdown; "-" is standard output
-    #[arg(long, value_name = "FILE")]
-    pub markdown: Option<PathBuf>,
-
-    /// Save the run of each system with all samples in this folder, for `measure report`; of
-    /// several boots each as soon as it ends
-    #[arg(long, value_name = "DIR")]
-    pub runs: Option<PathBuf>,
-
-    /// End a machine that takes longer than this, with exit status 124
-    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
-    pub timeout: u64,
-
-    /// Memory of the machine: 512M, 2G
-    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = memory)]
-    pub memory: u64,
-
-    /// How QEMU runs the processor with --wall
-    #[arg(long, value_enum, default_value_t = Accel::Auto, env = "HAYATE_ACCEL")]
-    pub accel: Accel,
-
-    /// Boot this kernel instead of building Hayate's
-    #[arg(long, value_name = "FILE", help_heading = "Development")]
-    pub kernel: Option<PathBuf>,
-
-    /// Profile to build the kernel with
-    #[arg(long, value_enum, default_value_t = Profile::Release, env = "HAYATE_PROFILE")]
-    #[arg(help_heading = "Development")]
-    pub profile: Profile,
-}
-
-/// `explain`.
-#[derive(Args)]
-pub struct Explain {
-    /// Measure time instead of instructions, with KVM where it works
-    #[arg(long)]
-    pub time: bool,
-
-    /// Make the process by fork, as a shell does, instead of vfork, as posix_spawn does
-    #[arg(long)]
-    pub fork: bool,
-
-    /// Save the numbers; "-" is standard output
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-
-    /// Save the picture; "-" is standard output
-    #[arg(long, value_name = "FILE")]
-    pub svg: Option<PathBuf>,
-
-    /// What is run, and where.
-    #[command(flatten)]
-    pub run: Run,
-}
-
-/// `experiment`.
-#[derive(Args)]
-pub struct Experiment {
-    /// Experiments by name, or "all" [default: list them]
-    pub names: Vec<String>,
-
-    /// Where NAME.md, NAME.svg and NAME.json are written
-    #[arg(long, short, value_name = "DIR", default_value = "docs/results")]
-    pub output: PathBuf,
-
-    /// End a machine that takes longer than this, with exit status 124
-    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
-    pub timeout: u64,
-
-    /// How QEMU runs the processor in experiments that measure time
-    #[arg(long, value_enum, default_value_t = Accel::Auto, env = "HAYATE_ACCEL")]
-    pub accel: Accel,
-
-    /// Boot this kernel instead of building Hayate's
-    #[arg(long, value_name = "FILE", help_heading = "Development")]
-    pub kernel: Option<PathBuf>,
-}
-
 /// `off2f`.
 #[derive(Args)]
 pub struct Off2f {
@@ -578,56 +369,4 @@ pub struct Build {
     /// Profile to build the kernel with
     #[arg(long, value_enum, default_value_t = Profile::Release, env = "HAYATE_PROFILE")]
     pub profile: Profile,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        Arguments::command().debug_assert();
-    }
-
-    #[test]
-    fn values_that_cannot_be_meant_are_refused() {
-        let parse = |option: &str, value: &str| {
-            Arguments::try_parse_from(["hayate", "run", &format!("{option}={value}")])
-        };
-        let wrong = [
-            ("--env", ""),
-            ("--env", "=x"),
-            ("--directory", ""),
-            ("--rootfs", ""),
-            ("--off2f", ""),
-            ("--append", "a\nb"),
-            ("--cpu", ""),
-            ("--cpu", "-xsave"),
-            ("--cpu", "max -xsave"),
-            ("--timeout", "0"),
-            ("--memory", "31M"),
-            ("--memory", "1025G"),
-            ("--memory", ""),
-            ("--cpus", "0"),
-        ];
-        for (option, value) in wrong {
-            let refused = parse(option, value).err().map(|error| error.exit_code());
-            assert_eq!(refused, Some(2), "{option} {value:?}");
-        }
-        let right =
-            [("--env", "A="), ("--env", "A"), ("--cpu", "max,-xsave,+avx"), ("--append", "")];
-        for (option, value) in right {
-            assert!(parse(option, value).is_ok(), "{option} {value:?}");
-        }
-    }
-
-    #[test]
-    fn a_command_follows_two_dashes() {
-        let parsed = Arguments::try_parse_from(["hayate", "run", "--cpus=2", "--", "ls", "-l"]);
-        let Ok(Arguments { command: Request::Run(run) }) = parsed else { panic!("not understood") };
-        assert_eq!(run.command, ["ls", "-l"]);
-        assert_eq!(run.machine.cpus, 2);
-        assert!(Arguments::try_parse_from(["hayate", "run", "--cpus=17"]).is_err());
-    }
 }

@@ -21,7 +21,7 @@ struct Product {
     target: &'static str,
     /// Cargo's profile when it is optimised.
     profile: &'static str,
-    /// Folders of its sources, besides the workspace's own files.
+    /// Its sources, besides the workspace's own files.
     sources: &'static [&'static str],
     /// Whether it has no line tables: it is unpacked into the memory of every guest.
     stripped: bool,
@@ -59,7 +59,7 @@ const MEASURE: Product = Product {
     name: "measure",
     target: "x86_64-unknown-linux-musl",
     profile: "release",
-    sources: &["measure", "crates"],
+    sources: &["measure/src", "measure/Cargo.toml", "crates"],
     stripped: false,
     saying: "Building the measurement suite",
 };

@@ -15,6 +15,8 @@ const CRATES: &[&str] = &[
     "--exclude=hayate-machine",
     "--exclude=hayate-kernel",
     "--exclude=hayate-cli",
+    "--exclude=hayate-command",
+    "--exclude=hayate-measure-tools",
     "--exclude=hayate-init",
     "--exclude=hayate-guest",
     "--exclude=measure",
@@ -56,7 +58,10 @@ const FLAGS: &str = "-Zmiri-disable-isolation -Zmiri-permissive-provenance";
 pub fn trials() -> Vec<Trial> {
     let sets: [(&str, &[&str]); 3] = [
         ("host/crates", CRATES),
-        ("host/command", &["-p", "hayate-cli"]),
+        (
+            "host/command",
+            &["-p", "hayate-cli", "-p", "hayate-command", "-p", "hayate-measure-tools"],
+        ),
         (
             "host/guest-programs",
             &["-p", "hayate-init", "-p", "hayate-guest", "-p", "resource", "-p", "measure"],

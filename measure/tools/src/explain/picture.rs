@@ -1,9 +1,9 @@
 //! The picture: a bar for each start, from left to right in order of time, and the second start
 //! again in a scale of its own.
 
-use super::numbers::Explained;
-use super::table::grouped;
+use super::account::Explained;
 use crate::experiment::picture::{COLOURS, STYLE, escape};
+use crate::numbers::grouped;
 use hayate_start_account::{Part, Stage, Start};
 use std::fmt::Write;
 

@@ -5,9 +5,9 @@
 
 use super::describe::Description;
 use super::results::{Counted, Counts};
-use crate::compare::boot::{Setup, System};
-use crate::step::Step;
+use crate::boot::{Setup, System};
 use anyhow::{Context, Result, ensure};
+use hayate_cli::step::Step;
 
 /// Counts one start of each program in each Hayate.
 pub fn counts(setup: &Setup, what: &Description, systems: &[System]) -> Result<Vec<Counts>> {

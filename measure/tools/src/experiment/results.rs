@@ -3,8 +3,8 @@
 
 use super::describe::Description;
 use super::scaling::Scaled;
-use crate::compare::boot;
-use crate::compare::table::count;
+use crate::boot;
+use crate::numbers::count;
 use measure_data::scaling::Reach;
 use measure_data::statistics::{median, median_interval};
 use measure_data::{Run, units};

@@ -1,35 +1,18 @@
-//! The host command of Hayate: build, image, run, test.
+//! The program behind `./hayate`: it reads the command line, hands the request on, and turns the
+//! result into an exit status.
 //!
-//! `./hayate`, the script at the root of the project, makes sure that tools and this program are
-//! installed and up to date, and passes its arguments on unchanged. All decisions are made here:
-//! what to build, which image, which machine, how its streams are connected to the host's. Modules:
-//! [`arguments`] is the command line, [`run`] one program in one machine, [`guest`] the machine and
-//! its session, [`image`] root file systems, [`off2f`] executables in two files, [`test`] the
-//! tests, [`compare`] measurements compared with Linux, [`explain`] the account of a start,
-//! [`experiment`] the experiments of `experiments/`.
-//!
-//! Errors are one line on standard error that says what to do next; statuses are in [`failure`].
+//! [`arguments`] lists the commands. `run`, `test`, `image` and `build` are in `cli/`; `compare`,
+//! `experiment` and `explain` are in `measure/tools`.
 #![forbid(unsafe_code)]
 
 mod arguments;
-mod compare;
-mod compile;
-mod cpio;
-mod experiment;
-mod explain;
-mod failure;
-mod guest;
-mod image;
-mod off2f;
-mod place;
-mod run;
-mod step;
-mod test;
-mod tool;
 
 use anyhow::Result;
-use arguments::{Arguments, ImageRequest, Request};
+use arguments::{Arguments, Request};
 use clap::Parser;
+use hayate_cli::arguments::ImageRequest;
+use hayate_cli::{compile, failure, guest, image, off2f, run, test};
+use hayate_measure_tools::{compare, experiment, explain};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

@@ -1,6 +1,7 @@
 //! The comparison as a table for a terminal, as Markdown and as JSON.
 
-use super::boot::{Setup, System};
+use crate::boot::{Setup, System};
+use crate::numbers::{count, kind};
 use measure_data::compare::compare_runs;
 use measure_data::run::Quantity;
 use measure_data::statistics::median;
@@ -255,27 +256,6 @@ impl Table {
 const TOTAL: &str = "1,000 / 1,000: of as many starts in a row, until everything that they leave \
     to be done is done; what a kernel puts off counts there.";
 
-/// Returns the kind of the numbers, and what they cannot show.
-pub fn kind(counting: bool) -> [&'static str; 2] {
-    if counting {
-        [
-            "Numbers are instructions that the guest executed, counted by QEMU, and not time.",
-            "They cannot show what instructions cost: caches, TLB misses, changes of mode and \
-                 of address space, exits to a hypervisor. A repeated string instruction counts \
-                 once for each repetition. Intervals tell the scatter within a boot; another \
-                 comparison of the same systems prints the same numbers.",
-        ]
-    } else {
-        [
-            "Numbers are time by the guest's clock, on this host, with all that disturbs it.",
-            "Where QEMU translates in software (tcg) an instruction takes about as long as any \
-                 other and the caches and TLB of the processor are hidden: only ratios mean \
-                 something then. Where the processor runs the guest itself (kvm) it is the time \
-                 that users see.",
-        ]
-    }
-}
-
 /// Returns by what factor Hayate takes less than Linux at its best (or moves more), with the
 /// interval.
 fn advantage(found: &Comparison) -> (f64, f64, f64) {
@@ -295,32 +275,12 @@ fn times(ratio: f64) -> String {
     }
 }
 
-/// Formats a count of instructions: with tenths for few instructions, and separators for thousands.
-pub fn count(value: f64) -> String {
-    if value < 1000.0 && value.fract().abs() > 0.05 {
-        return format!("{value:.1}");
-    }
-    let digits = format!("{value:.0}");
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn counts_and_ratios() {
-        assert_eq!(count(79.12), "79.1");
-        assert_eq!(count(79.0), "79");
-        assert_eq!(count(11_800.5), "11,800");
-        assert_eq!(count(1_234_567.0), "1,234,567");
+    fn ratios_have_three_digits() {
         assert_eq!(times(3.816), "3.82");
         assert_eq!(times(12.99), "13.0");
         assert_eq!(times(2160.4), "2,160");

@@ -1,13 +1,13 @@
 //! One boot of one system with the suite in it, from the start of the machine to the measured run.
 
-use crate::arguments::{Accel, Board, Machine, Profile};
-use crate::compile;
-use crate::failure::{self, Failure};
-use crate::guest::log::Sink;
-use crate::guest::qemu::Qemu;
-use crate::guest::session::{End, Outcome, Session, Streams};
-use crate::guest::{backtrace, initramfs, linux};
 use anyhow::{Context, Result, bail};
+use hayate_cli::arguments::{Accel, Board, Machine, Profile};
+use hayate_cli::compile;
+use hayate_cli::failure::{self, Failure};
+use hayate_cli::guest::log::Sink;
+use hayate_cli::guest::qemu::Qemu;
+use hayate_cli::guest::session::{End, Outcome, Session, Streams};
+use hayate_cli::guest::{backtrace, initramfs, linux};
 use hayate_job::{Job, Mount, Root};
 use measure_data::{Run, read_run};
 use std::io::Write;

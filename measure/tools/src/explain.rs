@@ -5,20 +5,20 @@
 //! `hayate-start-account`). By default the machine counts instructions, so the numbers are the same
 //! in every run.
 //!
-//! Modules: [`numbers`] turns the kernel's record into lines of numbers, [`table`] and [`picture`]
+//! Modules: [`account`] turns the kernel's record into lines of numbers, [`table`] and [`picture`]
 //! show them.
 
-mod numbers;
+mod account;
 mod picture;
 mod table;
 
 use crate::arguments::Explain;
-use crate::compare::save;
-use crate::failure::{FAULT, Failure, USAGE};
-use crate::guest::session::End;
-use crate::run;
+use crate::output::save;
+use account::Explained;
 use anyhow::{Result, anyhow};
-use numbers::Explained;
+use hayate_cli::failure::{FAULT, Failure, USAGE};
+use hayate_cli::guest::session::End;
+use hayate_cli::run;
 
 /// Starts the program twice, shows where the time went, and returns the program's status.
 pub fn explain(options: &Explain) -> Result<u8> {
@@ -56,7 +56,7 @@ pub fn explain(options: &Explain) -> Result<u8> {
     }
     eprint!("{}", table::show(&explained));
     if let Some(path) = &options.json {
-        let mut text = serde_json::to_string_pretty(&numbers::json(&explained))?;
+        let mut text = serde_json::to_string_pretty(&account::json(&explained))?;
         text.push('\n');
         save(path, &text)?;
     }

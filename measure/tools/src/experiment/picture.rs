@@ -16,6 +16,7 @@ const BAR: f64 = 15.0;
 const NAME: f64 = 17.0;
 const GAP: f64 = 8.0;
 
+/// The styles, for light and dark backgrounds.
 pub const STYLE: &str = "text{font:13px system-ui,sans-serif;fill:#222}.t{font-size:17px}\
 .n{font-size:11px}.g{stroke:#8884}.s0{fill:#0b7285}.s1{fill:#e8590c}.s2{fill:#868e96}\
 .s3{fill:#5f3dc4}.s4{fill:#2b8a3e}.s5{fill:#c2255c}.s6{fill:#e67700}.s7{fill:#1971c2}\

@@ -1,6 +1,7 @@
 //! The table.
 
-use super::numbers::{Explained, Line};
+use super::account::{Explained, Line};
+use crate::numbers::grouped;
 use std::fmt::Write;
 
 const TITLE: usize = 46;
@@ -95,19 +96,6 @@ fn remarks(out: &mut String, explained: &Explained) {
     }
 }
 
-/// 1234567 as 1,234,567.
-pub fn grouped(value: u64) -> String {
-    let digits = value.to_string();
-    let mut out = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,12 +159,5 @@ mod tests {
             assert!(text.contains(line), "{line}\n{text}");
         }
         assert!(!text.contains("wait "), "{text}");
-    }
-
-    #[test]
-    fn thousands_are_grouped() {
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(999), "999");
-        assert_eq!(grouped(1_234_567), "1,234,567");
     }
 }

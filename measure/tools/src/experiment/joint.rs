@@ -6,7 +6,7 @@ use super::picture::escape;
 use super::results::{FORMAT, Limit, Line, Results, VERSION};
 use super::said;
 use super::{curves, picture, scaling};
-use crate::compare::save;
+use crate::output::save;
 use anyhow::{Context, Result};
 use measure_data::scaling::Reach;
 use serde_json::json;

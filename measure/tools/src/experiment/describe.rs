@@ -1,8 +1,8 @@
 //! Files of `experiments/`: the descriptions of experiments, as data.
 
-use crate::failure::{Failure, USAGE};
-use crate::place;
 use anyhow::{Context, Result};
+use hayate_cli::failure::{Failure, USAGE};
+use hayate_cli::place;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,105 @@
+//! The command line: the commands, and which crate has the options of each.
+
+use clap::{Parser, Subcommand};
+use hayate_cli::arguments::{Build, Image, OFF2F_HELP, Off2f, RUN_HELP, Run, Test};
+use hayate_measure_tools::arguments::{COMPARE_HELP, Compare, EXPLAIN_HELP, Experiment, Explain};
+
+const EXAMPLES: &str = "\
+Examples:
+  ./hayate run                                a shell in Hayate
+  ./hayate run -- python3 -c 'print(6*7)'     one program; its exit status is the command's
+  echo hi | ./hayate run -- cat               streams pass through, each by itself
+  ./hayate test                               all tests
+  ./hayate image build                        make the default image anew
+
+./hayate COMMAND --help tells more of each.";
+
+/// Runs unmodified Linux programs in Hayate, a guest kernel that starts them at the speed of
+/// memory.
+#[derive(Parser)]
+#[command(name = "hayate", bin_name = "./hayate", version, after_help = EXAMPLES)]
+#[command(arg_required_else_help = true, max_term_width = 100)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Request,
+}
+
+/// The commands.
+#[derive(Subcommand)]
+pub enum Request {
+    /// Boot a machine and run a program or a shell in it
+    #[command(after_help = RUN_HELP)]
+    Run(Box<Run>),
+    /// Test Hayate: on this machine first, then in the guest
+    Test(Test),
+    /// Measure Hayate and Linux side by side in the same machine
+    #[command(after_help = COMPARE_HELP)]
+    Compare(Compare),
+    /// Show where the start of a program went, step by step, beside a second start of it
+    #[command(after_help = EXPLAIN_HELP)]
+    Explain(Box<Explain>),
+    /// Run an experiment described in experiments/ and write table, picture and data
+    Experiment(Experiment),
+    /// Make, find and list root file systems
+    Image(Image),
+    /// Convert executables to two files, their text to be executed on non-volatile memory
+    #[command(after_help = OFF2F_HELP)]
+    Off2f(Off2f),
+    /// Build the kernel and the guest's init, and say where they are
+    Build(Build),
+    /// Install what is missing on this machine (the script does this before anything else)
+    Setup,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn values_that_cannot_be_meant_are_refused() {
+        let parse = |option: &str, value: &str| {
+            Arguments::try_parse_from(["hayate", "run", &format!("{option}={value}")])
+        };
+        let wrong = [
+            ("--env", ""),
+            ("--env", "=x"),
+            ("--directory", ""),
+            ("--rootfs", ""),
+            ("--off2f", ""),
+            ("--append", "a\nb"),
+            ("--cpu", ""),
+            ("--cpu", "-xsave"),
+            ("--cpu", "max -xsave"),
+            ("--timeout", "0"),
+            ("--memory", "31M"),
+            ("--memory", "1025G"),
+            ("--memory", ""),
+            ("--cpus", "0"),
+        ];
+        for (option, value) in wrong {
+            let refused = parse(option, value).err().map(|error| error.exit_code());
+            assert_eq!(refused, Some(2), "{option} {value:?}");
+        }
+        let right =
+            [("--env", "A="), ("--env", "A"), ("--cpu", "max,-xsave,+avx"), ("--append", "")];
+        for (option, value) in right {
+            assert!(parse(option, value).is_ok(), "{option} {value:?}");
+        }
+    }
+
+    #[test]
+    fn a_command_follows_two_dashes() {
+        let parsed = Arguments::try_parse_from(["hayate", "run", "--cpus=2", "--", "ls", "-l"]);
+        let Ok(Arguments { command: Request::Run(run) }) = parsed else { panic!("not understood") };
+        assert_eq!(run.command, ["ls", "-l"]);
+        assert_eq!(run.machine.cpus, 2);
+        assert!(Arguments::try_parse_from(["hayate", "run", "--cpus=17"]).is_err());
+    }
+}

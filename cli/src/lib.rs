@@ -1,0 +1,25 @@
+//! The host command of Hayate: build, image, run, test.
+//!
+//! `./hayate`, the script at the root of the project, makes sure that tools and the program in
+//! `cli/command` are installed and up to date, and passes its arguments on unchanged. That program
+//! reads the command line and calls this crate, or the measuring tools in `measure/tools`, which
+//! stand on this crate. All decisions are made here: what to build, which image, which machine, how
+//! its streams are connected to the host's. Modules: [`arguments`] are the options, [`run`] one
+//! program in one machine, [`guest`] the machine and its session, [`image`] root file systems,
+//! [`off2f`] executables in two files, [`test`] the tests.
+//!
+//! Errors are one line on standard error that says what to do next; statuses are in [`failure`].
+#![forbid(unsafe_code)]
+
+pub mod arguments;
+pub mod compile;
+mod cpio;
+pub mod failure;
+pub mod guest;
+pub mod image;
+pub mod off2f;
+pub mod place;
+pub mod run;
+pub mod step;
+pub mod test;
+mod tool;
