@@ -8,8 +8,9 @@
 
 use arrayvec::ArrayVec;
 
-use crate::boot;
 use crate::cpu::MAX_CPUS;
+use crate::layout::DIRECT_MAP;
+use crate::loader;
 use crate::sync::Once;
 
 /// An I/O APIC.
@@ -43,6 +44,8 @@ pub struct AcpiInfo {
     pub has_ecam: bool,
     /// The PM timer's port.
     pub pm_timer: Option<u16>,
+    /// The PM1a control port, and the sleep type that switches the machine off (S5).
+    pub off: Option<(u16, u8)>,
     /// Ranges of non-volatile memory: the first byte, and one past the last.
     pub persistent: ArrayVec<(u64, u64), 4>,
 }
@@ -69,22 +72,22 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 /// Returns a whole table by its address, if it is in mapped memory, of plausible length, and sums
 /// to zero.
 fn table(address: u64) -> Option<&'static [u8]> {
-    let header = boot::firmware_bytes(address, 36)?;
+    let header = loader::firmware_bytes(address, 36)?;
     let length = u32_at(header, 4)? as usize;
     if !(36..1 << 20).contains(&length) {
         return None;
     }
-    let bytes = boot::firmware_bytes(address, length)?;
+    let bytes = loader::firmware_bytes(address, length)?;
     (bytes.iter().fold(0u8, |sum, b| sum.wrapping_add(*b)) == 0).then_some(bytes)
 }
 
 fn rsdp() -> Option<u64> {
     let valid = |address: u64| {
-        let bytes = boot::firmware_bytes(address, 20)?;
+        let bytes = loader::firmware_bytes(address, 20)?;
         (bytes.starts_with(b"RSD PTR ") && bytes.iter().fold(0u8, |s, b| s.wrapping_add(*b)) == 0)
             .then_some(address)
     };
-    if let Some(found) = boot::info().rsdp.and_then(valid) {
+    if let Some(found) = loader::info().rsdp.and_then(valid) {
         return Some(found);
     }
     (0xe_0000..0x10_0000).step_by(16).find_map(valid)
@@ -100,9 +103,9 @@ fn parse() -> AcpiInfo {
 }
 
 fn parse_root(info: &mut AcpiInfo) -> Option<()> {
-    let rsdp = boot::firmware_bytes(rsdp()?, 20)?;
+    let rsdp = loader::firmware_bytes(rsdp()?, 20)?;
     let revision = rsdp[15];
-    let extended = boot::firmware_bytes(rsdp.as_ptr() as u64 - boot::DIRECT_MAP, 36)
+    let extended = loader::firmware_bytes((rsdp.as_ptr() as usize - DIRECT_MAP) as u64, 36)
         .filter(|_| revision >= 2)
         .and_then(|bytes| u64_at(bytes, 24))
         .filter(|address| *address != 0);
@@ -205,6 +208,6 @@ fn parse_fadt(bytes: &[u8], info: &mut AcpiInfo) -> Option<()> {
     if *dsdt.get(value)? == 0x0a {
         value += 1;
     }
-    crate::power::set_pm1a(pm1a, *dsdt.get(value)? & 7);
+    info.off = Some((pm1a, *dsdt.get(value)? & 7));
     Some(())
 }

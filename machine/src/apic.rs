@@ -1,13 +1,11 @@
 //! The local APIC (xAPIC by memory, x2APIC by MSR): timer, interprocessor interrupts, end of
-//! interrupt, and the allocation of interrupt vectors to devices.
+//! interrupt.
 
-use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
-use crate::cpu::{self, features};
+use crate::cpu::{self, MAX_CPUS, features};
 use crate::mmio::Registers;
 use crate::sync::Once;
-use crate::trap::{UserRegs, handlers};
-use crate::{smp, time};
 
 const BASE: u32 = 0x1b;
 const X2APIC: u32 = 0x800;
@@ -26,17 +24,17 @@ const INITIAL_COUNT: usize = 0x380;
 const CURRENT_COUNT: usize = 0x390;
 const DIVIDE: usize = 0x3e0;
 
-/// Vectors of the machine layer itself; devices get [`FIRST_DEVICE`] to 0xef.
+/// Vectors of the machine layer itself; devices get [`FIRST_DEVICE`] to [`LAST_DEVICE`].
 pub(crate) const TIMER_VECTOR: u8 = 0xf0;
 pub(crate) const RESCHEDULE_VECTOR: u8 = 0xf1;
 pub(crate) const SHOOTDOWN_VECTOR: u8 = 0xf2;
-const SPURIOUS_VECTOR: u8 = 0xff;
-const FIRST_DEVICE: u8 = 0x30;
-const LAST_DEVICE: u8 = 0xef;
+pub(crate) const SPURIOUS_VECTOR: u8 = 0xff;
+pub(crate) const FIRST_DEVICE: u8 = 0x30;
+pub(crate) const LAST_DEVICE: u8 = 0xef;
 
 static REGISTERS: Once<Option<Registers>> = Once::new();
-static TAKEN: [AtomicBool; 256] = [const { AtomicBool::new(false) }; 256];
-static DEVICE: [AtomicPtr<()>; 256] = [const { AtomicPtr::new(core::ptr::null_mut()) }; 256];
+/// The APIC identifiers of the CPUs that were started.
+static IDS: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(0) }; MAX_CPUS];
 
 fn x2apic() -> bool {
     matches!(REGISTERS.get(), Some(None))
@@ -122,61 +120,22 @@ pub(crate) fn send(target: u32, command: u32) {
     }
 }
 
-fn end_of_interrupt() {
+/// Tells the APIC that the interrupt it delivered has been taken.
+pub(crate) fn end_of_interrupt() {
     write(END, 0);
 }
 
-/// Handles an interrupt.
-pub(crate) fn interrupt(vector: u8, regs: Option<&mut UserRegs>) {
-    match vector {
-        TIMER_VECTOR => {
-            end_of_interrupt();
-            time::timer_fired();
-            if let Some(handlers) = handlers() {
-                (handlers.timer)(regs);
-            }
-        }
-        RESCHEDULE_VECTOR => {
-            end_of_interrupt();
-            smp::rescheduled();
-        }
-        SHOOTDOWN_VECTOR => {
-            end_of_interrupt();
-            smp::poll();
-        }
-        SPURIOUS_VECTOR => {}
-        _ => {
-            end_of_interrupt();
-            let handler = DEVICE[usize::from(vector)].load(Ordering::Acquire);
-            if !handler.is_null() {
-                // SAFETY: only `allocate_vector` stores here, and it stores `fn(u8)`.
-                let handler: fn(u8) = unsafe { core::mem::transmute(handler) };
-                handler(vector);
-            } else if let Some(handlers) = handlers() {
-                match regs {
-                    // No device has this vector: a program in ring 0 executed `int`, which ring 3
-                    // may not.
-                    Some(regs) if crate::trap::is_supervisor() => {
-                        (handlers.exception)(13, u64::from(vector) << 3 | 2, regs);
-                    }
-                    _ => (handlers.irq)(vector),
-                }
-            }
-        }
-    }
+/// Notes CPU `cpu`'s APIC identifier.
+pub(crate) fn set_id(cpu: usize, id: u32) {
+    IDS[cpu].store(id, Ordering::Relaxed);
 }
 
-/// Allocates a vector for a device and registers the function to call (with the vector, interrupts
-/// off, after the end-of-interrupt: edge-triggered and MSI devices only). `None` if all vectors are
-/// taken.
-pub fn allocate_vector(handler: fn(u8)) -> Option<u8> {
-    let vector = (FIRST_DEVICE..=LAST_DEVICE)
-        .find(|v| !TAKEN[usize::from(*v)].swap(true, Ordering::AcqRel))?;
-    DEVICE[usize::from(vector)].store(handler as *mut (), Ordering::Release);
-    Some(vector)
+/// Returns CPU `cpu`'s APIC identifier.
+pub(crate) fn id_of(cpu: usize) -> u32 {
+    IDS.get(cpu).map_or(0, |id| id.load(Ordering::Relaxed))
 }
 
 /// Returns address and data of a message-signalled interrupt that raises `vector` on CPU `cpu`.
 pub fn message(cpu: usize, vector: u8) -> (u64, u32) {
-    (0xfee0_0000 | u64::from(smp::apic_id(cpu)) << 12, u32::from(vector))
+    (0xfee0_0000 | u64::from(id_of(cpu)) << 12, u32::from(vector))
 }

@@ -2,10 +2,10 @@
 //!
 //! A [`Context`] is a stopped flow of control: a kernel stack whose top words are the registers to
 //! continue with. It is a part of its *owner* (the kernel's execution), may work for a *principal*
-//! (the thread) in an object that the principal's [`Place`] holds (the space), and has the
+//! (the thread) in an object that the principal's [`ObjectCell`] holds (the space), and has the
 //! registers of the floating-point unit. [`switch`] stops the context that runs here and continues
 //! another one. Only the switch changes the slots that name owner, principal and object of the
-//! running context ([`Local`](crate::cpu::Local)), so they always match the stack that is in use.
+//! running context ([`Local`]), so they always match the stack that is in use.
 //!
 //! Borrows of the slots ([`Here`](crate::cpu::Here), [`Lent`](crate::cpu::Lent)) cannot leave the
 //! stack that they were made on, and depend on these invariants:
@@ -15,7 +15,7 @@
 //! * a context that has run is a part of the same owner whenever it is continued, so the owner that
 //!   is borrowed on its stack is the one that the processor keeps; a context that is dropped is
 //!   never continued;
-//! * a context keeps its principal for good, and the principal its place; the object in the place
+//! * a context keeps its principal for good, and the principal its cell; the object in the cell
 //!   is exchanged only by the context itself, while it has no borrow of it;
 //! * the saved stack pointer is taken with an atomic exchange, so a context that is running
 //!   (pointer 0) is never continued twice, whatever the scheduler does.
@@ -25,86 +25,29 @@
 //! named objects of the other stack's context.
 
 use alloc::sync::Arc;
-use core::arch::{asm, naked_asm};
+use core::arch::naked_asm;
 use core::marker::PhantomData;
 use core::mem::size_of;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::cpu::{self, Local, OfObject, OfPrincipal, Place, Word};
-use crate::fpu::FpuState;
+use crate::cpu::{self, Local, OfObject, OfPrincipal};
+use crate::fpu_state::FpuState;
 use crate::stack::KernelStack;
 use crate::trap::UserRegs;
+use flow::{Flow, Name, set_running};
 
-crate::per_cpu! {
-    /// The address of the [`Flow`] that runs here; 0 before [`begin`].
-    static RUNNING: Word = Word::new(0);
-    /// The slot of a context that has no principal.
-    static NOWHERE: Word = Word::new(0);
-}
+pub(crate) use flow::with_running;
+pub use object_cell::ObjectCell;
+
+mod flow;
+mod object_cell;
 
 /// A flow of control in the kernel with its stack, a part of an `E`.
 pub struct Context<E> {
     flow: Flow,
     /// The context calls [`Owner::arrived`] of this owner.
     _owner: PhantomData<fn(E) -> E>,
-}
-
-/// The content of a [`Context`], whatever it is a part of.
-pub(crate) struct Flow {
-    /// The stack pointer to continue with; 0 while running.
-    saved: AtomicU64,
-    /// `None`: the flow that the CPU was started with, on its boot stack (the idle loop).
-    stack: Option<KernelStack>,
-    /// The address of the owner, from the first time that the context runs; 0 before.
-    owner: AtomicUsize,
-    /// The principal, kept alive. The slot below names it while the context runs.
-    _principal: Option<Arc<dyn Send + Sync>>,
-    principal: Name,
-    /// The principal's place, for [`owns`]; null for none.
-    place: *const (),
-    /// The object in the place.
-    object: Name,
-    /// The number of borrows of the object, while the context does not run.
-    borrows: AtomicU64,
-    fpu: Option<FpuState>,
-}
-
-// SAFETY: the only part that is not `Sync`, the floating-point state, is used by the context itself
-// and by the switch to and from it, and these uses of one context happen one after the other.
-// Pointers are followed only by code that runs in the context.
-unsafe impl Sync for Flow {}
-// SAFETY: all parts may be dropped anywhere.
-unsafe impl Send for Flow {}
-
-/// A slot, by its address in the template, and the object that it names while a context runs.
-struct Name {
-    slot: AtomicUsize,
-    object: AtomicPtr<()>,
-}
-
-impl Name {
-    fn new(slot: usize, object: *const ()) -> Name {
-        Name { slot: AtomicUsize::new(slot), object: AtomicPtr::new(object.cast_mut()) }
-    }
-
-    fn none() -> Name {
-        Name::new(ptr::from_ref(&NOWHERE).addr(), ptr::null())
-    }
-
-    #[inline(always)]
-    fn fill(&self) {
-        let object = self.object.load(Ordering::Relaxed);
-        // SAFETY: the slot is a `Local` or `NOWHERE`, and names this object as long as the context
-        // runs.
-        unsafe { cpu::set_slot(self.slot.load(Ordering::Relaxed), object) };
-    }
-
-    #[inline(always)]
-    fn empty(&self) {
-        // SAFETY: as for `fill`; an empty slot names nothing.
-        unsafe { cpu::set_slot(self.slot.load(Ordering::Relaxed), ptr::null()) };
-    }
 }
 
 /// An object that has a context as a part. Implemented by [`owner!`](crate::owner).
@@ -184,8 +127,8 @@ pub trait Principal: Send + Sync + Sized + 'static {
     fn slot() -> &'static Local<Self, OfPrincipal>;
     /// Returns the slot that names the object.
     fn object_slot() -> &'static Local<Self::Object, OfObject>;
-    /// Returns the place that holds the object. Called once, when the context is made.
-    fn place(&self) -> &Place<Self::Object>;
+    /// Returns the cell that holds the object. Called once, when the context is made.
+    fn object_cell(&self) -> &ObjectCell<Self::Object>;
 }
 
 /// The registers that [`switch`] pushes, in ascending order.
@@ -204,44 +147,6 @@ struct SwitchFrame {
 extern "C" fn arrive<E: Owner>(left: *const E) {
     // SAFETY: this is the reference that the processor held, handed over by `switch`.
     E::arrived(unsafe { Arc::from_raw(left) });
-}
-
-impl Flow {
-    fn new(saved: u64, stack: Option<KernelStack>) -> Flow {
-        Flow {
-            saved: AtomicU64::new(saved),
-            stack,
-            owner: AtomicUsize::new(0),
-            _principal: None,
-            principal: Name::none(),
-            place: ptr::null(),
-            object: Name::none(),
-            borrows: AtomicU64::new(0),
-            fpu: None,
-        }
-    }
-
-    /// Returns the state of the floating-point unit.
-    pub(crate) fn fpu(&self) -> Option<&FpuState> {
-        self.fpu.as_ref()
-    }
-
-    /// Whether this place is the principal's place.
-    #[inline]
-    pub(crate) fn has_place(&self, place: *const ()) -> bool {
-        ptr::eq(self.place, place)
-    }
-
-    /// Changes the object that the flow works in.
-    ///
-    /// # Safety
-    /// The flow runs here. The object lives until it is changed again, is of the type of the slot,
-    /// and nothing is borrowed.
-    #[inline]
-    pub(crate) unsafe fn name_object(&self, object: *const ()) {
-        self.object.object.store(object.cast_mut(), Ordering::Relaxed);
-        self.object.fill();
-    }
 }
 
 impl<E: Owner> Context<E> {
@@ -286,12 +191,12 @@ impl<E: Owner> Context<E> {
             });
         }
         let mut flow = Flow::new(switch, Some(stack));
-        let place = principal.place();
+        let cell = principal.object_cell();
         flow.principal = Name::new(P::slot().address(), Arc::as_ptr(&principal).cast());
-        flow.object = Name::new(P::object_slot().address(), place.take().cast());
-        flow.place = ptr::from_ref(place).cast();
+        flow.object = Name::new(P::object_slot().address(), cell.take().cast());
+        flow.cell = ptr::from_ref(cell).cast();
         flow.fpu = Some(fpu);
-        // Kept and never changed: the principal continues to have the place that it returned.
+        // Kept and never changed: the principal continues to have the cell that it returned.
         flow._principal = Some(principal);
         Context { flow, _owner: PhantomData }
     }
@@ -319,14 +224,6 @@ impl<E: Owner> Context<E> {
             });
         }
         Context { flow: Flow::new(switch, Some(stack)), _owner: PhantomData }
-    }
-}
-
-impl Drop for Flow {
-    fn drop(&mut self) {
-        if self.stack.is_some() && *self.saved.get_mut() == 0 {
-            panic!("a running context was dropped");
-        }
     }
 }
 
@@ -426,29 +323,6 @@ unsafe extern "C" fn switch_stacks(left: *const (), saved: *const AtomicU64, to:
     );
 }
 
-/// Calls `look` with the flow that runs here; with `None` before [`begin`].
-#[inline]
-pub(crate) fn with_running<R>(look: impl FnOnce(Option<&Flow>) -> R) -> R {
-    let flow: *const Flow;
-    // SAFETY: this is a word in `.percpu`; GS is set up before any caller runs.
-    unsafe {
-        asm!("mov {0}, gs:[{1}]", out(reg) flow, sym RUNNING,
-             options(nostack, preserves_flags, readonly));
-    }
-    // SAFETY: the processor keeps the owner of the context that runs on it, and that context runs
-    // this function.
-    look(unsafe { flow.as_ref() })
-}
-
-#[inline(always)]
-fn set_running(flow: &Flow) {
-    // SAFETY: as in `with_running`.
-    unsafe {
-        asm!("mov gs:[{1}], {0}", in(reg) ptr::from_ref(flow), sym RUNNING,
-             options(nostack, preserves_flags));
-    }
-}
-
 /// Makes `slot` name `object` while `work` runs, in a context that has no principal.
 ///
 /// # Panics
@@ -460,7 +334,7 @@ pub fn work_in<T: Send + Sync, R>(
 ) -> R {
     with_running(|flow| {
         let free = |flow: &&Flow| {
-            flow.place.is_null() && flow.object.object.load(Ordering::Relaxed).is_null()
+            flow.cell.is_null() && flow.object.object.load(Ordering::Relaxed).is_null()
         };
         let flow = flow.filter(free).expect("a context that works in nothing");
         flow.object.slot.store(slot.address(), Ordering::Relaxed);

@@ -15,20 +15,20 @@
 //! A large allocation fails at the frame allocator's reserve ([`crate::frames`]), so a program
 //! cannot exhaust the kernel through tables and buffers whose size it chooses. Small objects may
 //! use the reserve; once half of it is gone, the execution that allocates is marked
-//! ([`trap::MEMORY`]), and the kernel ends its process before it returns to user mode.
+//! ([`attention::MEMORY`]), and the kernel ends its process before it returns to user mode.
 //!
 //! Lock order: a depot's lock comes before the frame allocator's.
 //!
 //! Road not taken: the `talc` crate. One lock and boundary tags cost several times as much on the
 //! path of every fork and open.
 
+use crate::attention;
 use crate::cpu::{MAX_CPUS, PerCpu};
 use crate::frames::{self, Block, FrameInfo, direct, info, physical};
 use crate::layout::{PAGE_SHIFT, PAGE_SIZE};
 use crate::per_cpu;
 use crate::scattered;
 use crate::sync::SpinLock;
-use crate::trap;
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::Relaxed;
@@ -407,7 +407,7 @@ fn grow(class: usize) -> Option<Slab> {
 /// Marks the current execution if the reserve is being used up.
 fn mark_if_low() {
     if crate::frames::is_low() {
-        trap::attention::raise(trap::MEMORY);
+        attention::raise(attention::MEMORY);
     }
 }
 

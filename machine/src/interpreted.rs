@@ -9,33 +9,15 @@
 //!
 //! `./hayate test host/miri` runs the tests, if the nightly toolchain with Miri is installed.
 
-use crate::boot::{BootInfo, MemoryKind, MemoryRange};
 use crate::frames::{self, Block, Frame};
 use crate::heap::{self, Heap};
-use crate::layout::PAGE_SIZE;
+use crate::layout::{INTERPRETED_MEMORY, PAGE_SIZE};
+use crate::loader::{MemoryKind, MemoryRange};
 use crate::sync::{Once, RwSpinLock, SpinLock};
-use arrayvec::ArrayVec;
 use core::alloc::{GlobalAlloc, Layout};
-use core::cell::UnsafeCell;
 use hayate_fuzzing::Random;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
-
-/// Bytes of memory: the reserve takes 1 MiB, the frame table little.
-const SIZE: usize = 3 << 20;
-
-#[repr(C, align(4096))]
-struct Memory(UnsafeCell<[u8; SIZE]>);
-
-// SAFETY: the frame allocator hands its bytes out, each to one owner.
-unsafe impl Sync for Memory {}
-
-static MEMORY: Memory = Memory(UnsafeCell::new([0; SIZE]));
-
-/// Returns the address of physical address 0.
-pub(crate) fn memory() -> usize {
-    MEMORY.0.get() as usize
-}
 
 /// Sets the machine up once, and lends it to one test at a time: the test's thread is its one CPU.
 fn machine() -> MutexGuard<'static, ()> {
@@ -43,14 +25,9 @@ fn machine() -> MutexGuard<'static, ()> {
     static READY: Once<()> = Once::new();
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     READY.call_once(|| {
-        let mut map = ArrayVec::new();
-        map.push(MemoryRange { start: 0, end: SIZE as u64, kind: MemoryKind::Usable });
-        frames::init(&BootInfo {
-            memory: map,
-            command_line: "",
-            modules: SpinLock::new(ArrayVec::new()),
-            rsdp: None,
-        });
+        let end = INTERPRETED_MEMORY as u64;
+        let memory = MemoryRange { start: 0, end, kind: MemoryKind::Usable };
+        frames::init(&[memory], core::iter::empty());
     });
     turn
 }

@@ -1,25 +1,35 @@
-//! Device interrupts: calls a driver's handler, a closure found by its vector.
+//! Device interrupts: their vectors, and the drivers' handlers.
 //!
 //! Handlers are never removed, as devices are not.
 
 use alloc::boxed::Box;
+use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::apic;
+use crate::apic::{FIRST_DEVICE, LAST_DEVICE};
 use crate::sync::Once;
 
 /// The function that a device's interrupt calls: with interrupts off; it must not sleep.
 pub type Handler = Box<dyn Fn() + Send + Sync>;
 
+static TAKEN: [AtomicBool; 256] = [const { AtomicBool::new(false) }; 256];
 static HANDLERS: [Once<Handler>; 256] = [const { Once::new() }; 256];
 
-/// Allocates a vector and makes its interrupts call `handler`. `None` when all vectors are taken.
+/// Allocates a vector and makes its interrupts call `handler`, after the end of interrupt: for
+/// edge-triggered and MSI devices only. `None` when all vectors are taken.
 pub(crate) fn attach(handler: Handler) -> Option<u8> {
-    let vector = apic::allocate_vector(dispatch)?;
+    let vector = (FIRST_DEVICE..=LAST_DEVICE)
+        .find(|v| !TAKEN[usize::from(*v)].swap(true, Ordering::AcqRel))?;
     HANDLERS[usize::from(vector)].call_once(|| handler);
     Some(vector)
 }
 
-fn dispatch(vector: u8) {
+/// Whether a device has this vector.
+pub(crate) fn is_taken(vector: u8) -> bool {
+    TAKEN[usize::from(vector)].load(Ordering::Acquire)
+}
+
+/// Calls the handler of a vector.
+pub(crate) fn deliver(vector: u8) {
     if let Some(handler) = HANDLERS[usize::from(vector)].get() {
         handler();
     }

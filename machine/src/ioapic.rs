@@ -3,8 +3,8 @@
 use arrayvec::ArrayVec;
 
 use crate::acpi;
+use crate::apic;
 use crate::mmio::Registers;
-use crate::smp;
 use crate::sync::{Once, SpinLock};
 
 struct Chip {
@@ -35,7 +35,7 @@ pub fn route(line: u32, vector: u8, level: bool, low: bool) -> bool {
     write_entry(
         line,
         u32::from(vector) | u32::from(low) << 13 | u32::from(level) << 15,
-        smp::apic_id(0),
+        apic::id_of(0),
     )
 }
 

@@ -23,14 +23,28 @@ pub const LARGE_PAGE_SIZE: usize = 2 << 20;
 pub const USER_END: usize = 0x0000_7fff_ffff_f000;
 /// The address of physical address 0 in the direct map.
 pub const DIRECT_MAP: usize = 0xffff_8880_0000_0000;
-/// Returns [`DIRECT_MAP`], or the address of the array that is memory when Miri runs the tests.
+
+/// Returns [`DIRECT_MAP`].
+#[cfg(not(miri))]
 #[inline(always)]
 pub(crate) fn direct_map() -> usize {
-    #[cfg(miri)]
-    return crate::interpreted::memory();
-    #[cfg(not(miri))]
     DIRECT_MAP
 }
+
+/// Returns the address of the array that is memory when Miri runs the tests.
+#[cfg(miri)]
+pub(crate) fn direct_map() -> usize {
+    #[repr(C, align(4096))]
+    struct Memory(core::cell::UnsafeCell<[u8; INTERPRETED_MEMORY]>);
+    // SAFETY: the frame allocator hands its bytes out, each to one owner.
+    unsafe impl Sync for Memory {}
+    static MEMORY: Memory = Memory(core::cell::UnsafeCell::new([0; INTERPRETED_MEMORY]));
+    MEMORY.0.get() as usize
+}
+
+/// Bytes of memory for Miri: the frame allocator's reserve takes 1 MiB, the frame table little.
+#[cfg(miri)]
+pub(crate) const INTERPRETED_MEMORY: usize = 3 << 20;
 
 /// The most physical memory that the direct map can hold, in bytes.
 pub const DIRECT_MAP_SIZE: usize = 64 << 40;
@@ -38,6 +52,16 @@ pub const DIRECT_MAP_SIZE: usize = 64 << 40;
 pub const VMAP: usize = 0xffff_c900_0000_0000;
 /// The end of [`VMAP`].
 pub const VMAP_END: usize = 0xffff_e900_0000_0000;
+/// Large tables of the heap ([`crate::scattered`]): the upper half of the 512 GiB that kernel stacks
+/// begin in.
+pub(crate) const SCATTERED: usize = VMAP + (256 << 30);
+/// Where the frame table is mapped after it was extended: behind the large tables of the heap, in
+/// the 512 GiB that every space shares.
+pub(crate) const FRAME_TABLE: usize = SCATTERED + (240 << 30);
+/// The size of [`FRAME_TABLE`]: enough for 4 TiB of addresses.
+pub(crate) const FRAME_TABLE_SIZE: usize = 16 << 30;
+/// The address of physical address 0 in the mapping of device registers.
+pub(crate) const DEVICES: usize = 0xffff_d000_0000_0000;
 /// The area of pages of the kernel's half that programs see: one entry of the root.
 pub const SHOWN: usize = 0xffff_ff00_0000_0000;
 /// The address at which the kernel's image is linked: physical address 0 of the image's mapping.

@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use arrayvec::ArrayVec;
 
 use crate::sync::SpinLock;
-use crate::{serial, time};
+use crate::{clock, serial};
 
 static LEVEL: AtomicU8 = AtomicU8::new(6);
 static WRITER: SpinLock<()> = SpinLock::new(());
@@ -45,7 +45,7 @@ pub fn enabled(level: Level) -> bool {
 /// [`info!`](crate::info), [`debug!`](crate::debug).
 pub fn line(level: Level, text: fmt::Arguments) {
     if enabled(level) {
-        let now = time::monotonic_ns() / 1000;
+        let now = clock::monotonic_ns() / 1000;
         let _one = WRITER.lock();
         write_kept_locked();
         stamped(now, text);
@@ -92,7 +92,7 @@ pub fn later(
     if !enabled(level) {
         return;
     }
-    let mut line = Kept { microseconds: time::monotonic_ns() / 1000, text, words };
+    let mut line = Kept { microseconds: clock::monotonic_ns() / 1000, text, words };
     loop {
         let full = KEPT_LINES.lock().try_push(line);
         ANY_KEPT.store(true, Ordering::Relaxed);

@@ -10,16 +10,14 @@
 //! * an area begins and ends at large pages and holds no frame of the allocator's;
 //! * each of its frames has an info with one reference that is never given up: entries and
 //!   [`Frame`]s may come and go, and no frame of an area ever reaches the allocator. Therefore
-//!   page-table entries need not be counted ([`crate::paging::Tables::attach`]);
+//!   page-table entries need not be counted ([`crate::paging::Edit::attach`]);
 //! * areas that ACPI, the loader and the command line name are found before the kernel's page
 //!   tables are built, and constant afterwards ([`areas`]). The memory of a device ([`attach`]) is
 //!   known only when there are drivers: the direct map and the frame table are extended for it
 //!   then, and no earlier code prepares for a device that may not be there.
 //!
-//! The place of the pseudo memory must be the same at each boot, and nothing may write to it in
-//! between: firmware uses low memory and the top of it, QEMU puts the initramfs at the top and the
-//! kernel near the bottom. So it begins at the first large page at or above [`PSEUDO`] that leaves
-//! room for all of it.
+//! The place of the pseudo memory must be the same at each boot: the loader's memory map is read with
+//! that in mind (`loader::start_info`).
 
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -28,13 +26,11 @@ use arrayvec::ArrayVec;
 pub use hayate_frames::Refusal;
 use hayate_frames::admit;
 
-use crate::boot::{BootInfo, MemoryKind};
 use crate::frames::{Frame, direct, extend, info};
+use crate::kernel_tables;
 use crate::layout::{DIRECT_MAP_SIZE, LARGE_PAGE_SIZE, PAGE_SHIFT, PAGE_SIZE};
+use crate::loader::{self, BootInfo, MemoryKind};
 use crate::sync::{Once, SpinLock};
-
-/// Above the memory that firmware and QEMU write to at a reset.
-const PSEUDO: u64 = 64 << 20;
 
 const LARGE: u64 = LARGE_PAGE_SIZE as u64;
 
@@ -62,38 +58,10 @@ static AREAS: Once<ArrayVec<Area, 4>> = Once::new();
 /// The areas of devices, and their number: changed under the lock.
 static ATTACHED: [Once<Area>; 4] = [const { Once::new() }; 4];
 static ATTACHED_COUNT: SpinLock<usize> = SpinLock::new(0);
-static PSEUDO_PLACE: Once<(u64, u64)> = Once::new();
 
 /// Returns all areas that were known when the kernel's page tables were built.
 pub fn areas() -> &'static [Area] {
     AREAS.get().map_or(&[], |areas| areas)
-}
-
-/// Chooses a place among usable ranges for pseudo memory of the size that the command line names.
-pub(crate) fn place_pseudo(
-    size: &str,
-    usable: impl Iterator<Item = Range<u64>>,
-) -> Option<Range<u64>> {
-    let size = bytes(size)?.checked_next_multiple_of(LARGE).filter(|&size| size > 0)?;
-    let place = usable
-        .map(|range| (range.start.max(PSEUDO).next_multiple_of(LARGE), range.end))
-        .find(|(start, end)| end.saturating_sub(*start) >= size)
-        .map(|(start, _)| start..start + size)?;
-    PSEUDO_PLACE.call_once(|| (place.start, place.end));
-    Some(place)
-}
-
-/// Parses `64M` and the like.
-fn bytes(text: &str) -> Option<u64> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match text.get(digits.len()..)? {
-        "" => 0,
-        "K" | "k" => 10,
-        "M" | "m" => 20,
-        "G" | "g" => 30,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 /// Returns the end of usable physical addresses: the direct map ends there, or frame numbers of 32
@@ -119,8 +87,8 @@ pub(crate) fn find(boot: &BootInfo) {
             let _ = areas.try_push(Area { start, end, kind });
         }
     };
-    if let Some(&(start, end)) = PSEUDO_PLACE.get() {
-        add(start, end, Kind::Pseudo);
+    if let Some(range) = &boot.pseudo_nvm {
+        add(range.start, range.end, Kind::Pseudo);
     }
     for &(start, end) in &crate::acpi::info().persistent {
         add(start, end, Kind::Nvdimm);
@@ -143,18 +111,20 @@ pub(crate) fn attach(start: u64, size: u64) -> Result<&'static Area, Refusal> {
     let place = ATTACHED.get(*count).ok_or(Refusal::Many)?;
     // The loader may have reserved this very memory; ranges that it calls memory belong to the
     // allocator.
-    let memory = crate::boot::info().memory.iter();
+    let memory = loader::info().memory.iter();
     let memory = memory.filter(|range| range.kind != MemoryKind::Reserved);
     let memory = memory.map(|range| range.start..range.end);
     let attached = ATTACHED.iter().filter_map(Once::get);
     let known = areas().iter().chain(attached).map(|area| area.start..area.end);
     let range = admit(start, size, LARGE, limit(), memory.chain(known))?;
     let (first, end) = ((range.start >> PAGE_SHIFT) as u32, (range.end >> PAGE_SHIFT) as u32);
+    // SAFETY: `extend` asks for pages of its own window only, and never frees them.
+    let map = |page, physical| unsafe { kernel_tables::map_for_good(page, physical) };
     // SAFETY: this memory is not in use, as checked above, and the lock is held. It begins at a
     // large page, whose infos begin at a page of the table.
     unsafe {
-        crate::boot::map_late(range.start, range.end)?;
-        if !extend(first, end) {
+        kernel_tables::map_late(range.start, range.end)?;
+        if !extend(first, end, map) {
             return Err(Refusal::Memory);
         }
     }
@@ -180,6 +150,11 @@ impl Area {
     /// Returns the size in bytes.
     pub fn size(&self) -> u64 {
         self.end - self.start
+    }
+
+    /// Returns the range of physical addresses.
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.start..self.end
     }
 
     /// Returns the kind of memory.

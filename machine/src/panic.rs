@@ -3,7 +3,7 @@
 use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::{cpu, log, power, smp};
+use crate::{cpu, ipi, log, power};
 
 static PANICKING: AtomicBool = AtomicBool::new(false);
 
@@ -17,7 +17,7 @@ fn panic(info: &PanicInfo) -> ! {
         // This is a second panic, here or on another CPU: the first one is reported.
         cpu::stop();
     }
-    smp::stop_others();
+    ipi::stop_others();
     log::write_kept_at_the_end();
     match info.location() {
         Some(at) => {

@@ -20,13 +20,13 @@
 //! segmented tables everywhere (hash tables and vectors of crates need contiguous memory).
 
 use crate::frames::Frame;
-use crate::layout::{PAGE_SIZE, VMAP};
-use crate::mmio;
-use crate::smp::{self, Flush};
+use crate::ipi::{self, Flush};
+use crate::kernel_tables::{frame_of, page_entry, swap_page};
+use crate::layout::{FRAME_TABLE, PAGE_SIZE, SCATTERED};
 use crate::sync::SpinLock;
 
-/// Where the area begins: in the upper half of the 512 GiB that kernel stacks begin in.
-const START: usize = VMAP + (256 << 30);
+/// Where the area begins.
+const START: usize = SCATTERED;
 /// Bytes of a shelf's addresses.
 const SHELF: usize = 16 << 30;
 /// The smallest and the largest place: 2 pages, 128 MiB.
@@ -34,7 +34,8 @@ const SMALLEST: u32 = 1;
 const LARGEST: u32 = 15;
 const COUNT: usize = (LARGEST - SMALLEST + 1) as usize;
 /// Where the area ends.
-pub(crate) const END: usize = START + COUNT * SHELF;
+const END: usize = START + COUNT * SHELF;
+const _: () = assert!(END <= FRAME_TABLE);
 
 /// The places of one size. Places are numbered from 1; 0 ends a list.
 struct Shelf {
@@ -84,7 +85,7 @@ impl Shelf {
             return Some(self.used);
         }
         if self.clean == 0 && self.dirty != 0 {
-            smp::shootdown(u64::MAX, Flush::Global);
+            ipi::shootdown(u64::MAX, Flush::Global);
             self.clean = core::mem::take(&mut self.dirty);
         }
         let place = self.clean;
@@ -92,7 +93,7 @@ impl Shelf {
             return None;
         }
         // SAFETY: the first page of a place on a list is not mapped, and the place is ours.
-        self.clean = unsafe { mmio::swap_kernel_page(address(shelf, place), 0) }? >> 1;
+        self.clean = unsafe { swap_page(address(shelf, place), 0) }? >> 1;
         Some(place)
     }
 }
@@ -105,9 +106,9 @@ pub(crate) fn allocate(pages: usize) -> Option<*mut u8> {
     let start = address(shelf, place);
     for page in 0..pages {
         let mapped = Frame::allocate().and_then(|frame| {
-            let entry = mmio::kernel_page(frame.address());
+            let entry = page_entry(frame.address());
             // SAFETY: only the caller uses the place, and nothing is mapped in it.
-            unsafe { mmio::swap_kernel_page(start + page * PAGE_SIZE, entry) }?;
+            unsafe { swap_page(start + page * PAGE_SIZE, entry) }?;
             frame.into_number();
             Some(())
         });
@@ -134,15 +135,15 @@ fn give_back(shelf: usize, place: u64, pages: usize) {
     let start = address(shelf, place);
     for page in 0..pages {
         // SAFETY: the place is not used.
-        let entry = unsafe { mmio::swap_kernel_page(start + page * PAGE_SIZE, 0) };
-        if let Some(number) = entry.and_then(mmio::frame_of) {
+        let entry = unsafe { swap_page(start + page * PAGE_SIZE, 0) };
+        if let Some(number) = entry.and_then(frame_of) {
             // SAFETY: this is the reference that the entry held.
             drop(unsafe { Frame::from_number(number) });
         }
     }
     let mut lists = SHELVES[shelf].lock();
     // SAFETY: the first page is not mapped, and the place is ours until it is on the list.
-    if unsafe { mmio::swap_kernel_page(start, link(lists.dirty)) }.is_some() {
+    if unsafe { swap_page(start, link(lists.dirty)) }.is_some() {
         lists.dirty = place;
     }
     // Without memory for the tables above it, the place was never used: its addresses are lost for

@@ -1,190 +1,211 @@
-//! Other processors: interrupting them and TLB shootdown. Starting them is in `start`.
+//! The other processors: each is started by INIT, start-up interrupt (SDM vol. 3, 9.4), and a
+//! trampoline at [`TRAMPOLINE`] in the first MiB, which the boot code never hands out.
 //!
-//! **Shootdown** works by mailboxes: the initiator writes what to flush into its own request, sets
-//! its bit in every target's inbox, interrupts the targets, and waits until the request's mask of
-//! CPUs that have not answered is empty, answering its own inbox meanwhile. A target answers from
-//! the interrupt (in user mode or idle) or from [`poll`] (spinning in the kernel with interrupts
-//! off). `hayate_protocols::shootdown` defines the words, and is model-checked.
+//! CPUs are started one after the other, so the trampoline's parameters (stack, GS base) belong to
+//! the CPU that is starting. It runs on the boot tables at first, which map low memory one to one.
 
-mod start;
+use alloc::alloc::{Layout, alloc_zeroed};
+use core::arch::global_asm;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use crate::boot::boot_root;
+use crate::cpu::{self, MAX_CPUS};
+use crate::fpu_state;
+use crate::layout::DIRECT_MAP;
+use crate::stack::KernelStack;
+use crate::{acpi, apic, kernel_tables, loader, time, trap, warn};
 
-use hayate_protocols::shootdown::{Inbox, Request};
-use x86_64::VirtAddr;
-use x86_64::instructions::tlb;
+pub use crate::ipi::{reschedule, synchronise};
+pub use crate::mailbox::poll;
 
-use crate::cpu::{self, MAX_CPUS, PerCpu};
-use crate::layout::PAGE_SIZE;
-use crate::sync::relax;
-use crate::trap::{self, attention};
-use crate::{apic, per_cpu};
+/// Physical address of the trampoline; its page number is the start-up interrupt's vector.
+const TRAMPOLINE: u64 = 0x8000;
 
-pub use start::start_others;
+global_asm!(
+    r#"
+.pushsection .rodata.trampoline, "a", @progbits
+.globl hayate_trampoline
+hayate_trampoline:
+.code16
+    cli
+    cld
+    xor eax, eax
+    mov ds, ax
+    lgdt [tr_gdt]
+    mov eax, cr0
+    or eax, 1
+    mov cr0, eax
+    // ljmp 8:2f
+    .byte 0x66, 0xea
+    .long tr_protected
+    .word 8
+.code32
+hayate_tr_32:
+    mov eax, 16
+    mov ds, eax
+    mov ss, eax
+    mov eax, cr4
+    or eax, 0x20
+    mov cr4, eax
+    mov eax, [tr_root]
+    mov cr3, eax
+    mov ecx, 0xc0000080
+    rdmsr
+    or eax, 0x900
+    wrmsr
+    mov eax, cr0
+    or eax, 0x80010001
+    and eax, 0x9fffffff      // caches on
+    mov cr0, eax
+    // ljmp 24:3f
+    .byte 0xea
+    .long tr_long
+    .word 24
+.code64
+hayate_tr_64:
+    mov rsp, [tr_stack]
+    xor ebp, ebp
+    mov rax, [tr_entry]
+    call rax
+    ud2
+.balign 8
+hayate_tr_gdt:
+    .quad 0
+    .quad 0x00cf9b000000ffff
+    .quad 0x00cf93000000ffff
+    .quad 0x00af9b000000ffff
+hayate_tr_gdtr:
+    .word 31
+    .long tr_table
+.balign 8
+.globl hayate_trampoline_root
+hayate_trampoline_root: .quad 0
+.globl hayate_trampoline_stack
+hayate_trampoline_stack: .quad 0
+.globl hayate_trampoline_entry
+hayate_trampoline_entry: .quad 0
+.globl hayate_trampoline_end
+hayate_trampoline_end:
+.set tr_gdt, hayate_tr_gdtr - hayate_trampoline + {at}
+.set tr_table, hayate_tr_gdt - hayate_trampoline + {at}
+.set tr_protected, hayate_tr_32 - hayate_trampoline + {at}
+.set tr_long, hayate_tr_64 - hayate_trampoline + {at}
+.set tr_root, hayate_trampoline_root - hayate_trampoline + {at}
+.set tr_stack, hayate_trampoline_stack - hayate_trampoline + {at}
+.set tr_entry, hayate_trampoline_entry - hayate_trampoline + {at}
+.code64
+.popsection
+"#,
+    at = const TRAMPOLINE,
+);
 
-/// The TLB entries that a shootdown removes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flush {
-    /// Pages `start..end` (byte addresses, page-aligned) of the current space.
-    Range {
-        /// First address.
-        start: u64,
-        /// One past the last address.
-        end: u64,
-    },
-    /// Everything, including global (kernel) pages.
-    Global,
-    /// Leaves the space whose root is at this address: a CPU that has it loaded loads the kernel's
-    /// root.
-    Leave {
-        /// The root's physical address.
-        root: u64,
-    },
-    /// Everything of the user half; the mode of the loaded space has changed.
-    Mode,
+unsafe extern "C" {
+    static hayate_trampoline: u8;
+    static hayate_trampoline_root: u8;
+    static hayate_trampoline_stack: u8;
+    static hayate_trampoline_entry: u8;
+    static hayate_trampoline_end: u8;
 }
 
-per_cpu! {
-    /// The CPUs whose requests this CPU has to answer.
-    static INBOX: PerCpu<Inbox> = PerCpu::new(Inbox::new());
-    static REQUEST: PerCpu<Request> = PerCpu::new(Request::new());
+/// The parameters of the CPU that is starting: its number, its GS base, its main function.
+static NUMBER: AtomicUsize = AtomicUsize::new(0);
+static GS: AtomicUsize = AtomicUsize::new(0);
+static MAIN: crate::sync::Once<fn() -> !> = crate::sync::Once::new();
+static STARTED: AtomicBool = AtomicBool::new(false);
+
+/// Stores `value` at the place of `symbol` in the trampoline's copy.
+fn parameter(symbol: *const u8, value: u64) {
+    let offset = symbol as u64 - &raw const hayate_trampoline as u64;
+    let place = (DIRECT_MAP as u64 + TRAMPOLINE + offset) as *mut u64;
+    // SAFETY: within the trampoline's page, which the boot code keeps for it.
+    unsafe { place.write_volatile(value) };
 }
 
-static APIC_IDS: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(0) }; MAX_CPUS];
-
-/// Set before other CPUs are stopped for good by an NMI; the NMI stub reads it.
-// SAFETY: the name is the stub's.
-#[unsafe(export_name = "hayate_stopping")]
-static STOPPING: AtomicBool = AtomicBool::new(false);
-
-/// Above this many pages everything is flushed instead (as Linux' tlb_single_page_flush_ceiling).
-const MOST_PAGES: u64 = 33;
-/// Values of a request that stand in place of an address.
-const ALL: u64 = 1;
-const GLOBAL: u64 = 3;
-const LEAVE: u64 = 5;
-const MODE: u64 = 7;
-
-pub(crate) fn set_apic_id(cpu: usize, id: u32) {
-    APIC_IDS[cpu].store(id, Ordering::Relaxed);
-}
-
-/// Returns CPU `cpu`'s APIC identifier.
-pub(crate) fn apic_id(cpu: usize) -> u32 {
-    APIC_IDS.get(cpu).map_or(0, |id| id.load(Ordering::Relaxed))
-}
-
-fn flush(start: u64, end: u64) {
-    match start {
-        ALL => tlb::flush_all(),
-        GLOBAL => {
-            use x86_64::registers::control::{Cr4, Cr4Flags};
-            // SAFETY: turning global pages off and on again flushes them and changes nothing else.
+/// Starts the other CPUs; each calls `main` when it is set up. Returns how many CPUs run then. A
+/// CPU that does not come up within a second is left out. Only the first call starts CPUs: running
+/// CPUs must not be started again.
+pub fn start_others(main: fn() -> !) -> usize {
+    static CALLED: AtomicBool = AtomicBool::new(false);
+    if CALLED.swap(true, Ordering::SeqCst) {
+        return cpu::count();
+    }
+    let me = apic::local_id();
+    apic::set_id(0, me);
+    MAIN.call_once(|| main);
+    let limit = loader::option("maxcpus").and_then(|text| text.parse().ok()).unwrap_or(MAX_CPUS);
+    let others = acpi::info().cpus.iter().copied().filter(|id| *id != me);
+    let mut copied = false;
+    for id in others.take(limit.clamp(1, MAX_CPUS) - 1) {
+        if !copied {
+            let start = &raw const hayate_trampoline;
+            let length = &raw const hayate_trampoline_end as usize - start as usize;
+            // SAFETY: the page at TRAMPOLINE is kept for this; the code is shorter than a page.
             unsafe {
-                Cr4::update(|f| f.remove(Cr4Flags::PAGE_GLOBAL));
-                Cr4::update(|f| f.insert(Cr4Flags::PAGE_GLOBAL));
+                core::ptr::copy_nonoverlapping(
+                    start,
+                    (DIRECT_MAP + TRAMPOLINE as usize) as *mut u8,
+                    length,
+                );
             }
+            // SAFETY: this processor has left the boot tables, and no other has been started.
+            unsafe { kernel_tables::share_half(boot_root()) };
+            parameter(&raw const hayate_trampoline_root, boot_root());
+            parameter(&raw const hayate_trampoline_entry, other_start as *const () as u64);
+            copied = true;
         }
-        LEAVE => crate::paging::leave(end),
-        MODE => {
-            tlb::flush_all();
-            crate::paging::follow_mode();
+        if !start_one(cpu::count(), id) {
+            warn!("CPU with APIC id {id} did not start");
         }
-        _ => (start..end).step_by(4096).for_each(|page| tlb::flush(VirtAddr::new_truncate(page))),
     }
+    cpu::count()
 }
 
-/// Removes `what` from the TLBs of the CPUs in mask `cpus` and returns when all of them have done
-/// so. This CPU is flushed as well if it is in the mask. May be called with spin locks held.
-pub(crate) fn shootdown(cpus: u64, what: Flush) {
-    let (start, end) = match what {
-        Flush::Range { start, end } if end.saturating_sub(start) / 4096 <= MOST_PAGES => {
-            (start & !0xfff, end)
-        }
-        Flush::Range { .. } => (ALL, 0),
-        Flush::Global => (GLOBAL, 0),
-        Flush::Leave { root } => (LEAVE, root),
-        Flush::Mode => (MODE, 0),
-    };
-    let me = 1u64 << cpu::id();
-    let others = cpus & !me & cpu::online_mask();
-    if others != 0 {
-        let request = REQUEST.here();
-        request.fill(start, end, others);
-        for target in bits(others) {
-            if let Some(inbox) = INBOX.of(target) {
-                inbox.put(me);
-                apic::send(apic_id(target), u32::from(apic::SHOOTDOWN_VECTOR));
-            } else {
-                request.answer(1 << target);
+fn start_one(number: usize, id: u32) -> bool {
+    let Ok(layout) = Layout::from_size_align(cpu::area_size(), 64) else { return false };
+    // SAFETY: the layout is not empty.
+    let area = unsafe { alloc_zeroed(layout) };
+    let Some(stack) = KernelStack::new().filter(|_| !area.is_null()) else { return false };
+    parameter(&raw const hayate_trampoline_stack, stack.top());
+    // The CPU idles on it for ever. (A CPU that did not start in time may still start later.)
+    core::mem::forget(stack);
+    // SAFETY: fresh memory that is never freed.
+    GS.store(unsafe { cpu::prepare_area(area, number) }, Ordering::SeqCst);
+    NUMBER.store(number, Ordering::SeqCst);
+    STARTED.store(false, Ordering::SeqCst);
+    apic::set_id(number, id);
+    const INIT: u32 = 5 << 8 | 1 << 14;
+    const START_UP: u32 = 6 << 8 | 1 << 14;
+    apic::send(id, INIT);
+    time::spin_ns(10_000);
+    for wait in [100_000_000, 900_000_000] {
+        apic::send(id, START_UP | (TRAMPOLINE >> 12) as u32);
+        let end = time::monotonic_ns() + wait;
+        while time::monotonic_ns() < end {
+            if STARTED.load(Ordering::SeqCst) {
+                return true;
             }
+            core::hint::spin_loop();
         }
     }
-    if cpus & me != 0 {
-        flush(start, end);
-    }
-    if others != 0 {
-        while !REQUEST.here().is_answered() {
-            relax();
-        }
-    }
+    false
 }
 
-/// Interrupts the other processors in `mask` and returns when all have answered: each has then
-/// executed a full barrier between its earlier and its later accesses.
-pub fn synchronise(mask: u64) {
-    fence(Ordering::SeqCst);
-    // This asks for the flush of a page that is never mapped: only the request matters.
-    shootdown(mask & !(1 << cpu::id()), Flush::Range { start: 0, end: PAGE_SIZE as u64 });
-    fence(Ordering::SeqCst);
-}
-
-fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
-    core::iter::from_fn(move || {
-        (mask != 0).then(|| {
-            let bit = mask.trailing_zeros() as usize;
-            mask &= mask - 1;
-            bit
-        })
-    })
-}
-
-/// Answers other CPUs' shootdown requests; every spin loop calls it.
-#[inline(always)]
-pub fn poll() {
-    if !INBOX.here().is_empty() {
-        answer();
-    }
-}
-
-#[cold]
-fn answer() {
-    let me = 1u64 << cpu::id();
-    for initiator in bits(INBOX.here().take()) {
-        if let Some(request) = REQUEST.of(initiator) {
-            let (start, end) = request.range();
-            flush(start, end);
-            request.answer(me);
-        }
-    }
-}
-
-/// Interrupts CPU `cpu` so that it checks its attention word and run queue.
-pub fn reschedule(cpu: usize) {
-    if cpu < cpu::count() {
-        apic::send(apic_id(cpu), u32::from(apic::RESCHEDULE_VECTOR));
-    }
-}
-
-/// Handles the reschedule interrupt.
-pub(crate) fn rescheduled() {
-    attention::raise(trap::RESCHEDULE);
-}
-
-/// Stops all other CPUs for good, by NMI: they may be spinning with interrupts off.
-pub(crate) fn stop_others() {
-    if !STOPPING.swap(true, Ordering::SeqCst) && cpu::count() > 1 {
-        // All excluding self, delivery mode NMI.
-        apic::send(0, 3 << 18 | 4 << 8 | 1 << 14);
+/// The first Rust code on another CPU, on its own stack and still on the boot tables.
+extern "C" fn other_start() -> ! {
+    let number = NUMBER.load(Ordering::SeqCst);
+    // SAFETY: the area was prepared for this CPU.
+    unsafe { cpu::set_gs_base(GS.load(Ordering::SeqCst)) };
+    trap::load_idt();
+    cpu::init_features();
+    cpu::init_descriptors();
+    kernel_tables::activate();
+    apic::init();
+    trap::init_syscalls();
+    fpu_state::init();
+    cpu::set_online(number);
+    STARTED.store(true, Ordering::SeqCst);
+    match MAIN.get() {
+        Some(main) => main(),
+        None => cpu::stop(),
     }
 }

@@ -17,15 +17,16 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::boot::VMAP;
 use crate::cpu::{self, MAX_CPUS, PerCpu};
-use crate::smp::{self, Flush};
+use crate::ipi::{self, Flush};
+use crate::kernel_tables::{map_stack, swap_page, unmap_stack};
+use crate::per_cpu;
 use crate::sync::SpinLock;
-use crate::{mmio, per_cpu};
 
 /// Bytes of a kernel stack.
 pub const STACK_SIZE: usize = 16 * 1024;
 const SLOT: u64 = STACK_SIZE as u64 + 4096;
+const VMAP: u64 = crate::layout::VMAP as u64;
 
 /// How many stacks a CPU keeps for itself at most; it moves half as many at once.
 const MOST_OWN: usize = 32;
@@ -33,7 +34,7 @@ const MOST_OWN: usize = 32;
 const WORTH: u64 = 64;
 
 /// Stacks that belong to no CPU. The limit is set when the policy is known.
-static COMMON: SpinLock<Stock> = SpinLock::new(Stock::new(usize::MAX));
+static COMMON: SpinLock<StackCache> = SpinLock::new(StackCache::new(usize::MAX));
 static PLACES: SpinLock<Places> = SpinLock::new(Places { used: 0, clean: 0, dirty: 0, count: 0 });
 /// How many places were ever used: a copy of the count in [`PLACES`], for callers that must not
 /// wait for its lock.
@@ -44,11 +45,11 @@ static DROPPED: AtomicU64 = AtomicU64::new(0);
 per_cpu! {
     /// This CPU's cache. Other CPUs take the lock only to change the limit and to drop what is
     /// kept.
-    static OWN: PerCpu<SpinLock<Stock>> = PerCpu::new(SpinLock::new(Stock::new(MOST_OWN)));
+    static OWN: PerCpu<SpinLock<StackCache>> = PerCpu::new(SpinLock::new(StackCache::new(MOST_OWN)));
 }
 
 /// Stacks that are mapped and free: a list threaded through their lowest words.
-struct Stock {
+struct StackCache {
     /// Bottom of the first one, 0 if there is none.
     first: u64,
     count: usize,
@@ -58,9 +59,9 @@ struct Stock {
     stored: u64,
 }
 
-impl Stock {
-    const fn new(most: usize) -> Stock {
-        Stock { first: 0, count: 0, most, stored: 0 }
+impl StackCache {
+    const fn new(most: usize) -> StackCache {
+        StackCache { first: 0, count: 0, most, stored: 0 }
     }
 
     #[inline]
@@ -136,7 +137,7 @@ impl Stock {
 /// Unmaps a stack that is unused and in no list.
 fn give_up(bottom: u64) {
     // SAFETY: as the caller says.
-    unsafe { mmio::unmap_stack(bottom, STACK_SIZE) };
+    unsafe { unmap_stack(bottom, STACK_SIZE) };
     PLACES.lock().give_back(bottom);
 }
 
@@ -170,7 +171,7 @@ impl Places {
             let bottom = bottom_of(self.used + 1);
             // When its page tables exist, the place can be put on a list later.
             // SAFETY: nothing is mapped there, and the place is ours.
-            if unsafe { mmio::swap_kernel_page(bottom as usize, 0) }.is_some() {
+            if unsafe { swap_page(bottom as usize, 0) }.is_some() {
                 self.used += 1;
                 USED.store(self.used, Ordering::Relaxed);
                 return Some(bottom);
@@ -182,14 +183,14 @@ impl Places {
         }
         let bottom = bottom_of(self.clean);
         // SAFETY: the first page of a place on a list is not mapped, and the place is ours.
-        self.clean = unsafe { mmio::swap_kernel_page(bottom as usize, 0) }? >> 1;
+        self.clean = unsafe { swap_page(bottom as usize, 0) }? >> 1;
         Some(bottom)
     }
 
     /// Makes the dirty places clean, by a shootdown.
     fn forget(&mut self) {
         if self.dirty != 0 {
-            smp::shootdown(u64::MAX, Flush::Global);
+            ipi::shootdown(u64::MAX, Flush::Global);
             self.clean = core::mem::take(&mut self.dirty);
             self.count = 0;
         }
@@ -199,7 +200,7 @@ impl Places {
     fn give_back(&mut self, bottom: u64) {
         // An entry that says "not present" and carries a number.
         // SAFETY: nothing is mapped there, and the place is the caller's.
-        if unsafe { mmio::swap_kernel_page(bottom as usize, self.dirty << 1) }.is_some() {
+        if unsafe { swap_page(bottom as usize, self.dirty << 1) }.is_some() {
             self.dirty = place_of(bottom);
             self.count += 1;
         }
@@ -244,7 +245,7 @@ impl Drop for KernelStack {
 fn make() -> Option<u64> {
     let bottom = PLACES.lock().take()?;
     // SAFETY: the place is ours, and no processor has TLB entries for it.
-    if unsafe { mmio::map_stack(bottom, STACK_SIZE) } {
+    if unsafe { map_stack(bottom, STACK_SIZE) } {
         MADE.fetch_add(1, Ordering::Relaxed);
         return Some(bottom);
     }

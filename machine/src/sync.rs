@@ -2,8 +2,8 @@
 //!
 //! The kernel runs with interrupts off, so a spin lock never has to save the interrupt flag: no
 //! handler of this CPU can run while it is held. Instead, a waiting CPU must answer other CPUs'
-//! requests (TLB shootdowns): every spin loop calls [`crate::smp::poll`], so a shootdown's
-//! initiator may hold a lock that its target is spinning on.
+//! requests (TLB shootdowns): every spin loop calls [`mailbox::poll`](crate::mailbox::poll), so a
+//! shootdown's initiator may hold a lock that its target is spinning on.
 //!
 //! Rules: never sleep, switch, or touch user memory while a spin lock is held.
 //!
@@ -18,7 +18,7 @@ use lock_api::{GuardNoSend, RawMutex, RawRwLock};
 /// One round of waiting: answers other CPUs' requests, then pauses.
 #[inline]
 pub fn relax() {
-    crate::smp::poll();
+    crate::mailbox::poll();
     core::hint::spin_loop();
 }
 

@@ -1,94 +1,31 @@
-//! Time: the TSC as monotonic clock, the one-shot timer of the local APIC, the real-time clock.
+//! Time: the rates of the [clocks](crate::clock), the one-shot timer of the local APIC, the
+//! machine's real-time clock.
 //!
 //! The TSC's frequency comes from the hypervisor or the CPU if they report it, otherwise it is
-//! measured ([`rates`]). It is assumed to be constant and the same on all CPUs, as it is in every
-//! virtual machine of today.
+//! measured ([`rates`]).
 
-mod bend;
 mod rates;
 
-pub(crate) use bend::Line;
-pub use bend::{bend, is_bent};
+pub use crate::clock::{
+    bend, is_bent, monotonic_ns, raw_ns, realtime_ns, set_realtime, step_realtime, tsc,
+};
 pub(crate) use rates::start_beat;
 
-use core::arch::x86_64::_rdtsc;
-use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use x86_64::instructions::port::Port;
 
+use crate::clock::{self, CLOCK};
 use crate::cpu::{self, Word, features};
-use crate::{apic, boot, info, per_cpu};
+use crate::{apic, info, per_cpu};
 
 static TSC_HZ: AtomicU64 = AtomicU64::new(1_000_000_000);
 /// Ticks of the APIC timer per nanosecond, times 2^32.
 static APIC_SCALE: AtomicU64 = AtomicU64::new(1 << 32);
 
-/// The data that the clocks are computed from. Programs read it themselves ([`crate::vdso`]), so it
-/// has a page of its own.
-#[repr(C, align(4096))]
-pub(crate) struct Clock {
-    /// The TSC at monotonic time 0: the first instruction.
-    pub origin: AtomicU64,
-    /// Nanoseconds per tick of the TSC, times 2^32.
-    pub scale: AtomicU64,
-    /// The real time minus the monotonic time.
-    pub real_offset: AtomicI64,
-    /// Counts the changes of rate ([`bend`]); its lowest bit selects the line in use. 0: the rate
-    /// was never changed.
-    pub turn: AtomicU64,
-    /// The lines: see [`bend`].
-    pub lines: [Line; 2],
-}
-
-pub(crate) static CLOCK: Clock = Clock {
-    origin: AtomicU64::new(0),
-    scale: AtomicU64::new(1 << 32),
-    real_offset: AtomicI64::new(0),
-    turn: AtomicU64::new(0),
-    lines: [Line::straight(), Line::straight()],
-};
-
 per_cpu! {
     /// The deadline that this CPU's timer is programmed for (monotonic ns; MAX: none).
     static PROGRAMMED: Word = Word::new(u64::MAX);
-}
-
-/// Reads the time stamp counter.
-#[inline(always)]
-pub fn tsc() -> u64 {
-    // SAFETY: every 64-bit CPU has it, and the kernel does not restrict it.
-    unsafe { _rdtsc() }
-}
-
-/// Returns the nanoseconds since the first instruction of the kernel as the TSC counts them,
-/// without any adjustment of the clock (CLOCK_MONOTONIC_RAW).
-#[inline]
-pub fn raw_ns() -> u64 {
-    let ticks = tsc().saturating_sub(CLOCK.origin.load(Ordering::Relaxed));
-    ((u128::from(ticks) * u128::from(CLOCK.scale.load(Ordering::Relaxed))) >> 32) as u64
-}
-
-/// Returns the nanoseconds since the first instruction of the kernel. Never goes back.
-#[inline]
-pub fn monotonic_ns() -> u64 {
-    // A clock whose rate was never changed costs only this check.
-    if bend::is_bent() { bend::monotonic_ns() } else { raw_ns() }
-}
-
-/// Returns the nanoseconds since 1970-01-01 UTC.
-#[inline]
-pub fn realtime_ns() -> u64 {
-    monotonic_ns().wrapping_add_signed(CLOCK.real_offset.load(Ordering::Relaxed))
-}
-
-/// Sets the real-time clock (nanoseconds since 1970).
-pub fn set_realtime(ns: u64) {
-    CLOCK.real_offset.store(ns.wrapping_sub(monotonic_ns()) as i64, Ordering::Relaxed);
-}
-
-/// Moves the real-time clock by so many nanoseconds.
-pub fn step_realtime(by: i64) {
-    CLOCK.real_offset.fetch_add(by, Ordering::Relaxed);
 }
 
 /// Returns the TSC's frequency in Hz.
@@ -109,7 +46,7 @@ pub fn set_timer_before(deadline: u64) {
 fn program(deadline: u64) {
     PROGRAMMED.set(deadline);
     let now = monotonic_ns();
-    let wait = bend::to_raw(deadline.saturating_sub(now));
+    let wait = clock::to_raw(deadline.saturating_sub(now));
     if features().tsc_deadline {
         const DEADLINE: u32 = 0x6e0;
         let scale = u128::from(CLOCK.scale.load(Ordering::Relaxed)).max(1);
@@ -147,13 +84,13 @@ pub fn spin_ns(ns: u64) {
     }
 }
 
-/// Finds the clocks' rates and reads the real-time clock.
-pub(crate) fn init() {
+/// Finds the clocks' rates and reads the real-time clock. Monotonic time begins where the time
+/// stamp counter was at `origin`.
+pub(crate) fn init(origin: u64) {
     let rates::Rates { tsc: hz, apic: apic_hz } = rates::find();
     TSC_HZ.store(hz, Ordering::Relaxed);
-    CLOCK.scale.store(((1_000_000_000u128 << 32) / u128::from(hz)) as u64, Ordering::Relaxed);
+    clock::start(origin, hz);
     APIC_SCALE.store(((u128::from(apic_hz) << 32) / 1_000_000_000) as u64, Ordering::Relaxed);
-    CLOCK.origin.store(boot::first_tsc(), Ordering::Relaxed);
     if let Some(seconds) = read_rtc() {
         set_realtime(seconds * 1_000_000_000);
     }

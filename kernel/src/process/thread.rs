@@ -3,7 +3,7 @@
 //! Each thread holds counted references to files, directories, space and credentials, as in Linux:
 //! `clone(2)` decides which of them a new thread shares. Only the thread itself replaces them.
 //! Other threads may read them, so each is behind a spin lock that is held for the length of a
-//! clone. The thread itself borrows its space without that lock ([`Place`]).
+//! clone. The thread itself borrows its space without that lock ([`ObjectCell`]).
 
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -12,8 +12,8 @@ use hayate_abi::process::RLIMIT_NOFILE;
 use hayate_abi::signal::{SI_TIMER, SI_USER, Siginfo, SignalSet, SignalStack};
 use hayate_abi::socket::Ucred;
 use hayate_abi::{Errno, Result};
-use hayate_machine::context::Principal;
-use hayate_machine::cpu::{self, Local, OfObject, OfPrincipal, Place};
+use hayate_machine::context::{ObjectCell, Principal};
+use hayate_machine::cpu::{self, Local, OfObject, OfPrincipal};
 use hayate_machine::sync::SpinLock;
 
 use smallvec::SmallVec;
@@ -86,7 +86,7 @@ pub struct Thread {
     credentials: SpinLock<Arc<Credentials>>,
     files: SpinLock<Option<Arc<FdTable>>>,
     directories: SpinLock<Option<Arc<FsContext>>>,
-    space: Place<Space>,
+    space: ObjectCell<Space>,
     fs_base: AtomicU64,
     gs_base: AtomicU64,
     /// Signals to this thread.
@@ -230,7 +230,7 @@ impl Thread {
             credentials: SpinLock::new(parts.credentials),
             files: SpinLock::new(Some(parts.files)),
             directories: SpinLock::new(Some(parts.directories)),
-            space: Place::new(parts.space),
+            space: ObjectCell::new(parts.space),
             fs_base: AtomicU64::new(parts.fs_base),
             gs_base: AtomicU64::new(parts.gs_base),
             queue: Queue::new(),
@@ -629,7 +629,7 @@ impl Principal for Thread {
         &memory::CURRENT
     }
 
-    fn place(&self) -> &Place<Space> {
+    fn object_cell(&self) -> &ObjectCell<Space> {
         &self.space
     }
 }

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use hayate_machine::context::Principal;
+use hayate_machine::context::{ObjectCell, Principal};
 use hayate_machine::cpu::{self, Local, OfObject, OfPrincipal};
 use hayate_machine::fpu::FpuState;
 use hayate_machine::time;
@@ -65,7 +65,7 @@ extern "C" fn system_call(regs: &mut UserRegs) {
 }
 
 struct Program {
-    space: cpu::Place<Space>,
+    space: ObjectCell<Space>,
 }
 
 hayate_machine::per_cpu! {
@@ -83,7 +83,7 @@ impl Principal for Program {
         &crate::memory::CURRENT
     }
 
-    fn place(&self) -> &cpu::Place<Space> {
+    fn object_cell(&self) -> &ObjectCell<Space> {
         &self.space
     }
 }
@@ -159,7 +159,7 @@ ktest! {
             let mut regs = UserRegs::start(CODE as u64, DATA as u64 + 4096);
             regs.rdi = (DATA + 8 + 8 * index) as u64;
             regs.rsi = DATA as u64;
-            let program = Arc::new(Program { space: cpu::Place::new(Some(space)) });
+            let program = Arc::new(Program { space: ObjectCell::new(Some(space)) });
             let Ok(execution) = Execution::new_user(program, &regs, fpu) else {
                 check!(false);
                 break;

@@ -7,11 +7,11 @@
 //! A processor without a feature that the tables, the kernel and every program of x86-64 need is
 //! refused before the feature is used: later it would be a triple fault, which reports nothing. The
 //! refusal is one line on the first serial port, `cannot boot: this processor lacks NAME...`, and
-//! the exit device. `crate::cpu::features` checks all other features.
+//! the exit device. `super::start` checks for `syscall`, `crate::cpu::features` finds the others.
 
 use core::arch::global_asm;
 
-use super::KERNEL_BASE;
+use crate::layout::KERNEL;
 
 /// Bits of CPUID.1:EDX that are required, named in `boot_names` below: the baseline of
 /// the x86-64 psABI (fpu, cx8, cmov, mmx, fxsr, sse, sse2), and what the kernel itself uses.
@@ -226,7 +226,7 @@ hayate_high_start:
     call {start}
     ud2
 "#,
-    base = const KERNEL_BASE,
+    base = const KERNEL,
     stack = const BOOT_STACK,
     basic = const REQUIRED_BASIC,
     extended = const REQUIRED_EXTENDED,
@@ -234,26 +234,3 @@ hayate_high_start:
     exit_device = const crate::power::EXIT_DEVICE,
     start = sym super::start,
 );
-
-unsafe extern "C" {
-    static hayate_boot_pml4: u8;
-    static hayate_first_tsc: u64;
-    static hayate_start_info: u64;
-}
-
-/// Returns the TSC at the kernel's first instruction.
-pub(crate) fn first_tsc() -> u64 {
-    // SAFETY: written before any Rust code ran, never again.
-    unsafe { hayate_first_tsc }
-}
-
-/// Returns the physical address of the loader's `hvm_start_info`.
-pub(super) fn start_info() -> u64 {
-    // SAFETY: as for `first_tsc`.
-    unsafe { hayate_start_info }
-}
-
-/// Returns the physical address of the boot page tables' root, below 4 GiB.
-pub(crate) fn boot_root() -> u64 {
-    &raw const hayate_boot_pml4 as u64 - KERNEL_BASE
-}

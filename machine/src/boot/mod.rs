@@ -1,82 +1,20 @@
-//! The boot protocol (PVH) and its data: memory, command line, modules.
+//! The start of the machine: from the loader's first instruction to the kernel's main function.
 //!
-//! All data from the loader is checked: `hvm_start_info` has been seen with garbage after a warm
-//! reset, so counts are limited, ranges are cut to plausible ones, and a module that overlaps the
-//! kernel is dropped.
+//! The order of the steps is that of [`start`]: each may use only what was set up before it. What
+//! the loader says is in [`crate::loader`].
 
-mod cmdline;
 mod entry;
-mod start_info;
-mod tables;
+mod handover;
 
-pub use cmdline::{flag, init_arguments, option, options};
-pub(crate) use entry::{boot_root, first_tsc};
-pub(crate) use start_info::firmware_bytes;
-pub(crate) use tables::{
-    activate as activate_kernel_tables, early_frame, kernel_root, map_late, share_kernel_half,
+pub use crate::loader::{
+    BootInfo, MemoryKind, MemoryRange, flag, info, init_arguments, option, options,
 };
+pub(crate) use handover::boot_root;
 
 use arrayvec::ArrayVec;
 
-use crate::sync::SpinLock;
-
-use crate::{cpu, serial, trap};
-
-/// Start of the map of all physical memory.
-pub const DIRECT_MAP: u64 = 0xffff_8880_0000_0000;
-/// Where the kernel image is linked: `KERNEL_BASE + physical address`.
-pub const KERNEL_BASE: u64 = 0xffff_ffff_8000_0000;
-/// Start of the area for kernel stacks and other pages mapped one by one.
-pub const VMAP: u64 = 0xffff_c900_0000_0000;
-
-/// The kind of a range of physical memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemoryKind {
-    /// Free RAM.
-    Usable,
-    /// RAM in use from boot: the kernel image, modules, page tables made at boot.
-    Kernel,
-    /// RAM with ACPI tables, reclaimable in theory.
-    Acpi,
-    /// Non-volatile memory.
-    Persistent,
-    /// Anything else: never touched.
-    Reserved,
-}
-
-/// A range of physical memory, page-aligned, `start < end`. Ranges are sorted and disjoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemoryRange {
-    /// First byte.
-    pub start: u64,
-    /// One past the last byte.
-    pub end: u64,
-    /// The kind of the range.
-    pub kind: MemoryKind,
-}
-
-/// What is known about the machine at boot.
-#[derive(Debug)]
-pub struct BootInfo {
-    /// The memory map; RAM of every kind is in the direct map.
-    pub memory: ArrayVec<MemoryRange, 128>,
-    /// The kernel's command line.
-    pub command_line: &'static str,
-    /// The modules that [`take_modules`] returns.
-    pub(crate) modules: SpinLock<ArrayVec<&'static [u8], 8>>,
-    /// Physical address of the ACPI root pointer, if known.
-    pub rsdp: Option<u64>,
-}
-
-static INFO: crate::sync::Once<BootInfo> = crate::sync::Once::new();
-
-/// Returns what is known about the machine.
-///
-/// # Panics
-/// Before the boot code has gathered it.
-pub fn info() -> &'static BootInfo {
-    INFO.get().expect("boot information is not gathered yet")
-}
+use crate::layout::DIRECT_MAP;
+use crate::{cpu, kernel_tables, loader, power, serial, trap};
 
 /// Declares the kernel's main function, `fn() -> !`, which the machine calls on the first CPU when
 /// memory is mapped and traps are set up: with interrupts off, without a heap.
@@ -116,7 +54,14 @@ extern "C" fn start() -> ! {
     unsafe { cpu::set_gs_base(cpu::prepare_area(FIRST.0.get().cast(), 0)) };
     cpu::set_online(0);
     serial::init();
-    trap::init_idt();
+    crate::ipi::init();
+    trap::init();
+    if !cpu::has_syscall() {
+        // Checked here; see `entry` for the features that are checked earlier.
+        crate::log::raw(format_args!("cannot boot: this processor lacks syscall\n"));
+        power::exit_device(power::REFUSED);
+        cpu::stop();
+    }
     cpu::init_features();
     if !cpu::features().smap {
         // SAFETY: the boot tables map the text writable, and no other CPU runs.
@@ -126,23 +71,24 @@ extern "C" fn start() -> ! {
         }
     }
     cpu::init_descriptors();
-    let Some((info, early)) = start_info::read(entry::start_info(), tables::early_size) else {
+    let Some((info, early)) = loader::read(handover::start_info(), kernel_tables::early_size)
+    else {
         panic!(
             "the loader gave no usable PVH start info: boot with QEMU's -kernel or another PVH loader"
         );
     };
-    tables::set_early(early.0, early.1);
-    let info = INFO.call_once(|| info);
+    kernel_tables::set_early(early.0, early.1);
+    let info = loader::keep(info);
     if let Some(level) = option("loglevel").and_then(|text| text.parse().ok()) {
         crate::log::set_level(level);
     }
     crate::acpi::info();
     crate::nvm::find(info);
-    tables::build(info);
+    kernel_tables::build(&info.memory, crate::nvm::areas().iter().map(crate::nvm::Area::range));
     crate::apic::init();
-    crate::time::init();
+    crate::time::init(handover::first_tsc());
     trap::init_syscalls();
-    crate::fpu::init();
+    crate::fpu_state::init();
     // SAFETY: `entry!` defines it.
     unsafe { hayate_main() }
 }
@@ -156,8 +102,12 @@ extern "C" fn start() -> ! {
 pub fn prepare_memory() {
     static PREPARED: crate::sync::Once<()> = crate::sync::Once::new();
     PREPARED.call_once(|| {
-        crate::frames::init(info());
-        crate::paging::kernel::init();
+        crate::frames::init(
+            &info().memory,
+            crate::nvm::areas().iter().map(crate::nvm::Area::range),
+        );
+        crate::nvm::hold_frames();
+        crate::paging::init();
     });
 }
 
@@ -180,7 +130,7 @@ impl core::ops::Deref for Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        let start = self.bytes.as_ptr() as u64 - DIRECT_MAP;
+        let start = (self.bytes.as_ptr() as usize - DIRECT_MAP) as u64;
         let end = start + self.bytes.len() as u64;
         // Whole pages only, and not the first MiB, where the other processors start.
         let (first, last) = (start.max(1 << 20).div_ceil(4096), end / 4096);

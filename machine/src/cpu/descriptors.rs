@@ -9,7 +9,8 @@
 use core::arch::asm;
 use core::mem::size_of;
 
-use super::{PerCpu, Word};
+use super::local::{PerCpu, gs_base, id};
+use super::word::Word;
 use crate::per_cpu;
 
 /// The kernel's code segment.
@@ -90,7 +91,7 @@ pub(crate) fn init() {
             // The last word of an interrupt stack holds the GS base, for entries that cannot
             // know whether GS is the kernel's (see trap/entry.rs).
             let top = stack as u64 + IST_SIZE as u64 - 16;
-            (top as *mut u64).write(super::local::gs_base() as u64);
+            (top as *mut u64).write(gs_base() as u64);
             (&raw mut (*tss)[9 + 2 * i]).cast::<u64>().write_unaligned(top);
         }
         // No I/O permission map: it begins at the limit.
@@ -118,7 +119,7 @@ pub(crate) fn init() {
             0,
             0,
             0,
-            0x0040_f100_0000_0000 | super::id() as u64, // user data, read-only
+            0x0040_f100_0000_0000 | id() as u64, // user data, read-only
         ]);
         let pointer = &raw mut (*descriptors).limit_and_base;
         (*pointer)[0] = size_of::<[u64; DESCRIPTORS_HERE]>() as u16 - 1;

@@ -1,10 +1,9 @@
 //! The CPU's features, detected once, and the control registers set accordingly.
 
 use raw_cpuid::CpuId;
+use spin::once::Once;
 use x86_64::registers::control::{Cr0, Cr0Flags, Cr4, Cr4Flags, Efer, EferFlags};
 use x86_64::registers::xcontrol::{XCr0, XCr0Flags};
-
-use crate::sync::Once;
 
 /// The best way to write a cache line back to memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,6 +79,12 @@ pub fn features() -> &'static Features {
     FEATURES.get().unwrap_or(&NONE)
 }
 
+/// Whether the processor has `syscall`, without which the kernel cannot run.
+pub(crate) fn has_syscall() -> bool {
+    let found = CpuId::new().get_extended_processor_and_feature_identifiers();
+    found.is_none_or(|found| found.has_syscall_sysret())
+}
+
 fn detect() -> Features {
     let cpuid = CpuId::new();
     let mut found = Features { xsave_size: 512, xcr0: 3, ..Features::default() };
@@ -106,12 +111,6 @@ fn detect() -> Features {
     }
     if let Some(f) = cpuid.get_extended_processor_and_feature_identifiers() {
         found.gigabyte_pages = f.has_1gib_pages();
-        if !f.has_syscall_sysret() {
-            // Checked here; see `boot::entry` for the features that are checked earlier.
-            crate::log::raw(format_args!("cannot boot: this processor lacks syscall\n"));
-            crate::power::exit_device(crate::power::REFUSED);
-            super::stop();
-        }
     }
     if let Some(f) = cpuid.get_advanced_power_mgmt_info() {
         found.invariant_tsc = f.has_invariant_tsc();

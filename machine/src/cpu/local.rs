@@ -13,59 +13,19 @@ use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 use core::ops::Deref;
 use core::ptr;
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
-use super::MAX_CPUS;
-use super::place::Lent;
+use super::lent::Lent;
+use super::registers::write_msr;
+use super::word::gs_store;
 
-/// Declares per-CPU statics:
-/// `per_cpu! { static COUNT: PerCpu<AtomicU64> = PerCpu::new(AtomicU64::new(0)); }`. Nothing else
-/// can make a [`Local`] or a [`PerCpu`]: a value outside of the section would lead to other memory.
-// SOUND: the section is writable memory of the image, so a static of any type may lie there. To
-// Rust code it is one static like any other; the processors' copies are reached only by `PerCpu`
-// and `Local`, and those that are made here are the static itself.
-#[macro_export]
-macro_rules! per_cpu {
-    () => {};
-    ($(#[$meta:meta])* $vis:vis static $name:ident: $kind:ident<$type:ty> =
-     $same:ident::new($init:expr $(,)?); $($rest:tt)*) => {
-        $(#[$meta])*
-        #[allow(unsafe_code)]
-        // SAFETY: the linker script gathers the section as the template of the per-CPU areas.
-        #[cfg_attr(not(miri), unsafe(link_section = ".percpu"))]
-        $vis static $name: $kind<$type> = {
-            // The initial value is computed outside of the unsafe block.
-            #[allow(clippy::declare_interior_mutable_const)]
-            const INIT: $type = $init;
-            // SAFETY: this static is in the section.
-            unsafe { $crate::cpu::PerCpu::<$type>::new(INIT) }
-        };
-        $crate::per_cpu! { $($rest)* }
-    };
-    ($(#[$meta:meta])* $vis:vis static $name:ident: $kind:ident<$type:ty, $of:ty> =
-     $same:ident::new(); $($rest:tt)*) => {
-        $(#[$meta])*
-        #[allow(unsafe_code)]
-        // SAFETY: as above.
-        #[cfg_attr(not(miri), unsafe(link_section = ".percpu"))]
-        // SAFETY: this static is in the section.
-        $vis static $name: $kind<$type, $of> = unsafe { $crate::cpu::Local::<$type, $of>::new() };
-        $crate::per_cpu! { $($rest)* }
-    };
-    ($(#[$meta:meta])* $vis:vis static $name:ident: $type:ty = $init:expr; $($rest:tt)*) => {
-        $(#[$meta])*
-        #[allow(unsafe_code)]
-        // SAFETY: as above.
-        #[cfg_attr(not(miri), unsafe(link_section = ".percpu"))]
-        $vis static $name: $type = $init;
-        $crate::per_cpu! { $($rest)* }
-    };
-}
+/// The most CPUs the kernel can use: masks of CPUs are a `u64`.
+pub const MAX_CPUS: usize = 64;
 
 /// The GS base of every CPU that has been set up (0: not yet).
 static GS_BASES: [AtomicUsize; MAX_CPUS] = [const { AtomicUsize::new(0) }; MAX_CPUS];
 
-per_cpu! {
+crate::per_cpu! {
     /// This CPU's own GS base, to compute addresses of per-CPU instances.
     static GS_BASE: PerCpu<AtomicUsize> = PerCpu::new(AtomicUsize::new(0));
     /// This CPU's number.
@@ -92,48 +52,6 @@ macro_rules! gs_word {
         };
         value
     }};
-}
-
-/// Stores a word at `gs:[address]`.
-#[inline(always)]
-fn gs_store(address: usize, value: usize) {
-    if cfg!(miri) {
-        // SAFETY: this is the address of a word in a static, which only this interpreter's one CPU
-        // uses.
-        return unsafe { (address as *mut usize).write(value) };
-    }
-    // SAFETY: callers pass the address of a word in `.percpu`; GS is set up before any caller runs.
-    unsafe {
-        asm!("mov gs:[{1}], {0}", in(reg) value, in(reg) address, options(nostack, preserves_flags));
-    }
-}
-
-/// Declares a function that returns the object that a [`Local`] slot names, in one instruction (for
-/// the object of a context one more, which counts the borrow). A method of the slot would take two:
-/// `asm!` takes a symbol, but `self` is not one.
-///
-/// `read_slot!(pub fn try_current = CURRENT: Thread, OfPrincipal);`
-// SOUND: the function compiles only for a slot of the type and kind whose borrow it returns, and
-// reads a word. `context` ensures that the object that the slot names lives.
-#[macro_export]
-macro_rules! read_slot {
-    ($(#[$meta:meta])* $vis:vis fn $name:ident = $slot:ident: $type:ty, $kind:ident) => {
-        $(#[$meta])*
-        #[inline(always)]
-        #[allow(unsafe_code)]
-        $vis fn $name() -> Option<<$crate::cpu::$kind as $crate::cpu::Kind>::Borrow<$type>> {
-            const _: fn() -> &'static $crate::cpu::Local<$type, $crate::cpu::$kind> = || &$slot;
-            let pointer: *const $type;
-            // SAFETY: the slot is a word in `.percpu`, and GS is set up before any caller runs. Its
-            // value was put there by the context switch, or by an exchange of the object that this
-            // context works in.
-            unsafe {
-                core::arch::asm!("mov {0}, gs:[{1}]", out(reg) pointer, sym $slot,
-                                 options(nostack, preserves_flags, pure, readonly));
-                <$crate::cpu::$kind as $crate::cpu::Kind>::of_slot(pointer)
-            }
-        }
-    };
 }
 
 /// A value of which every CPU has its own instance. Declare with [`per_cpu!`](crate::per_cpu).
@@ -314,78 +232,6 @@ impl<T> Clone for Here<T> {
 
 impl<T> Copy for Here<T> {}
 
-/// A per-CPU machine word, read and written in one instruction each. Declare with `per_cpu!`.
-#[repr(transparent)]
-pub(crate) struct Word(AtomicU64);
-
-impl Word {
-    /// Returns the initial value on every CPU.
-    pub const fn new(value: u64) -> Self {
-        Word(AtomicU64::new(value))
-    }
-
-    /// Returns this CPU's value.
-    #[inline(always)]
-    pub fn get(&'static self) -> u64 {
-        gs_load_volatile(self as *const Self as usize) as u64
-    }
-
-    /// Sets this CPU's value.
-    #[inline(always)]
-    pub fn set(&'static self, value: u64) {
-        gs_store(self as *const Self as usize, value as usize);
-    }
-}
-
-/// Half a [`Word`]: two halves can be compared with zero at once.
-#[repr(transparent)]
-pub(crate) struct Half(AtomicU32);
-
-impl Half {
-    /// Returns the initial value on every CPU.
-    pub const fn new(value: u32) -> Self {
-        Half(AtomicU32::new(value))
-    }
-
-    /// Returns this CPU's value.
-    #[inline(always)]
-    pub fn get(&'static self) -> u32 {
-        let value;
-        // SAFETY: as for `gs_load_volatile`.
-        unsafe {
-            asm!("mov {0:e}, gs:[{1}]", out(reg) value, in(reg) self as *const Self,
-                 options(nostack, preserves_flags));
-        }
-        value
-    }
-
-    /// Sets this CPU's value.
-    #[inline(always)]
-    pub fn set(&'static self, value: u32) {
-        // SAFETY: as for `gs_store`.
-        unsafe {
-            asm!("mov gs:[{1}], {0:e}", in(reg) value, in(reg) self as *const Self,
-                 options(nostack, preserves_flags));
-        }
-    }
-}
-
-/// Loads the word at `gs:[address]`. The load is never merged or moved, because interrupt handlers
-/// change the word.
-#[inline(always)]
-fn gs_load_volatile(address: usize) -> usize {
-    if cfg!(miri) {
-        // SAFETY: as for `gs_store`.
-        return unsafe { (address as *const usize).read() };
-    }
-    let value;
-    // SAFETY: as for `gs_store`.
-    unsafe {
-        asm!("mov {0}, gs:[{1}]", out(reg) value, in(reg) address, options(nostack, preserves_flags));
-    }
-    value
-}
-
 /// Returns this CPU's number, from 0.
 #[inline(always)]
 pub fn id() -> usize {
@@ -433,5 +279,5 @@ pub(crate) unsafe fn prepare_area(area: *mut u8, cpu: usize) -> usize {
 pub(crate) unsafe fn set_gs_base(base: usize) {
     const GS_BASE: u32 = 0xc000_0101;
     // SAFETY: every 64-bit CPU has the register; the caller vouches for the value.
-    unsafe { super::write_msr(GS_BASE, base as u64) };
+    unsafe { write_msr(GS_BASE, base as u64) };
 }

@@ -2,13 +2,14 @@
 //!
 //! It lies in the direct map, which uses large pages, and covers the memory that is known at boot.
 //! When a device brings memory later ([`extend`]), the table is mapped once more, page by page at
-//! [`WINDOW`], with additional pages for the new frames, and used from there. A processor that
+//! [`FRAME_TABLE`], with additional pages for the new frames, and used from there. A processor that
 //! still uses the old address sees the same memory.
 //!
 //! Road not taken: such a window from the start. It would need small pages for the table on every
 //! machine, for the sake of a device that few machines have.
 
-use crate::layout::{DIRECT_MAP, PAGE_SIZE, VMAP};
+use super::bytes::zero_pages;
+use crate::layout::{DIRECT_MAP, FRAME_TABLE, FRAME_TABLE_SIZE, PAGE_SIZE};
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
@@ -37,11 +38,6 @@ static END: AtomicU32 = AtomicU32::new(0);
 /// not memory.
 static GAP: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
 
-/// Where the table is mapped after it was extended: behind the kernel's stacks and large tables, in
-/// the 512 GiB that every space shares. The size is enough for 4 TiB of addresses.
-const WINDOW: usize = crate::scattered::END;
-const WINDOW_SIZE: usize = 16 << 30;
-const _: () = assert!(WINDOW + WINDOW_SIZE <= VMAP + (512 << 30));
 /// Number of infos in a page.
 const INFOS: u32 = (PAGE_SIZE / size_of::<FrameInfo>()) as u32;
 
@@ -67,10 +63,7 @@ pub(crate) unsafe fn info(number: u32) -> &'static FrameInfo {
 pub(super) unsafe fn place(table: *mut FrameInfo, end: u32, gap: Range<u32>) {
     // SAFETY: the caller's promise, whole pages; zeroes are a valid FrameInfo.
     unsafe {
-        super::content::zero_pages(
-            table.cast(),
-            (end as usize * size_of::<FrameInfo>()).div_ceil(crate::layout::PAGE_SIZE),
-        )
+        zero_pages(table.cast(), (end as usize * size_of::<FrameInfo>()).div_ceil(PAGE_SIZE))
     };
     GAP[0].store(gap.start, Relaxed);
     GAP[1].store(gap.end, Relaxed);
@@ -82,18 +75,22 @@ pub(super) unsafe fn place(table: *mut FrameInfo, end: u32, gap: Range<u32>) {
 /// the first info of a page, to `end`. False: memory is exhausted, or the frames are out of the
 /// window's reach.
 ///
+/// * `map_page` - maps a page of the window for ever, if it is not mapped yet: the memory at a
+///   physical address, or a new zeroed frame. False: memory is exhausted.
+///
 /// # Safety
 /// No other caller is in this function meanwhile.
-pub(crate) unsafe fn extend(first: u32, end: u32) -> bool {
-    if end.div_ceil(INFOS) as usize * PAGE_SIZE > WINDOW_SIZE {
+pub(crate) unsafe fn extend(
+    first: u32,
+    end: u32,
+    map_page: impl Fn(usize, Option<u64>) -> bool,
+) -> bool {
+    if end.div_ceil(INFOS) as usize * PAGE_SIZE > FRAME_TABLE_SIZE {
         return false;
     }
-    // SAFETY: only this table uses the window; the frames of the table are never freed.
-    let map = |page: u32, physical| unsafe {
-        crate::mmio::map_for_good(WINDOW + page as usize * PAGE_SIZE, physical)
-    };
+    let map = |page: u32, physical| map_page(FRAME_TABLE + page as usize * PAGE_SIZE, physical);
     let table = TABLE.load(Relaxed).addr();
-    if table != WINDOW {
+    if table != FRAME_TABLE {
         let gap = GAP[0].load(Relaxed)..GAP[1].load(Relaxed);
         let base = (table - DIRECT_MAP) as u64;
         let pages = (0..END.load(Relaxed).div_ceil(INFOS)).filter(|page| !gap.contains(page));
@@ -110,7 +107,7 @@ pub(crate) unsafe fn extend(first: u32, end: u32) -> bool {
     }
     END.fetch_max(end, Relaxed);
     // The page tables were written before: a processor that reads the new address finds them.
-    TABLE.store(core::ptr::with_exposed_provenance_mut(WINDOW), Release);
+    TABLE.store(core::ptr::with_exposed_provenance_mut(FRAME_TABLE), Release);
     true
 }
 

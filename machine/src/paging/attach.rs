@@ -14,10 +14,10 @@
 //! The caller that attaches a text must ensure that the text does not change while regions refer to
 //! it. When a region is removed, its entries are removed with it.
 
+use super::edit::Edit;
 use super::entry::{Access, Entry, Kind};
 use super::share;
-use super::table::{ENTRIES, Table, index, shift};
-use super::{Edit, OutOfMemory};
+use super::table::{ENTRIES, OutOfMemory, Table, index, shift};
 use crate::layout::{LARGE_PAGE_SIZE, PAGE_SHIFT, PAGE_SIZE, USER_END};
 use crate::nvm::Extent;
 use alloc::sync::Arc;

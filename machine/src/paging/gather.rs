@@ -15,8 +15,8 @@ use super::teardown;
 use super::usage::Usage;
 use crate::cpu;
 use crate::frames::Frame;
+use crate::ipi::{self, Flush};
 use crate::layout::PAGE_SIZE;
-use crate::smp::{self, Flush};
 use arrayvec::ArrayVec;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::fence;
@@ -132,7 +132,7 @@ impl<'a> Gather<'a> {
         }
         if cpus & !own != 0 {
             let range = Flush::Range { start: self.start as u64, end: self.end as u64 };
-            smp::shootdown(cpus & !own, range);
+            ipi::shootdown(cpus & !own, range);
         }
         (self.start, self.end) = (usize::MAX, 0);
     }

@@ -15,7 +15,7 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 /// The frame of the zero page; entries that map it hold no references.
-pub(super) static ZERO: AtomicU32 = AtomicU32::new(0);
+static ZERO: AtomicU32 = AtomicU32::new(0);
 
 /// The kernel's own root.
 static ROOT: AtomicU32 = AtomicU32::new(0);
@@ -123,4 +123,9 @@ pub(super) fn remove_half(root: Table) {
     for &(at, _) in HALF.get().into_iter().flatten() {
         root.store(at, Entry::NONE);
     }
+}
+
+/// Returns the number of the zero page's frame, which reading untouched memory shows.
+pub fn zero_frame() -> u32 {
+    ZERO.load(Relaxed)
 }

@@ -10,9 +10,9 @@
 //! idle processor; that processor's TLB entries for the whole half are flushed when the [`Edit`]
 //! is.
 
+use super::edit::Edit;
 use super::entry::{Access, Entry, Kind};
-use super::table::{ENTRIES, Table, shift};
-use super::{Edit, OutOfMemory};
+use super::table::{ENTRIES, OutOfMemory, Table, shift};
 use crate::frames::Frame;
 use crate::layout::USER_END;
 use core::mem::ManuallyDrop;

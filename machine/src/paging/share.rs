@@ -3,7 +3,7 @@
 //! The reference count of a table's frame says how many entries lead to it. While it is more than
 //! one, the table is immutable (but for the one change below), and every entry that leads to it is
 //! read-only and carries [`Entry::SHARED_TABLE`]. A caller that wants to change anything below such
-//! an entry calls [`Gather::own`] first, which makes the table this space's own:
+//! an entry calls [`Gather::own`](super::gather::Gather::own) first, which makes the table this space's own:
 //!
 //! * if the other spaces have gone (count 1), by setting the entry writable again;
 //! * otherwise by a copy, which adds a reference for each frame or table that the table leads to,
@@ -16,12 +16,12 @@
 //! table back only after it has seen the count fall (Acquire).
 
 use super::entry::{Entry, Kind};
-use super::gather::Gather;
 use super::large;
+use super::run::Run;
 use super::table::{ENTRIES, Table, index};
 use super::usage::Usage;
-use crate::frames::{Frame, give_run};
-use crate::layout::PAGE_SIZE;
+use crate::frames::Frame;
+use crate::layout::USER_END;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 /// Adds the references that a copy of `entry` in a table of `level` holds.
@@ -52,7 +52,7 @@ fn protected(entry: Entry, level: u8) -> Entry {
 }
 
 /// Copies all entries of `from` (a table of `level`) to the empty table `to`, protecting both.
-fn copy_table(from: Table, to: Table, level: u8) {
+pub(super) fn copy_table(from: Table, to: Table, level: u8) {
     if level == 0 {
         // The most frequent table: pages only.
         from.copy_to(to, |entry| {
@@ -66,38 +66,6 @@ fn copy_table(from: Table, to: Table, level: u8) {
             count_up(entry, level);
             protected(entry, level)
         });
-    }
-}
-
-impl Gather<'_> {
-    /// Makes the table below entry `at` of `parent` (a table of `level`) this space's own, by
-    /// taking it back or copying it; `address` is an address below the entry. `None`: memory is
-    /// exhausted.
-    #[cold]
-    pub(super) fn own(
-        &mut self,
-        parent: Table,
-        at: usize,
-        level: u8,
-        address: usize,
-    ) -> Option<Table> {
-        let entry = parent.load(at);
-        let table = Table(entry.number());
-        if table.references() == 1 {
-            parent.store(at, entry.with_table(table.0));
-            return Some(table);
-        }
-        let copy = Table::allocate()?;
-        copy_table(table, copy, level - 1);
-        parent.store(at, entry.with_table(copy.0));
-        // The pages are where they were, with the rights that they had. But a processor may have
-        // cached the old table itself, which its other owners may change. Flushing one page drops
-        // that cache too (SDM vol. 3, 4.10.4.1: INVLPG drops all paging-structure caches of the
-        // address space).
-        let page = address & !(PAGE_SIZE - 1);
-        self.stale(page, page + PAGE_SIZE);
-        self.give_original(table.0, level - 1);
-        Some(copy)
     }
 }
 
@@ -169,47 +137,12 @@ pub(super) unsafe fn release_table(number: u32, level: u8, mut usage: Option<&Us
     table.give_back();
 }
 
-/// Consecutive frames that are given up together: programs touch neighbouring pages one after the
-/// other, and the allocator hands out neighbouring frames, so a table is full of such runs.
-#[derive(Default)]
-pub(super) struct Run {
-    first: u32,
-    count: u32,
-}
-
-impl Run {
-    /// Shorter runs go to the processor's own stack, for the next fault.
-    const WORTH: u32 = 16;
-
-    #[inline]
-    pub fn give(&mut self, frame: Frame) {
-        // `None`: other references exist, and only the count changes.
-        let Some(number) = frame.into_last() else { return };
-        if number != self.first + self.count {
-            self.end();
-            self.first = number;
-        }
-        self.count += 1;
-    }
-
-    fn end(&mut self) {
-        give_run(self.first, core::mem::take(&mut self.count), Self::WORTH);
-    }
-}
-
-impl Drop for Run {
-    #[inline]
-    fn drop(&mut self) {
-        self.end();
-    }
-}
-
 /// Shares everything of the program's half between `from` and the empty root `to`, in as many steps
-/// as the root has entries. The whole half becomes stale.
+/// as the root has entries. The whole half of `from` is stale afterwards.
 ///
 /// # Panics
 /// If `to` has an entry in that half.
-pub(super) fn share_root(from: Table, to: Table, gather: &mut Gather<'_>) {
+pub(super) fn share_root(from: Table, to: Table) {
     const HALF: u64 = u64::MAX >> 32;
     assert!(to.groups() & HALF == 0, "the table of a child is not empty");
     const LEVEL: u8 = 3;
@@ -221,6 +154,5 @@ pub(super) fn share_root(from: Table, to: Table, gather: &mut Gather<'_>) {
         }
         to.fill(at, entry_now);
     });
-    gather.stale(0, crate::layout::USER_END);
-    debug_assert!(index(crate::layout::USER_END, LEVEL) < ENTRIES / 2);
+    debug_assert!(index(USER_END, LEVEL) < ENTRIES / 2);
 }

@@ -1,11 +1,12 @@
 //! The place of one page in a page table, for the fault path: the walk is done once, and its result
 //! is used several times.
 
-use super::OutOfMemory;
-use super::entry::{Access, Entry, Kind, Page};
+use super::entry::{Access, Entry, Kind};
 use super::gather::Gather;
+use super::kernel::zero_frame;
 use super::large;
-use super::table::{ENTRIES, Table, index};
+use super::page::Page;
+use super::table::{ENTRIES, OutOfMemory, Table, index};
 use crate::frames::{Block, Frame};
 use crate::layout::{LARGE_PAGE_SIZE, PAGE_SIZE};
 use core::sync::atomic::Ordering::Acquire;
@@ -100,7 +101,7 @@ impl<'e, 'a> Slot<'e, 'a> {
     pub fn fill_zero(&self, execute: bool) {
         if !self.large && self.table.load(self.index).is_none() {
             let access = Access { read: true, write: false, execute };
-            let zero = super::zero_frame();
+            let zero = zero_frame();
             self.table.fill(self.index, Entry::page(zero, Kind::Zero, access));
             self.gather.usage.add(Kind::Zero, 1);
         }

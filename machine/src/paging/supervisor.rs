@@ -15,11 +15,13 @@
 //!
 //! A fork copies the entries as they are, and the flag with the counts.
 
+use super::edit::Edit;
 use super::entry::Entry;
-use super::table::{ENTRIES, Table};
-use super::{Edit, LOADED, PageTable, Usage, kernel};
-use crate::smp::{self, Flush};
-use crate::trap;
+use super::kernel;
+use super::page_table::PageTable;
+use super::table::ENTRIES;
+use crate::ipi::{self, Flush};
+use crate::mode;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::fence;
 
@@ -46,24 +48,12 @@ impl<T> PageTable<T> {
     pub fn supervisor_calls(&self) -> (u64, u64) {
         let active = self.usage.active.load(SeqCst);
         let here = (0..u64::BITS as usize).filter(|cpu| active >> cpu & 1 != 0);
-        let calls = here.map(trap::gated_on).sum::<u64>() + self.usage.calls.load(Relaxed);
+        let calls = here.map(mode::gated_on).sum::<u64>() + self.usage.calls.load(Relaxed);
         (calls, self.usage.traps.load(Relaxed))
     }
 }
 
 impl Edit<'_> {
-    /// Returns the entry for a table of the space's own in a table of `level`; in the root its user
-    /// bit follows the mode.
-    #[inline]
-    pub(super) fn table_entry(&self, table: Table, level: u8) -> Entry {
-        let entry = Entry::table(table.0);
-        if level == 3 && self.gather.usage.is_supervisor() {
-            Entry(entry.0 & !Entry::USER)
-        } else {
-            entry
-        }
-    }
-
     /// Whether the program's half is supervisor memory.
     #[inline]
     pub fn is_supervisor(&self) -> bool {
@@ -85,14 +75,6 @@ impl Edit<'_> {
         });
         kernel::follow_mode(self.root, supervisor);
         fence(SeqCst);
-        smp::shootdown(self.gather.usage.active.load(SeqCst), Flush::Mode);
+        ipi::shootdown(self.gather.usage.active.load(SeqCst), Flush::Mode);
     }
-}
-
-/// Prepares this processor for the mode of the space that is loaded on it.
-pub(crate) fn follow_mode() {
-    let loaded = LOADED.here().0.get();
-    // SAFETY: a table that is loaded here lives: its drop waits until this processor leaves it.
-    let loaded = unsafe { loaded.as_ref() };
-    trap::set_mode(loaded, loaded.is_some_and(Usage::is_supervisor));
 }

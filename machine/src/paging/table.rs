@@ -6,6 +6,10 @@ use crate::layout::PAGE_SHIFT;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
+/// Memory for page tables is exhausted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfMemory;
+
 /// Entries of a table.
 pub(super) const ENTRIES: usize = 512;
 

@@ -40,21 +40,17 @@ use super::large;
 use super::share;
 use super::table::{ENTRIES, Table};
 use super::usage::Usage;
-use super::{Edit, LOADED, PageTable, deactivate, kernel};
-use crate::frames;
-use crate::smp::{self, Flush};
+use crate::frames::{self, deferred};
 use crate::sync::{SpinLock, relax};
-use alloc::sync::Arc;
 use core::sync::atomic::AtomicBool;
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use hayate_protocols::debt::Debt;
+use core::sync::atomic::Ordering::Relaxed;
 
 /// A table with fewer pages is freed at once: that takes hardly longer than the list.
 const WORTH: usize = 512;
 /// A kept space counts as large if it has at least so many private pages, and no fewer private
 /// pages than pages of files. Pages of files mostly stay mapped, and the saving must exceed the
 /// cost of counting them again.
-const LARGE: u64 = 4 * WORTH as u64;
+pub(super) const LARGE: u64 = 4 * WORTH as u64;
 /// Levels of tables.
 const LEVELS: usize = 4;
 
@@ -75,7 +71,6 @@ struct List {
 }
 
 static LIST: SpinLock<List> = SpinLock::new(List { tables: [0; LEVELS], large: 0 });
-static OWED: Debt = Debt::new();
 static ALLOWED: AtomicBool = AtomicBool::new(true);
 
 /// Sets whether frees may be deferred. Items on the list stay there: see [`settle`].
@@ -86,12 +81,12 @@ pub fn allow(allowed: bool) {
 /// Returns an upper bound of the number of frames whose free is deferred.
 #[inline]
 pub fn owed() -> usize {
-    OWED.owed()
+    deferred::pending()
 }
 
 /// Whether a space is large enough to try [`owe`].
 #[inline]
-fn is_worth(usage: &Usage) -> bool {
+pub(super) fn is_worth(usage: &Usage) -> bool {
     usage.mapped() >= WORTH as u64
 }
 
@@ -102,7 +97,7 @@ fn is_worth(usage: &Usage) -> bool {
 /// # Safety
 /// No processor can reach the table any more; the caller passes the only reference.
 #[cold]
-unsafe fn owe(table: Table, level: u8) -> bool {
+pub(super) unsafe fn owe(table: Table, level: u8) -> bool {
     if !may_owe() {
         return false;
     }
@@ -122,28 +117,6 @@ unsafe fn owe(table: Table, level: u8) -> bool {
         size = size.saturating_sub(paid);
     }
     false
-}
-
-impl<T> Drop for PageTable<T> {
-    fn drop(&mut self) {
-        if LOADED.here().0.get() == Arc::as_ptr(&self.usage) {
-            deactivate();
-        }
-        let others = self.usage.active.load(SeqCst);
-        if others != 0 {
-            smp::shootdown(others, Flush::Leave { root: self.root_address() });
-        }
-        kernel::remove_half(self.root);
-        // SAFETY: no processor has the table loaded any more, and it is being dropped.
-        if is_worth(&self.usage) && unsafe { owe(self.root, 3) } {
-            return;
-        }
-        self.root.empty(|entry| {
-            // SAFETY: no processor has the table loaded any more, and it is being dropped.
-            unsafe { share::release_table(entry.number(), 2, None) };
-        });
-        self.root.give_back();
-    }
 }
 
 /// Gives up an entry's reference to a table of `level`, now or later. Usage counts are not changed.
@@ -173,62 +146,18 @@ pub(super) unsafe fn release_large(first: u32) {
     }
 }
 
-impl Edit<'_> {
-    /// Marks that the program has ended and that the space is about to be unmapped except for the
-    /// part that is kept. From now on whole tables may be freed later, if the space is large.
-    /// Returns whether it is; if so, [`recount`](Self::recount) must be called at the end.
-    #[inline]
-    pub fn begin_end(&mut self) -> bool {
-        let [private, files] =
-            [Kind::Private, Kind::File].map(|kind| self.gather.usage.count(kind));
-        let is_large = private >= LARGE.max(files);
-        if is_large {
-            self.gather.usage.ends.store(true, Relaxed);
-        }
-        is_large
-    }
-
-    /// Gives up what waits, and counts what is left: that is quicker than subtracting what went,
-    /// page by page.
-    #[cold]
-    pub fn recount(&mut self) {
-        self.gather.flush();
-        self.gather.usage.ends.store(false, Relaxed);
-        self.gather.usage.clear();
-        count(self.root, 3, ENTRIES / 2, self.gather.usage);
-    }
-}
-
-/// Counts the first entries of a table of `level`, and everything below them.
-fn count(table: Table, level: u8, entries: usize, usage: &Usage) {
-    let mut pages = [0; 4];
-    table.occupied(0, entries - 1, |_, entry| {
-        if level == 0 {
-            pages[entry.kind() as usize] += 1;
-        } else if entry.has(Entry::LARGE) {
-            pages[entry.kind() as usize] += ENTRIES as u64;
-        } else {
-            usage.add_tables(1);
-            count(Table(entry.number()), level - 1, ENTRIES, usage);
-        }
-    });
-    for kind in [Kind::Private, Kind::File, Kind::Shared, Kind::Zero] {
-        usage.add(kind, pages[kind as usize]);
-    }
-}
-
 /// Frees one lowest table or one large page of the list. False: the list is empty, or other
 /// processors are freeing the last item.
 #[inline]
 pub fn pay() -> bool {
-    owed() != 0 && pay_one().is_some()
+    owed() != 0 && free_some().is_some()
 }
 
 /// Like [`pay`], for a caller that lacks frames: waits for other processors that are freeing the
 /// last item. False: there was nothing to free.
 #[inline]
 pub fn pay_now() -> bool {
-    OWED.pay(pay_one, relax)
+    deferred::free_now()
 }
 
 /// Frees everything that is on the list by now. It takes at most as long as the immediate free of a
@@ -238,7 +167,7 @@ pub fn settle(mut between: impl FnMut()) {
     let mut left = owed();
     while left != 0 && owed() != 0 {
         // Items that are added meanwhile are not waited for.
-        left = left.saturating_sub(pay_one().unwrap_or(0));
+        left = left.saturating_sub(free_some().unwrap_or(0));
         relax();
         between();
     }
@@ -250,7 +179,7 @@ fn may_owe() -> bool {
 
 /// Adds to the count of deferred frees, if that stays below its bound.
 fn reserve(size: usize) -> bool {
-    OWED.reserve(size, frames::total() / 8)
+    deferred::PENDING.reserve(size, frames::total() / 8)
 }
 
 fn put(what: Waiting) {
@@ -284,7 +213,7 @@ fn take() -> Option<Waiting> {
 
 /// Does one step; returns how many frames it freed. `None`: the list is empty.
 #[cold]
-fn pay_one() -> Option<usize> {
+pub(super) fn free_some() -> Option<usize> {
     let paid = match take()? {
         // SAFETY: nothing else can reach what was on the list.
         Waiting::Large(first) => unsafe {
@@ -300,7 +229,7 @@ fn pay_one() -> Option<usize> {
             paid
         }
     };
-    OWED.paid(paid);
+    deferred::PENDING.paid(paid);
     Some(paid)
 }
 

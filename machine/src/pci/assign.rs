@@ -6,7 +6,7 @@
 
 use pci_types::{Bar, ConfigRegionAccess, EndpointHeader, PciAddress};
 
-use super::Ports;
+use super::ports::{Ports, bar};
 use crate::sync::SpinLock;
 
 /// The window: above q35's configuration space and below the I/O APIC.
@@ -40,7 +40,7 @@ pub fn assign(header: &mut EndpointHeader) -> Option<[Option<(u64, u64)>; 6]> {
     let mut places = [None; 6];
     let mut slot = 0;
     while slot < 6 {
-        let bar = super::bar(header, slot);
+        let bar = bar(header, slot);
         let wide = matches!(bar, Some(Bar::Memory64 { .. }));
         let (mut address, size) = match bar {
             Some(Bar::Memory32 { address, size, .. }) => (u64::from(address), u64::from(size)),

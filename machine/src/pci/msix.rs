@@ -2,7 +2,8 @@
 
 use pci_types::capability::PciCapability;
 
-use super::{Enabled, Ports};
+use super::function::Enabled;
+use super::ports::Ports;
 use crate::mmio::Registers;
 
 /// A function's table of messages.

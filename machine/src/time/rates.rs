@@ -16,10 +16,10 @@ use core::arch::x86_64::__cpuid as cpuid;
 
 use x86_64::instructions::port::Port;
 
+use crate::clock::tsc;
 use crate::cpu::{self, features};
-use crate::{apic, boot};
-
-use super::tsc;
+use crate::layout::DIRECT_MAP;
+use crate::{apic, kernel_tables};
 
 /// Ticks per second.
 pub(super) struct Rates {
@@ -251,12 +251,12 @@ fn paravirtual_hz() -> Option<u64> {
     {
         return None;
     }
-    let page = boot::early_frame()?;
+    let page = kernel_tables::early_frame()?;
     // SAFETY: KVM has the register. Until the register is cleared, KVM writes into the frame, which
     // stays set aside. The fields are at fixed offsets of the frame.
     let (multiplier, shift) = unsafe {
         cpu::write_msr(SYSTEM_TIME_NEW, page | 1);
-        let record = (boot::DIRECT_MAP + page) as *const u8;
+        let record = (DIRECT_MAP + page as usize) as *const u8;
         let multiplier = record.add(24).cast::<u32>().read_volatile();
         let shift = record.add(28).cast::<i8>().read_volatile();
         cpu::write_msr(SYSTEM_TIME_NEW, 0);

@@ -2,7 +2,7 @@
 //!
 //! **System call** (Intel SDM vol. 3, 5.8.8): `syscall` leaves the program's stack pointer in
 //! place, RIP in rcx and RFLAGS in r11, with the flags of SFMASK cleared (IF among them). The stub
-//! changes to the kernel stack, builds the frame, and calls the function that [`set_call`] has
+//! changes to the kernel stack, builds the frame, and calls the function that [`set_call`](super::set_call) has
 //! registered for the number, or the handler of system calls. If no attention is wanted, the way
 //! out is `sysretq`; the check for a canonical RIP guards against `sysret`'s known trap (a fault in
 //! ring 0 with the program's stack). The way out reloads only the registers that the handler does
@@ -24,8 +24,7 @@
 //! one word free below the frame. Development kernels check the alignment
 //! ([`check_stack`](super::check_stack)).
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
+use super::calls::CALLS;
 use super::regs::UserRegs;
 use crate::cpu;
 use crate::layout::PAGE_SIZE;
@@ -251,33 +250,7 @@ hayate_vectors:
     fatal = sym super::exception::fatal,
 );
 
-/// Number of entries in the table of calls.
-pub(super) const CALLS: usize = 512;
-
-/// Serves one system call: takes the arguments from the frame and returns the result. It changes no
-/// registers but those that the caller asked it to change.
-pub type Call = extern "C" fn(&mut UserRegs) -> i64;
-
-/// Registers the function that serves system call `number`. Without one, and for numbers above the
-/// table's end, the handler of system calls is called.
-pub fn set_call(number: usize, call: Call) {
-    // SAFETY: the table consists of words in the kernel's data, written and read atomically.
-    if let Some(entry) = unsafe { &hayate_calls }.get(number) {
-        entry.store(call as usize as u64, Ordering::Release);
-    }
-}
-
-/// Makes the handler of system calls serve all numbers.
-pub(super) fn forget_calls() {
-    // SAFETY: as above.
-    for entry in unsafe { &hayate_calls } {
-        entry.store(hayate_call_any as *const () as u64, Ordering::Release);
-    }
-}
-
 unsafe extern "C" {
-    fn hayate_call_any();
-    static hayate_calls: [AtomicU64; CALLS];
     fn hayate_syscall_entry();
     fn hayate_user_start();
     static hayate_vectors: [[u8; 16]; 256];
@@ -293,19 +266,6 @@ pub(crate) fn user_start_address() -> u64 {
 pub(super) fn vector_address(vector: u8) -> u64 {
     // SAFETY: only the address is taken.
     unsafe { &raw const hayate_vectors[usize::from(vector)] as u64 }
-}
-
-/// Replaces `clac` in the stubs by a nop, before the kernel's text becomes read-only.
-///
-/// # Safety
-/// The text must be writable, and no other CPU may run.
-pub(crate) unsafe fn patch_out_clac() {
-    for vector in 0..=255u8 {
-        for stub in [vector_address(vector), super::supervisor::vector_address(vector)] {
-            // SAFETY: the first three bytes of each stub are `clac`; 0f 1f 00 is a three-byte nop.
-            unsafe { (stub as *mut [u8; 3]).write([0x0f, 0x1f, 0x00]) };
-        }
-    }
 }
 
 /// The register that holds where `syscall` goes.

@@ -1,56 +1,23 @@
 //! The Rust functions that the stubs call for exceptions and interrupts.
 
-use super::{UserRegs, attention, handlers};
-use crate::{apic, cpu};
-
-bitflags::bitflags! {
-    /// The error code of a page fault (Intel SDM vol. 3, 4.7).
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct FaultCode: u64 {
-        /// The page is mapped: a protection violation.
-        const PRESENT = 1;
-        /// A write.
-        const WRITE = 2;
-        /// From user mode.
-        const USER = 4;
-        /// A reserved bit was set in a table entry.
-        const RESERVED = 8;
-        /// An instruction fetch.
-        const FETCH = 16;
-    }
-}
-
-/// A page fault.
-#[derive(Clone, Copy, Debug)]
-pub struct PageFault {
-    /// The address that was accessed (CR2).
-    pub address: u64,
-    /// The kind of access, and the state of the page.
-    pub code: FaultCode,
-    /// Where: the instruction's address.
-    pub rip: u64,
-}
-
-/// The result of the page fault handler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FaultOutcome {
-    /// The access can be tried again, or, from user mode, a signal has been posted.
-    Done,
-    /// The access is not allowed: a user copy fails with `EFAULT`.
-    Failed,
-}
+use super::handlers::{FaultOutcome, PageFault, check_stack, handlers};
+use super::regs::UserRegs;
+use crate::apic::{RESCHEDULE_VECTOR, SHOOTDOWN_VECTOR, SPURIOUS_VECTOR, TIMER_VECTOR};
+use crate::attention::{self, FULL_RETURN, NO_TSC};
+use crate::cpu::{self, FaultCode};
+use crate::{apic, interrupt, mailbox, time};
 
 /// Runs the attention loop before a return to user mode.
 pub(super) extern "C" fn attend(regs: &mut UserRegs) {
-    super::check_stack();
-    while attention::get() & !(super::FULL_RETURN | super::NO_TSC) != 0 {
+    check_stack();
+    while attention::get() & !(FULL_RETURN | NO_TSC) != 0 {
         match handlers() {
             Some(handlers) => (handlers.attention)(regs),
             None => attention::clear(u64::MAX),
         }
     }
-    attention::clear(super::FULL_RETURN);
-    if attention::get() & super::NO_TSC != 0 {
+    attention::clear(FULL_RETURN);
+    if attention::get() & NO_TSC != 0 {
         cpu::forbid_tsc();
     }
 }
@@ -66,7 +33,7 @@ fn fault_address() -> u64 {
 }
 
 pub(super) extern "C" fn trap_from_user(vector: u64, regs: &mut UserRegs, code: u64) {
-    super::check_stack();
+    check_stack();
     let vector = vector as u8;
     if vector == 14 {
         let fault = PageFault {
@@ -79,8 +46,7 @@ pub(super) extern "C" fn trap_from_user(vector: u64, regs: &mut UserRegs, code: 
         }
     } else if vector < 32 {
         const GENERAL_PROTECTION: u8 = 13;
-        if vector == GENERAL_PROTECTION && attention::get() & super::NO_TSC == 0 && cpu::allow_tsc()
-        {
+        if vector == GENERAL_PROTECTION && attention::get() & NO_TSC == 0 && cpu::allow_tsc() {
             // Reading was forbidden to the program that ran here before; this program may retry.
             return;
         }
@@ -88,14 +54,14 @@ pub(super) extern "C" fn trap_from_user(vector: u64, regs: &mut UserRegs, code: 
             (handlers.exception)(vector, code, regs);
         }
     } else {
-        apic::interrupt(vector, Some(regs));
+        take_interrupt(vector, Some(regs));
     }
 }
 
 /// Handles a trap of a program in ring 0 like a trap from user mode, and presents it to the kernel
 /// as such. An NMI comes here only from programs with interrupts off.
 pub(super) extern "C" fn trap_from_program(vector: u64, regs: &mut UserRegs, code: u64) {
-    super::check_stack();
+    check_stack();
     const NMI: u8 = 2;
     const INTERRUPTS_ON: u64 = 0x200;
     if regs.rflags & INTERRUPTS_ON == 0
@@ -111,10 +77,10 @@ pub(super) extern "C" fn trap_from_program(vector: u64, regs: &mut UserRegs, cod
 }
 
 pub(super) extern "C" fn trap_from_kernel(vector: u64, regs: &mut UserRegs, code: u64) {
-    super::check_stack();
+    check_stack();
     let vector = vector as u8;
     if vector >= 32 {
-        return apic::interrupt(vector, None);
+        return take_interrupt(vector, None);
     }
     if vector == 14 {
         let fault = PageFault {
@@ -148,6 +114,43 @@ pub(super) extern "C" fn trap_from_kernel(vector: u64, regs: &mut UserRegs, code
         "exception {vector} in the kernel: code {code:#x}, rip {:#x}, rsp {:#x}",
         regs.rip, regs.rsp
     );
+}
+
+/// Handles an interrupt.
+fn take_interrupt(vector: u8, regs: Option<&mut UserRegs>) {
+    match vector {
+        TIMER_VECTOR => {
+            apic::end_of_interrupt();
+            time::timer_fired();
+            if let Some(handlers) = handlers() {
+                (handlers.timer)(regs);
+            }
+        }
+        RESCHEDULE_VECTOR => {
+            apic::end_of_interrupt();
+            attention::raise(attention::RESCHEDULE);
+        }
+        SHOOTDOWN_VECTOR => {
+            apic::end_of_interrupt();
+            mailbox::poll();
+        }
+        SPURIOUS_VECTOR => {}
+        _ => {
+            apic::end_of_interrupt();
+            if interrupt::is_taken(vector) {
+                interrupt::deliver(vector);
+            } else if let Some(handlers) = handlers() {
+                match regs {
+                    // No device has this vector: a program in ring 0 executed `int`, which ring 3
+                    // may not.
+                    Some(regs) if attention::is_supervisor() => {
+                        (handlers.exception)(13, u64::from(vector) << 3 | 2, regs);
+                    }
+                    _ => (handlers.irq)(vector),
+                }
+            }
+        }
+    }
 }
 
 pub(super) extern "C" fn fatal(vector: u64, frame: &[u64; 5]) -> ! {

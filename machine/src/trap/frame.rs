@@ -1,8 +1,8 @@
 //! How the register frame lies on the stack, for the assembly stubs: written once.
 //!
-//! [`general_registers`] lists the general registers in the order of their addresses. The pushes and
+//! `general_registers` lists the general registers in the order of their addresses. The pushes and
 //! pops of all entries and exits are made from this list, and [`UserRegs`] is checked against it.
-//! [`frame_asm`] is `global_asm!` with the offset of each register as an operand.
+//! `frame_asm` is `global_asm!` with the offset of each register as an operand.
 //!
 //! Road not taken: macros of the assembler. Each block of assembly would need a definition of its
 //! own, because the compiler decides which blocks it assembles together.

@@ -68,9 +68,25 @@ pub(crate) fn load() {
     load_table(&TABLE);
 }
 
-/// Loads the table for a mode on this CPU.
-pub(super) fn load_for(supervisor: bool) {
+/// Loads the interrupt table and the entry of system calls for a mode on this CPU.
+pub(super) fn load_entries(supervisor: bool) {
+    let entry = if supervisor { supervisor::syscall_address() } else { entry::syscall_address() };
     load_table(if supervisor { &SUPERVISOR } else { &TABLE });
+    // SAFETY: the register exists on every 64-bit CPU; the value is an entry stub's address.
+    unsafe { cpu::write_msr(entry::LSTAR, entry) };
+}
+
+/// Replaces `clac` in the stubs by a nop, before the kernel's text becomes read-only.
+///
+/// # Safety
+/// The text must be writable, and no other CPU may run.
+pub(crate) unsafe fn patch_out_clac() {
+    for vector in 0..=255u8 {
+        for stub in [entry::vector_address(vector), supervisor::vector_address(vector)] {
+            // SAFETY: the first three bytes of each stub are `clac`; 0f 1f 00 is a three-byte nop.
+            unsafe { (stub as *mut [u8; 3]).write([0x0f, 0x1f, 0x00]) };
+        }
+    }
 }
 
 fn load_table(table: &Table) {

@@ -3,7 +3,7 @@
 //! A program in supervisor mode executes its own code, in its own half, on its own stack, with its
 //! own GS base, but in ring 0. Two things follow. The processor does not change stacks when a trap
 //! arrives, and the code segment no longer tells program from kernel. So while a space in
-//! supervisor mode is loaded ([`set_mode`]) this processor uses
+//! supervisor mode is loaded ([`crate::mode`]) this processor uses
 //!
 //! * **another interrupt table**, in which every vector has an interrupt stack. Its stubs test the
 //!   interrupted RIP. Inside the kernel's text, the kernel was interrupted, and its frame is moved
@@ -49,16 +49,10 @@
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-use super::{UserRegs, WAY_BACK};
-use crate::cpu::{self, PerCpu};
+use super::regs::UserRegs;
+use crate::cpu;
+use crate::mode::GATED;
 use crate::paging::Usage;
-
-crate::per_cpu! {
-    /// Calls through the gate that have not been added yet to the count of the loaded space: one
-    /// instruction for each call, and no word that two processors write.
-    #[doc(hidden)]
-    pub static GATED: PerCpu<AtomicU64> = PerCpu::new(AtomicU64::new(0));
-}
 
 frame_asm!(
     r#"
@@ -334,7 +328,7 @@ hayate_gate_slot:
 pub const BEHIND: u64 = 18;
 
 /// Number of entries in the gate's table; higher numbers take the full way.
-const GATES: usize = super::entry::CALLS;
+const GATES: usize = super::calls::CALLS;
 
 /// How the gate serves a number.
 #[derive(Clone, Copy, Debug)]
@@ -411,6 +405,11 @@ pub fn gate_address(number: Option<usize>) -> u64 {
     &raw const hayate_gate_slot as u64
 }
 
+/// Returns the address of the entry of `syscall` in ring 0.
+pub(super) fn syscall_address() -> u64 {
+    hayate_supervisor_syscall as *const () as u64
+}
+
 /// Returns the address of the stub of vector `vector` in supervisor mode.
 pub(super) fn vector_address(vector: u8) -> u64 {
     // SAFETY: only the address is taken.
@@ -420,96 +419,4 @@ pub(super) fn vector_address(vector: u8) -> u64 {
 /// Returns where a new thread's context starts if its frame is in ring 0.
 pub(crate) fn start_address() -> u64 {
     hayate_supervisor_start as *const () as u64
-}
-
-/// Prepares this CPU's traps for the mode of the space that is loaded. `before` was loaded until
-/// now (or still is), and its calls are added to its count.
-#[inline]
-pub(crate) fn set_mode(before: Option<&Usage>, supervisor: bool) {
-    if is_supervisor() | supervisor {
-        change_mode(before, supervisor);
-    }
-}
-
-#[cold]
-fn change_mode(before: Option<&Usage>, supervisor: bool) {
-    let gated = GATED.here().swap(0, Ordering::Relaxed);
-    if let Some(before) = before {
-        before.calls.fetch_add(gated, Ordering::Relaxed);
-    }
-    if is_supervisor() == supervisor {
-        return;
-    }
-    let entry = if supervisor {
-        hayate_supervisor_syscall as *const () as u64
-    } else {
-        super::entry::syscall_address()
-    };
-    super::idt::load_for(supervisor);
-    // SAFETY: the register exists on every 64-bit CPU; the value is an entry stub's address.
-    unsafe { cpu::write_msr(super::entry::LSTAR, entry) };
-    WAY_BACK.user.set(u32::from(!supervisor));
-}
-
-/// Whether this CPU's traps are prepared for a program in ring 0.
-#[inline]
-pub fn is_supervisor() -> bool {
-    WAY_BACK.user.get() == 0
-}
-
-/// Returns the calls through the gate on processor `cpu` that have not been added yet to the count
-/// of the space there.
-pub(crate) fn gated_on(cpu: usize) -> u64 {
-    GATED.of(cpu).map_or(0, |gated| gated.load(Ordering::Relaxed))
-}
-
-/// Declares a system call that only reads a word of the object in a per-CPU
-/// [`Local`](crate::cpu::Local) slot: a function for the table of calls, and an entry for the gate
-/// ([`Gate::Own`]) that does the same without a stack.
-///
-/// `current` returns what the slot holds, in the shortest way ([`read_slot`](crate::read_slot)).
-///
-/// `word_call!(getpid, getpid_gate, current, CURRENT, Thread, number);`
-// SOUND: slot, object and field are checked to belong together and to be of the width that is read;
-// safe code never gets the entry as a function, only as an `OwnGate`.
-#[macro_export]
-macro_rules! word_call {
-    ($(#[$meta:meta])* $name:ident, $gate:ident, $current:path, $local:path, $type:ty,
-     $field:ident) => {
-        $(#[$meta])*
-        #[inline(always)]
-        pub fn $name() -> u32 {
-            $current().$field.load(core::sync::atomic::Ordering::Relaxed)
-        }
-
-        // The field has four bytes, as the entry below reads it, and belongs to the type that the
-        // slot names.
-        const _: fn(&$type) -> &core::sync::atomic::AtomicU32 = |object| &object.$field;
-        const _: fn() -> &'static $crate::cpu::Local<$type, $crate::cpu::OfPrincipal> = || &$local;
-
-        /// The gate's entry for the same word.
-        #[allow(unsafe_code)]
-        pub fn $gate() -> $crate::trap::OwnGate {
-            // SAFETY: only the gate's table enters this, with interrupts off; see the gate's
-            // contract. The slot is never empty there, and the field has four bytes and belongs to
-            // the object that the slot names.
-            #[unsafe(naked)]
-            unsafe extern "C" fn code() {
-                core::arch::naked_asm!(
-                    "swapgs",
-                    "inc qword ptr gs:[{gated}]",
-                    "mov rax, gs:[{local}]",
-                    "mov eax, [rax + {offset}]",
-                    "swapgs",
-                    "jmp rcx",
-                    gated = sym $crate::trap::GATED,
-                    local = sym $local,
-                    offset = const core::mem::offset_of!($type, $field),
-                )
-            }
-            // SAFETY: the code swaps GS twice, touches neither the stack nor any register but rax,
-            // and goes to rcx.
-            unsafe { $crate::trap::OwnGate::new(code) }
-        }
-    };
 }

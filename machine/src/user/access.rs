@@ -1,12 +1,19 @@
 //! The instructions that touch the program's memory, each listed in the exception table.
 //!
 //! SMAP is opened by `stac` right before and closed by `clac` right after. On a processor without
-//! SMAP both are invalid; `.smap_sites` lists them and [`super::patch_out_smap`] turns them into
+//! SMAP both are invalid; `.smap_sites` lists them and [`patch_out_smap`](super::sites::patch_out_smap) turns them into
 //! no-ops there.
 
-use super::in_user_half;
+use crate::layout::USER_END;
 use core::arch::{asm, naked_asm};
 use hayate_abi::{Errno, Result};
+
+/// Whether `len` bytes at `address` lie in the program's half (an empty range may be anywhere in
+/// it).
+#[inline]
+pub fn in_user_half(address: usize, len: usize) -> bool {
+    len <= USER_END && address <= USER_END - len
+}
 
 /// `stac`, listed in `.smap_sites`.
 macro_rules! stac {

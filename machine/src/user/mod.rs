@@ -26,15 +26,8 @@ use core::mem::MaybeUninit;
 use hayate_abi::{Errno, Result};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-pub use access::{compare_exchange_u32, fetch_update_u32, load_u32, store_u32};
+pub use access::{compare_exchange_u32, fetch_update_u32, in_user_half, load_u32, store_u32};
 pub(crate) use sites::patch_out_smap;
-
-/// Whether `len` bytes at `address` lie in the program's half (an empty range may be anywhere in
-/// it).
-#[inline]
-pub fn in_user_half(address: usize, len: usize) -> bool {
-    len <= USER_END && address <= USER_END - len
-}
 
 /// Copies from the program's memory to `to`.
 #[inline]

@@ -11,15 +11,15 @@
 //!
 //! The functions do the same as the system calls of the same names (`kernel/src/syscall/time.rs`),
 //! and execute these system calls for other clocks. Like the kernel, they take CLOCK_BOOTTIME for
-//! CLOCK_MONOTONIC and the coarse clocks for the fine ones. Reading follows `time::bend`: the line
+//! CLOCK_MONOTONIC and the coarse clocks for the fine ones. Reading follows `crate::clock`: the line
 //! in use must still be in use after the counter was read.
 
 use core::arch::global_asm;
 use core::mem::offset_of;
 
+use crate::clock::{Clock, Line};
 use crate::cpu::CPU_NUMBER;
 use crate::layout::PAGE_SIZE;
-use crate::time::{Clock, Line};
 
 /// The hash of a version's name (System V ABI, figure 5-13).
 const fn hash(name: &[u8]) -> u32 {

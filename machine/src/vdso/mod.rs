@@ -1,7 +1,7 @@
 //! The shared object that the kernel maps for programs (`vdso(7)`), by which they read the clocks
 //! without a system call.
 //!
-//! It has two pages: one with the data that the clocks are computed from ([`time::CLOCK`]), one
+//! It has two pages: one with the data that the clocks are computed from ([`clock::CLOCK`]), one
 //! with an ELF shared object ([`image`]) whose functions read it. Both lie in the kernel's half, at
 //! one address for all programs, chosen at random at boot ([`place`]); the root of every space has
 //! the same entry for them. So starting a program maps nothing for it, and a fork copies nothing. A
@@ -25,11 +25,10 @@ mod image;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::boot::KERNEL_BASE;
-use crate::layout::{PAGE_SIZE, SHOWN};
+use crate::clock;
+use crate::cpu::FaultCode;
+use crate::layout::{KERNEL, PAGE_SIZE, SHOWN};
 use crate::paging::kernel::{Refused, show};
-use crate::time;
-use crate::trap::FaultCode;
 
 /// The random address bits: all of the root's entry but the last page, behind which no instruction
 /// may lie.
@@ -51,11 +50,11 @@ pub fn place(random: u64) -> Result<(), Refused> {
         return Ok(());
     }
     let at = SHOWN + (random % DRAWN) as usize * PAGE_SIZE;
-    let physical = |address: usize| address as u64 - KERNEL_BASE;
+    let physical = |address: usize| (address - KERNEL) as u64;
     // SAFETY: the two are whole pages of the kernel's image, and hold only data that programs may
     // read: the clocks, and the object.
     unsafe {
-        show(at, physical(&raw const time::CLOCK as usize), false)?;
+        show(at, physical(&raw const clock::CLOCK as usize), false)?;
         show(at + PAGE_SIZE, physical(image::address()), true)?;
     }
     AT.store(at as u64, Ordering::Release);

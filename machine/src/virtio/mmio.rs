@@ -10,12 +10,12 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 
+use super::device::{Device, Transport};
 use super::queue::Bell;
-use super::{Device, Transport};
 use crate::interrupt::{self, Handler};
 use crate::mmio::Registers;
 use crate::sync::SpinLock;
-use crate::{acpi, boot, ioapic};
+use crate::{acpi, ioapic, loader};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"virt");
 /// QEMU's `VIRTIO_MMIO_BASE` of microvm, and the size of each device's registers there.
@@ -74,7 +74,7 @@ fn parse(text: &str) -> Option<(u64, u64, u32)> {
 pub(super) fn devices() -> Vec<Device> {
     let mut found = Vec::new();
     let mut named = false;
-    for option in boot::options("virtio_mmio.device") {
+    for option in loader::options("virtio_mmio.device") {
         named = true;
         match parse(option) {
             Some((size, address, interrupt)) if size >= SIZE && address >= 1 << 20 => {

@@ -4,8 +4,8 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 
+use super::device::{Device, Transport};
 use super::queue::Bell;
-use super::{Device, Transport};
 use crate::interrupt::{self, Handler};
 use crate::mmio::Registers;
 use crate::pci::{Function, Msix, functions};

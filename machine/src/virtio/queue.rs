@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::mem::ManuallyDrop;
 use core::sync::atomic::{Ordering, fence};
 
-use super::Chain;
+use super::chain::Chain;
 use crate::frames::Block;
 use crate::layout::PAGE_SIZE;
 use crate::mmio::Registers;

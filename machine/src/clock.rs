@@ -1,18 +1,48 @@
-//! Changes of the clock's rate: it can run faster or slower than the TSC (`adjtimex(2)`).
+//! The clocks: nanoseconds computed from the time stamp counter.
 //!
-//! From the first [`bend`] on, monotonic time is a line with a starting point and a slope. The next
-//! bend replaces it by a line that begins where the old one is at that moment, so time never jumps.
-//! Before the first bend none of this is used.
+//! Monotonic time begins at the kernel's first instruction; real time is monotonic time plus an
+//! offset. The counter's frequency is assumed to be constant and the same on all processors, as it
+//! is in every virtual machine of today; [`crate::time`] finds it out.
+//!
+//! The clock can run faster or slower than the counter (`adjtimex(2)`). From the first [`bend`] on,
+//! monotonic time is a line with a starting point and a slope. The next bend replaces it by a line
+//! that begins where the old one is at that moment, so time never jumps. Before the first bend none
+//! of this is used.
 //!
 //! There are two lines. Readers use the one that [`Clock::turn`] selects, and then check that it is
 //! still selected; a bend writes the other line and then changes the selection. So a reader never
 //! waits for a writer, and may be a handler that interrupted a writer (Linux' `latch`,
 //! include/linux/seqlock.h). Programs read the lines, too: [`crate::vdso`].
 
+use core::arch::x86_64::_rdtsc;
 use core::sync::atomic::{AtomicI64, AtomicU64, Ordering, fence};
 
-use super::{CLOCK, Clock, raw_ns};
 use crate::sync::SpinLock;
+
+/// The data that the clocks are computed from. Programs read it themselves ([`crate::vdso`]), so it
+/// has a page of its own.
+#[repr(C, align(4096))]
+pub(crate) struct Clock {
+    /// The TSC at monotonic time 0: the first instruction.
+    pub origin: AtomicU64,
+    /// Nanoseconds per tick of the TSC, times 2^32.
+    pub scale: AtomicU64,
+    /// The real time minus the monotonic time.
+    pub real_offset: AtomicI64,
+    /// Counts the changes of rate ([`bend`]); its lowest bit selects the line in use. 0: the rate
+    /// was never changed.
+    pub turn: AtomicU64,
+    /// The lines: see [`bend`].
+    pub lines: [Line; 2],
+}
+
+pub(crate) static CLOCK: Clock = Clock {
+    origin: AtomicU64::new(0),
+    scale: AtomicU64::new(1 << 32),
+    real_offset: AtomicI64::new(0),
+    turn: AtomicU64::new(0),
+    lines: [Line::straight(), Line::straight()],
+};
 
 /// A line: when the TSC's time is `raw` ns, the clock shows `ns`; each further nanosecond of the
 /// TSC adds 1 and `extra` times 2^-32 nanoseconds.
@@ -24,7 +54,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    pub(super) const fn straight() -> Line {
+    const fn straight() -> Line {
         Line { raw: AtomicU64::new(0), ns: AtomicU64::new(0), extra: AtomicI64::new(0) }
     }
 
@@ -34,6 +64,44 @@ impl Line {
         let extra = (passed * i128::from(self.extra.load(Ordering::Relaxed))) >> 32;
         (i128::from(ns) + passed + extra) as u64
     }
+}
+
+/// Reads the time stamp counter.
+#[inline(always)]
+pub fn tsc() -> u64 {
+    // SAFETY: every 64-bit CPU has it, and the kernel does not restrict it.
+    unsafe { _rdtsc() }
+}
+
+/// Returns the nanoseconds since the first instruction of the kernel as the TSC counts them,
+/// without any adjustment of the clock (CLOCK_MONOTONIC_RAW).
+#[inline]
+pub fn raw_ns() -> u64 {
+    let ticks = tsc().saturating_sub(CLOCK.origin.load(Ordering::Relaxed));
+    ((u128::from(ticks) * u128::from(CLOCK.scale.load(Ordering::Relaxed))) >> 32) as u64
+}
+
+/// Returns the nanoseconds since the first instruction of the kernel. Never goes back.
+#[inline]
+pub fn monotonic_ns() -> u64 {
+    // A clock whose rate was never changed costs only this check.
+    if is_bent() { bent_ns() } else { raw_ns() }
+}
+
+/// Returns the nanoseconds since 1970-01-01 UTC.
+#[inline]
+pub fn realtime_ns() -> u64 {
+    monotonic_ns().wrapping_add_signed(CLOCK.real_offset.load(Ordering::Relaxed))
+}
+
+/// Sets the real-time clock (nanoseconds since 1970).
+pub fn set_realtime(ns: u64) {
+    CLOCK.real_offset.store(ns.wrapping_sub(monotonic_ns()) as i64, Ordering::Relaxed);
+}
+
+/// Moves the real-time clock by so many nanoseconds.
+pub fn step_realtime(by: i64) {
+    CLOCK.real_offset.fetch_add(by, Ordering::Relaxed);
 }
 
 /// Serialises bends.
@@ -69,14 +137,14 @@ fn with_line<T>(read: impl Fn(&Line) -> T) -> T {
 
 /// Returns the monotonic time of a bent clock.
 #[cold]
-pub(super) fn monotonic_ns() -> u64 {
+fn bent_ns() -> u64 {
     with_line(|line| line.at(raw_ns()))
 }
 
 /// Returns how many nanoseconds of the TSC pass in so many nanoseconds of the clock, or less:
 /// timers check again.
 #[inline]
-pub(super) fn to_raw(wait: u64) -> u64 {
+pub(crate) fn to_raw(wait: u64) -> u64 {
     if is_bent() { bent_to_raw(wait) } else { wait }
 }
 
@@ -108,4 +176,10 @@ pub fn bend(extra: i64) -> bool {
     new.extra.store(extra.clamp(-MOST, MOST), Ordering::Relaxed);
     CLOCK.turn.store(turn + 1, Ordering::SeqCst);
     !was_bent
+}
+
+/// Sets where monotonic time begins and how fast the counter runs. Called once, at boot.
+pub(crate) fn start(origin: u64, hz: u64) {
+    CLOCK.scale.store(((1_000_000_000u128 << 32) / u128::from(hz)) as u64, Ordering::Relaxed);
+    CLOCK.origin.store(origin, Ordering::Relaxed);
 }

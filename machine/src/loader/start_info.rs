@@ -1,14 +1,20 @@
 //! Reads `hvm_start_info` (xen/include/public/arch-x86/hvm/start_info.h), through the boot tables'
 //! map of the first 4 GiB.
 
+use core::ops::Range;
+
 use arrayvec::ArrayVec;
 
+use super::cmdline;
+use super::info::{BootInfo, MemoryKind, MemoryRange};
+use crate::layout::{DIRECT_MAP, KERNEL, LARGE_PAGE_SIZE};
 use crate::sync::SpinLock;
-
-use super::{BootInfo, DIRECT_MAP, KERNEL_BASE, MemoryKind, MemoryRange};
 
 const MAGIC: u32 = 0x336e_c578;
 const BOOT_LIMIT: u64 = 1 << 32;
+/// Above the memory that firmware and QEMU write to at a reset.
+const PSEUDO: u64 = 64 << 20;
+const LARGE: u64 = LARGE_PAGE_SIZE as u64;
 
 /// Returns bytes of physical memory below 4 GiB; only while the boot tables are in use.
 pub(crate) fn firmware_bytes(address: u64, length: usize) -> Option<&'static [u8]> {
@@ -18,7 +24,9 @@ pub(crate) fn firmware_bytes(address: u64, length: usize) -> Option<&'static [u8
     }
     // SAFETY: the boot tables map the first 4 GiB at DIRECT_MAP. What lies there may be anything,
     // and bytes have no invalid values.
-    Some(unsafe { core::slice::from_raw_parts((DIRECT_MAP + address) as *const u8, length) })
+    Some(unsafe {
+        core::slice::from_raw_parts((DIRECT_MAP + address as usize) as *const u8, length)
+    })
 }
 
 fn word(bytes: &[u8], at: usize) -> u64 {
@@ -70,13 +78,14 @@ unsafe extern "C" {
 }
 
 /// Returns the physical addresses of the kernel image.
-pub(super) fn image() -> (u64, u64) {
-    (&raw const __image_start as u64 - KERNEL_BASE, &raw const __image_end as u64 - KERNEL_BASE)
+pub(crate) fn image() -> (u64, u64) {
+    let physical = |address: *const u8| (address as usize - KERNEL) as u64;
+    (physical(&raw const __image_start), physical(&raw const __image_end))
 }
 
 /// Reads the loader's data. `early` returns how many bytes to set aside for page tables and the
 /// like; their range is returned.
-pub(super) fn read(address: u64, early: impl Fn(u64) -> u64) -> Option<(BootInfo, (u64, u64))> {
+pub(crate) fn read(address: u64, early: impl Fn(u64) -> u64) -> Option<(BootInfo, (u64, u64))> {
     let header = firmware_bytes(address, 56)?;
     if half(header, 0) != MAGIC {
         return None;
@@ -129,7 +138,7 @@ pub(super) fn read(address: u64, early: impl Fn(u64) -> u64) -> Option<(BootInfo
             // A module's memory goes to the allocator in the end, so nothing else may overlap it.
             let apart = |first: u64, last: u64| start >= last || start + size <= first;
             let alone = |other: &&[u8]| {
-                let first = other.as_ptr() as u64 - DIRECT_MAP;
+                let first = (other.as_ptr() as usize - DIRECT_MAP) as u64;
                 apart(first, first + other.len() as u64)
             };
             if sane
@@ -147,12 +156,13 @@ pub(super) fn read(address: u64, early: impl Fn(u64) -> u64) -> Option<(BootInfo
     let command_line = command_line(word(header, 24));
     let rsdp = Some(word(header, 32)).filter(|address| *address != 0);
 
-    if let Some(Some(size)) = super::cmdline::find(command_line, "pseudo_nvm") {
+    let pseudo_nvm = cmdline::find(command_line, "pseudo_nvm").flatten().and_then(|size| {
         let free = |range: &MemoryRange| range.kind == MemoryKind::Usable;
         let usable = map.0.iter().copied().filter(free).map(|range| range.start..range.end);
-        if let Some(place) = crate::nvm::place_pseudo(size, usable) {
-            map.set(place.start, place.end, MemoryKind::Persistent);
-        }
+        place_pseudo(size, usable)
+    });
+    if let Some(range) = &pseudo_nvm {
+        map.set(range.start, range.end, MemoryKind::Persistent);
     }
 
     let size = early(ram);
@@ -164,7 +174,8 @@ pub(super) fn read(address: u64, early: impl Fn(u64) -> u64) -> Option<(BootInfo
         })
         .map(|r| (r.start, r.start + size))?;
     map.take(place.0, place.1);
-    Some((BootInfo { memory: map.0, command_line, modules: SpinLock::new(modules), rsdp }, place))
+    let modules = SpinLock::new(modules);
+    Some((BootInfo { memory: map.0, command_line, modules, rsdp, pseudo_nvm }, place))
 }
 
 /// Copies the command line out of the loader's memory, which is reused later.
@@ -191,4 +202,31 @@ fn command_line(address: u64) -> &'static str {
         Ok(text) => text.trim(),
         Err(error) => core::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or("").trim(),
     }
+}
+
+/// Chooses a place among usable ranges for pseudo non-volatile memory ([`crate::nvm`]) of the size
+/// that the command line names.
+///
+/// The place must be the same at each boot, and nothing may write to it in between: firmware uses low
+/// memory and the top of it, QEMU puts the initramfs at the top and the kernel near the bottom. So it
+/// begins at the first large page at or above [`PSEUDO`] that leaves room for all of it.
+fn place_pseudo(size: &str, usable: impl Iterator<Item = Range<u64>>) -> Option<Range<u64>> {
+    let size = bytes(size)?.checked_next_multiple_of(LARGE).filter(|&size| size > 0)?;
+    usable
+        .map(|range| (range.start.max(PSEUDO).next_multiple_of(LARGE), range.end))
+        .find(|(start, end)| end.saturating_sub(*start) >= size)
+        .map(|(start, _)| start..start + size)
+}
+
+/// Parses `64M` and the like.
+fn bytes(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match text.get(digits.len()..)? {
+        "" => 0,
+        "K" | "k" => 10,
+        "M" | "m" => 20,
+        "G" | "g" => 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }

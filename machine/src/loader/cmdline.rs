@@ -1,6 +1,8 @@
 //! The kernel command line: words separated by spaces, `name` or `name=value`, with double quotes
 //! around values that contain spaces. Words after `--` are for init.
 
+use super::info::info;
+
 fn words(line: &str) -> impl Iterator<Item = &str> {
     let mut quoted = false;
     line.split(move |c: char| {
@@ -28,18 +30,18 @@ pub(super) fn find<'a>(line: &'a str, name: &str) -> Option<Option<&'a str>> {
 
 /// Returns the value of the last `name=value` on the command line.
 pub fn option(name: &str) -> Option<&'static str> {
-    find(super::info().command_line, name).flatten()
+    find(info().command_line, name).flatten()
 }
 
 /// Whether the word `name` (with or without a value) is on the command line.
 pub fn flag(name: &str) -> bool {
-    find(super::info().command_line, name).is_some()
+    find(info().command_line, name).is_some()
 }
 
 /// Returns all values of `name=value`, in order: for options that may be repeated
 /// (`virtio_mmio.device=`).
 pub fn options(name: &'static str) -> impl Iterator<Item = &'static str> {
-    words(super::info().command_line)
+    words(info().command_line)
         .take_while(|word| *word != "--")
         .filter_map(move |word| word.split_once('=').filter(|(key, _)| *key == name))
         .map(|(_, value)| value.trim_matches('"'))
@@ -47,5 +49,5 @@ pub fn options(name: &'static str) -> impl Iterator<Item = &'static str> {
 
 /// Returns the words after `--`: arguments of init.
 pub fn init_arguments() -> impl Iterator<Item = &'static str> {
-    words(super::info().command_line).skip_while(|word| *word != "--").skip(1)
+    words(info().command_line).skip_while(|word| *word != "--").skip(1)
 }

@@ -1,34 +1,16 @@
-//! The allocator: each processor's stacks (per-CPU caches) in front of the buddy allocator, and the
-//! counts.
+//! The allocator: the per-CPU caches in front of the buddy allocator, the reserve, and the counts.
 
-use super::info::{self, InTable};
-use super::{Block, FrameInfo, content, direct};
-use crate::boot::{BootInfo, MemoryKind};
-use crate::cpu::{MAX_CPUS, PerCpu};
+use super::bytes::{self, direct};
+use super::deferred;
+use super::info::{self, FrameInfo, InTable};
+use super::per_cpu_cache::{self, ZEROED, own};
 use crate::layout::{DIRECT_MAP_SIZE, PAGE_SHIFT, PAGE_SIZE};
-use crate::paging::teardown;
-use crate::per_cpu;
+use crate::loader::{MemoryKind, MemoryRange};
 use crate::sync::SpinLock;
 use core::ops::Range;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
-use hayate_frames::{Buddy, Stack};
-
-/// How many frames of each sort a processor keeps; it takes half as many at a time.
-const STACK: usize = 128;
-/// How many zeroed frames each processor keeps.
-const ZEROED: usize = 64;
-
-/// One processor's private frames. Only that processor changes them, with interrupts off; other
-/// processors read the counts.
-struct Own {
-    free: Stack<STACK>,
-    zeroed: Stack<ZEROED>,
-}
-
-per_cpu! {
-    static OWN: PerCpu<Own> = PerCpu::new(Own { free: Stack::new(), zeroed: Stack::new() });
-}
+use hayate_frames::Buddy;
 
 static BUDDY: SpinLock<Option<Buddy<InTable>>> = SpinLock::new(None);
 static TOTAL: AtomicU32 = AtomicU32::new(0);
@@ -59,10 +41,8 @@ pub struct Counts {
 
 /// Returns how much memory there is. Other processors may be taking frames meanwhile.
 pub fn counts() -> Counts {
-    let mut free = BUDDY.lock().as_ref().map_or(0, |buddy| buddy.free_frames()) as usize;
-    for own in (0..MAX_CPUS).filter_map(|cpu| OWN.of(cpu)) {
-        free += own.free.len() + own.zeroed.len();
-    }
+    let shared = BUDDY.lock().as_ref().map_or(0, |buddy| buddy.free_frames()) as usize;
+    let free = shared + per_cpu_cache::count();
     Counts { total: TOTAL.load(Relaxed) as usize, free, reserve: RESERVE.load(Relaxed) as usize }
 }
 
@@ -94,7 +74,7 @@ pub fn is_plentiful() -> bool {
 }
 
 /// Takes a frame for the kernel itself, content undefined, with no reference counted; give it back
-/// with [`Block::from_raw`] (count 1).
+/// with [`Block::from_raw`](super::Block::from_raw) (count 1).
 #[inline]
 pub(crate) fn allocate_kernel() -> Option<u32> {
     take(Need::Kernel)
@@ -106,7 +86,7 @@ pub(super) fn take(need: Need) -> Option<u32> {
     if need == Need::Program && crate::refusal::is_refused() {
         return None;
     }
-    match OWN.here().free.pop() {
+    match own().free.pop() {
         Some(frame) => Some(frame),
         // If there is no frame for this purpose, a frame that was zeroed ahead will do.
         None => refill(need).or_else(pop_zeroed),
@@ -120,10 +100,10 @@ fn refill(need: Need) -> Option<u32> {
     };
     let mut buddy = BUDDY.lock();
     // Deferred frees of ended spaces are done before the reserve is used, and before a refusal.
-    while beyond(buddy.as_ref()?).is_none() && teardown::owed() != 0 {
+    while beyond(buddy.as_ref()?).is_none() && deferred::pending() != 0 {
         drop(buddy);
-        teardown::pay_now();
-        if let Some(frame) = OWN.here().free.pop() {
+        deferred::free_now();
+        if let Some(frame) = own().free.pop() {
             return Some(frame);
         }
         buddy = BUDDY.lock();
@@ -131,12 +111,12 @@ fn refill(need: Need) -> Option<u32> {
     let buddy = buddy.as_mut()?;
     let Some(most) = beyond(buddy) else {
         // From the reserve the kernel takes only the frame that it needs now: programs can get the
-        // frames on the stack as well.
+        // frames of the cache as well.
         let frame = if need == Need::Kernel { buddy.allocate(0) } else { None };
         LEFT.store(buddy.free_frames(), Relaxed);
         return frame;
     };
-    let free = &OWN.here().free;
+    let free = &own().free;
     free.refill(|slots| {
         let most = slots.len().min(most as usize);
         buddy.allocate_many(&slots[..most])
@@ -156,12 +136,12 @@ pub(super) fn take_zeroed() -> Option<u32> {
 
 #[inline]
 fn pop_zeroed() -> Option<u32> {
-    OWN.here().zeroed.pop()
+    own().zeroed.pop()
 }
 
 #[inline]
 pub(super) fn give(frame: u32) {
-    if !OWN.here().free.push(frame) {
+    if !own().free.push(frame) {
         spill(frame);
     }
 }
@@ -177,13 +157,13 @@ pub(crate) fn give_run(first: u32, count: u32, worth: u32) {
     }
 }
 
-/// Gives back a frame that is all zeroes: it goes to the stack of zeroed frames if that is not
+/// Gives back a frame that is all zeroes: it goes to the cache of zeroed frames if that is not
 /// full.
 #[inline]
 pub(crate) fn give_zeroed(frame: u32) {
     // SAFETY: the caller gives back a frame of the allocator's.
-    unsafe { super::info(frame) }.refs.store(0, Relaxed);
-    if !OWN.here().zeroed.push(frame) {
+    unsafe { info::info(frame) }.refs.store(0, Relaxed);
+    if !own().zeroed.push(frame) {
         give(frame);
     }
 }
@@ -193,7 +173,7 @@ fn spill(frame: u32) {
     let mut buddy = BUDDY.lock();
     let Some(buddy) = buddy.as_mut() else { return };
     buddy.free(frame, 0);
-    OWN.here().free.spill(false, |frame| buddy.free(frame, 0));
+    own().free.spill(false, |frame| buddy.free(frame, 0));
     LEFT.store(buddy.free_frames(), Relaxed);
 }
 
@@ -207,7 +187,7 @@ pub(super) fn take_range(count: u32) -> Option<u32> {
     }
     loop {
         let first = try_range(count);
-        if first.is_some() || !teardown::pay_now() {
+        if first.is_some() || !deferred::free_now() {
             return first;
         }
     }
@@ -223,8 +203,8 @@ fn try_range(count: u32) -> Option<u32> {
         LEFT.store(buddy.free_frames(), Relaxed);
         return Some(first);
     }
-    // The buddy of a free frame may be on this processor's stack.
-    OWN.here().free.spill(true, |frame| buddy.free(frame, 0));
+    // The buddy of a free frame may be in this processor's cache.
+    own().free.spill(true, |frame| buddy.free(frame, 0));
     let first = buddy.allocate_range(count);
     LEFT.store(buddy.free_frames(), Relaxed);
     first
@@ -240,55 +220,73 @@ pub(super) fn give_range(first: u32, count: u32) {
     }
 }
 
-/// Zeroes one frame ahead if this processor's stack of zeroed frames is not full; returns whether
+/// Like [`take_range`], but may use the kernel's reserve.
+pub(super) fn take_kernel_range(count: u32) -> Option<u32> {
+    if count == 1 {
+        return take(Need::Kernel);
+    }
+    let take = || {
+        let mut buddy = BUDDY.lock();
+        let buddy = buddy.as_mut()?;
+        let first = buddy.allocate_range(count)?;
+        LEFT.store(buddy.free_frames(), Relaxed);
+        Some(first)
+    };
+    loop {
+        let first = take();
+        if first.is_some() || !deferred::free_now() {
+            return first;
+        }
+    }
+}
+
+/// Zeroes one frame ahead if this processor's cache of zeroed frames is not full; returns whether
 /// it did. For the idle loop, which calls it repeatedly.
 pub fn prepare() -> bool {
-    let own = OWN.here();
+    let own = own();
     if own.zeroed.len() >= ZEROED {
         return false;
     }
     // Not by `take`, which takes from the zeroed frames when there are no others.
     let Some(frame) = own.free.pop().or_else(|| refill(Need::Program)) else { return false };
-    content::zero(frame);
+    bytes::zero(frame);
     if !own.zeroed.push(frame) {
         give(frame);
     }
     true
 }
 
-/// Sets the frame table and the allocator up: everything usable in the memory map becomes free.
-/// Called once, on the first processor, when all of it is in the direct map.
+/// Sets the frame table and the allocator up: everything usable in the memory map becomes free. The
+/// table covers `areas` as well, which are non-volatile memory and not for the allocator. Called once, on the first processor, when all of it is in the direct map.
 ///
 /// # Panics
 /// If no usable range has room for the frame table (16 bytes for each frame of 4 KiB).
-pub(crate) fn init(boot: &BootInfo) {
+pub(crate) fn init(memory: &[MemoryRange], areas: impl Iterator<Item = Range<u64>> + Clone) {
     // Frame numbers have 32 bits, and the direct map is finite: memory beyond either is not used.
     let limit = (DIRECT_MAP_SIZE as u64).min(u64::from(u32::MAX) << PAGE_SHIFT);
     let usable = || {
-        let ranges = boot.memory.iter().filter(|range| range.kind == MemoryKind::Usable);
+        let ranges = memory.iter().filter(|range| range.kind == MemoryKind::Usable);
         // Frame 0 is never used: number 0 means "none".
         ranges.map(move |range| range.start.max(PAGE_SIZE as u64)..range.end.min(limit))
     };
     // The table also covers memory in use since boot: page tables there have infos.
-    let ram = boot.memory.iter().filter(|range| range.kind != MemoryKind::Reserved);
+    let ram = memory.iter().filter(|range| range.kind != MemoryKind::Reserved);
     let ram = ram.map(|range| range.end.min(limit)).max().unwrap_or(0) >> PAGE_SHIFT;
     // It also covers non-volatile memory, which may be far above: see `gap`.
-    let areas = || crate::nvm::areas().iter().filter(|area| area.address() >> PAGE_SHIFT >= ram);
-    let top = areas().map(|area| (area.address() + area.size()) >> PAGE_SHIFT).max();
-    let bottom = areas().map(|area| area.address() >> PAGE_SHIFT).min();
+    let areas = areas.filter(|area| area.start >> PAGE_SHIFT >= ram);
+    let top = areas.clone().map(|area| area.end >> PAGE_SHIFT).max();
+    let bottom = areas.map(|area| area.start >> PAGE_SHIFT).min();
     let end = top.unwrap_or(ram).max(ram);
     let size = (end * size_of::<FrameInfo>() as u64).next_multiple_of(PAGE_SIZE as u64);
     let table = usable()
         .find(|range| range.end.saturating_sub(range.start) >= size)
         .map(|range| range.end - size..range.end)
         .expect("no room for the frame table: give the machine more memory");
-    content::choose();
+    bytes::choose();
     let gap = gap(&table, ram, bottom.unwrap_or(ram));
     let page = |at: u64| ((at - table.start) >> PAGE_SHIFT) as u32;
     // SAFETY: usable memory that nothing was allocated from yet, page-aligned, in the direct map.
     unsafe { info::place(direct(table.start).cast(), end as u32, page(gap.start)..page(gap.end)) };
-
-    crate::nvm::hold_frames();
 
     let mut buddy = Buddy::new(InTable, end as u32);
     for range in usable() {
@@ -337,29 +335,4 @@ fn subtract(range: Range<u64>, hole: &Range<u64>) -> impl Iterator<Item = Range<
     let before = range.start..range.end.min(hole.start);
     let after = range.start.max(hole.end)..range.end;
     [before, after].into_iter().filter(|part| part.start < part.end)
-}
-
-impl Block {
-    /// Like [`Block::allocate`], but may use the kernel's reserve.
-    pub fn allocate_kernel(count: u32) -> Option<Block> {
-        if count == 1 {
-            // SAFETY: just taken.
-            return unsafe { Block::from_raw(take(Need::Kernel)?, 1) };
-        }
-        let take = || {
-            let mut buddy = BUDDY.lock();
-            let buddy = buddy.as_mut()?;
-            let first = buddy.allocate_range(count)?;
-            LEFT.store(buddy.free_frames(), Relaxed);
-            Some(first)
-        };
-        let first = loop {
-            let first = take();
-            if first.is_some() || !teardown::pay_now() {
-                break first?;
-            }
-        };
-        // SAFETY: just taken.
-        unsafe { Block::from_raw(first, count) }
-    }
 }

@@ -1,15 +1,17 @@
-//! The kernel's page tables: the direct map (2 MiB and 1 GiB pages, not executable), the image
-//! page by page (text read-only and executable, constants read-only, data not executable), and
+//! The tables as they are built at boot: the direct map (2 MiB and 1 GiB pages, not executable), the
+//! image page by page (text read-only and executable, constants read-only, data not executable), and
 //! empty tables under the top-level entries of the areas that are filled later.
 
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use hayate_frames::Refusal;
 use x86_64::registers::control::Cr3;
 
-use super::{BootInfo, DIRECT_MAP, KERNEL_BASE, MemoryKind, VMAP};
+use super::frames::{early_frame, zeroed_frame};
 use crate::cpu::features;
-use crate::mmio::DEVICES;
+use crate::layout::{DEVICES, VMAP};
+use crate::loader::{MemoryKind, MemoryRange};
 
 const PRESENT: u64 = 1;
 const WRITE: u64 = 2;
@@ -18,42 +20,17 @@ const GLOBAL: u64 = 1 << 8;
 const NO_EXECUTE: u64 = 1 << 63;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
+const DIRECT_MAP: u64 = crate::layout::DIRECT_MAP as u64;
+const KERNEL: u64 = crate::layout::KERNEL as u64;
+
 const MIB2: u64 = 2 << 20;
 const GIB: u64 = 1 << 30;
 
-static NEXT: AtomicU64 = AtomicU64::new(0);
-static END: AtomicU64 = AtomicU64::new(0);
 static ROOT: AtomicU64 = AtomicU64::new(0);
-
-/// Sets the physical range that early frames come from.
-pub(super) fn set_early(start: u64, end: u64) {
-    NEXT.store(start, Ordering::Relaxed);
-    END.store(end, Ordering::Relaxed);
-}
-
-/// Returns how many bytes to set aside at boot on a machine with `ram` bytes.
-pub(super) fn early_size(ram: u64) -> u64 {
-    let tables = if features().gigabyte_pages { 16 } else { ram / GIB + 16 };
-    let (start, end) = super::start_info::image();
-    (tables + (end - start) / MIB2 + 112) * 4096
-}
-
-/// Returns a zeroed frame from the memory set aside at boot (its physical address). `None` if that
-/// memory is used up.
-pub(crate) fn early_frame() -> Option<u64> {
-    let frame = NEXT.fetch_add(4096, Ordering::Relaxed);
-    if frame >= END.load(Ordering::Relaxed) {
-        return None;
-    }
-    // SAFETY: this RAM was set aside for the purpose, in the direct map (the boot tables' or the
-    // final one).
-    unsafe { ((DIRECT_MAP + frame) as *mut u8).write_bytes(0, 4096) };
-    Some(frame)
-}
 
 /// Returns the physical address of the kernel's own top-level table; every space has its upper
 /// half.
-pub(crate) fn kernel_root() -> u64 {
+pub(super) fn root() -> u64 {
     ROOT.load(Ordering::Relaxed)
 }
 
@@ -120,7 +97,7 @@ fn map_direct_or(root: u64, start: u64, end: u64, new: fn() -> Option<u64>) -> O
 /// # Safety
 /// Nothing else is mapped there, and no other caller is in this function meanwhile.
 pub(crate) unsafe fn map_late(start: u64, end: u64) -> Result<(), Refusal> {
-    let root = kernel_root();
+    let root = root();
     let (first, last) = (index(DIRECT_MAP + start, 4), index(DIRECT_MAP + end - 1, 4));
     // SAFETY: the kernel's root, in the direct map.
     let is_there = |at: u64| unsafe {
@@ -129,7 +106,7 @@ pub(crate) unsafe fn map_late(start: u64, end: u64) -> Result<(), Refusal> {
     if !(first..=last).all(is_there) {
         return Err(Refusal::Beyond);
     }
-    map_direct_or(root, start, end, crate::mmio::frame).ok_or(Refusal::Memory)
+    map_direct_or(root, start, end, zeroed_frame).ok_or(Refusal::Memory)
 }
 
 unsafe extern "C" {
@@ -145,15 +122,16 @@ fn map_image(root: u64, start: *const u8, end: *const u8, flags: u64) {
     for page in (start as u64 & !0xfff..end as u64).step_by(4096) {
         let directory = below(below(root, index(page, 4)), index(page, 3));
         let table = below(directory, index(page, 2));
-        set(table, index(page, 1), (page - KERNEL_BASE) | PRESENT | GLOBAL | flags);
+        set(table, index(page, 1), (page - KERNEL) | PRESENT | GLOBAL | flags);
     }
 }
 
-/// Builds the tables and changes to them.
-pub(super) fn build(info: &BootInfo) {
+/// Builds the tables and changes to them: for the ranges of the memory map, and for `areas` of
+/// non-volatile memory, which may be in none of these.
+pub(crate) fn build(memory: &[MemoryRange], areas: impl Iterator<Item = Range<u64>>) {
     let root = frame();
     let mut last = (0, 0);
-    for range in &info.memory {
+    for range in memory {
         if matches!(range.kind, MemoryKind::Reserved) {
             continue;
         }
@@ -166,15 +144,15 @@ pub(super) fn build(info: &BootInfo) {
         }
     }
     map_direct(root, last.0, last.1);
-    for area in crate::nvm::areas() {
-        map_direct(root, area.address(), area.address() + area.size());
+    for area in areas {
+        map_direct(root, area.start, area.end);
     }
     map_image(root, &raw const __text_start, &raw const __text_end, 0);
     map_image(root, &raw const __rodata_start, &raw const __rodata_end, NO_EXECUTE);
     map_image(root, &raw const __data_start, &raw const __image_end, WRITE | NO_EXECUTE);
     // Top-level entries are copied into every space's table, so all of them must exist now.
     for area in [VMAP, DEVICES] {
-        below(root, index(area, 4));
+        below(root, index(area as u64, 4));
     }
     ROOT.store(root, Ordering::Relaxed);
     activate();
@@ -182,21 +160,24 @@ pub(super) fn build(info: &BootInfo) {
 
 /// Loads the kernel's own tables on this CPU.
 pub(crate) fn activate() {
-    let root = kernel_root();
+    let root = root();
     let frame =
         x86_64::structures::paging::PhysFrame::containing_address(x86_64::PhysAddr::new(root));
     // SAFETY: the tables map all the kernel's code, data, stacks and the direct map.
     unsafe { Cr3::write(frame, x86_64::registers::control::Cr3Flags::empty()) };
 }
 
-/// Copies the upper half of the kernel's root to the boot tables' root, which other CPUs start
+/// Copies the upper half of the kernel's root to the root of the boot tables, which other CPUs start
 /// with: their stacks are mapped there.
-pub(crate) fn share_kernel_half() {
+///
+/// # Safety
+/// `boot_root` is the physical address of that root, and no processor uses it now.
+pub(crate) unsafe fn share_half(boot_root: u64) {
     for at in 256..512 {
-        // SAFETY: both are whole tables in the direct map; the boot tables are not in use now.
+        // SAFETY: both are whole tables in the direct map; the caller's promise about the second.
         unsafe {
-            let entry = ((DIRECT_MAP + kernel_root() + at * 8) as *const u64).read();
-            ((DIRECT_MAP + super::boot_root() + at * 8) as *mut u64).write(entry);
+            let entry = ((DIRECT_MAP + root() + at * 8) as *const u64).read();
+            ((DIRECT_MAP + boot_root + at * 8) as *mut u64).write(entry);
         }
     }
 }

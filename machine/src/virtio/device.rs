@@ -1,0 +1,221 @@
+//! A device: its start, its queues, its configuration, over either transport.
+
+use super::queue::{Bell, Queue};
+use crate::clock;
+use crate::interrupt::Handler;
+use crate::nvm::{self, Area, Refusal};
+use alloc::boxed::Box;
+
+/// The kinds of devices that drivers name; the others are passed on by number.
+pub mod kind {
+    #![allow(missing_docs)]
+    pub const NET: u32 = 1;
+    pub const BLOCK: u32 = 2;
+    pub const CONSOLE: u32 = 3;
+    pub const ENTROPY: u32 = 4;
+    pub const PMEM: u32 = 27;
+}
+
+/// `VIRTIO_F_VERSION_1`.
+const VERSION_1: u64 = 1 << 32;
+
+mod status {
+    pub const ACKNOWLEDGE: u8 = 1;
+    pub const DRIVER: u8 = 2;
+    pub const DRIVER_OK: u8 = 4;
+    pub const FEATURES_OK: u8 = 8;
+    pub const FAILED: u8 = 128;
+}
+
+/// Why a device cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The device does not finish a reset.
+    Reset,
+    /// The device supports only the interface before version 1.
+    Legacy,
+    /// The device refuses the chosen features.
+    Features,
+    /// The device has no such queue.
+    NoQueue,
+    /// Memory for a queue is exhausted.
+    Memory,
+    /// No interrupt could be set up.
+    Interrupt,
+}
+
+impl core::fmt::Display for Error {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Reset => "it does not answer to a reset",
+            Self::Legacy => "it offers only the legacy interface",
+            Self::Features => "it refuses the features chosen",
+            Self::NoQueue => "it lacks a queue",
+            Self::Memory => "there is no memory for a queue",
+            Self::Interrupt => "no interrupt could be set up for it",
+        })
+    }
+}
+
+/// How long a device's reset may take.
+const RESET_NS: u64 = 2_000_000_000;
+
+/// Access to a device's registers. Offsets and meanings of the device's own configuration are the
+/// same in both transports.
+pub(super) trait Transport: Send + Sync {
+    fn kind(&self) -> u32;
+    fn status(&self) -> u8;
+    fn set_status(&self, status: u8);
+    fn features(&self) -> u64;
+    fn set_features(&self, features: u64);
+    fn queue_size(&self, queue: u16) -> u16;
+    /// Tells the device where the three parts of a queue are, and starts the queue.
+    fn set_queue(&self, queue: u16, size: u16, descriptors: u64, available: u64, used: u64);
+    /// Returns the register that takes a queue's number as notification of new requests.
+    fn bell(&self, queue: u16) -> Bell;
+    /// Lets the device interrupt for all queues and changes of configuration.
+    fn connect(&self, handler: Handler) -> bool;
+    fn generation(&self) -> u32;
+    fn config8(&self, offset: usize) -> u8;
+    fn config32(&self, offset: usize) -> u32;
+}
+
+/// A virtio device.
+pub struct Device {
+    pub(super) transport: Box<dyn Transport>,
+    /// The device's address, for messages.
+    pub(super) place: alloc::string::String,
+}
+
+impl Device {
+    /// Returns the kind of device (see [`kind`]).
+    pub fn kind(&self) -> u32 {
+        self.transport.kind()
+    }
+
+    /// Returns the device's address, for messages: its PCI address or that of its registers.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// Resets the device and negotiates the features of `wanted` that it offers, which are
+    /// returned.
+    pub fn negotiate(&self, wanted: u64) -> Result<u64, Error> {
+        let transport = &*self.transport;
+        transport.set_status(0);
+        // A device may take some time (VIRTIO 1.2, 4.1.4.3.2); a removed device reads as all ones.
+        let end = clock::monotonic_ns() + RESET_NS;
+        while transport.status() != 0 {
+            if clock::monotonic_ns() > end {
+                return Err(Error::Reset);
+            }
+            core::hint::spin_loop();
+        }
+        transport.set_status(status::ACKNOWLEDGE);
+        transport.set_status(status::ACKNOWLEDGE | status::DRIVER);
+        let offered = transport.features();
+        if offered & VERSION_1 == 0 {
+            transport.set_status(status::FAILED);
+            return Err(Error::Legacy);
+        }
+        let agreed = offered & (wanted | VERSION_1);
+        transport.set_features(agreed);
+        transport.set_status(status::ACKNOWLEDGE | status::DRIVER | status::FEATURES_OK);
+        if transport.status() & status::FEATURES_OK == 0 {
+            transport.set_status(status::FAILED);
+            return Err(Error::Features);
+        }
+        Ok(agreed)
+    }
+
+    /// Sets queue `index` up, with at most `limit` descriptors (a power of two).
+    pub fn queue(&self, index: u16, limit: u16) -> Result<Queue, Error> {
+        let size = self.transport.queue_size(index).min(limit);
+        if size == 0 || !size.is_power_of_two() {
+            return Err(Error::NoQueue);
+        }
+        let queue = Queue::new(size, self.transport.bell(index)).ok_or(Error::Memory)?;
+        let [descriptors, available, used] = queue.parts();
+        self.transport.set_queue(index, size, descriptors, available, used);
+        Ok(queue)
+    }
+
+    /// Enables the device's interrupts, for all queues that are set up afterwards. May be called
+    /// once.
+    pub fn connect(&self, handler: Handler) -> Result<(), Error> {
+        if self.transport.connect(handler) { Ok(()) } else { Err(Error::Interrupt) }
+    }
+
+    /// Makes an area of the memory that a persistent memory device reports (virtio 1.2, 5.19.4).
+    ///
+    /// # Errors
+    /// The memory that the device reports (empty if the device is of another kind), and why it
+    /// cannot be used.
+    pub fn attach_memory(&self) -> Result<&'static Area, (ClaimedMemory, Refusal)> {
+        const START: usize = 0;
+        const SIZE: usize = 8;
+        let claimed = if self.kind() == kind::PMEM {
+            self.config(|config| ClaimedMemory { start: config.u64(START), size: config.u64(SIZE) })
+        } else {
+            ClaimedMemory { start: 0, size: 0 }
+        };
+        nvm::attach(claimed.start, claimed.size).map_err(|refusal| (claimed, refusal))
+    }
+
+    /// Tells the device that its driver has given up.
+    pub fn give_up(&self) {
+        self.transport.set_status(status::FAILED);
+    }
+
+    /// Tells the device that its driver is ready.
+    pub fn start(&self) {
+        use status::{ACKNOWLEDGE, DRIVER, DRIVER_OK, FEATURES_OK};
+        self.transport.set_status(ACKNOWLEDGE | DRIVER | FEATURES_OK | DRIVER_OK);
+    }
+
+    /// Reads the device's configuration with `read`, repeatedly until it has not changed meanwhile.
+    pub fn config<T>(&self, read: impl Fn(Config<'_>) -> T) -> T {
+        loop {
+            let before = self.transport.generation();
+            let value = read(Config(&*self.transport));
+            if self.transport.generation() == before {
+                return value;
+            }
+        }
+    }
+}
+
+/// The memory that a persistent memory device reports.
+#[derive(Clone, Copy, Debug)]
+pub struct ClaimedMemory {
+    /// The physical address.
+    pub start: u64,
+    /// The size in bytes.
+    pub size: u64,
+}
+
+/// A device's configuration, by byte offset. Fields that a device does not have read as all ones.
+#[derive(Clone, Copy)]
+pub struct Config<'a>(&'a dyn Transport);
+
+impl Config<'_> {
+    /// Reads a byte.
+    pub fn u8(self, offset: usize) -> u8 {
+        self.0.config8(offset)
+    }
+
+    /// Reads two bytes.
+    pub fn u16(self, offset: usize) -> u16 {
+        u16::from_le_bytes([self.u8(offset), self.u8(offset + 1)])
+    }
+
+    /// Reads four bytes, aligned.
+    pub fn u32(self, offset: usize) -> u32 {
+        self.0.config32(offset)
+    }
+
+    /// Reads eight bytes, aligned to four.
+    pub fn u64(self, offset: usize) -> u64 {
+        u64::from(self.u32(offset)) | u64::from(self.u32(offset + 4)) << 32
+    }
+}
