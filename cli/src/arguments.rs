@@ -256,9 +256,11 @@ pub struct Test {
     #[arg(value_parser = clap::value_parser!(u32).range(0..=10))]
     pub retry: u32,
 
-    /// Also run the long tests: minutes of random system calls and mutated programs
-    #[arg(long)]
-    pub long: bool,
+    /// Also run the long tests (random system calls, mutated programs, storms); with =PART only
+    /// those that have PART in their names
+    #[arg(long, value_name = "PART", num_args = 0..=1)]
+    #[arg(require_equals = true, default_missing_value = "")]
+    pub long: Option<String>,
 
     /// How QEMU runs the processor
     #[arg(long, value_enum, default_value_t = Accel::Auto, env = "HAYATE_ACCEL")]
@@ -272,6 +274,13 @@ pub struct Test {
     #[arg(long, value_enum, default_value_t = Profile::Release, env = "HAYATE_PROFILE")]
     #[arg(help_heading = "Development")]
     pub profile: Profile,
+}
+
+impl Test {
+    /// Whether the long test of this name is included.
+    pub fn includes_long(&self, name: &str) -> bool {
+        self.long.as_ref().is_some_and(|part| name.contains(part))
+    }
 }
 
 /// `off2f`.

@@ -8,9 +8,10 @@
 use crate::arguments::Profile;
 use crate::{place, step::Step, tool};
 use anyhow::{Context, Result, ensure};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 /// A program that cargo builds for the guest.
@@ -105,10 +106,9 @@ fn build(product: &Product, profile: Profile) -> Result<PathBuf> {
     };
     let output = place::target().join(product.target).join(folder).join(product.name);
     let stamp = place::build("stamps")?.join(format!("{}-{word}", product.name));
-    // One build at a time; the list contains what this command has built already.
-    static DONE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-    let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
-    if done.contains(&output) {
+    let lock = lock_of(&output);
+    let mut done = lock.lock().unwrap_or_else(PoisonError::into_inner);
+    if *done {
         return Ok(output);
     }
     let fresh = |stamp: &Path| -> Option<bool> {
@@ -118,7 +118,7 @@ fn build(product: &Product, profile: Profile) -> Result<PathBuf> {
         Some(same && newest(product.sources)? < built)
     };
     if fresh(&stamp) == Some(true) {
-        done.push(output.clone());
+        *done = true;
         return Ok(output);
     }
     place::ours(&place::target(), "CARGO_TARGET_DIR")?;
@@ -141,8 +141,16 @@ fn build(product: &Product, profile: Profile) -> Result<PathBuf> {
     std::fs::write(&stamp, made(&output)?)
         .and_then(|()| std::fs::File::options().write(true).open(&stamp)?.set_modified(began))
         .with_context(|| format!("cannot write {}", stamp.display()))?;
-    done.push(output.clone());
+    *done = true;
     Ok(output)
+}
+
+/// Returns the lock of an output, held while it is built. Its content says whether this command
+/// has built it already.
+fn lock_of(output: &Path) -> Arc<Mutex<bool>> {
+    static LOCKS: Mutex<BTreeMap<PathBuf, Arc<Mutex<bool>>>> = Mutex::new(BTreeMap::new());
+    let mut locks = LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
+    locks.entry(output.to_path_buf()).or_default().clone()
 }
 
 /// Returns when a file was made, as text for comparing.

@@ -7,6 +7,10 @@ use crate::{compile, place, step::Step, tool};
 use anyhow::Result;
 use std::process::{Command, Stdio};
 
+/// The folder of cargo's profile `dev`, which cargo locks while it compiles: two trials that compile
+/// into it run one after the other.
+pub(super) const CARGO_FOLDER: &str = "target/debug";
+
 /// The crates in `crates/`, selected by excluding the others: their unit tests and the tests of
 /// their `tests/` folders, including mutations of untrusted input.
 const CRATES: &[&str] = &[
@@ -68,17 +72,15 @@ pub fn trials() -> Vec<Trial> {
         ),
     ];
     let sets = sets.into_iter().map(|(name, packages)| {
-        trial(name, move |filters| {
+        let trial = Trial::new(name, move |filters| {
             let mut command = compile::cargo()?;
             command.args(["test", "--no-fail-fast"]).args(packages);
             run(name, command, filters)
-        })
+        });
+        trial.exclusive(CARGO_FOLDER)
     });
-    sets.chain([trial("host/models", models), trial("host/miri", miri)]).collect()
-}
-
-fn trial(name: &str, run: impl Fn(&[String]) -> Result<Report> + Send + 'static) -> Trial {
-    Trial { name: name.into(), cases: Vec::new(), weight: 2, run: Box::new(run) }
+    // These have folders of their own.
+    sets.chain([Trial::new("host/miri", miri), Trial::new("host/models", models)]).collect()
 }
 
 /// Runs the models: every order of the steps of the lock-free protocols.

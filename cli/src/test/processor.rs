@@ -46,12 +46,10 @@ pub fn trials(options: &Test) -> Vec<Trial> {
                 continue;
             }
             let hayate = Hayate::new(options);
-            trials.push(Trial {
-                name: format!("processor/{name}/{board}/{cpus}-cpu"),
-                cases: Vec::new(),
-                weight: usize::from(cpus),
-                run: Box::new(move |_| boots(&hayate, model, board, cpus)),
+            let trial = Trial::new(format!("processor/{name}/{board}/{cpus}-cpu"), move |_| {
+                boots(&hayate, model, board, cpus)
             });
+            trials.push(trial.weight(usize::from(cpus)));
         }
     }
     trials.extend(trials_of("processor", &REFUSED, options));

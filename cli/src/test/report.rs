@@ -88,6 +88,8 @@ struct Sum {
     flaky: Vec<String>,
     /// Trials that took at least [`SLOW`].
     slow: Vec<(Duration, String)>,
+    /// How long each stage took.
+    stages: Vec<(&'static str, Duration)>,
 }
 
 impl Printer {
@@ -136,6 +138,15 @@ impl Printer {
         }
     }
 
+    /// Runs a stage, and records how long it took.
+    pub fn stage(&self, name: &'static str, run: impl FnOnce()) {
+        let began = Instant::now();
+        run();
+        if let Ok(mut sum) = self.sum.lock() {
+            sum.stages.push((name, began.elapsed()));
+        }
+    }
+
     /// Reports that a trial failed and will be run again.
     pub fn postpone(&self, trial: &str, report: &Report) {
         for name in failures(trial, report) {
@@ -161,6 +172,9 @@ impl Printer {
             println!("\nslowest:");
             for (time, name) in &sum.slow {
                 println!("    {:5} s  {name}", time.as_secs());
+            }
+            for (stage, time) in &sum.stages {
+                println!("    {:5} s  all {stage}", time.as_secs());
             }
         }
         if !sum.flaky.is_empty() {

@@ -1,5 +1,6 @@
 //! Rules for the sources, checked by reading them.
 
+use super::cargo::CARGO_FOLDER;
 use super::report::{Case, Verdict, judge};
 use super::{Report, Trial};
 use crate::{compile, place, tool};
@@ -13,28 +14,17 @@ pub fn trials() -> Vec<Trial> {
         trial("sources/every_unsafe_block_says_why_it_is_sound", every_unsafe_block_says_why),
         trial("sources/macros_bring_no_unsafe_code_out_of_its_room", macros_bring_no_unsafe_code),
         trial("sources/no_work_is_left_for_later", no_work_is_left),
-        Trial {
-            name: "sources/formatted".into(),
-            cases: Vec::new(),
-            weight: 1,
-            run: Box::new(|_| cargo(&["fmt", "--all", "--check"])),
-        },
-        Trial {
-            name: "sources/lints_of_host_crates".into(),
-            cases: Vec::new(),
-            weight: 2,
-            run: Box::new(|_| cargo(&["clippy", "--all-targets", "--", "-D", "warnings"])),
-        },
-        Trial {
-            name: "sources/lints_of_the_kernel".into(),
-            cases: Vec::new(),
-            weight: 2,
-            run: Box::new(|_| {
-                let target = "x86_64-unknown-none";
-                let package = "hayate-kernel";
-                cargo(&["clippy", "--target", target, "-p", package, "--", "-D", "warnings"])
-            }),
-        },
+        Trial::new("sources/formatted", |_| cargo(&["fmt", "--all", "--check"])),
+        Trial::new("sources/lints_of_the_kernel", |_| {
+            let target = "x86_64-unknown-none";
+            let package = "hayate-kernel";
+            cargo(&["clippy", "--target", target, "-p", package, "--", "-D", "warnings"])
+        })
+        .exclusive(CARGO_FOLDER),
+        Trial::new("sources/lints_of_host_crates", |_| {
+            cargo(&["clippy", "--all-targets", "--", "-D", "warnings"])
+        })
+        .exclusive(CARGO_FOLDER),
     ]
 }
 
@@ -47,7 +37,7 @@ fn trial(name: &str, look: fn() -> Result<Vec<String>>) -> Trial {
         };
         Ok(Report { cases: vec![Case::new("", verdict)], output: found.join("\n") })
     };
-    Trial { name: name.into(), cases: Vec::new(), weight: 1, run: Box::new(run) }
+    Trial::new(name, run)
 }
 
 fn cargo(arguments: &[&str]) -> Result<Report> {
