@@ -22,6 +22,8 @@ struct Product {
     target: &'static str,
     /// Cargo's profile when it is optimised.
     profile: &'static str,
+    /// Its features in the profile `dev`.
+    dev_features: &'static str,
     /// Its sources, besides the workspace's own files.
     sources: &'static [&'static str],
     /// Whether it has no line tables: it is unpacked into the memory of every guest.
@@ -34,6 +36,8 @@ const KERNEL: Product = Product {
     name: "hayate-kernel",
     target: "x86_64-unknown-none",
     profile: "kernel",
+    // The tests that run inside the kernel: a release kernel has none.
+    dev_features: "tests",
     sources: &["kernel", "machine", "crates"],
     stripped: false,
     saying: "Building the kernel",
@@ -43,6 +47,7 @@ const INIT: Product = Product {
     name: "hayate-init",
     target: "x86_64-unknown-linux-musl",
     profile: "release",
+    dev_features: "",
     sources: &["guest/init", "crates"],
     stripped: true,
     saying: "Building the guest's init",
@@ -60,6 +65,7 @@ const MEASURE: Product = Product {
     name: "measure",
     target: "x86_64-unknown-linux-musl",
     profile: "release",
+    dev_features: "",
     sources: &["measure/src", "measure/Cargo.toml", "crates"],
     stripped: false,
     saying: "Building the measurement suite",
@@ -70,6 +76,7 @@ const fn program(name: &'static str, sources: &'static [&'static str]) -> Produc
         name,
         target: "x86_64-unknown-linux-musl",
         profile: "release",
+        dev_features: "",
         sources,
         stripped: true,
         saying: "Building the guest's programs",
@@ -136,6 +143,8 @@ fn build(product: &Product, profile: Profile) -> Result<PathBuf> {
         product.name,
         "--target",
         product.target,
+        "--features",
+        if profile == Profile::Dev { product.dev_features } else { "" },
     ]))?;
     ensure!(output.exists(), "cargo did not make {}", output.display());
     std::fs::write(&stamp, made(&output)?)

@@ -13,7 +13,6 @@ mod first;
 pub mod fs;
 pub mod in_place;
 pub mod ipc;
-pub mod ktest;
 pub mod memory;
 pub mod page_cache;
 pub mod process;
@@ -24,6 +23,8 @@ pub mod recycle;
 pub mod schedule;
 pub mod supervisor;
 pub mod syscall;
+#[cfg(feature = "tests")]
+mod tests;
 pub mod tty;
 pub mod vfs;
 
@@ -110,8 +111,9 @@ fn threaded() {
             panic!("the first device files cannot be made: {error:?}");
         }
     });
-    if ktest::is_wanted() {
-        ktest::run();
+    #[cfg(feature = "tests")]
+    if tests::is_wanted() {
+        tests::run();
     }
     if let Err(error) = timed("root", fs::root::prepare) {
         panic!("{error}");

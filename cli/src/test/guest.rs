@@ -84,10 +84,11 @@ pub fn on_linux(programs: &Programs) -> Vec<Trial> {
 }
 
 /// Returns the trials of the kernel's own tests: a machine without a program, which ends by the
-/// exit device.
+/// exit device. Only kernels of profile `dev` have these tests.
 pub fn kernel_trials(options: &Test) -> Vec<Trial> {
     let trial = |&cpus: &u8| {
         let mut machine = machine(options, cpus);
+        machine.profile = Profile::Dev;
         machine.append.push("ktest".into());
         let trial = Trial::new(format!("kernel/{cpus}-cpu"), move |_| {
             let qemu = {

@@ -15,12 +15,10 @@ pub fn trials() -> Vec<Trial> {
         trial("sources/macros_bring_no_unsafe_code_out_of_its_room", macros_bring_no_unsafe_code),
         trial("sources/no_work_is_left_for_later", no_work_is_left),
         Trial::new("sources/formatted", |_| cargo(&["fmt", "--all", "--check"])),
-        Trial::new("sources/lints_of_the_kernel", |_| {
-            let target = "x86_64-unknown-none";
-            let package = "hayate-kernel";
-            cargo(&["clippy", "--target", target, "-p", package, "--", "-D", "warnings"])
-        })
-        .exclusive(CARGO_FOLDER),
+        Trial::new("sources/lints_of_the_kernel", |_| lints_of_the_kernel(""))
+            .exclusive(CARGO_FOLDER),
+        Trial::new("sources/lints_of_the_kernel_with_its_tests", |_| lints_of_the_kernel("tests"))
+            .exclusive(CARGO_FOLDER),
         Trial::new("sources/lints_of_host_crates", |_| {
             cargo(&["clippy", "--all-targets", "--", "-D", "warnings"])
         })
@@ -38,6 +36,12 @@ fn trial(name: &str, look: fn() -> Result<Vec<String>>) -> Trial {
         Ok(Report { cases: vec![Case::new("", verdict)], output: found.join("\n") })
     };
     Trial::new(name, run)
+}
+
+fn lints_of_the_kernel(features: &str) -> Result<Report> {
+    let target = ["--target", "x86_64-unknown-none", "-p", "hayate-kernel"];
+    let rest = ["--features", features, "--", "-D", "warnings"];
+    cargo(&[&["clippy"], &target[..], &rest].concat())
 }
 
 fn cargo(arguments: &[&str]) -> Result<Report> {

@@ -38,7 +38,6 @@
 
 pub mod advise;
 pub mod all_spaces;
-mod current_test;
 pub mod deferred_free;
 pub mod fault;
 pub mod foreign;
@@ -50,8 +49,6 @@ pub mod region;
 pub mod remap;
 pub mod show;
 pub mod space;
-mod teardown_test;
-mod test;
 
 pub use fault::{FaultResult, Touch, handle_fault, text_faults, user_copy_fault};
 pub use foreign::FutexPlace;

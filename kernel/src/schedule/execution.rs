@@ -166,7 +166,8 @@ pub struct Execution {
     pub(super) wait_link: LinkedListAtomicLink,
     /// Its link in a run queue; `rank` is its key there.
     pub(super) run_link: RBTreeAtomicLink,
-    pub(super) rank: AtomicU64,
+    /// The order among those that wait in a run queue: the lowest runs first.
+    pub rank: AtomicU64,
     pub(super) alarm: Once<Arc<Timer>>,
 }
 

@@ -13,19 +13,17 @@
 //! deadlines, because a plain virtual time with a small bonus for sleepers gives the same order for
 //! our few threads.
 
-mod execution;
+pub mod execution;
 mod idle;
 mod lock;
-mod real_time;
+pub mod real_time;
 mod run_queue;
 mod statistics;
 mod steal;
 mod switch;
-mod test;
 mod timer;
-mod user_test;
 mod wait;
-mod waiting;
+pub mod waiting;
 pub mod wake_affinity;
 mod weight;
 

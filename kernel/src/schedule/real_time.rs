@@ -52,6 +52,7 @@ pub struct Share {
 }
 
 impl Share {
+    /// A whole share.
     pub const fn new() -> Share {
         Share { since: 0, until: 0 }
     }

@@ -43,7 +43,7 @@ impl<'a> KeyAdapter<'a> for RunAdapter {
 const NOBODY: u64 = u64::MAX;
 
 /// The executions that wait; see the module.
-pub(super) struct Waiting {
+pub struct Waiting {
     /// The execution that ranks before all in the tree; the tree is empty if it is `None`.
     first: Option<Arc<Execution>>,
     /// Its rank, or [`NOBODY`].
@@ -60,6 +60,7 @@ fn may_run(execution: &Execution, cpu: usize) -> bool {
 
 impl Waiting {
     /// An empty queue.
+    #[allow(clippy::new_without_default, reason = "made in constants, where no Default is")]
     pub const fn new() -> Waiting {
         let others = RBTree::new(RunAdapter::NEW);
         Waiting { first: None, first_rank: NOBODY, others, length: 0 }

@@ -28,7 +28,7 @@ const SOON_NS: u64 = 200_000;
 /// What is known of one execution as a parent. Only the execution itself writes it, except
 /// `returns`.
 #[derive(Default)]
-pub(super) struct Haste {
+pub struct Haste {
     /// When it made its last child, in monotonic nanoseconds; 0 if it made none since its last
     /// wait.
     made: AtomicU64,

@@ -37,7 +37,6 @@ pub mod reclaim;
 pub mod resources;
 pub mod set_id;
 pub mod signal_owner;
-mod test;
 pub mod transfer;
 pub mod users;
 

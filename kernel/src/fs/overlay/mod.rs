@@ -38,7 +38,9 @@ mod merge;
 mod node;
 mod open;
 mod options;
-mod test;
+
+#[cfg(feature = "tests")]
+pub use node::is_whiteout;
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;

@@ -10,17 +10,6 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use hayate_abi::file::Flock;
 use hayate_abi::{Errno, Result};
 
-use super::context::FsContext;
-use super::descriptor::FdTable;
-use super::filesystem::Caching;
-use super::inode::{DirectorySink, FileKind, Owner, RenameFlags};
-use super::mount::{Location, Mount};
-use super::open_file::flags::*;
-use super::open_file::{OpenFile, Whence};
-use super::path::{Resolver, WalkFlags};
-use super::poll::Events;
-use super::transfer::{Input, Output};
-use super::{content, directory, locks, mount_tree, open};
 use crate::credentials::{CapabilitySet, Credentials};
 use crate::fs::tmpfs::TmpFs;
 use crate::ipc::epoll;
@@ -28,6 +17,17 @@ use crate::ipc::epoll::Epoll;
 use crate::ipc::{eventfd, pipe};
 use crate::page_cache::cache::{PAGE, PageCache, seals};
 use crate::schedule::WaitQueue;
+use crate::vfs::context::FsContext;
+use crate::vfs::descriptor::FdTable;
+use crate::vfs::filesystem::Caching;
+use crate::vfs::inode::{DirectorySink, FileKind, Owner, RenameFlags};
+use crate::vfs::mount::{Location, Mount};
+use crate::vfs::open_file::flags::*;
+use crate::vfs::open_file::{OpenFile, Whence};
+use crate::vfs::path::{Resolver, WalkFlags};
+use crate::vfs::poll::Events;
+use crate::vfs::transfer::{Input, Output};
+use crate::vfs::{content, directory, locks, mount_tree, open};
 use crate::{check, ktest, schedule};
 
 /// A tree of its own, seen by root.
@@ -257,7 +257,7 @@ ktest! {
         check!(world.mkdir(b"/private").is_ok() && world.make(b"/private/f", b"x") == Ok(()));
         check!(world.mkdir(b"/sticky").is_ok() && world.make(b"/sticky/f", b"x") == Ok(()));
         let change = |path: &[u8], mode| {
-            let change = super::inode::Change { mode: Some(mode), ..Default::default() };
+            let change = crate::vfs::inode::Change { mode: Some(mode), ..Default::default() };
             world.find(path).unwrap().inode().unwrap().set_metadata(&change)
         };
         check!(change(b"/private", 0o700) == Ok(()) && change(b"/sticky", 0o1777) == Ok(()));
@@ -490,7 +490,7 @@ ktest! {
         check!(error(mount_tree::unmount(at(b"/m").unwrap(), false)) == Some(Errno::EINVAL));
         // A bind mount shows the same names.
         check!(world.mkdir(b"/b").is_ok());
-        let bind = super::mount::flags::MS_BIND;
+        let bind = crate::vfs::mount::flags::MS_BIND;
         check!(mount_tree::mount(&resolver, b"/m", at(b"/b").unwrap(), b"", bind, b"") == Ok(()));
         check!(world.text(b"/b/under").as_deref() == Ok(b"u"));
         check!(directory::unlink(&resolver, b"/b/under") == Ok(()));

@@ -10,10 +10,10 @@ use hayate_machine::fpu::FpuState;
 use hayate_machine::time;
 use hayate_machine::trap::{self, UserRegs};
 
-use super::{Agent, Execution, WaitQueue, exit_current, sleep_until, start};
 use crate::memory::{Layout, Limits, Space};
 use crate::memory::{MapRequest, Place};
 use crate::memory::{Protection, RegionFlags};
+use crate::schedule::{Agent, Execution, WaitQueue, exit_current, sleep_until, start};
 use crate::{check, ktest};
 
 const MS: u64 = 1_000_000;

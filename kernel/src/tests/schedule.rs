@@ -6,10 +6,10 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use hayate_machine::{cpu, heap, time};
 
-use super::execution::Execution;
-use super::waiting::Waiting;
-use super::wake_affinity::Haste;
-use super::{
+use crate::schedule::execution::Execution;
+use crate::schedule::waiting::Waiting;
+use crate::schedule::wake_affinity::Haste;
+use crate::schedule::{
     Mutex, Timer, TimerTarget, WaitQueue, Woken, count_blocked, sleep_until, start_kernel,
     yield_now,
 };
@@ -289,7 +289,7 @@ ktest! {
 
 ktest! {
     fn real_time_leaves_a_share_to_those_who_wait() {
-        use super::real_time::{MOST_NS, SHARE_NS, Share, Turn};
+        use crate::schedule::real_time::{MOST_NS, SHARE_NS, Share, Turn};
         let mut share = Share::new();
         // The real-time execution takes over, uses its time, gives the share, and has its time
         // again.

@@ -10,8 +10,8 @@ use machine::layout::LARGE_PAGE_SIZE;
 use machine::paging::{self, teardown};
 use machine::smp;
 
-use super::test::{BASE, at, free, get, put, space};
-use super::*;
+use super::memory::{BASE, at, free, get, put, space};
+use crate::memory::*;
 use crate::recycle::{Keep, policy};
 use crate::{check, ktest};
 

@@ -1,9 +1,23 @@
-//! Kernel tests, which run inside the booted kernel when `ktest` (or `ktest=FILTER`) is on the
-//! command line (`repeat=N` runs them N times). The lines are those that `cargo test` prints; the
-//! result goes to the exit device: 0x10 passed, 0x11 failed.
+//! Tests that run inside the booted kernel, when `ktest` (or `ktest=FILTER`) is on the command line
+//! (`repeat=N` runs them N times). The lines are those that `cargo test` prints; the result goes to
+//! the exit device: 0x10 passed, 0x11 failed.
 //!
-//! A test is declared next to the code that it tests with [`ktest!`](crate::ktest) and fails by
-//! [`check!`](crate::check); a panic ends the machine as any kernel panic does.
+//! They are for what a program cannot reach or observe: frames, page tables, run queues, spaces
+//! without a process. They are compiled with the feature `tests` only, which `./hayate` gives to
+//! kernels of profile `dev`: a release kernel has none of them, and they run with the debug
+//! assertions on.
+//!
+//! A test is declared with [`ktest!`](crate::ktest) and fails by [`check!`](crate::check); a panic
+//! ends the machine as any kernel panic does.
+
+mod current;
+mod hash;
+mod memory;
+mod overlay;
+mod schedule;
+mod teardown;
+mod user_mode;
+mod vfs;
 
 use hayate_machine::{boot, info, power, time};
 
@@ -35,12 +49,12 @@ macro_rules! ktest {
         $(#[$meta])*
         #[allow(unsafe_code)]
         const _: () = {
-            fn $name() -> Result<(), $crate::ktest::Failure> {
+            fn $name() -> Result<(), $crate::tests::Failure> {
                 $body
                 Ok(())
             }
-            #[linkme::distributed_slice($crate::ktest::KERNEL_TESTS)]
-            static TEST: $crate::ktest::Test = $crate::ktest::Test {
+            #[linkme::distributed_slice($crate::tests::KERNEL_TESTS)]
+            static TEST: $crate::tests::Test = $crate::tests::Test {
                 name: concat!(module_path!(), "::", stringify!($name)),
                 run: $name,
             };
@@ -53,7 +67,7 @@ macro_rules! ktest {
 macro_rules! check {
     ($condition:expr) => {
         if !$condition {
-            return Err($crate::ktest::Failure(file!(), line!(), stringify!($condition)));
+            return Err($crate::tests::Failure(file!(), line!(), stringify!($condition)));
         }
     };
 }

@@ -7,8 +7,8 @@ use core::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use machine::cpu;
 use machine::paging::{self, PageTable};
 
-use super::test::space;
-use super::*;
+use super::memory::space;
+use crate::memory::*;
 use crate::{check, ktest, schedule};
 
 ktest! {

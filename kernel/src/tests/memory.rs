@@ -9,21 +9,21 @@ use hayate_abi::{Errno, Result};
 use machine::layout::LARGE_PAGE_SIZE;
 use machine::{cpu, frames, heap, paging, user};
 
-use super::advise::Advice;
-use super::remap::Move;
-use super::*;
+use crate::memory::advise::Advice;
+use crate::memory::remap::Move;
+use crate::memory::*;
 use crate::page_cache::cache::PageCache;
 use crate::{check, ktest, schedule};
 
 const ALL: RegionFlags = RegionFlags::MAY_WRITE.union(RegionFlags::MAY_EXECUTE);
 const RW: Protection = Protection::READ.union(Protection::WRITE);
 
-pub(super) fn space() -> Result<Arc<Space>> {
+pub fn space() -> Result<Arc<Space>> {
     Space::new(Layout::new(8 << 20, None), Limits::default())
 }
 
 /// A request for a fixed place.
-pub(super) fn at(address: usize, length: usize) -> MapRequest {
+pub fn at(address: usize, length: usize) -> MapRequest {
     MapRequest { address, place: Place::Fixed, ..MapRequest::anonymous(length) }
 }
 
@@ -35,22 +35,22 @@ fn page_cache_at(address: usize, page_cache: &Arc<PageCache>, shared: bool) -> R
     Ok(request)
 }
 
-pub(super) fn put(space: &Space, address: usize, value: u64) -> bool {
+pub fn put(space: &Space, address: usize, value: u64) -> bool {
     space.write_foreign(address, &value.to_le_bytes()) == 8
 }
 
-pub(super) fn get(space: &Space, address: usize) -> Option<u64> {
+pub fn get(space: &Space, address: usize) -> Option<u64> {
     let mut bytes = [0; 8];
     (space.read_foreign(address, &mut bytes) == 8).then(|| u64::from_le_bytes(bytes))
 }
 
 /// Free frames after the heap is trimmed and the deferred free is complete.
-pub(super) fn free() -> usize {
+pub fn free() -> usize {
     heap::trim();
     deferred_free::settled_counts().free
 }
 
-pub(super) const BASE: usize = 0x1000_0000;
+pub const BASE: usize = 0x1000_0000;
 
 ktest! {
     fn memory_is_zeroes_and_keeps_what_is_written() {

@@ -68,7 +68,7 @@ impl Tree {
         }
         let place = |path: &str| resolver.resolve(path.as_bytes(), WalkFlags::empty());
         let (lower, upper, work) = (place("/lower")?, place("/upper")?, place("/work")?);
-        let overlay = super::assemble(
+        let overlay = crate::fs::overlay::assemble(
             alloc::vec![lower.clone()],
             Some((upper.clone(), work)),
             String::new(),
@@ -153,7 +153,7 @@ impl Tree {
                 Err(_) => return false,
             }
         }
-        super::node::is_whiteout(&here)
+        crate::fs::overlay::is_whiteout(&here)
     }
 
     fn forget(&self) {
