@@ -2,7 +2,7 @@
 
 use super::report::{Case, judge};
 use super::{Report, Trial};
-use crate::arguments::{Board, Machine, Test};
+use crate::arguments::{Board, Machine, Profile, Test};
 use crate::guest::log::Sink;
 use crate::guest::session::{End, Outcome, Session, Streams};
 use crate::guest::{accel, backtrace, initramfs};
