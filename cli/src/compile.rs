@@ -6,7 +6,7 @@
 //! meanwhile.
 
 use crate::arguments::Profile;
-use crate::{place, step::Step, tool};
+use crate::{paths, progress::Progress, tool};
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -111,8 +111,8 @@ fn build(product: &Product, profile: Profile) -> Result<PathBuf> {
         Profile::Dev => ("dev", "debug"),
         Profile::Release => (product.profile, product.profile),
     };
-    let output = place::target().join(product.target).join(folder).join(product.name);
-    let stamp = place::build("stamps")?.join(format!("{}-{word}", product.name));
+    let output = paths::target().join(product.target).join(folder).join(product.name);
+    let stamp = paths::build("stamps")?.join(format!("{}-{word}", product.name));
     let lock = lock_of(&output);
     let mut done = lock.lock().unwrap_or_else(PoisonError::into_inner);
     if *done {
@@ -128,9 +128,9 @@ fn build(product: &Product, profile: Profile) -> Result<PathBuf> {
         *done = true;
         return Ok(output);
     }
-    place::ours(&place::target(), "CARGO_TARGET_DIR")?;
+    paths::writable(&paths::target(), "CARGO_TARGET_DIR")?;
     let began = SystemTime::now();
-    let _step = Step::new(product.saying);
+    let _step = Progress::new(product.saying);
     let mut cargo = cargo()?;
     if product.stripped {
         cargo.env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo");
@@ -176,7 +176,7 @@ pub fn cargo() -> Result<Command> {
         None => tool::command("cargo")?,
     };
     cargo
-        .current_dir(place::project())
+        .current_dir(paths::project())
         .env("CARGO_TERM_COLOR", "never")
         .env("CARGO_TERM_QUIET", "true");
     Ok(cargo)
@@ -184,7 +184,7 @@ pub fn cargo() -> Result<Command> {
 
 /// Returns the time of the newest change among the sources; `None` if one cannot be read.
 fn newest(folders: &[&str]) -> Option<SystemTime> {
-    let root = place::project();
+    let root = paths::project();
     let mut pending: Vec<PathBuf> =
         WORKSPACE.iter().chain(folders).map(|name| root.join(name)).collect();
     let mut newest = SystemTime::UNIX_EPOCH;

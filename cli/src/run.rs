@@ -3,7 +3,7 @@
 use crate::arguments::{Mode, Run};
 use crate::failure::{self, Failure, USAGE};
 use crate::guest::log::Sink;
-use crate::guest::qemu::names_only_a_module;
+use crate::guest::nvm::names_only_a_device;
 use crate::guest::session::{End, Event, Outcome, Session, Streams};
 use crate::guest::{accel, backtrace, initramfs, processor, terminal};
 use crate::image::{convert, default};
@@ -42,29 +42,8 @@ pub fn run(options: &Run) -> Result<u8> {
 /// were shown on the screen.
 pub fn boot(options: &Run, explain: Option<Explain>) -> Result<(Outcome, bool)> {
     let on_terminal = !options.no_tty && (options.tty || terminal::present());
-    // Checked before anything is built: a wrong path is reported at once.
-    if let Some(nvm) = &options.machine.nvm {
-        let text = match (&options.off2f, names_only_a_module(nvm)) {
-            (Some(_), false) => {
-                "--off2f makes the non-volatile memory itself: leave --nvm out, or say \
-                                 --nvm virtio, so that virtio has it"
-            }
-            (None, true) => {
-                "--nvm virtio goes with --off2f; without it say virtio:FILE or virtio:SIZE"
-            }
-            _ => "",
-        };
-        if !text.is_empty() {
-            return Err(Failure::error(USAGE, text));
-        }
-    }
-    if options.mode == Mode::Supervisor && options.machine.linux {
-        return Err(Failure::error(USAGE, "--mode is for Hayate's kernel, not for --linux"));
-    }
-    if options.recycle.is_some() && options.machine.linux {
-        return Err(Failure::error(USAGE, "--recycle is for Hayate's kernel, not for --linux"));
-    }
-    processor::check(options.machine.processor.as_deref())?;
+    // Checked before anything is built: a wrong option is reported at once.
+    check(options)?;
     let sink = Sink::open(options.log.as_deref())?;
     let (root, texts) = root(options)?;
     let with: Vec<_> = options.with.iter().map(|with| folder(with)).collect::<Result<_>>()?;
@@ -77,46 +56,19 @@ pub fn boot(options: &Run, explain: Option<Explain>) -> Result<(Outcome, bool)> 
         qemu.texts(texts)?;
     }
     let (root, archive) = match root {
-        Source::Disk(image) => (Root::disk(qemu.disk(&image)?), None),
-        Source::Archive(archive) => (Root::Memory, Some(archive)),
+        RootFile::Disk(image) => (Root::disk(qemu.disk(&image)?), None),
+        RootFile::Archive(archive) => (Root::Memory, Some(archive)),
     };
     let mounts = with
         .into_iter()
         .map(|(image, path)| Ok(Mount { device: qemu.disk(&image)?, kind: "ext4".into(), path }))
         .collect::<Result<_>>()?;
-    let streams = if on_terminal {
-        let (rows, columns) = terminal::size();
-        hayate_job::Streams::Terminal { rows, columns }
-    } else {
-        hayate_job::Streams::Separate
-    };
     let input = if machine.deterministic && !on_terminal { known_input()? } else { None };
-    let job = Job {
-        arguments: arguments(options),
-        environment: environment(options, on_terminal),
-        directory: options.directory.as_ref().map(|path| path.as_bytes().to_vec()),
-        user: options.user,
-        hostname: "hayate".into(),
-        root,
-        mounts,
-        streams,
-        input_along: input.is_some(),
-        explain,
-    };
+    let job =
+        Job { root, mounts, input_along: input.is_some(), explain, ..job(options, on_terminal) };
     let initramfs =
-        initramfs::make(&job, archive.as_deref(), input.as_deref(), &[], &qemu.modules)?;
-    let streams = if on_terminal {
-        Streams::Terminal
-    } else {
-        Streams::Separate {
-            input: match input {
-                Some(_) => None,
-                None => Some(Box::new(standard(rustix::stdio::stdin())?)),
-            },
-            output: Box::new(standard(rustix::stdio::stdout())?),
-            error: Box::new(standard(rustix::stdio::stderr())?),
-        }
-    };
+        initramfs::make(&job, archive.as_deref(), input.as_deref(), &[], &qemu.boot.modules)?;
+    let streams = streams(on_terminal, input.is_some())?;
     let shown = matches!(sink, Sink::Screen);
     let session = Session::new(qemu, streams, sink, options.timeout.map(Duration::from_secs));
     pass_signals_on(session.events())?;
@@ -128,31 +80,90 @@ pub fn boot(options: &Run, explain: Option<Explain>) -> Result<(Outcome, bool)> 
     Ok((outcome?, shown))
 }
 
-/// The place of a root file system that is ready for a machine.
-enum Source {
+/// Refuses options that contradict each other.
+fn check(options: &Run) -> Result<()> {
+    let linux = options.machine.linux;
+    let only_a_device = options.machine.nvm.as_deref().map(names_only_a_device);
+    let text = match (only_a_device, &options.off2f) {
+        (Some(false), Some(_)) => {
+            "--off2f makes the non-volatile memory itself: leave --nvm out, or say --nvm virtio for \
+             a virtio device"
+        }
+        (Some(true), None) => {
+            "--nvm virtio goes with --off2f; without --off2f say --nvm virtio:FILE or virtio:SIZE"
+        }
+        _ if linux && options.mode == Mode::Supervisor => {
+            "--mode supervisor needs Hayate's kernel: leave --linux out"
+        }
+        _ if linux && options.recycle.is_some() => {
+            "--recycle needs Hayate's kernel: leave --linux out"
+        }
+        _ => return processor::check(options.machine.processor.as_deref()),
+    };
+    Err(Failure::error(USAGE, text))
+}
+
+/// Returns the job of the guest's init, without its disks.
+fn job(options: &Run, on_terminal: bool) -> Job {
+    let streams = if on_terminal {
+        let (rows, columns) = terminal::size();
+        hayate_job::Streams::Terminal { rows, columns }
+    } else {
+        hayate_job::Streams::Separate
+    };
+    Job {
+        arguments: arguments(options),
+        environment: environment(options, on_terminal),
+        directory: options.directory.as_ref().map(|path| path.as_bytes().to_vec()),
+        user: options.user,
+        hostname: "hayate".into(),
+        root: Root::Memory,
+        mounts: Vec::new(),
+        streams,
+        input_along: false,
+        explain: None,
+    }
+}
+
+/// Returns this command's own streams as those of the program. `input_along`: the input comes with
+/// the job.
+fn streams(on_terminal: bool, input_along: bool) -> Result<Streams> {
+    if on_terminal {
+        return Ok(Streams::Terminal);
+    }
+    let input = if input_along { None } else { Some(standard(rustix::stdio::stdin())?) };
+    Ok(Streams::Separate {
+        input: input.map(|input| Box::new(input) as _),
+        output: Box::new(standard(rustix::stdio::stdout())?),
+        error: Box::new(standard(rustix::stdio::stderr())?),
+    })
+}
+
+/// The file of a root file system that is ready for a machine.
+enum RootFile {
     Disk(PathBuf),
     Archive(PathBuf),
 }
 
 /// Returns the root file system, and the texts of its programs if they are converted.
-fn root(options: &Run) -> Result<(Source, Option<PathBuf>)> {
+fn root(options: &Run) -> Result<(RootFile, Option<PathBuf>)> {
     if let (Some(glob), true) = (&options.off2f, options.rootfs.is_some() || !options.in_memory) {
         let split = match &options.rootfs {
             Some(path) => convert::split(path, glob, options.in_memory)?,
             None => default::DEFAULT.split(glob)?,
         };
         let source = if options.in_memory {
-            Source::Archive(split.image)
+            RootFile::Archive(split.image)
         } else {
-            Source::Disk(split.image)
+            RootFile::Disk(split.image)
         };
         return Ok((source, Some(split.nvm)));
     }
     let whole = |source| (source, None);
     match (&options.rootfs, options.in_memory) {
-        (Some(path), true) => convert::initramfs(path).map(Source::Archive).map(whole),
-        (Some(path), false) => convert::disk(path).map(Source::Disk).map(whole),
-        (None, false) => default::DEFAULT.get().map(Source::Disk).map(whole),
+        (Some(path), true) => convert::initramfs(path).map(RootFile::Archive).map(whole),
+        (Some(path), false) => convert::disk(path).map(RootFile::Disk).map(whole),
+        (None, false) => default::DEFAULT.get().map(RootFile::Disk).map(whole),
         (None, true) => {
             let text = "--in-memory needs --rootfs: a folder, a tar or a cpio archive";
             Err(Failure::error(USAGE, text))

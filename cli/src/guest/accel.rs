@@ -3,16 +3,16 @@
 //! Neither an existing `/dev/kvm` that can be opened nor a machine of a few instructions proves
 //! that KVM works: in nested or restricted machines a guest may hang or stop at the first unusual
 //! instruction. So Hayate's own kernel is booted on it, to its first programs, within [`PATIENCE`].
-//! The result is kept ([`super::verdict`]).
+//! The result is kept ([`super::kvm_record`]).
 //!
 //! A kernel that does not boot says nothing about KVM: the developer may have broken it. KVM is
 //! rejected only if TCG succeeds at the same moment, on the same busy host; otherwise the verdict
 //! is for this command alone.
 
+use super::kvm_record::KvmRecord;
 use super::log::Sink;
 use super::qemu::{self, Qemu};
 use super::session::{End, Session, Streams};
-use super::verdict::Verdict;
 use super::{initramfs, terminal};
 use crate::arguments::{Accel, Board, Machine, Profile};
 use crate::compile;
@@ -52,11 +52,11 @@ fn automatic(program: &Path, profile: Profile) -> Result<bool> {
     if access("/dev/kvm", Access::READ_OK | Access::WRITE_OK).is_err() {
         return Ok(false);
     }
-    let verdict = Verdict::about(program)?;
+    let verdict = KvmRecord::about(program)?;
     if let Some(works) = verdict.known() {
         return Ok(works);
     }
-    let _alone = Verdict::alone()?;
+    let _alone = KvmRecord::alone()?;
     if let Some(works) = verdict.known() {
         return Ok(works);
     }

@@ -46,7 +46,7 @@ fn describe(loader: &Loader, address: u64) -> Vec<String> {
             match frame.location {
                 Some(place) => {
                     let file = Path::new(place.file.unwrap_or("?"));
-                    let file = file.strip_prefix(crate::place::project()).unwrap_or(file);
+                    let file = file.strip_prefix(crate::paths::project()).unwrap_or(file);
                     let line = place.line.unwrap_or_default();
                     lines.push(format!("{name} at {}:{line}", file.display()));
                 }

@@ -3,7 +3,7 @@
 //! A machine may be started a second time under another accelerator. Later messages from threads of
 //! the first start are about a machine that is gone: each message names its start.
 
-use super::monitor::Word;
+use super::qmp::QmpMessage;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -14,14 +14,14 @@ pub enum Event {
     Signal(i32),
     /// The terminal has another size.
     Resized,
-    /// News of this start of the machine.
-    Machine(u32, News),
+    /// MachineEvent of this start of the machine.
+    Machine(u32, MachineEvent),
 }
 
-/// News of a machine.
-pub enum News {
+/// MachineEvent of a machine.
+pub enum MachineEvent {
     /// The first byte from the guest.
-    Heard,
+    FirstOutput,
     /// A line came from the guest's init.
     Line(String),
     /// The control port has ended.
@@ -29,15 +29,15 @@ pub enum News {
     /// The kernel log has ended.
     LogEnded,
     /// The reader of this stream of the program has closed it.
-    Unread(&'static str),
+    ReaderClosed(&'static str),
     /// The kernel reported that it panicked.
     Panicked,
     /// A message of QEMU.
-    Monitor(Word),
+    Monitor(QmpMessage),
     /// QEMU's monitor has ended.
     MonitorEnded,
     /// QEMU ended.
-    Ended,
+    QemuEnded,
 }
 
 /// The sender of messages for the threads of one start of a machine.
@@ -45,18 +45,18 @@ pub enum News {
 pub struct Reporter {
     events: Sender<Event>,
     start: u32,
-    ear: Arc<Ear>,
+    first_output: Arc<FirstOutput>,
 }
 
 impl Reporter {
     /// A reporter for this start.
     pub fn new(events: Sender<Event>, start: u32) -> Reporter {
-        Reporter { events, start, ear: Arc::default() }
+        Reporter { events, start, first_output: Arc::default() }
     }
 
     /// Sends news; if the session is over they are dropped.
-    pub fn tell(&self, news: News) {
-        let _ = self.events.send(Event::Machine(self.start, news));
+    pub fn send(&self, event: MachineEvent) {
+        let _ = self.events.send(Event::Machine(self.start, event));
     }
 
     /// Whether news are of this start.
@@ -66,20 +66,20 @@ impl Reporter {
 
     /// Notes a byte from the guest.
     pub fn heard(&self) {
-        if self.ear.hear() {
-            self.tell(News::Heard);
+        if self.first_output.hear() {
+            self.send(MachineEvent::FirstOutput);
         }
     }
 
     /// Returns the record of whether a byte came from the guest.
-    pub fn ear(&self) -> &Ear {
-        &self.ear
+    pub fn first_output(&self) -> &FirstOutput {
+        &self.first_output
     }
 }
 
 /// Records whether a byte of any kind has come from the guest since this start.
 #[derive(Default)]
-pub struct Ear {
+pub struct FirstOutput {
     heard: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
@@ -93,7 +93,7 @@ enum State {
     Over,
 }
 
-impl Ear {
+impl FirstOutput {
     /// Notes a byte; true for the first one.
     fn hear(&self) -> bool {
         !self.heard.load(Ordering::Acquire) && self.leave(State::Heard)
@@ -134,16 +134,16 @@ mod tests {
 
     #[test]
     fn the_first_byte_counts_and_nothing_after_the_end() {
-        let ear = Ear::default();
-        assert!(!ear.heard());
-        assert!(ear.hear());
-        assert!(!ear.hear());
-        ear.close();
-        assert!(ear.heard() && ear.wait());
+        let first_output = FirstOutput::default();
+        assert!(!first_output.heard());
+        assert!(first_output.hear());
+        assert!(!first_output.hear());
+        first_output.close();
+        assert!(first_output.heard() && first_output.wait());
 
-        let ear = Ear::default();
-        ear.close();
-        assert!(!ear.hear());
-        assert!(!ear.heard() && !ear.wait());
+        let first_output = FirstOutput::default();
+        first_output.close();
+        assert!(!first_output.hear());
+        assert!(!first_output.heard() && !first_output.wait());
     }
 }

@@ -1,7 +1,7 @@
 //! The initramfs of a run: init, the job, Hayate's own programs, drivers for Linux.
 
 use crate::cpio::Archive;
-use crate::{compile, place};
+use crate::{compile, paths};
 use anyhow::{Context, Result};
 use hayate_job::Job;
 use std::fs::File;
@@ -22,7 +22,7 @@ pub fn make(
     further: &[PathBuf],
     modules: &[PathBuf],
 ) -> Result<File> {
-    let folder = place::build("run")?;
+    let folder = paths::build("run")?;
     let mut file = tempfile::tempfile_in(&folder)
         .with_context(|| format!("cannot write in {}", folder.display()))?;
     if let Some(root) = root {

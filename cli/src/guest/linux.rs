@@ -2,7 +2,7 @@
 //! side, and for comparing the two.
 
 use crate::image::debian;
-use crate::{place, tool};
+use crate::{paths, tool};
 use anyhow::{Context, Result};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -36,8 +36,8 @@ pub struct Linux {
 /// Returns the kernel, fetched if it is missing.
 pub fn kernel() -> Result<Linux> {
     // Its modules are unpacked in place: another command must not read a partial one.
-    let _alone = place::alone("linux")?;
-    let folder = place::build("linux")?;
+    let _alone = paths::lock("linux")?;
+    let folder = paths::build("linux")?;
     if find(&folder.join("boot"), "vmlinuz-").is_none() {
         for (package, file) in debian::fetch(&[PACKAGE])? {
             if package.name.starts_with("linux-image-") {

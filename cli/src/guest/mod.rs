@@ -2,16 +2,17 @@
 
 pub mod accel;
 pub mod backtrace;
-pub mod course;
 pub mod event;
-pub mod fault;
 pub mod initramfs;
+pub mod kvm_record;
+pub mod lifecycle;
 pub mod linux;
 pub mod log;
-pub mod monitor;
+pub mod machine_fault;
+pub mod nvm;
 pub mod processor;
 pub mod qemu;
+pub mod qmp;
 pub mod session;
 pub mod streams;
 pub mod terminal;
-pub mod verdict;

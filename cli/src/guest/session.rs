@@ -9,22 +9,23 @@
 //! A machine that runs with KVM by default, and fails before the first byte from its guest, is
 //! started again with TCG. Nothing is lost up to that point: see [`super::streams`].
 
-use super::course::Course;
 pub use super::event::Event;
-use super::event::{News, Reporter};
-use super::fault::{Ended, Fault};
+use super::event::{MachineEvent, Reporter};
+use super::kvm_record::KvmRecord;
+use super::lifecycle::Lifecycle;
 use super::log::{self, Log, Sink};
+use super::machine_fault::{MachineFault, QemuEnd};
 use super::qemu::Qemu;
 pub use super::streams::Streams;
-use super::streams::{Counts, Host};
-use super::verdict::Verdict;
-use super::{monitor, terminal};
+use super::streams::{Counts, HostStreams};
+use super::{qmp, terminal};
 use anyhow::{Context, Result};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use std::fs::File;
 use std::io::{PipeReader, Read};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -47,7 +48,7 @@ pub enum End {
     /// QEMU ended without any output of the guest: its exit status, or -1 after a signal.
     Machine(i32),
     /// The machine stopped, or the guest was silent.
-    Failed(Fault),
+    Failed(MachineFault),
 }
 
 /// The result of a run.
@@ -97,7 +98,7 @@ impl Session {
 
     /// Starts the machine and handles its events to its end.
     pub fn run(mut self, initramfs: Option<&File>) -> Result<Outcome> {
-        let host = Host::new(std::mem::replace(&mut self.streams, Streams::None));
+        let host = HostStreams::new(std::mem::replace(&mut self.streams, Streams::None));
         // A limit beyond the clock's range is no limit.
         let limit = self.timeout.and_then(|limit| Instant::now().checked_add(limit));
         let first = Reporter::new(self.events(), 1);
@@ -107,7 +108,7 @@ impl Session {
                 if self.qemu.is_open()
                     && self.qemu.has_kvm()
                     && fault.may_be_of_kvm()
-                    && !first.ear().heard() =>
+                    && !first.first_output().heard() =>
             {
                 terminal::say(&format!("with KVM {fault}; starting the machine again with tcg"));
             }
@@ -115,8 +116,8 @@ impl Session {
         }
         // The verdict about KVM is wrong, or not always right: the next command examines KVM again.
         {
-            let _alone = Verdict::alone()?;
-            Verdict::about(&self.qemu.program)?.keep(None)?;
+            let _alone = KvmRecord::alone()?;
+            KvmRecord::about(&self.qemu.program)?.keep(None)?;
         }
         self.qemu.accelerate(false);
         self.start(&host, initramfs, limit, &Reporter::new(self.events(), 2))
@@ -125,7 +126,7 @@ impl Session {
     /// Starts the machine once.
     fn start(
         &mut self,
-        host: &Host,
+        host: &HostStreams,
         initramfs: Option<&File>,
         limit: Option<Instant>,
         reporter: &Reporter,
@@ -141,18 +142,14 @@ impl Session {
         drop(command);
         let (log, complaint) = (Arc::<Mutex<Log>>::default(), Arc::<Mutex<Vec<u8>>>::default());
         let mut pumps = wires.start();
-        let (sink, reporter2) = (self.sink.again()?, reporter.clone());
-        pumps.push(read_log(start.log, sink, log.clone(), counts.clone(), reporter2));
+        let sink = self.sink.again()?;
+        pumps.push(read_log(start.log, sink, log.clone(), counts.clone(), reporter.clone()));
         pumps.push(read_complaint(child.stderr.take(), complaint.clone()));
-        let words = reporter.clone();
-        std::thread::spawn(move || {
-            monitor::listen(start.monitor, |word| words.tell(News::Monitor(word)));
-            words.tell(News::MonitorEnded);
-        });
+        read_monitor(start.monitor, reporter.clone());
         await_end(&child, reporter.clone());
-        let mut course = Course::new(wires.control.take(), counts.clone(), began, limit);
-        course.expect_a_word(start.silence);
-        let status = course.follow(&self.events.1, reporter, &mut child)?;
+        let mut machine = Lifecycle::new(wires.control.take(), counts.clone(), began, limit);
+        machine.expect_first_output(start.silence);
+        let status = machine.run(&self.events.1, reporter, &mut child)?;
         let total = began.elapsed();
         if status.is_some() {
             for pump in pumps {
@@ -162,45 +159,66 @@ impl Session {
             // QEMU cannot be killed, at least not soon, so its streams do not end.
             wires.shut();
         }
-        reporter.ear().close();
+        reporter.first_output().close();
         // Only reported, because it is not known whether the program needed its input.
         let unread = counts.unread.lock().ok().and_then(|mut unread| unread.take());
-        course.errors.extend(unread);
+        machine.errors.extend(unread);
         let unwritten = counts.unwritten.lock().map(|mut list| std::mem::take(&mut *list));
         let log = std::mem::take(&mut *log.lock().unwrap_or_else(PoisonError::into_inner));
         let complaint = complaint.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let complaint = String::from_utf8_lossy(&complaint).trim_end().to_string();
-        let code = status.and_then(|status| status.code());
-        // By the exit device the guest can end the machine without any output, with a status above
-        // QEMU's own 1.
-        let spoke = reporter.ear().heard() || course.up && code.is_some_and(|code| code > 1);
-        let end = match (course.end, status) {
-            (Some(End::Failed(fault)), _) => End::Failed(fault.with(&complaint)),
-            (Some(end), _) => end,
-            _ if log.panicked || code == Some(QEMU_PANIC) => End::Panic,
-            (None, Some(status)) if !spoke => End::Failed(Fault::of(&Ended {
-                program: &self.qemu.program,
-                status,
-                version: course.version,
-                up: course.up,
-                reason: course.reason.as_deref(),
-                complaint: &complaint,
-            })),
-            _ => End::Machine(code.unwrap_or(-1)),
-        };
+        let heard = reporter.first_output().heard();
+        let end = self.end(&mut machine, status, heard, log.panicked, &complaint);
         Ok(Outcome {
             end,
-            errors: course.errors,
-            timings: course.timings,
-            explained: course.explained,
+            errors: machine.errors,
+            timings: machine.timings,
+            explained: machine.explained,
             unwritten: unwritten.unwrap_or_default(),
             first_word: log.first.map(|first| first.duration_since(began)),
             log,
             total,
             complaint,
-            kernel: self.qemu.kernel.clone(),
+            kernel: self.qemu.boot.kernel.clone(),
         })
     }
+
+    /// Returns why the machine ended. `heard`: a byte came from the guest; `complaint`: QEMU's
+    /// output on its standard error.
+    fn end(
+        &self,
+        machine: &mut Lifecycle,
+        status: Option<ExitStatus>,
+        heard: bool,
+        panicked: bool,
+        complaint: &str,
+    ) -> End {
+        let code = status.and_then(|status| status.code());
+        // By the exit device the guest can end the machine without any output, with a status above
+        // QEMU's own 1.
+        let spoke = heard || machine.up && code.is_some_and(|code| code > 1);
+        match (machine.end.take(), status) {
+            (Some(End::Failed(fault)), _) => End::Failed(fault.with(complaint)),
+            (Some(end), _) => end,
+            _ if panicked || code == Some(QEMU_PANIC) => End::Panic,
+            (None, Some(status)) if !spoke => End::Failed(MachineFault::of(&QemuEnd {
+                program: &self.qemu.program,
+                status,
+                version: machine.version,
+                up: machine.up,
+                reason: machine.reason.as_deref(),
+                complaint,
+            })),
+            _ => End::Machine(code.unwrap_or(-1)),
+        }
+    }
+}
+
+fn read_monitor(monitor: UnixStream, reporter: Reporter) {
+    std::thread::spawn(move || {
+        qmp::listen(monitor, |message| reporter.send(MachineEvent::Monitor(message)));
+        reporter.send(MachineEvent::MonitorEnded);
+    });
 }
 
 fn read_log(
@@ -218,7 +236,7 @@ fn read_log(
             change(&mut log);
             if log.panicked && !told {
                 told = true;
-                reporter.tell(News::Panicked);
+                reporter.send(MachineEvent::Panicked);
             }
         });
         if let Err(error) = written
@@ -226,7 +244,7 @@ fn read_log(
         {
             unwritten.push(format!("cannot write the log: {error}"));
         }
-        reporter.tell(News::LogEnded);
+        reporter.send(MachineEvent::LogEnded);
     })
 }
 
@@ -254,7 +272,7 @@ fn await_end(child: &Child, reporter: Reporter) {
         if let Some(pid) = pid {
             while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), options) {}
         }
-        reporter.tell(News::Ended);
+        reporter.send(MachineEvent::QemuEnded);
     });
 }
 

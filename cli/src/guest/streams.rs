@@ -4,7 +4,7 @@
 //! second time, the second start gets all input: the host's input is not read before the first byte
 //! from the guest.
 
-use super::event::{News, Reporter};
+use super::event::{MachineEvent, Reporter};
 use super::qemu::Qemu;
 use anyhow::Result;
 use hayate_job::port;
@@ -40,7 +40,7 @@ type Output = Arc<Mutex<Box<dyn Write + Send>>>;
 type Pump = Box<dyn FnOnce() -> JoinHandle<()>>;
 
 /// The host's side of the streams, for every start of the machine.
-pub enum Host {
+pub enum HostStreams {
     /// [`Streams::Terminal`].
     Terminal,
     /// [`Streams::Separate`].
@@ -82,13 +82,13 @@ pub struct Wires {
     ours: Vec<UnixStream>,
 }
 
-impl Host {
+impl HostStreams {
     /// Returns the host's side of these streams.
-    pub fn new(streams: Streams) -> Host {
+    pub fn new(streams: Streams) -> HostStreams {
         match streams {
-            Streams::Terminal => Host::Terminal,
-            Streams::None => Host::None,
-            Streams::Separate { input, output, error } => Host::Separate {
+            Streams::Terminal => HostStreams::Terminal,
+            Streams::None => HostStreams::None,
+            Streams::Separate { input, output, error } => HostStreams::Separate {
                 input: input.map(|input| Arc::new(Mutex::new(Some(input)))),
                 output: Arc::new(Mutex::new(output)),
                 error: Arc::new(Mutex::new(error)),
@@ -105,8 +105,8 @@ impl Host {
     ) -> Result<Wires> {
         let mut wires = Wires::default();
         match self {
-            Host::None => return Ok(wires),
-            Host::Terminal => {
+            HostStreams::None => return Ok(wires),
+            HostStreams::Terminal => {
                 let screen = wires.port(qemu, port::TTY)?;
                 let keyboard: Box<dyn Read + Send> = Box::new(std::io::stdin());
                 let keyboard = Arc::new(Mutex::new(Some(keyboard)));
@@ -114,7 +114,7 @@ impl Host {
                 let output = Arc::new(Mutex::new(Box::new(std::io::stdout()) as _));
                 wires.output(screen, output, "stdout", counts, reporter);
             }
-            Host::Separate { input, output, error } => {
+            HostStreams::Separate { input, output, error } => {
                 if let Some(input) = input {
                     let feeder = wires.port(qemu, port::STDIN)?;
                     wires.input(input.clone(), feeder, counts, reporter);
@@ -153,7 +153,7 @@ impl Wires {
         self.feeders.push(Box::new(move || {
             std::thread::spawn(move || {
                 // A silent machine gets no input: the next start may need it.
-                if !reporter.ear().wait() {
+                if !reporter.first_output().wait() {
                     return;
                 }
                 let input = input.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -253,7 +253,7 @@ fn drain(
                     {
                         unwritten.push(format!("cannot write {shown}: {error}"));
                     }
-                    reporter.tell(News::Unread(name));
+                    reporter.send(MachineEvent::ReaderClosed(name));
                 }
                 count.fetch_add(length as u64, Ordering::Release);
             }
@@ -268,7 +268,7 @@ fn read_control(guest: UnixStream, reporter: &Reporter) {
     for line in BufReader::new(guest).split(b'\n') {
         let Ok(line) = line else { break };
         reporter.heard();
-        reporter.tell(News::Line(String::from_utf8_lossy(&line).into_owned()));
+        reporter.send(MachineEvent::Line(String::from_utf8_lossy(&line).into_owned()));
     }
-    reporter.tell(News::ControlEnded);
+    reporter.send(MachineEvent::ControlEnded);
 }

@@ -1,9 +1,9 @@
 //! The user's own root file system as a disk or an initramfs.
 
 use super::scratch::Scratch;
-use super::source::{Kind, file_key, folder_key, kind, whole};
+use super::source::{RootKind, file_key, folder_key, kind, whole};
 use super::{finished, key};
-use crate::{place, tool};
+use crate::{paths, tool};
 use anyhow::{Context, Result, bail, ensure};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -13,21 +13,21 @@ use std::process::Command;
 pub fn disk(path: &Path) -> Result<PathBuf> {
     match kind(path)? {
         // Absolute: QEMU takes the text before a colon for a protocol.
-        Kind::Disk => {
+        RootKind::Disk => {
             whole(path)?;
             Ok(std::path::absolute(path)?)
         }
-        Kind::Initramfs => {
+        RootKind::Initramfs => {
             bail!("{} is a cpio archive; use it with --in-memory", path.display())
         }
-        Kind::Folder => {
+        RootKind::Folder => {
             let output =
-                place::build("images")?.join(named("folder", path, &folder_key(path)?, "ext4")?);
+                paths::build("images")?.join(named("folder", path, &folder_key(path)?, "ext4")?);
             kept(output, path, |output| script(DISK_OF_FOLDER, path, output))
         }
-        Kind::Tar => {
+        RootKind::Tar => {
             let output =
-                place::build("images")?.join(named("tar", path, &file_key(path)?, "ext4")?);
+                paths::build("images")?.join(named("tar", path, &file_key(path)?, "ext4")?);
             kept(output, path, |output| script(DISK_OF_TAR, path, output))
         }
     }
@@ -36,16 +36,18 @@ pub fn disk(path: &Path) -> Result<PathBuf> {
 /// Returns an initramfs with the content of the path.
 pub fn initramfs(path: &Path) -> Result<PathBuf> {
     match kind(path)? {
-        Kind::Initramfs => Ok(path.to_path_buf()),
-        Kind::Disk => bail!("{} is a disk image; it does not go with --in-memory", path.display()),
-        Kind::Folder => {
+        RootKind::Initramfs => Ok(path.to_path_buf()),
+        RootKind::Disk => {
+            bail!("{} is a disk image; it does not go with --in-memory", path.display())
+        }
+        RootKind::Folder => {
             let output =
-                place::build("images")?.join(named("folder", path, &folder_key(path)?, "cpio")?);
+                paths::build("images")?.join(named("folder", path, &folder_key(path)?, "cpio")?);
             kept(output, path, |output| script(ARCHIVE_OF_FOLDER, path, output))
         }
-        Kind::Tar => {
+        RootKind::Tar => {
             let output =
-                place::build("images")?.join(named("tar", path, &file_key(path)?, "cpio")?);
+                paths::build("images")?.join(named("tar", path, &file_key(path)?, "cpio")?);
             kept(output, path, |output| script(ARCHIVE_OF_TAR, path, output))
         }
     }
@@ -63,16 +65,16 @@ pub struct Split {
 /// converted: as an initramfs if `in_memory`, otherwise as a disk image.
 pub fn split(path: &Path, glob: &str, in_memory: bool) -> Result<Split> {
     let (kind, state, unpack) = match kind(path)? {
-        Kind::Folder => ("folder", folder_key(path)?, "cp -a \"$1/.\" \"$3\""),
-        Kind::Tar => ("tar", file_key(path)?, "unpack \"$1\" \"$3\""),
-        Kind::Disk | Kind::Initramfs => bail!(
+        RootKind::Folder => ("folder", folder_key(path)?, "cp -a \"$1/.\" \"$3\""),
+        RootKind::Tar => ("tar", file_key(path)?, "unpack \"$1\" \"$3\""),
+        RootKind::Disk | RootKind::Initramfs => bail!(
             "{}: --off2f converts the programs of a folder or a tar archive, not of an image",
             path.display()
         ),
     };
     let end = if in_memory { "cpio" } else { "ext4" };
     let state = key([state.as_bytes(), glob.as_bytes(), SPLIT_VERSION.as_bytes()]);
-    let image = place::build("images")?.join(named(&format!("{kind}-off2f"), path, &state, end)?);
+    let image = paths::build("images")?.join(named(&format!("{kind}-off2f"), path, &state, end)?);
     let pack = if in_memory { "archive \"$3\" \"$2\"" } else { "disk \"$3\" \"$2\"" };
     make_split(image, &path.display().to_string(), |output, nvm| {
         let body = format!("{unpack}; split \"$3\" \"$HAYATE_NVM\"; {pack}");
@@ -97,7 +99,7 @@ pub fn make_split(
     make: impl FnOnce(&Path, &Path) -> Result<()>,
 ) -> Result<Split> {
     let nvm = image.with_extension("nvm");
-    let _alone = place::alone("images")?;
+    let _alone = paths::lock("images")?;
     if image.exists() && nvm.exists() {
         return Ok(Split { image, nvm });
     }
@@ -149,7 +151,7 @@ fn remove_former(output: &Path) -> Result<()> {
 }
 
 fn kept(output: PathBuf, source: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
-    let _alone = place::alone("images")?;
+    let _alone = paths::lock("images")?;
     if output.exists() {
         return Ok(output);
     }

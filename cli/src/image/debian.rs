@@ -5,7 +5,7 @@
 //! host's package lists are used if there are any. If not, or if they are out of date, lists are
 //! fetched into `build/apt`, which needs no root.
 
-use crate::{place, step::Step, tool};
+use crate::{paths, progress::Progress, tool};
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,11 +29,11 @@ pub fn fetch(names: &[&str]) -> Result<Vec<(Package, PathBuf)>> {
         );
     }
     // apt removes partial downloads of another apt from its lists.
-    let _alone = place::alone("packages")?;
+    let _alone = paths::lock("packages")?;
     match attempt(names, false) {
         Ok(found) => Ok(found),
         Err(_) => {
-            let _step = Step::new("Fetching Debian's package lists");
+            let _step = Progress::new("Fetching Debian's package lists");
             tool::run(apt("apt-get", true)?.arg("update"))?;
             drop(_step);
             attempt(names, true)
@@ -43,7 +43,7 @@ pub fn fetch(names: &[&str]) -> Result<Vec<(Package, PathBuf)>> {
 
 fn attempt(names: &[&str], own_lists: bool) -> Result<Vec<(Package, PathBuf)>> {
     let packages = resolve(names, own_lists)?;
-    let folder = place::build("packages")?;
+    let folder = paths::build("packages")?;
     let mut missing = Vec::new();
     for package in &packages {
         if find(&folder, package)?.is_none() {
@@ -51,7 +51,7 @@ fn attempt(names: &[&str], own_lists: bool) -> Result<Vec<(Package, PathBuf)>> {
         }
     }
     if !missing.is_empty() {
-        let _step = Step::new(format!("Downloading {} Debian packages", missing.len()));
+        let _step = Progress::new(format!("Downloading {} Debian packages", missing.len()));
         tool::run(apt("apt-get", own_lists)?.arg("download").args(&missing).current_dir(&folder))?;
     }
     packages
@@ -66,7 +66,7 @@ fn attempt(names: &[&str], own_lists: bool) -> Result<Vec<(Package, PathBuf)>> {
 
 /// Returns everything that the names need on an empty machine.
 fn resolve(names: &[&str], own_lists: bool) -> Result<Vec<Package>> {
-    let _step = Step::new("Resolving Debian packages");
+    let _step = Progress::new("Resolving Debian packages");
     let output = tool::run(
         apt("apt-get", own_lists)?
             .args(["--simulate", "--no-install-recommends", "-o", "Dir::State::status=/dev/null"])
@@ -117,7 +117,7 @@ fn apt(program: &str, own_lists: bool) -> Result<Command> {
     set("APT::Architectures=amd64".into());
     // Downloads go into folders of this user, which apt's own user may not enter.
     set(format!("APT::Sandbox::User={}", user()));
-    let base = place::build("apt")?;
+    let base = paths::build("apt")?;
     set(format!("Dir::Cache={}", base.join("cache").display()));
     std::fs::create_dir_all(base.join("cache/archives/partial"))?;
     if own_lists {

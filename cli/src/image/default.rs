@@ -10,7 +10,7 @@ use super::convert::{self, FUNCTIONS, SPLIT_VERSION, Split, shell};
 use super::debian::{self, Package};
 use super::scratch::Scratch;
 use super::{finished, key};
-use crate::{place, tool};
+use crate::{paths, tool};
 use anyhow::Result;
 use std::path::PathBuf;
 
@@ -151,10 +151,10 @@ impl Recipe {
     /// Returns the newest kept image; makes one if there is none. It does not check whether Debian
     /// has newer packages: [`Recipe::make`] does.
     pub fn get(&self) -> Result<PathBuf> {
-        let _alone = place::alone(self.name)?;
-        let pointer = place::build("images")?.join(format!("{}-{}.current", self.name, self.key()));
+        let _alone = paths::lock(self.name)?;
+        let pointer = paths::build("images")?.join(format!("{}-{}.current", self.name, self.key()));
         if let Ok(name) = std::fs::read_to_string(&pointer) {
-            let image = place::build("images")?.join(name.trim());
+            let image = paths::build("images")?.join(name.trim());
             if image.exists() {
                 return Ok(image);
             }
@@ -164,13 +164,13 @@ impl Recipe {
 
     /// Returns the image of the newest packages, made unless it is kept.
     pub fn make(&self) -> Result<PathBuf> {
-        let _alone = place::alone(self.name)?;
+        let _alone = paths::lock(self.name)?;
         self.make_alone()
     }
 
     fn make_alone(&self) -> Result<PathBuf> {
         let packages = packages(self.packages)?;
-        let folder = place::build("images")?;
+        let folder = paths::build("images")?;
         let (recipe, manifest) = (self.key(), manifest(&packages));
         let name = format!("{}-{}.ext4", self.name, key([recipe.as_bytes(), manifest.as_bytes()]));
         let image = folder.join(&name);
@@ -196,9 +196,9 @@ impl Recipe {
 
     /// Returns the image with its programs and libraries (those that match `glob`) in two files.
     pub fn split(&self, glob: &str) -> Result<Split> {
-        let _alone = place::alone(self.name)?;
+        let _alone = paths::lock(self.name)?;
         let packages = packages(self.packages)?;
-        let folder = place::build("images")?;
+        let folder = paths::build("images")?;
         let (recipe, manifest) = (self.key(), manifest(&packages));
         let parts = [&recipe, &manifest, glob, SPLIT_VERSION].map(str::as_bytes);
         let image = folder.join(format!("{}-off2f-{}.ext4", self.name, key(parts)));

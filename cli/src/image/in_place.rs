@@ -9,7 +9,7 @@
 //! least that large.
 
 use super::{finished, key};
-use crate::{place, tool};
+use crate::{paths, tool};
 use anyhow::{Context, Result, ensure};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -28,13 +28,13 @@ const MEMORY_SECTION: u64 = 128 << 20;
 /// Returns the content of an NVDIMM with this file system, made unless it is kept. The file
 /// `aligned`, by its path in the file system, can be mapped in large pages.
 pub fn nvdimm(disk: &Path, aligned: Option<&str>) -> Result<PathBuf> {
-    let _alone = place::alone("in-place")?;
+    let _alone = paths::lock("in-place")?;
     let mut source = File::open(disk).with_context(|| format!("cannot read {}", disk.display()))?;
     let found = source.metadata()?;
     let state = [found.len() as i64, found.mtime(), found.mtime_nsec(), found.ino() as i64];
     let state = state.map(i64::to_le_bytes).concat();
     let name = key([disk.as_os_str().as_bytes(), &state, aligned.unwrap_or_default().as_bytes()]);
-    let output = place::build("images")?.join(format!("in-place-{name}.nvm"));
+    let output = paths::build("images")?.join(format!("in-place-{name}.nvm"));
     if output.exists() {
         return Ok(output);
     }

@@ -12,7 +12,7 @@ mod scratch;
 pub mod small;
 mod source;
 
-use crate::{place, step::Step};
+use crate::{paths, progress::Progress};
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub fn build(rootfs: Option<&Path>, off2f: Option<&str>) -> Result<Vec<PathBuf>>
 
 /// `image list`: a line for each image, with its size on the disk and its content.
 pub fn list() -> Result<()> {
-    let mut images: Vec<PathBuf> = place::build("images")?
+    let mut images: Vec<PathBuf> = paths::build("images")?
         .read_dir()?
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
         .filter(|path| path.extension().is_some_and(|end| end == "ext4" || end == "cpio"))
@@ -67,7 +67,7 @@ fn finished(
     saying: &str,
     make: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<PathBuf> {
-    let _step = Step::new(saying);
+    let _step = Progress::new(saying);
     let scratch = scratch::Scratch::new()?;
     let temporary = scratch.path().join("image");
     make(&temporary)?;

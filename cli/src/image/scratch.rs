@@ -8,7 +8,7 @@
 //!
 //! Road not taken: names with the process ID, which another process may get later.
 
-use crate::place;
+use crate::paths;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -25,7 +25,7 @@ pub struct Scratch {
 impl Scratch {
     /// Makes a new, empty folder, on the file system of the images.
     pub fn new() -> Result<Scratch> {
-        Scratch::below(&place::build("making")?)
+        Scratch::below(&paths::build("making")?)
     }
 
     fn below(all: &Path) -> Result<Scratch> {

@@ -8,7 +8,7 @@ use super::convert::{FUNCTIONS, shell};
 use super::default::{self, MERGED, SETTLE};
 use super::scratch::Scratch;
 use super::{finished, key};
-use crate::{place, tool};
+use crate::{paths, tool};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
@@ -36,7 +36,7 @@ pub fn get(program: &Path) -> Result<PathBuf> {
     let content =
         std::fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let recipe = [PACKAGES.join(" "), FUNCTIONS.into(), SETTLE.into(), BODY.into()].join("\n");
-    let folder = place::build("images")?;
+    let folder = paths::build("images")?;
     let image = folder.join(format!("small-{}.cpio", key([recipe.as_bytes(), &content[..]])));
     if image.exists() {
         return Ok(image);

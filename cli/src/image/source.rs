@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// The kind of a path given as `--rootfs`.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RootKind {
     /// A folder.
     Folder,
     /// A tar archive, perhaps compressed.
@@ -43,11 +43,11 @@ const MADE_BY_THE_KERNEL: [(u64, &str); 14] = [
 ];
 
 /// Determines the kind by content, not by name.
-pub fn kind(path: &Path) -> Result<Kind> {
+pub fn kind(path: &Path) -> Result<RootKind> {
     let found =
         path.metadata().with_context(|| format!("no root file system {}", path.display()))?;
     if found.is_dir() {
-        return Ok(Kind::Folder);
+        return Ok(RootKind::Folder);
     }
     let none = || {
         let shown = path.display();
@@ -61,19 +61,19 @@ pub fn kind(path: &Path) -> Result<Kind> {
     let mut start = Vec::new();
     (&mut file).take(512).read_to_end(&mut start)?;
     if start.starts_with(b"070701") {
-        return Ok(Kind::Initramfs);
+        return Ok(RootKind::Initramfs);
     }
     // Compressed archives, which tar(1) recognises by itself.
     let compressed: [&[u8]; 4] = [b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"];
     let tar = start.get(257..262) == Some(b"ustar");
     if tar || compressed.iter().any(|magic| start.starts_with(magic)) {
-        return Ok(Kind::Tar);
+        return Ok(RootKind::Tar);
     }
     // The superblock of ext2, 3 and 4: the magic number at 56 in the block at 1024.
     let mut magic = [0; 2];
     file.seek(SeekFrom::Start(1024 + 56))?;
     if file.read_exact(&mut magic).is_ok() && magic == [0x53, 0xef] {
-        return Ok(Kind::Disk);
+        return Ok(RootKind::Disk);
     }
     none()
 }
@@ -184,10 +184,10 @@ mod tests {
         std::fs::write(path("c"), "070701").unwrap();
         std::fs::write(path("d"), "text").unwrap();
         std::fs::write(path("e"), "").unwrap();
-        assert_eq!(kind(folder.path()).unwrap(), Kind::Folder);
-        assert_eq!(kind(&path("a")).unwrap(), Kind::Tar);
-        assert_eq!(kind(&path("b")).unwrap(), Kind::Disk);
-        assert_eq!(kind(&path("c")).unwrap(), Kind::Initramfs);
+        assert_eq!(kind(folder.path()).unwrap(), RootKind::Folder);
+        assert_eq!(kind(&path("a")).unwrap(), RootKind::Tar);
+        assert_eq!(kind(&path("b")).unwrap(), RootKind::Disk);
+        assert_eq!(kind(&path("c")).unwrap(), RootKind::Initramfs);
         assert!(kind(&path("d")).is_err());
         assert!(kind(&path("e")).is_err());
         assert!(kind(&path("none")).is_err());

@@ -3,7 +3,7 @@
 use super::files::store_text;
 use super::store::FileStore;
 use crate::failure::{Failure, USAGE};
-use crate::step::Step;
+use crate::progress::Progress;
 use anyhow::{Context, Result};
 use hayate_off2f::{Converted, MARK, Options, Refusal};
 use hayate_off2f_tool::name;
@@ -30,7 +30,7 @@ struct Summary {
 /// Files are written in place, so that hard links of one file remain such, and owners (real ones or
 /// fakeroot's) do not change.
 pub fn convert(root: &Path, nvm: &Path, glob: Option<&str>) -> Result<String> {
-    let _step = Step::new("Converting programs");
+    let _step = Progress::new("Converting programs");
     let mut summary = Summary::default();
     let mut done: Vec<(PathBuf, Converted)> = Vec::new();
     let executables = executables(root, glob)?;

@@ -3,7 +3,7 @@
 
 use super::report::{Case, Verdict, judge};
 use super::{Report, Trial};
-use crate::{compile, place, step::Step, tool};
+use crate::{compile, paths, progress::Progress, tool};
 use anyhow::Result;
 use std::process::{Command, Stdio};
 
@@ -95,7 +95,7 @@ fn models(filters: &[String]) -> Result<Report> {
 fn miri(filters: &[String]) -> Result<Report> {
     let rustup = || -> Result<Command> {
         let mut rustup = tool::command("rustup")?;
-        rustup.args(["run", MIRI, "cargo", "miri"]).current_dir(place::project());
+        rustup.args(["run", MIRI, "cargo", "miri"]).current_dir(paths::project());
         Ok(rustup)
     };
     let is_there = rustup().is_ok_and(|mut rustup| {
@@ -115,7 +115,7 @@ fn miri(filters: &[String]) -> Result<Report> {
 }
 
 fn run(name: &str, mut command: Command, filters: &[String]) -> Result<Report> {
-    let _step = Step::new(format!("Building and running {name}"));
+    let _step = Progress::new(format!("Building and running {name}"));
     // Quiet output would not show which crate a case belongs to.
     command.env_remove("CARGO_TERM_QUIET");
     command.arg("--").args(filters);

@@ -5,7 +5,7 @@ use super::report::{Case, Verdict};
 use super::{Report, Trial};
 use crate::arguments::{Accel, Profile, Test};
 use crate::guest::accel::settled;
-use crate::{compile, place};
+use crate::{compile, paths};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -105,7 +105,7 @@ impl Hayate {
         };
         let profile = if self.profile == Profile::Dev { "dev" } else { "release" };
         command.env("HAYATE_ACCEL", accel).env("HAYATE_PROFILE", profile);
-        command.env("HAYATE_ROOT", place::project());
+        command.env("HAYATE_ROOT", paths::project());
         command.arg(request);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Ok(command)
@@ -265,7 +265,7 @@ fn world(hayate: &Hayate) -> Result<()> {
 fn tree() -> Result<tempfile::TempDir> {
     let folder = tempfile::tempdir()?;
     std::fs::create_dir(folder.path().join("bin"))?;
-    std::fs::copy(place::build("tests")?.join("runall"), folder.path().join("bin/runall"))?;
+    std::fs::copy(paths::build("tests")?.join("runall"), folder.path().join("bin/runall"))?;
     std::fs::write(folder.path().join("note"), "hello\n")?;
     Ok(folder)
 }

@@ -8,7 +8,7 @@ use crate::guest::session::{End, Outcome, Session, Streams};
 use crate::guest::{accel, backtrace, initramfs};
 use crate::image::{convert, default};
 use crate::run::IN_SUPERVISOR_MODE;
-use crate::{place, step::Step, tool};
+use crate::{paths, progress::Progress, tool};
 use anyhow::{Context, Result};
 use hayate_job::{Job, Mount, Root};
 use std::collections::BTreeMap;
@@ -19,16 +19,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The programs' folder in a guest.
-pub(super) const PLACE: &str = "/tests";
+pub(super) const GUEST_FOLDER: &str = "/tests";
 /// A guest program's time limit for one case: software translation on a busy host is slow.
 const CASE_SECONDS: &str = "120";
 /// A machine's time limit, for all cases of one program.
-pub(super) const MACHINE: Duration = Duration::from_secs(900);
+pub(super) const MACHINE_LIMIT: Duration = Duration::from_secs(900);
 /// QEMU's exit status when the kernel's tests passed: 0x10 written to the exit device.
 const KERNEL_PASSED: i32 = 0x10 << 1 | 1;
 
 /// Held while images and the kernel are made.
-static MAKING: Mutex<()> = Mutex::new(());
+static MAKING_ARTIFACTS: Mutex<()> = Mutex::new(());
 
 /// The guest programs, built, with their cases.
 pub struct Programs {
@@ -40,14 +40,14 @@ pub struct Programs {
 
 /// Builds the guest programs and asks them for their cases.
 pub fn programs() -> Result<Programs> {
-    let folder = place::build("tests")?;
+    let folder = paths::build("tests")?;
     {
-        let _alone = place::alone("tests")?;
-        let _step = Step::new("Building the guest programs");
+        let _alone = paths::lock("tests")?;
+        let _step = Progress::new("Building the guest programs");
         let mut make = tool::command("make")?;
         tool::command("musl-gcc")?;
         make.args(["-s", "-C", "tests", "-j2"]).arg(format!("OUT={}", folder.display()));
-        tool::run(make.current_dir(place::project()))?;
+        tool::run(make.current_dir(paths::project()))?;
     }
     let list = tool::run(Command::new(folder.join("runall")).arg("--list"))?;
     let mut areas: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -92,18 +92,18 @@ pub fn kernel_trials(options: &Test) -> Vec<Trial> {
         machine.append.push("ktest".into());
         let trial = Trial::new(format!("kernel/{cpus}-cpu"), move |_| {
             let qemu = {
-                let _one_at_a_time = MAKING.lock();
+                let _one_at_a_time = MAKING_ARTIFACTS.lock();
                 accel::machine(&machine)?
             };
-            let session = Session::new(qemu, Streams::None, Sink::None, Some(MACHINE));
+            let session = Session::new(qemu, Streams::None, Sink::None, Some(MACHINE_LIMIT));
             let outcome = session.run(None)?;
             let log = outcome.log.text();
             let cases = log.lines().filter_map(Case::of_line).collect();
             let end = match outcome.end {
                 End::Machine(KERNEL_PASSED) => Ok(()),
-                _ => Err(told(&outcome)),
+                _ => Err(describe_end(&outcome)),
             };
-            Ok(Report { cases: judge(cases, end), output: shown(&outcome) })
+            Ok(Report { cases: judge(cases, end), output: messages(&outcome) })
         });
         trial.weight(usize::from(cpus))
     };
@@ -120,9 +120,9 @@ pub fn in_machines(options: &Test, programs: &Programs) -> Vec<Trial> {
             let (folder, area, known) = (programs.folder.clone(), area.clone(), cases.clone());
             let machine = machine(options, cpus);
             let trial = Trial::new(format!("hayate/{cpus}-cpu/{area}"), move |chosen| {
-                let mut words = vec![format!("{PLACE}/runall")];
+                let mut words = vec![format!("{GUEST_FOLDER}/runall")];
                 words.extend(selection(&area, &known, chosen));
-                let (outcome, output, said) = run(&machine, &folder, &words, MACHINE)?;
+                let (outcome, output, said) = run(&machine, &folder, &words, MACHINE_LIMIT)?;
                 let cases = judge(cases_of(&output, &area), end(&outcome));
                 let output = format!("{said}{}", failure_shown(&outcome));
                 Ok(Report { cases, output })
@@ -203,7 +203,7 @@ impl ModeRun {
         machine.append.push("gate=first".into());
         let trial = Trial::new(self.trial_name(), move |chosen| {
             let mut words: Vec<String> = before.iter().map(|&word| word.into()).collect();
-            words.push(format!("{PLACE}/runall"));
+            words.push(format!("{GUEST_FOLDER}/runall"));
             if chosen.is_empty() {
                 words.push(prefix.clone());
             } else {
@@ -244,7 +244,7 @@ pub(super) fn run(
 ) -> Result<(Outcome, String, String)> {
     let (root, tests, mut qemu) = {
         // The first trial makes these, the others find them.
-        let _one_at_a_time = MAKING.lock();
+        let _one_at_a_time = MAKING_ARTIFACTS.lock();
         (default::DEFAULT.get()?, convert::disk(tests)?, accel::machine(machine)?)
     };
     let root = Root::disk(qemu.disk(&root)?);
@@ -262,13 +262,13 @@ pub(super) fn run(
         user: (0, 0),
         hostname: "hayate".into(),
         root,
-        mounts: vec![Mount { device: tests, kind: "ext4".into(), path: variable(PLACE) }],
+        mounts: vec![Mount { device: tests, kind: "ext4".into(), path: variable(GUEST_FOLDER) }],
         streams: hayate_job::Streams::Separate,
         input_along: false,
         explain: None,
     };
-    let initramfs = initramfs::make(&job, None, None, &[], &qemu.modules)?;
-    let (output, error) = (Kept::default(), Kept::default());
+    let initramfs = initramfs::make(&job, None, None, &[], &qemu.boot.modules)?;
+    let (output, error) = (OutputBuffer::default(), OutputBuffer::default());
     let streams = Streams::Separate {
         input: Some(Box::new(std::io::empty())),
         output: Box::new(output.clone()),
@@ -281,15 +281,15 @@ pub(super) fn run(
 
 /// Bytes kept in memory.
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<u8>>>);
+struct OutputBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Kept {
+impl OutputBuffer {
     fn text(&self) -> String {
         self.0.lock().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
     }
 }
 
-impl Write for Kept {
+impl Write for OutputBuffer {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         if let Ok(mut kept) = self.0.lock() {
             kept.extend_from_slice(bytes);
@@ -306,11 +306,11 @@ impl Write for Kept {
 pub(super) fn end(outcome: &Outcome) -> Result<(), String> {
     match outcome.end {
         End::Program(0) => Ok(()),
-        _ => Err(told(outcome)),
+        _ => Err(describe_end(outcome)),
     }
 }
 
-fn told(outcome: &Outcome) -> String {
+fn describe_end(outcome: &Outcome) -> String {
     match &outcome.end {
         End::Program(status) => format!("the program ended with status {status}"),
         End::Panic => "the kernel panicked".into(),
@@ -322,7 +322,7 @@ fn told(outcome: &Outcome) -> String {
 }
 
 /// Returns the messages of init, the kernel and QEMU.
-fn shown(outcome: &Outcome) -> String {
+fn messages(outcome: &Outcome) -> String {
     let log = backtrace::symbolise(&outcome.log.text(), &outcome.kernel);
     format!("{}\n{log}{}", outcome.errors.join("\n"), outcome.complaint)
 }
@@ -331,7 +331,7 @@ fn shown(outcome: &Outcome) -> String {
 pub(super) fn failure_shown(outcome: &Outcome) -> String {
     match outcome.end {
         End::Program(_) => outcome.errors.join("\n"),
-        _ => shown(outcome),
+        _ => messages(outcome),
     }
 }
 

@@ -25,9 +25,9 @@
 mod artifacts;
 mod cargo;
 mod command;
+mod errors;
 mod explain;
 mod guest;
-mod manners;
 mod mode;
 mod off2f;
 mod processor;
@@ -178,7 +178,7 @@ fn trials_in_machines(options: &Test, programs: &guest::Programs) -> Vec<Trial> 
     trials.extend(guest::kernel_trials(options));
     trials.extend(guest::in_machines(options, programs));
     trials.extend(start::trials(options));
-    trials.extend(manners::trials(options));
+    trials.extend(errors::trials(options));
     trials.extend(processor::trials(options));
     trials.extend(mode::trials(options));
     trials

@@ -4,7 +4,7 @@
 use super::Trial;
 use super::command::{Check, Hayate, trials_of};
 use crate::arguments::Test;
-use crate::place;
+use crate::paths;
 use anyhow::{Context, Result, ensure};
 use hayate_nvm_store::{Fault, PAGE, Region, Store};
 use std::io::Read;
@@ -106,7 +106,7 @@ impl Converted {
         let folder = tempfile::tempdir()?;
         let converted = Converted { folder };
         std::fs::create_dir_all(converted.root().join("bin"))?;
-        std::fs::copy(place::build("tests")?.join("runall"), converted.program())?;
+        std::fs::copy(paths::build("tests")?.join("runall"), converted.program())?;
         std::fs::File::create(converted.nvm())?.set_len(8 << 20)?;
         converted.tool(&[&["convert"], words].concat())?;
         Ok(converted)
@@ -127,7 +127,7 @@ impl Converted {
     /// Runs `./hayate off2f WORDS --nvm NVM PROGRAM`.
     fn tool(&self, words: &[&str]) -> Result<String> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.env("HAYATE_ROOT", place::project()).arg("off2f").args(words);
+        command.env("HAYATE_ROOT", paths::project()).arg("off2f").args(words);
         good(&command.arg("--nvm").arg(self.nvm()).arg(self.program()).output()?)
     }
 
@@ -180,7 +180,7 @@ fn keep_text(hayate: &Hayate) -> Result<()> {
         let output = converted.run(hayate, nvm, &[])?;
         ensure!(ran(&output), "{nvm}: {}, {}", output.status, text(&output.stderr));
     }
-    let original = std::fs::read(place::build("tests")?.join("runall"))?;
+    let original = std::fs::read(paths::build("tests")?.join("runall"))?;
     converted.tool(&["verify"])?;
     converted.tool(&["restore"])?;
     ensure!(std::fs::read(converted.program())? == original, "restore gave other bytes");

@@ -9,7 +9,7 @@ use super::command::{Check, Hayate, expect, trials_of};
 use super::report::{Case, judge};
 use super::{Report, Trial};
 use crate::arguments::Test;
-use crate::place;
+use crate::paths;
 use anyhow::Result;
 
 /// A model: the name of its row, QEMU's name, and the numbers of processors on q35 and on microvm.
@@ -57,7 +57,7 @@ pub fn trials(options: &Test) -> Vec<Trial> {
 }
 
 fn boots(hayate: &Hayate, model: &str, board: &str, cpus: u8) -> Result<Report> {
-    let folder = place::build("tests")?.join("static").to_string_lossy().into_owned();
+    let folder = paths::build("tests")?.join("static").to_string_lossy().into_owned();
     let cpus = cpus.to_string();
     let options = ["--rootfs", &folder, "--in-memory", "--timeout", "300", "--cpu", model];
     let options = [&options[..], &["--machine", board, "--cpus", &cpus]].concat();

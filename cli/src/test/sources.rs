@@ -3,7 +3,7 @@
 use super::cargo::CARGO_FOLDER;
 use super::report::{Case, Verdict, judge};
 use super::{Report, Trial};
-use crate::{compile, place, tool};
+use crate::{compile, paths, tool};
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 
@@ -61,7 +61,7 @@ fn cargo(arguments: &[&str]) -> Result<Report> {
 /// Checks that `kernel/` and `crates/` have no unsafe code and forbid it by a lint, and that `cli/`
 /// and `measure/tools/` do too.
 fn unsafe_lives_in_machine_only() -> Result<Vec<String>> {
-    let root = place::project();
+    let root = paths::project();
     let mut found = Vec::new();
     for folder in ["kernel/src", "crates", "cli", "measure/tools"] {
         for (path, text) in sources(&root.join(folder))? {
@@ -90,7 +90,7 @@ fn unsafe_lives_in_machine_only() -> Result<Vec<String>> {
 /// lint `undocumented_unsafe_blocks` checks the same; this also covers code that a build leaves
 /// out.
 fn every_unsafe_block_says_why() -> Result<Vec<String>> {
-    let root = place::project();
+    let root = paths::project();
     let mut found = Vec::new();
     for folder in ["machine", "guest", "measure", "tests"] {
         for (path, text) in sources(&root.join(folder))? {
@@ -111,7 +111,7 @@ fn every_unsafe_block_says_why() -> Result<Vec<String>> {
 /// exports and that does so must say why any safe use of it is sound. In `kernel/` only macros of
 /// well-maintained crates that are meant for such use may expand to unsafe code.
 fn macros_bring_no_unsafe_code() -> Result<Vec<String>> {
-    let root = place::project();
+    let root = paths::project();
     let mut found = Vec::new();
     for (path, text) in sources(&root.join("machine/src"))? {
         for number in unexplained_macros(&text) {
@@ -184,7 +184,7 @@ fn explained(lines: &[&str], number: usize) -> bool {
 
 /// Checks that there is no marker of unfinished work.
 fn no_work_is_left() -> Result<Vec<String>> {
-    let root = place::project();
+    let root = paths::project();
     // Assembled so that this file does not match itself.
     let words = [["TO", "DO"], ["FIX", "ME"], ["XX", "X"]].map(|parts| parts.concat());
     let calls = [["todo", "!("], ["unimplemented", "!("], ["#[ig", "nore"]].map(|p| p.concat());

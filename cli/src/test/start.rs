@@ -5,7 +5,7 @@ use super::Trial;
 use super::command::{Check, Hayate, expect, trials_of};
 use crate::arguments::Test;
 use crate::image::default;
-use crate::{place, tool};
+use crate::{paths, tool};
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{Access, access};
 use std::io::Write;
@@ -31,28 +31,28 @@ pub fn trials(options: &Test) -> Vec<Trial> {
 }
 
 /// A host whose QEMU is a script, and with nothing known about KVM yet.
-struct Host {
+struct FakeHost {
     folder: TempDir,
 }
 
-impl Host {
+impl FakeHost {
     /// `script` is the program; in it, `tcg "$@"` runs the real QEMU with TCG.
-    fn new(script: &str) -> Result<Host> {
+    fn new(script: &str) -> Result<FakeHost> {
         default::DEFAULT.get()?;
         // On the file system of `build/`, for hard links to its files.
-        let folder = tempfile::tempdir_in(place::build(".")?)?;
-        let host = Host { folder };
+        let folder = tempfile::tempdir_in(paths::build(".")?)?;
+        let host = FakeHost { folder };
         std::fs::create_dir(host.path("bin"))?;
         std::fs::create_dir(host.path("build"))?;
         std::fs::create_dir(host.path("build/stamps"))?;
-        for entry in place::build(".")?.read_dir()? {
+        for entry in paths::build(".")?.read_dir()? {
             let path = entry?.path();
             if path.is_dir() && !path.ends_with("stamps") && path != host.folder.path() {
                 let name = path.file_name().context("no name")?;
                 std::os::unix::fs::symlink(&path, host.path("build").join(name))?;
             }
         }
-        for entry in place::build("stamps")?.read_dir()? {
+        for entry in paths::build("stamps")?.read_dir()? {
             let path = entry?.path();
             let name = path.file_name().context("no name")?;
             if !name.to_string_lossy().starts_with("kvm") {
@@ -161,7 +161,7 @@ fn failures(hayate: &Hayate) -> Result<()> {
             "QEMU does not start the machine: no such device (it is version 5.2; 7.2 and newer are tested)",
         ),
     ] {
-        let host = Host::new(script)?;
+        let host = FakeHost::new(script)?;
         let output = host.command(hayate, "kvm", &[], &["true"])?.output()?;
         let line = format!("hayate: {line}\n");
         expect(&output, 125, "", &line)?;
@@ -180,7 +180,7 @@ fn later_failures(hayate: &Hayate) -> Result<()> {
         ("echo 'timing exec 5' >&8; exit 1", END),
         ("stop io-error", "hayate: QEMU stopped the machine (io-error)\n"),
     ] {
-        let host = Host::new(&format!("{LOG}; {script}"))?;
+        let host = FakeHost::new(&format!("{LOG}; {script}"))?;
         let output = host.command(hayate, "kvm", &[], &["true"])?.output()?;
         let all = format!("[    0.000001] some\n{line}");
         expect(&output, 125, "", &all)?;
@@ -190,7 +190,7 @@ fn later_failures(hayate: &Hayate) -> Result<()> {
 }
 
 fn no_qemu(hayate: &Hayate) -> Result<()> {
-    let host = Host::new("")?;
+    let host = FakeHost::new("")?;
     let program = host.path("bin/qemu-system-x86_64");
     put_program(&program, b"#!/no/such/interpreter\n")?;
     for accel in ["tcg", "auto"] {
@@ -221,7 +221,7 @@ fn refused(hayate: &Hayate) -> Result<()> {
 /// The first command reports it; those that start at the same time or later do not.
 fn found_out(hayate: &Hayate) -> Result<()> {
     let script = "case \"$*\" in *'-accel kvm'*) up; stop internal-error ;; esac; tcg \"$@\"";
-    let host = Host::new(script)?;
+    let host = FakeHost::new(script)?;
     let both = std::thread::scope(|scope| -> Result<[Output; 2]> {
         let one = scope.spawn(|| host.cat(hayate, "auto"));
         let two = host.cat(hayate, "auto")?;
@@ -246,7 +246,7 @@ fn found_out(hayate: &Hayate) -> Result<()> {
 fn left(hayate: &Hayate) -> Result<()> {
     let script = "case \"$*\" in *'-accel kvm'*) once tried || { up; stop internal-error; } ;; esac
         tcg \"$@\"";
-    let host = Host::new(script)?;
+    let host = FakeHost::new(script)?;
     let line =
         "with KVM QEMU stopped the machine (internal-error); starting the machine again with tcg";
     about_kvm(&host.cat(hayate, "auto")?, "hi\n", line)?;
@@ -257,7 +257,7 @@ fn left(hayate: &Hayate) -> Result<()> {
 
 /// If nothing boots, the kernel may be the reason.
 fn not_found_out(hayate: &Hayate) -> Result<()> {
-    let host = Host::new("up; stop internal-error")?;
+    let host = FakeHost::new("up; stop internal-error")?;
     let output = host.cat(hayate, "auto")?;
     let last = "hayate: QEMU stopped the machine (internal-error)\n";
     let why = "QEMU stopped the machine (internal-error)";
@@ -273,7 +273,7 @@ fn not_found_out(hayate: &Hayate) -> Result<()> {
 
 /// A machine that waits for a debugger is not ended because of its silence.
 fn examined(hayate: &Hayate) -> Result<()> {
-    let host = Host::new("tcg \"$@\"")?;
+    let host = FakeHost::new("tcg \"$@\"")?;
     let options = ["--qemu=-S", "--timeout", "5"];
     let output = host.command(hayate, "tcg", &options, &["true"])?.output()?;
     expect(&output, 124, "", "hayate: the time limit passed")

@@ -31,7 +31,7 @@ struct Stress {
 
 /// A row for every run of the tests, with a machine of 1 GiB.
 const fn row(name: &'static str, cpus: u8, command: &'static str) -> Stress {
-    let limit = guest::MACHINE;
+    let limit = guest::MACHINE_LIMIT;
     Stress {
         name,
         cpus,
@@ -137,7 +137,7 @@ fn trial(row: &Stress, options: &Test, programs: &Programs) -> Trial {
         machine.profile = Profile::Dev;
     }
     let folder = programs.folder.clone();
-    let command = format!("{}/stress/{}", guest::PLACE, row.command);
+    let command = format!("{}/stress/{}", guest::GUEST_FOLDER, row.command);
     let words: Vec<String> = command.split_whitespace().map(String::from).collect();
     let limit = row.limit;
     let trial = Trial::new(row.trial_name(), move |_| {

@@ -232,7 +232,7 @@ impl Setup {
             explain: None,
         };
         let archive = system.disk.is_none().then_some(self.image.as_path());
-        let initramfs = initramfs::make(&job, archive, None, &programs, &qemu.modules)?;
+        let initramfs = initramfs::make(&job, archive, None, &programs, &qemu.boot.modules)?;
         let (output, error) = (Kept::default(), Kept::default());
         // The host decides when the end of the input reaches the guest, so the input stays open.
         let (silence, held) = std::io::pipe().context("no pipe")?;

@@ -4,7 +4,7 @@ use crate::boot::{Missing, Setup, System};
 use crate::output::{make, save};
 use anyhow::{Context, Result};
 use hayate_cli::failure::{Failure, USAGE};
-use hayate_cli::step::Step;
+use hayate_cli::progress::Progress;
 use measure_data::Run;
 use measure_data::read::write_run;
 use std::path::Path;
@@ -57,7 +57,7 @@ pub fn measured_or_missing(
         for at in order {
             let Ok(measured) = &mut runs[at] else { continue };
             let title = &systems[at].title;
-            let _step = Step::new(format!("Measuring {title}, boot {} of {boots}", boot + 1));
+            let _step = Progress::new(format!("Measuring {title}, boot {} of {boots}", boot + 1));
             match setup.boot(&systems[at]) {
                 Ok(run) => {
                     if let Some(folder) = folder.filter(|_| boots > 1) {

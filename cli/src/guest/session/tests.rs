@@ -26,9 +26,9 @@ const INPUT: &[u8] = b"for the program";
 
 /// Bytes kept in memory.
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<u8>>>);
+struct OutputBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl std::io::Write for Kept {
+impl std::io::Write for OutputBuffer {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -77,7 +77,7 @@ fn play(accel: Accel, script: &str, qemu: &[&str]) -> Played {
     };
     let mut qemu = Qemu::stand_in(&program, &options, SILENCE);
     qemu.accelerate(true);
-    let (output, touched) = (Kept::default(), Arc::<Mutex<bool>>::default());
+    let (output, touched) = (OutputBuffer::default(), Arc::<Mutex<bool>>::default());
     let streams = Streams::Separate {
         input: Some(Box::new(Watched(INPUT, touched.clone()))),
         output: Box::new(output.clone()),

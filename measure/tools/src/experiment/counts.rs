@@ -7,7 +7,7 @@ use super::describe::Description;
 use super::results::{Counted, Counts};
 use crate::boot::{Setup, System};
 use anyhow::{Context, Result, ensure};
-use hayate_cli::step::Step;
+use hayate_cli::progress::Progress;
 
 /// Counts one start of each program in each Hayate.
 pub fn counts(setup: &Setup, what: &Description, systems: &[System]) -> Result<Vec<Counts>> {
@@ -15,7 +15,7 @@ pub fn counts(setup: &Setup, what: &Description, systems: &[System]) -> Result<V
     // Each is in the list once for each storage.
     let kinds = what.systems.iter().zip(systems).filter(|(kind, _)| !kind.linux);
     for (kind, system) in kinds {
-        let _step = Step::new(format!("Counting page faults of {}", kind.title));
+        let _step = Progress::new(format!("Counting page faults of {}", kind.title));
         let programs = what.workload.iter().filter_map(|w| Some((w, w.run.as_ref()?)));
         let programs: Vec<_> = programs.collect();
         let mut script = String::new();

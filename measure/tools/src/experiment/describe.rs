@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use hayate_cli::failure::{Failure, USAGE};
-use hayate_cli::place;
+use hayate_cli::paths;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -188,7 +188,7 @@ pub struct Sweep {
 
 /// Names and files of all experiments, in alphabetical order.
 pub fn known() -> Result<Vec<(String, PathBuf)>> {
-    let folder = place::project().join("experiments");
+    let folder = paths::project().join("experiments");
     let entries = folder.read_dir().with_context(|| format!("cannot read {}", folder.display()))?;
     let mut found = Vec::new();
     for entry in entries {

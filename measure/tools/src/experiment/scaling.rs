@@ -7,7 +7,7 @@ use super::picture::{COLOURS, LEGEND_LINE, STYLE, WIDTH, escape, legend};
 use super::results::Results;
 use crate::boot::{Missing, Setup, System};
 use anyhow::{Context, Result, ensure};
-use hayate_cli::step::Step;
+use hayate_cli::progress::Progress;
 use measure_data::scaling::{CEILING, FORMAT, Middle, Reach, Scaling, TWO_FREE, VERSION};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
@@ -61,7 +61,7 @@ pub fn measured(
     wanted: &Wanted,
     (at, system): (usize, &System),
 ) -> Result<(String, Scaled)> {
-    let _step = Step::new(format!("Measuring {} on two processors", system.title));
+    let _step = Progress::new(format!("Measuring {} on two processors", system.title));
     let rounds = wanted.rounds.to_string();
     let time = wanted.milliseconds.to_string();
     let words = ["/usr/bin/measure", "scaling", "--json", "--dir", "/tmp"];

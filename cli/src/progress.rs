@@ -10,27 +10,28 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-const QUIET: Duration = Duration::from_secs(2);
-const REPEAT: Duration = Duration::from_secs(30);
+const BEFORE_FIRST_LINE: Duration = Duration::from_secs(2);
+const BETWEEN_LINES: Duration = Duration::from_secs(30);
 
 /// Work in progress; dropping it ends its line.
-pub struct Step {
+pub struct Progress {
     stop: Option<Sender<()>>,
-    shower: Option<JoinHandle<()>>,
+    printer: Option<JoinHandle<()>>,
 }
 
-impl Step {
+impl Progress {
     /// Begins a step, named as "Making the default image".
-    pub fn new(name: impl Into<String>) -> Step {
+    pub fn new(name: impl Into<String>) -> Progress {
         let name = name.into();
         let (stop, stopped) = channel::<()>();
-        let shower = std::thread::spawn(move || {
+        let printer = std::thread::spawn(move || {
             let began = Instant::now();
-            if stopped.recv_timeout(QUIET) != Err(RecvTimeoutError::Timeout) {
+            if stopped.recv_timeout(BEFORE_FIRST_LINE) != Err(RecvTimeoutError::Timeout) {
                 return;
             }
             if std::io::stderr().is_terminal() {
-                let bar = ProgressBar::new_spinner().with_message(name).with_elapsed(QUIET);
+                let bar =
+                    ProgressBar::new_spinner().with_message(name).with_elapsed(BEFORE_FIRST_LINE);
                 if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} ({elapsed})") {
                     bar.set_style(style);
                 }
@@ -39,21 +40,21 @@ impl Step {
                 bar.finish_and_clear();
             } else {
                 eprintln!("hayate: {name} ...");
-                while stopped.recv_timeout(REPEAT) == Err(RecvTimeoutError::Timeout) {
+                while stopped.recv_timeout(BETWEEN_LINES) == Err(RecvTimeoutError::Timeout) {
                     eprintln!("hayate: {name}: {} s so far", began.elapsed().as_secs());
                 }
                 eprintln!("hayate: {name}: done in {} s", began.elapsed().as_secs());
             }
         });
-        Step { stop: Some(stop), shower: Some(shower) }
+        Progress { stop: Some(stop), printer: Some(printer) }
     }
 }
 
-impl Drop for Step {
+impl Drop for Progress {
     fn drop(&mut self) {
         self.stop = None;
-        if let Some(shower) = self.shower.take() {
-            let _ = shower.join();
+        if let Some(printer) = self.printer.take() {
+            let _ = printer.join();
         }
     }
 }

@@ -4,7 +4,7 @@
 use super::Trial;
 use super::command::{Check, Hayate, expect, trials_of};
 use crate::arguments::Test;
-use crate::place;
+use crate::paths;
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -169,7 +169,7 @@ fn unwritable(hayate: &Hayate) -> Result<()> {
     one_line(&output, 125, line)?;
     ensure!(String::from_utf8_lossy(&output.stderr).contains("set HAYATE_BUILD_DIR"), "{output:?}");
     let script = |build: &str, target: &str| -> Result<Output> {
-        let mut command = Command::new(place::project().join("hayate"));
+        let mut command = Command::new(paths::project().join("hayate"));
         command.args(["run", "--", "true"]).stdin(Stdio::null());
         Ok(command.env("HAYATE_BUILD_DIR", build).env("CARGO_TARGET_DIR", target).output()?)
     };
@@ -192,7 +192,7 @@ fn odd_names(hayate: &Hayate) -> Result<()> {
     let odd = folder.path().join(OsStr::from_bytes(b"a,b:c d\"$e'\n\xff"));
     let tree = odd.join("tree,x:y");
     std::fs::create_dir_all(tree.join("bin"))?;
-    std::fs::copy(place::build("tests")?.join("runall"), tree.join("bin/runall"))?;
+    std::fs::copy(paths::build("tests")?.join("runall"), tree.join("bin/runall"))?;
     std::fs::write(tree.join(OsStr::from_bytes(b"n\n,\xfe")), "odd\n")?;
     let disk = odd.join("nbd:disk,x.ext4");
     std::fs::copy(crate::image::default::DEFAULT.get()?, &disk)?;
@@ -228,7 +228,7 @@ fn odd_names(hayate: &Hayate) -> Result<()> {
 /// Nothing remains after the command's end, or when it is killed in the middle.
 fn nothing_stays(hayate: &Hayate) -> Result<()> {
     let names = || -> Result<BTreeSet<std::path::PathBuf>> {
-        let entries = place::build("run")?.read_dir()?;
+        let entries = paths::build("run")?.read_dir()?;
         Ok(entries.map(|entry| entry.map(|entry| entry.path())).collect::<std::io::Result<_>>()?)
     };
     let before = names()?;

@@ -10,13 +10,13 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 
 /// Ends the negotiation, after which QEMU reports events. The answer arrives once the machine runs.
-const BEGIN: &str = "{\"execute\": \"qmp_capabilities\", \"id\": \"begin\"}\n";
+const NEGOTIATE: &str = "{\"execute\": \"qmp_capabilities\", \"id\": \"begin\"}\n";
 /// Queries the state of the machine.
-const ASK: &str = "{\"execute\": \"query-status\", \"id\": \"status\"}\n";
+const QUERY_STATUS: &str = "{\"execute\": \"query-status\", \"id\": \"status\"}\n";
 
 /// A message of QEMU.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum QmpMessage {
     /// QEMU reads its options: its version, major and minor.
     Version(u64, u64),
     /// The machine is made, and runs unless a user asked otherwise.
@@ -34,49 +34,49 @@ pub enum Word {
 }
 
 /// Writes the first command into the socket of a machine that has not been started yet.
-pub fn begin(mut socket: &UnixStream) -> std::io::Result<()> {
-    socket.write_all(BEGIN.as_bytes())
+pub fn negotiate(mut socket: &UnixStream) -> std::io::Result<()> {
+    socket.write_all(NEGOTIATE.as_bytes())
 }
 
 /// Reads QEMU's messages to their end.
-pub fn listen(socket: UnixStream, mut tell: impl FnMut(Word)) {
+pub fn listen(socket: UnixStream, mut handle: impl FnMut(QmpMessage)) {
     let Ok(mut answers) = socket.try_clone() else { return };
     for line in BufReader::new(socket).split(b'\n') {
         let Ok(line) = line else { return };
-        let Some(word) = understand(&line) else { continue };
-        if word == Word::Stopped {
+        let Some(message) = parse(&line) else { continue };
+        if message == QmpMessage::Stopped {
             // If QEMU is gone there is no answer; other events report its end.
-            let _ = answers.write_all(ASK.as_bytes());
+            let _ = answers.write_all(QUERY_STATUS.as_bytes());
         }
-        tell(word);
+        handle(message);
     }
 }
 
 /// Parses one line; unknown messages are ignored.
-fn understand(line: &[u8]) -> Option<Word> {
+fn parse(line: &[u8]) -> Option<QmpMessage> {
     let line: Value = serde_json::from_slice(line).ok()?;
     let text = |value: &Value| value.as_str().map(str::to_string);
     if let Some(greeting) = line.get("QMP") {
         let version = greeting.get("version")?.get("qemu")?;
-        return Some(Word::Version(
+        return Some(QmpMessage::Version(
             version.get("major")?.as_u64()?,
             version.get("minor")?.as_u64()?,
         ));
     }
     if let Some(event) = line.get("event") {
         return match event.as_str()? {
-            "STOP" => Some(Word::Stopped),
-            "RESUME" => Some(Word::Resumed),
-            "GUEST_PANICKED" => Some(Word::Panicked),
-            "SHUTDOWN" => {
-                Some(Word::Shutdown(line.get("data").and_then(|data| text(data.get("reason")?))?))
-            }
+            "STOP" => Some(QmpMessage::Stopped),
+            "RESUME" => Some(QmpMessage::Resumed),
+            "GUEST_PANICKED" => Some(QmpMessage::Panicked),
+            "SHUTDOWN" => Some(QmpMessage::Shutdown(
+                line.get("data").and_then(|data| text(data.get("reason")?))?,
+            )),
             _ => None,
         };
     }
     match line.get("id")?.as_str()? {
-        "begin" => Some(Word::Up),
-        "status" => Some(Word::State(text(line.get("return")?.get("status")?)?)),
+        "begin" => Some(QmpMessage::Up),
+        "status" => Some(QmpMessage::State(text(line.get("return")?.get("status")?)?)),
         _ => None,
     }
 }
@@ -87,22 +87,28 @@ mod tests {
 
     #[test]
     fn lines_are_understood() {
-        let word = |line: &str| understand(line.as_bytes());
+        let message = |line: &str| parse(line.as_bytes());
         let greeting = r#"{"QMP": {"version": {"qemu": {"micro": 22, "minor": 2, "major": 7},
             "package": "Debian"}, "capabilities": ["oob"]}}"#;
-        assert_eq!(word(greeting), Some(Word::Version(7, 2)));
-        assert_eq!(word(r#"{"return": {}, "id": "begin"}"#), Some(Word::Up));
-        assert_eq!(word(r#"{"timestamp": {"seconds": 1}, "event": "STOP"}"#), Some(Word::Stopped));
-        assert_eq!(word(r#"{"event": "RESUME"}"#), Some(Word::Resumed));
+        assert_eq!(message(greeting), Some(QmpMessage::Version(7, 2)));
+        assert_eq!(message(r#"{"return": {}, "id": "begin"}"#), Some(QmpMessage::Up));
+        assert_eq!(
+            message(r#"{"timestamp": {"seconds": 1}, "event": "STOP"}"#),
+            Some(QmpMessage::Stopped)
+        );
+        assert_eq!(message(r#"{"event": "RESUME"}"#), Some(QmpMessage::Resumed));
         let state = r#"{"return": {"status": "internal-error", "running": false}, "id": "status"}"#;
-        assert_eq!(word(state), Some(Word::State("internal-error".into())));
+        assert_eq!(message(state), Some(QmpMessage::State("internal-error".into())));
         let end = r#"{"event": "SHUTDOWN", "data": {"guest": true, "reason": "guest-reset"}}"#;
-        assert_eq!(word(end), Some(Word::Shutdown("guest-reset".into())));
-        assert_eq!(word(r#"{"event": "GUEST_PANICKED", "data": {}}"#), Some(Word::Panicked));
+        assert_eq!(message(end), Some(QmpMessage::Shutdown("guest-reset".into())));
+        assert_eq!(
+            message(r#"{"event": "GUEST_PANICKED", "data": {}}"#),
+            Some(QmpMessage::Panicked)
+        );
         for other in
             ["", "STOP", "[]", "7", "{}", r#"{"event": 7}"#, r#"{"id": "status"}"#, "\u{1}"]
         {
-            assert_eq!(word(other), None, "{other}");
+            assert_eq!(message(other), None, "{other}");
         }
     }
 
@@ -110,7 +116,7 @@ mod tests {
     #[test]
     fn a_stop_is_asked_about() {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        begin(&ours).unwrap();
+        negotiate(&ours).unwrap();
         let qemu = std::thread::spawn(move || {
             let mut asked = BufReader::new(theirs.try_clone().unwrap()).lines();
             assert!(asked.next().unwrap().unwrap().contains("qmp_capabilities"));
@@ -122,9 +128,12 @@ mod tests {
                 .write_all(b"{\"return\": {\"status\": \"paused\"}, \"id\": \"status\"}\n")
                 .unwrap();
         });
-        let mut words = Vec::new();
-        listen(ours, |word| words.push(word));
+        let mut messages = Vec::new();
+        listen(ours, |message| messages.push(message));
         qemu.join().unwrap();
-        assert_eq!(words, [Word::Up, Word::Stopped, Word::State("paused".into())]);
+        assert_eq!(
+            messages,
+            [QmpMessage::Up, QmpMessage::Stopped, QmpMessage::State("paused".into())]
+        );
     }
 }

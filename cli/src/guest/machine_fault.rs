@@ -20,7 +20,7 @@ const NOT_EXECUTED: [i32; 2] = [126, 127];
 
 /// The fault.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum MachineFault {
     /// QEMU's program cannot be executed.
     Unexecutable {
         /// Its path.
@@ -61,7 +61,7 @@ pub enum Fault {
 }
 
 /// The end of a QEMU process.
-pub struct Ended<'a> {
+pub struct QemuEnd<'a> {
     /// Its program.
     pub program: &'a Path,
     /// How it ended.
@@ -76,75 +76,78 @@ pub struct Ended<'a> {
     pub complaint: &'a str,
 }
 
-impl Fault {
+impl MachineFault {
     /// Returns the fault of a QEMU that ended before the first byte from its guest.
-    pub fn of(ended: &Ended) -> Fault {
+    pub fn of(ended: &QemuEnd) -> MachineFault {
         let code = ended.status.code();
         let said = gist(ended.complaint);
         if code.is_some_and(|code| NOT_EXECUTED.contains(&code)) && !ended.up {
             let why = said.rsplit_once(": ").map_or(said.as_str(), |(_, why)| why).to_string();
-            return Fault::Unexecutable { program: ended.program.into(), why };
+            return MachineFault::Unexecutable { program: ended.program.into(), why };
         }
         if code == Some(1) && !ended.up && !said.is_empty() {
             let version = ended.version.or_else(|| version(ended.program));
-            return Fault::Refused { said, old: version.filter(|version| *version < TESTED) };
+            return MachineFault::Refused {
+                said,
+                old: version.filter(|version| *version < TESTED),
+            };
         }
         let how = match (ended.reason, code, ended.status.signal()) {
             (Some(reason), ..) => reason.to_string(),
             (None, Some(code), _) => format!("status {code}"),
             (None, None, signal) => format!("signal {}", signal.unwrap_or_default()),
         };
-        Fault::Died { how, said, asked: !ended.up && code == Some(0) }
+        MachineFault::Died { how, said, asked: !ended.up && code == Some(0) }
     }
 
     /// Whether the same machine may work under another accelerator.
     pub fn may_be_of_kvm(&self) -> bool {
         match self {
-            Fault::Unexecutable { .. } => false,
-            Fault::Refused { said, .. } => said.to_ascii_lowercase().contains("kvm"),
-            Fault::Died { asked, .. } => !asked,
-            Fault::Stopped { .. } | Fault::Silent { .. } => true,
+            MachineFault::Unexecutable { .. } => false,
+            MachineFault::Refused { said, .. } => said.to_ascii_lowercase().contains("kvm"),
+            MachineFault::Died { asked, .. } => !asked,
+            MachineFault::Stopped { .. } | MachineFault::Silent { .. } => true,
         }
     }
 
     /// Adds QEMU's standard error to the fault.
-    pub fn with(mut self, complaint: &str) -> Fault {
-        if let Fault::Stopped { said, .. } = &mut self {
+    pub fn with(mut self, complaint: &str) -> MachineFault {
+        if let MachineFault::Stopped { said, .. } = &mut self {
             *said = gist(complaint);
         }
         self
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for MachineFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let told = |f: &mut fmt::Formatter<'_>, said: &str| match said {
             "" => Ok(()),
             said => write!(f, ": {said}"),
         };
         match self {
-            Fault::Unexecutable { program, why } => {
+            MachineFault::Unexecutable { program, why } => {
                 write!(f, "{} cannot be executed: {why}", program.display())
             }
-            Fault::Refused { said, old } => {
+            MachineFault::Refused { said, old } => {
                 write!(f, "QEMU does not start the machine: {said}")?;
                 let Some((major, minor)) = old else { return Ok(()) };
                 let (least, after) = TESTED;
                 write!(f, " (it is version {major}.{minor}; {least}.{after} and newer are tested)")
             }
-            Fault::Died { how, said, .. } => {
+            MachineFault::Died { how, said, .. } => {
                 write!(f, "QEMU ended ({how}) before the guest said a word")?;
                 told(f, said)
             }
-            Fault::Stopped { state, said } => {
+            MachineFault::Stopped { state, said } => {
                 let state = state.as_deref().unwrap_or("it does not say why");
                 write!(f, "QEMU stopped the machine ({state})")?;
                 told(f, said)
             }
-            Fault::Silent { waited, up: true } => {
+            MachineFault::Silent { waited, up: true } => {
                 write!(f, "the kernel said nothing for {} s", waited.as_secs())
             }
-            Fault::Silent { waited, up: false } => {
+            MachineFault::Silent { waited, up: false } => {
                 write!(f, "QEMU did not start the machine within {} s", waited.as_secs())
             }
         }
@@ -194,8 +197,8 @@ fn numbers(text: &str) -> Option<(u64, u64)> {
 mod tests {
     use super::*;
 
-    fn of(status: i32, up: bool, reason: Option<&str>, complaint: &str) -> Fault {
-        Fault::of(&Ended {
+    fn of(status: i32, up: bool, reason: Option<&str>, complaint: &str) -> MachineFault {
+        MachineFault::of(&QemuEnd {
             program: Path::new("/q"),
             status: ExitStatus::from_raw(status),
             version: Some((5, 2)),
@@ -242,11 +245,11 @@ mod tests {
     #[test]
     fn a_stop_says_the_state() {
         let state = Some("internal-error".to_string());
-        let fault = Fault::Stopped { state, said: String::new() };
+        let fault = MachineFault::Stopped { state, said: String::new() };
         let fault = fault.with("KVM internal error. Suberror: 1\nRAX=0");
         let text = "QEMU stopped the machine (internal-error): KVM internal error. Suberror: 1";
         assert_eq!(fault.to_string(), text);
-        let fault = Fault::Stopped { state: None, said: String::new() };
+        let fault = MachineFault::Stopped { state: None, said: String::new() };
         assert_eq!(fault.to_string(), "QEMU stopped the machine (it does not say why)");
     }
 

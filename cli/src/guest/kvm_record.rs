@@ -3,9 +3,9 @@
 //! One line for each QEMU: the verdict, the host's boot, its kernel's release, and the program's
 //! time, size and path. A line is valid only if all of these are the same today. The file is
 //! replaced as a whole, so that a reader sees the old or the new one; writers hold
-//! [`place::alone`].
+//! [`paths::lock`].
 
-use crate::place;
+use crate::paths;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::Write;
@@ -18,7 +18,7 @@ const WORKS: &str = "works ";
 const FAILS: &str = "fails ";
 
 /// The verdict about KVM with one QEMU, on this host as it is.
-pub struct Verdict {
+pub struct KvmRecord {
     file: PathBuf,
     /// The host's state, which is the same in every valid line.
     host: String,
@@ -26,20 +26,20 @@ pub struct Verdict {
     qemu: String,
 }
 
-impl Verdict {
+impl KvmRecord {
     /// The verdict about this program.
-    pub fn about(qemu: &Path) -> Result<Verdict> {
+    pub fn about(qemu: &Path) -> Result<KvmRecord> {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let host = format!("{} {} ", boot.trim(), release.trim());
-        Verdict::of(place::build("stamps")?.join(NAME), host, qemu)
+        KvmRecord::of(paths::build("stamps")?.join(NAME), host, qemu)
     }
 
-    fn of(file: PathBuf, host: String, qemu: &Path) -> Result<Verdict> {
+    fn of(file: PathBuf, host: String, qemu: &Path) -> Result<KvmRecord> {
         let found = qemu.metadata().with_context(|| format!("cannot read {}", qemu.display()))?;
         let (seconds, size) = (found.mtime(), found.size());
         let qemu = format!("{seconds}.{:09} {size} {qemu:?}", found.mtime_nsec());
-        Ok(Verdict { file, host, qemu })
+        Ok(KvmRecord { file, host, qemu })
     }
 
     /// Whether KVM works, if that is known.
@@ -55,10 +55,10 @@ impl Verdict {
 
     /// Returns the lock that keeps other commands from examining KVM at the same time.
     pub fn alone() -> Result<File> {
-        place::alone(NAME)
+        paths::lock(NAME)
     }
 
-    /// Keeps a verdict; `None` removes it. The caller holds [`Verdict::alone`].
+    /// Keeps a verdict; `None` removes it. The caller holds [`KvmRecord::alone`].
     pub fn keep(&self, works: Option<bool>) -> Result<()> {
         // Lines of earlier boots and of the program's earlier versions are dropped.
         let mut lines = self.lines();
@@ -104,7 +104,7 @@ mod tests {
             path
         };
         let about = |qemu: &Path, boot: &str| {
-            Verdict::of(folder.path().join("verdicts"), boot.into(), qemu).unwrap()
+            KvmRecord::of(folder.path().join("verdicts"), boot.into(), qemu).unwrap()
         };
         let (one, two) = (program("one", "1"), program("two", "2"));
         assert_eq!(about(&one, "boot1 ").known(), None);
@@ -134,7 +134,7 @@ mod tests {
         std::fs::write(&qemu, "").unwrap();
         for garbage in [&b"\xff\xfe\0"[..], b"works", b"works \nfails \n\n"] {
             std::fs::write(&file, garbage).unwrap();
-            let verdict = Verdict::of(file.clone(), "boot ".into(), &qemu).unwrap();
+            let verdict = KvmRecord::of(file.clone(), "boot ".into(), &qemu).unwrap();
             assert_eq!(verdict.known(), None);
             verdict.keep(Some(true)).unwrap();
             assert_eq!(verdict.known(), Some(true));

@@ -4,9 +4,9 @@
 //! Every wait is bounded: also for a machine that QEMU stopped, for one whose kernel is silent, and
 //! for one that does not end when it is killed.
 
-use super::event::{Event, News, Reporter};
-use super::fault::Fault;
-use super::monitor::Word;
+use super::event::{Event, MachineEvent, Reporter};
+use super::machine_fault::MachineFault;
+use super::qmp::QmpMessage;
 use super::session::End;
 use super::streams::Counts;
 use super::terminal;
@@ -35,7 +35,7 @@ const FATAL: [&str; 4] = ["internal-error", "io-error", "guest-panicked", "watch
 const PAUSED: &str = "paused";
 
 /// The state of a machine that runs.
-pub struct Course {
+pub struct Lifecycle {
     control: Option<UnixStream>,
     counts: Arc<Counts>,
     began: Instant,
@@ -67,15 +67,15 @@ pub struct Course {
     interrupted: Option<i32>,
 }
 
-impl Course {
-    /// Returns the course of a machine that was just started.
+impl Lifecycle {
+    /// Returns the state of a machine that was just started.
     pub fn new(
         control: Option<UnixStream>,
         counts: Arc<Counts>,
         began: Instant,
         limit: Option<Instant>,
-    ) -> Course {
-        Course {
+    ) -> Lifecycle {
+        Lifecycle {
             control,
             counts,
             began,
@@ -99,14 +99,14 @@ impl Course {
 
     /// Sets the time limit for the kernel's first output. `None`: no limit, and the machine may be
     /// paused.
-    pub fn expect_a_word(&mut self, within: Option<Duration>) {
+    pub fn expect_first_output(&mut self, within: Option<Duration>) {
         self.examined = within.is_none();
         self.silence = within.map(|within| self.began + within);
     }
 
     /// Handles events until QEMU has ended and all its output has been read. `None`: it was killed
     /// and does not end.
-    pub fn follow(
+    pub fn run(
         &mut self,
         events: &Receiver<Event>,
         reporter: &Reporter,
@@ -116,7 +116,7 @@ impl Course {
         let mut control_open = self.control.is_some();
         while !ended || log_open || monitor_open || control_open {
             self.acknowledge();
-            let event = match self.patience() {
+            let event = match self.next_timeout() {
                 None => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 Some(wait) => events.recv_timeout(wait),
             };
@@ -125,7 +125,7 @@ impl Course {
                 Ok(Event::Machine(..)) => continue,
                 Ok(Event::Resized) => {
                     let (rows, columns) = terminal::size();
-                    self.tell(&format!("winsize {rows} {columns}"));
+                    self.send(&format!("winsize {rows} {columns}"));
                     continue;
                 }
                 Ok(Event::Signal(number)) => {
@@ -133,7 +133,7 @@ impl Course {
                     continue;
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    if self.look_at_the_clock(child) {
+                    if self.check_deadlines(child) {
                         return Ok(None);
                     }
                     continue;
@@ -141,15 +141,15 @@ impl Course {
                 Err(RecvTimeoutError::Disconnected) => break,
             };
             match news {
-                News::Heard => self.silence = None,
-                News::Ended => ended = true,
-                News::LogEnded => log_open = false,
-                News::MonitorEnded => monitor_open = false,
-                News::ControlEnded => control_open = false,
-                News::Line(line) => self.understand(&line),
-                News::Unread(stream) => self.tell(&format!("close {stream}")),
-                News::Panicked => self.panicked(),
-                News::Monitor(word) => self.consider(word, child),
+                MachineEvent::FirstOutput => self.silence = None,
+                MachineEvent::QemuEnded => ended = true,
+                MachineEvent::LogEnded => log_open = false,
+                MachineEvent::MonitorEnded => monitor_open = false,
+                MachineEvent::ControlEnded => control_open = false,
+                MachineEvent::Line(line) => self.handle_line(&line),
+                MachineEvent::ReaderClosed(stream) => self.send(&format!("close {stream}")),
+                MachineEvent::Panicked => self.panicked(),
+                MachineEvent::Monitor(word) => self.handle_monitor(word, child),
             }
         }
         child.wait().context("QEMU is lost").map(Some)
@@ -161,23 +161,26 @@ impl Course {
     }
 
     /// Handles a message of QEMU about the machine.
-    fn consider(&mut self, word: Word, child: &mut Child) {
+    fn handle_monitor(&mut self, word: QmpMessage, child: &mut Child) {
         match word {
-            Word::Version(major, minor) => self.version = Some((major, minor)),
-            Word::Up => self.up = true,
-            Word::Shutdown(reason) => self.reason = Some(reason),
-            Word::Panicked => self.panicked(),
-            Word::Resumed => self.stopped = None,
+            QmpMessage::Version(major, minor) => self.version = Some((major, minor)),
+            QmpMessage::Up => self.up = true,
+            QmpMessage::Shutdown(reason) => self.reason = Some(reason),
+            QmpMessage::Panicked => self.panicked(),
+            QmpMessage::Resumed => self.stopped = None,
             // Every machine stops at its end.
-            Word::Stopped if self.reason.is_none() && !self.examined => {
+            QmpMessage::Stopped if self.reason.is_none() && !self.examined => {
                 self.stopped = Some(Instant::now() + GRACE_STATE);
             }
-            Word::Stopped => {}
-            Word::State(state) => {
+            QmpMessage::Stopped => {}
+            QmpMessage::State(state) => {
                 self.stopped = None;
                 let fatal = FATAL.contains(&state.as_str());
                 if !self.examined && (fatal || state == PAUSED) {
-                    self.fail(Fault::Stopped { state: Some(state), said: String::new() }, child);
+                    self.fail(
+                        MachineFault::Stopped { state: Some(state), said: String::new() },
+                        child,
+                    );
                 } else if fatal {
                     terminal::say(&format!(
                         "QEMU stopped the machine ({state}); it stays to be examined"
@@ -187,7 +190,7 @@ impl Course {
         }
     }
 
-    fn fail(&mut self, fault: Fault, child: &mut Child) {
+    fn fail(&mut self, fault: MachineFault, child: &mut Child) {
         self.end.get_or_insert(End::Failed(fault));
         self.kill(child);
     }
@@ -200,7 +203,7 @@ impl Course {
     }
 
     /// Handles each expired deadline. True: a killed QEMU has not ended either.
-    fn look_at_the_clock(&mut self, child: &mut Child) -> bool {
+    fn check_deadlines(&mut self, child: &mut Child) -> bool {
         let now = Instant::now();
         let passed = |time: Option<Instant>| time.is_some_and(|time| now >= time);
         if passed(self.killed) {
@@ -211,12 +214,12 @@ impl Course {
             self.end.get_or_insert(why);
             self.kill(child);
         } else if passed(self.stopped) {
-            self.fail(Fault::Stopped { state: None, said: String::new() }, child);
+            self.fail(MachineFault::Stopped { state: None, said: String::new() }, child);
         } else if let Some(silence) = self.silence
             && now >= silence
         {
             let waited = silence - self.began;
-            self.fail(Fault::Silent { waited, up: self.up }, child);
+            self.fail(MachineFault::Silent { waited, up: self.up }, child);
         }
         false
     }
@@ -231,7 +234,7 @@ impl Course {
             return;
         }
         self.interrupted = Some(number);
-        self.tell(&format!("signal {number}"));
+        self.send(&format!("signal {number}"));
         if number != signal_hook::consts::SIGINT {
             let limit = Instant::now() + GRACE_END;
             self.limit = Some(self.limit.map_or(limit, |known| known.min(limit)));
@@ -240,7 +243,7 @@ impl Course {
 
     /// Returns how long to wait for the next event: until the next deadline, and only for a moment
     /// while the last bytes of the program are on their way.
-    fn patience(&self) -> Option<Duration> {
+    fn next_timeout(&self) -> Option<Duration> {
         if self.expected.is_some() && !self.done {
             return Some(Duration::from_millis(1));
         }
@@ -256,19 +259,19 @@ impl Course {
             && self.counts.error.load(Ordering::Acquire) >= error;
         if arrived && !self.done {
             self.done = true;
-            self.tell("done");
+            self.send("done");
             self.limit = Some(Instant::now() + GRACE_END);
         }
     }
 
-    fn tell(&mut self, line: &str) {
+    fn send(&mut self, line: &str) {
         if let Some(control) = &mut self.control {
             // If the guest is gone, the line is lost; its end is an event of its own.
             let _ = writeln!(control, "{line}");
         }
     }
 
-    fn understand(&mut self, line: &str) {
+    fn handle_line(&mut self, line: &str) {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         let mut numbers = rest.split(' ').map(str::parse::<u64>);
         match word {
