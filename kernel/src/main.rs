@@ -11,6 +11,7 @@ pub mod credentials;
 pub mod drivers;
 mod first;
 pub mod fs;
+pub mod hash;
 pub mod in_place;
 pub mod ipc;
 pub mod memory;

@@ -23,78 +23,19 @@ use alloc::vec::Vec;
 
 use hayate_abi::{Errno, Result};
 use hayate_machine::frames::Frame;
-use hayate_machine::nvm::Extent;
 use hayate_machine::warn;
 use hayate_off2f::{Fault, Header, MAGIC, Run, START};
 
 use super::store;
-use crate::page_cache::cache::{PAGE, PageCache, PageSource};
+use crate::page_cache::cache::{PAGE, PageCache};
+use crate::page_cache::in_place::InPlace;
+use crate::page_cache::source::PageSource;
 use crate::reclaim;
 use crate::reclaim::growth::Grow;
 
 /// Pages of a header file that are read together with its first one. They include all that a small
 /// program needs to start.
 const AHEAD: u64 = 32;
-
-/// The pages of a file that lie on non-volatile memory.
-pub struct InPlace {
-    text: Arc<store::Text>,
-    /// Sorted, without overlaps: the first page, and the frames from there on.
-    runs: Vec<(u64, Extent)>,
-    large: bool,
-}
-
-/// A part of a file's pages that lies on non-volatile memory.
-pub struct Stretch {
-    /// Its first page in the file.
-    pub page: u64,
-    /// Where it lies.
-    pub extent: Extent,
-    /// Its first page in the text.
-    pub text_page: u32,
-}
-
-impl InPlace {
-    /// Returns the text.
-    pub fn text(&self) -> &Arc<store::Text> {
-        &self.text
-    }
-
-    /// Whether the text was placed for large pages: then a mapping of the file from its beginning
-    /// should begin at a large page.
-    pub fn is_large(&self) -> bool {
-        self.large
-    }
-
-    /// Returns the page at `index`, if it is one of these.
-    pub fn frame(&self, index: u64) -> Option<Frame> {
-        let after = self.runs.partition_point(|(first, _)| *first <= index);
-        let (first, extent) = self.runs.get(after.checked_sub(1)?)?;
-        extent.frame(u32::try_from(index - first).ok()?)
-    }
-
-    /// Returns the index of the first of these pages at or after `index`.
-    pub fn next(&self, index: u64) -> u64 {
-        let run =
-            self.runs.iter().find(|(first, extent)| first + u64::from(extent.count()) > index);
-        run.map_or(u64::MAX, |(first, _)| index.max(*first))
-    }
-
-    /// Returns the stretches within `count` pages from `first` on.
-    pub fn stretches(&self, first: u64, count: u64) -> impl Iterator<Item = Stretch> + '_ {
-        let end = first.saturating_add(count);
-        let mut before = 0;
-        self.runs.iter().filter_map(move |(start, extent)| {
-            let text_page = before;
-            before += extent.count();
-            let low = first.max(*start);
-            let skipped = u32::try_from(low - start).ok()?;
-            let part =
-                extent.part(skipped, u32::try_from(end.checked_sub(low)?).unwrap_or(u32::MAX))?;
-            Some(Stretch { page: low, extent: part, text_page: text_page + skipped })
-        })
-    }
-}
 
 /// The source of the pages that are not in place.
 struct Source {
@@ -223,7 +164,7 @@ fn in_place(text: Arc<store::Text>, header: &Header) -> Result<InPlace> {
         let extent = text.extent().part(run.from, run.count).ok_or(Errno::EBADMSG)?;
         runs.push((u64::from(run.first), extent));
     }
-    Ok(InPlace { text, runs, large: header.large })
+    Ok(InPlace::new(text, runs, header.large))
 }
 
 fn refuse(fault: Fault, header: Option<&Header>) -> Errno {

@@ -30,7 +30,7 @@ use super::lock::may_lock;
 use super::region::{Mapping, Protection, RegionFlags};
 use super::space::{Inner, Space};
 use super::{PAGE, USER_END, large};
-use crate::page_cache::cache::Reader;
+use crate::page_cache::load::Reader;
 use crate::page_cache::read_ahead;
 use crate::reclaim;
 

@@ -2,18 +2,33 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | [`cache`] | the page cache of one file: look-ups, loading, truncation, writing |
-//! | `pages` | its table of pages by index |
+//! | [`hint`], [`seals`] | what a program said about a file's content |
+//! | [`in_place`] | the pages that lie on non-volatile memory |
+//! | [`source`] | what pages are read from |
+//! | `pages` | the table of pages by index |
+//! | [`cache`] | the page cache of one file: its fields, look-ups |
+//! | [`access`] | its open files, running programs and writable mappings, counted |
+//! | [`truncate`] | pages taken out, and out of page tables |
+//! | [`reclaim`] | all page caches whose pages can be read again, and their reclaim |
+//! | [`load`] | missing pages made or read |
 //! | [`read_ahead`] | pages loaded before they are needed, in the background |
 //!
-//! It knows frames and no inodes: a file system gives it a [`PageSource`]. Reads and writes through
+//! This is also the order of the layers, lowest first.
+//!
+//! It knows frames and no inodes: a file system gives it a [`source::PageSource`]. Reads and writes through
 //! it are in [`crate::vfs::content`], because they also check a file's size and times.
 //!
 //! In Tender's terms a page cache is the *plate* of a file: content as a resource that outlives the
 //! processes which use it (docs/resources.md).
 
+pub mod access;
 pub mod cache;
+pub mod hint;
+pub mod in_place;
+pub mod load;
 mod pages;
 pub mod read_ahead;
-
-pub use cache::{PAGE, PageCache, PageSource};
+pub mod reclaim;
+pub mod seals;
+pub mod source;
+pub mod truncate;

@@ -11,8 +11,8 @@ use hashbrown::HashMap;
 use hayate_abi::{Errno, Result};
 use hayate_machine::frames::Frame;
 
+use crate::hash::IndexHasher;
 use crate::reclaim::growth::Grow;
-use crate::vfs::hash::IndexHasher;
 
 const CHUNK: u64 = 64;
 

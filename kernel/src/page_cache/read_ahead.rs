@@ -18,7 +18,8 @@ use alloc::sync::{Arc, Weak};
 use arrayvec::ArrayVec;
 use hayate_machine::sync::SpinLock;
 
-use super::cache::{PageCache, Reader};
+use super::cache::PageCache;
+use super::load::Reader;
 use crate::schedule;
 use crate::schedule::WaitQueue;
 
@@ -29,14 +30,14 @@ const MOST: usize = 32;
 /// The number of threads that read.
 const READERS: usize = 2;
 
-struct Request {
+struct ReadAhead {
     page_cache: Weak<PageCache>,
     first: u64,
     count: u64,
     reader: Reader,
 }
 
-static REQUESTS: SpinLock<ArrayVec<Request, MOST>> = SpinLock::new(ArrayVec::new_const());
+static REQUESTS: SpinLock<ArrayVec<ReadAhead, MOST>> = SpinLock::new(ArrayVec::new_const());
 static ASKED: WaitQueue = WaitQueue::new();
 
 /// Starts the threads that read: once, when there is a disk.
@@ -72,14 +73,14 @@ pub fn ask_for(reader: Reader, page_cache: &Arc<PageCache>, first: u64, count: u
     }
     {
         let mut requests = REQUESTS.lock();
-        let same = |other: &Request| {
+        let same = |other: &ReadAhead| {
             other.first == first
                 && core::ptr::eq(other.page_cache.as_ptr(), Arc::as_ptr(page_cache))
         };
         if requests.is_full() || requests.iter().any(same) {
             return;
         }
-        requests.push(Request { page_cache: Arc::downgrade(page_cache), first, count, reader });
+        requests.push(ReadAhead { page_cache: Arc::downgrade(page_cache), first, count, reader });
     }
     ASKED.wake_one();
 }

@@ -6,7 +6,8 @@ use hayate_abi::{Errno, Result};
 use hayate_recycler::Content;
 
 use crate::credentials::{Credentials, Id, access};
-use crate::page_cache::cache::{PageCache, WriteDenial};
+use crate::page_cache::access::WriteDenial;
+use crate::page_cache::cache::PageCache;
 use crate::vfs::attributes::FileKind;
 use crate::vfs::context::FsContext;
 use crate::vfs::mount::{Location, flags};

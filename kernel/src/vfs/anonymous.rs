@@ -96,3 +96,9 @@ impl Inode for AnonymousInode {
         Err(hayate_abi::Errno::EPERM)
     }
 }
+
+/// Returns a substitute root for a file system whose last mount is gone: a directory without
+/// entries. No program gets to see it.
+pub fn empty_root() -> Arc<dyn Inode> {
+    AnonymousInode::new(anonymous_device(), FileKind::Directory, 0)
+}

@@ -8,9 +8,9 @@ use hayate_abi::{Errno, Result};
 use super::inode::FileKind;
 use super::open_file::{OpenFile, Whence, default_seek};
 use super::transfer::{Input, Output};
-use crate::page_cache::cache::{PAGE, PageCache, seals};
-use crate::page_cache::read_ahead;
+use crate::page_cache::cache::{PAGE, PageCache};
 use crate::page_cache::read_ahead::WINDOW;
+use crate::page_cache::{read_ahead, seals};
 use crate::schedule;
 
 /// The largest size of a file (`MAX_LFS_FILESIZE`).

@@ -25,9 +25,9 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::sync::SpinLock;
 
 use super::filesystem::FileSystem;
-use super::hash::{hash_name, word};
-use super::hint::Hint;
 use super::inode::Inode;
+use crate::hash::{hash_name, word};
+use crate::page_cache::hint::LifetimeHint;
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 use crate::schedule;
@@ -96,7 +96,7 @@ pub struct Dentry {
     directory: schedule::Mutex<()>,
     state: AtomicU32,
     /// The expected lifetime of data written to it, for a file without a page cache.
-    pub hint: Hint,
+    pub hint: LifetimeHint,
 }
 
 impl Dentry {
@@ -114,7 +114,7 @@ impl Dentry {
             children: SpinLock::new(Children::new()),
             directory: schedule::Mutex::new(()),
             state: AtomicU32::new(state.bits()),
-            hint: Hint::new(),
+            hint: LifetimeHint::new(),
         })
     }
 

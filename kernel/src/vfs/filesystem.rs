@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::SpinLock;
 
-use super::inode::{DeviceNumber, Inode, Owner};
+use super::inode::{DeviceNumber, Inode};
 use super::mount::Location;
 use super::path::Resolver;
 
@@ -192,9 +192,4 @@ impl<T: Inode> RootHandle<T> {
             Root::Mounted(held) => held.upgrade(),
         }
     }
-}
-
-/// Returns a substitute root for a file system whose last mount is gone; no program gets to see it.
-pub fn empty_root() -> Arc<dyn Inode> {
-    crate::fs::tmpfs::TmpFs::new("none", 0, Owner::default(), Some(0), Caching::Never).root()
 }

@@ -21,7 +21,6 @@ pub mod directory;
 pub mod dnotify;
 pub mod fasync;
 pub mod filesystem;
-pub mod hash;
 pub mod hint;
 pub mod inode;
 pub mod lease;
@@ -43,7 +42,7 @@ pub mod users;
 /// Draws the keys of hashes and registers what is listed and reclaimed. Called once at boot, before
 /// [`crate::fs::init`].
 pub fn init() {
-    hash::init();
+    crate::hash::init();
     resources::register();
     reclaim::init();
 }

@@ -21,8 +21,8 @@ use hayate_machine::sync::{Lazy, RwSpinLock, SpinLock};
 
 use super::dentry::{Dentry, DentryState};
 use super::filesystem::FileSystem;
-use super::hash::IndexHasher;
 use super::inode::{Inode, Metadata};
+use crate::hash::IndexHasher;
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 use crate::schedule;

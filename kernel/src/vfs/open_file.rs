@@ -27,7 +27,8 @@ use super::signal_owner::Owner;
 use super::transfer::{Input, Output};
 use crate::credentials::Credentials;
 use crate::ipc::epoll::Watch;
-use crate::page_cache::cache::{OpenAccess, PageCache};
+use crate::page_cache::access::OpenAccess;
+use crate::page_cache::cache::PageCache;
 use crate::reclaim::growth;
 use crate::schedule;
 

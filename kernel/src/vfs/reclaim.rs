@@ -1,113 +1,12 @@
-//! Reclaim of pages that can be read again and of names that can be looked up again. [`pressure`]
-//! decides when, and what is reclaimed before them.
+//! Reclaim of names that can be looked up again: the dentry cache's part of
+//! [`crate::page_cache::reclaim`].
 
-use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use crate::page_cache;
 
-use hayate_machine::frames;
-use hayate_machine::paging::teardown;
-use hayate_machine::sync::SpinLock;
-
-use crate::page_cache::cache::PageCache;
-use crate::reclaim;
-use crate::reclaim::growth::Grow;
-
-static PAGE_CACHES: SpinLock<Vec<Weak<PageCache>>> = SpinLock::new(Vec::new());
-
-/// Registers a page cache whose pages can be read again. Without memory for that, its pages just
-/// stay.
-pub fn note(page_cache: &Arc<PageCache>) {
-    let mut page_caches = PAGE_CACHES.lock();
-    if page_caches.len() == page_caches.capacity() {
-        page_caches.retain(|other| other.strong_count() != 0);
-    }
-    if page_caches.make_room(1).is_ok() {
-        page_caches.push(Arc::downgrade(page_cache));
-    }
-}
-
-/// The page cache and the dentry cache, for [`pressure`].
-struct Files;
-
-impl reclaim::Cache for Files {
-    fn shrink(&self, most: usize) -> usize {
-        pages(most)
-    }
-}
-
-/// Registers both caches for reclaim when memory is exhausted; boot calls it once.
+/// Registers the dentry cache; boot calls it once.
 pub fn init() {
-    reclaim::register(&Files);
-}
-
-/// Frees up to `most` unused pages of cached files. If there are none, drops unused names first,
-/// and with their files the pages. Returns how many pages (or names) were freed. Call it without
-/// spin locks.
-pub fn pages(most: usize) -> usize {
-    #[cfg(debug_assertions)]
-    if crate::reclaim::refusal::is_refusing() {
-        return 0;
-    }
-    let freed = clean_pages(most);
-    if freed != 0 { freed } else { names() }
-}
-
-/// Returns the number of pages of cached files in memory (`Cached` of `/proc/meminfo`).
-pub fn cached_pages() -> u64 {
-    let mut pages = 0;
-    // One after the other: the list may be long, and a file may end while it is looked at.
-    for at in 0.. {
-        let Some(page_cache) = PAGE_CACHES.lock().get(at).map(Weak::upgrade) else { break };
-        pages += page_cache.map_or(0, |page_cache| page_cache.resident());
-    }
-    pages
-}
-
-/// Returns the number of pages of files that are only in memory (`Shmem` of `/proc/meminfo`).
-pub fn memory_pages() -> u64 {
-    crate::fs::tmpfs::used_pages()
-}
-
-/// Where the last search for pages ended. The next search continues there, so that no file always
-/// loses its pages first.
-static HAND: AtomicUsize = AtomicUsize::new(0);
-
-fn clean_pages(most: usize) -> usize {
-    let mut freed = 0;
-    let mut at = HAND.load(Ordering::Relaxed);
-    let count = PAGE_CACHES.lock().len();
-    for _ in 0..=count {
-        if freed >= most {
-            break;
-        }
-        let next = PAGE_CACHES.lock().get(at).map(Weak::upgrade);
-        match next {
-            None => {
-                at = 0;
-                continue;
-            }
-            Some(None) => {}
-            Some(Some(page_cache)) => freed += page_cache.reclaim(most - freed),
-        }
-        at += 1;
-    }
-    HAND.store(at, Ordering::Relaxed);
-    freed
-}
-
-/// Frees pages of cached files while there is little more free memory than the kernel's reserve.
-/// Code that fills the page cache calls it, with no lock held, so that allocations of stacks, page
-/// tables and the like need not reclaim by themselves.
-pub fn keep_room() {
-    /// Pages freed at a time.
-    const BATCH: usize = 512;
-    let counts = frames::counts();
-    let is_low = counts.free < counts.reserve + counts.reserve / 2 + BATCH;
-    // The deferred free of ended processes helps just as well.
-    if is_low && !teardown::pay_now() {
-        pages(BATCH);
-    }
+    page_cache::reclaim::register_names(names);
+    page_cache::reclaim::init();
 }
 
 /// Drops unused names in every mounted file system; returns how many.
@@ -120,7 +19,7 @@ pub fn names() -> usize {
         }
         next = super::mount::after(mount.id());
     }
-    // Page caches went with their files; an entry here keeps the memory of a dropped one.
-    PAGE_CACHES.lock().retain(|page_cache| page_cache.strong_count() != 0);
+    // Page caches went with their files; an entry of the list keeps the memory of a dropped one.
+    page_cache::reclaim::forget_ended();
     forgotten
 }

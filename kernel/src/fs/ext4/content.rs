@@ -11,7 +11,7 @@ use super::node::Node;
 use crate::drivers::block::{SECTOR, Segment};
 use crate::fs::devfs::disk;
 use crate::fs::devfs::disk::Disk;
-use crate::page_cache::cache::PageSource;
+use crate::page_cache::source::PageSource;
 use crate::reclaim::growth::Grow;
 use crate::vfs::content;
 use crate::vfs::inode::Inode;

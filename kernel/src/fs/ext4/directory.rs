@@ -12,8 +12,8 @@ use hayate_ext4::{Kind, Map, Run};
 
 use super::Metadata as Disk;
 use super::node::Node;
+use crate::hash::hash_name;
 use crate::reclaim::growth::Grow;
-use crate::vfs::hash::hash_name;
 use crate::vfs::inode::{DirectorySink, FileKind};
 
 /// Positions 0 and 1 of an enumeration are `.` and `..`, which the caller makes.

@@ -31,8 +31,9 @@ use hayate_machine::warn;
 use self::node::Node;
 use super::devfs::disk;
 use super::devfs::disk::Disk;
+use crate::vfs::anonymous::empty_root;
 use crate::vfs::filesystem::{
-    FileSystem, FileSystemType, MountRequest, RootHandle, Usage, empty_root, register_type,
+    FileSystem, FileSystemType, MountRequest, RootHandle, Usage, register_type,
 };
 use crate::vfs::inode::{FileKind, Inode};
 use crate::vfs::mount::flags::MS_RDONLY;

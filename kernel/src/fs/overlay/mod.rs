@@ -56,9 +56,9 @@ use self::node::Node;
 use self::options::Options;
 use crate::reclaim::growth::Grow;
 use crate::schedule::Mutex;
+use crate::vfs::anonymous::empty_root;
 use crate::vfs::filesystem::{
-    FileSystem, FileSystemType, MountRequest, RootHandle, Usage, anonymous_device, empty_root,
-    register_type,
+    FileSystem, FileSystemType, MountRequest, RootHandle, Usage, anonymous_device, register_type,
 };
 use crate::vfs::inode::{FileKind, Inode, Owner};
 use crate::vfs::mount::Location;

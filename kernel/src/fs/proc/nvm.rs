@@ -17,7 +17,8 @@ use hayate_off2f::{Identity, LARGE_PAGES};
 
 use super::system::line;
 use crate::in_place::store;
-use crate::page_cache::cache::{PAGE, text_read};
+use crate::page_cache::cache::PAGE;
+use crate::page_cache::load::text_read;
 use crate::reclaim::growth::Grow;
 use crate::vfs::open_file::flags::O_RDONLY;
 use crate::vfs::path::{Resolver, WalkFlags};

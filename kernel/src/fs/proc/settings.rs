@@ -11,6 +11,7 @@ use super::tree::{Item, What};
 use crate::ipc::pipe::limits;
 use crate::ipc::{epoll, inotify};
 use crate::memory::deferred_free;
+use crate::page_cache;
 use crate::process::{dump, identity};
 use crate::recycle::pools;
 use crate::schedule::{MOST_NS, SHARE_NS};
@@ -241,7 +242,7 @@ fn drop_caches(_: &(), text: &[u8]) -> Result<()> {
         reclaim::names();
     }
     if what & 1 != 0 {
-        reclaim::pages(usize::MAX);
+        page_cache::reclaim::pages(usize::MAX);
     }
     crate::schedule::on_each_cpu(hayate_machine::heap::trim);
     Ok(())

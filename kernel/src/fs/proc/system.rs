@@ -13,7 +13,9 @@ use super::settings;
 use super::tree::Write;
 use super::tree::{Item, What};
 use super::{hayate, processes};
+use crate::fs::tmpfs;
 use crate::memory::deferred_free;
+use crate::page_cache::reclaim;
 use crate::process;
 use crate::process::{identity, pids};
 use crate::reclaim::growth;
@@ -22,7 +24,7 @@ use crate::schedule;
 use crate::schedule::time;
 use crate::vfs::dentry::Dentry;
 use crate::vfs::inode::FileKind;
-use crate::vfs::{device, filesystem, mount, reclaim};
+use crate::vfs::{device, filesystem, mount};
 
 /// Clock ticks per second of the times in `/proc` (USER_HZ).
 pub const TICKS: u64 = 100;
@@ -132,7 +134,7 @@ fn meminfo(_: &(), out: &mut Vec<u8>) -> Result<()> {
     const KIB_PER_FRAME: u64 = 4;
     let counts = deferred_free::settled_counts();
     let cached = reclaim::cached_pages();
-    let shared = reclaim::memory_pages();
+    let shared = tmpfs::used_pages();
     let rows = [
         ("MemTotal", counts.total as u64),
         ("MemFree", counts.free as u64),
@@ -253,8 +255,8 @@ fn swaps(_: &(), out: &mut Vec<u8>) -> Result<()> {
 fn vmstat(_: &(), out: &mut Vec<u8>) -> Result<()> {
     let counts = deferred_free::settled_counts();
     line(out, format_args!("nr_free_pages {}", counts.free))?;
-    line(out, format_args!("nr_file_pages {}", reclaim::cached_pages() + reclaim::memory_pages()))?;
-    line(out, format_args!("nr_shmem {}", reclaim::memory_pages()))?;
+    line(out, format_args!("nr_file_pages {}", reclaim::cached_pages() + tmpfs::used_pages()))?;
+    line(out, format_args!("nr_shmem {}", tmpfs::used_pages()))?;
     line(out, format_args!("nr_anon_transparent_hugepages {}", paging::large_pages()))
 }
 

@@ -15,13 +15,13 @@ use smallvec::SmallVec;
 
 use super::Shared;
 use super::xattr::Xattrs;
+use crate::hash::NameHasher;
 use crate::in_place::view;
 use crate::page_cache::cache::PageCache;
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 use crate::vfs::content;
 use crate::vfs::dentry::Name;
-use crate::vfs::hash::NameHasher;
 use crate::vfs::inode::*;
 use crate::vfs::open_file::flags::O_TRUNC;
 use crate::vfs::open_file::{FileOps, OpenFile, OpenRequest, Traits, Whence};

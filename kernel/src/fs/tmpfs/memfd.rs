@@ -8,7 +8,8 @@ use hayate_machine::sync::Lazy;
 
 use super::TmpFs;
 use crate::credentials::Credentials;
-use crate::page_cache::cache::{PageCache, seals};
+use crate::page_cache::cache::PageCache;
+use crate::page_cache::seals;
 use crate::reclaim::growth;
 use crate::vfs::anonymous;
 use crate::vfs::filesystem::Caching;

@@ -25,7 +25,7 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::frames::Frame;
 use hayate_machine::sync::SpinLock;
 
-use crate::page_cache::cache::PageSource;
+use crate::page_cache::source::PageSource;
 use crate::reclaim::growth;
 use crate::vfs::filesystem::{Caching, FileSystem, FileSystemType, MountRequest, Usage};
 use crate::vfs::inode::{Inode, Owner};

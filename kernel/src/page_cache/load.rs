@@ -1,0 +1,190 @@
+//! Missing pages: made as zeroes, or read from the source.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use hayate_abi::{Errno, Result};
+use hayate_machine::frames::Frame;
+
+use super::cache::PageCache;
+use super::in_place::InPlace;
+use super::pages::Slot;
+use super::source::PageSource;
+use crate::reclaim;
+use crate::reclaim::growth::Grow;
+
+/// The purpose for which pages are read from a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// A page fault on program text, or read-ahead for one.
+    Text,
+    /// Any other purpose.
+    Other,
+}
+
+static TEXT_READ: AtomicU64 = AtomicU64::new(0);
+
+/// Returns the number of pages read from a source for faults on text since boot. The count shows
+/// that text mapped in place needs no reads.
+pub fn text_read() -> u64 {
+    TEXT_READ.load(Ordering::Relaxed)
+}
+
+impl PageCache {
+    /// Makes the page cache of a file of `size` bytes that `source` reads; `immutable` if neither
+    /// size nor content ever changes.
+    pub fn cached(size: u64, source: Arc<dyn PageSource>, immutable: bool) -> Arc<PageCache> {
+        let page_cache = PageCache::build(Some(source), size, immutable);
+        super::reclaim::note(&page_cache);
+        page_cache
+    }
+
+    /// Makes the page cache of an immutable file of `size` bytes. The pages of `place` lie on
+    /// non-volatile memory; `source` reads the others.
+    pub fn in_place(
+        size: u64,
+        source: Arc<dyn PageSource>,
+        place: Option<InPlace>,
+    ) -> Arc<PageCache> {
+        let page_cache = PageCache::build_with(Some(source), size, true, place);
+        super::reclaim::note(&page_cache);
+        page_cache
+    }
+
+    /// Returns the page at `index`; reads or makes it if it is missing. Sleeps. Beyond the size:
+    /// `EINVAL` (SIGBUS to a program that touches it); a failed read: `EIO`; no memory: `ENOMEM`.
+    pub fn page(&self, index: u64) -> Result<Frame> {
+        if index >= self.page_count() {
+            return Err(Errno::EINVAL);
+        }
+        self.page_for_write(index)
+    }
+
+    /// Like [`PageCache::page`], but also beyond the size: a write makes the page first and then grows
+    /// the file.
+    pub fn page_for_write(&self, index: u64) -> Result<Frame> {
+        if let Some(frame) = self.peek(index) {
+            return Ok(frame);
+        }
+        if self.is_memory() { self.make(index) } else { self.load(Reader::Other, index, 1) }
+    }
+
+    /// Reads the missing pages of `first..first + count` that are inside the size, and waits for
+    /// them. Errors show only when such a page is asked for.
+    pub fn readahead(&self, first: u64, count: u64) {
+        self.read_for(Reader::Other, first, count);
+    }
+
+    /// Like [`PageCache::readahead`], for the given purpose.
+    pub fn read_for(&self, reader: Reader, first: u64, count: u64) {
+        if self.is_memory() {
+            return;
+        }
+        let end = self.page_count().min(first.saturating_add(count));
+        let mut index = first;
+        while index < end {
+            if self.peek(index).is_none() && self.load(reader, index, end - index).is_err() {
+                return;
+            }
+            index += 1;
+        }
+    }
+
+    /// Puts a page of zeroes into a hole.
+    fn make(&self, index: u64) -> Result<Frame> {
+        let frame = reclaim::zeroed_frame()?;
+        if let Some(account) = &self.source {
+            account.charge(1)?;
+        }
+        let inserted = loop {
+            let inserted = self.pages.lock().insert_if_empty(index, frame.clone());
+            // The index of pages needs memory as well.
+            if inserted.is_ok() || !reclaim::relieve() {
+                break inserted;
+            }
+        };
+        match inserted {
+            Ok(Ok(frame)) => Ok(frame),
+            Ok(Err(existing)) => {
+                if let Some(account) = &self.source {
+                    account.uncharge(1);
+                }
+                Ok(existing)
+            }
+            Err(error) => {
+                if let Some(account) = &self.source {
+                    account.uncharge(1);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Reads page `index` and up to `most - 1` missing pages after it from the source.
+    fn load(&self, reader: Reader, index: u64, most: u64) -> Result<Frame> {
+        /// Pages in one request of the source.
+        const BATCH: usize = 32;
+        let source = self.source.as_ref().ok_or(Errno::EIO)?;
+        loop {
+            let mut end = self.page_count().max(index + 1);
+            if let Some(place) = &self.in_place {
+                end = end.min(place.next(index));
+            }
+            let count = most.min(end - index).min(BATCH as u64);
+            let mut frames: Vec<Frame> = Vec::new();
+            frames.make_room_exact(count as usize)?;
+            frames.push(reclaim::frame()?);
+            frames.extend((1..count).map_while(|_| Frame::allocate()));
+            {
+                let mut pages = self.pages.lock();
+                match pages.get(index) {
+                    Slot::Present(frame) => return Ok(frame),
+                    Slot::Loading => frames.clear(),
+                    Slot::Empty => {
+                        let mut marked = 0;
+                        while marked < frames.len()
+                            && matches!(pages.get(index + marked as u64), Slot::Empty)
+                            && pages.mark_loading(index + marked as u64).is_ok()
+                        {
+                            marked += 1;
+                        }
+                        if marked == 0 {
+                            drop(pages);
+                            if reclaim::relieve() {
+                                continue;
+                            }
+                            return Err(Errno::ENOMEM);
+                        }
+                        frames.truncate(marked);
+                    }
+                }
+            }
+            if frames.is_empty() {
+                self.arrivals.wait_for_device(|| {
+                    (!matches!(self.pages.lock().get(index), Slot::Loading)).then_some(())
+                });
+                continue;
+            }
+            super::reclaim::keep_room();
+            let read = source.read_pages(index, &frames);
+            let good = read.as_ref().map_or(0, |count| (*count).min(frames.len()));
+            let first = frames.first().cloned();
+            if reader == Reader::Text {
+                TEXT_READ.fetch_add(good as u64, Ordering::Relaxed);
+            }
+            {
+                let mut pages = self.pages.lock();
+                for (at, frame) in frames.into_iter().enumerate() {
+                    pages.finish_loading(index + at as u64, (at < good).then_some(frame));
+                }
+            }
+            self.arrivals.wake_all();
+            read?;
+            return match first {
+                Some(frame) if good > 0 => Ok(frame),
+                _ => Err(Errno::EIO),
+            };
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Pages taken out of a file: truncation, hole punching, and the address spaces that are told.
+
+use alloc::sync::Weak;
+use core::sync::atomic::Ordering;
+
+use hayate_abi::Result;
+
+use super::cache::{Mapper, PAGE, PageCache, SHIFT};
+use crate::reclaim::growth::Grow;
+
+impl PageCache {
+    /// Sets the size. Pages beyond it are removed, from page tables too, and the rest of the last
+    /// page is zeroed. The caller holds [`PageCache::lock_content`].
+    pub fn set_size(&self, size: u64) {
+        let old = self.size.swap(size, Ordering::AcqRel);
+        self.touch();
+        if size >= old {
+            return;
+        }
+        let kept = size.div_ceil(PAGE as u64);
+        self.drop_pages(kept, u64::MAX >> SHIFT);
+        self.unmap(kept, u64::MAX >> SHIFT, true);
+        // A fault may have put a page back between the two steps.
+        self.drop_pages(kept, u64::MAX >> SHIFT);
+        self.zero_tail(size);
+    }
+
+    /// Zeroes the last page from `size` on. The caller holds [`PageCache::lock_content`].
+    pub fn zero_tail(&self, size: u64) {
+        let within = (size % PAGE as u64) as usize;
+        if within != 0
+            && let Some(frame) = self.peek(size >> SHIFT)
+        {
+            frame.zero_range(within, PAGE - within);
+        }
+    }
+
+    /// Turns the bytes `offset..offset + length` into zeroes; whole pages become holes. The caller
+    /// holds [`PageCache::lock_content`].
+    pub fn punch(&self, offset: u64, length: u64) {
+        let end = offset.saturating_add(length);
+        let first_whole = offset.div_ceil(PAGE as u64);
+        let end_whole = end >> SHIFT;
+        let zero = |from: u64, to: u64| {
+            if from < to
+                && let Some(frame) = self.peek(from >> SHIFT)
+            {
+                frame.zero_range((from % PAGE as u64) as usize, (to - from) as usize);
+            }
+        };
+        if first_whole > end_whole {
+            zero(offset, end);
+        } else {
+            zero(offset, first_whole << SHIFT);
+            zero(end_whole << SHIFT, end);
+        }
+        if first_whole < end_whole {
+            self.drop_pages(first_whole, end_whole - 1);
+            self.unmap(first_whole, end_whole - 1, false);
+            self.drop_pages(first_whole, end_whole - 1);
+        }
+        self.touch();
+    }
+
+    fn drop_pages(&self, first: u64, last: u64) {
+        loop {
+            let (removed, all) = self.pages.lock().remove_range(first, last);
+            if let Some(account) = &self.source {
+                account.uncharge(removed.len() as u64);
+            }
+            if all {
+                return;
+            }
+        }
+    }
+
+    fn unmap(&self, first: u64, last: u64, copies: bool) {
+        // Visits the mappers from the last to the first. A mapper that is removed meanwhile is
+        // replaced by the last one (`swap_remove`), which was either visited already or was added
+        // after the pages were removed. So no mapper is missed, and the list need not be copied:
+        // this code also runs when memory is exhausted.
+        let mut left = self.mappers.lock().len();
+        while left > 0 {
+            let mapper = {
+                let mappers = self.mappers.lock();
+                left = left.min(mappers.len());
+                left = left.saturating_sub(1);
+                mappers.get(left).and_then(Weak::upgrade)
+            };
+            if let Some(mapper) = mapper {
+                mapper.unmap(self, first, last, copies);
+            }
+        }
+    }
+
+    /// Registers an address space that maps pages; once for each mapping.
+    pub fn add_mapper(&self, mapper: Weak<dyn Mapper>) -> Result<()> {
+        let mut mappers = self.mappers.lock();
+        mappers.make_room(1)?;
+        mappers.push(mapper);
+        Ok(())
+    }
+
+    /// Ends one registration of `mapper`.
+    pub fn remove_mapper(&self, mapper: &Weak<dyn Mapper>) {
+        let mut mappers = self.mappers.lock();
+        if let Some(at) = mappers.iter().position(|other| other.ptr_eq(mapper)) {
+            mappers.swap_remove(at);
+        }
+    }
+}
