@@ -12,8 +12,11 @@ use core::sync::atomic::Ordering;
 
 use hayate_abi::{Errno, Result};
 
-use super::{Process, Thread, current};
+use super::pids;
+use super::record::Process;
+use super::thread::{Thread, current};
 use crate::credentials::{Capability, Credentials};
+use crate::memory::Space;
 
 /// The value of `PR_GET_DUMPABLE` with which other processes of the same user may look in.
 const DUMPABLE: u32 = 1;
@@ -61,4 +64,18 @@ pub fn conceal(thread: &Thread, old: &Credentials, new: &Credentials) {
         thread.process.dumpable.store(0, Ordering::Relaxed);
         thread.parent_death_signal.store(0, Ordering::Relaxed);
     }
+}
+
+/// Returns the space of a process that the caller may read and write (`process_vm_readv(2)`): its
+/// own, and those of processes of the same user that have not gained privilege.
+///
+/// Fails with `ESRCH` if there is none, `EPERM` if the caller may not.
+pub fn foreign_space(pid: i32) -> Result<Arc<Space>> {
+    let number = u32::try_from(pid).map_err(|_| Errno::ESRCH)?;
+    let target = pids::thread(number).ok_or(Errno::ESRCH)?;
+    // Check and take the space of one program, even if the process executes another one meanwhile.
+    target.process.steady(|| {
+        check(&target, Ids::Real)?;
+        target.space().ok_or(Errno::ESRCH)
+    })
 }

@@ -7,7 +7,8 @@ use hayate_abi::{Errno, Result};
 
 use super::record::Process;
 use super::signal::send;
-use super::{Thread, current, pids, session};
+use super::thread::{Thread, current};
+use super::{job_control, pids};
 use crate::credentials::Credentials;
 use crate::vfs::signal_owner;
 use crate::vfs::signal_owner::{Addressee, Asker, Directory, Kind};
@@ -62,7 +63,7 @@ struct Group(u32);
 
 impl Addressee for Group {
     fn number(&self) -> Option<i32> {
-        matches!(session::first_of_group(self.0), Ok(Some(_))).then_some(self.0 as i32)
+        matches!(job_control::first_of_group(self.0), Ok(Some(_))).then_some(self.0 as i32)
     }
 
     fn send(&self, asker: Asker, info: Siginfo) -> Result<()> {
@@ -78,7 +79,7 @@ impl Directory for Everybody {
     fn find(&self, kind: Kind, number: i32) -> Result<Arc<dyn Addressee>> {
         let id = u32::try_from(number).map_err(|_| Errno::ESRCH)?;
         if kind == Kind::Group {
-            let exists = session::first_of_group(id)?.is_some() || pids::thread(id).is_some();
+            let exists = job_control::first_of_group(id)?.is_some() || pids::thread(id).is_some();
             return if exists { Ok(Arc::new(Group(id))) } else { Err(Errno::ESRCH) };
         }
         let thread = pids::thread(id).ok_or(Errno::ESRCH)?;

@@ -18,14 +18,14 @@ use hayate_machine::fpu;
 use hayate_machine::trap::UserRegs;
 use hayate_machine::user::UserPtr;
 
+use super::family;
 use super::pidfd;
 use super::pids;
 use super::pids::Number;
 use super::record::{Inheritance, Process, notice};
-use super::signal::is_signal;
-use super::thread::{Parts, Thread, ThreadName};
+use super::signal::sets::is_signal;
+use super::thread::{Parts, Thread, ThreadName, current};
 use super::transform::{Executed, Newcomer, Position, Transform};
-use super::{current, family};
 use crate::credentials::Capability;
 use crate::memory::Space;
 use crate::reclaim::growth::Grow;

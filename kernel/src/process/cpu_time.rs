@@ -14,7 +14,8 @@ use hayate_abi::time::NANOS_PER_SEC;
 use super::record::Process;
 use super::signal::send;
 use super::timer;
-use super::timer::{CpuInterval, Setting};
+use super::timer::Setting;
+use super::timers::CpuInterval;
 
 /// Which timer on processor time.
 #[derive(Clone, Copy, Debug)]

@@ -16,8 +16,9 @@ use hayate_machine::trap::UserRegs;
 
 use super::limits::Limits;
 use super::record::{Process, Vectors, notice};
+use super::restart::Restart;
 use super::signal::send;
-use super::thread::{Restart, Thread, name_of};
+use super::thread::{Thread, name_of};
 use super::transform::{Executed, Position, Running, Transform};
 use super::{access, futex, pids, timer};
 use crate::credentials::Capability;

@@ -8,10 +8,12 @@
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
+use hayate_machine::{info, power};
+
 use super::record::{Process, notice};
-use super::signal::stop;
-use super::thread::Thread;
-use super::{current, family, futex, pids, session, timer, wait};
+use super::signal::stopping;
+use super::thread::{Thread, current};
+use super::{family, futex, job_control, pids, timer};
 use crate::recycle::spaces;
 use crate::schedule;
 
@@ -94,7 +96,7 @@ fn leave(status: i32) {
         if thread.id() != process.id() {
             pids::release(thread.id());
         }
-        stop::tell_if_complete(process);
+        stopping::tell_if_complete(process);
         process.child_events.wake_all();
     }
 }
@@ -139,17 +141,30 @@ fn end_of_process(process: &Arc<Process>, status: i32) {
     process.raise_notice(notice::EXIT);
     process.exit_status.store(status, Ordering::Relaxed);
     if process.id() == 1 {
-        super::first_process_ended(status);
+        first_process_ended(status);
     }
     timer::release_all(process);
     drop(process.set_executable(None));
-    session::leader_ends(process);
-    let stranded = session::own_end_strands(process);
+    job_control::leader_ends(process);
+    let stranded = job_control::own_end_strands(process);
     family::hand_over_children(process);
     if stranded {
-        session::hang_up_if_stopped(process.group());
+        job_control::hang_up_if_stopped(process.group());
     }
     if let Some(parent) = family::end(process) {
-        wait::release(&parent, process);
+        family::release(&parent, process);
     }
+}
+
+/// Stops the system, since the first process has ended.
+fn first_process_ended(status: i32) {
+    match status & 0x7f {
+        0 => info!("the first process ended with status {}", status >> 8),
+        signal => info!(
+            "the first process was ended by {}",
+            hayate_abi::signal::name(signal as u32).unwrap_or("a signal")
+        ),
+    }
+    crate::tty::settle_output();
+    power::off()
 }

@@ -7,54 +7,16 @@
 //! even if parents end meanwhile.
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use hayate_abi::signal::*;
-use hayate_abi::time::{CLOCK_TICKS_PER_SEC, NANOS_PER_SEC};
 use hayate_abi::{Errno, Result};
 
-use super::record::{Process, notice};
+use super::job_control;
+use super::pids;
+use super::record::{DUMPED, Process, notice};
 use super::signal::send;
-use super::{dump, pids, wait};
-use crate::reclaim::growth::Grow;
-
-/// The children of a process.
-pub struct Children {
-    list: Vec<Arc<Process>>,
-    /// The process is ending and gets no more children.
-    closed: bool,
-}
-
-impl Children {
-    /// An empty list.
-    pub const fn none() -> Children {
-        Children { list: Vec::new(), closed: false }
-    }
-
-    /// Iterates over the children.
-    pub fn iter(&self) -> core::slice::Iter<'_, Arc<Process>> {
-        self.list.iter()
-    }
-
-    /// The number of children.
-    pub fn count(&self) -> usize {
-        self.list.len()
-    }
-
-    fn add(&mut self, child: &Arc<Process>) -> Result<()> {
-        self.list.make_room(1)?;
-        self.list.push(child.clone());
-        Ok(())
-    }
-
-    /// Removes a child.
-    pub fn remove(&mut self, child: &Process) -> Option<Arc<Process>> {
-        // The child that ended last was often the last to start.
-        let index = self.list.iter().rposition(|entry| core::ptr::eq(&**entry, child))?;
-        Some(self.list.swap_remove(index))
-    }
-}
+use super::signal::send::about_child;
 
 /// Makes a new process, whose parent is set already, a child of that parent. Fails with `EAGAIN` if
 /// the parent is ending, `ENOMEM` if memory is exhausted.
@@ -90,7 +52,7 @@ pub fn hand_over_children(process: &Arc<Process>) {
 }
 
 fn hand_over(from: &Arc<Process>, orphan: Arc<Process>) {
-    let stranded = super::session::would_strand(&orphan, from);
+    let stranded = job_control::would_strand(&orphan, from);
     let mut link = orphan.parent.lock();
     let mut reaper = nearest_reaper(from);
     loop {
@@ -112,7 +74,7 @@ fn hand_over(from: &Arc<Process>, orphan: Arc<Process>) {
     drop(link);
     drop(old);
     if vanishes {
-        wait::release(&reaper, &orphan);
+        release(&reaper, &orphan);
         return;
     }
     orphan.for_each_thread(|thread| {
@@ -122,7 +84,7 @@ fn hand_over(from: &Arc<Process>, orphan: Arc<Process>) {
         }
     });
     if stranded {
-        super::session::hang_up_if_stopped(orphan.group());
+        job_control::hang_up_if_stopped(orphan.group());
     }
 }
 
@@ -136,11 +98,11 @@ fn nearest_reaper(process: &Arc<Process>) -> Arc<Process> {
         }
         at = above.parent();
     }
-    super::init_process()
+    pids::init_process()
 }
 
 /// Marks a process as ended and notifies its parent. Returns the parent if that ignores its
-/// children: the caller must then remove the process with [`wait::release`].
+/// children: the caller must then remove the process with [`release`].
 pub fn end(process: &Arc<Process>) -> Option<Arc<Process>> {
     let link = process.parent.lock();
     // Set both bits at once: a parent that ignores its children must not find one to wait for.
@@ -174,7 +136,7 @@ fn tell_end(child: &Process, parent: &Arc<Process>) -> bool {
         let status = child.exit_status.load(Ordering::Relaxed);
         let (code, value) = match status & 0x7f {
             0 => (CLD_EXITED, status >> 8 & 0xff),
-            killer if status & dump::DUMPED != 0 => (CLD_DUMPED, killer),
+            killer if status & DUMPED != 0 => (CLD_DUMPED, killer),
             killer => (CLD_KILLED, killer),
         };
         let mut info = about_child(child, code, value);
@@ -183,23 +145,6 @@ fn tell_end(child: &Process, parent: &Arc<Process>) -> bool {
     }
     parent.child_events.wake_all();
     vanishes
-}
-
-/// Notifies the parent that a child stopped or continued.
-pub fn tell_change(child: &Arc<Process>, code: i32, signal: u32) {
-    let Some(parent) = child.parent() else { return };
-    if parent.actions().about_children().1 {
-        let _ = send::to_process(&parent, about_child(child, code, signal as i32));
-    }
-    parent.child_events.wake_all();
-}
-
-fn about_child(child: &Process, code: i32, status: i32) -> Siginfo {
-    let usage = child.usage();
-    let ticks = |nanos: u64| (nanos / (NANOS_PER_SEC / CLOCK_TICKS_PER_SEC)) as i64;
-    let uid = child.first_thread().map_or(0, |thread| thread.credentials().uid);
-    let (user, system) = (ticks(usage.user_ns), ticks(usage.system_ns));
-    Siginfo::from_child(code, child.id(), uid, status, user, system)
 }
 
 /// Whether a process is `above` or one of its descendants.
@@ -217,4 +162,29 @@ pub fn descends_from(process: &Arc<Process>, above: &Process) -> bool {
 /// Returns the process with this number. Fails with `ESRCH` if there is none.
 pub fn find(number: u32) -> Result<Arc<Process>> {
     pids::process(number).ok_or(Errno::ESRCH)
+}
+
+/// Removes an ended child for which the parent will not wait.
+pub fn release(parent: &Process, child: &Arc<Process>) {
+    let taken = parent.children.lock().remove(child);
+    if let Some(child) = taken {
+        bury(child);
+        // The parent may be waiting for this child, which no longer exists (ECHILD).
+        parent.child_events.wake_all();
+    }
+}
+
+/// Removes an ended process: frees its number and drops its record.
+pub(super) fn bury(child: Arc<Process>) {
+    let id = child.id();
+    // The last thread is still in the list, for queries about the zombie.
+    let threads = core::mem::take(&mut *child.threads.lock());
+    let parent = child.parent.lock().take();
+    pids::release(id);
+    // That thread need not be the first one, and then has a number of its own.
+    for thread in threads.iter().filter(|thread| thread.id() != id) {
+        pids::release(thread.id());
+    }
+    drop(threads);
+    drop(parent);
 }

@@ -8,8 +8,9 @@ use hayate_machine::fpu::{self, FpuState};
 use hayate_machine::trap::{FaultCode, FaultOutcome, PageFault, UserRegs};
 
 use super::signal::send;
-use super::thread::Trap;
-use super::{Process, current, try_current, victim};
+use super::thread::{Trap, current, try_current};
+use super::victim;
+
 use crate::memory::{FaultResult, Touch, handle_fault};
 use crate::reclaim;
 use crate::reclaim::growth::Grow;
@@ -39,7 +40,7 @@ fn failed(fault: &PageFault, result: FaultResult, from_user: bool) -> FaultOutco
             // The instruction, or the copy, is tried again.
             return FaultOutcome::Done;
         }
-        end_for_memory(&thread.process);
+        victim::end_for_memory(&thread.process);
         return FaultOutcome::Failed;
     }
     if !from_user {
@@ -58,14 +59,6 @@ fn failed(fault: &PageFault, result: FaultResult, from_user: bool) -> FaultOutco
     FaultOutcome::Failed
 }
 
-/// Ends a process because memory is exhausted.
-pub(super) fn end_for_memory(process: &Process) {
-    let name = process.first_thread().map(|thread| thread.shown_name()).unwrap_or_default();
-    let name = name.escape_ascii();
-    hayate_machine::warn!("out of memory: process {} ({name}) is ended", process.id());
-    send::kill(process);
-}
-
 /// Handles a request of the current thread that has used up half of the kernel's reserve of memory.
 /// If nothing can be freed, its process is ended, or another one if it is the first process,
 /// without which the system cannot continue.
@@ -78,7 +71,7 @@ pub fn out_of_reserve() {
                 continue;
             }
             if thread.process.id() != 1 {
-                end_for_memory(&thread.process);
+                victim::end_for_memory(&thread.process);
             }
             return;
         }

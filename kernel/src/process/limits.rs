@@ -5,6 +5,9 @@
 
 use hayate_abi::process::*;
 
+/// One past the largest number (`/proc/sys/kernel/pid_max`; Linux' default below 33 CPUs).
+pub const PID_MAX: u32 = 32768;
+
 /// The limits of a process.
 #[derive(Clone, Debug)]
 pub struct Limits([Rlimit; RLIM_NLIMITS]);
@@ -14,7 +17,7 @@ impl Limits {
     pub fn initial() -> Limits {
         let unlimited = Rlimit { rlim_cur: RLIM_INFINITY, rlim_max: RLIM_INFINITY };
         let mut limits = [unlimited; RLIM_NLIMITS];
-        let threads = u64::from(super::PID_MAX) / 2;
+        let threads = u64::from(PID_MAX) / 2;
         limits[RLIMIT_STACK].rlim_cur = 8 << 20;
         limits[RLIMIT_CORE].rlim_cur = 0;
         limits[RLIMIT_NPROC] = Rlimit { rlim_cur: threads, rlim_max: threads };

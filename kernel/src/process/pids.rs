@@ -16,13 +16,13 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use hayate_abi::{Errno, Result};
-use hayate_machine::sync::SpinLock;
+use hayate_machine::sync::{Once, SpinLock};
 
-use super::{Process, Thread};
+pub use super::limits::PID_MAX;
+use super::record::Process;
+use super::thread::Thread;
 use crate::reclaim::growth::Grow;
 
-/// One past the largest number (`/proc/sys/kernel/pid_max`; Linux' default below 33 CPUs).
-pub const PID_MAX: u32 = 32768;
 /// Where the sequence starts again after a wrap (`RESERVED_PIDS`).
 const RESERVED: u32 = 300;
 const SHARDS: usize = 256;
@@ -47,6 +47,9 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 static WRAPS: AtomicU32 = AtomicU32::new(0);
 /// Numbers to be skipped because they name a group or a session; sorted.
 static GROUPS: SpinLock<Vec<u32>> = SpinLock::new(Vec::new());
+
+/// The first process, once it is started.
+pub(super) static INIT: Once<Arc<Process>> = Once::new();
 
 fn shard(number: u32) -> &'static Shard {
     &SHARD[number as usize % SHARDS]
@@ -210,4 +213,15 @@ pub fn processes() -> Result<Vec<Arc<Process>>> {
     }
     all.sort_unstable_by_key(|process: &Arc<Process>| process.id());
     Ok(all)
+}
+
+/// Returns the first process.
+///
+/// # Panics
+/// Before the first process is started: until then no other process exists that could ask.
+pub fn init_process() -> Arc<Process> {
+    match INIT.get() {
+        Some(process) => process.clone(),
+        None => panic!("the first process was asked for before it was started"),
+    }
 }

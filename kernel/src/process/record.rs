@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use hayate_abi::process::{RLIM_INFINITY, RLIMIT_CPU};
@@ -9,13 +10,14 @@ use hayate_abi::signal::{SIGKILL, Siginfo, SignalSet};
 use hayate_machine::sync::SpinLock;
 use smallvec::SmallVec;
 
-use super::family::Children;
 use super::limits::Limits;
 use super::session::Session;
+use super::signal::actions::ActionTable;
+use super::signal::queue::Queue;
+use super::signal::stop;
 use super::signal::stop::Stop;
-use super::signal::{ActionTable, Queue};
 use super::thread::Thread;
-use super::timer::Timers;
+use super::timers::Timers;
 use super::usage::{Moved, Usage};
 use crate::program::Executable;
 use crate::reclaim::growth::Grow;
@@ -39,6 +41,9 @@ pub mod notice {
     /// The core file is not to be finished.
     pub const CUT: u32 = 64;
 }
+
+/// The bit of a wait status that tells of a core file (`WCOREDUMP`).
+pub const DUMPED: i32 = 0x80;
 
 /// The progress of a process from one state to another; under one lock because the steps depend on
 /// each other.
@@ -67,6 +72,44 @@ pub struct Vectors {
     pub auxiliary: usize,
     /// First byte after the auxiliary vector.
     pub auxiliary_end: usize,
+}
+
+/// The children of a process.
+pub struct Children {
+    pub(super) list: Vec<Arc<Process>>,
+    /// The process is ending and gets no more children.
+    pub(super) closed: bool,
+}
+
+impl Children {
+    /// An empty list.
+    pub const fn none() -> Children {
+        Children { list: Vec::new(), closed: false }
+    }
+
+    /// Iterates over the children.
+    pub fn iter(&self) -> core::slice::Iter<'_, Arc<Process>> {
+        self.list.iter()
+    }
+
+    /// The number of children.
+    pub fn count(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Adds a child. Fails with `ENOMEM`.
+    pub(super) fn add(&mut self, child: &Arc<Process>) -> hayate_abi::Result<()> {
+        self.list.make_room(1)?;
+        self.list.push(child.clone());
+        Ok(())
+    }
+
+    /// Removes a child.
+    pub fn remove(&mut self, child: &Process) -> Option<Arc<Process>> {
+        // The child that ended last was often the last to start.
+        let index = self.list.iter().rposition(|entry| core::ptr::eq(&**entry, child))?;
+        Some(self.list.swap_remove(index))
+    }
 }
 
 /// A process: a number, a parent and children, and threads.
@@ -101,7 +144,7 @@ pub struct Process {
     pub(super) children_usage: SpinLock<Usage>,
     /// The reads and writes of ended threads and waited-for children.
     pub(super) moved: SpinLock<Moved>,
-    pub(super) timers: SpinLock<Option<Box<Timers>>>,
+    pub(super) timers: SpinLock<Option<Box<Timers<Process>>>>,
     /// Whether a limit or a timer depends on the processor time of the process.
     pub(super) cpu_time_watched: AtomicBool,
     executable: SpinLock<Option<Arc<Executable>>>,
@@ -419,7 +462,7 @@ impl Process {
         self.raise_notice(notice::EXIT);
         self.interrupt_all();
         drop(control);
-        super::signal::stop::wake(self);
+        stop::wake();
     }
 
     /// Decides that a signal ends the process, and that the current thread writes a core file
@@ -436,7 +479,7 @@ impl Process {
         self.raise_notice(notice::EXIT | notice::DUMP);
         self.interrupt_all();
         drop(control);
-        super::signal::stop::wake(self);
+        stop::wake();
         true
     }
 
@@ -444,7 +487,7 @@ impl Process {
     pub(super) fn end_dump(&self, is_there: bool) {
         let mut control = self.control.lock();
         if is_there && self.notice() & notice::CUT == 0 {
-            control.exit = control.exit.map(|status| status | super::dump::DUMPED);
+            control.exit = control.exit.map(|status| status | DUMPED);
         }
         self.clear_notice(notice::DUMP);
     }

@@ -10,7 +10,9 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::fpu::FpuState;
 use hayate_machine::stack::STACK_SIZE;
 
-use super::{Process, Thread, pids, thread};
+use super::pids;
+use super::record::Process;
+use super::thread::{Thread, current};
 use crate::memory;
 use crate::memory::{PAGE, RegionFlags, Space};
 use crate::reclaim::growth::Grow;
@@ -407,7 +409,7 @@ impl Source for Attached {
 /// Whether a user may see a resource: addresses in memory and names of files are visible to their
 /// owner and to root only.
 pub fn may_see(kind: Kind, of: u32) -> bool {
-    let viewer = thread::current().credentials();
+    let viewer = current().credentials();
     let private = matches!(kind, Kind::Plate | Kind::Space | Kind::Region | Kind::Attachment);
     !private || viewer.euid == of || viewer.has(crate::credentials::Capability::SysPtrace)
 }

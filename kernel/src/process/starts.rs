@@ -31,7 +31,7 @@ use hayate_machine::sync::SpinLock;
 use hayate_machine::trap::{FaultOutcome, PageFault, UserRegs};
 use hayate_start_account::{Account, Fault, Moment, Runner, Stage, Start};
 
-use super::thread::{Thread, try_current};
+use super::thread::{Thread, current, try_current};
 use super::{fault, pids};
 use crate::reclaim::growth::Grow;
 use crate::recycle::watch::{Pages, Part, Watch};
@@ -94,7 +94,7 @@ pub fn watch() -> Result<()> {
     let mut state = STATE.lock();
     let old = (state.going_on.take(), core::mem::take(&mut state.finished));
     CHILD.store(0, Relaxed);
-    PARENT.store(super::current().process.id(), Relaxed);
+    PARENT.store(current().process.id(), Relaxed);
     drop(state);
     drop(old);
     Ok(())

@@ -9,7 +9,7 @@ use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use hayate_abi::process::RLIMIT_NOFILE;
-use hayate_abi::signal::{SI_TIMER, SI_USER, Siginfo, SignalSet, SignalStack};
+use hayate_abi::signal::{SignalSet, SignalStack};
 use hayate_abi::socket::Ucred;
 use hayate_abi::{Errno, Result};
 use hayate_machine::context::{ObjectCell, Principal};
@@ -18,16 +18,16 @@ use hayate_machine::sync::SpinLock;
 
 use smallvec::SmallVec;
 
-use super::cpu_time;
 use super::record::Process;
-use super::signal::{Queue, UNBLOCKABLE, send};
-use super::timer;
+use super::restart::Restart;
+use super::signal::queue::Queue;
+use super::signal::sets::UNBLOCKABLE;
 use super::usage::{Counters, Usage};
 use crate::credentials::Credentials;
 use crate::memory;
 use crate::memory::Space;
 use crate::schedule;
-use crate::schedule::{Agent, Execution, Scheduling, WaitQueue};
+use crate::schedule::{Execution, Scheduling, WaitQueue};
 use crate::vfs::context::FsContext;
 use crate::vfs::descriptor::FdTable;
 use crate::vfs::open_file::OpenFile;
@@ -86,9 +86,9 @@ pub struct Thread {
     credentials: SpinLock<Arc<Credentials>>,
     files: SpinLock<Option<Arc<FdTable>>>,
     directories: SpinLock<Option<Arc<FsContext>>>,
-    space: ObjectCell<Space>,
-    fs_base: AtomicU64,
-    gs_base: AtomicU64,
+    pub(super) space: ObjectCell<Space>,
+    pub(super) fs_base: AtomicU64,
+    pub(super) gs_base: AtomicU64,
     /// Signals to this thread.
     pub queue: Queue,
     blocked: AtomicU64,
@@ -135,52 +135,6 @@ pub struct Trap {
     pub error: u64,
     /// The address of a page fault.
     pub address: u64,
-}
-
-/// A sleep to continue after a signal that ran no handler.
-#[derive(Clone, Copy, Default)]
-pub enum Restart {
-    /// No sleep: `restart_syscall` fails with `EINTR`.
-    #[default]
-    Nothing,
-    /// A sleep until `deadline` on the monotonic clock; the time left goes to `remaining`.
-    Sleep {
-        /// End of the sleep in monotonic nanoseconds.
-        deadline: u64,
-        /// Where the time left is written if it is interrupted again, or 0.
-        remaining: usize,
-    },
-    /// A sleep until a clock of processor time reaches `due`.
-    CpuSleep {
-        /// The number of the clock.
-        clock: i32,
-        /// End of the sleep, in nanoseconds of that clock.
-        due: u64,
-        /// Where the time left is written if it is interrupted again, or 0.
-        remaining: usize,
-    },
-    /// A wait for a futex.
-    Futex {
-        /// The address of the futex.
-        address: usize,
-        /// The value it held.
-        value: u32,
-        /// Whether the futex is private to one space.
-        private: bool,
-        /// End of the wait in monotonic nanoseconds.
-        deadline: u64,
-        /// The bits of the wakes that count.
-        bits: u32,
-    },
-    /// A `poll(2)`.
-    Poll {
-        /// The address of the descriptors' structures.
-        fds: usize,
-        /// The number of structures.
-        count: u32,
-        /// End of the wait in monotonic nanoseconds.
-        deadline: u64,
-    },
 }
 
 /// The parts and properties with which a new thread starts.
@@ -293,14 +247,6 @@ impl Thread {
     pub fn identity(&self) -> Ucred {
         let credentials = self.credentials();
         Ucred { pid: self.process.id() as i32, uid: credentials.euid, gid: credentials.egid }
-    }
-
-    /// Sends itself a signal about an action of its own.
-    pub fn signal_self(&self, signal: u32) {
-        let pid = self.process.id();
-        let uid = self.credentials().uid;
-        // A full queue loses only the information, not a standard signal.
-        let _ = send::to_thread(self, Siginfo::from_sender(signal, SI_USER, pid, uid));
     }
 
     /// Its execution; `None` before it starts and after it ended.
@@ -535,15 +481,6 @@ impl Thread {
         self.pending() & !self.blocked() != 0 || self.process.notice() != 0
     }
 
-    /// Takes a pending signal of `wanted`, those to the thread first.
-    pub fn take_signal(&self, wanted: SignalSet) -> Option<Siginfo> {
-        let mut info = self.queue.take(wanted).or_else(|| self.process.take_signal(wanted))?;
-        if info.si_code == SI_TIMER {
-            timer::taken(&self.process, &mut info);
-        }
-        Some(info)
-    }
-
     /// Replaces the mask for the length of one call (`ppoll(2)`, `sigsuspend(2)`). The call ends
     /// with [`Thread::restore_mask`].
     pub fn replace_mask(&self, mask: SignalSet) {
@@ -631,30 +568,5 @@ impl Principal for Thread {
 
     fn object_cell(&self) -> &ObjectCell<Space> {
         &self.space
-    }
-}
-
-impl Agent for Thread {
-    fn enter(&self) {
-        self.space.look(|space| {
-            if let Some(space) = space {
-                space.activate();
-            }
-        });
-        // Load them whatever they are, so that no base of the previous thread stays.
-        let (fs, gs) = (&self.fs_base, &self.gs_base);
-        cpu::restore_user_bases(fs.load(Ordering::Relaxed), gs.load(Ordering::Relaxed));
-    }
-
-    fn leave(&self) {
-        // With FSGSBASE a program changes the bases itself.
-        self.fs_base.store(cpu::user_fs_base(), Ordering::Relaxed);
-        self.gs_base.store(cpu::user_gs_base(), Ordering::Relaxed);
-    }
-
-    fn tick(&self) {
-        if self.process.watches_cpu_time() {
-            cpu_time::check(&self.process);
-        }
     }
 }

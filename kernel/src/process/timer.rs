@@ -8,16 +8,17 @@
 
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use hayate_abi::signal::*;
 use hayate_abi::{Errno, Result};
 
+use super::pids;
 use super::record::Process;
 use super::signal::send;
-use super::thread::Thread;
-use super::{current, pids};
+use super::thread::{Thread, current};
+pub use super::timers::{Clock, CpuInterval, Notify};
+use super::timers::{Interval, Posix, Sleeper, Timers};
 use crate::clock;
 use crate::clock::Follower;
 use crate::reclaim::growth::Grow;
@@ -26,34 +27,6 @@ use crate::schedule::{Timer, TimerTarget, WaitQueue};
 
 /// The most timers of a process.
 const TIMERS_MAX: usize = 1024;
-
-/// The timers of a process.
-#[derive(Default)]
-pub struct Timers {
-    real: Option<Arc<Interval>>,
-    posix: Vec<Option<Arc<Posix>>>,
-    /// `ITIMER_VIRTUAL` and `ITIMER_PROF`.
-    pub(super) cpu: [CpuInterval; 2],
-    /// Threads, of this or another process, that sleep until this process has used some processor
-    /// time.
-    sleepers: Vec<Arc<Sleeper>>,
-}
-
-/// A thread that sleeps on processor time (`clock_nanosleep(2)`).
-struct Sleeper {
-    clock: Clock,
-    due: u64,
-    queue: WaitQueue,
-}
-
-/// A timer on processor time.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CpuInterval {
-    /// The processor time at which it expires; 0 when disarmed.
-    pub due: u64,
-    /// Period; 0 to expire once.
-    pub interval: u64,
-}
 
 /// The time to a timer's next expiry, and its period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,16 +37,7 @@ pub struct Setting {
     pub interval: u64,
 }
 
-/// `ITIMER_REAL`.
-struct Interval {
-    process: Weak<Process>,
-    timer: Arc<Timer>,
-    /// The next expiry, or the last one.
-    due: AtomicU64,
-    interval: AtomicU64,
-}
-
-impl TimerTarget for Interval {
+impl TimerTarget for Interval<Process> {
     fn expire(&self, now: u64) -> Option<u64> {
         let process = self.process.upgrade()?;
         let _ = send::to_process(&process, Siginfo::new(SIGALRM, SI_KERNEL));
@@ -93,17 +57,20 @@ pub(super) fn next(last: u64, interval: u64, now: u64) -> Option<u64> {
     Some(last.saturating_add(interval.saturating_mul(missed + 1)).max(now + 1))
 }
 
-pub(super) fn with_timers<T>(process: &Process, action: impl FnOnce(&mut Timers) -> T) -> T {
+pub(super) fn with_timers<T>(
+    process: &Process,
+    action: impl FnOnce(&mut Timers<Process>) -> T,
+) -> T {
     let mut slot = process.timers.lock();
     action(slot.get_or_insert_with(Box::default))
 }
 
-fn interval_timer(process: &Arc<Process>) -> Arc<Interval> {
+fn interval_timer(process: &Arc<Process>) -> Arc<Interval<Process>> {
     with_timers(process, |timers| {
         timers
             .real
             .get_or_insert_with(|| {
-                Arc::new_cyclic(|this: &Weak<Interval>| Interval {
+                Arc::new_cyclic(|this: &Weak<Interval<Process>>| Interval {
                     process: Arc::downgrade(process),
                     timer: Timer::new(this.clone()),
                     due: AtomicU64::new(0),
@@ -143,52 +110,6 @@ fn remaining(timer: &Timer) -> u64 {
     timer.deadline().map_or(0, |deadline| deadline.saturating_sub(now).max(1))
 }
 
-/// What happens when a POSIX timer expires.
-#[derive(Clone, Copy, Debug)]
-pub enum Notify {
-    /// Nothing (`SIGEV_NONE`).
-    Nothing,
-    /// A signal to the process.
-    Process(u32),
-    /// A signal to the thread with this number.
-    Thread(u32, u32),
-}
-
-/// A timer of `timer_create(2)`.
-struct Posix {
-    id: i32,
-    process: Weak<Process>,
-    clock: Clock,
-    notify: Notify,
-    value: u64,
-    timer: Arc<Timer>,
-    /// The next expiry, or the last one: monotonic time, which may be before the boot, or processor
-    /// time, where 0 is a disarmed timer.
-    due: AtomicI64,
-    interval: AtomicU64,
-    /// It is armed for an absolute time of a clock that can be set.
-    follows: AtomicBool,
-    /// Expiries since the pending signal was queued, not counting the one it reports.
-    overrun: AtomicU64,
-    /// The same count of the signal that was taken last (`timer_getoverrun(2)`).
-    told: AtomicU64,
-}
-
-/// The clocks a timer can run on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Clock {
-    /// The time of day.
-    Realtime,
-    /// The same without leap seconds.
-    Tai,
-    /// Time since boot.
-    Monotonic,
-    /// Processor time of the process.
-    Process,
-    /// Processor time of the thread with this number.
-    Thread(u32),
-}
-
 impl Clock {
     /// The time of this clock for a process, in nanoseconds.
     pub fn now(self, process: &Process) -> u64 {
@@ -212,7 +133,7 @@ impl Clock {
     }
 }
 
-impl TimerTarget for Posix {
+impl TimerTarget for Posix<Process> {
     fn expire(&self, now: u64) -> Option<u64> {
         let process = self.process.upgrade()?;
         let last = self.due.load(Ordering::Relaxed);
@@ -223,7 +144,7 @@ impl TimerTarget for Posix {
     }
 }
 
-impl Follower for Posix {
+impl Follower for Posix<Process> {
     fn clock_leapt(&self, by: i64) {
         // A timer that expires at this moment is left alone: it was due in any case.
         if self.follows.load(Ordering::Relaxed) && self.timer.cancel() {
@@ -246,7 +167,7 @@ fn passed(last: i64, interval: u64, now: u64) -> (u64, Option<i64>) {
     (missed.min(i128::from(i32::MAX)) as u64, Some(next.min(i128::from(i64::MAX)) as i64))
 }
 
-impl Posix {
+impl Posix<Process> {
     /// Signals a timer on processor time if it is due.
     fn check_cpu_time(&self, process: &Arc<Process>) {
         let due = self.due.load(Ordering::Relaxed);
@@ -304,7 +225,7 @@ pub fn create(process: &Arc<Process>, clock: Clock, notify: Option<(Notify, u64)
         };
         let id = index as i32;
         let (notify, value) = notify.unwrap_or((Notify::Process(SIGALRM), index as u64));
-        let timer = Arc::new_cyclic(|this: &Weak<Posix>| Posix {
+        let timer = Arc::new_cyclic(|this: &Weak<Posix<Process>>| Posix {
             id,
             process: Arc::downgrade(process),
             clock,
@@ -318,7 +239,7 @@ pub fn create(process: &Arc<Process>, clock: Clock, notify: Option<(Notify, u64)
             told: AtomicU64::new(0),
         });
         if clock.can_leap() {
-            let follower: Weak<dyn Follower> = Arc::<Posix>::downgrade(&timer);
+            let follower: Weak<dyn Follower> = Arc::<Posix<Process>>::downgrade(&timer);
             clock::follow(follower)?;
         }
         if let Some(slot) = timers.posix.get_mut(index) {
@@ -328,7 +249,7 @@ pub fn create(process: &Arc<Process>, clock: Clock, notify: Option<(Notify, u64)
     })
 }
 
-fn find(process: &Process, id: i32) -> Result<Arc<Posix>> {
+fn find(process: &Process, id: i32) -> Result<Arc<Posix<Process>>> {
     let slot = process.timers.lock();
     let timers = slot.as_ref().ok_or(Errno::EINVAL)?;
     let index = usize::try_from(id).map_err(|_| Errno::EINVAL)?;

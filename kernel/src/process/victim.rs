@@ -10,8 +10,9 @@ use core::sync::atomic::Ordering;
 
 use hayate_machine::frames;
 
+use super::pids;
 use super::record::Process;
-use super::{fault, pids};
+use super::signal::send;
 use crate::schedule;
 use crate::schedule::time;
 
@@ -33,7 +34,7 @@ pub fn make_room() -> bool {
         }
     }
     let Some(victim) = choose(|process| !process.is_exiting()) else { return false };
-    fault::end_for_memory(&victim);
+    end_for_memory(&victim);
     // If that takes too long, the next call ends another process, so this comes to an end.
     has_gone(&victim);
     true
@@ -82,4 +83,12 @@ fn held(process: &Process) -> Option<usize> {
     let space = space?;
     let resident = space.resident();
     Some(resident.anonymous + resident.tables)
+}
+
+/// Ends a process because memory is exhausted.
+pub(super) fn end_for_memory(process: &Process) {
+    let name = process.first_thread().map(|thread| thread.shown_name()).unwrap_or_default();
+    let name = name.escape_ascii();
+    hayate_machine::warn!("out of memory: process {} ({name}) is ended", process.id());
+    send::kill(process);
 }

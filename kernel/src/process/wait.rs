@@ -7,10 +7,11 @@ use hayate_abi::process::*;
 use hayate_abi::signal::*;
 use hayate_abi::{Errno, Result};
 
-use super::record::Process;
+use super::family;
+use super::family::bury;
+use super::record::{DUMPED, Process};
 use super::signal::stop::Change;
 use super::usage::Usage;
-use super::{dump, family, pids};
 use crate::schedule;
 use crate::schedule::Woken;
 
@@ -134,7 +135,7 @@ fn report_end(child: &Process) -> Report {
     let status = child.exit_status.load(Ordering::Relaxed);
     let (code, value) = match status & 0x7f {
         0 => (CLD_EXITED, status >> 8 & 0xff),
-        killer if status & dump::DUMPED != 0 => (CLD_DUMPED, killer),
+        killer if status & DUMPED != 0 => (CLD_DUMPED, killer),
         killer => (CLD_KILLED, killer),
     };
     let mut usage = child.children_usage();
@@ -153,31 +154,6 @@ fn report_change(child: &Process, change: Change) -> Report {
 
 fn real_user(child: &Process) -> u32 {
     child.first_thread().map_or(0, |thread| thread.credentials().uid)
-}
-
-/// Removes an ended child for which the parent will not wait.
-pub fn release(parent: &Process, child: &Arc<Process>) {
-    let taken = parent.children.lock().remove(child);
-    if let Some(child) = taken {
-        bury(child);
-        // The parent may be waiting for this child, which no longer exists (ECHILD).
-        parent.child_events.wake_all();
-    }
-}
-
-/// Removes an ended process: frees its number and drops its record.
-fn bury(child: Arc<Process>) {
-    let id = child.id();
-    // The last thread is still in the list, for queries about the zombie.
-    let threads = core::mem::take(&mut *child.threads.lock());
-    let parent = child.parent.lock().take();
-    pids::release(id);
-    // That thread need not be the first one, and then has a number of its own.
-    for thread in threads.iter().filter(|thread| thread.id() != id) {
-        pids::release(thread.id());
-    }
-    drop(threads);
-    drop(parent);
 }
 
 /// Whether a process has a child with this number, without waiting.

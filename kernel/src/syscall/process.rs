@@ -20,7 +20,7 @@ use crate::process::clone::Request;
 use crate::process::usage::Usage;
 use crate::process::wait;
 use crate::process::wait::{Report, Which};
-use crate::process::{Process, Thread, exec, exit, pidfd, pids, session, thread};
+use crate::process::{Process, Thread, exec, exit, job_control, pidfd, pids, thread};
 use crate::program;
 use crate::program::{Strings, strings};
 use crate::reclaim::growth::Grow;
@@ -333,7 +333,7 @@ pub fn getsid(pid: i32) -> Result<u32> {
 
 /// `setsid(2)`
 pub fn setsid() -> Result<u32> {
-    session::start_session(&process::current().process)
+    job_control::start_session(&process::current().process)
 }
 
 /// `setpgid(2)`
@@ -361,7 +361,7 @@ pub fn setpgid(pid: i32, group: i32) -> Result<()> {
         return Err(Errno::EPERM);
     }
     if group != target.id() {
-        match session::first_of_group(group)? {
+        match job_control::first_of_group(group)? {
             Some(member) if member.session_id() == own.session_id() => {}
             _ => return Err(Errno::EPERM),
         }

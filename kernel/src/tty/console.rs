@@ -12,8 +12,7 @@ use alloc::vec::Vec;
 use hayate_abi::Result;
 use hayate_machine::sync::Once;
 
-use super::Tty;
-use super::state::Output;
+use super::state::{Output, Tty};
 use crate::schedule;
 
 /// The device below the console.

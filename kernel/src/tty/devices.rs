@@ -5,16 +5,17 @@ use alloc::sync::Arc;
 
 use hayate_abi::{Errno, Result};
 
+use super::console;
 use super::job;
 use super::operations::TtyFile;
 use super::pty;
 use super::pty::Master;
-use super::{Tty, console};
+use super::state::Tty;
 use crate::credentials::Capability;
 use crate::vfs::device;
 use crate::vfs::device::Device;
 use crate::vfs::inode::{DeviceNumber, FileKind};
-use crate::vfs::open_file::{FileOps, OpenFile, OpenRequest, flags};
+use crate::vfs::open_file::{FileOps, OpenRequest, flags};
 
 /// `/dev/tty`: the caller's controlling terminal.
 pub const CONTROLLING: DeviceNumber = DeviceNumber::new(5, 0);
@@ -76,32 +77,6 @@ pub fn open_terminal(tty: Arc<Tty>, request: &OpenRequest<'_>) -> Result<Arc<dyn
         }
     }
     Ok(file)
-}
-
-/// TIOCSCTTY: only a session leader without a terminal may take one. With `steal`, a privileged
-/// caller takes it from another session (ioctl_tty(2)).
-pub(super) fn take_as_controlling(tty: &Arc<Tty>, file: &OpenFile, steal: bool) -> Result<()> {
-    let control = job::control().ok_or(Errno::ENOTTY)?;
-    let caller = control.caller();
-    let (session, _) = tty.session_and_foreground();
-    if caller.leads_session && session == Some(caller.session) {
-        return Ok(());
-    }
-    if !caller.leads_session || control.controlling_terminal().is_some() {
-        return Err(Errno::EPERM);
-    }
-    if let Some(other) = session {
-        if !(steal && caller.privileged) {
-            return Err(Errno::EPERM);
-        }
-        control.set_controlling_terminal(other, None);
-    }
-    if !file.readable() && !caller.privileged {
-        return Err(Errno::EPERM);
-    }
-    tty.set_session(Some(caller.session), Some(caller.group));
-    control.set_controlling_terminal(caller.session, Some(tty.clone()));
-    Ok(())
 }
 
 /// Opens slave `number` of devpts.

@@ -9,10 +9,9 @@ use hayate_abi::{Errno, Result};
 use hayate_line_discipline::Termios;
 use hayate_machine::user::UserPtr;
 
+use super::groups::signal;
 use super::job;
-use super::job::signal;
-use super::pty::Master;
-use super::{Tty, devices};
+use super::state::Tty;
 use crate::vfs::open_file::OpenFile;
 
 // Numbers of include/uapi/asm-generic/ioctls.h (Linux 6.1).
@@ -82,7 +81,7 @@ pub(super) fn program_side(tty: &Arc<Tty>, file: &OpenFile, command: u32, arg: u
         job::check_background(tty, signal::TTOU)?;
     }
     match command {
-        TIOCSCTTY => devices::take_as_controlling(tty, file, arg == 1).map(|()| 0),
+        TIOCSCTTY => job::take_as_controlling(tty, file, arg == 1).map(|()| 0),
         TIOCNOTTY => give_up(tty),
         TIOCSTI => {
             let control = job::control().ok_or(Errno::EIO)?;
@@ -107,11 +106,10 @@ pub(super) fn program_side(tty: &Arc<Tty>, file: &OpenFile, command: u32, arg: u
     }
 }
 
-/// Performs an ioctl on the master of a pseudo terminal.
-pub fn master_side(master: &Master, _file: &OpenFile, command: u32, arg: u64) -> Result<i64> {
-    let tty = master.slave();
+/// Performs an ioctl on the master of pseudo terminal `number`, whose slave is `tty`.
+pub(super) fn master_side(tty: &Arc<Tty>, number: u32, command: u32, arg: u64) -> Result<i64> {
     match command {
-        TIOCGPTN => UserPtr::<u32>::new(arg as usize).write(&master.number()).map(|()| 0),
+        TIOCGPTN => UserPtr::<u32>::new(arg as usize).write(&number).map(|()| 0),
         TIOCSPTLCK => {
             let locked: i32 = UserPtr::new(arg as usize).read()?;
             tty.set_locked(locked != 0);

@@ -1,10 +1,14 @@
 //! The terminal's view of processes: the caller's session and group, and signals to process groups.
 
+use alloc::sync::Arc;
+
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::Once;
 
-use super::Tty;
-use alloc::sync::Arc;
+use super::groups;
+use super::groups::{Groups, signal};
+use super::state::Tty;
+use crate::vfs::open_file::OpenFile;
 
 /// The attributes of a caller that job control needs.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +24,7 @@ pub struct Caller {
 }
 
 /// The interface to the process layer; `process` registers it once at boot.
-pub trait JobControl: Send + Sync {
+pub trait JobControl: Groups {
     /// Returns the calling process.
     fn caller(&self) -> Caller;
 
@@ -39,12 +43,6 @@ pub trait JobControl: Send + Sync {
     /// Whether the process group exists and belongs to the session.
     fn group_in_session(&self, group: u32, session: u32) -> bool;
 
-    /// Sends `signal` to every process of a group.
-    fn signal_group(&self, group: u32, signal: u32);
-
-    /// Sends `signal` to the leader of a session.
-    fn signal_session_leader(&self, session: u32, signal: u32);
-
     /// Whether the caller blocks or ignores `signal`.
     fn blocks_or_ignores(&self, signal: u32) -> bool;
 
@@ -57,25 +55,13 @@ static CONTROL: Once<&'static dyn JobControl> = Once::new();
 
 /// Registers the process layer; later calls change nothing.
 pub fn register(control: &'static dyn JobControl) {
+    groups::register(control);
     CONTROL.call_once(|| control);
 }
 
 /// Returns the process layer, once it has registered.
 pub fn control() -> Option<&'static dyn JobControl> {
     CONTROL.get().copied()
-}
-
-/// Signals of job control by their Linux numbers.
-pub mod signal {
-    #![allow(missing_docs)]
-    pub const HUP: u32 = 1;
-    pub const INT: u32 = 2;
-    pub const QUIT: u32 = 3;
-    pub const CONT: u32 = 18;
-    pub const TSTP: u32 = 20;
-    pub const TTIN: u32 = 21;
-    pub const TTOU: u32 = 22;
-    pub const WINCH: u32 = 28;
 }
 
 /// Checks that the caller is not a background process that would read, change settings, or (under
@@ -102,4 +88,30 @@ pub fn check_background(tty: &Tty, signal: u32) -> Result<()> {
     }
     control.signal_group(caller.group, signal);
     Err(Errno::ERESTARTSYS)
+}
+
+/// TIOCSCTTY: only a session leader without a terminal may take one. With `steal`, a privileged
+/// caller takes it from another session (ioctl_tty(2)).
+pub(super) fn take_as_controlling(tty: &Arc<Tty>, file: &OpenFile, steal: bool) -> Result<()> {
+    let control = control().ok_or(Errno::ENOTTY)?;
+    let caller = control.caller();
+    let (session, _) = tty.session_and_foreground();
+    if caller.leads_session && session == Some(caller.session) {
+        return Ok(());
+    }
+    if !caller.leads_session || control.controlling_terminal().is_some() {
+        return Err(Errno::EPERM);
+    }
+    if let Some(other) = session {
+        if !(steal && caller.privileged) {
+            return Err(Errno::EPERM);
+        }
+        control.set_controlling_terminal(other, None);
+    }
+    if !file.readable() && !caller.privileged {
+        return Err(Errno::EPERM);
+    }
+    tty.set_session(Some(caller.session), Some(caller.group));
+    control.set_controlling_terminal(caller.session, Some(tty.clone()));
+    Ok(())
 }

@@ -10,7 +10,20 @@
 //! output with [`Tty::take_output`]; it never sleeps in either, so the same code serves both.
 //!
 //! Job control needs to know the calling process and to signal process groups. Processes are a
-//! higher layer, so [`job::JobControl`] is a trait that the process layer registers at boot.
+//! higher layer, so [`groups::Groups`] and [`job::JobControl`] are traits that the process layer
+//! registers at boot.
+//!
+//! # Layers, lowest first
+//!
+//! | file | contents |
+//! |---|---|
+//! | [`groups`] | signals to process groups and sessions |
+//! | [`state`] | the terminal itself |
+//! | [`job`] | its controlling session, and who may use it |
+//! | [`ioctl`] | its ioctls, on both sides |
+//! | [`operations`], [`pty`], [`console`] | an open terminal; a master; the device's threads |
+//! | [`devices`] | the device nodes |
+//! | [`devpts`] | the directory of slaves |
 //!
 //! # Lock order
 //!
@@ -27,11 +40,12 @@
 pub mod console;
 pub mod devices;
 pub mod devpts;
+pub mod groups;
 mod ioctl;
 pub mod job;
 mod operations;
 pub mod pty;
-mod state;
+pub mod state;
 
 pub use state::{Tty, Window};
 

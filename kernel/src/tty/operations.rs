@@ -6,9 +6,10 @@ use hayate_abi::{Errno, Result};
 use hayate_line_discipline::cc;
 use hayate_line_discipline::flags::TOSTOP;
 
+use super::groups::signal;
+use super::ioctl;
 use super::job;
-use super::job::signal;
-use super::{Tty, ioctl};
+use super::state::Tty;
 use crate::schedule::Woken;
 use crate::schedule::time;
 use crate::vfs::fasync::{Interest, Signals};

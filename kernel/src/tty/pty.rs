@@ -12,8 +12,8 @@ use alloc::sync::Arc;
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::SpinLock;
 
-use super::state::Output as Shown;
-use super::{Tty, ioctl};
+use super::ioctl;
+use super::state::{Output as Shown, Tty};
 use crate::credentials::Credentials;
 use crate::vfs::fasync::{Interest, Signals};
 use crate::vfs::inode::{Inode, Timestamp};
@@ -210,8 +210,8 @@ impl FileOps for Master {
         self.slave.master_events()
     }
 
-    fn ioctl(&self, file: &OpenFile, command: u32, arg: u64) -> Result<i64> {
-        ioctl::master_side(self, file, command, arg)
+    fn ioctl(&self, _: &OpenFile, command: u32, arg: u64) -> Result<i64> {
+        ioctl::master_side(self.slave(), self.number(), command, arg)
     }
 
     fn signals(&self, _file: &OpenFile) -> Option<(&Signals, Interest)> {

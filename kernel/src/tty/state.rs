@@ -8,8 +8,7 @@ use hayate_abi::{Errno, Result};
 use hayate_line_discipline::{Discipline, Effect, Signal, Termios};
 use hayate_machine::sync::SpinLock;
 
-use super::job;
-use super::job::signal;
+use super::groups::{groups, signal};
 use crate::reclaim::growth::Grow;
 use crate::schedule::{Mutex, WaitQueue};
 use crate::vfs::fasync::Signals;
@@ -182,8 +181,8 @@ impl Tty {
                     }
                 }
             }
-            if let (Some((group, which)), Some(control)) = (wanted, job::control()) {
-                control.signal_group(
+            if let (Some((group, which)), Some(groups)) = (wanted, groups()) {
+                groups.signal_group(
                     group,
                     match which {
                         Signal::Interrupt => signal::INT,
@@ -297,15 +296,15 @@ impl Tty {
             state.discipline.flush_input();
             (state.session.take(), state.foreground.take())
         };
-        if let Some(control) = job::control() {
+        if let Some(groups) = groups() {
             if let Some(session) = session {
-                control.signal_session_leader(session, signal::HUP);
-                control.signal_session_leader(session, signal::CONT);
-                control.set_controlling_terminal(session, None);
+                groups.signal_session_leader(session, signal::HUP);
+                groups.signal_session_leader(session, signal::CONT);
+                groups.take_terminal_away(session);
             }
             if let Some(group) = foreground {
-                control.signal_group(group, signal::HUP);
-                control.signal_group(group, signal::CONT);
+                groups.signal_group(group, signal::HUP);
+                groups.signal_group(group, signal::CONT);
             }
         }
         self.wake_everybody();
@@ -465,8 +464,8 @@ impl Tty {
             state.window = window;
             state.foreground
         };
-        if let (Some(group), Some(control)) = (group, job::control()) {
-            control.signal_group(group, signal::WINCH);
+        if let (Some(group), Some(groups)) = (group, groups()) {
+            groups.signal_group(group, signal::WINCH);
         }
     }
 
@@ -535,9 +534,9 @@ impl Tty {
             state.session = None;
             state.foreground.take()
         };
-        if let (Some(group), Some(control)) = (group, job::control()) {
-            control.signal_group(group, signal::HUP);
-            control.signal_group(group, signal::CONT);
+        if let (Some(group), Some(groups)) = (group, groups()) {
+            groups.signal_group(group, signal::HUP);
+            groups.signal_group(group, signal::CONT);
         }
     }
 }

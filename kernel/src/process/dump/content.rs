@@ -15,7 +15,8 @@ use zerocopy::IntoBytes;
 
 use super::filter;
 use crate::memory::{PAGE, Protection, RegionFlags, Shown, Space};
-use crate::process::{Process, Thread};
+use crate::process::record::Process;
+use crate::process::thread::Thread;
 use crate::reclaim::growth::Grow;
 use crate::vfs::attributes::FileKind;
 use crate::vfs::mount::Location;

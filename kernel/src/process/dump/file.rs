@@ -15,9 +15,11 @@ use hayate_core_file::name::{self, Facts, Place};
 use hayate_machine::{time, vdso};
 
 use super::content::Content;
-use super::{pattern, settle};
+use super::pattern;
 use crate::memory::{PAGE, Space};
-use crate::process::{Process, Thread, identity};
+use crate::process::identity;
+use crate::process::record::{Process, notice};
+use crate::process::thread::Thread;
 use crate::reclaim::growth::Grow;
 use crate::schedule;
 use crate::vfs::attributes::FileKind;
@@ -210,4 +212,11 @@ impl Writer<'_> {
         self.buffer.clear();
         Ok(())
     }
+}
+
+/// The end of a sleep, or of a part of a long work, of the thread that writes: no signal but
+/// SIGKILL is taken any more. `EINTR` if that came.
+pub(super) fn settle(process: &Process) -> Result<()> {
+    schedule::current().clear_interrupt();
+    if process.notice() & notice::CUT != 0 { Err(Errno::EINTR) } else { Ok(()) }
 }

@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use hayate_abi::signal::*;
 use hayate_machine::sync::{Lazy, Once, SpinLock};
 
-use super::{IGNORED_BY_DEFAULT, UNBLOCKABLE};
+use super::sets::{IGNORED_BY_DEFAULT, UNBLOCKABLE};
 
 /// The actions for all signals.
 pub struct Actions {

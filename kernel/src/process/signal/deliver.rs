@@ -5,9 +5,12 @@ use hayate_abi::signal::*;
 use hayate_machine::trap::UserRegs;
 use hayate_machine::user::UserPtr;
 
-use super::{CORE, Disposition, IGNORED_BY_DEFAULT, STOPS, frame, stop};
+use super::actions::Disposition;
+use super::sets::{CORE, IGNORED_BY_DEFAULT, STOPS};
+use super::{frame, send, stopping};
 use crate::process::record::notice;
-use crate::process::{Thread, current, dump, exit, session};
+use crate::process::thread::{Thread, current};
+use crate::process::{dump, exit, job_control};
 use crate::schedule;
 
 /// The number of `restart_syscall(2)`.
@@ -33,7 +36,7 @@ pub fn attend(regs: &mut UserRegs) {
             exit::end_if_told(&thread);
         }
         if raised & notice::STOP != 0 {
-            stop::stop_here(&thread);
+            stopping::stop_here(&thread);
             continue;
         }
         let Some(info) = thread.take_signal(!thread.blocked()) else { break };
@@ -55,7 +58,7 @@ fn take(thread: &Thread, info: &Siginfo, regs: &mut UserRegs) {
             if frame::enter_handler(thread, regs, &action, info, mask).is_err() {
                 // There is no room for the frame: the stack is gone, and a handler for SIGSEGV
                 // could not run either (`signal_setup_done`).
-                super::send::force(thread, Siginfo::new(SIGSEGV, SI_KERNEL));
+                send::force(thread, Siginfo::new(SIGSEGV, SI_KERNEL));
                 if signal == SIGSEGV {
                     thread.process.actions().reset(SIGSEGV);
                 }
@@ -78,10 +81,10 @@ fn by_default(thread: &Thread, info: &Siginfo, regs: &UserRegs) {
     if IGNORED_BY_DEFAULT & this != 0 || (process.id() == 1 && this != bit(SIGKILL)) {
         // pid 1 gets no signal without a handler; `force` ends it directly.
     } else if STOPS & this != 0 {
-        if signal != SIGSTOP && session::is_orphaned(process.group(), None) {
+        if signal != SIGSTOP && job_control::is_orphaned(process.group(), None) {
             return;
         }
-        stop::stop_process(process, signal);
+        stopping::stop_process(process, signal);
     } else {
         if CORE & this != 0 {
             hayate_machine::debug!(

@@ -14,7 +14,7 @@ use hayate_machine::fpu::{self, FpuState};
 use hayate_machine::trap::{self, UserRegs};
 use hayate_machine::user::{self, UserPtr};
 
-use crate::process::Thread;
+use crate::process::thread::Thread;
 use crate::reclaim::growth::Grow;
 
 /// Bytes below the stack pointer that belong to the interrupted function (System V ABI, 3.2.2).

@@ -19,41 +19,15 @@ pub mod deliver;
 pub mod frame;
 pub mod queue;
 pub mod send;
+pub(super) mod sets;
 pub mod signalfd;
 pub mod stop;
+pub mod stopping;
+pub mod take;
 
 pub use actions::{ActionTable, Actions, Disposition};
 pub use queue::Queue;
+pub use send::raise;
+pub use sets::{UNBLOCKABLE, is_signal};
 
 pub use hayate_abi::signal::*;
-
-/// Signals whose default is to be ignored.
-const IGNORED_BY_DEFAULT: SignalSet = bit(SIGCHLD) | bit(SIGURG) | bit(SIGWINCH) | bit(SIGCONT);
-/// Signals whose default is to stop the process.
-const STOPS: SignalSet = bit(SIGSTOP) | bit(SIGTSTP) | bit(SIGTTIN) | bit(SIGTTOU);
-/// Signals whose default is to end the process with a core file.
-const CORE: SignalSet = bit(SIGQUIT)
-    | bit(SIGILL)
-    | bit(SIGTRAP)
-    | bit(SIGABRT)
-    | bit(SIGBUS)
-    | bit(SIGFPE)
-    | bit(SIGSEGV)
-    | bit(SIGXCPU)
-    | bit(SIGXFSZ)
-    | bit(SIGSYS);
-/// Signals that an instruction of the thread itself raises; these are taken first.
-const SYNCHRONOUS: SignalSet =
-    bit(SIGSEGV) | bit(SIGBUS) | bit(SIGILL) | bit(SIGTRAP) | bit(SIGFPE) | bit(SIGSYS);
-/// Signals that nothing can block, catch or ignore.
-pub const UNBLOCKABLE: SignalSet = bit(SIGKILL) | bit(SIGSTOP);
-
-/// Whether a number names a signal.
-pub fn is_signal(number: u32) -> bool {
-    (1..=NSIG).contains(&number)
-}
-
-/// Sends the current thread a signal about an action of its own (SIGPIPE, SIGXFSZ).
-pub fn raise(signal: u32) {
-    super::current().signal_self(signal);
-}

@@ -7,7 +7,7 @@ use hayate_abi::signal::*;
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::SpinLock;
 
-use super::SYNCHRONOUS;
+use super::sets::SYNCHRONOUS;
 use crate::reclaim::growth::Grow;
 
 /// The pending signals of a process or of a thread.

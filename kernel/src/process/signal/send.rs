@@ -5,10 +5,14 @@ use alloc::vec::Vec;
 
 use hayate_abi::process::RLIMIT_SIGPENDING;
 use hayate_abi::signal::*;
+use hayate_abi::time::{CLOCK_TICKS_PER_SEC, NANOS_PER_SEC};
 use hayate_abi::{Errno, Result};
 
-use super::{IGNORED_BY_DEFAULT, STOPS, is_signal, stop};
-use crate::process::{Process, Thread, pids};
+use super::sets::{IGNORED_BY_DEFAULT, STOPS, is_signal};
+use super::stop;
+use crate::process::pids;
+use crate::process::record::{Process, notice};
+use crate::process::thread::{Thread, current};
 use crate::reclaim::growth::Grow;
 
 /// Sends a signal to a process: one of its threads takes it.
@@ -66,7 +70,7 @@ fn post(process: &Arc<Process>, thread: Option<&Thread>, info: Siginfo) -> Resul
         discard_everywhere(process, bit(SIGCONT));
     } else if signal == SIGCONT {
         discard_everywhere(process, STOPS);
-        stop::continue_process(process);
+        continue_process(process);
     }
     if is_ignored(process, thread, signal) {
         return Ok(());
@@ -145,4 +149,56 @@ pub fn to_group(
             return Ok((before, reached));
         }
     }
+}
+
+/// Continues a stopped process (`SIGCONT`).
+fn continue_process(process: &Arc<Process>) {
+    let was_stopped = {
+        let mut control = process.control.lock();
+        if control.stop.signal == 0 {
+            return;
+        }
+        let was_stopped = control.stop.complete;
+        control.stop.cancel();
+        control.stop.untold_continue = was_stopped;
+        process.clear_notice(notice::STOP);
+        was_stopped
+    };
+    stop::wake();
+    if was_stopped {
+        tell_change(process, CLD_CONTINUED, SIGCONT);
+    }
+}
+
+/// Notifies the parent that a child stopped or continued.
+pub fn tell_change(child: &Arc<Process>, code: i32, signal: u32) {
+    let Some(parent) = child.parent() else { return };
+    if parent.actions().about_children().1 {
+        let _ = to_process(&parent, about_child(child, code, signal as i32));
+    }
+    parent.child_events.wake_all();
+}
+
+/// What a parent is told about a child.
+pub fn about_child(child: &Process, code: i32, status: i32) -> Siginfo {
+    let usage = child.usage();
+    let ticks = |nanos: u64| (nanos / (NANOS_PER_SEC / CLOCK_TICKS_PER_SEC)) as i64;
+    let uid = child.first_thread().map_or(0, |thread| thread.credentials().uid);
+    let (user, system) = (ticks(usage.user_ns), ticks(usage.system_ns));
+    Siginfo::from_child(code, child.id(), uid, status, user, system)
+}
+
+impl Thread {
+    /// Sends itself a signal about an action of its own.
+    pub fn signal_self(&self, signal: u32) {
+        let pid = self.process.id();
+        let uid = self.credentials().uid;
+        // A full queue loses only the information, not a standard signal.
+        let _ = to_thread(self, Siginfo::from_sender(signal, SI_USER, pid, uid));
+    }
+}
+
+/// Sends the current thread a signal about an action of its own (SIGPIPE, SIGXFSZ).
+pub fn raise(signal: u32) {
+    current().signal_self(signal);
 }

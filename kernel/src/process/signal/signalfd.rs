@@ -13,7 +13,8 @@ use hayate_abi::signal::{SI_QUEUE, SI_TIMER, SIGCHLD, Siginfo, SignalSet, Signal
 use hayate_abi::{Errno, Result};
 use zerocopy::IntoBytes;
 
-use super::UNBLOCKABLE;
+use super::sets::UNBLOCKABLE;
+use crate::process::thread::{current, try_current};
 use crate::vfs::anonymous;
 use crate::vfs::open_file::flags::{O_NONBLOCK, O_RDWR};
 use crate::vfs::open_file::{FileOps, OpenFile, Traits};
@@ -43,7 +44,7 @@ impl SignalFd {
     /// Changes the set.
     pub fn set_wanted(&self, wanted: SignalSet) {
         self.wanted.store(wanted & !UNBLOCKABLE, Ordering::Release);
-        crate::process::current().process().signal_events.wake_all();
+        current().process().signal_events.wake_all();
     }
 
     fn wanted(&self) -> SignalSet {
@@ -51,7 +52,7 @@ impl SignalFd {
     }
 
     fn take(&self) -> Option<Siginfo> {
-        crate::process::current().take_signal(self.wanted())
+        current().take_signal(self.wanted())
     }
 }
 
@@ -100,7 +101,7 @@ impl FileOps for SignalFd {
             Some(info) => info,
             None if file.nonblocking() => return Err(Errno::EAGAIN),
             None => {
-                let thread = crate::process::current();
+                let thread = current();
                 thread
                     .process()
                     .signal_events
@@ -121,7 +122,7 @@ impl FileOps for SignalFd {
     }
 
     fn poll(&self, _: &OpenFile, registrar: &mut Registrar<'_>) -> Events {
-        let Some(thread) = crate::process::try_current() else { return Events::empty() };
+        let Some(thread) = try_current() else { return Events::empty() };
         registrar.register(&thread.process().signal_events);
         if thread.pending() & self.wanted() != 0 { Events::READABLE } else { Events::empty() }
     }

@@ -1,0 +1,34 @@
+//! What the scheduler has a thread do: at a switch to it and from it, and at a tick.
+
+use core::sync::atomic::Ordering;
+
+use hayate_machine::cpu;
+
+use super::cpu_time;
+use super::thread::Thread;
+use crate::schedule::Agent;
+
+impl Agent for Thread {
+    fn enter(&self) {
+        self.space.look(|space| {
+            if let Some(space) = space {
+                space.activate();
+            }
+        });
+        // Load them whatever they are, so that no base of the previous thread stays.
+        let (fs, gs) = (&self.fs_base, &self.gs_base);
+        cpu::restore_user_bases(fs.load(Ordering::Relaxed), gs.load(Ordering::Relaxed));
+    }
+
+    fn leave(&self) {
+        // With FSGSBASE a program changes the bases itself.
+        self.fs_base.store(cpu::user_fs_base(), Ordering::Relaxed);
+        self.gs_base.store(cpu::user_gs_base(), Ordering::Relaxed);
+    }
+
+    fn tick(&self) {
+        if self.process.watches_cpu_time() {
+            cpu_time::check(&self.process);
+        }
+    }
+}

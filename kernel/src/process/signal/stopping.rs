@@ -1,0 +1,84 @@
+//! Stopping a process (`SIGSTOP`, job control); [`super::send`] continues it.
+//!
+//! The thread that takes the signal starts the stop: it raises the notice and interrupts the
+//! others. Each thread then counts itself and sleeps; the last one notifies the parent. All
+//! counting happens under `Process::control`.
+
+use alloc::sync::Arc;
+
+use hayate_abi::signal::*;
+
+use super::send;
+use super::stop::{Change, STOPPED};
+use crate::process::record::{Process, notice};
+use crate::process::thread::Thread;
+
+/// Asks every thread of a process to stop.
+pub fn stop_process(process: &Process, signal: u32) {
+    let mut control = process.control.lock();
+    if control.exit.is_some() || control.stop.signal != 0 {
+        return;
+    }
+    control.stop.signal = signal;
+    control.stop.untold_continue = false;
+    process.raise_notice(notice::STOP);
+    process.interrupt_all();
+}
+
+/// Stops the current thread if its process is to be stopped; returns when it continues.
+pub fn stop_here(thread: &Thread) {
+    let process = &thread.process;
+    {
+        let mut control = process.control.lock();
+        if control.stop.signal == 0 {
+            return;
+        }
+        control.stop.asleep += 1;
+    }
+    tell_if_complete(process);
+    STOPPED.wait(|| (process.notice() & notice::STOP == 0).then_some(()));
+    process.control.lock().stop.asleep -= 1;
+}
+
+/// Notifies the parent if the last thread of a process has stopped; also called when a thread ends.
+pub fn tell_if_complete(process: &Arc<Process>) {
+    let signal = {
+        let mut control = process.control.lock();
+        let all = process.thread_count();
+        let stop = &mut control.stop;
+        if stop.signal == 0 || stop.complete || stop.asleep < all {
+            return;
+        }
+        stop.complete = true;
+        stop.untold_stop = stop.signal;
+        stop.signal
+    };
+    send::tell_change(process, CLD_STOPPED, signal);
+}
+
+impl Process {
+    /// Whether it is stopped.
+    pub fn is_stopped(&self) -> bool {
+        self.control.lock().stop.complete
+    }
+
+    /// Returns the change that `wait` has not reported yet, and marks it as reported unless `keep`.
+    pub fn untold_change(&self, stops: bool, continues: bool, keep: bool) -> Option<Change> {
+        let mut control = self.control.lock();
+        let stop = &mut control.stop;
+        if stops && stop.untold_stop != 0 {
+            let signal = stop.untold_stop;
+            if !keep {
+                stop.untold_stop = 0;
+            }
+            return Some(Change::Stopped(signal));
+        }
+        if continues && stop.untold_continue {
+            if !keep {
+                stop.untold_continue = false;
+            }
+            return Some(Change::Continued);
+        }
+        None
+    }
+}
