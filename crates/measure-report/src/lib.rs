@@ -2,9 +2,8 @@
 //!
 //! [`html`] takes one run, or several to show side by side; the others are compared with the first.
 //! From top to bottom: `lib` assembles the page, `tables` and `figures` select the results to show,
-//! `chart` draws, `markup` escapes. Colours are classes that the style sheet resolves for light,
-//! dark and paper. For that reason the pictures are drawn here and not by a plotting library, which
-//! writes colours into every element.
+//! `chart` draws them with the shapes of `measure-chart`, `markup` escapes. Colours are classes that
+//! the style sheet resolves for light, dark and paper.
 #![forbid(unsafe_code)]
 
 mod chart;
@@ -14,7 +13,7 @@ mod markup;
 mod overview;
 mod tables;
 
-use markup::escape;
+pub use markup::escape;
 use measure_data::Run;
 
 const STYLE: &str = include_str!("style.css");

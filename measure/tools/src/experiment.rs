@@ -6,15 +6,16 @@
 //! documents; all results so far are combined into one report.
 //!
 //! [`describe`] reads the description, [`results`] holds the results, [`grid`], [`picture`] and
-//! [`curves`] show them, [`scaling`] does all of that for two processes against one, [`joint`] is
-//! the report.
+//! [`curves`] show them, [`bars`] is the common kind of picture, [`scaling`] does all of that for two
+//! processes against one, [`joint`] is the report.
 
+mod bars;
 mod counts;
 mod curves;
 mod describe;
 mod grid;
 mod joint;
-pub(crate) mod picture;
+mod picture;
 mod results;
 mod scaling;
 

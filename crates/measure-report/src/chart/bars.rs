@@ -1,8 +1,7 @@
 //! Horizontal bars from zero, with the interval as a whisker and the prediction as a tick.
 
-use super::{COLOURS, Scale};
-use crate::markup::escape;
-use std::fmt::Write;
+use super::COLOURS;
+use measure_chart::{Anchor, Picture, Scale, Tick};
 
 /// A row: one bar for each run.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,92 +38,63 @@ impl BarChart<'_> {
         let thick = if runs == 1 { 16.0 } else { 12.0 };
         let row = thick * runs as f64 + 9.0;
         let height = TOP + row * self.bars.len() as f64 + BOTTOM;
-        let bottom = height - BOTTOM;
-        let measured = self.bars.iter().flat_map(|b| b.values.iter().flatten().map(|v| v.0));
-        let most = measured.fold(0.0, f64::max);
-        // A prediction far beyond would compress all bars; it is drawn at the edge then.
-        let predicted = self.bars.iter().filter_map(|b| b.predicted).fold(0.0, f64::max);
-        let end = most.max(predicted.min(most * 1.3));
+        let end = self.end();
         let x = Scale::linear(0.0, end, LEFT, WIDTH - RIGHT);
-
-        let mut svg = format!(
-            "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{}\">",
-            escape(self.title)
-        );
-        for tick in x.ticks(4) {
-            let at = x.at(tick);
-            let _ = write!(
-                svg,
-                "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>\
-                 <text class=\"tick\" x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                bottom + 17.0,
-                escape(&(self.text)(tick))
-            );
-        }
+        let mut picture = Picture::in_page(WIDTH, height, self.title);
+        let ticks: Vec<Tick> =
+            x.ticks(4).into_iter().map(|tick| Tick::new(x.at(tick), (self.text)(tick))).collect();
+        picture.axis_below(&ticks, (TOP, height - BOTTOM), 17.0);
         for (i, bar) in self.bars.iter().enumerate() {
             let top = TOP + row * i as f64 + 4.0;
-            let _ = write!(
-                svg,
-                "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-                LEFT - 8.0,
-                top + thick * runs as f64 / 2.0 + 4.5,
-                escape(&bar.name)
-            );
+            let middle = top + thick * runs as f64 / 2.0;
+            picture.text("", (LEFT - 8.0, middle + 4.5), Anchor::End, &bar.name);
             for (run, value) in bar.values.iter().enumerate() {
-                if let Some((value, low, high)) = value {
+                if let Some(value) = value {
                     let y = top + thick * run as f64;
-                    self.one(&mut svg, &x, y, thick, run, (*value, *low, *high));
+                    self.bar(&mut picture, &x, (y, thick), run % COLOURS, *value);
                 }
             }
             if let Some(predicted) = bar.predicted {
                 let at = x.at(predicted);
-                let _ = write!(
-                    svg,
-                    "<line class=\"predicted\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{:.1}\" y2=\"{:.1}\"/>",
-                    top - 2.0,
-                    top + thick * runs as f64 + 2.0
-                );
+                let bottom = top + thick * runs as f64;
+                picture.line("predicted", (at, top - 2.0), (at, bottom + 2.0));
                 // The edge is not its position: an arrow and its value show that.
                 if predicted > end * 1.001 {
-                    let _ = write!(
-                        svg,
-                        "<text class=\"tick halo\" x=\"{:.1}\" y=\"{:.1}\">→ {}</text>",
-                        at + 4.0,
-                        top + thick * runs as f64 / 2.0 + 4.0,
-                        escape(&(self.text)(predicted))
-                    );
+                    let text = format!("→ {}", (self.text)(predicted));
+                    picture.text("tick halo", (at + 4.0, middle + 4.0), Anchor::Start, &text);
                 }
             }
         }
-        svg.push_str("</svg>");
-        svg
+        picture.finish()
     }
 
-    fn one(
+    /// The end of the scale: the largest value, and a prediction that is not far beyond. One that
+    /// is would compress all bars; it is drawn at the edge.
+    fn end(&self) -> f64 {
+        let measured = self.bars.iter().flat_map(|b| b.values.iter().flatten().map(|v| v.0));
+        let most = measured.fold(0.0, f64::max);
+        let predicted = self.bars.iter().filter_map(|b| b.predicted).fold(0.0, f64::max);
+        most.max(predicted.min(most * 1.3))
+    }
+
+    /// The bar of one run, with its interval and its value.
+    fn bar(
         &self,
-        svg: &mut String,
+        picture: &mut Picture,
         x: &Scale,
-        y: f64,
-        thick: f64,
-        run: usize,
+        (y, thick): (f64, f64),
+        colour: usize,
         (value, low, high): (f64, f64, f64),
     ) {
-        let (end, colour) = (x.at(value), run % COLOURS);
+        let end = x.at(value);
         let middle = y + thick / 2.0;
         // An interval that extends far beyond all bars ends where the value's text still fits.
         let edge = WIDTH - RIGHT;
         let (from, to) = (x.at(low).min(edge), x.at(high).min(edge));
-        let _ = write!(
-            svg,
-            "<rect class=\"f{colour}\" x=\"{LEFT}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"2\"/>\
-             <line class=\"whisker\" x1=\"{from:.1}\" x2=\"{to:.1}\" y1=\"{middle:.1}\" y2=\"{middle:.1}\"/>\
-             <text class=\"tick halo\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            y + 1.0,
-            (end - LEFT).max(1.0),
-            thick - 2.0,
-            end.max(to) + 6.0,
-            middle + 4.0,
-            escape(&(self.text)(value))
-        );
+        let size = ((end - LEFT).max(1.0), thick - 2.0);
+        picture.rounded(&format!("f{colour}"), (LEFT, y + 1.0), size, 2.0);
+        picture.line("whisker", (from, middle), (to, middle));
+        let place = (end.max(to) + 6.0, middle + 4.0);
+        picture.text("tick halo", place, Anchor::Start, &(self.text)(value));
     }
 }

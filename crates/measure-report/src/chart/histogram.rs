@@ -1,8 +1,8 @@
 //! The distribution of a result in the size of a word: a histogram from the smallest sample to the
 //! 97th percentile, with the median as a line. The rest is in the table.
 
+use measure_chart::Picture;
 use measure_data::statistics::{quantile_of_sorted, sorted};
-use std::fmt::Write;
 
 const WIDTH: f64 = 110.0;
 const HEIGHT: f64 = 24.0;
@@ -13,17 +13,13 @@ pub fn histogram(values: &[f64], colour: usize) -> String {
     let sorted = sorted(values);
     let (low, high) = (quantile_of_sorted(&sorted, 0.0), quantile_of_sorted(&sorted, 0.97));
     let median = quantile_of_sorted(&sorted, 0.5);
-    let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" aria-hidden=\"true\">");
+    let mut picture = Picture::ornament(WIDTH, HEIGHT);
+    let class = format!("f{colour}");
     let range = high - low;
     if range <= 0.0 {
         // No scatter: one line in the middle.
-        let _ = write!(
-            svg,
-            "<rect class=\"f{colour}\" x=\"{:.1}\" y=\"2\" width=\"3\" height=\"{:.1}\"/></svg>",
-            WIDTH / 2.0,
-            HEIGHT - 4.0
-        );
-        return svg;
+        picture.rectangle(&class, (WIDTH / 2.0, 2.0), (3.0, HEIGHT - 4.0));
+        return picture.finish();
     }
     let mut bins = [0usize; BINS];
     for value in sorted.iter().filter(|v| **v <= high) {
@@ -32,24 +28,14 @@ pub fn histogram(values: &[f64], colour: usize) -> String {
     }
     let most = bins.iter().copied().max().unwrap_or(1).max(1) as f64;
     let wide = WIDTH / BINS as f64;
-    let mut path = String::new();
-    for (i, count) in bins.iter().enumerate().filter(|(_, c)| **c > 0) {
+    let columns = bins.iter().enumerate().filter(|(_, count)| **count > 0).map(|(i, count)| {
         // Square roots keep rare values visible.
-        let tall = (*count as f64 / most).sqrt() * (HEIGHT - 3.0);
-        let _ = write!(
-            path,
-            "M{:.1} {HEIGHT}v-{tall:.1}h{:.1}v{tall:.1}z",
-            i as f64 * wide,
-            wide - 0.4
-        );
-    }
+        (i as f64 * wide, (*count as f64 / most).sqrt() * (HEIGHT - 3.0))
+    });
+    picture.columns(&class, HEIGHT, wide - 0.4, columns);
     let at = (median - low) / range * WIDTH;
-    let _ = write!(
-        svg,
-        "<path class=\"f{colour}\" d=\"{path}\"/>\
-         <line class=\"whisker\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"0\" y2=\"{HEIGHT}\"/></svg>"
-    );
-    svg
+    picture.line("whisker", (at, 0.0), (at, HEIGHT));
+    picture.finish()
 }
 
 #[cfg(test)]

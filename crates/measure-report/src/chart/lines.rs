@@ -1,8 +1,7 @@
 //! Line charts with intervals as bands and marks at positions of interest.
 
-use super::{COLOURS, Scale};
-use crate::markup::escape;
-use std::fmt::Write;
+use super::COLOURS;
+use measure_chart::{Anchor, Picture, Scale};
 
 /// A measured point.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,11 +68,30 @@ const MARK_LINE: f64 = 15.0;
 impl LineChart<'_> {
     /// The `<svg>`.
     pub fn draw(&self) -> String {
+        let bottom = self.height - BOTTOM;
+        let (x, y) = self.scales();
+        let mut picture = Picture::in_page(self.width, self.height, self.title);
+        let ticks = y.ticks(6).into_iter().map(|tick| (y.at(tick), (self.y_text)(tick)));
+        picture.axis_left(ticks, (LEFT, self.right()));
+        self.draw_axis_below(&mut picture, &x);
+        self.draw_marks(&mut picture, &x, bottom);
+        for (i, series) in self.series.iter().enumerate() {
+            draw_series(&mut picture, series, i % COLOURS, &x, &y);
+        }
+        picture.finish()
+    }
+
+    fn right(&self) -> f64 {
+        self.width - RIGHT
+    }
+
+    /// The scales of both axes, over all points and their intervals.
+    fn scales(&self) -> (Scale, Scale) {
         let points = || self.series.iter().flat_map(|s| &s.points);
         let least = |f: fn(&Point) -> f64| points().map(f).fold(f64::INFINITY, f64::min);
         let most = |f: fn(&Point) -> f64| points().map(f).fold(f64::NEG_INFINITY, f64::max);
         let top = 10.0 + MARK_LINE * self.marks.len().min(4) as f64;
-        let (right, bottom) = (self.width - RIGHT, self.height - BOTTOM);
+        let (right, bottom) = (self.right(), self.height - BOTTOM);
         let x = if self.x_log {
             Scale::logarithmic(2.0, least(|p| p.x), most(|p| p.x), LEFT, right)
         } else {
@@ -85,96 +103,53 @@ impl LineChart<'_> {
         } else {
             Scale::linear(0.0, most(|p| p.high) * 1.06, bottom, top)
         };
+        (x, y)
+    }
 
-        let mut svg = format!(
-            "<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">",
-            self.width,
-            self.height,
-            escape(self.title)
-        );
-        for tick in y.ticks(6) {
-            let at = y.at(tick);
-            let _ = write!(
-                svg,
-                "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
-                 <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-                LEFT - 8.0,
-                at + 4.0,
-                escape(&(self.y_text)(tick))
-            );
-        }
+    fn draw_axis_below(&self, picture: &mut Picture, x: &Scale) {
+        let (right, bottom) = (self.right(), self.height - BOTTOM);
         for tick in x.whole_ticks(((right - LEFT) / 64.0) as usize) {
             let at = x.at(tick);
             // A word at the edge would be cut off.
-            let anchor = if at > right - 12.0 { "end" } else { "middle" };
-            let edge = if at > right - 12.0 { right + RIGHT - 2.0 } else { at };
-            let _ = write!(
-                svg,
-                "<line class=\"axis\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{bottom}\" y2=\"{:.1}\"/>\
-                 <text class=\"tick\" x=\"{edge:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",
-                bottom + 5.0,
-                bottom + 19.0,
-                escape(&(self.x_text)(tick))
-            );
+            let (edge, anchor) = if at > right - 12.0 {
+                (right + RIGHT - 2.0, Anchor::End)
+            } else {
+                (at, Anchor::Middle)
+            };
+            picture.line("axis", (at, bottom), (at, bottom + 5.0));
+            picture.text("tick", (edge, bottom + 19.0), anchor, &(self.x_text)(tick));
         }
-        let _ = write!(
-            svg,
-            "<line class=\"axis\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{bottom}\" y2=\"{bottom}\"/>\
-             <text class=\"tick\" x=\"{right}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            self.height - 6.0,
-            escape(self.x_name)
-        );
-        self.draw_marks(&mut svg, &x, bottom);
-        for (i, series) in self.series.iter().enumerate() {
-            draw_series(&mut svg, series, i % COLOURS, &x, &y);
-        }
-        svg.push_str("</svg>");
-        svg
+        picture.line("axis", (LEFT, bottom), (right, bottom));
+        picture.text("tick", (right, self.height - 6.0), Anchor::End, self.x_name);
     }
 
-    fn draw_marks(&self, svg: &mut String, x: &Scale, bottom: f64) {
+    fn draw_marks(&self, picture: &mut Picture, x: &Scale, bottom: f64) {
         for (i, mark) in self.marks.iter().enumerate() {
             let at = x.at(mark.x);
             let line = 4.0 + MARK_LINE * (i % 4 + 1) as f64;
             let (class, text_class) =
-                if mark.found { ("found", "foundtext") } else { ("mark", "tick") };
+                if mark.found { ("found", "foundtext halo") } else { ("mark", "tick halo") };
             // Words right of the middle go to the left of their line.
-            let middle = f64::midpoint(LEFT, self.width - RIGHT);
-            let (anchor, shift) = if at > middle { ("end", -5.0) } else { ("start", 5.0) };
-            let _ = write!(
-                svg,
-                "<line class=\"{class}\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{:.1}\" y2=\"{bottom}\"/>\
-                 <text class=\"{text_class} halo\" x=\"{:.1}\" y=\"{line:.1}\" text-anchor=\"{anchor}\">{}</text>",
-                line - 9.0,
-                at + shift,
-                escape(&mark.text)
-            );
+            let middle = f64::midpoint(LEFT, self.right());
+            let (anchor, shift) =
+                if at > middle { (Anchor::End, -5.0) } else { (Anchor::Start, 5.0) };
+            picture.line(class, (at, line - 9.0), (at, bottom));
+            picture.text(text_class, (at + shift, line), anchor, &mark.text);
         }
     }
 }
 
-fn draw_series(svg: &mut String, series: &Series, colour: usize, x: &Scale, y: &Scale) {
-    let pair = |px: f64, py: f64| format!("{:.1},{:.1}", x.at(px), y.at(py));
+fn draw_series(picture: &mut Picture, series: &Series, colour: usize, x: &Scale, y: &Scale) {
+    let place = |px: f64, py: f64| (x.at(px), y.at(py));
     if series.points.len() > 1 {
-        let upper = series.points.iter().map(|p| pair(p.x, p.high));
-        let lower = series.points.iter().rev().map(|p| pair(p.x, p.low));
-        let band: Vec<String> = upper.chain(lower).collect();
-        let line: Vec<String> = series.points.iter().map(|p| pair(p.x, p.y)).collect();
-        let _ = write!(
-            svg,
-            "<polygon class=\"band f{colour}\" points=\"{}\"/>\
-             <polyline class=\"line s{colour}\" points=\"{}\"/>",
-            band.join(" "),
-            line.join(" ")
-        );
+        let upper = series.points.iter().map(|p| place(p.x, p.high));
+        let lower = series.points.iter().rev().map(|p| place(p.x, p.low));
+        picture.polygon(&format!("band f{colour}"), upper.chain(lower));
+        let middle = series.points.iter().map(|p| place(p.x, p.y));
+        picture.polyline(&format!("line s{colour}"), middle);
     }
     let radius = if series.points.len() > 30 { 1.8 } else { 3.0 };
-    for p in &series.points {
-        let _ = write!(
-            svg,
-            "<circle class=\"f{colour}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"{radius}\"/>",
-            x.at(p.x),
-            y.at(p.y)
-        );
+    for point in &series.points {
+        picture.circle(&format!("f{colour}"), place(point.x, point.y), radius);
     }
 }

@@ -1,15 +1,13 @@
-//! Drawing: scales, line charts, bars, distributions. Everything returns an `<svg>` element
-//! whose colours are classes of the style sheet.
+//! The kinds of charts: lines, bars, distributions. Each returns an `<svg>` element for a page with
+//! the style sheet of the report.
 
 mod bars;
 mod histogram;
 mod lines;
-mod scale;
 
 pub use bars::{Bar, BarChart};
 pub use histogram::histogram;
 pub use lines::{LineChart, Mark, Point, Series};
-pub use scale::Scale;
 
 /// How many colours the style sheet has; series beyond them begin again.
 pub const COLOURS: usize = 6;

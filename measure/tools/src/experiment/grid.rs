@@ -1,8 +1,8 @@
 //! Tables of an experiment, as Markdown and as HTML.
 
-use super::picture::escape;
 use super::results::{Curve, Results};
 use measure_data::units::size;
+use measure_report::escape;
 use std::fmt::Write;
 
 /// A table: headings, and rows of which the first cell may have a name below it.

@@ -2,13 +2,13 @@
 //! one JSON file, and as an index in Markdown.
 
 use super::grid::{Grid, notes};
-use super::picture::escape;
 use super::results::{FORMAT, Limit, Line, Results, VERSION};
 use super::said;
 use super::{curves, picture, scaling};
 use crate::output::save;
 use anyhow::{Context, Result};
 use measure_data::scaling::Reach;
+use measure_report::escape;
 use serde_json::json;
 use std::fmt::Write;
 use std::path::Path;

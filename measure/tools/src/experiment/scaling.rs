@@ -1,16 +1,16 @@
 //! Two processes against one, on two processors: runs `measure scaling` in each system and shows
 //! the results. `measure_data::scaling` explains the numbers.
 
+use super::bars::{self, Bar, Bars, Group};
 use super::describe::{Description, Scaling as Wanted};
 use super::grid::Grid;
-use super::picture::{COLOURS, LEGEND_LINE, STYLE, WIDTH, escape, legend};
 use super::results::Results;
 use crate::boot::{Missing, Setup, System};
 use anyhow::{Context, Result, ensure};
 use hayate_cli::progress::Progress;
+use measure_chart::{Scale, Tick};
 use measure_data::scaling::{CEILING, FORMAT, Middle, Reach, Scaling, TWO_FREE, VERSION};
 use serde::{Deserialize, Serialize};
-use std::fmt::Write;
 
 /// The text above the numbers, in place of that for times.
 pub const KIND: &str = "Numbers are starts by second of the guest's clock, on this host, with all \
@@ -157,94 +157,40 @@ impl Grid {
 
 /// Draws the picture: the ratios on a linear scale, with the interval and the aim.
 pub fn draw(r: &Results) -> String {
-    const LEFT: f64 = 14.0;
-    const BAR: f64 = 15.0;
-    const NAME: f64 = 17.0;
-    const GAP: f64 = 8.0;
     /// A larger ratio says nothing about two processors, and would take space from the others.
     const MOST: f64 = 2.5;
-    let x = |ratio: f64| LEFT + ratio.clamp(0.0, MOST) / MOST * (WIDTH - LEFT - 60.0);
+    /// Room for ratios beside the bars.
+    const RIGHT: f64 = 60.0;
     let measured: Vec<usize> = r.scaling.iter().map(|scaled| scaled.system).collect();
-    let places = legend(r, &measured);
-    let top = 36.0 + (places.last().map_or(1.0, |place| place.1 + 1.0) + 1.0) * LEGEND_LINE;
+    let (from, to) = bars::span(RIGHT);
+    let scale = Scale::linear(0.0, MOST, from, to);
+    let ticks =
+        scale.ticks(5).into_iter().map(|ratio| Tick::new(scale.at(ratio), ratio.to_string()));
     let rows = r.scaling.first().map_or(0, |scaled| scaled.lines.len());
-    let group = NAME + BAR * r.scaling.len() as f64 + GAP;
-    let height = top + group * rows as f64 + 30.0;
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\
-         <title>{0}</title><style>{STYLE}</style><text class=\"t\" x=\"8\" y=\"22\">{0}</text>\n",
-        escape(&r.title)
-    );
-    for (system, (at, line)) in measured.iter().zip(&places) {
-        let y = 36.0 + line * LEGEND_LINE;
-        let _ = writeln!(
-            out,
-            "<rect class=\"s{}\" x=\"{at}\" y=\"{y}\" width=\"12\" height=\"12\"/>\
-             <text x=\"{}\" y=\"{}\">{}</text>",
-            system % COLOURS,
-            at + 17.0,
-            y + 11.0,
-            escape(&r.systems[*system].title)
-        );
+    Bars {
+        title: r.title.clone(),
+        legend: bars::legend(r, &measured),
+        note: "two processors by one; the mark is the aim; thin lines are 95 % intervals".into(),
+        ticks: ticks.collect(),
+        scale,
+        groups: (0..rows).map(|row| group(r, row)).collect(),
     }
-    let _ = writeln!(
-        out,
-        "<text class=\"n\" x=\"8\" y=\"{}\">two processes by one; the mark is the aim; thin lines are \
-         95 % intervals</text>",
-        top - LEGEND_LINE + 11.0
-    );
-    for half in 0..=5 {
-        let ratio = f64::from(half) / 2.0;
-        let _ = writeln!(
-            out,
-            "<line class=\"g\" x1=\"{0:.1}\" x2=\"{0:.1}\" y1=\"{top}\" y2=\"{1}\"/>\
-             <text class=\"n\" x=\"{0:.1}\" y=\"{2}\" text-anchor=\"middle\">{ratio}</text>",
-            x(ratio),
-            height - 24.0,
-            height - 10.0
-        );
+    .draw()
+}
+
+/// The ratios of one work in every system.
+fn group(r: &Results, row: usize) -> Group {
+    let lines = || r.scaling.iter().filter_map(|scaled| Some((scaled, scaled.lines.get(row)?)));
+    let bar = |(scaled, line): (&Scaled, &Line)| Bar {
+        system: scaled.system,
+        value: line.ratio.median,
+        interval: Some((line.ratio.low, line.ratio.high)),
+        text: format!("{:.2}", line.ratio.median),
+    };
+    let first = lines().next().map(|(_, line)| line);
+    Group {
+        name: first.map_or_else(String::new, |line| line.title.clone()),
+        bars: lines().map(bar).collect(),
+        aim: first.and_then(|line| line.at_least),
     }
-    for row in 0..rows {
-        let start = top + group * row as f64 + NAME;
-        for (bar, scaled) in r.scaling.iter().enumerate() {
-            let Some(line) = scaled.lines.get(row) else { continue };
-            let y = start + BAR * bar as f64;
-            if bar == 0 {
-                let _ = writeln!(
-                    out,
-                    "<text class=\"h\" x=\"{LEFT}\" y=\"{}\">{}</text>",
-                    start - 4.0,
-                    escape(&line.title)
-                );
-            }
-            let end =
-                x(line.ratio.high.max(line.at_least.unwrap_or(0.0))).max(x(line.ratio.median));
-            let middle = y + BAR / 2.0 - 1.0;
-            let _ = writeln!(
-                out,
-                "<rect class=\"s{}\" x=\"{LEFT}\" y=\"{y}\" width=\"{:.1}\" height=\"{}\"/>\
-                 <line class=\"w\" x1=\"{:.1}\" x2=\"{:.1}\" y1=\"{middle}\" y2=\"{middle}\"/>\
-                 <text class=\"n\" x=\"{:.1}\" y=\"{}\">{:.2}</text>",
-                scaled.system % COLOURS,
-                x(line.ratio.median) - LEFT,
-                BAR - 2.0,
-                x(line.ratio.low),
-                x(line.ratio.high),
-                end + 5.0,
-                y + 10.5,
-                line.ratio.median,
-            );
-            if let Some(aim) = line.at_least {
-                let _ = writeln!(
-                    out,
-                    "<line class=\"a\" x1=\"{0:.1}\" x2=\"{0:.1}\" y1=\"{1}\" y2=\"{2}\"/>",
-                    x(aim),
-                    y - 2.0,
-                    y + BAR
-                );
-            }
-        }
-    }
-    out.push_str("</svg>\n");
-    out
 }
