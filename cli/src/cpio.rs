@@ -1,14 +1,12 @@
 //! Writes initramfs archives: the "newc" format of cpio (Linux
-//! Documentation/driver-api/early-userspace/buffer-format.rst).
+//! Documentation/driver-api/early-userspace/buffer-format.rst), by the crate `cpio`.
 //!
 //! Times are zero and inode numbers count up from one, so that the same files give the same bytes:
 //! a deterministic run needs a deterministic archive.
 
-use anyhow::{Result, ensure};
-
-const DIRECTORY: u32 = 0o040000;
-const REGULAR: u32 = 0o100000;
-const LINK: u32 = 0o120000;
+use ::cpio::newc::{Builder, ModeFileType, trailer};
+use anyhow::{Context, Result};
+use std::io::Write;
 
 /// An archive that is being written.
 pub struct Archive {
@@ -24,61 +22,30 @@ impl Archive {
 
     /// Adds a folder; `path` without a leading slash.
     pub fn directory(&mut self, path: &str) -> Result<()> {
-        self.entry(path.as_bytes(), DIRECTORY | 0o755, b"")
+        let entry = Builder::new(path).mode(0o755).set_mode_file_type(ModeFileType::Directory);
+        self.entry(entry.nlink(2), b"")
     }
 
     /// Adds a file with these permissions.
     pub fn file(&mut self, path: &str, permissions: u32, content: &[u8]) -> Result<()> {
-        self.entry(path.as_bytes(), REGULAR | permissions, content)
-    }
-
-    /// Adds a symbolic link.
-    #[cfg_attr(not(test), expect(dead_code, reason = "completes the writer; tests use it"))]
-    pub fn link(&mut self, path: &str, target: &str) -> Result<()> {
-        self.entry(path.as_bytes(), LINK | 0o777, target.as_bytes())
+        let entry = Builder::new(path).mode(permissions);
+        self.entry(entry.set_mode_file_type(ModeFileType::Regular), content)
     }
 
     /// Returns the whole archive with its trailer, padded to four bytes, so that another may
     /// follow.
-    pub fn finish(mut self) -> Result<Vec<u8>> {
-        self.entry(b"TRAILER!!!", 0, b"")?;
-        Ok(self.bytes)
+    pub fn finish(self) -> Result<Vec<u8>> {
+        Ok(trailer(self.bytes)?)
     }
 
-    fn entry(&mut self, path: &[u8], mode: u32, content: &[u8]) -> Result<()> {
-        let size = u32::try_from(content.len());
-        ensure!(size.is_ok(), "a file of 4 GiB or more does not fit into an initramfs");
+    fn entry(&mut self, entry: Builder, content: &[u8]) -> Result<()> {
+        let size = u32::try_from(content.len())
+            .context("a file of 4 GiB or more does not fit into an initramfs")?;
         self.inode += 1;
-        let links = if mode & DIRECTORY != 0 && mode & REGULAR == 0 { 2 } else { 1 };
-        self.bytes.extend_from_slice(b"070701");
-        let fields = [
-            self.inode,
-            mode,
-            0,
-            0,
-            links,
-            0,
-            size.unwrap_or_default(),
-            0,
-            0,
-            0,
-            0,
-            path.len() as u32 + 1,
-            0,
-        ];
-        for field in fields {
-            self.bytes.extend_from_slice(format!("{field:08x}").as_bytes());
-        }
-        self.bytes.extend_from_slice(path);
-        self.bytes.push(0);
-        self.fill();
-        self.bytes.extend_from_slice(content);
-        self.fill();
+        let mut writer = entry.ino(self.inode).write(&mut self.bytes, size);
+        writer.write_all(content)?;
+        writer.finish()?;
         Ok(())
-    }
-
-    fn fill(&mut self) {
-        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }
 }
 
@@ -106,7 +73,6 @@ mod tests {
         let mut archive = Archive::new();
         archive.directory("etc").unwrap();
         archive.file("etc/motd", 0o644, b"hello\n").unwrap();
-        archive.link("etc/link", "motd").unwrap();
         let bytes = archive.finish().unwrap();
         let child = Command::new("cpio")
             .args(["-t", "--quiet"])
@@ -118,6 +84,6 @@ mod tests {
         let Ok(mut child) = child else { return };
         child.stdin.take().unwrap().write_all(&bytes).unwrap();
         let output = child.wait_with_output().unwrap();
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "etc\netc/motd\netc/link\n");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "etc\netc/motd\n");
     }
 }

@@ -8,7 +8,8 @@
 //!
 //! Road not taken: the crate `cpio_reader`. It ends at the first trailer without reporting where
 //! that was, so the second archive of a chain cannot be found, and it takes a damaged header for
-//! the end.
+//! the end. The crate `cpio`, by which the host command writes its archives, reads from a stream of
+//! the standard library, which a kernel has not, and copies every name.
 #![no_std]
 #![forbid(unsafe_code)]
 
