@@ -1,4 +1,33 @@
-//! The Hayate kernel: boot from top to bottom, with the time of each step logged.
+//! The Hayate kernel: everything above the machine layer, without a line of unsafe code.
+//!
+//! Its three research systems are in a folder each: [`recycle`] (Tender), [`supervisor`] (DMSM) and
+//! [`in_place`] (OFF2F). Around them, highest first:
+//!
+//! | room | what it does |
+//! |---|---|
+//! | [`syscall`] | the table of system calls, and a thin file for each family |
+//! | [`fs::proc`], [`fs::sysfs`] | what the kernel knows, as files |
+//! | [`process`] | processes, threads, fork, exec, exit, signals, futexes, timers |
+//! | [`program`] | executables: what they need, loaded into a space |
+//! | [`memory`] | spaces, regions, page faults |
+//! | [`tty`], [`ipc`], [`fs`] | terminals; pipes, sockets, events; file systems |
+//! | [`vfs`] | paths, mounts, inodes, open files, descriptors, locks |
+//! | [`page_cache`] | contents of files as pages in memory |
+//! | [`drivers`] | disks, console, entropy, persistent memory |
+//! | [`schedule`] | run queues, sleep and wake, timers |
+//! | [`reclaim`] | what is given up when frames run out; growth that can fail |
+//! | [`machine`] | the machine layer: boot, traps, page tables, frames, user memory |
+//!
+//! # Eight paths
+//!
+//! Each of these leads through the files on its way, in order, on one screen:
+//! [a page fault](tour::page_fault), [a system call](tour::system_call), [fork](tour::fork),
+//! [exec](tour::exec), [a read](tour::read), [an interrupt](tour::interrupt),
+//! [a start from what was kept](tour::kept_start), [a switch of mode](tour::mode_switch).
+//!
+//! # This file
+//!
+//! The boot, from top to bottom, with the time of each step logged.
 #![no_std]
 #![no_main]
 #![deny(unsafe_code)]
@@ -26,6 +55,8 @@ pub mod supervisor;
 pub mod syscall;
 #[cfg(feature = "tests")]
 mod tests;
+#[cfg(doc)]
+pub mod tour;
 pub mod tty;
 pub mod vfs;
 
@@ -120,7 +151,11 @@ fn threaded() {
         panic!("{error}");
     }
     process::init();
-    recycle::register_pools();
+    recycle::spaces::init();
+    recycle::empty_spaces::init();
+    recycle::regions::init();
+    recycle::stacks::init();
+    recycle::programs::init();
     let place = if memory::randomizes() { random::word() } else { 0 };
     if vdso::place(place).is_err() {
         panic!("no memory for the pages that programs see");

@@ -9,8 +9,8 @@
 //! a short text. The heap serves these from the kernel's reserve when programs get no more frames
 //! ([`machine::heap`]: up to one frame at a time; the reserve is 1/64 of memory, 1 MiB at least).
 //! Three rules keep the reserve from running out. Nothing new begins when memory is scarce
-//! ([`crate::memory::deferred_free::leave_room`]). When half of the reserve is used, a call that made a
-//! small object frees kept and cached memory, or its process ends, before it returns to user mode.
+//! ([`crate::reclaim::leave_room`]). When half of the reserve is used, a call that made a small
+//! object frees kept and cached memory, or its process ends, before it returns to user mode.
 //! And a call makes few such objects: code that makes one for each thing that a program can
 //! multiply (each page, name, descriptor, process) uses the functions here and stops at the first
 //! failure.
@@ -124,7 +124,7 @@ impl<T: Eq + Hash, S: BuildHasher> Grow for HashSet<T, S> {
 }
 
 /// Calls `grow`; while that is refused, memory is given back before it is called again
-/// ([`pressure`]). Call it without spin locks.
+/// ([`crate::reclaim`]). Call it without spin locks.
 ///
 /// # Errors
 /// `ENOMEM`: there is nothing more to be given back.

@@ -55,12 +55,3 @@ pub use hayate_recycler::{Counts, Keep, Kind, Policy};
 pub fn init() {
     policy::init();
 }
-
-/// Registers the pools, from the most to the least often taken from. Boot calls it once.
-pub fn register_pools() {
-    spaces::init();
-    empty_spaces::init();
-    regions::init();
-    stacks::init();
-    programs::init();
-}

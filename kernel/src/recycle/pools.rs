@@ -34,7 +34,7 @@ pub trait Keeper: Send + Sync {
     /// Follows a change of the policy. The caller then drops what the new one does not allow.
     fn follow_policy(&self) {}
 
-    /// The counts of its resources, if [`statistics`](super::statistics) does not count them.
+    /// The counts of its resources, if [`statistics`] does not count them.
     fn counts(&self) -> Counts {
         Counts::default()
     }

@@ -27,7 +27,7 @@
 //! The policy decides what is kept: spaces with all their pages under `attachment`, or under
 //! `space` and `region` together; the pages of the text only under `text` besides. Text pages that
 //! are not to be kept are dropped when the space is taken. A space that cannot be kept with its
-//! program goes to [`empty`], and its regions go to [`regions`] under `region` alone.
+//! program goes to [`empty_spaces`], and its regions go to [`regions`] under `region` alone.
 //!
 //! Random addresses: stack, heap and the base of mappings are drawn anew for each start, as Linux
 //! does; a program with fixed addresses has no others. The addresses of a position-independent

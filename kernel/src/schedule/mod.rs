@@ -51,7 +51,7 @@ pub fn start(execution: &Arc<Execution>) {
 }
 
 /// Like [`start`], for a child process of the current execution: starts it on this CPU if the
-/// parent is expected to wait for it at once (wake affinity, [`haste`]).
+/// parent is expected to wait for it at once (wake affinity, [`wake_affinity`]).
 pub fn start_child(execution: &Arc<Execution>) {
     run_queue::start(execution, current().haste.makes());
 }

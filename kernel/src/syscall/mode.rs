@@ -19,7 +19,7 @@ fn switch(pid: i32, supervisor: bool, keep: bool) -> Result<()> {
 
 /// `switch_supervisor(pid, flags)`: switches the process (0: the caller) to supervisor mode.
 ///
-/// Fails with `EINVAL` for unknown flags; `EOPNOTSUPP`, `EPERM`, `ESRCH` as [`mode::switch`].
+/// Fails with `EINVAL` for unknown flags; `EOPNOTSUPP`, `EPERM`, `ESRCH` as [`switch::switch`].
 pub fn switch_supervisor(pid: i32, flags: u32) -> Result<()> {
     if flags & !KEEP != 0 {
         return Err(Errno::EINVAL);

@@ -40,7 +40,7 @@ pub fn read(page_cache: &PageCache, offset: u64, out: &mut Output<'_>) -> Result
 }
 
 /// Like [`read`], for a cached file: reading in order requests the next window ahead of time
-/// ([`ahead`]).
+/// ([`read_ahead`]).
 pub fn read_cached(
     page_cache: &Arc<PageCache>,
     offset: u64,

@@ -6,7 +6,7 @@
 //!    [`wait`] on its way back to user mode, leaves its notes (registers) in `PARKED` and sleeps,
 //!    or ends by itself. A process without a right to a file (`RLIMIT_CORE`,
 //!    `PR_SET_DUMPABLE`) skips all of this.
-//! 2. With all others asleep or gone it opens the file ([`file`]) and writes headers, notes
+//! 2. With all others asleep or gone it opens the file ([`mod@file`]) and writes headers, notes
 //!    ([`content`]) and memory.
 //! 3. It takes the notice back, and all end, the status saying `DUMPED` if there is a file.
 //!
