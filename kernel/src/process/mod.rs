@@ -17,7 +17,7 @@
 //! | [`pids`], [`held`], [`pidfd`] | the table of numbers, descriptors of parts and of processes |
 //! | [`access`] | which processes may look into a process |
 //! | [`signal`]: `send`, `stopping` | sending signals, stopping |
-//! | [`timer`], [`cpu_time`], [`agent`] | timers, those on processor time, ticks and switches |
+//! | [`timer`], [`cpu_time`], [`scheduled`] | timers, those on processor time, ticks and switches |
 //! | [`signal`]: `take`, `frame`, [`signalfd`](signal::signalfd) | taking signals |
 //! | [`job_control`], [`family`], [`wait`] | groups and terminals, parents and children, waiting |
 //! | [`futex`], [`dump`], [`victim`] | waiting for a word in memory, core files, the end for memory |
@@ -37,7 +37,6 @@
 
 pub mod access;
 mod addressee;
-mod agent;
 mod attention;
 pub mod clone;
 pub mod cpu_time;
@@ -57,6 +56,7 @@ pub mod pids;
 pub mod record;
 pub mod resources;
 mod restart;
+mod scheduled;
 pub mod session;
 pub mod signal;
 pub mod starts;

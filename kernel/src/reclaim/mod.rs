@@ -1,7 +1,7 @@
 //! What is freed when frames run out: one procedure for all callers that need frames.
 //!
 //! First, the deferred free of ended processes is done (`paging::teardown`; the allocator itself
-//! does so before it refuses). Then kept resources are dropped, the oldest first ([`pools`]). Then
+//! does so before it refuses). Then kept resources are dropped, the oldest first ([`register_kept`]). Then
 //! caches shrink, in the order of registration ([`Cache`]): pages of files that can be read again
 //! and are not mapped, names. Then the objects that the heap caches for this processor are freed.
 //! If all that frees nothing, the caller gets `ENOMEM` or, at a fault, its process is killed. No
@@ -27,13 +27,10 @@ use arrayvec::ArrayVec;
 use hayate_abi::{Errno, Result};
 use machine::frames::{self, Frame};
 use machine::heap;
-use machine::layout::PAGE_SIZE;
 use machine::paging::teardown;
-use machine::sync::SpinLock;
+use machine::sync::{Once, SpinLock};
 
-use crate::recycle::pools;
-
-/// How many pages of a cache are freed at a time, and how many pages' worth of kept resources.
+/// How many pages of a cache, or of kept resources, are freed at a time.
 const BATCH: usize = 64;
 
 /// A cache that can free memory. Called without spin locks.
@@ -57,6 +54,14 @@ pub fn register(cache: &'static dyn Cache) {
     }
 }
 
+/// What is kept of ended processes, which is given up before any cache.
+static KEPT: Once<&'static dyn Cache> = Once::new();
+
+/// Registers what is kept of ended processes; later calls change nothing.
+pub fn register_kept(kept: &'static dyn Cache) {
+    KEPT.call_once(|| kept);
+}
+
 /// Frees some memory; returns false if nothing is left to free. Call it without spin locks.
 #[cold]
 pub fn relieve() -> bool {
@@ -67,7 +72,7 @@ pub fn relieve() -> bool {
     if teardown::pay_now() {
         return true;
     }
-    if pools::relieve(BATCH * PAGE_SIZE) > 0 {
+    if KEPT.get().is_some_and(|kept| kept.shrink(BATCH) > 0) {
         return true;
     }
     let caches = CACHES.lock().clone();

@@ -6,9 +6,12 @@
 
 use arrayvec::ArrayVec;
 use hayate_recycler::{Counts, Kind};
+use machine::layout::PAGE_SIZE;
 use machine::sync::SpinLock;
 
 use super::statistics;
+use crate::reclaim;
+use crate::reclaim::Cache;
 
 /// A pool of kept resources. Its functions are called without locks and may sleep, because dropping
 /// may close files.
@@ -57,6 +60,16 @@ static POOLS: SpinLock<ArrayVec<&'static dyn Keeper, MOST>> = SpinLock::new(Arra
 pub fn register(pool: &'static dyn Keeper) {
     if POOLS.lock().try_push(pool).is_err() {
         panic!("more pools than the list of them has places");
+    }
+    reclaim::register_kept(&AllPools);
+}
+
+/// The pools, as what is given up when frames run out.
+struct AllPools;
+
+impl Cache for AllPools {
+    fn shrink(&self, most: usize) -> usize {
+        relieve(most * PAGE_SIZE).div_ceil(PAGE_SIZE)
     }
 }
 

@@ -7,11 +7,10 @@ use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicBool, AtomicI8, AtomicU32, AtomicU64, Ordering};
 
-use hayate_abi::{Errno, Result};
+use hayate_abi::Result;
 use hayate_machine::context::{Context, Principal};
-use hayate_machine::cpu;
+use hayate_machine::cpu::{self, Here, Local, OfOwner};
 use hayate_machine::fpu::FpuState;
-use hayate_machine::smp;
 use hayate_machine::stack::KernelStack;
 use hayate_machine::sync::{Once, SpinLock};
 use hayate_machine::time;
@@ -19,129 +18,40 @@ use hayate_machine::trap::{self, UserRegs, attention};
 use hayate_protocols::sleep::{Sleep, State};
 use intrusive_collections::{LinkedListAtomicLink, RBTreeAtomicLink};
 
-use super::run_queue;
-use super::run_queue::CURRENT;
-use super::switch;
+use super::policy::{NO_TSC, Policy, Scheduling, rank_base};
+use super::real_time;
 use super::timer::Timer;
-use super::wake_affinity::Haste;
+use super::wake_affinity::WakeAffinity;
 use super::weight;
 use crate::reclaim;
 
 /// The user thread that an execution runs. It is also the [`Principal`] of the execution's context,
 /// which sets the current thread and handles the floating-point state.
-pub trait Agent: Send + Sync {
+pub trait UserThread: Send + Sync {
     /// Loads the page table and the FS and GS bases, as the execution is about to run here. Called
     /// with interrupts off, on the stack of the execution that leaves; must not sleep.
-    fn enter(&self);
+    fn switch_in(&self);
     /// Saves what the registers hold, as the execution is about to stop running here.
-    fn leave(&self);
+    fn switch_out(&self);
     /// Called when a tick found the execution running and has accounted its time, under the same
-    /// conditions as `enter`.
+    /// conditions as `switch_in`.
     fn tick(&self) {}
-}
-
-/// How an execution competes (sched(7)).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
-    /// SCHED_OTHER.
-    Other,
-    /// SCHED_BATCH: like Other, but never preempts on waking.
-    Batch,
-    /// SCHED_IDLE: after everything else.
-    Idle,
-    /// SCHED_FIFO with priority 1 to 99.
-    Fifo(u8),
-    /// SCHED_RR with priority 1 to 99.
-    RoundRobin(u8),
-}
-
-/// How an execution is scheduled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scheduling {
-    /// How it competes.
-    pub policy: Policy,
-    /// Its nice value.
-    pub nice: i8,
-    /// The threads and processes it starts inherit neither a realtime policy nor a negative nice
-    /// value (SCHED_RESET_ON_FORK).
-    pub reset_on_fork: bool,
-}
-
-/// Bit of a packed policy: [`Scheduling::reset_on_fork`].
-const RESET_ON_FORK: u32 = 1 << 31;
-/// Bit beside the policy: the program may not read the time stamp counter. The bit is in this word
-/// because fork reads the word in any case.
-const NO_TSC: u32 = 1 << 30;
-
-impl Policy {
-    fn pack(self) -> u32 {
-        match self {
-            Policy::Other => 0,
-            Policy::Fifo(priority) => 1 << 8 | u32::from(priority.clamp(1, 99)),
-            Policy::RoundRobin(priority) => 2 << 8 | u32::from(priority.clamp(1, 99)),
-            Policy::Batch => 3 << 8,
-            Policy::Idle => 5 << 8,
-        }
-    }
-
-    fn unpack(packed: u32) -> Policy {
-        let priority = packed as u8;
-        match packed >> 8 & 0xff {
-            1 => Policy::Fifo(priority),
-            2 => Policy::RoundRobin(priority),
-            3 => Policy::Batch,
-            5 => Policy::Idle,
-            _ => Policy::Other,
-        }
-    }
-}
-
-impl Scheduling {
-    /// Packs it into one word, which is 0 for the scheduling of the first process.
-    pub fn pack(self) -> u64 {
-        let reset = if self.reset_on_fork { RESET_ON_FORK } else { 0 };
-        u64::from(self.nice as u8) << 32 | u64::from(self.policy.pack() | reset)
-    }
-
-    /// Unpacks a word made by [`Scheduling::pack`].
-    pub fn unpack(word: u64) -> Scheduling {
-        let packed = word as u32;
-        Scheduling {
-            policy: Policy::unpack(packed),
-            nice: (word >> 32) as u8 as i8,
-            reset_on_fork: packed & RESET_ON_FORK != 0,
-        }
-    }
-
-    /// The scheduling that a child starts with (`sched_fork`, kernel/sched/core.c of Linux 6.1).
-    pub fn for_child(self) -> Scheduling {
-        if !self.reset_on_fork {
-            return self;
-        }
-        let child = Scheduling { reset_on_fork: false, ..self };
-        match self.policy {
-            Policy::Fifo(_) | Policy::RoundRobin(_) => {
-                Scheduling { policy: Policy::Other, nice: 0, ..child }
-            }
-            _ => Scheduling { nice: self.nice.max(0), ..child },
-        }
-    }
 }
 
 /// An execution; see the module.
 pub struct Execution {
     id: u64,
     this: Weak<Execution>,
-    context: Context<Execution>,
-    pub(super) agent: Option<Arc<dyn Agent>>,
-    work: SpinLock<Option<Box<dyn FnOnce() + Send>>>,
+    pub(super) context: Context<Execution>,
+    pub(super) thread: Option<Arc<dyn UserThread>>,
+    pub(super) work: SpinLock<Option<Box<dyn FnOnce() + Send>>>,
     pub(super) sleep: Sleep,
     /// The CPU it runs on, or ran on last.
     pub(super) cpu: AtomicU32,
-    affinity: AtomicU64,
-    /// Policy in bits 8 to 15, priority in bits 0 to 7, [`RESET_ON_FORK`], [`NO_TSC`].
+    pub(super) affinity: AtomicU64,
+    /// Policy in bits 8 to 15, priority in bits 0 to 7, whether that ends with a fork, [`NO_TSC`].
     policy: AtomicU32,
-    /// The virtual time is added to this to give the rank (see `run_queue`).
+    /// The virtual time is added to this to give the rank (see `policy.rs`).
     pub(super) rank_base: AtomicU64,
     /// It is the idle execution: the flow of control with which its CPU was started.
     pub(super) idle: bool,
@@ -156,11 +66,11 @@ pub struct Execution {
     pub(super) system_ticks: AtomicU64,
     pub(super) voluntary: AtomicU64,
     pub(super) involuntary: AtomicU64,
-    interrupted: AtomicBool,
+    pub(super) interrupted: AtomicBool,
     pub(super) interruptible: AtomicBool,
     /// It is about to exit: an execution that it wakes may take over its CPU.
     pub(super) ending: AtomicBool,
-    pub(super) haste: Haste,
+    pub(super) wake_affinity: WakeAffinity,
     /// Attention bits of this execution, kept here while it is off its CPU.
     pub(super) kept_attention: AtomicU64,
     pub(super) wait_link: LinkedListAtomicLink,
@@ -171,23 +81,32 @@ pub struct Execution {
     pub(super) alarm: Once<Arc<Timer>>,
 }
 
-hayate_machine::owner!(Execution, context, CURRENT, switch::arrived);
+hayate_machine::per_cpu! {
+    pub(super) static CURRENT: Local<Execution, OfOwner> = Local::new();
+}
+
+/// The execution that runs on this CPU.
+#[inline(always)]
+pub fn current() -> Here<Execution> {
+    running().unwrap_or_else(|| cpu::empty_slot())
+}
+
+hayate_machine::read_slot!(
+    /// The execution that runs on this CPU; `None` before [`init`](super::init).
+    pub(super) fn running = CURRENT: Execution, OfOwner
+);
+
+/// A counted reference to the execution that runs on this CPU.
+pub fn current_arc() -> Arc<Execution> {
+    current().arc()
+}
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// Where the contexts of kernel executions begin.
-extern "C" fn kernel_main(_: usize) -> ! {
-    let work = run_queue::current().work.lock().take();
-    if let Some(work) = work {
-        work();
-    }
-    switch::exit_current()
-}
-
 impl Execution {
-    fn with_context(
+    pub(super) fn with_context(
         context: Context<Execution>,
-        agent: Option<Arc<dyn Agent>>,
+        thread: Option<Arc<dyn UserThread>>,
         work: Option<Box<dyn FnOnce() + Send>>,
         idle: bool,
     ) -> Arc<Execution> {
@@ -195,13 +114,13 @@ impl Execution {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             this: this.clone(),
             context,
-            agent,
+            thread,
             work: SpinLock::new(work),
             sleep: Sleep::new(),
             cpu: AtomicU32::new(cpu::id() as u32),
             affinity: AtomicU64::new(u64::MAX),
             policy: AtomicU32::new(0),
-            rank_base: AtomicU64::new(run_queue::rank_base(Policy::Other)),
+            rank_base: AtomicU64::new(rank_base(Policy::Other)),
             idle,
             nice: AtomicI8::new(0),
             weight: AtomicU32::new(weight::UNIT),
@@ -215,7 +134,7 @@ impl Execution {
             interrupted: AtomicBool::new(false),
             interruptible: AtomicBool::new(false),
             ending: AtomicBool::new(false),
-            haste: Haste::default(),
+            wake_affinity: WakeAffinity::default(),
             kept_attention: AtomicU64::new(0),
             wait_link: LinkedListAtomicLink::new(),
             run_link: RBTreeAtomicLink::new(),
@@ -227,21 +146,13 @@ impl Execution {
     /// Makes an execution that goes to user mode with `regs` and `fpu` when it is
     /// [started](super::start). Fails with ENOMEM if memory for its stack is exhausted.
     pub fn new_user(
-        agent: Arc<impl Agent + Principal>,
+        thread: Arc<impl UserThread + Principal>,
         regs: &UserRegs,
         fpu: FpuState,
     ) -> Result<Arc<Execution>> {
         let stack = reclaim::obtain(KernelStack::new)?;
-        let context = Context::for_user(stack, regs, fpu, agent.clone());
-        Ok(Execution::with_context(context, Some(agent), None, false))
-    }
-
-    /// Makes an execution that runs `work` in the kernel and ends. Fails with ENOMEM as `new_user`
-    /// does.
-    pub fn new_kernel(_name: &str, work: impl FnOnce() + Send + 'static) -> Result<Arc<Execution>> {
-        let stack = reclaim::obtain(KernelStack::new)?;
-        let context = Context::for_kernel(stack, kernel_main, 0);
-        Ok(Execution::with_context(context, None, Some(Box::new(work)), false))
+        let context = Context::for_user(stack, regs, fpu, thread.clone());
+        Ok(Execution::with_context(context, Some(thread), None, false))
     }
 
     /// Makes the idle execution of this CPU from the flow of control with which the CPU was
@@ -264,14 +175,7 @@ impl Execution {
 
     /// Whether it runs a user thread (and is not a kernel or idle execution).
     pub fn is_user(&self) -> bool {
-        self.agent.is_some()
-    }
-
-    /// Makes it runnable if it sleeps; it then checks again the condition it waited for.
-    pub fn wake(&self) {
-        if self.sleep.wake() {
-            run_queue::enqueue_woken(self.arc());
-        }
+        self.thread.is_some()
     }
 
     pub(super) fn first_start(&self) -> bool {
@@ -289,35 +193,13 @@ impl Execution {
     /// child begins on its own CPU. For the current execution.
     #[inline]
     pub fn waits_for_child(&self) {
-        self.haste.waits();
+        self.wake_affinity.waits();
     }
 
     /// Notes that it continues after a vfork. For the current execution.
     #[inline]
     pub fn goes_on(&self) {
-        self.haste.goes_on();
-    }
-
-    /// Sets the interrupted flag. An interruptible sleep ends; an execution in user mode soon gets
-    /// its attention handler called, on whatever CPU it is.
-    pub fn interrupt(&self) {
-        self.interrupted.store(true, Ordering::SeqCst);
-        match self.sleep.state() {
-            State::Running => {
-                let target = self.cpu.load(Ordering::SeqCst) as usize;
-                if target == cpu::id() {
-                    if run_queue::current().id == self.id {
-                        attention::raise(trap::INTERRUPTED);
-                    }
-                } else {
-                    smp::reschedule(target);
-                }
-            }
-            State::Prepared | State::Parked if self.interruptible.load(Ordering::SeqCst) => {
-                self.wake()
-            }
-            _ => {}
-        }
+        self.wake_affinity.goes_on();
     }
 
     /// Whether the interrupted flag is set.
@@ -329,7 +211,7 @@ impl Execution {
     /// Clears the interrupted flag; the signal code does so before it looks for signals.
     pub fn clear_interrupt(&self) {
         self.interrupted.store(false, Ordering::SeqCst);
-        if run_queue::current().id == self.id {
+        if current().id == self.id {
             attention::clear(trap::INTERRUPTED);
         }
     }
@@ -337,24 +219,6 @@ impl Execution {
     /// The CPUs it may run on.
     pub fn affinity(&self) -> u64 {
         self.affinity.load(Ordering::Relaxed)
-    }
-
-    /// Restricts it to the CPUs of `mask`. Fails with EINVAL if none of them is online.
-    pub fn set_affinity(&self, mask: u64) -> Result<()> {
-        if mask & cpu::online_mask() == 0 {
-            return Err(Errno::EINVAL);
-        }
-        self.affinity.store(mask, Ordering::SeqCst);
-        let on = self.cpu.load(Ordering::SeqCst) as usize;
-        if mask >> on & 1 == 0 && self.sleep.is_running() {
-            if on == cpu::id() && run_queue::current().id == self.id {
-                // Leave at once, so that the caller of sched_setaffinity returns on an allowed CPU.
-                super::yield_now();
-            } else {
-                smp::reschedule(on);
-            }
-        }
-        Ok(())
     }
 
     /// The CPU it runs on, or ran on last.
@@ -399,12 +263,12 @@ impl Execution {
     /// Sets how it is scheduled, which takes effect when it is next queued.
     pub fn set_scheduling(&self, new: Scheduling) {
         if matches!(new.policy, Policy::Fifo(_) | Policy::RoundRobin(_)) {
-            super::real_time::note();
+            real_time::note();
         }
         self.set_nice(new.nice);
         let packed = |old| Some(new.pack() as u32 | old & NO_TSC);
         let _ = self.policy.fetch_update(Ordering::Relaxed, Ordering::Relaxed, packed);
-        self.rank_base.store(run_queue::rank_base(new.policy), Ordering::Relaxed);
+        self.rank_base.store(rank_base(new.policy), Ordering::Relaxed);
     }
 
     /// Whether its program may read the time stamp counter.

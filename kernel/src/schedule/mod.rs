@@ -5,6 +5,20 @@
 //! run queue ordered by virtual run time, with real-time policies before all others. An idle CPU
 //! steals from the queues of the others.
 //!
+//! The layers, lowest first; a file knows only those above it in this table:
+//!
+//! | file | contents |
+//! |---|---|
+//! | [`weight`], [`real_time`], [`policy`] | nice values, the share of real time, policies, ranks |
+//! | [`wake_affinity`] | where the child of a waiting parent begins |
+//! | [`timer`] | timers |
+//! | [`execution`] | an execution, and the one that runs here |
+//! | [`waiting`], [`run_queue`] | the order of a queue, queues, waking, interrupting |
+//! | [`statistics`], [`steal`] | counts and loads, work of other processors |
+//! | [`switch`] | the choice of the next execution, the switch to it, the tick |
+//! | [`idle`], [`start`] | the idle loop, new executions |
+//! | [`wait`], [`lock`] | wait queues, locks that sleep |
+//!
 //! Lock order: [`Mutex`]/[`RwMutex`] (may sleep) before any spin lock; a [`WaitQueue`]'s lock, then
 //! a [`Timer`]'s, then a timer queue's or a run queue's. A run queue's lock is innermost, and no
 //! two run queues are locked at once.
@@ -16,8 +30,10 @@
 pub mod execution;
 mod idle;
 mod lock;
-pub mod real_time;
+pub mod policy;
+mod real_time;
 mod run_queue;
+mod start;
 mod statistics;
 mod steal;
 mod switch;
@@ -27,13 +43,15 @@ pub mod waiting;
 pub mod wake_affinity;
 mod weight;
 
-pub use execution::{Agent, Execution, Policy, Scheduling};
+pub use execution::{Execution, UserThread, current, current_arc};
 pub use idle::run_idle;
 pub use lock::{Mutex, MutexGuard, RwMutex, RwMutexReadGuard, RwMutexWriteGuard};
+pub use policy::{Policy, Scheduling};
 pub use real_time::{MOST_NS, SHARE_NS};
 #[cfg(debug_assertions)]
 pub use run_queue::try_current_id;
-pub use run_queue::{SLICE_NS, current, current_arc, init};
+pub use run_queue::{SLICE_NS, init};
+pub use start::{on_each_cpu, start, start_child, start_here, start_kernel};
 pub use statistics::{
     CpuTimes, count_blocked, count_runnable, cpu_times, idle_ns, load_average, switches,
 };
@@ -42,53 +60,3 @@ pub use timer::{Timer, TimerTarget};
 pub use wait::{Listener, WaitQueue, Woken, sleep_until};
 
 pub use hayate_machine::time;
-
-use alloc::sync::Arc;
-
-/// Makes `execution` runnable for the first time, on an idle CPU if there is one.
-pub fn start(execution: &Arc<Execution>) {
-    run_queue::start(execution, false);
-}
-
-/// Like [`start`], for a child process of the current execution: starts it on this CPU if the
-/// parent is expected to wait for it at once (wake affinity, [`wake_affinity`]).
-pub fn start_child(execution: &Arc<Execution>) {
-    run_queue::start(execution, current().haste.makes());
-}
-
-/// Like [`start`], but on this CPU: for a vfork child, whose parent is about to sleep.
-pub fn start_here(execution: &Arc<Execution>) {
-    current().haste.makes_and_sleeps();
-    run_queue::start(execution, true);
-}
-
-/// Makes and starts an execution that runs `work` in the kernel and ends. Fails with ENOMEM if
-/// memory for its stack is exhausted.
-pub fn start_kernel(name: &str, work: impl FnOnce() + Send + 'static) -> hayate_abi::Result<()> {
-    start(&Execution::new_kernel(name, work)?);
-    Ok(())
-}
-
-/// Runs `work` on every processor in turn by moving the caller there: for rare work on per-CPU
-/// state. The caller sleeps on the way and must hold no spin lock. If another thread changes the
-/// caller's affinity meanwhile, that change is lost.
-pub fn on_each_cpu(mut work: impl FnMut()) {
-    /// Tries to reach one processor before it is skipped, since another thread may change the
-    /// affinity.
-    const PATIENCE: usize = 1000;
-    let me = current_arc();
-    let before = me.affinity();
-    for cpu in 0..hayate_machine::cpu::count() {
-        if me.set_affinity(1 << cpu).is_err() {
-            continue;
-        }
-        let mut patience = PATIENCE;
-        while hayate_machine::cpu::id() != cpu && patience > 0 {
-            yield_now();
-            patience -= 1;
-        }
-        work();
-    }
-    // The mask was in force before, so a processor of it is online.
-    let _ = me.set_affinity(before);
-}

@@ -13,14 +13,18 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use hayate_machine::context;
-use hayate_machine::cpu::{self, Here, Local, OfOwner, PerCpu};
+use hayate_machine::cpu::{self, PerCpu};
 use hayate_machine::per_cpu;
 use hayate_machine::smp;
 use hayate_machine::sync::SpinLock;
 use hayate_machine::time;
 use hayate_machine::trap::{self, attention};
+use hayate_protocols::sleep::State;
 
-use super::execution::{Execution, Policy};
+#[cfg(debug_assertions)]
+use super::execution::running;
+use super::execution::{Execution, current};
+use super::policy::{FAIR_RANK, Policy};
 use super::real_time::Share;
 use super::waiting::Waiting;
 
@@ -30,10 +34,6 @@ pub const SLICE_NS: u64 = 4_000_000;
 const SLEEPER_BONUS: u64 = 3_000_000;
 /// ...and preempts the running execution only if it has at least this much less.
 const WAKE_GRANULARITY: u64 = 1_000_000;
-/// Ranks: real-time policies are below `FAIR_RANK`, SCHED_IDLE is from `IDLE_RANK` on, all others
-/// lie between.
-pub(super) const FAIR_RANK: u64 = 1 << 48;
-pub(super) const IDLE_RANK: u64 = 1 << 62;
 
 pub(super) struct Inner {
     pub(super) waiting: Waiting,
@@ -77,22 +77,10 @@ per_cpu! {
         user_ticks: AtomicU64::new(0),
         system_ticks: AtomicU64::new(0),
     });
-    pub(super) static CURRENT: Local<Execution, OfOwner> = Local::new();
 }
 
 /// The CPUs that have nothing to run.
 pub(super) static IDLE: AtomicU64 = AtomicU64::new(0);
-
-/// The execution that runs on this CPU.
-#[inline(always)]
-pub fn current() -> Here<Execution> {
-    running().unwrap_or_else(|| cpu::empty_slot())
-}
-
-hayate_machine::read_slot!(
-    /// The execution that runs on this CPU; `None` before [`init`].
-    fn running = CURRENT: Execution, OfOwner
-);
 
 /// The number of the execution that runs on this CPU; `None` before [`init`].
 #[cfg(debug_assertions)]
@@ -100,26 +88,11 @@ pub fn try_current_id() -> Option<u64> {
     running().map(|execution| execution.id())
 }
 
-/// A counted reference to the execution that runs on this CPU.
-pub fn current_arc() -> Arc<Execution> {
-    current().arc()
-}
-
 /// Makes the flow of control with which this CPU was started its idle execution.
 pub fn init() {
     let idle = Execution::new_idle();
     context::begin(idle.clone());
     QUEUE.here().inner.lock().idle = Some(idle);
-}
-
-/// The base of the ranks of `policy`. Real-time priorities are 1 << 40 apart; within one, the order
-/// of arrival counts. For the other policies the virtual time is added.
-pub(super) fn rank_base(policy: Policy) -> u64 {
-    match policy {
-        Policy::Fifo(p) | Policy::RoundRobin(p) => (99 - u64::from(p.min(99))) << 40,
-        Policy::Idle => IDLE_RANK,
-        _ => FAIR_RANK,
-    }
 }
 
 impl Inner {
@@ -267,9 +240,9 @@ fn is_left_to(execution: &Execution) -> bool {
 }
 
 /// Whether `execution`, a parent by vfork, can wait until its child, which runs here, sleeps or
-/// ends; see [`haste`](super::wake_affinity).
+/// ends; see [`wake_affinity`](super::wake_affinity).
 fn returns_here(execution: &Execution) -> bool {
-    execution.haste.returns_here()
+    execution.wake_affinity.returns_here()
         && execution.affinity() >> cpu::id() & 1 != 0
         && execution.policy() == Policy::Other
 }
@@ -298,5 +271,36 @@ pub(super) fn start(execution: &Arc<Execution>, here: bool) {
         put_into(me, execution.clone(), false);
     } else {
         enqueue_on(choose_cpu(execution), execution.clone(), false);
+    }
+}
+
+impl Execution {
+    /// Makes it runnable if it sleeps; it then checks again the condition it waited for.
+    pub fn wake(&self) {
+        if self.sleep.wake() {
+            enqueue_woken(self.arc());
+        }
+    }
+
+    /// Sets the interrupted flag. An interruptible sleep ends; an execution in user mode soon gets
+    /// its attention handler called, on whatever CPU it is.
+    pub fn interrupt(&self) {
+        self.interrupted.store(true, Ordering::SeqCst);
+        match self.sleep.state() {
+            State::Running => {
+                let target = self.cpu.load(Ordering::SeqCst) as usize;
+                if target == cpu::id() {
+                    if current().id() == self.id() {
+                        attention::raise(trap::INTERRUPTED);
+                    }
+                } else {
+                    smp::reschedule(target);
+                }
+            }
+            State::Prepared | State::Parked if self.interruptible.load(Ordering::SeqCst) => {
+                self.wake()
+            }
+            _ => {}
+        }
     }
 }

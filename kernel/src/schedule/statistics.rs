@@ -1,11 +1,14 @@
 //! What the scheduler counts: switches, times, load averages.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use hayate_machine::cpu;
 use hayate_machine::time;
 
 use super::run_queue::QUEUE;
+
+/// Executions that wait for a device.
+pub(super) static BLOCKED: AtomicUsize = AtomicUsize::new(0);
 
 /// The load average, times 2048, over 1, 5 and 15 minutes.
 static LOAD: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
@@ -24,7 +27,7 @@ pub fn count_runnable() -> usize {
 
 /// The number of executions that wait for a device (`procs_blocked` of proc(5)).
 pub fn count_blocked() -> usize {
-    super::wait::BLOCKED.load(Ordering::Relaxed)
+    BLOCKED.load(Ordering::Relaxed)
 }
 
 /// The number of context switches on all CPUs since boot.

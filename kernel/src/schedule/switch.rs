@@ -9,6 +9,7 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use hayate_abi::{Errno, Result};
 use hayate_machine::context;
 use hayate_machine::cpu;
 use hayate_machine::paging::teardown;
@@ -17,17 +18,17 @@ use hayate_machine::time;
 use hayate_machine::trap::{self, UserRegs, attention};
 use hayate_protocols::sleep::Left;
 
-use super::execution::{Execution, Policy};
+use super::execution::{CURRENT, Execution, current};
+use super::policy::{FAIR_RANK, IDLE_RANK, Policy};
 use super::real_time;
 use super::real_time::Turn;
-use super::run_queue::{
-    FAIR_RANK, IDLE, IDLE_RANK, Inner, QUEUE, RunQueue, SLICE_NS, call_idle, choose_cpu, current,
-    enqueue_on,
-};
+use super::run_queue::{IDLE, Inner, QUEUE, RunQueue, SLICE_NS, call_idle, choose_cpu, enqueue_on};
 use super::statistics;
 use super::steal::steal;
 use super::timer;
 use super::weight;
+
+hayate_machine::owner!(Execution, context, CURRENT, arrived);
 
 /// The tick of a running execution while no other waits, in nanoseconds.
 const LONE_TICK: u64 = 10_000_000;
@@ -124,11 +125,11 @@ pub(super) fn reschedule(yielding: bool) {
     }
     attention::raise(wanted);
     set_tick(queue, now, stays && !prev.idle);
-    if let Some(agent) = &prev.agent {
-        agent.leave();
+    if let Some(thread) = &prev.thread {
+        thread.switch_out();
     }
-    if let Some(agent) = &next.agent {
-        agent.enter();
+    if let Some(thread) = &next.thread {
+        thread.switch_in();
     }
     arrived(context::switch(next));
 }
@@ -326,8 +327,8 @@ pub fn tick(regs: Option<&mut UserRegs>) {
             all.fetch_add(1, Ordering::Relaxed);
         }
         account(&me, now);
-        if let Some(agent) = &me.agent {
-            agent.tick();
+        if let Some(thread) = &me.thread {
+            thread.tick();
         }
         statistics::update_load(now);
         let own = queue.length.load(Ordering::Relaxed);
@@ -351,4 +352,24 @@ pub fn tick(regs: Option<&mut UserRegs>) {
         set_tick(queue, now, false);
     }
     time::set_timer_before(queue.tick.load(Ordering::Relaxed).min(timer::first_deadline()));
+}
+
+impl Execution {
+    /// Restricts it to the CPUs of `mask`. Fails with EINVAL if none of them is online.
+    pub fn set_affinity(&self, mask: u64) -> Result<()> {
+        if mask & cpu::online_mask() == 0 {
+            return Err(Errno::EINVAL);
+        }
+        self.affinity.store(mask, Ordering::SeqCst);
+        let on = self.cpu.load(Ordering::SeqCst) as usize;
+        if mask >> on & 1 == 0 && self.sleep.is_running() {
+            if on == cpu::id() && current().id() == self.id() {
+                // Leave at once, so that the caller of sched_setaffinity returns on an allowed CPU.
+                yield_now();
+            } else {
+                smp::reschedule(on);
+            }
+        }
+        Ok(())
+    }
 }

@@ -20,7 +20,9 @@ use intrusive_collections::{KeyAdapter, RBTree};
 
 #[allow(unsafe_code)]
 mod adapter {
-    use super::{Arc, Timer};
+    use alloc::sync::Arc;
+
+    use crate::schedule::timer::Timer;
     use intrusive_collections::{RBTreeAtomicLink, intrusive_adapter};
     intrusive_adapter!(pub TimerAdapter = Arc<Timer>: Timer { link => RBTreeAtomicLink });
 }

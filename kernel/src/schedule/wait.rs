@@ -8,7 +8,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::Ordering;
 
 use hayate_machine::sync::SpinLock;
 use hayate_machine::time;
@@ -16,22 +16,21 @@ use hayate_machine::trap::{self, attention};
 use hayate_protocols::presence::Presence;
 use intrusive_collections::LinkedList;
 
-use super::execution::Execution;
-use super::run_queue::current;
+use super::execution::{Execution, current};
+use super::statistics::BLOCKED;
 use super::switch;
-use super::timer::Timer;
+use super::timer::{Timer, TimerTarget};
 
 #[allow(unsafe_code)]
 mod adapter {
-    use super::{Arc, Execution};
+    use alloc::sync::Arc;
+
+    use crate::schedule::execution::Execution;
     use intrusive_collections::{LinkedListAtomicLink, intrusive_adapter};
     intrusive_adapter!(pub WaitAdapter = Arc<Execution>: Execution { wait_link => LinkedListAtomicLink });
 }
 use crate::reclaim::growth::Grow;
 use adapter::WaitAdapter;
-
-/// Executions that wait for a device.
-pub(super) static BLOCKED: AtomicUsize = AtomicUsize::new(0);
 
 /// Why an interruptible wait ended without its condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -261,7 +260,7 @@ impl WaitQueue {
     }
 }
 
-impl super::TimerTarget for Execution {
+impl TimerTarget for Execution {
     fn expire(&self, _now: u64) -> Option<u64> {
         self.wake();
         None
@@ -270,7 +269,7 @@ impl super::TimerTarget for Execution {
 
 fn arm_alarm(me: &Execution, deadline: u64) -> &Arc<Timer> {
     let alarm = me.alarm.call_once(|| {
-        let target: Arc<dyn super::TimerTarget> = me.arc();
+        let target: Arc<dyn TimerTarget> = me.arc();
         Timer::new(Arc::downgrade(&target))
     });
     alarm.arm(deadline);

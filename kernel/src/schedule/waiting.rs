@@ -25,7 +25,9 @@ use super::execution::Execution;
 
 #[allow(unsafe_code)]
 mod adapter {
-    use super::{Arc, Execution};
+    use alloc::sync::Arc;
+
+    use crate::schedule::execution::Execution;
     use intrusive_collections::{RBTreeAtomicLink, intrusive_adapter};
     intrusive_adapter!(pub RunAdapter = Arc<Execution>: Execution { run_link => RBTreeAtomicLink });
 }

@@ -3,7 +3,7 @@
 //! A shell, a build or a server of requests makes a process and waits for its end: only one of the
 //! two ever has work. Sending the child to an idle CPU then costs a wake-up of that CPU, and one of
 //! the parent's CPU at the end, each dearer than a short program. So the scheduler notes for each
-//! execution whether it called `wait` soon after it made its last child ([`Haste::waits`]). If so,
+//! execution whether it called `wait` soon after it made its last child ([`WakeAffinity::waits`]). If so,
 //! its next child begins on the parent's own CPU. After a vfork, the parent that the child releases
 //! queues behind the child on the child's CPU: by its turn, a short program has ended.
 //!
@@ -28,7 +28,7 @@ const SOON_NS: u64 = 200_000;
 /// What is known of one execution as a parent. Only the execution itself writes it, except
 /// `returns`.
 #[derive(Default)]
-pub struct Haste {
+pub struct WakeAffinity {
     /// When it made its last child, in monotonic nanoseconds; 0 if it made none since its last
     /// wait.
     made: AtomicU64,
@@ -39,7 +39,7 @@ pub struct Haste {
     returns: AtomicBool,
 }
 
-impl Haste {
+impl WakeAffinity {
     /// Notes that it makes a child. Returns whether the child should begin on this CPU.
     #[inline]
     pub fn makes(&self) -> bool {

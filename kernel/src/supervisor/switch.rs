@@ -26,7 +26,8 @@ use hayate_machine::sync::Once;
 
 use crate::credentials::Capability;
 use crate::memory::Space;
-use crate::process::{Process, Thread, current};
+use crate::process::record::Process;
+use crate::process::thread::{Thread, current};
 
 /// Whether the command line says `supervisor=off`.
 fn is_off() -> bool {

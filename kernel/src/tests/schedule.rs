@@ -8,7 +8,7 @@ use hayate_machine::{cpu, heap, time};
 
 use crate::schedule::execution::Execution;
 use crate::schedule::waiting::Waiting;
-use crate::schedule::wake_affinity::Haste;
+use crate::schedule::wake_affinity::WakeAffinity;
 use crate::schedule::{
     Mutex, Timer, TimerTarget, WaitQueue, Woken, count_blocked, sleep_until, start_kernel,
     yield_now,
@@ -60,28 +60,28 @@ ktest! {
         // cases.
         let mut times = 0;
         for _ in 0..100 {
-            let haste = Haste::default();
-            check!(!haste.makes());
-            haste.waits();
-            if haste.makes() == more {
+            let affinity = WakeAffinity::default();
+            check!(!affinity.makes());
+            affinity.waits();
+            if affinity.makes() == more {
                 times += 1;
             }
             // Of several children in a row only the first.
-            check!(!haste.makes());
-            haste.waits();
-            haste.makes_and_sleeps();
-            if haste.returns_here() == more {
+            check!(!affinity.makes());
+            affinity.waits();
+            affinity.makes_and_sleeps();
+            if affinity.returns_here() == more {
                 times += 1;
             }
-            check!(!haste.returns_here());
+            check!(!affinity.returns_here());
             // A parent that does other work first is not expected to wait.
-            haste.goes_on();
+            affinity.goes_on();
             let later = time::monotonic_ns() + MS;
             while time::monotonic_ns() < later {
                 core::hint::spin_loop();
             }
-            haste.waits();
-            check!(!haste.makes());
+            affinity.waits();
+            check!(!affinity.makes());
         }
         check!(times > 100);
     }

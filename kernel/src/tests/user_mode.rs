@@ -13,7 +13,7 @@ use hayate_machine::trap::{self, UserRegs};
 use crate::memory::{Layout, Limits, Space};
 use crate::memory::{MapRequest, Place};
 use crate::memory::{Protection, RegionFlags};
-use crate::schedule::{Agent, Execution, WaitQueue, exit_current, sleep_until, start};
+use crate::schedule::{Execution, UserThread, WaitQueue, exit_current, sleep_until, start};
 use crate::{check, ktest};
 
 const MS: u64 = 1_000_000;
@@ -88,14 +88,14 @@ impl Principal for Program {
     }
 }
 
-impl Agent for Program {
-    fn enter(&self) {
+impl UserThread for Program {
+    fn switch_in(&self) {
         if let Some(space) = self.space.get() {
             space.activate();
         }
     }
 
-    fn leave(&self) {
+    fn switch_out(&self) {
         crate::memory::leave();
     }
 }

@@ -6,10 +6,10 @@ use hayate_machine::cpu;
 
 use super::cpu_time;
 use super::thread::Thread;
-use crate::schedule::Agent;
+use crate::schedule::UserThread;
 
-impl Agent for Thread {
-    fn enter(&self) {
+impl UserThread for Thread {
+    fn switch_in(&self) {
         self.space.look(|space| {
             if let Some(space) = space {
                 space.activate();
@@ -20,7 +20,7 @@ impl Agent for Thread {
         cpu::restore_user_bases(fs.load(Ordering::Relaxed), gs.load(Ordering::Relaxed));
     }
 
-    fn leave(&self) {
+    fn switch_out(&self) {
         // With FSGSBASE a program changes the bases itself.
         self.fs_base.store(cpu::user_fs_base(), Ordering::Relaxed);
         self.gs_base.store(cpu::user_gs_base(), Ordering::Relaxed);
