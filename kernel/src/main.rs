@@ -130,6 +130,7 @@ fn other_main() -> ! {
 fn threaded() {
     timed("files", || {
         vfs::init();
+        ipc::init();
         fs::init();
         tty::devpts::register();
         fs::proc::register();
@@ -161,6 +162,14 @@ fn threaded() {
         panic!("no memory for the pages that programs see");
     }
     ipc::unix::socket::register_identity(|| process::current().identity());
+    vfs::caller::register(vfs::caller::Caller {
+        credentials: || process::current().credentials(),
+        read_from_device: |bytes| {
+            if let Some(thread) = process::try_current() {
+                thread.moved.read_from_device(bytes);
+            }
+        },
+    });
     if let Err(error) = first::start() {
         panic!("{error}");
     }

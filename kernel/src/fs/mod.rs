@@ -12,9 +12,11 @@
 //! [`proc`] and [`sysfs`] are the exception: they show the whole kernel, so they stand above
 //! processes, and nothing but system calls is above them.
 //!
-//! [`root`] puts the first root together, from the [`initramfs`] or a disk.
+//! [`disk`] keeps the disks that drivers found, with their page caches, for file systems and for
+//! `/dev`. [`root`] puts the first root together, from the [`initramfs`] or a disk.
 
 pub mod devfs;
+pub mod disk;
 pub mod ext4;
 pub mod initramfs;
 pub mod overlay;
@@ -23,15 +25,16 @@ pub mod root;
 pub mod sysfs;
 pub mod tmpfs;
 
-use crate::vfs::filesystem::{self, Caching};
+use crate::vfs::filesystem::Caching;
+use crate::vfs::filesystem_type;
 use crate::vfs::inode::Owner;
 use crate::vfs::mount::{self, Mount};
 
 /// Registers the file systems that know no process, and makes the first root, an empty tmpfs.
 /// Called once at boot, after [`crate::vfs::init`] and before a file is opened.
 pub fn init() {
-    filesystem::register_type(&tmpfs::TYPE);
-    filesystem::register_type(&tmpfs::RAMFS);
+    filesystem_type::register_type(&tmpfs::TYPE);
+    filesystem_type::register_type(&tmpfs::RAMFS);
     ext4::register();
     overlay::register();
     devfs::init();

@@ -7,9 +7,8 @@ use core::fmt;
 use hayate_abi::Errno;
 use hayate_machine::{boot, info};
 
-use super::devfs::disk;
 use super::tmpfs::TmpFs;
-use super::{devfs, ext4, initramfs, overlay};
+use super::{devfs, disk, ext4, initramfs, overlay};
 use crate::vfs::filesystem::{Caching, FileSystem};
 use crate::vfs::inode::{Inode, Owner};
 use crate::vfs::mount;

@@ -14,17 +14,16 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::cpu;
 use hayate_machine::layout::LARGE_PAGE_SIZE;
 
-use super::devfs::disk;
-use super::devfs::disk::Disk;
+use super::disk;
+use super::disk::Disk;
 use super::proc::processes::number;
 use super::proc::system::{bytes, line};
 use super::proc::tree;
 use super::proc::tree::{Item, Listing, Node, Subject, What};
 use crate::drivers::block::SECTOR;
 use crate::memory::large;
-use crate::vfs::filesystem::{
-    Caching, FileSystem, FileSystemType, MountRequest, Usage, anonymous_device, register_type,
-};
+use crate::vfs::filesystem::{Caching, FileSystem, Usage, anonymous_device};
+use crate::vfs::filesystem_type::{FileSystemType, MountRequest, register_type};
 use crate::vfs::inode::{DirectorySink, FileKind, Inode};
 
 /// `SYSFS_MAGIC`.

@@ -12,3 +12,10 @@ pub mod pipe;
 pub mod splice;
 pub mod timerfd;
 pub mod unix;
+
+/// Registers with the virtual file system what opens FIFOs and what tells watchers of files. Boot
+/// calls it once, after [`crate::vfs::init`].
+pub fn init() {
+    inotify::init();
+    crate::vfs::device::register_fifo(pipe::fifo::open);
+}

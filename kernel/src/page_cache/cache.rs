@@ -128,8 +128,8 @@ impl PageCache {
         PageCache::build(None, size, false)
     }
 
-    /// Like [`PageCache::memory`], but counted against a limit by `account` (whose `memory_only` must
-    /// be true).
+    /// Like [`PageCache::memory`], but counted against a limit by `account` (whose `memory_only`
+    /// must be true).
     pub fn memory_counted(size: u64, account: Arc<dyn PageSource>) -> Arc<PageCache> {
         PageCache::build(Some(account), size, false)
     }

@@ -61,8 +61,8 @@ impl PageCache {
         self.page_for_write(index)
     }
 
-    /// Like [`PageCache::page`], but also beyond the size: a write makes the page first and then grows
-    /// the file.
+    /// Like [`PageCache::page`], but also beyond the size: a write makes the page first and then
+    /// grows the file.
     pub fn page_for_write(&self, index: u64) -> Result<Frame> {
         if let Some(frame) = self.peek(index) {
             return Ok(frame);

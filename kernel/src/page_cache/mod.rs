@@ -15,8 +15,8 @@
 //!
 //! This is also the order of the layers, lowest first.
 //!
-//! It knows frames and no inodes: a file system gives it a [`source::PageSource`]. Reads and writes through
-//! it are in [`crate::vfs::content`], because they also check a file's size and times.
+//! It knows frames and no inodes: a file system gives it a [`source::PageSource`]. Reads and writes
+//! through it are in [`crate::vfs::content`], because they also check a file's size and times.
 //!
 //! In Tender's terms a page cache is the *plate* of a file: content as a resource that outlives the
 //! processes which use it (docs/resources.md).

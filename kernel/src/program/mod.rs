@@ -40,8 +40,8 @@ use crate::recycle::{Kind, statistics};
 use crate::vfs::context::FsContext;
 use crate::vfs::mount::Location;
 use crate::vfs::notify;
-use crate::vfs::notify::Mask;
 use crate::vfs::path::{Resolver, WalkFlags};
+use crate::vfs::watch::Mask;
 
 /// How many interpreters of interpreters are followed (`BINPRM_MAX_RECURSION` and one).
 const DEPTH: usize = 5;

@@ -3,7 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::vfs::hash::hash_name;
+use crate::hash::hash_name;
 use crate::{check, ktest};
 
 ktest! {

@@ -12,9 +12,8 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::sync::SpinLock;
 
 use super::{devices, pty};
-use crate::vfs::filesystem::{
-    Caching, FileSystem, FileSystemType, MountRequest, Usage, anonymous_device, register_type,
-};
+use crate::vfs::filesystem::{Caching, FileSystem, Usage, anonymous_device};
+use crate::vfs::filesystem_type::{FileSystemType, MountRequest, register_type};
 use crate::vfs::inode::{
     Attributes, Change, DeviceNumber, DirectorySink, FileKind, Inode, Metadata,
 };

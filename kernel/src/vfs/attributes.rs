@@ -1,6 +1,6 @@
 //! Plain data about files: kinds, device numbers, times, metadata, changes.
 
-use super::filesystem::next_inode_number;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 /// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,6 +192,12 @@ impl Metadata {
     pub const fn full_mode(&self) -> u32 {
         self.kind.mode_bits() | self.mode as u32
     }
+}
+
+/// Returns a new inode number, for inodes that have no number of their own.
+pub fn next_inode_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(2);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// A change of metadata: each field that is `Some` is changed.

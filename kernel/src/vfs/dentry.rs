@@ -398,7 +398,7 @@ impl Drop for Dentry {
         if *self.state.get_mut() & DentryState::UNLINKED.bits() != 0
             && let Some(inode) = self.inode.get_mut()
         {
-            super::notify::gone(inode);
+            super::watch::gone(|| inode.metadata());
         }
         let mut next = self.link.get_mut().parent.take();
         while let Some(parent) = next {

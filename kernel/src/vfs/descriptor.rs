@@ -23,8 +23,18 @@ use hayate_machine::sync::SpinLock;
 use smallvec::SmallVec;
 
 use super::open_file::OpenFile;
+use super::registered::Registered;
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
+
+/// What ends with a descriptor: record locks, directory watches.
+static AT_CLOSE: Registered<fn(&FdTable, &OpenFile), 2> = Registered::new();
+
+/// Registers what has to end when a descriptor is closed; at boot. It is called for tables that
+/// [`FdTable::note_closings`] was called for.
+pub fn at_close(close: fn(&FdTable, &OpenFile)) {
+    AT_CLOSE.add(close);
+}
 
 /// The most descriptors a table can have (`fs.nr_open`).
 pub const MAXIMUM: usize = 1 << 20;
@@ -301,8 +311,9 @@ impl FdTable {
     /// (`F_NOTIFY`); then the reference is dropped.
     pub fn closed(&self, file: Arc<OpenFile>) {
         if self.acts_on_closing.load(Ordering::Relaxed) {
-            super::locks::release_record_locks(self, &file);
-            super::dnotify::closed(self, &file);
+            for close in AT_CLOSE.iter() {
+                close(self, &file);
+            }
         }
     }
 

@@ -1,13 +1,14 @@
-//! The registry from device numbers to drivers, used to open a device node of any file system.
+//! What is behind a node of any file system: the registry from device numbers to drivers, and the
+//! pipes of FIFOs.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use hayate_abi::{Errno, Result};
-use hayate_machine::sync::RwSpinLock;
+use hayate_machine::sync::{Once, RwSpinLock};
 
-use super::inode::{DeviceNumber, FileKind};
+use super::inode::{DeviceNumber, FileKind, Inode};
 use super::open_file::{FileOps, OpenRequest};
 
 /// A driver of a device, as seen by the file layer.
@@ -25,12 +26,27 @@ impl<T: FileOps> Device for Shared<T> {
     }
 }
 
-struct Entry {
+/// Opens the pipe of a FIFO.
+type FifoOpener = fn(&Arc<dyn Inode>, &OpenRequest<'_>) -> Result<Arc<dyn FileOps>>;
+
+static FIFO: Once<FifoOpener> = Once::new();
+
+/// Registers the function that opens FIFOs; at boot.
+pub fn register_fifo(open: FifoOpener) {
+    FIFO.call_once(|| open);
+}
+
+/// Opens a FIFO.
+pub fn open_fifo(inode: &Arc<dyn Inode>, request: &OpenRequest<'_>) -> Result<Arc<dyn FileOps>> {
+    FIFO.get().ok_or(Errno::ENXIO)?(inode, request)
+}
+
+struct Driver {
     device: Arc<dyn Device>,
     name: &'static str,
 }
 
-type Registry = BTreeMap<(bool, DeviceNumber), Entry>;
+type Registry = BTreeMap<(bool, DeviceNumber), Driver>;
 
 static REGISTRY: RwSpinLock<Registry> = RwSpinLock::new(Registry::new());
 
@@ -38,7 +54,7 @@ static REGISTRY: RwSpinLock<Registry> = RwSpinLock::new(Registry::new());
 /// shows in `/proc/devices`.
 pub fn register(kind: FileKind, number: DeviceNumber, name: &'static str, device: Arc<dyn Device>) {
     let key = (kind == FileKind::BlockDevice, number);
-    let old = REGISTRY.write().insert(key, Entry { device, name });
+    let old = REGISTRY.write().insert(key, Driver { device, name });
     drop(old);
 }
 

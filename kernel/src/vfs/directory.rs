@@ -13,9 +13,9 @@ use super::filesystem::Caching;
 use super::inode::{Attributes, DeviceNumber, FileKind, Inode, Owner, RenameFlags};
 use super::mount::Location;
 use super::notify;
-use super::notify::Mask;
 use super::path::{Ending, Parent, Resolver, lookup_locked, permitted};
 use super::set_id;
+use super::watch::Mask;
 use crate::credentials::{Capability, Credentials, access};
 use crate::schedule;
 

@@ -1,10 +1,10 @@
-//! Signals for changes of a directory (`F_NOTIFY`, fcntl(2)): the older interface, beside
-//! `inotify`.
+//! Signals for changes of a directory (`F_NOTIFY`, fcntl(2)): the older interface. `ipc/inotify` is
+//! the newer one.
 //!
 //! A program asks, through an open directory, for kinds of changes of its entries. Each change
 //! sends the signal of the open file's owner, only once unless `DN_MULTISHOT` was set. Events come
-//! from the same reports as inotify's (`notify.rs`): while there are no watches, nothing is looked
-//! up.
+//! from the same reports as inotify's (`notify.rs`, through `watch.rs`): while there are no
+//! watches, nothing is looked up.
 //!
 //! A watch belongs to the open file and to the descriptor table through which it was made: it ends
 //! when any descriptor of that table for the open file is closed, also a duplicate
@@ -19,12 +19,15 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::SpinLock;
 
+use super::descriptor;
 use super::descriptor::FdTable;
 use super::inode::FileKind;
-use super::notify::{Mask, WATCHES};
+use super::open_file;
 use super::open_file::{Marks, OpenFile};
 use super::signal_owner::{Band, Owner};
 use super::users::Limit;
+use super::watch;
+use super::watch::{Event, Mask, WATCHES, Watchers};
 use crate::reclaim::growth::Grow;
 
 /// Whether directories can be watched (`/proc/sys/fs/dir-notify-enable`).
@@ -87,7 +90,7 @@ fn address(file: &OpenFile) -> usize {
 
 /// `F_NOTIFY` through the descriptor `fd` of a table: adds kinds of changes; asking for none ends
 /// the watch.
-pub fn watch(files: &FdTable, file: &OpenFile, fd: i32, asked: u32) -> Result<()> {
+pub fn request(files: &FdTable, file: &OpenFile, fd: i32, asked: u32) -> Result<()> {
     if ENABLED.get() == 0 {
         return Err(Errno::EINVAL);
     }
@@ -141,7 +144,7 @@ fn take(table: &mut Vec<Watch>, at: usize) -> Watch {
 
 /// Ends the watch of a table and an open file: a descriptor was closed, or no changes are wanted
 /// any more.
-pub fn closed(files: &FdTable, file: &OpenFile) {
+fn closed(files: &FdTable, file: &OpenFile) {
     if COUNT.load(Ordering::Relaxed) != 0 {
         end(|watch| watch.file == address(file) && watch.table == number(files));
     }
@@ -149,7 +152,7 @@ pub fn closed(files: &FdTable, file: &OpenFile) {
 
 /// Called when the open file ends. Its descriptors were closed before; only an open file in flight
 /// between sockets had none to close.
-pub fn release(file: &OpenFile) {
+fn release(file: &OpenFile) {
     while end(|watch| watch.file == address(file)) {}
 }
 
@@ -162,17 +165,26 @@ fn end(is_meant: impl Fn(&Watch) -> bool) -> bool {
     ended.is_some()
 }
 
-/// Reports an event in a directory.
-#[inline]
-pub fn tell(directory: (u64, u64), event: Mask) {
-    if COUNT.load(Ordering::Relaxed) != 0 {
-        tell_changes(directory, Changes::of(event));
+/// This interface, for [`watch`](super::watch).
+struct DirectoryWatches;
+
+impl Watchers for DirectoryWatches {
+    fn tell(&self, directory: (u64, u64), event: Event<'_>) {
+        if COUNT.load(Ordering::Relaxed) != 0 {
+            tell_changes(directory, Changes::of(event.mask));
+        }
+    }
+
+    fn tell_renamed(&self, directory: (u64, u64)) {
+        tell_changes(directory, Changes::RENAME);
     }
 }
 
-/// Reports that an entry was renamed within a directory.
-pub fn tell_renamed(directory: (u64, u64)) {
-    tell_changes(directory, Changes::RENAME);
+/// Registers what ends watches and what is told of events; boot calls it once.
+pub fn init() {
+    watch::register(&DirectoryWatches);
+    open_file::at_end(Marks::NOTIFY, release);
+    descriptor::at_close(closed);
 }
 
 fn tell_changes(directory: (u64, u64), changes: Changes) {

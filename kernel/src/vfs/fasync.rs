@@ -1,4 +1,6 @@
-//! Open files that want a signal when something happens (`O_ASYNC`, fcntl(2)).
+//! Open files that want a signal when something happens (`O_ASYNC`, fcntl(2)): the list that an
+//! object keeps. `OpenFile::switch_signals` enters and removes open files; `signal_owner.rs` has the
+//! process that gets an open file's signals.
 //!
 //! An object that can be waited for (a pipe, a socket, a terminal, an inotify instance) has a
 //! [`Signals`]: the list of its open files with `O_ASYNC` switched on. Code that changes the object
@@ -15,7 +17,6 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use hayate_abi::Result;
 use hayate_machine::sync::SpinLock;
 
-use super::open_file::OpenFile;
 use super::signal_owner::{Band, Owner};
 use crate::reclaim::growth::Grow;
 
@@ -37,7 +38,7 @@ impl Interest {
     }
 }
 
-struct Entry {
+struct Asking {
     /// The address of the open file.
     file: usize,
     fd: i32,
@@ -48,7 +49,7 @@ struct Entry {
 /// The open files of one object that want signals.
 pub struct Signals {
     wanted: AtomicBool,
-    entries: SpinLock<Vec<Entry>>,
+    entries: SpinLock<Vec<Asking>>,
 }
 
 impl Default for Signals {
@@ -93,7 +94,7 @@ impl Signals {
 
     /// Calls `tell` with each result of `choose`, with the lock released in between.
     #[cold]
-    fn for_each<T>(&self, choose: impl Fn(&Entry) -> Option<T>, tell: impl Fn(T)) {
+    fn for_each<T>(&self, choose: impl Fn(&Asking) -> Option<T>, tell: impl Fn(T)) {
         let mut index = 0;
         loop {
             let chosen = match self.entries.lock().get(index) {
@@ -107,23 +108,28 @@ impl Signals {
         }
     }
 
-    /// Adds an open file, or changes the descriptor that its signals name.
-    fn enter(&self, file: &OpenFile, fd: i32, interest: Interest) -> Result<()> {
-        let owner = Arc::clone(file.owner());
+    /// Adds an open file, named by its address, or changes the descriptor that its signals name.
+    pub fn enter(
+        &self,
+        file: usize,
+        fd: i32,
+        interest: Interest,
+        owner: &Arc<Owner>,
+    ) -> Result<()> {
+        let owner = Arc::clone(owner);
         let mut entries = self.entries.lock();
-        let file = core::ptr::from_ref(file).addr();
         if let Some(entry) = entries.iter_mut().find(|entry| entry.file == file) {
             entry.fd = fd;
             return Ok(());
         }
         entries.make_room(1)?;
-        entries.push(Entry { file, fd, interest, owner });
+        entries.push(Asking { file, fd, interest, owner });
         self.wanted.store(true, Ordering::Relaxed);
         Ok(())
     }
 
-    fn leave(&self, file: &OpenFile) {
-        let file = core::ptr::from_ref(file).addr();
+    /// Removes an open file.
+    pub fn leave(&self, file: usize) {
         let mut entries = self.entries.lock();
         let at = entries.iter().position(|entry| entry.file == file);
         let left = at.map(|at| entries.swap_remove(at));
@@ -131,20 +137,4 @@ impl Signals {
         drop(entries);
         drop(left);
     }
-}
-
-/// Whether the open file supports signals at all.
-pub fn is_supported(file: &OpenFile) -> bool {
-    file.ops().signals(file).is_some()
-}
-
-/// Switches the signals of an open file on, naming the descriptor `fd`, or off.
-pub fn switch(file: &OpenFile, fd: i32, on: bool) -> Result<()> {
-    let Some((signals, interest)) = file.ops().signals(file) else { return Ok(()) };
-    if !on {
-        signals.leave(file);
-        return Ok(());
-    }
-    file.ops().own_signals(file);
-    signals.enter(file, fd, interest)
 }

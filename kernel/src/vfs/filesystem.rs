@@ -1,17 +1,15 @@
-//! File systems: mounted ones ([`FileSystem`]), the types that can be mounted
-//! ([`FileSystemType`]) and their registry.
+//! Mounted file systems ([`FileSystem`]). `filesystem_type.rs` has the types that can be mounted,
+//! `mount.rs` the places where they are.
 
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
-use hayate_abi::{Errno, Result};
+use hayate_abi::Result;
 use hayate_machine::sync::SpinLock;
 
-use super::inode::{DeviceNumber, Inode};
-use super::mount::Location;
-use super::path::Resolver;
+use super::attributes::DeviceNumber;
+use super::inode::Inode;
 
 /// How long the dentry cache may keep the answers of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,74 +84,11 @@ pub trait FileSystem: Send + Sync {
     }
 }
 
-/// The arguments of `mount(2)`.
-pub struct MountRequest<'a> {
-    /// The source as given: a device's path or any word.
-    pub source: &'a [u8],
-    /// `MS_*` flags.
-    pub flags: u64,
-    /// Options, comma-separated.
-    pub data: &'a [u8],
-    /// Resolves paths in the source or the options.
-    pub resolver: &'a Resolver<'a>,
-}
-
-impl MountRequest<'_> {
-    /// Returns the options as pairs of key and value (empty without `=`).
-    pub fn options(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.data.split(|&byte| byte == b',').filter(|word| !word.is_empty()).map(|word| match word
-            .iter()
-            .position(|&byte| byte == b'=')
-        {
-            Some(at) => (&word[..at], &word[at + 1..]),
-            None => (word, &word[word.len()..]),
-        })
-    }
-
-    /// Returns the file that the source names, for file systems on a device.
-    pub fn source_location(&self) -> Result<Location> {
-        self.resolver.resolve(self.source, super::path::WalkFlags::empty())
-    }
-}
-
-/// A type of file system that can be mounted.
-pub struct FileSystemType {
-    /// Its name for `mount(2)`.
-    pub name: &'static str,
-    /// Whether it lives on a block device (`nodev` in `/proc/filesystems` otherwise).
-    pub needs_device: bool,
-    /// Makes a mounted instance.
-    pub mount: fn(&MountRequest<'_>) -> Result<Arc<dyn FileSystem>>,
-}
-
-static TYPES: SpinLock<Vec<&'static FileSystemType>> = SpinLock::new(Vec::new());
-
-/// Registers a type for `mount(2)` and `/proc/filesystems`.
-pub fn register_type(kind: &'static FileSystemType) {
-    TYPES.lock().push(kind);
-}
-
-/// Returns the registered type with this name; `ENODEV` when there is none (`mount(2)`).
-pub fn find_type(name: &[u8]) -> Result<&'static FileSystemType> {
-    TYPES.lock().iter().copied().find(|kind| kind.name.as_bytes() == name).ok_or(Errno::ENODEV)
-}
-
-/// Returns all registered types, for `/proc/filesystems`.
-pub fn types() -> Vec<&'static FileSystemType> {
-    TYPES.lock().clone()
-}
-
 /// Returns a new device number for a file system without a device (major 0), as Linux'
 /// `get_anon_bdev`.
 pub fn anonymous_device() -> u64 {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     DeviceNumber::new(0, NEXT.fetch_add(1, Ordering::Relaxed)).encode()
-}
-
-/// Returns a new inode number, for inodes that have no number of their own.
-pub fn next_inode_number() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(2);
-    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// A file system's reference to its own root directory. The root owns the file system, so the file

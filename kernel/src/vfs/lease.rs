@@ -10,11 +10,11 @@
 //! file, found by device and inode number in one table.
 //!
 //! A write lease requires that its open file is the only one. Open files are counted with the
-//! content of the file ([`PageCache`](crate::page_cache::cache::PageCache)), by whatever name they were opened; a
-//! mapping and a running program count through their open files. A file of the overlay that was
-//! copied up has two contents, and both count. No open can be missed: the lease is entered before
-//! the count is read, and an opener is counted before it looks for leases. A file without a page
-//! cache (such as the text files of `/proc`) gets no write lease: `EAGAIN`.
+//! content of the file (`page_cache/access.rs`), by whatever name they were opened; a mapping and a
+//! running program count through their open files. A file of the overlay that was copied up has two
+//! contents, and both count. No open can be missed: the lease is entered before the count is read,
+//! and an opener is counted before it looks for leases. A file without a page cache (such as the
+//! text files of `/proc`) gets no write lease: `EAGAIN`.
 //!
 //! Locks: the table is a spin lock and a leaf. It is not held when signals are sent and waits
 //! begin.
@@ -29,6 +29,7 @@ use hayate_machine::sync::SpinLock;
 use hayate_machine::time;
 
 use super::inode::{FileKind, Inode};
+use super::open_file;
 use super::open_file::flags::{O_ACCMODE, O_NONBLOCK, O_RDONLY};
 use super::open_file::{Marks, OpenFile};
 use super::signal_owner::{Band, Owner};
@@ -227,8 +228,13 @@ fn remove(file: &OpenFile) -> Result<bool> {
     Ok(removed.is_some())
 }
 
+/// Registers what ends leases; boot calls it once.
+pub fn init() {
+    open_file::at_end(Marks::LEASE, release);
+}
+
 /// Called when the open file ends.
-pub fn release(file: &OpenFile) {
+fn release(file: &OpenFile) {
     // Without metadata there is no file with leases either.
     let _ = remove(file);
 }

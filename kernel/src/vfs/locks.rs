@@ -28,8 +28,10 @@ use hayate_abi::file::Flock;
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::SpinLock;
 
+use super::descriptor;
 use super::descriptor::FdTable;
-use super::open_file::OpenFile;
+use super::open_file;
+use super::open_file::{Marks, OpenFile};
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 use crate::schedule::WaitQueue;
@@ -538,8 +540,14 @@ fn give_up_whole(file: (u64, u64), owner: Owner) -> Result<()> {
     })
 }
 
+/// Registers what ends locks; boot calls it once.
+pub fn init() {
+    open_file::at_end(Marks::LOCKS, release_open_file);
+    descriptor::at_close(release_record_locks);
+}
+
 /// The last reference to an open file is going away: its `flock` and description locks end.
-pub fn release_open_file(file: &OpenFile) {
+fn release_open_file(file: &OpenFile) {
     let Ok(metadata) = file.metadata() else { return };
     let owner = Owner::of_description(file);
     let _ = TABLE.lock().free(metadata.identity(), Freed::all_of(owner), |locks| {

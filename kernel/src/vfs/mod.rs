@@ -9,9 +9,59 @@
 //! This layer knows no processes: the caller's root, working directory and credentials come as a
 //! [`path::Resolver`] or as credentials. The layer sleeps and wakes through `schedule`, and copies
 //! bytes through [`transfer`].
+//!
+//! # Layers, lowest first
+//!
+//! | file | contents |
+//! |---|---|
+//! | [`attributes`] | plain data: kinds, device numbers, times, metadata |
+//! | [`transfer`] | bytes copied from and to programs and frames |
+//! | `registered` | a list of what upper modules register with lower ones at boot |
+//! | [`caller`] | what files need to know of the calling process |
+//! | [`users`] | what each user holds of limited objects |
+//! | [`signal_owner`] | the process that gets the signals of one open file (`F_SETOWN`) |
+//! | [`fasync`] | an object's list of the open files that want signals (`O_ASYNC`) |
+//! | [`poll`] | readiness: the events, and how a file shows its wait queues |
+//! | [`watch`] | file events, and the interfaces that tell programs of them |
+//! | [`inode`] | the operations of a file system for each file |
+//! | [`filesystem`] | one mounted file system |
+//! | [`dentry`] | names in a directory, cached |
+//! | [`mount`] | a file system at a place; [`mount::Location`], a place in the tree |
+//! | [`open_file`] | an open file and its operations: the object behind descriptors |
+//! | [`descriptor`] | the table from small numbers to open files |
+//! | [`device`] | the drivers and FIFOs behind nodes |
+//! | [`anonymous`] | files without a path |
+//! | [`content`] | reads and writes through the page cache |
+//! | [`hint`] | the expected lifetime of data (`F_SET_RW_HINT`) |
+//! | [`poll_wait`] | waiting for several files (`poll`, `select`) |
+//! | [`notify`] | reports of file events by the operations below |
+//! | [`dnotify`] | watches of directories by a signal (`F_NOTIFY`); inotify is in [`crate::ipc`] |
+//! | [`locks`], [`lease`] | record locks, `flock`, leases |
+//! | [`context`] | root, working directory and umask of a process |
+//! | [`path`] | from the text of a path to a place |
+//! | [`filesystem_type`] | the types of file systems that can be mounted |
+//! | [`set_id`] | when set-id bits are dropped |
+//! | [`directory`] | calls that change names: `mkdir`, `link`, `rename` and so on |
+//! | [`mount_tree`] | calls that change the tree of mounts: `mount`, `umount`, `pivot_root` |
+//! | [`open`] | the call `open`, which makes an open file |
+//! | [`reclaim`], [`resources`] | dropped names; page caches in the registry of resources |
+//!
+//! Five of these files use each other in a circle: an inode is opened at a place and gives the
+//! operations of an open file ([`inode`] -> [`mount`], [`open_file`]), an open file keeps its inode
+//! and its place, a place is a dentry in a mount, and both lead to inodes and their file system.
+//! Road not taken: generic parameters or further trait objects that would untie them. Each step of
+//! a path walk and each open would pay for them.
+//!
+//! # Lock order
+//!
+//! The global rename lock, then directory locks from the ancestor to the descendant ([`dentry`]),
+//! then locks of a file system, then those of a page cache. The position of an open file comes
+//! before all locks of its operations. Descriptor tables, record locks, leases and the lists of
+//! watches and signals are spin locks and leaves.
 
 pub mod anonymous;
 pub mod attributes;
+pub mod caller;
 pub mod content;
 pub mod context;
 pub mod dentry;
@@ -21,6 +71,7 @@ pub mod directory;
 pub mod dnotify;
 pub mod fasync;
 pub mod filesystem;
+pub mod filesystem_type;
 pub mod hint;
 pub mod inode;
 pub mod lease;
@@ -32,12 +83,15 @@ pub mod open;
 pub mod open_file;
 pub mod path;
 pub mod poll;
+pub mod poll_wait;
 pub mod reclaim;
+mod registered;
 pub mod resources;
 pub mod set_id;
 pub mod signal_owner;
 pub mod transfer;
 pub mod users;
+pub mod watch;
 
 /// Draws the keys of hashes and registers what is listed and reclaimed. Called once at boot, before
 /// [`crate::fs::init`].
@@ -45,4 +99,7 @@ pub fn init() {
     crate::hash::init();
     resources::register();
     reclaim::init();
+    locks::init();
+    lease::init();
+    dnotify::init();
 }

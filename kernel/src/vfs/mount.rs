@@ -21,7 +21,9 @@ use hayate_machine::sync::{Lazy, RwSpinLock, SpinLock};
 
 use super::dentry::{Dentry, DentryState};
 use super::filesystem::FileSystem;
-use super::inode::{Inode, Metadata};
+use super::inode::{FileKind, Inode, Metadata};
+use super::watch;
+use super::watch::{Event, Mask};
 use crate::hash::IndexHasher;
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
@@ -269,12 +271,39 @@ impl Drop for Mount {
         drop(trees);
         if let Some(tree) = tree {
             tree.root.dismantle();
-            super::notify::unmounted(device);
+            watch::unmounted(device);
         }
     }
 }
 
+fn is_special(kind: FileKind) -> bool {
+    use FileKind::{BlockDevice, CharDevice, Fifo, Socket};
+    matches!(kind, CharDevice | BlockDevice | Fifo | Socket)
+}
+
 impl Location {
+    /// Tells the watchers of the file here and of its directory about an event.
+    pub fn tell_watchers(&self, mask: Mask) {
+        let dentry = &self.dentry;
+        let Some(inode) = dentry.inode() else { return };
+        let kind = inode.attributes().kind;
+        let mask = mask.about(kind);
+        let unlinked = dentry.state().contains(DentryState::UNLINKED);
+        let tell = |inode: &Arc<dyn Inode>, name: &[u8]| {
+            if let Ok(metadata) = inode.metadata() {
+                watch::tell(metadata.identity(), Event { mask, name, cookie: 0, unlinked });
+            }
+        };
+        // A user who may read a directory must not learn when another user types on a terminal in
+        // it (`fsnotify_parent` since Linux 6.13 and 6.1.120: no ACCESS and MODIFY of special
+        // files).
+        let quiet = mask.intersects(Mask::ACCESS | Mask::MODIFY) && is_special(kind);
+        if !quiet && let Some(parent) = dentry.parent().and_then(|parent| parent.inode()) {
+            tell(&parent, &dentry.name());
+        }
+        tell(&inode, &[]);
+    }
+
     /// Whether the two are the same place.
     pub fn is_same(&self, other: &Location) -> bool {
         Arc::ptr_eq(&self.dentry, &other.dentry) && Arc::ptr_eq(&self.mount, &other.mount)

@@ -7,8 +7,8 @@ use alloc::sync::Arc;
 
 use hayate_abi::{Errno, Result};
 
-use super::filesystem;
-use super::filesystem::MountRequest;
+use super::filesystem_type;
+use super::filesystem_type::MountRequest;
 use super::inode::FileKind;
 use super::mount;
 use super::mount::flags::*;
@@ -58,7 +58,7 @@ pub fn mount(
     if !is_directory(&target)? {
         return Err(Errno::ENOTDIR);
     }
-    let kind = filesystem::find_type(kind)?;
+    let kind = filesystem_type::find_type(kind)?;
     let request = MountRequest { source, flags, data, resolver };
     let name = growth::text(source)?;
     let filesystem = (kind.mount)(&request)?;

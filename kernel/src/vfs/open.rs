@@ -11,11 +11,11 @@ use super::inode::{Attributes, Change, DirectorySink, FileKind, Inode};
 use super::mount::Location;
 use super::mount::flags::MS_NODEV;
 use super::notify;
-use super::notify::Mask;
 use super::open_file::flags::*;
 use super::open_file::{FileOps, OpenFile, OpenRequest, Traits, Whence};
 use super::path::{Resolver, Walk, WalkFlags, lookup_locked, permitted};
 use super::set_id;
+use super::watch::Mask;
 use crate::credentials::access;
 
 /// Opens the file at `path`. `mode` is for a file that is made; the umask is applied to it.
@@ -229,7 +229,7 @@ fn operations(
             let number = inode.metadata()?.represents;
             device::find(attributes.kind, number)?.open(number, &request)
         }
-        FileKind::Fifo => crate::ipc::pipe::fifo::open(inode, &request),
+        FileKind::Fifo => device::open_fifo(inode, &request),
         FileKind::Socket | FileKind::Anonymous => Err(Errno::ENXIO),
         FileKind::Symlink => Err(Errno::ELOOP),
     }

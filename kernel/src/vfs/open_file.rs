@@ -16,17 +16,16 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::shared::Shared;
 use hayate_machine::sync::{Once, SpinLock};
 
-use super::fasync;
 use super::fasync::{Interest, Signals};
 use super::inode::{Inode, Metadata};
 use super::mount::Location;
-use super::notify;
-use super::notify::Mask;
-use super::poll::{Events, Registrar};
+use super::poll::{Events, Registrar, Watch};
+use super::registered::Registered;
 use super::signal_owner::Owner;
 use super::transfer::{Input, Output};
+use super::watch;
+use super::watch::Mask;
 use crate::credentials::Credentials;
-use crate::ipc::epoll::Watch;
 use crate::page_cache::access::OpenAccess;
 use crate::page_cache::cache::PageCache;
 use crate::reclaim::growth;
@@ -236,6 +235,17 @@ bitflags::bitflags! {
     }
 }
 
+/// What undoes the registrations of an open file that ends, by mark.
+static AT_END: Registered<(Marks, Undo), 3> = Registered::new();
+
+/// Undoes the registrations of an open file that ends.
+type Undo = fn(&OpenFile);
+
+/// Registers what has to be undone when an open file with this mark ends; at boot.
+pub fn at_end(mark: Marks, undo: Undo) {
+    AT_END.add((mark, undo));
+}
+
 /// An open file.
 pub struct OpenFile {
     ops: Shared<dyn FileOps>,
@@ -340,14 +350,14 @@ impl OpenFile {
         if on == (self.flags() & FASYNC != 0) {
             return Ok(true);
         }
-        if !fasync::is_supported(self) {
-            return Ok(false);
-        }
-        fasync::switch(self, fd, on)?;
+        let Some((signals, interest)) = self.ops.signals(self) else { return Ok(false) };
         if on {
+            self.ops.own_signals(self);
+            signals.enter(self.address(), fd, interest, self.owner())?;
             self.flags.fetch_or(FASYNC, Ordering::Relaxed);
             self.mark(Marks::SIGNALS);
         } else {
+            signals.leave(self.address());
             self.flags.fetch_and(!FASYNC, Ordering::Relaxed);
         }
         Ok(true)
@@ -441,25 +451,35 @@ impl OpenFile {
         let marks = self.marks.load(Ordering::Relaxed);
         if marks & Marks::CLOSED.bits() == 0 {
             let mask = if self.writable() { Mask::CLOSE_WRITE } else { Mask::CLOSE_NOWRITE };
-            notify::file(self, mask);
+            if watch::watched() {
+                self.tell_watchers(mask);
+            }
         }
+    }
+
+    /// Tells the watchers of the file and of its directory about an event through this open file.
+    pub fn tell_watchers(&self, mask: Mask) {
+        if !self.path_only {
+            self.location.tell_watchers(mask);
+        }
+    }
+
+    fn address(&self) -> usize {
+        core::ptr::from_ref(self).addr()
     }
 
     /// Undoes the registrations of this open file elsewhere.
     #[cold]
     fn end_marks(&self, marks: Marks) {
-        if marks.contains(Marks::LOCKS) {
-            super::locks::release_open_file(self);
+        for (mark, end) in AT_END.iter() {
+            if marks.contains(*mark) {
+                end(self);
+            }
         }
-        if marks.contains(Marks::LEASE) {
-            super::lease::release(self);
-        }
-        if marks.contains(Marks::NOTIFY) {
-            super::dnotify::release(self);
-        }
-        if marks.contains(Marks::SIGNALS) {
-            // Switching off cannot fail.
-            let _ = fasync::switch(self, -1, false);
+        if marks.contains(Marks::SIGNALS)
+            && let Some((signals, _)) = self.ops.signals(self)
+        {
+            signals.leave(self.address());
         }
     }
 
@@ -555,11 +575,12 @@ impl OpenFile {
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        if notify::watched() {
+        if watch::watched() {
             self.tell_closed();
         }
         for watch in core::mem::take(self.watches.get_mut()) {
-            watch.end(self);
+            self.poll(&mut Registrar::Unlisten(&watch.listener));
+            watch.tell_end();
         }
         let marks = *self.marks.get_mut();
         if marks != 0 {

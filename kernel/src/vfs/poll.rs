@@ -6,13 +6,12 @@
 //! same call, no references to queues are kept, and an operation is written only once. The rule
 //! that makes this correct: an operation shows *the same queues whatever its state*.
 
-use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, Ordering};
+use alloc::sync::{Arc, Weak};
+use core::any::Any;
 
 use hayate_abi::{Errno, Result};
 
-use super::open_file::OpenFile;
-use crate::schedule::{Listener, WaitQueue, Woken};
+use crate::schedule::{Listener, WaitQueue};
 
 bitflags::bitflags! {
     /// Events of `poll(2)` and `epoll(7)`; the two agree on the numbers.
@@ -86,74 +85,25 @@ impl<'a> Registrar<'a> {
     }
 }
 
-/// One file that a thread waits for.
-pub struct Watched {
-    /// The file; an entry with `None` is skipped.
-    pub file: Option<Arc<OpenFile>>,
-    /// The events that are waited for; errors and hang-ups always are.
-    pub wanted: Events,
-    /// The events that were found.
-    pub found: Events,
+/// One open file as an entry of a set that watches it (epoll).
+pub trait Watcher: Any + Send + Sync {
+    /// Called when the open file ends: takes the entry out of its set.
+    fn file_ended(&self);
 }
 
-impl Watched {
-    fn look(&mut self, registrar: &mut Registrar<'_>) -> bool {
-        if let Some(file) = &self.file {
-            let always = Events::ERR | Events::HUP;
-            self.found = file.poll(registrar) & (self.wanted | always);
-        }
-        !self.found.is_empty()
-    }
+/// The link from an open file back to an entry of a set that watches it, kept by the open file.
+pub struct Watch {
+    /// The entry.
+    pub watcher: Weak<dyn Watcher>,
+    /// What is on the file's wait queues for it.
+    pub listener: Arc<dyn Listener>,
 }
 
-/// The queue where the waiting thread sleeps, and whether an event came since it last looked.
-struct Waiter {
-    happened: AtomicBool,
-    queue: WaitQueue,
-}
-
-impl Listener for Waiter {
-    fn notify(&self, _: u32) {
-        self.happened.store(true, Ordering::Release);
-        self.queue.wake_all();
-    }
-}
-
-fn look_at_all(watched: &mut [Watched], registrar: &mut Registrar<'_>) -> usize {
-    watched.iter_mut().map(|one| usize::from(one.look(registrar))).sum()
-}
-
-/// Waits until one of the files has a wanted event, or until `deadline` (monotonic ns; `Some(0)`
-/// does not wait, `None` waits for ever). Returns how many files are ready. `ERESTARTNOHAND` when
-/// interrupted, `ENOMEM`. Entries whose `found` is set already count as ready.
-pub fn wait(watched: &mut [Watched], deadline: Option<u64>) -> Result<usize> {
-    let ready = look_at_all(watched, &mut Registrar::Query);
-    if ready != 0 || deadline == Some(0) {
-        return Ok(ready);
-    }
-    let waiter = Arc::new(Waiter { happened: AtomicBool::new(false), queue: WaitQueue::new() });
-    let listener: Arc<dyn Listener> = waiter.clone();
-    let mut registrar = Registrar::listen(&listener);
-    let mut ready = look_at_all(watched, &mut registrar);
-    let mut outcome = registrar.is_whole();
-    while ready == 0 && outcome.is_ok() {
-        let woken = waiter.queue.wait_interruptible(deadline, || {
-            waiter.happened.swap(false, Ordering::AcqRel).then_some(())
-        });
-        match woken {
-            Err(Woken::Interrupted) => outcome = Err(Errno::ERESTARTNOHAND),
-            Err(Woken::TimedOut) => {
-                ready = look_at_all(watched, &mut Registrar::Query);
-                break;
-            }
-            Ok(()) => {}
-        }
-        ready = look_at_all(watched, &mut Registrar::Query);
-    }
-    for one in watched.iter() {
-        if let Some(file) = &one.file {
-            file.poll(&mut Registrar::Unlisten(&listener));
+impl Watch {
+    /// Tells the set that the open file ends.
+    pub fn tell_end(&self) {
+        if let Some(watcher) = self.watcher.upgrade() {
+            watcher.file_ended();
         }
     }
-    if ready != 0 { Ok(ready) } else { outcome.map(|()| 0) }
 }

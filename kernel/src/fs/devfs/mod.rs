@@ -3,7 +3,6 @@
 //!
 //! Its type for `mount(2)` is `devtmpfs`; every mount shows the same tree.
 
-pub mod disk;
 pub mod port;
 
 use alloc::sync::Arc;
@@ -12,16 +11,19 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::sync::Lazy;
 use hayate_machine::user::{self, UserPtr};
 
+use super::disk;
 use super::tmpfs::TmpFs;
 use crate::credentials::Capability;
 use crate::page_cache::read_ahead;
+use crate::vfs::caller;
 use crate::vfs::device;
 use crate::vfs::device::Shared;
-use crate::vfs::filesystem::{Caching, FileSystem, FileSystemType, MountRequest};
+use crate::vfs::filesystem::{Caching, FileSystem};
+use crate::vfs::filesystem_type::{FileSystemType, MountRequest, register_type};
 use crate::vfs::inode::{DeviceNumber, FileKind, Inode, Owner};
 use crate::vfs::open_file::{FileOps, MapSource, OpenFile, Traits, Whence};
 use crate::vfs::transfer::{Input, Output};
-use crate::{process, random, schedule};
+use crate::{random, schedule};
 
 /// The type for `mount(2)`.
 pub static TYPE: FileSystemType =
@@ -41,7 +43,11 @@ fn mount_devtmpfs(_: &MountRequest<'_>) -> Result<Arc<dyn FileSystem>> {
 /// `ENOMEM`.
 pub fn add_devices() -> Result<()> {
     disk::init();
-    if !disk::disks().is_empty() {
+    let disks = disk::disks();
+    for disk in &disks {
+        add(disk.name(), FileKind::BlockDevice, disk.number(), 0o660);
+    }
+    if !disks.is_empty() {
         read_ahead::start()?;
     }
     port::init()
@@ -198,7 +204,7 @@ fn random_control(command: u32, at: usize) -> Result<i64> {
     if !matches!(command, ADD_TO_COUNT | ADD_ENTROPY | ZAP_COUNT | CLEAR_POOL | RESEED) {
         return Err(Errno::EINVAL);
     }
-    process::current().credentials().require(Capability::SysAdmin)?;
+    caller::require(Capability::SysAdmin)?;
     if matches!(command, ADD_TO_COUNT | ADD_ENTROPY) && UserPtr::<i32>::new(at).read()? < 0 {
         return Err(Errno::EINVAL);
     }
@@ -281,7 +287,7 @@ impl FileOps for Memory {
 
 /// Registers the devices without hardware and the fixed entries of `/dev`.
 pub fn init() {
-    crate::vfs::filesystem::register_type(&TYPE);
+    register_type(&TYPE);
     let devices = [
         (3, "null", Memory::Null),
         (5, "zero", Memory::Zero),

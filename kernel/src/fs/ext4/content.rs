@@ -9,8 +9,8 @@ use hayate_machine::frames::Frame;
 
 use super::node::Node;
 use crate::drivers::block::{SECTOR, Segment};
-use crate::fs::devfs::disk;
-use crate::fs::devfs::disk::Disk;
+use crate::fs::disk;
+use crate::fs::disk::Disk;
 use crate::page_cache::source::PageSource;
 use crate::reclaim::growth::Grow;
 use crate::vfs::content;

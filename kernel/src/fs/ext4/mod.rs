@@ -29,12 +29,11 @@ use hayate_machine::sync::SpinLock;
 use hayate_machine::warn;
 
 use self::node::Node;
-use super::devfs::disk;
-use super::devfs::disk::Disk;
+use super::disk;
+use super::disk::Disk;
 use crate::vfs::anonymous::empty_root;
-use crate::vfs::filesystem::{
-    FileSystem, FileSystemType, MountRequest, RootHandle, Usage, register_type,
-};
+use crate::vfs::filesystem::{FileSystem, RootHandle, Usage};
+use crate::vfs::filesystem_type::{FileSystemType, MountRequest, register_type};
 use crate::vfs::inode::{FileKind, Inode};
 use crate::vfs::mount::flags::MS_RDONLY;
 

@@ -57,9 +57,8 @@ use self::options::Options;
 use crate::reclaim::growth::Grow;
 use crate::schedule::Mutex;
 use crate::vfs::anonymous::empty_root;
-use crate::vfs::filesystem::{
-    FileSystem, FileSystemType, MountRequest, RootHandle, Usage, anonymous_device, register_type,
-};
+use crate::vfs::filesystem::{FileSystem, RootHandle, Usage, anonymous_device};
+use crate::vfs::filesystem_type::{FileSystemType, MountRequest, register_type};
 use crate::vfs::inode::{FileKind, Inode, Owner};
 use crate::vfs::mount::Location;
 use crate::vfs::path::WalkFlags;

@@ -32,9 +32,8 @@ use alloc::sync::Arc;
 use hayate_abi::Result;
 
 use crate::process::Process;
-use crate::vfs::filesystem::{
-    Caching, FileSystem, FileSystemType, MountRequest, Usage, anonymous_device, register_type,
-};
+use crate::vfs::filesystem::{Caching, FileSystem, Usage, anonymous_device};
+use crate::vfs::filesystem_type::{FileSystemType, MountRequest, register_type};
 use crate::vfs::inode::{Inode, downcast};
 use crate::vfs::open_file::OpenFile;
 

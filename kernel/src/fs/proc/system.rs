@@ -24,7 +24,7 @@ use crate::schedule;
 use crate::schedule::time;
 use crate::vfs::dentry::Dentry;
 use crate::vfs::inode::FileKind;
-use crate::vfs::{device, filesystem, mount};
+use crate::vfs::{device, filesystem_type, mount};
 
 /// Clock ticks per second of the times in `/proc` (USER_HZ).
 pub const TICKS: u64 = 100;
@@ -229,7 +229,7 @@ fn stat(_: &(), out: &mut Vec<u8>) -> Result<()> {
 }
 
 fn filesystems(_: &(), out: &mut Vec<u8>) -> Result<()> {
-    for kind in filesystem::types() {
+    for kind in filesystem_type::types() {
         let device = if kind.needs_device { "" } else { "nodev" };
         line(out, format_args!("{device}\t{}", kind.name))?;
     }

@@ -27,7 +27,8 @@ use hayate_machine::sync::SpinLock;
 
 use crate::page_cache::source::PageSource;
 use crate::reclaim::growth;
-use crate::vfs::filesystem::{Caching, FileSystem, FileSystemType, MountRequest, Usage};
+use crate::vfs::filesystem::{Caching, FileSystem, Usage};
+use crate::vfs::filesystem_type::{FileSystemType, MountRequest};
 use crate::vfs::inode::{Inode, Owner};
 
 pub use inode::TmpInode;

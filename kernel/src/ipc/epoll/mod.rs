@@ -18,6 +18,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::any::Any;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use hayate_abi::{Errno, Result};
@@ -29,7 +30,7 @@ use crate::schedule::{Listener, Mutex, WaitQueue, Woken};
 use crate::vfs::anonymous;
 use crate::vfs::open_file::flags::O_RDWR;
 use crate::vfs::open_file::{FileOps, OpenFile, Traits};
-use crate::vfs::poll::{Events, Registrar};
+use crate::vfs::poll::{Events, Registrar, Watch, Watcher};
 use crate::vfs::users::{Holdings, Limit};
 
 /// `EPOLLEXCLUSIVE`: accepted, but every waiter is woken, which the flag permits.
@@ -150,33 +151,26 @@ impl Listener for ItemListener {
 /// The listener that is on the wait queues for an item.
 struct ItemListener(Arc<Item>);
 
-/// The link from an open file back to a set that watches it, kept by the file.
-pub struct Watch {
-    item: Weak<Item>,
-    listener: Arc<dyn Listener>,
-}
-
-impl Watch {
-    /// Called when the open file goes away: takes the item off its wait queues and out of the set.
-    pub fn end(&self, file: &OpenFile) {
-        file.poll(&mut Registrar::Unlisten(&self.listener));
-        let Some(item) = self.item.upgrade() else { return };
-        item.retire();
-        if let Some(set) = item.set.upgrade() {
+impl Watcher for Item {
+    fn file_ended(&self) {
+        self.retire();
+        if let Some(set) = self.set.upgrade() {
             let mut items = set.items.lock();
-            items.retain(|_, other| !Arc::ptr_eq(other, &item));
-            set.forget(&item);
+            items.retain(|_, other| !core::ptr::eq(Arc::as_ptr(other), self));
+            set.forget(self);
         }
     }
+}
 
-    /// Returns the set that watches.
-    fn set(&self) -> Option<Arc<Epoll>> {
-        self.item.upgrade()?.set.upgrade()
-    }
+/// Returns the set that watches.
+fn set_of(watch: &Watch) -> Option<Arc<Epoll>> {
+    let watcher = watch.watcher.upgrade()?;
+    let any: &dyn Any = &*watcher;
+    any.downcast_ref::<Item>()?.set.upgrade()
+}
 
-    fn belongs_to(&self, item: &Arc<Item>) -> bool {
-        self.item.as_ptr() == Arc::as_ptr(item)
-    }
+fn belongs_to(watch: &Watch, item: &Arc<Item>) -> bool {
+    core::ptr::addr_eq(watch.watcher.as_ptr(), Arc::as_ptr(item))
 }
 
 impl Epoll {
@@ -236,7 +230,8 @@ impl Epoll {
             ready.make_room(missing)
         };
         let listener: Arc<dyn Listener> = Arc::new(ItemListener(Arc::clone(&item)));
-        let watch = Watch { item: Arc::downgrade(&item), listener: Arc::clone(&listener) };
+        let entry: Arc<dyn Watcher> = item.clone();
+        let watch = Watch { watcher: Arc::downgrade(&entry), listener: Arc::clone(&listener) };
         room.and_then(|()| file.add_watch(watch)).inspect_err(|_| item.retire())?;
         items.insert(key(file, fd), Arc::clone(&item));
         let mut registrar = Registrar::listen(&listener);
@@ -261,15 +256,15 @@ impl Epoll {
     /// item has left `items`, which the caller may have locked.
     fn end(&self, item: &Arc<Item>, file: &OpenFile) {
         item.retire();
-        if let Some(watch) = file.take_watch(|watch| watch.belongs_to(item)) {
+        if let Some(watch) = file.take_watch(|watch| belongs_to(watch, item)) {
             file.poll(&mut Registrar::Unlisten(&watch.listener));
         }
         self.forget(item);
     }
 
-    fn forget(&self, item: &Arc<Item>) {
+    fn forget(&self, item: &Item) {
         if item.queued.load(Ordering::Acquire) {
-            self.ready.lock().retain(|other| !Arc::ptr_eq(other, item));
+            self.ready.lock().retain(|other| !core::ptr::eq(Arc::as_ptr(other), item));
         }
     }
 
@@ -402,7 +397,7 @@ impl FileOps for Epoll {
         for item in items.into_values() {
             item.retire();
             if let Some(file) = item.file.upgrade()
-                && let Some(watch) = file.take_watch(|watch| watch.belongs_to(&item))
+                && let Some(watch) = file.take_watch(|watch| belongs_to(watch, &item))
             {
                 file.poll(&mut Registrar::Unlisten(&watch.listener));
             }
@@ -422,7 +417,7 @@ impl FileOps for Epoll {
                 item.data.load(Ordering::Relaxed),
                 *file.lock_position(),
                 metadata.number,
-                crate::vfs::notify::shown_device(metadata.device),
+                crate::vfs::watch::shown_device(metadata.device),
             );
             if text.make_room(line.len()).is_err() {
                 break;

@@ -15,7 +15,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use hayate_abi::{Errno, Result};
 
-use super::Epoll;
+use super::{Epoll, set_of};
 use crate::reclaim::growth::Grow;
 use crate::schedule::{Mutex, MutexGuard};
 use crate::vfs::open_file::OpenFile;
@@ -106,7 +106,7 @@ fn height_above(set: &Epoll, look: u64) -> usize {
     let mut highest = 0;
     if let Some(file) = set.file.get().and_then(Weak::upgrade) {
         let _ = file.for_each_watch(&mut |watch| {
-            if let Some(outer) = watch.set() {
+            if let Some(outer) = set_of(watch) {
                 highest = highest.max(height_above(&outer, look) + 1);
             }
             Ok(())
@@ -138,7 +138,7 @@ fn count_ways(file: &OpenFile, steps: usize, ways: &mut [usize; MOST_STEPS + 1])
     };
     let mut count = *count;
     file.for_each_watch(&mut |watch| {
-        let Some(set) = watch.set() else { return Ok(()) };
+        let Some(set) = set_of(watch) else { return Ok(()) };
         match set.file.get().and_then(Weak::upgrade) {
             Some(outer) if outer.has_watches() => count_ways(&outer, steps + 1, ways),
             _ => {

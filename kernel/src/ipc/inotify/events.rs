@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 
 use hayate_abi::{Errno, Result};
 
-use super::Mask;
 use crate::reclaim::growth::Grow;
+use crate::vfs::watch::Mask;
 
 /// One event.
 pub(super) struct Event {

@@ -3,7 +3,7 @@
 //! An instance has watches, each on one inode, which is found by device and inode number in a
 //! global table. A report looks up the inode there and adds an event to the queue of every instance
 //! that wants it. While there are no watches in the system, nothing of this is touched (see
-//! [`crate::vfs::notify`]).
+//! [`crate::vfs::watch`]).
 //!
 //! `events.rs` keeps the queue of an instance; this module finds the instances.
 //!
@@ -15,7 +15,7 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::Ordering;
 
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::SpinLock;
@@ -24,11 +24,8 @@ use hayate_machine::user::UserPtr;
 use crate::reclaim::growth::Grow;
 use crate::schedule::WaitQueue;
 use crate::vfs::anonymous;
-use crate::vfs::dentry::DentryState;
-use crate::vfs::dnotify;
 use crate::vfs::fasync::{Interest, Signals};
-use crate::vfs::inode::{FileKind, Inode};
-use crate::vfs::notify::{Mask, WATCHES};
+use crate::vfs::inode::Inode;
 use crate::vfs::open_file::flags::{O_NONBLOCK, O_RDONLY};
 use crate::vfs::open_file::{FileOps, OpenFile, Traits};
 use crate::vfs::poll::{Events, Registrar};
@@ -36,6 +33,8 @@ use crate::vfs::signal_owner::Band;
 use crate::vfs::transfer::Output;
 use crate::vfs::users;
 use crate::vfs::users::{Holdings, Limit};
+use crate::vfs::watch;
+use crate::vfs::watch::{Mask, WATCHES, Watchers};
 use events::{Event, Queue};
 
 /// The most events that wait in a new instance (`/proc/sys/fs/inotify/max_queued_events`).
@@ -196,128 +195,6 @@ fn take_watch(identity: (u64, u64), instance: &Weak<Inotify>, number: i32) -> Op
     Some(taken)
 }
 
-/// An event on a file or on an entry of a directory.
-#[derive(Clone, Copy)]
-struct Happened<'a> {
-    mask: Mask,
-    /// The entry's name, for watchers of its directory.
-    name: &'a [u8],
-    cookie: u32,
-    /// The event came through an open file whose name was removed: not for watches with
-    /// `EXCL_UNLINK`.
-    unlinked: bool,
-}
-
-impl Happened<'_> {
-    fn itself(mask: Mask) -> Happened<'static> {
-        Happened { mask, name: &[], cookie: 0, unlinked: false }
-    }
-}
-
-/// Sends an event to the watchers of the inode with this identity.
-fn tell(identity: (u64, u64), what: Happened<'_>) {
-    dnotify::tell(identity, what.mask);
-    let mut hit: Vec<(Arc<Inotify>, i32, bool)> = Vec::new();
-    if let Some(watches) = TABLE.lock().get(&identity) {
-        for watch in watches {
-            let wanted = watch.mask.intersects(what.mask & ALL)
-                && !(what.unlinked && watch.mask.contains(Mask::EXCL_UNLINK));
-            if wanted && let Some(instance) = watch.instance.upgrade() {
-                if hit.make_room(1).is_err() {
-                    instance.state.lock().events.lose();
-                    continue;
-                }
-                hit.push((instance, watch.number, watch.mask.contains(Mask::ONESHOT)));
-            }
-        }
-    }
-    // `DELETE_SELF` and `MOVE_SELF` come without `ISDIR` (inotify_handle_inode_event).
-    let silent = what.mask.intersects(Mask::MOVE_SELF | Mask::DELETE_SELF);
-    let mask = if silent { what.mask - Mask::ISDIR } else { what.mask };
-    for (instance, number, once) in hit {
-        match Event::new(number, mask, what.cookie, what.name) {
-            Ok(event) => instance.push(event),
-            Err(_) => _ = instance.state.lock().events.lose(),
-        }
-        if once {
-            // If another thread has removed the watch already, nothing is left to do.
-            let _ = instance.remove(number);
-        }
-    }
-}
-
-fn with_kind(inode: &Arc<dyn Inode>, mask: Mask) -> Mask {
-    let directory = inode.attributes().kind == FileKind::Directory;
-    if directory { mask | Mask::ISDIR } else { mask }
-}
-
-fn is_special(inode: &Arc<dyn Inode>) -> bool {
-    use FileKind::{BlockDevice, CharDevice, Fifo, Socket};
-    matches!(inode.attributes().kind, CharDevice | BlockDevice | Fifo | Socket)
-}
-
-fn tell_inode(inode: &Arc<dyn Inode>, what: Happened<'_>) {
-    if let Ok(metadata) = inode.metadata() {
-        tell(metadata.identity(), what);
-    }
-}
-
-/// Sends an event to the watchers of an inode: about its entry `name`, or about itself.
-pub fn report(inode: &Arc<dyn Inode>, mask: Mask, name: Option<&[u8]>, cookie: u32) {
-    let mask = if name.is_none() { with_kind(inode, mask) } else { mask };
-    let name = name.unwrap_or_default();
-    tell_inode(inode, Happened { mask, name, cookie, unlinked: false });
-}
-
-/// Sends an event to the watchers of the file at a place and of its directory.
-pub fn report_place(location: &crate::vfs::mount::Location, mask: Mask) {
-    let dentry = &location.dentry;
-    let Some(inode) = dentry.inode() else { return };
-    let mask = with_kind(&inode, mask);
-    let unlinked = dentry.state().contains(DentryState::UNLINKED);
-    // A user who may read a directory must not learn when another user types on a terminal in it
-    // (`fsnotify_parent` since Linux 6.13 and 6.1.120: no ACCESS and MODIFY of special files).
-    let quiet = mask.intersects(Mask::ACCESS | Mask::MODIFY) && is_special(&inode);
-    if !quiet && let Some(parent) = dentry.parent().and_then(|parent| parent.inode()) {
-        tell_inode(&parent, Happened { mask, name: &dentry.name(), cookie: 0, unlinked });
-    }
-    tell_inode(&inode, Happened { unlinked, ..Happened::itself(mask) });
-}
-
-/// Sends an event to the watchers of an open file and of its directory.
-pub fn report_open_file(file: &OpenFile, mask: Mask) {
-    if !file.path_only() {
-        report_place(file.location(), mask);
-    }
-}
-
-/// Sends an event to the watchers of a file that lost its last name, and ends their watches.
-pub fn report_gone(inode: &Arc<dyn Inode>) {
-    let Ok(metadata) = inode.metadata() else { return };
-    if metadata.links != 0 && metadata.kind != FileKind::Directory {
-        return;
-    }
-    tell(metadata.identity(), Happened::itself(Mask::DELETE_SELF));
-    let ended = TABLE.lock().remove(&metadata.identity());
-    end(ended.unwrap_or_default());
-}
-
-/// Tells the watchers of all files of a file system that it was unmounted, and ends their watches.
-pub fn report_unmounted(device: u64) {
-    loop {
-        let mut table = TABLE.lock();
-        let next = table.range((device, 0)..=(device, u64::MAX)).next().map(|(&key, _)| key);
-        let Some(watches) = next.and_then(|key| table.remove(&key)) else { return };
-        drop(table);
-        for watch in &watches {
-            if let Some(instance) = watch.instance.upgrade() {
-                instance.push(Event::about(watch.number, Mask::UNMOUNT));
-            }
-        }
-        end(watches);
-    }
-}
-
 /// Ends watches that were removed from the table.
 fn end(watches: Vec<Watch>) {
     WATCHES.fetch_sub(watches.len() as u32, Ordering::Relaxed);
@@ -329,25 +206,64 @@ fn end(watches: Vec<Watch>) {
     }
 }
 
-/// Sends the events of a rename to the watchers of both directories and of the file itself.
-pub fn report_renamed(
-    old_directory: &Arc<dyn Inode>,
-    old_name: &[u8],
-    new_directory: &Arc<dyn Inode>,
-    new_name: &[u8],
-    moved: &Arc<dyn Inode>,
-) {
-    static COOKIE: AtomicU32 = AtomicU32::new(1);
-    let cookie = COOKIE.fetch_add(1, Ordering::Relaxed);
-    let kind = with_kind(moved, Mask::empty());
-    if Arc::ptr_eq(old_directory, new_directory)
-        && let Ok(metadata) = old_directory.metadata()
-    {
-        dnotify::tell_renamed(metadata.identity());
+/// This interface, for [`crate::vfs::watch`].
+struct Instances;
+
+impl Watchers for Instances {
+    fn tell(&self, identity: (u64, u64), what: watch::Event<'_>) {
+        let mut hit: Vec<(Arc<Inotify>, i32, bool)> = Vec::new();
+        if let Some(watches) = TABLE.lock().get(&identity) {
+            for watch in watches {
+                let wanted = watch.mask.intersects(what.mask & ALL)
+                    && !(what.unlinked && watch.mask.contains(Mask::EXCL_UNLINK));
+                if wanted && let Some(instance) = watch.instance.upgrade() {
+                    if hit.make_room(1).is_err() {
+                        instance.state.lock().events.lose();
+                        continue;
+                    }
+                    hit.push((instance, watch.number, watch.mask.contains(Mask::ONESHOT)));
+                }
+            }
+        }
+        // `DELETE_SELF` and `MOVE_SELF` come without `ISDIR` (inotify_handle_inode_event).
+        let silent = what.mask.intersects(Mask::MOVE_SELF | Mask::DELETE_SELF);
+        let mask = if silent { what.mask - Mask::ISDIR } else { what.mask };
+        for (instance, number, once) in hit {
+            match Event::new(number, mask, what.cookie, what.name) {
+                Ok(event) => instance.push(event),
+                Err(_) => _ = instance.state.lock().events.lose(),
+            }
+            if once {
+                // If another thread has removed the watch already, nothing is left to do.
+                let _ = instance.remove(number);
+            }
+        }
     }
-    report(old_directory, Mask::MOVED_FROM | kind, Some(old_name), cookie);
-    report(new_directory, Mask::MOVED_TO | kind, Some(new_name), cookie);
-    report(moved, Mask::MOVE_SELF, None, 0);
+
+    fn end(&self, identity: (u64, u64)) {
+        let ended = TABLE.lock().remove(&identity);
+        end(ended.unwrap_or_default());
+    }
+
+    fn end_all(&self, device: u64) {
+        loop {
+            let mut table = TABLE.lock();
+            let next = table.range((device, 0)..=(device, u64::MAX)).next().map(|(&key, _)| key);
+            let Some(watches) = next.and_then(|key| table.remove(&key)) else { return };
+            drop(table);
+            for watch in &watches {
+                if let Some(instance) = watch.instance.upgrade() {
+                    instance.push(Event::about(watch.number, Mask::UNMOUNT));
+                }
+            }
+            end(watches);
+        }
+    }
+}
+
+/// Registers the interface; boot calls it once.
+pub fn init() {
+    watch::register(&Instances);
 }
 
 impl FileOps for Inotify {
@@ -405,7 +321,7 @@ impl FileOps for Inotify {
             let line = format!(
                 "inotify wd:{number:x} ino:{:x} sdev:{:x} mask:{:x} ignored_mask:0 \n",
                 identity.1,
-                crate::vfs::notify::shown_device(identity.0),
+                watch::shown_device(identity.0),
                 watch.mask.bits(),
             );
             if text.make_room(line.len()).is_err() {

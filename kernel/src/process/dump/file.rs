@@ -25,11 +25,11 @@ use crate::schedule;
 use crate::vfs::attributes::FileKind;
 use crate::vfs::dentry::DentryState;
 use crate::vfs::notify;
-use crate::vfs::notify::Mask;
 use crate::vfs::open_file::OpenFile;
 use crate::vfs::open_file::flags::{O_CREAT, O_EXCL, O_LARGEFILE, O_NOFOLLOW, O_RDWR};
 use crate::vfs::path::{Resolver, WalkFlags};
 use crate::vfs::transfer::Input;
+use crate::vfs::watch::Mask;
 use crate::vfs::{directory, open};
 
 /// Writes the core file of the current thread's process, whose other threads have stopped. A limit

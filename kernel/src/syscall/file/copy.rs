@@ -13,9 +13,9 @@ use crate::ipc::splice;
 use crate::ipc::splice::Side;
 use crate::vfs::inode::FileKind;
 use crate::vfs::notify;
-use crate::vfs::notify::Mask;
 use crate::vfs::open_file::OpenFile;
 use crate::vfs::transfer::MAXIMUM;
+use crate::vfs::watch::Mask;
 
 /// Where one side begins: at an offset given by the call, or at the file's position.
 struct Begin {

@@ -322,7 +322,7 @@ pub fn fcntl(fd: i32, command: i32, argument: usize) -> Result<i64> {
         }
         F_GETLEASE => Ok(lease::get(&file)? as i64),
         F_NOTIFY => {
-            dnotify::watch(&table, &file, fd, argument as u32)?;
+            dnotify::request(&table, &file, fd, argument as u32)?;
             Ok(0)
         }
         F_SETPIPE_SZ => {

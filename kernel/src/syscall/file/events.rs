@@ -23,11 +23,12 @@ use crate::process::signal::signalfd;
 use crate::process::signal::signalfd::SignalFd;
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
-use crate::vfs::notify::Mask;
 use crate::vfs::open_file::flags::{O_CLOEXEC, O_NONBLOCK};
 use crate::vfs::path::{WalkFlags, permitted};
-use crate::vfs::poll;
-use crate::vfs::poll::{Events, Watched};
+use crate::vfs::poll::Events;
+use crate::vfs::poll_wait;
+use crate::vfs::poll_wait::PolledFile;
+use crate::vfs::watch::Mask;
 
 /// The size of a signal set.
 const SET_SIZE: usize = 8;
@@ -103,10 +104,10 @@ fn poll_until(address: usize, count: u32, deadline: Option<u64>) -> Result<usize
                 }
             },
         };
-        watched.push(Watched { file, wanted, found });
+        watched.push(PolledFile { file, wanted, found });
     }
     // An invalid descriptor is a result, so the call does not wait.
-    poll::wait(&mut watched, if invalid != 0 { Some(0) } else { deadline })?;
+    poll_wait::wait(&mut watched, if invalid != 0 { Some(0) } else { deadline })?;
     let mut ready = 0;
     for (index, one) in watched.iter().enumerate() {
         let found = one.found.bits() as i16;
@@ -224,14 +225,14 @@ fn select_until(count: i32, addresses: [usize; 3], deadline: Option<u64>) -> Res
             let file = table.get_open(fd as i32)?;
             growth::relieved(|| watched.make_room(1))?;
             growth::relieved(|| numbers.make_room(1))?;
-            watched.push(Watched { file: Some(file), wanted, found: Events::empty() });
+            watched.push(PolledFile { file: Some(file), wanted, found: Events::empty() });
             numbers.push((fd, [sets.has(0, fd), sets.has(1, fd), sets.has(2, fd)]));
         }
     }
     // Errors and hang-ups count only where a set asks for them: wait again if nothing else came.
     loop {
-        poll::wait(&mut watched, deadline)?;
-        let asked = |one: &Watched| !(one.found & one.wanted).is_empty();
+        poll_wait::wait(&mut watched, deadline)?;
+        let asked = |one: &PolledFile| !(one.found & one.wanted).is_empty();
         let past = deadline.is_some_and(|deadline| deadline <= monotonic_ns());
         if watched.iter().any(asked) || past || watched.iter().all(|one| one.found.is_empty()) {
             break;

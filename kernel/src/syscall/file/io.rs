@@ -15,11 +15,11 @@ use crate::process;
 use crate::reclaim::growth::Grow;
 use crate::vfs::inode::{FileKind, Inode};
 use crate::vfs::notify;
-use crate::vfs::notify::Mask;
 use crate::vfs::open_file::flags::{O_APPEND, O_NONBLOCK};
 use crate::vfs::open_file::{OpenFile, Traits, Whence};
 use crate::vfs::set_id;
 use crate::vfs::transfer::{Input, MAXIMUM, Output};
+use crate::vfs::watch::Mask;
 
 /// The most pieces of a vector (`UIO_MAXIOV`).
 pub const PIECES_MAX: usize = 1024;

@@ -16,10 +16,10 @@ use crate::vfs::inode::{Change, FileKind, Inode, Metadata, Timestamp};
 use crate::vfs::lease;
 use crate::vfs::mount::{Location, flags as mount_flags};
 use crate::vfs::notify;
-use crate::vfs::notify::Mask;
 use crate::vfs::open_file::flags::O_WRONLY;
 use crate::vfs::path::{WalkFlags, permitted};
 use crate::vfs::set_id;
+use crate::vfs::watch::Mask;
 
 fn encode(metadata: &Metadata) -> Stat {
     Stat {

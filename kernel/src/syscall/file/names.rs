@@ -13,9 +13,9 @@ use crate::vfs::directory;
 use crate::vfs::inode::{DeviceNumber, DirectorySink, FileKind, RenameFlags};
 use crate::vfs::mount::Location;
 use crate::vfs::notify;
-use crate::vfs::notify::Mask;
 use crate::vfs::open::read_directory;
 use crate::vfs::path::{PATH_MAX, WalkFlags, permitted};
+use crate::vfs::watch::Mask;
 
 /// `mkdir(2)`
 pub fn mkdir(path_address: usize, mode: u32) -> Result<()> {

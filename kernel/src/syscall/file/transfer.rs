@@ -12,9 +12,9 @@ use crate::ipc::splice;
 use crate::ipc::splice::Side;
 use crate::vfs::inode::FileKind;
 use crate::vfs::notify;
-use crate::vfs::notify::Mask;
 use crate::vfs::open_file::{OpenFile, Traits};
 use crate::vfs::transfer::{Input, MAXIMUM, Output};
+use crate::vfs::watch::Mask;
 
 const SPLICE_F_NONBLOCK: u32 = 2;
 const SPLICE_FLAGS: u32 = 0xf;

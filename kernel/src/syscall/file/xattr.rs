@@ -20,8 +20,8 @@ use crate::vfs::directory::check_writable;
 use crate::vfs::inode::{FileKind, Inode};
 use crate::vfs::mount::Location;
 use crate::vfs::notify;
-use crate::vfs::notify::Mask;
 use crate::vfs::path::permitted;
+use crate::vfs::watch::Mask;
 
 const TRUSTED: &[u8] = b"trusted.";
 const SECURITY: &[u8] = b"security.";

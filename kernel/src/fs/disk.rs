@@ -1,4 +1,4 @@
-//! Disks: the nodes of block devices and their page cache.
+//! Disks: block devices with a page cache, as file systems and the nodes in `/dev` use them.
 //!
 //! A [`Disk`] is a driver with a name, a number and a page cache: the node `/dev/NAME` reads and
 //! maps through this page cache, and file systems read their metadata through it ([`Disk::read`]).
@@ -16,15 +16,13 @@ use hayate_machine::sync::RwSpinLock;
 
 use crate::drivers::block;
 use crate::drivers::block::{BlockDevice, SECTOR, Segment};
-use crate::fs::devfs;
 use crate::page_cache::cache::PageCache;
 use crate::page_cache::source::PageSource;
-use crate::process;
 use crate::reclaim::growth::Grow;
 use crate::vfs::inode::{DeviceNumber, FileKind};
 use crate::vfs::open_file::{FileOps, MapSource, OpenFile, OpenRequest, Traits, Whence};
 use crate::vfs::transfer::Output;
-use crate::vfs::{content, device};
+use crate::vfs::{caller, content, device};
 
 /// Bytes of a page in the page cache.
 const PAGE: u64 = 4096;
@@ -44,7 +42,7 @@ pub struct Disk {
 
 static DISKS: RwSpinLock<Vec<Arc<Disk>>> = RwSpinLock::new(Vec::new());
 
-/// Makes a disk with its node for every driver that was found: `vda`, `vdb` and so on.
+/// Makes a disk for every driver that was found: `vda`, `vdb` and so on.
 pub fn init() {
     for (index, driver) in block::drivers().into_iter().enumerate() {
         // Disks beyond the 26th get a number instead of a letter.
@@ -56,10 +54,9 @@ pub fn init() {
         let size = driver.sectors().saturating_mul(SECTOR);
         let source = Arc::new(Pages { driver: Arc::clone(&driver) });
         let page_cache = PageCache::cached(size, source, false);
-        let disk = Arc::new(Disk { name: name.clone(), number, driver, page_cache });
+        let disk = Arc::new(Disk { name, number, driver, page_cache });
         DISKS.write().push(Arc::clone(&disk));
         device::register(FileKind::BlockDevice, number, "virtblk", disk);
-        devfs::add(&name, FileKind::BlockDevice, number, 0o660);
     }
 }
 
@@ -125,9 +122,7 @@ pub fn read_for_current(
     sector: u64,
     segments: &[Segment<'_>],
 ) -> Result<()> {
-    if let Some(thread) = process::try_current() {
-        thread.moved.read_from_device(segments.iter().map(|segment| segment.length).sum());
-    }
+    caller::read_from_device(segments.iter().map(|segment| segment.length).sum());
     driver.read(sector, segments)
 }
 
