@@ -11,7 +11,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering, fence};
 
-use hayate_protocols::shootdown::Request;
+use hayate_protocols::shootdown::FlushRequest;
 use x86_64::VirtAddr;
 use x86_64::instructions::tlb;
 
@@ -23,7 +23,7 @@ use crate::{apic, per_cpu};
 
 /// The TLB entries that a shootdown removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flush {
+pub(crate) enum TlbFlush {
     /// Pages `start..end` (byte addresses, page-aligned) of the current space.
     Range {
         /// First address.
@@ -45,7 +45,7 @@ pub(crate) enum Flush {
 
 per_cpu! {
     /// What this CPU requests of others.
-    static REQUEST: PerCpu<Request> = PerCpu::new(Request::new());
+    static REQUEST: PerCpu<FlushRequest> = PerCpu::new(FlushRequest::new());
 }
 
 /// What this processor does about the space that it has loaded.
@@ -109,15 +109,15 @@ fn flush(start: u64, end: u64) {
 
 /// Removes `what` from the TLBs of the CPUs in mask `cpus` and returns when all of them have done
 /// so. This CPU is flushed as well if it is in the mask. May be called with spin locks held.
-pub(crate) fn shootdown(cpus: u64, what: Flush) {
+pub(crate) fn shootdown(cpus: u64, what: TlbFlush) {
     let (start, end) = match what {
-        Flush::Range { start, end } if end.saturating_sub(start) / 4096 <= MOST_PAGES => {
+        TlbFlush::Range { start, end } if end.saturating_sub(start) / 4096 <= MOST_PAGES => {
             (start & !0xfff, end)
         }
-        Flush::Range { .. } => (ALL, 0),
-        Flush::Global => (GLOBAL, 0),
-        Flush::Leave { root } => (LEAVE, root),
-        Flush::Mode => (MODE, 0),
+        TlbFlush::Range { .. } => (ALL, 0),
+        TlbFlush::Global => (GLOBAL, 0),
+        TlbFlush::Leave { root } => (LEAVE, root),
+        TlbFlush::Mode => (MODE, 0),
     };
     let me = 1u64 << cpu::id();
     let others = cpus & !me & cpu::online_mask();
@@ -148,7 +148,7 @@ pub(crate) fn shootdown(cpus: u64, what: Flush) {
 pub fn synchronise(mask: u64) {
     fence(Ordering::SeqCst);
     // This asks for the flush of a page that is never mapped: only the request matters.
-    shootdown(mask & !(1 << cpu::id()), Flush::Range { start: 0, end: PAGE_SIZE as u64 });
+    shootdown(mask & !(1 << cpu::id()), TlbFlush::Range { start: 0, end: PAGE_SIZE as u64 });
     fence(Ordering::SeqCst);
 }
 

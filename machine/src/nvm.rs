@@ -36,7 +36,7 @@ const LARGE: u64 = LARGE_PAGE_SIZE as u64;
 
 /// The kind of memory that an area is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum AreaKind {
     /// A module that keeps everything that was flushed out of the processor's caches.
     Nvdimm,
     /// Memory of a virtio device: kept if the device was told to flush after the data left the
@@ -51,7 +51,7 @@ pub enum Kind {
 pub struct Area {
     start: u64,
     end: u64,
-    kind: Kind,
+    kind: AreaKind,
 }
 
 static AREAS: Once<ArrayVec<Area, 4>> = Once::new();
@@ -73,7 +73,7 @@ fn limit() -> u64 {
 /// Finds the areas. Called once, on the first processor, before the kernel's page tables are built.
 pub(crate) fn find(boot: &BootInfo) {
     let mut areas: ArrayVec<Area, 4> = ArrayVec::new();
-    let mut add = |start: u64, end: u64, kind: Kind| {
+    let mut add = |start: u64, end: u64, kind: AreaKind| {
         let limit = limit();
         let (start, end) = (start.next_multiple_of(LARGE), end.min(limit) / LARGE * LARGE);
         let known = areas.iter().any(|area| start < area.end && area.start < end);
@@ -88,13 +88,13 @@ pub(crate) fn find(boot: &BootInfo) {
         }
     };
     if let Some(range) = &boot.pseudo_nvm {
-        add(range.start, range.end, Kind::Pseudo);
+        add(range.start, range.end, AreaKind::Pseudo);
     }
     for &(start, end) in &crate::acpi::info().persistent {
-        add(start, end, Kind::Nvdimm);
+        add(start, end, AreaKind::Nvdimm);
     }
     for range in boot.memory.iter().filter(|range| range.kind == MemoryKind::Persistent) {
-        add(range.start, range.end, Kind::Nvdimm);
+        add(range.start, range.end, AreaKind::Nvdimm);
     }
     AREAS.call_once(|| areas);
 }
@@ -129,7 +129,8 @@ pub(crate) fn attach(start: u64, size: u64) -> Result<&'static Area, Refusal> {
         }
     }
     *count += 1;
-    let area = place.call_once(|| Area { start: range.start, end: range.end, kind: Kind::Virtio });
+    let area =
+        place.call_once(|| Area { start: range.start, end: range.end, kind: AreaKind::Virtio });
     area.hold_frames();
     Ok(area)
 }
@@ -158,7 +159,7 @@ impl Area {
     }
 
     /// Returns the kind of memory.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> AreaKind {
         self.kind
     }
 
@@ -208,7 +209,7 @@ impl Area {
     /// driver does.
     pub fn flush(&self, offset: u64, length: u64) {
         const LINE: u64 = 64;
-        if self.kind == Kind::Pseudo {
+        if self.kind == AreaKind::Pseudo {
             // There is only memory here; other processors and the next kernel see the caches.
             core::sync::atomic::fence(SeqCst);
             return;
@@ -220,12 +221,12 @@ impl Area {
             // SAFETY: a line of the area; the instruction was chosen by the processor's features.
             unsafe {
                 match way {
-                    crate::cpu::Flush::WriteBack => {
+                    crate::cpu::CacheFlush::WriteBack => {
                         core::arch::asm!("clwb [{}]", in(reg) line, options(nostack, preserves_flags));
                     }
-                    crate::cpu::Flush::Optimised => core::arch::asm!(
+                    crate::cpu::CacheFlush::Optimised => core::arch::asm!(
                         "clflushopt [{}]", in(reg) line, options(nostack, preserves_flags)),
-                    crate::cpu::Flush::Plain => core::arch::asm!(
+                    crate::cpu::CacheFlush::Plain => core::arch::asm!(
                         "clflush [{}]", in(reg) line, options(nostack, preserves_flags)),
                 }
             }

@@ -20,7 +20,7 @@
 //! segmented tables everywhere (hash tables and vectors of crates need contiguous memory).
 
 use crate::frames::Frame;
-use crate::ipi::{self, Flush};
+use crate::ipi::{self, TlbFlush};
 use crate::kernel_tables::{frame_of, page_entry, swap_page};
 use crate::layout::{FRAME_TABLE, PAGE_SIZE, SCATTERED};
 use crate::sync::SpinLock;
@@ -85,7 +85,7 @@ impl Shelf {
             return Some(self.used);
         }
         if self.clean == 0 && self.dirty != 0 {
-            ipi::shootdown(u64::MAX, Flush::Global);
+            ipi::shootdown(u64::MAX, TlbFlush::Global);
             self.clean = core::mem::take(&mut self.dirty);
         }
         let place = self.clean;

@@ -18,7 +18,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::cpu::{self, MAX_CPUS, PerCpu};
-use crate::ipi::{self, Flush};
+use crate::ipi::{self, TlbFlush};
 use crate::kernel_tables::{map_stack, swap_page, unmap_stack};
 use crate::per_cpu;
 use crate::sync::SpinLock;
@@ -35,7 +35,8 @@ const WORTH: u64 = 64;
 
 /// Stacks that belong to no CPU. The limit is set when the policy is known.
 static COMMON: SpinLock<StackCache> = SpinLock::new(StackCache::new(usize::MAX));
-static PLACES: SpinLock<Places> = SpinLock::new(Places { used: 0, clean: 0, dirty: 0, count: 0 });
+static PLACES: SpinLock<StackPlaces> =
+    SpinLock::new(StackPlaces { used: 0, clean: 0, dirty: 0, count: 0 });
 /// How many places were ever used: a copy of the count in [`PLACES`], for callers that must not
 /// wait for its lock.
 static USED: AtomicU64 = AtomicU64::new(0);
@@ -141,12 +142,12 @@ fn give_up(bottom: u64) {
     PLACES.lock().give_back(bottom);
 }
 
-/// Where stacks may be. Places are numbered from 1; 0 ends a list.
-struct Places {
+/// Where stacks may be. StackPlaces are numbered from 1; 0 ends a list.
+struct StackPlaces {
     used: u64,
-    /// Places for which no processor has TLB entries.
+    /// StackPlaces for which no processor has TLB entries.
     clean: u64,
-    /// Places for which a processor may have TLB entries, and how many.
+    /// StackPlaces for which a processor may have TLB entries, and how many.
     dirty: u64,
     count: u64,
 }
@@ -160,7 +161,7 @@ fn place_of(bottom: u64) -> u64 {
     (bottom - VMAP) / SLOT + 1
 }
 
-impl Places {
+impl StackPlaces {
     /// Takes a place where nothing is mapped and for which no processor has TLB entries; returns
     /// its lowest byte.
     fn take(&mut self) -> Option<u64> {
@@ -190,7 +191,7 @@ impl Places {
     /// Makes the dirty places clean, by a shootdown.
     fn forget(&mut self) {
         if self.dirty != 0 {
-            ipi::shootdown(u64::MAX, Flush::Global);
+            ipi::shootdown(u64::MAX, TlbFlush::Global);
             self.clean = core::mem::take(&mut self.dirty);
             self.count = 0;
         }
@@ -279,7 +280,7 @@ pub fn drop_one() -> Option<usize> {
 
 /// What happened to stacks: exact when no stack is being made or dropped, otherwise approximate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counts {
+pub struct StackCounts {
     /// How many were made new.
     pub made: u64,
     /// How often a stack was put into a cache by the code that had used it.
@@ -291,7 +292,7 @@ pub struct Counts {
 }
 
 /// Returns what happened to stacks so far.
-pub fn counts() -> Counts {
+pub fn counts() -> StackCounts {
     let (mut stored, mut kept) = (0, COMMON.lock().count as u64);
     for own in (0..MAX_CPUS).filter_map(|cpu| OWN.of(cpu)) {
         let own = own.lock();
@@ -299,7 +300,7 @@ pub fn counts() -> Counts {
         kept += own.count as u64;
     }
     let (made, dropped) = (MADE.load(Ordering::Relaxed), DROPPED.load(Ordering::Relaxed));
-    Counts { made, stored, dropped, kept }
+    StackCounts { made, stored, dropped, kept }
 }
 
 /// Whether `address` lies in a guard page below a kernel stack.

@@ -6,7 +6,7 @@
 //! | [`sleep`] | which processor puts a sleeping execution back into a run queue: exactly one does |
 //! | [`presence`] | whether a wait queue is empty, without taking its lock |
 //! | [`futex`] | which waiter of a word is woken, moved, or leaves by itself |
-//! | [`debt`] | how many frames wait to be freed, so that no allocation fails while one does |
+//! | [`deferred`] | how many frames wait to be freed, so that no allocation fails while one does |
 //! | [`shootdown`] | when every processor has flushed a stale translation |
 //!
 //! Each module is the code that the kernel runs, and each is model-checked: `tests/models.rs` runs
@@ -24,7 +24,8 @@
 extern crate alloc;
 
 mod atomic;
-pub mod debt;
+pub mod deferred;
+
 pub mod futex;
 pub mod presence;
 pub mod shootdown;

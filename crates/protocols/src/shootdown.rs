@@ -1,9 +1,9 @@
 //! TLB shootdown: determines when every processor has flushed a stale translation.
 //!
-//! Each processor has one [`Request`], which only that processor fills, and one [`Inbox`], with a
+//! Each processor has one [`FlushRequest`], which only that processor fills, and one [`Inbox`], with a
 //! bit for each processor whose request it has to answer. The initiator changes the page table,
 //! fills its request, sets its bit in the inbox of every target, interrupts the targets, and waits
-//! until the request is [answered](Request::is_answered). It answers its own inbox meanwhile, so
+//! until the request is [answered](FlushRequest::is_answered). It answers its own inbox meanwhile, so
 //! two processors that wait for each other both make progress. A target flushes first, and then
 //! answers.
 
@@ -12,24 +12,24 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 /// One processor's request to others.
 #[derive(Debug)]
-pub struct Request {
+pub struct FlushRequest {
     start: AtomicU64,
     end: AtomicU64,
     /// The processors that have not answered.
     waiting: AtomicU64,
 }
 
-impl Default for Request {
-    fn default() -> Request {
-        Request::new()
+impl Default for FlushRequest {
+    fn default() -> FlushRequest {
+        FlushRequest::new()
     }
 }
 
-impl Request {
+impl FlushRequest {
     const_new! {
         /// Returns a request that is answered.
-        pub fn new() -> Request {
-            Request {
+        pub fn new() -> FlushRequest {
+            FlushRequest {
                 start: AtomicU64::new(0),
                 end: AtomicU64::new(0),
                 waiting: AtomicU64::new(0),

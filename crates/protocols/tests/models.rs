@@ -12,10 +12,10 @@
 //! `a_sleeper_is_never_forgotten` finds the order in which both sides read too early.
 #![cfg(loom)]
 
-use hayate_protocols::debt::Debt;
+use hayate_protocols::deferred::Deferred;
 use hayate_protocols::futex::{Bucket, Queue, Table, Waiter, Wake, Which};
 use hayate_protocols::presence::Presence;
-use hayate_protocols::shootdown::{Inbox, Request};
+use hayate_protocols::shootdown::{FlushRequest, Inbox};
 use hayate_protocols::sleep::{Left, Sleep, State};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -165,48 +165,48 @@ fn an_interrupt_ends_a_sleep_or_is_seen_before_it() {
 }
 
 #[test]
-fn what_is_owed_is_never_less_than_what_will_be_free() {
+fn what_is_pending_is_never_less_than_what_will_be_free() {
     const BOUND: usize = 8;
     explore(|| {
-        let debt = Arc::new(Debt::new());
+        let deferred = Arc::new(Deferred::new());
         let list = Arc::new(Mutex::new(Vec::new()));
         let free = Arc::new(AtomicUsize::new(0));
-        let (owes, put) = (debt.clone(), list.clone());
-        let debtor = thread::spawn(move || {
+        let (counts, put) = (deferred.clone(), list.clone());
+        let ending = thread::spawn(move || {
             for size in [1, 2] {
-                assert!(owes.reserve(size, BOUND));
+                assert!(counts.reserve(size, BOUND));
                 put.lock().unwrap().push(size);
             }
         });
-        let pay = {
-            let (debt, list, free) = (debt.clone(), list.clone(), free.clone());
+        let free_one = {
+            let (deferred, list, free) = (deferred.clone(), list.clone(), free.clone());
             move || {
                 let size = list.lock().unwrap().pop()?;
                 free.fetch_add(size, Ordering::Relaxed);
-                debt.paid(size);
+                deferred.freed(size);
                 Some(size)
             }
         };
-        let (owes, mut other) = (debt.clone(), pay.clone());
-        let payer = thread::spawn(move || owes.pay(&mut other, thread::yield_now));
-        debtor.join().unwrap();
+        let (counts, mut other) = (deferred.clone(), free_one.clone());
+        let second = thread::spawn(move || counts.free_some(&mut other, thread::yield_now));
+        ending.join().unwrap();
         // An allocator that found nothing free asks until no free is deferred, then refuses.
-        while debt.pay(pay.clone(), thread::yield_now) {}
+        while deferred.free_some(free_one.clone(), thread::yield_now) {}
         assert_eq!(free.load(Ordering::Relaxed), 3, "refused although it would be free");
-        payer.join().unwrap();
+        second.join().unwrap();
     });
 }
 
 #[test]
-fn a_debt_stays_within_its_bound() {
+fn the_deferred_frees_stay_within_their_bound() {
     explore(|| {
-        let debt = Arc::new(Debt::new());
-        let other = debt.clone();
+        let deferred = Arc::new(Deferred::new());
+        let other = deferred.clone();
         let second = thread::spawn(move || other.reserve(3, 4));
-        let first = debt.reserve(2, 4);
+        let first = deferred.reserve(2, 4);
         let second = second.join().unwrap();
         assert!(!(first && second));
-        assert_eq!(debt.owed(), usize::from(first) * 2 + usize::from(second) * 3);
+        assert_eq!(deferred.pending(), usize::from(first) * 2 + usize::from(second) * 3);
     });
 }
 
@@ -215,7 +215,7 @@ fn nobody_reads_through_a_translation_after_its_shootdown() {
     explore(|| {
         let entry = Arc::new(AtomicBool::new(true));
         let page = Arc::new(UnsafeCell::new(0));
-        let request = Arc::new(Request::new());
+        let request = Arc::new(FlushRequest::new());
         let inbox = Arc::new(Inbox::new());
         let target = {
             let (entry, page) = (entry.clone(), page.clone());
@@ -248,8 +248,9 @@ fn nobody_reads_through_a_translation_after_its_shootdown() {
 #[test]
 fn two_shootdowns_at_each_other_both_end() {
     explore(|| {
-        let state = Arc::new(([Request::new(), Request::new()], [Inbox::new(), Inbox::new()]));
-        let shoot = |state: &([Request; 2], [Inbox; 2]), me: usize| {
+        let state =
+            Arc::new(([FlushRequest::new(), FlushRequest::new()], [Inbox::new(), Inbox::new()]));
+        let shoot = |state: &([FlushRequest; 2], [Inbox; 2]), me: usize| {
             let (requests, inboxes) = state;
             let other = 1 - me;
             requests[me].fill(me as u64, 0, 1 << other);

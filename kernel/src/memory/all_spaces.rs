@@ -11,7 +11,7 @@ use arrayvec::ArrayVec;
 use hayate_abi::Result;
 use machine::cpu::{self, MAX_CPUS};
 use machine::layout::LARGE_PAGE_SIZE;
-use machine::paging::{Edit, Kind};
+use machine::paging::{Edit, PageKind};
 use machine::sync::{Lazy, SpinLock};
 
 use super::PAGE;
@@ -151,7 +151,7 @@ fn forget_originals(edit: &mut Edit<'_>, range: Range<usize>) {
         let mut runs: ArrayVec<Range<usize>, RUNS> = ArrayVec::new();
         let mut full = None;
         edit.visit(from..next, &mut |start, page| {
-            if page.kind != Kind::File || full.is_some() {
+            if page.kind != PageKind::File || full.is_some() {
                 return;
             }
             let size = if page.large { LARGE_PAGE_SIZE } else { PAGE };

@@ -9,13 +9,13 @@ use crate::schedule;
 /// Frees all that ended processes have yet to free. Other executions may run meanwhile: call it
 /// without spin locks.
 pub fn settle() {
-    teardown::settle(|| {
+    teardown::free_all(|| {
         schedule::breathe();
     });
 }
 
 /// The use of all frames after the deferred free is complete. Call it as [`settle`].
-pub fn settled_counts() -> frames::Counts {
+pub fn settled_counts() -> frames::FrameCounts {
     settle();
     frames::counts()
 }

@@ -21,7 +21,7 @@ use hayate_abi::Errno;
 use hayate_space_map::Region;
 use machine::cpu::{MAX_CPUS, PerCpu};
 use machine::frames::Frame;
-use machine::paging::{Access, Edit, Kind, Slot};
+use machine::paging::{Access, Edit, PageKind, Slot};
 use machine::per_cpu;
 use machine::trap::{FaultCode, FaultOutcome, PageFault};
 
@@ -234,7 +234,7 @@ fn resolve(region: &Region<Mapping>, page: usize, touch: Touch, edit: &mut Edit<
         }
         let Some(frame) = Frame::allocate_zeroed() else { return Step::Memory };
         // The slot is empty, since the lock is held.
-        let _ = slot.fill(frame, Kind::Private, access);
+        let _ = slot.fill(frame, PageKind::Private, access);
         return DONE;
     };
     let index = mapping.index(region.start, page);
@@ -246,14 +246,14 @@ fn resolve(region: &Region<Mapping>, page: usize, touch: Touch, edit: &mut Edit<
         return Step::Page(backing.clone(), index, reader);
     };
     if mapping.is_shared() {
-        let _ = slot.fill(frame, Kind::Shared, access);
+        let _ = slot.fill(frame, PageKind::Shared, access);
     } else if write {
         let Some(copy) = Frame::allocate() else { return Step::Memory };
         copy.copy_from(&frame);
-        let _ = slot.fill(copy, Kind::Private, access);
+        let _ = slot.fill(copy, PageKind::Private, access);
     } else {
         let access = Access { write: false, ..access };
-        let _ = slot.fill(frame, Kind::File, access);
+        let _ = slot.fill(frame, PageKind::File, access);
         if access.execute {
             count_text(backing);
         }
@@ -311,7 +311,7 @@ fn fill_around(
             && let Some(place) = slot.neighbour(other as isize - index as isize)
             && place.page().is_none()
         {
-            let _ = place.fill(frame.clone(), Kind::File, access);
+            let _ = place.fill(frame.clone(), PageKind::File, access);
         }
     });
 }
@@ -334,7 +334,7 @@ fn present(
     if there.access.write {
         return DONE;
     }
-    if there.kind == Kind::Shared || slot.is_sole_owner() {
+    if there.kind == PageKind::Shared || slot.is_sole_owner() {
         slot.allow(access);
         // This processor's TLB may hold the page as read-only: without the flush it would fault
         // once more.
@@ -350,13 +350,13 @@ fn present(
 /// Copies the page (copy-on-write).
 fn copy(mut slot: Slot<'_, '_>, access: Access) -> Step {
     let Some(there) = slot.page() else { return Step::Memory };
-    let frame = if there.kind == Kind::Zero {
+    let frame = if there.kind == PageKind::Zero {
         Frame::allocate_zeroed()
     } else {
         Frame::allocate().inspect(|frame| slot.copy_to(frame))
     };
     let Some(frame) = frame else { return Step::Memory };
-    let _ = slot.replace(frame, Kind::Private, access);
+    let _ = slot.replace(frame, PageKind::Private, access);
     Step::Finished(FaultResult::Done)
 }
 

@@ -3,7 +3,7 @@
 
 use hayate_abi::{Errno, Result};
 use machine::frames::Frame;
-use machine::paging::{Access, Edit, Kind};
+use machine::paging::{Access, Edit, PageKind};
 
 use super::region::{Mapping, Protection, RegionFlags};
 use super::space::Space;
@@ -51,11 +51,11 @@ fn force_write(
     let Some(slot) = edit.slot(page) else { return Forced::Memory };
     let Ok(mut slot) = slot.split() else { return Forced::Memory };
     let there = slot.page();
-    if there.is_some_and(|there| there.kind == Kind::Private) && slot.is_sole_owner() {
+    if there.is_some_and(|there| there.kind == PageKind::Private) && slot.is_sole_owner() {
         return slot.frame().map_or(Forced::Memory, Forced::Frame);
     }
     let copy = match (there, &mapping.backing, content) {
-        (Some(there), ..) if there.kind != Kind::Zero => {
+        (Some(there), ..) if there.kind != PageKind::Zero => {
             Frame::allocate().inspect(|copy| slot.copy_to(copy))
         }
         (None, Some(_), None) => return Forced::Content,
@@ -65,8 +65,8 @@ fn force_write(
     let Some(copy) = copy else { return Forced::Memory };
     // The place is as it was found: the lock is held.
     let _ = match there {
-        Some(_) => slot.replace(copy, Kind::Private, access),
-        None => slot.fill(copy, Kind::Private, access),
+        Some(_) => slot.replace(copy, PageKind::Private, access),
+        None => slot.fill(copy, PageKind::Private, access),
     };
     slot.frame().map_or(Forced::Memory, Forced::Frame)
 }
@@ -223,7 +223,7 @@ impl Space {
             let (inner, edit) = guard.parts();
             let Some(region) = inner.map.find(address) else { return false };
             match edit.frame(address) {
-                Some((_, page)) if page.kind == Kind::Zero => return false,
+                Some((_, page)) if page.kind == PageKind::Zero => return false,
                 Some((frame, _)) => Ok(frame),
                 None => match &region.value.backing {
                     Some(backing) => {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use hayate_abi::Result;
-use machine::paging::{Kind, Page};
+use machine::paging::{Page, PageKind};
 
 use super::PAGE;
 use super::region::{Backing, Protection, RegionFlags};
@@ -86,11 +86,11 @@ impl Space {
             if count {
                 edit.visit(region.start..region.end, &mut |_, page| {
                     let size = if page.large { 512 } else { 1 };
-                    if page.kind == Kind::Zero {
+                    if page.kind == PageKind::Zero {
                         return;
                     }
                     pages.resident += size;
-                    pages.anonymous += if page.kind == Kind::Private { size } else { 0 };
+                    pages.anonymous += if page.kind == PageKind::Private { size } else { 0 };
                     pages.large += if page.large { size } else { 0 };
                     if page.is_shared() {
                         pages.shared += size;
@@ -119,7 +119,7 @@ impl Space {
         let (_, edit) = guard.parts();
         for address in range.step_by(PAGE) {
             if let Some(page) = edit.page(address) {
-                visit(address, page, matches!(page.kind, Kind::File | Kind::Shared));
+                visit(address, page, matches!(page.kind, PageKind::File | PageKind::Shared));
             }
         }
     }
@@ -132,7 +132,7 @@ impl Space {
         for region in inner.map.iter() {
             let sum = if region.value.backing.is_some() { &mut copied } else { &mut zeroed };
             edit.visit(region.start..region.end, &mut |_, page| {
-                if page.kind == Kind::Private {
+                if page.kind == PageKind::Private {
                     *sum += if page.large { 512 } else { 1 };
                 }
             });

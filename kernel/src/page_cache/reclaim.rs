@@ -117,7 +117,7 @@ pub fn keep_room() {
     let counts = frames::counts();
     let is_low = counts.free < counts.reserve + counts.reserve / 2 + BATCH;
     // The deferred free of ended processes helps just as well.
-    if is_low && !teardown::pay_now() {
+    if is_low && !teardown::free_now() {
         pages(BATCH);
     }
 }

@@ -26,7 +26,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use hayate_abi::{Errno, Result};
 use hayate_machine::cpu;
-use hayate_machine::paging::{Kind as PageKind, Page};
+use hayate_machine::paging::{Page, PageKind};
 use hayate_machine::sync::SpinLock;
 use hayate_machine::trap::{FaultOutcome, PageFault, UserRegs};
 use hayate_start_account::{Account, Fault, Moment, Runner, Stage, Start};

@@ -69,7 +69,7 @@ pub fn relieve() -> bool {
     if self::refusal::is_refusing() {
         return false;
     }
-    if teardown::pay_now() {
+    if teardown::free_now() {
         return true;
     }
     if KEPT.get().is_some_and(|kept| kept.shrink(BATCH) > 0) {

@@ -46,7 +46,7 @@ pub fn keeps(what: Keep) -> bool {
 pub fn set(policy: Policy) {
     put(policy);
     if !keeps(Keep::DEBT) {
-        teardown::settle(|| {});
+        teardown::free_all(|| {});
     }
     pools::follow_policy();
 }

@@ -35,7 +35,7 @@ use hayate_recycler::{Keep, Kept, Kind, Pool, RegionKey, Role};
 use hayate_space_map::Region;
 use machine::cpu::{self, MAX_CPUS};
 use machine::frames::{self, Frame};
-use machine::paging::{Edit, Fate, Found, Kind as PageKind, Slot};
+use machine::paging::{Edit, Fate, Found, PageKind, Slot};
 use machine::sync::SpinLock;
 
 use super::registry;

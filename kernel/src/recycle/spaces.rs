@@ -54,7 +54,7 @@ use hayate_recycler::{AttachmentKey, Keep, Kept, Kind, Pool};
 use hayate_space_map::{Region, SpaceMap};
 use machine::cpu::{self, MAX_CPUS};
 use machine::frames::{self, Frame};
-use machine::paging::{self, Access, Edit, Fate, Found, Kind as PageKind};
+use machine::paging::{self, Access, Edit, Fate, Found, PageKind};
 use machine::sync::SpinLock;
 
 use super::watch::Watch;

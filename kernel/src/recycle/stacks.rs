@@ -75,7 +75,7 @@ impl pools::Keeper for WorkAreas {
     }
 
     fn counts(&self) -> Counts {
-        let stack::Counts { made, stored, dropped, kept } = stack::counts();
+        let stack::StackCounts { made, stored, dropped, kept } = stack::counts();
         // A stack that was stored and is neither kept nor dropped was taken out again.
         let reused = stored.saturating_sub(dropped + kept);
         Counts { made, reused, stored, dropped, kept, bytes: kept * STACK_SIZE as u64 }

@@ -26,10 +26,10 @@ pub fn run_idle() -> ! {
         // Then do the deferred free of what ended programs held, as long as no other work needs
         // this CPU.
         while queue.length.load(Ordering::SeqCst) == 0
-            && teardown::owed() != 0
+            && teardown::pending() != 0
             && IDLE.load(Ordering::SeqCst) & bit != 0
             && !others_wait()
-            && teardown::pay()
+            && teardown::free_one()
         {
             smp::poll();
             cpu::interrupt_window();

@@ -343,7 +343,7 @@ pub fn tick(regs: Option<&mut UserRegs>) {
         // An execution waits here while another CPU sleeps: wake that CPU so that it steals. Or
         // frames of ended programs wait for their deferred free, of which an idle CPU is not told:
         // wake it to free them.
-        if queue.length.load(Ordering::Relaxed) != 0 || teardown::owed() != 0 {
+        if queue.length.load(Ordering::Relaxed) != 0 || teardown::pending() != 0 {
             let idle = IDLE.load(Ordering::SeqCst);
             if idle != 0 {
                 smp::reschedule(idle.trailing_zeros() as usize);

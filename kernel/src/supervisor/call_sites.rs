@@ -28,7 +28,7 @@ use alloc::vec::Vec;
 
 use hayate_call_sites::{self as call_sites, Form, Left};
 use machine::frames::Frame;
-use machine::paging::{Access, Edit, Kind};
+use machine::paging::{Access, Edit, PageKind};
 use machine::trap;
 
 use crate::memory::map::touch_for;
@@ -192,16 +192,16 @@ fn write(edit: &mut Edit<'_>, address: usize, bytes: &[u8], alone: bool) -> Opti
     let Some(page) = slot.page() else {
         let frame = Frame::allocate_zeroed()?;
         frame.write(address % PAGE, bytes);
-        return slot.fill(frame, Kind::Private, access).ok();
+        return slot.fill(frame, PageKind::Private, access).ok();
     };
-    if alone && page.kind == Kind::Private && slot.is_sole_owner() {
+    if alone && page.kind == PageKind::Private && slot.is_sole_owner() {
         slot.frame()?.write(address % PAGE, bytes);
         return Some(());
     }
     let frame = Frame::allocate()?;
     slot.copy_to(&frame);
     frame.write(address % PAGE, bytes);
-    slot.replace(frame, Kind::Private, page.access).ok()
+    slot.replace(frame, PageKind::Private, page.access).ok()
 }
 
 impl Inner {

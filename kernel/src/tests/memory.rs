@@ -331,12 +331,12 @@ ktest! {
         check!((large(&child), large(&space)) == (pages, 2 * pages));
         check!(get(&space, base + (pages + 3) * PAGE) == Some(0));
         drop(space);
-        paging::teardown::settle(|| {});
+        paging::teardown::free_all(|| {});
         check!(paging::large_pages() == before + 1);
         check!(get(&child, base + (3 * pages - 1) * PAGE + 8) == Some(3 * pages as u64));
         check!(get(&child, base + (pages + 4) * PAGE + 8) == Some(pages as u64 + 5));
         drop(child);
-        paging::teardown::settle(|| {});
+        paging::teardown::free_all(|| {});
         check!(paging::large_pages() == before);
     }
 }

@@ -50,8 +50,8 @@ fn is_back(before: usize) -> bool {
 
 /// Whether the deferred free holds at least `least` frames, as far as that can be tested: another
 /// processor may be freeing them already.
-fn is_owed(owed: usize, least: usize) -> bool {
-    machine::cpu::count() > 1 || owed >= least
+fn is_pending(pending: usize, least: usize) -> bool {
+    machine::cpu::count() > 1 || pending >= least
 }
 
 ktest! {
@@ -62,15 +62,15 @@ ktest! {
         let space = filled(PAGES).unwrap();
         check!(left() + PAGES <= before);
         drop(space);
-        check!(is_owed(teardown::owed(), PAGES));
-        check!(teardown::owed() < PAGES + 600);
-        teardown::settle(|| {});
-        check!(teardown::owed() == 0);
-        check!(!teardown::pay());
+        check!(is_pending(teardown::pending(), PAGES));
+        check!(teardown::pending() < PAGES + 600);
+        teardown::free_all(|| {});
+        check!(teardown::pending() == 0);
+        check!(!teardown::free_one());
         check!(is_back(before));
         // A small space is freed at once.
         drop(filled(300).unwrap());
-        check!(teardown::owed() == 0);
+        check!(teardown::pending() == 0);
         check!(is_back(before));
     }
 }
@@ -80,12 +80,12 @@ ktest! {
         let before = left();
         drop(filled(3000).unwrap());
         let mut steps = 0;
-        let mut owed = teardown::owed();
-        while teardown::pay() {
+        let mut pending = teardown::pending();
+        while teardown::free_one() {
             smp::poll();
-            let now = teardown::owed();
-            check!(owed - now <= 513 || machine::cpu::count() > 1);
-            owed = now;
+            let now = teardown::pending();
+            check!(pending - now <= 513 || machine::cpu::count() > 1);
+            pending = now;
             steps += 1;
         }
         check!(machine::cpu::count() > 1 || steps >= 6);
@@ -94,12 +94,12 @@ ktest! {
 }
 
 ktest! {
-    fn without_the_policy_nothing_is_owed() {
+    fn without_the_policy_nothing_is_deferred() {
         let was = policy::get();
         policy::set(crate::recycle::Policy::new(was.keep() - Keep::DEBT));
         let before = left();
         drop(filled(3000).unwrap());
-        check!(teardown::owed() == 0);
+        check!(teardown::pending() == 0);
         check!(frames::counts().free + heap::counts().0 / PAGE + 64 >= before);
         policy::set(was);
     }
@@ -153,20 +153,20 @@ ktest! {
         drop(first);
         check!(get(&second, BASE + LARGE_PAGE_SIZE) == Some(1));
         drop(second);
-        check!(is_owed(teardown::owed(), 512 * COUNT));
+        check!(is_pending(teardown::pending(), 512 * COUNT));
         check!(is_back(before));
         check!(paging::large_pages() == large);
     }
 }
 
 ktest! {
-    fn the_debt_has_a_bound_and_nobody_lacks_what_is_owed() {
+    fn the_deferred_frees_have_a_bound_and_nobody_lacks_them() {
         let before = left();
         let most = frames::total() / 8;
         let pages = (most / 2).min(before / 8);
         for _ in 0..4 {
             drop(filled(pages).unwrap());
-            check!(teardown::owed() <= most);
+            check!(teardown::pending() <= most);
         }
         // Allocate all memory, including the frames of the deferred free.
         let mut taken = Vec::new();
@@ -174,7 +174,7 @@ ktest! {
         while let Some(frame) = Frame::allocate() {
             taken.push(frame);
         }
-        check!(teardown::owed() == 0);
+        check!(teardown::pending() == 0);
         check!(taken.len() + frames::counts().reserve + most / 2 > before);
         drop(taken);
         check!(is_back(before));

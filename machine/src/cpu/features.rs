@@ -7,7 +7,7 @@ use x86_64::registers::xcontrol::{XCr0, XCr0Flags};
 
 /// The best way to write a cache line back to memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Flush {
+pub enum CacheFlush {
     /// `clwb`: the line stays in the cache.
     WriteBack,
     /// `clflushopt`.
@@ -38,7 +38,7 @@ pub struct Features {
     pub erms: bool,
     pub hypervisor: bool,
     /// How cache lines are brought to memory.
-    pub flush: Flush,
+    pub flush: CacheFlush,
     /// Bytes of the XSAVE area with the features in `xcr0`.
     pub xsave_size: usize,
     /// The state components that are switched.
@@ -66,7 +66,7 @@ static NONE: Features = Features {
     rdseed: false,
     erms: false,
     hypervisor: false,
-    flush: Flush::Plain,
+    flush: CacheFlush::Plain,
     xsave_size: 512,
     xcr0: 3,
     hwcap: 0,
@@ -104,9 +104,9 @@ fn detect() -> Features {
         found.rdseed = f.has_rdseed();
         found.erms = f.has_rep_movsb_stosb();
         found.flush = match (f.has_clwb(), f.has_clflushopt()) {
-            (true, _) => Flush::WriteBack,
-            (false, true) => Flush::Optimised,
-            (false, false) => Flush::Plain,
+            (true, _) => CacheFlush::WriteBack,
+            (false, true) => CacheFlush::Optimised,
+            (false, false) => CacheFlush::Plain,
         };
     }
     if let Some(f) = cpuid.get_extended_processor_and_feature_identifiers() {

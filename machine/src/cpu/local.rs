@@ -8,7 +8,6 @@
 //! a sleep. A [`PerCpu`] reference held across a sleep remains valid memory (of another CPU): its
 //! content must be `Sync`, and per-CPU atomics or locks are only uncontended, not exclusive.
 
-use core::arch::asm;
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 use core::ops::Deref;
@@ -41,7 +40,7 @@ macro_rules! gs_word {
         // SAFETY: this is a word in `.percpu`; GS is set up before any caller runs.
         #[cfg(not(miri))]
         unsafe {
-            asm!("mov {0}, gs:[{1}]", out(reg) value, sym $name,
+            core::arch::asm!("mov {0}, gs:[{1}]", out(reg) value, sym $name,
                  options(nostack, preserves_flags, pure, readonly));
         }
         // The one CPU of an interpreter uses the template itself, and has number 0.
@@ -110,15 +109,15 @@ impl<T> PerCpu<T> {
 /// Only [`context`](crate::context) changes the slots; its invariants say why an object that is
 /// borrowed from a slot lives.
 #[repr(transparent)]
-pub struct Local<T: 'static, K: Kind> {
+pub struct Local<T: 'static, K: SlotKind> {
     pointer: UnsafeCell<*const T>,
     _kind: PhantomData<K>,
 }
 
 // SAFETY: the slot is only read and written by its own CPU.
-unsafe impl<T: Sync + Send, K: Kind> Sync for Local<T, K> {}
+unsafe impl<T: Sync + Send, K: SlotKind> Sync for Local<T, K> {}
 
-impl<T, K: Kind> Local<T, K> {
+impl<T, K: SlotKind> Local<T, K> {
     /// Returns an empty slot.
     ///
     /// # Safety
@@ -146,7 +145,7 @@ pub(crate) unsafe fn set_slot(address: usize, object: *const ()) {
 }
 
 /// Which object of a context a slot names, and so how the object is borrowed.
-pub trait Kind: 'static {
+pub trait SlotKind: 'static {
     /// A borrow of the object.
     type Borrow<T: 'static>;
 
@@ -164,7 +163,7 @@ pub struct OfPrincipal;
 /// The slot names the object that the context works in.
 pub struct OfObject;
 
-impl Kind for OfOwner {
+impl SlotKind for OfOwner {
     type Borrow<T: 'static> = Here<T>;
     #[inline(always)]
     unsafe fn of_slot<T>(pointer: *const T) -> Option<Here<T>> {
@@ -173,7 +172,7 @@ impl Kind for OfOwner {
     }
 }
 
-impl Kind for OfPrincipal {
+impl SlotKind for OfPrincipal {
     type Borrow<T: 'static> = Here<T>;
     #[inline(always)]
     unsafe fn of_slot<T>(pointer: *const T) -> Option<Here<T>> {
@@ -182,7 +181,7 @@ impl Kind for OfPrincipal {
     }
 }
 
-impl Kind for OfObject {
+impl SlotKind for OfObject {
     type Borrow<T: 'static> = Lent<T>;
     #[inline(always)]
     unsafe fn of_slot<T>(pointer: *const T) -> Option<Lent<T>> {

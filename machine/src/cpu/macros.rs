@@ -57,7 +57,7 @@ macro_rules! read_slot {
         $(#[$meta])*
         #[inline(always)]
         #[allow(unsafe_code)]
-        $vis fn $name() -> Option<<$crate::cpu::$kind as $crate::cpu::Kind>::Borrow<$type>> {
+        $vis fn $name() -> Option<<$crate::cpu::$kind as $crate::cpu::SlotKind>::Borrow<$type>> {
             const _: fn() -> &'static $crate::cpu::Local<$type, $crate::cpu::$kind> = || &$slot;
             let pointer: *const $type;
             // SAFETY: the slot is a word in `.percpu`, and GS is set up before any caller runs. Its
@@ -66,7 +66,7 @@ macro_rules! read_slot {
             unsafe {
                 core::arch::asm!("mov {0}, gs:[{1}]", out(reg) pointer, sym $slot,
                                  options(nostack, preserves_flags, pure, readonly));
-                <$crate::cpu::$kind as $crate::cpu::Kind>::of_slot(pointer)
+                <$crate::cpu::$kind as $crate::cpu::SlotKind>::of_slot(pointer)
             }
         }
     };

@@ -25,13 +25,13 @@ pub(crate) use descriptors::{CPU_NUMBER, init as init_descriptors, set_kernel_st
 pub(crate) use descriptors::{DEBUG_IST, DOUBLE_FAULT_IST, FATAL_IST, SUPERVISOR_IST};
 pub use descriptors::{KERNEL_CS, KERNEL_DS, USER_CS, USER_DS};
 pub use fault_code::FaultCode;
-pub use features::{Features, Flush, allow_tsc, features, forbid_tsc};
+pub use features::{CacheFlush, Features, allow_tsc, features, forbid_tsc};
 pub(crate) use features::{has_syscall, init as init_features};
 pub use identity::{Identity, flags, identity};
 pub use lent::Lent;
 pub(crate) use lent::{borrows, set_borrows};
 pub use local::{
-    Here, Kind, Local, MAX_CPUS, OfObject, OfOwner, OfPrincipal, PerCpu, empty_slot, id,
+    Here, Local, MAX_CPUS, OfObject, OfOwner, OfPrincipal, PerCpu, SlotKind, empty_slot, id,
 };
 pub(crate) use local::{area_size, prepare_area, set_gs_base, set_slot};
 pub(crate) use online::set_online;

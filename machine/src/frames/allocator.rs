@@ -30,7 +30,7 @@ pub(super) enum Need {
 
 /// How much memory there is, in frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counts {
+pub struct FrameCounts {
     /// Managed by the allocator since boot.
     pub total: usize,
     /// Not in use, per-CPU caches included.
@@ -40,10 +40,14 @@ pub struct Counts {
 }
 
 /// Returns how much memory there is. Other processors may be taking frames meanwhile.
-pub fn counts() -> Counts {
+pub fn counts() -> FrameCounts {
     let shared = BUDDY.lock().as_ref().map_or(0, |buddy| buddy.free_frames()) as usize;
     let free = shared + per_cpu_cache::count();
-    Counts { total: TOTAL.load(Relaxed) as usize, free, reserve: RESERVE.load(Relaxed) as usize }
+    FrameCounts {
+        total: TOTAL.load(Relaxed) as usize,
+        free,
+        reserve: RESERVE.load(Relaxed) as usize,
+    }
 }
 
 /// Returns how many frames the allocator manages.

@@ -5,11 +5,11 @@
 //! nothing of what holds them.
 
 use crate::sync::{Once, relax};
-use hayate_protocols::debt::Debt;
+use hayate_protocols::deferred::Deferred;
 
 /// The number of pages and tables that wait, and of those that a processor is freeing at this
 /// moment.
-pub(crate) static PENDING: Debt = Debt::new();
+pub(crate) static PENDING: Deferred = Deferred::new();
 
 static FREE_SOME: Once<fn() -> Option<usize>> = Once::new();
 
@@ -22,12 +22,13 @@ pub(crate) fn register(free_some: fn() -> Option<usize>) {
 /// Returns an upper bound of the number of frames whose free is deferred.
 #[inline]
 pub(crate) fn pending() -> usize {
-    PENDING.owed()
+    PENDING.pending()
 }
 
 /// Frees a part of what waits, or waits for other processors that are freeing the last part. False:
 /// there was nothing to free.
-#[inline]
+#[cold]
+#[inline(never)]
 pub(crate) fn free_now() -> bool {
-    FREE_SOME.get().is_some_and(|free_some| PENDING.pay(free_some, relax))
+    FREE_SOME.get().is_some_and(|free_some| PENDING.free_some(free_some, relax))
 }

@@ -34,7 +34,7 @@ mod frame;
 mod info;
 mod per_cpu_cache;
 
-pub use allocator::{Counts, counts, is_low, is_plentiful, is_scarce, prepare, total};
+pub use allocator::{FrameCounts, counts, is_low, is_plentiful, is_scarce, prepare, total};
 pub(crate) use allocator::{adopt, allocate_kernel, give_run, give_zeroed, init};
 pub use block::Block;
 pub(crate) use bytes::{copy_numbered, direct, physical, zero as zero_numbered};

@@ -6,8 +6,8 @@
 //! the edges. The cost is one entry for 2 MiB, and two or three instructions for each page of an
 //! edge; a fault would cost hundreds.
 //!
-//! The entries are read-only pages of kind [`Kind::File`] that hold no reference
-//! ([`Entry::UNCOUNTED`]): the frames' own reference is never given up ([`crate::nvm`]). So at a
+//! The entries are read-only pages of kind [`PageKind::File`] that hold no reference
+//! ([`TableEntry::UNCOUNTED`]): the frames' own reference is never given up ([`crate::nvm`]). So at a
 //! fork a large page of a text costs as little to copy as a small page. Copy-on-write works as for
 //! any page of a file; a large page is split for it.
 //!
@@ -15,7 +15,7 @@
 //! it. When a region is removed, its entries are removed with it.
 
 use super::edit::Edit;
-use super::entry::{Access, Entry, Kind};
+use super::entry::{Access, PageKind, TableEntry};
 use super::share;
 use super::table::{ENTRIES, OutOfMemory, Table, index, shift};
 use crate::layout::{LARGE_PAGE_SIZE, PAGE_SHIFT, PAGE_SIZE, USER_END};
@@ -23,9 +23,9 @@ use crate::nvm::Extent;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::Relaxed;
 
-fn entry(frame: u32, access: Access) -> Entry {
-    let page = Entry::page(frame, Kind::File, Access { write: false, ..access });
-    Entry(page.0 | Entry::UNCOUNTED)
+fn entry(frame: u32, access: Access) -> TableEntry {
+    let page = TableEntry::page(frame, PageKind::File, Access { write: false, ..access });
+    TableEntry(page.0 | TableEntry::UNCOUNTED)
 }
 
 /// A table over 512 consecutive pages of a text, built once and shared by any number of spaces.
@@ -99,15 +99,15 @@ impl Edit<'_> {
         {
             let (table, place) = (slot.table(), index(at, 1));
             match shared {
-                None => table.fill(place, Entry(entry(frame, access).0 | Entry::LARGE)),
+                None => table.fill(place, TableEntry(entry(frame, access).0 | TableEntry::LARGE)),
                 Some(shared) => {
                     Table(shared.table).info().refs.fetch_add(1, Relaxed);
-                    let way = Entry::table(shared.table).0 & !Entry::WRITE;
-                    table.fill(place, Entry(way | Entry::SHARED_TABLE));
+                    let way = TableEntry::table(shared.table).0 & !TableEntry::WRITE;
+                    table.fill(place, TableEntry(way | TableEntry::SHARED_TABLE));
                     self.gather.usage.add_tables(1);
                 }
             }
-            self.gather.usage.add(Kind::File, ENTRIES as u64);
+            self.gather.usage.add(PageKind::File, ENTRIES as u64);
             return Ok(());
         }
         self.attach_part(at..at + LARGE_PAGE_SIZE, frame, access)
@@ -130,13 +130,13 @@ impl Edit<'_> {
         table.occupied(first, first + pages - 1, |_, _| others = true);
         if !others {
             table.fill_row(first, pages, entry(frame, access));
-            self.gather.usage.add(Kind::File, pages as u64);
+            self.gather.usage.add(PageKind::File, pages as u64);
             return Ok(());
         }
         for (at, frame) in (first..first + pages).zip(frame..) {
             if table.load(at).is_none() {
                 table.fill(at, entry(frame, access));
-                self.gather.usage.add(Kind::File, 1);
+                self.gather.usage.add(PageKind::File, 1);
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Unmaps, protects and moves the pages of a range.
 
 use super::edit::Edit;
-use super::entry::{Access, Entry, Kind};
+use super::entry::{Access, PageKind, TableEntry};
 use super::table::{ENTRIES, OutOfMemory, Table, index, shift};
 use crate::layout::{PAGE_SIZE, USER_END};
 use core::cell::Cell;
@@ -25,9 +25,9 @@ impl Edit<'_> {
                 let entry = table.load(at);
                 table = if entry.is_none() {
                     break;
-                } else if level == 1 && entry.has(Entry::LARGE) {
+                } else if level == 1 && entry.has(TableEntry::LARGE) {
                     self.gather.split(table, at, edge).ok_or(OutOfMemory)?
-                } else if entry.has(Entry::SHARED_TABLE) {
+                } else if entry.has(TableEntry::SHARED_TABLE) {
                     self.gather.own(table, at, level, edge).ok_or(OutOfMemory)?
                 } else {
                     Table(entry.number())
@@ -80,7 +80,7 @@ impl Edit<'_> {
             }
             let start = base + at * size;
             let whole = range.start <= start && start + size <= range.end;
-            if level == 0 || (whole && entry.has(Entry::LARGE) && level == 1) {
+            if level == 0 || (whole && entry.has(TableEntry::LARGE) && level == 1) {
                 match change {
                     Change::Unmap => {
                         table.clear(at);
@@ -115,9 +115,9 @@ impl Edit<'_> {
                 return;
             }
             let address = start.max(range.start);
-            let below = if entry.has(Entry::LARGE) && level == 1 {
+            let below = if entry.has(TableEntry::LARGE) && level == 1 {
                 self.gather.split(table, at, address)
-            } else if entry.has(Entry::SHARED_TABLE) {
+            } else if entry.has(TableEntry::SHARED_TABLE) {
                 self.gather.own(table, at, level, address)
             } else {
                 Some(Table(entry.number()))
@@ -143,8 +143,8 @@ impl Edit<'_> {
             low.set(low.get().min(at));
             high.set(at + pages);
         };
-        let other = |at: usize, entry: Entry| {
-            if entry.has(Entry::UNCOUNTED) {
+        let other = |at: usize, entry: TableEntry| {
+            if entry.has(TableEntry::UNCOUNTED) {
                 count(at, 1);
             } else {
                 self.gather.displace(entry, base + at * PAGE_SIZE, false);
@@ -152,7 +152,7 @@ impl Edit<'_> {
         };
         table.take(first, last, other, |at| count(at, 8));
         if in_place.get() != 0 {
-            self.gather.usage.remove(Kind::File, in_place.get() as u64);
+            self.gather.usage.remove(PageKind::File, in_place.get() as u64);
             self.gather.stale(base + low.get() * PAGE_SIZE, base + high.get() * PAGE_SIZE);
         }
     }

@@ -5,7 +5,7 @@
 //! and waits for the space's lock.
 
 use super::edit::Edit;
-use super::entry::{Access, Entry, Kind};
+use super::entry::{Access, PageKind, TableEntry};
 use super::large::FRAMES;
 use super::slot::Slot;
 use super::table::{ENTRIES, Table, index};
@@ -26,14 +26,14 @@ impl Edit<'_> {
         let mut parent = self.root;
         for level in [3, 2] {
             let entry = parent.load(index(address, level));
-            if entry.is_none() || entry.has(Entry::SHARED_TABLE) {
+            if entry.is_none() || entry.has(TableEntry::SHARED_TABLE) {
                 return false;
             }
             parent = Table(entry.number());
         }
         let at = index(address, 1);
         let entry = parent.load(at);
-        let never = [Entry::LARGE, Entry::BROKEN, Entry::SHARED_TABLE];
+        let never = [TableEntry::LARGE, TableEntry::BROKEN, TableEntry::SHARED_TABLE];
         if entry.is_none() || never.iter().any(|&bit| entry.has(bit)) {
             return false;
         }
@@ -42,9 +42,9 @@ impl Edit<'_> {
         table.occupied(0, ENTRIES - 1, |_, entry| {
             let alone = match entry.kind() {
                 // No reference can be added while the space is locked.
-                Kind::Private => entry.info().refs.load(Acquire) == 1,
-                Kind::Zero => true,
-                Kind::File | Kind::Shared => false,
+                PageKind::Private => entry.info().refs.load(Acquire) == 1,
+                PageKind::Zero => true,
+                PageKind::File | PageKind::Shared => false,
             };
             let may = entry.access();
             fit &= alone && may.read && may.execute == access.execute;
@@ -59,7 +59,7 @@ impl Edit<'_> {
         self.gather.flush();
         for (index, to) in block.frames().enumerate() {
             let entry = table.load(index);
-            if entry.is_none() || entry.kind() == Kind::Zero {
+            if entry.is_none() || entry.kind() == PageKind::Zero {
                 zero_numbered(to);
             } else {
                 copy_numbered(to, entry.number());

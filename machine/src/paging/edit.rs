@@ -1,6 +1,6 @@
 //! Changes of a locked page table: the walk to a slot, and questions about what is mapped.
 
-use super::entry::Entry;
+use super::entry::TableEntry;
 use super::gather::Gather;
 use super::page::Page;
 use super::slot::Slot;
@@ -30,15 +30,15 @@ impl<'a> Edit<'a> {
         while level > 0 {
             let at = index(address, level);
             let entry = table.load(at);
-            const WAY: u64 = Entry::PRESENT | Entry::SHARED_TABLE | Entry::LARGE;
-            if entry.0 & WAY == Entry::PRESENT {
+            const WAY: u64 = TableEntry::PRESENT | TableEntry::SHARED_TABLE | TableEntry::LARGE;
+            if entry.0 & WAY == TableEntry::PRESENT {
                 table = Table(entry.number());
             } else if entry.is_none() {
                 let below = Table::allocate()?;
                 self.gather.usage.add_tables(1);
                 table.fill(at, self.table_entry(below, level));
                 table = below;
-            } else if level == 1 && entry.has(Entry::LARGE) {
+            } else if level == 1 && entry.has(TableEntry::LARGE) {
                 return Some(Slot::new(table, at, true, address, &mut self.gather));
             } else {
                 table = self.gather.own(table, at, level, address)?;
@@ -63,7 +63,7 @@ impl<'a> Edit<'a> {
                 self.gather.usage.add_tables(1);
                 table.fill(at, self.table_entry(below, level));
                 below
-            } else if entry.has(Entry::SHARED_TABLE) {
+            } else if entry.has(TableEntry::SHARED_TABLE) {
                 self.gather.own(table, at, level, address)?
             } else {
                 Table(entry.number())
@@ -74,7 +74,7 @@ impl<'a> Edit<'a> {
         if !entry.is_none() {
             // A table that earlier unmapping left empty makes way for the large page.
             let below = Table(entry.number());
-            if entry.has(Entry::LARGE) || below.groups() != 0 {
+            if entry.has(TableEntry::LARGE) || below.groups() != 0 {
                 return None;
             }
             table.clear(at);
@@ -94,10 +94,10 @@ impl<'a> Edit<'a> {
     /// Returns the entry for a table of the space's own in a table of `level`; in the root its user
     /// bit follows the mode.
     #[inline]
-    pub(super) fn table_entry(&self, table: Table, level: u8) -> Entry {
-        let entry = Entry::table(table.0);
+    pub(super) fn table_entry(&self, table: Table, level: u8) -> TableEntry {
+        let entry = TableEntry::table(table.0);
         if level == 3 && self.gather.usage.is_supervisor() {
-            Entry(entry.0 & !Entry::USER)
+            TableEntry(entry.0 & !TableEntry::USER)
         } else {
             entry
         }
@@ -117,7 +117,7 @@ impl<'a> Edit<'a> {
             if entry.is_none() {
                 return None;
             }
-            if entry.has(Entry::LARGE) {
+            if entry.has(TableEntry::LARGE) {
                 let mut page = Page::of(entry, true);
                 page.frame += (address >> shift(0)) as u32 & (ENTRIES as u32 - 1);
                 return Some(page);
@@ -150,10 +150,10 @@ impl<'a> Edit<'a> {
         let mut table = self.root;
         for level in (0..=3).rev() {
             let entry = table.load(index(address, level));
-            if !entry.has(Entry::PRESENT | Entry::WRITE) {
+            if !entry.has(TableEntry::PRESENT | TableEntry::WRITE) {
                 return false;
             }
-            if level == 0 || entry.has(Entry::LARGE) {
+            if level == 0 || entry.has(TableEntry::LARGE) {
                 return true;
             }
             table = Table(entry.number());
@@ -169,9 +169,9 @@ impl<'a> Edit<'a> {
         for level in (0..=3).rev() {
             let at = index(address, level);
             let entry = table.load(at);
-            if level == 0 || entry.has(Entry::LARGE) || !entry.has(Entry::PRESENT) {
-                if entry.has(Entry::PRESENT) && !entry.has(Entry::DIRTY) {
-                    table.store(at, Entry(entry.0 | Entry::DIRTY));
+            if level == 0 || entry.has(TableEntry::LARGE) || !entry.has(TableEntry::PRESENT) {
+                if entry.has(TableEntry::PRESENT) && !entry.has(TableEntry::DIRTY) {
+                    table.store(at, TableEntry(entry.0 | TableEntry::DIRTY));
                 }
                 return;
             }
@@ -191,7 +191,7 @@ impl<'a> Edit<'a> {
                     at = (at | ((1 << shift(level)) - 1)).saturating_add(1);
                     break;
                 }
-                if level == 0 || entry.has(Entry::LARGE) {
+                if level == 0 || entry.has(TableEntry::LARGE) {
                     return at;
                 }
                 table = Table(entry.number());
@@ -215,7 +215,7 @@ fn visit_below(
         let start = base + (at << shift(level));
         if level == 0 {
             visit(start, Page::of(entry, false));
-        } else if entry.has(Entry::LARGE) && level == 1 {
+        } else if entry.has(TableEntry::LARGE) && level == 1 {
             visit(start, Page::of(entry, true));
         } else {
             visit_below(Table(entry.number()), level - 1, start, range, visit);

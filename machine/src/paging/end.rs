@@ -1,7 +1,7 @@
 //! The end of a program: what its space still maps is given up, partly later ([`super::teardown`]).
 
 use super::edit::Edit;
-use super::entry::{Entry, Kind};
+use super::entry::{PageKind, TableEntry};
 use super::table::{ENTRIES, Table};
 use super::teardown::LARGE;
 use super::usage::Usage;
@@ -38,7 +38,7 @@ impl Edit<'_> {
     #[inline]
     pub fn begin_end(&mut self) -> bool {
         let [private, files] =
-            [Kind::Private, Kind::File].map(|kind| self.gather.usage.count(kind));
+            [PageKind::Private, PageKind::File].map(|kind| self.gather.usage.count(kind));
         let is_large = private >= LARGE.max(files);
         if is_large {
             self.gather.usage.ends.store(true, Relaxed);
@@ -63,14 +63,14 @@ fn count(table: Table, level: u8, entries: usize, usage: &Usage) {
     table.occupied(0, entries - 1, |_, entry| {
         if level == 0 {
             pages[entry.kind() as usize] += 1;
-        } else if entry.has(Entry::LARGE) {
+        } else if entry.has(TableEntry::LARGE) {
             pages[entry.kind() as usize] += ENTRIES as u64;
         } else {
             usage.add_tables(1);
             count(Table(entry.number()), level - 1, ENTRIES, usage);
         }
     });
-    for kind in [Kind::Private, Kind::File, Kind::Shared, Kind::Zero] {
+    for kind in [PageKind::Private, PageKind::File, PageKind::Shared, PageKind::Zero] {
         usage.add(kind, pages[kind as usize]);
     }
 }

@@ -26,7 +26,7 @@ impl Access {
 /// The kind of page that an entry maps. It decides which count of the space includes the page, and
 /// what happens to it when two spaces stop sharing a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum PageKind {
     /// The space's own memory: copied on write once another space refers to it.
     Private,
     /// A page of a file, seen by a private mapping: never writable in place.
@@ -39,9 +39,9 @@ pub enum Kind {
 
 /// One entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Entry(pub u64);
+pub(super) struct TableEntry(pub u64);
 
-impl Entry {
+impl TableEntry {
     pub const PRESENT: u64 = 1 << 0;
     pub const WRITE: u64 = 1 << 1;
     pub const USER: u64 = 1 << 2;
@@ -58,22 +58,22 @@ impl Entry {
     /// Software bit of an entry that leads to a table of pages: a large page was broken up to make
     /// the table, so it must not be collapsed again.
     pub const BROKEN: u64 = 1 << 10;
-    /// Software field of a leaf, two bits: the [`Kind`].
+    /// Software field of a leaf, two bits: the [`PageKind`].
     const KIND_SHIFT: u32 = 10;
     const KIND: u64 = 3 << Self::KIND_SHIFT;
-    /// Software bit of a leaf of kind [`Kind::File`]: the entry holds no counted reference. Only
+    /// Software bit of a leaf of kind [`PageKind::File`]: the entry holds no counted reference. Only
     /// for frames that can never be freed, those of non-volatile memory; see [`super::attach`].
     pub const UNCOUNTED: u64 = 1 << 52;
     pub const NO_EXECUTE: u64 = 1 << 63;
     /// The physical address. (Bits 53 to 62 are not used: protection keys.)
     pub const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
-    pub const NONE: Entry = Entry(0);
+    pub const NONE: TableEntry = TableEntry(0);
 
     /// Returns the entry for a table that belongs to one space.
     #[inline]
-    pub fn table(number: u32) -> Entry {
-        Entry(
+    pub fn table(number: u32) -> TableEntry {
+        TableEntry(
             u64::from(number) << PAGE_SHIFT
                 | Self::PRESENT
                 | Self::WRITE
@@ -84,42 +84,42 @@ impl Entry {
 
     /// Returns the entry for another table in the place of this one, with the same user bit.
     #[inline]
-    pub fn with_table(self, number: u32) -> Entry {
-        Entry(Self::table(number).0 & !Self::USER | self.0 & Self::USER)
+    pub fn with_table(self, number: u32) -> TableEntry {
+        TableEntry(Self::table(number).0 & !Self::USER | self.0 & Self::USER)
     }
 
     /// Returns the entry for a page. Accessed and dirty are set at once, so that the processor need
     /// not write the entry again to set them. Only [`unwritten`](Self::unwritten) clears the dirty
     /// bit.
     #[inline]
-    pub fn page(number: u32, kind: Kind, access: Access) -> Entry {
+    pub fn page(number: u32, kind: PageKind, access: Access) -> TableEntry {
         let bits = u64::from(number) << PAGE_SHIFT
             | Self::USER
             | Self::ACCESSED
             | Self::DIRTY
             | (kind as u64) << Self::KIND_SHIFT;
-        Entry(bits).with(access)
+        TableEntry(bits).with(access)
     }
 
     /// Returns the entry for the same page with another access. The dirty bit is set: another
     /// processor may be writing to the page and setting the bit at this moment, and the bit must
     /// not get lost.
     #[inline]
-    pub fn with(self, access: Access) -> Entry {
+    pub fn with(self, access: Access) -> TableEntry {
         let bits =
             self.0 & !(Self::PRESENT | Self::HELD | Self::WRITE | Self::NO_EXECUTE) | Self::DIRTY;
         let there = if access.read { Self::PRESENT } else { Self::HELD };
         let write = if access.write { Self::WRITE } else { 0 };
         let no_execute = if access.execute { 0 } else { Self::NO_EXECUTE };
-        Entry(bits | there | write | no_execute)
+        TableEntry(bits | there | write | no_execute)
     }
 
     /// Returns the entry for the same page, marked as not written to: the processor reports a write
     /// by setting the dirty bit. Only for tables that no processor has loaded, or whose TLB entries
     /// are flushed before the page is used.
     #[inline]
-    pub fn unwritten(self) -> Entry {
-        Entry(self.0 & !Self::DIRTY)
+    pub fn unwritten(self) -> TableEntry {
+        TableEntry(self.0 & !Self::DIRTY)
     }
 
     #[inline]
@@ -148,12 +148,12 @@ impl Entry {
     }
 
     #[inline]
-    pub fn kind(self) -> Kind {
+    pub fn kind(self) -> PageKind {
         match (self.0 & Self::KIND) >> Self::KIND_SHIFT {
-            0 => Kind::Private,
-            1 => Kind::File,
-            2 => Kind::Shared,
-            _ => Kind::Zero,
+            0 => PageKind::Private,
+            1 => PageKind::File,
+            2 => PageKind::Shared,
+            _ => PageKind::Zero,
         }
     }
 
@@ -169,6 +169,6 @@ impl Entry {
     /// Whether the entry counts as a reference to its frame.
     #[inline]
     pub fn is_counted(self) -> bool {
-        self.kind() != Kind::Zero && !self.has(Self::UNCOUNTED)
+        self.kind() != PageKind::Zero && !self.has(Self::UNCOUNTED)
     }
 }

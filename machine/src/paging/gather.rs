@@ -7,7 +7,7 @@
 //! entries were changed: a processor that loads the space later sees the new entries
 //! ([`PageTable::activate`](super::PageTable::activate) has the matching fence).
 
-use super::entry::Entry;
+use super::entry::TableEntry;
 use super::large;
 use super::share;
 use super::table::ENTRIES;
@@ -15,7 +15,7 @@ use super::teardown;
 use super::usage::Usage;
 use crate::cpu;
 use crate::frames::Frame;
-use crate::ipi::{self, Flush};
+use crate::ipi::{self, TlbFlush};
 use crate::layout::PAGE_SIZE;
 use arrayvec::ArrayVec;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -25,7 +25,7 @@ use core::sync::atomic::fence;
 const BATCH: usize = 120;
 
 /// An item that waits for the flush.
-enum Waiting {
+enum Gathered {
     Page(Frame),
     /// A large page, by its first frame.
     Large(u32),
@@ -42,7 +42,7 @@ pub(super) struct Gather<'a> {
     pub(super) usage: &'a Usage,
     start: usize,
     end: usize,
-    waiting: ArrayVec<Waiting, BATCH>,
+    waiting: ArrayVec<Gathered, BATCH>,
 }
 
 impl<'a> Gather<'a> {
@@ -62,14 +62,14 @@ impl<'a> Gather<'a> {
     /// Takes `frame`, which was mapped in the stale range, to give it up after the flush.
     #[inline]
     pub(super) fn give(&mut self, frame: Frame) {
-        self.wait(Waiting::Page(frame));
+        self.wait(Gathered::Page(frame));
     }
 
     /// Takes over what an entry at `start` held, and subtracts it from the counts.
-    pub(super) fn displace(&mut self, entry: Entry, start: usize, large: bool) {
+    pub(super) fn displace(&mut self, entry: TableEntry, start: usize, large: bool) {
         let pages = if large { ENTRIES } else { 1 };
         self.usage.remove(entry.kind(), pages as u64);
-        if entry.has(Entry::PRESENT) {
+        if entry.has(TableEntry::PRESENT) {
             self.stale(start, start + pages * PAGE_SIZE);
         }
         if !entry.is_counted() {
@@ -87,24 +87,24 @@ impl<'a> Gather<'a> {
     /// after the flush.
     #[inline]
     pub(super) fn give_large(&mut self, first: u32) {
-        self.wait(Waiting::Large(first));
+        self.wait(Gathered::Large(first));
     }
 
     /// Takes a table that was reachable in the stale range, to give it up with its content after
     /// the flush.
     #[inline]
     pub(super) fn give_table(&mut self, number: u32, level: u8) {
-        self.wait(Waiting::Table(number, level));
+        self.wait(Gathered::Table(number, level));
     }
 
     /// Like [`give_table`](Self::give_table), for a table that a copy has replaced.
     #[inline]
     pub(super) fn give_original(&mut self, number: u32, level: u8) {
-        self.wait(Waiting::Original(number, level));
+        self.wait(Gathered::Original(number, level));
     }
 
     #[inline]
-    fn wait(&mut self, what: Waiting) {
+    fn wait(&mut self, what: Gathered) {
         if self.waiting.is_full() {
             self.flush();
         }
@@ -131,7 +131,7 @@ impl<'a> Gather<'a> {
             flush_here(self.start, self.end);
         }
         if cpus & !own != 0 {
-            let range = Flush::Range { start: self.start as u64, end: self.end as u64 };
+            let range = TlbFlush::Range { start: self.start as u64, end: self.end as u64 };
             ipi::shootdown(cpus & !own, range);
         }
         (self.start, self.end) = (usize::MAX, 0);
@@ -143,12 +143,12 @@ impl<'a> Gather<'a> {
         self.waiting.retain(|what| {
             match *what {
                 // SAFETY: the entry was cleared and flushed; its part in the large page came here.
-                Waiting::Large(first) => unsafe { teardown::release_large(first) },
+                Gathered::Large(first) => unsafe { teardown::release_large(first) },
                 // SAFETY: the entry was cleared and flushed; its reference came here.
-                Waiting::Table(number, level) | Waiting::Original(number, level) => unsafe {
+                Gathered::Table(number, level) | Gathered::Original(number, level) => unsafe {
                     teardown::release(number, level);
                 },
-                Waiting::Page(_) => return true,
+                Gathered::Page(_) => return true,
             }
             false
         });
@@ -160,15 +160,15 @@ impl<'a> Gather<'a> {
         }
         for what in self.waiting.drain(..) {
             match what {
-                Waiting::Page(frame) => drop(frame),
+                Gathered::Page(frame) => drop(frame),
                 // SAFETY: the entry was cleared and flushed; its part in the large page came here.
-                Waiting::Large(first) => unsafe { large::release(first) },
+                Gathered::Large(first) => unsafe { large::release(first) },
                 // SAFETY: the entry was cleared and flushed; its reference came here.
-                Waiting::Table(number, level) => unsafe {
+                Gathered::Table(number, level) => unsafe {
                     share::release_table(number, level, Some(self.usage));
                 },
                 // SAFETY: as above.
-                Waiting::Original(number, level) => unsafe {
+                Gathered::Original(number, level) => unsafe {
                     share::release_table(number, level, None);
                 },
             }

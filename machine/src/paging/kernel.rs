@@ -5,7 +5,7 @@
 //! advance (for the area of stacks and device registers, and for the two pages that programs see).
 //! So a new table never has to be entered in every space.
 
-use super::entry::Entry;
+use super::entry::TableEntry;
 use super::table::{ENTRIES, Table, index};
 use crate::frames::Frame;
 use crate::layout::{PAGE_SHIFT, SHOWN, VMAP};
@@ -55,15 +55,20 @@ pub fn init() {
     ZERO.store(zero.into_number(), Release);
 }
 
-fn kernel_table(table: Table) -> Entry {
-    Entry(u64::from(table.0) << PAGE_SHIFT | Entry::PRESENT | Entry::WRITE | Entry::ACCESSED)
+fn kernel_table(table: Table) -> TableEntry {
+    TableEntry(
+        u64::from(table.0) << PAGE_SHIFT
+            | TableEntry::PRESENT
+            | TableEntry::WRITE
+            | TableEntry::ACCESSED,
+    )
 }
 
 /// The index in the root of the area that programs see.
 const SHOWN_AT: usize = index(SHOWN, 3);
 
-fn shown_table(table: Table) -> Entry {
-    Entry(kernel_table(table).0 | Entry::USER)
+fn shown_table(table: Table) -> TableEntry {
+    TableEntry(kernel_table(table).0 | TableEntry::USER)
 }
 
 /// Memory for a page table is exhausted.
@@ -91,17 +96,20 @@ pub(crate) unsafe fn show(address: usize, physical: u64, execute: bool) -> Resul
         table = Table(table.load(at).number());
     }
     // Not global: the mode of a space decides which privilege level may reach it.
-    let bits = physical | Entry::PRESENT | Entry::USER | Entry::ACCESSED;
-    table.store(index(address, 0), Entry(if execute { bits } else { bits | Entry::NO_EXECUTE }));
+    let bits = physical | TableEntry::PRESENT | TableEntry::USER | TableEntry::ACCESSED;
+    table.store(
+        index(address, 0),
+        TableEntry(if execute { bits } else { bits | TableEntry::NO_EXECUTE }),
+    );
     Ok(())
 }
 
 /// Makes the user bit of what programs see follow the mode of a space with this root.
 #[inline]
 pub(super) fn follow_mode(root: Table, supervisor: bool) {
-    let user = if supervisor { 0 } else { Entry::USER };
+    let user = if supervisor { 0 } else { TableEntry::USER };
     let entry = root.load(SHOWN_AT);
-    root.store(SHOWN_AT, Entry(entry.0 & !Entry::USER | user));
+    root.store(SHOWN_AT, TableEntry(entry.0 & !TableEntry::USER | user));
 }
 
 /// Returns the number of the kernel's root.
@@ -113,7 +121,7 @@ pub(super) fn root() -> u32 {
 #[inline]
 pub(super) fn copy_half(to: Table) {
     for &(at, entry) in HALF.get().into_iter().flatten() {
-        to.store(at, Entry(entry));
+        to.store(at, TableEntry(entry));
     }
 }
 
@@ -121,7 +129,7 @@ pub(super) fn copy_half(to: Table) {
 #[inline]
 pub(super) fn remove_half(root: Table) {
     for &(at, _) in HALF.get().into_iter().flatten() {
-        root.store(at, Entry::NONE);
+        root.store(at, TableEntry::NONE);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Which page table is loaded on a processor.
 
-use super::entry::Entry;
+use super::entry::TableEntry;
 use super::kernel;
 use super::table::Table;
 use super::usage::Usage;
@@ -84,7 +84,7 @@ pub(super) fn leave(root: u64) {
     unsafe {
         core::arch::asm!("mov {}, cr3", out(reg) loaded, options(nomem, nostack, preserves_flags));
     }
-    if loaded & Entry::ADDRESS == root {
+    if loaded & TableEntry::ADDRESS == root {
         deactivate();
     }
 }

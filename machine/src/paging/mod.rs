@@ -56,7 +56,7 @@ mod usage;
 
 pub use attach::Prebuilt;
 pub use edit::Edit;
-pub use entry::{Access, Kind};
+pub use entry::{Access, PageKind};
 pub use kernel::zero_frame;
 pub use large::count as large_pages;
 pub use loaded::deactivate;

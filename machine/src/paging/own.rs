@@ -1,7 +1,7 @@
 //! Makes what lies below an entry this space's own: tables that other spaces share, small pages of a
 //! large one.
 
-use super::entry::Entry;
+use super::entry::TableEntry;
 use super::gather::Gather;
 use super::large::{FRAMES, break_up};
 use super::share::copy_table;
@@ -49,11 +49,11 @@ impl Gather<'_> {
         if large.is_counted() {
             break_up(large.number());
         }
-        let small = Entry(large.0 & !Entry::LARGE & !Entry::ADDRESS);
+        let small = TableEntry(large.0 & !TableEntry::LARGE & !TableEntry::ADDRESS);
         for (index, number) in (large.number()..large.number() + FRAMES).enumerate() {
-            table.fill(index, Entry(small.0 | u64::from(number) << PAGE_SHIFT));
+            table.fill(index, TableEntry(small.0 | u64::from(number) << PAGE_SHIFT));
         }
-        parent.store(at, Entry(Entry::table(table.0).0 | Entry::BROKEN));
+        parent.store(at, TableEntry(TableEntry::table(table.0).0 | TableEntry::BROKEN));
         let start = address & !((1 << shift(1)) - 1);
         self.stale(start, start + (1 << shift(1)));
         Some(table)

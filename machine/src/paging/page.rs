@@ -1,6 +1,6 @@
 //! A page, as the callers of walks see it.
 
-use super::entry::{Access, Entry, Kind};
+use super::entry::{Access, PageKind, TableEntry};
 use super::large;
 use crate::frames::{Frame, info};
 use core::sync::atomic::Ordering::Acquire;
@@ -11,7 +11,7 @@ pub struct Page {
     /// The number of the page's frame.
     pub(super) frame: u32,
     /// The kind of the page.
-    pub kind: Kind,
+    pub kind: PageKind,
     /// What the page table lets the program do with the page now; copy-on-write takes `write` away
     /// from pages that the program may write to.
     pub access: Access,
@@ -20,7 +20,7 @@ pub struct Page {
 }
 
 impl Page {
-    pub(super) fn of(entry: Entry, large: bool) -> Page {
+    pub(super) fn of(entry: TableEntry, large: bool) -> Page {
         Page { frame: entry.number(), kind: entry.kind(), access: entry.access(), large }
     }
 

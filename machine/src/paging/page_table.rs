@@ -6,7 +6,7 @@ use super::loaded;
 use super::table::Table;
 use super::usage::{Resident, Usage};
 use super::{kernel, share, teardown};
-use crate::ipi::{self, Flush};
+use crate::ipi::{self, TlbFlush};
 use crate::layout::{PAGE_SHIFT, USER_END};
 use crate::sync::{SpinGuard, SpinLock};
 use alloc::sync::Arc;
@@ -96,11 +96,11 @@ impl<T> Drop for PageTable<T> {
         }
         let others = self.usage.active.load(SeqCst);
         if others != 0 {
-            ipi::shootdown(others, Flush::Leave { root: self.root_address() });
+            ipi::shootdown(others, TlbFlush::Leave { root: self.root_address() });
         }
         kernel::remove_half(self.root);
         // SAFETY: no processor has the table loaded any more, and it is being dropped.
-        if teardown::is_worth(&self.usage) && unsafe { teardown::owe(self.root, 3) } {
+        if teardown::is_worth(&self.usage) && unsafe { teardown::defer(self.root, 3) } {
             return;
         }
         self.root.empty(|entry| {

@@ -11,7 +11,7 @@
 //! is.
 
 use super::edit::Edit;
-use super::entry::{Access, Entry, Kind};
+use super::entry::{Access, PageKind, TableEntry};
 use super::table::{ENTRIES, OutOfMemory, Table, shift};
 use crate::frames::Frame;
 use crate::layout::USER_END;
@@ -33,7 +33,7 @@ pub struct Found {
     /// The address of the page.
     pub address: usize,
     /// The kind of the page.
-    pub kind: Kind,
+    pub kind: PageKind,
     /// Whether the page may have been written to since it was last restored.
     pub written: bool,
     /// The content of the page. The entry owns the reference.
@@ -50,7 +50,7 @@ impl Found {
 
 impl Edit<'_> {
     /// Calls `decide` for every page in `range`; `decide` may change the content of pages that
-    /// belong to this space alone ([`Kind::Private`], with no other reference to the frame). Large
+    /// belong to this space alone ([`PageKind::Private`], with no other reference to the frame). Large
     /// pages are removed.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl Edit<'_> {
                 let found = Found {
                     address: start,
                     kind: entry.kind(),
-                    written: entry.has(Entry::DIRTY),
+                    written: entry.has(TableEntry::DIRTY),
                     // SAFETY: this is the entry's own reference, which is not given up here, or the
                     // zero page, which is never freed. The table is locked, so the entry stays
                     // meanwhile.
@@ -100,7 +100,7 @@ impl Edit<'_> {
                 match decide(&found) {
                     Fate::Keep(mut access) => {
                         // The content of a file and the zero page are never written in place.
-                        access.write &= found.kind == Kind::Private;
+                        access.write &= found.kind == PageKind::Private;
                         let then = entry.with(access).unwritten();
                         if then != entry {
                             table.store(at, then);
@@ -116,16 +116,16 @@ impl Edit<'_> {
             }
             let size = 1usize << shift(level);
             let whole = range.start <= start && start + size <= range.end;
-            if level == 1 && entry.has(Entry::LARGE) && whole {
+            if level == 1 && entry.has(TableEntry::LARGE) && whole {
                 table.clear(at);
                 self.gather.displace(entry, start, true);
                 emptied = true;
                 return;
             }
             let address = start.max(range.start);
-            let below = if level == 1 && entry.has(Entry::LARGE) {
+            let below = if level == 1 && entry.has(TableEntry::LARGE) {
                 self.gather.split(table, at, address)
-            } else if entry.has(Entry::SHARED_TABLE) {
+            } else if entry.has(TableEntry::SHARED_TABLE) {
                 self.gather.own(table, at, level, address)
             } else {
                 Some(Table(entry.number()))

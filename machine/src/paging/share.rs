@@ -2,7 +2,7 @@
 //!
 //! The reference count of a table's frame says how many entries lead to it. While it is more than
 //! one, the table is immutable (but for the one change below), and every entry that leads to it is
-//! read-only and carries [`Entry::SHARED_TABLE`]. A caller that wants to change anything below such
+//! read-only and carries [`TableEntry::SHARED_TABLE`]. A caller that wants to change anything below such
 //! an entry calls [`Gather::own`](super::gather::Gather::own) first, which makes the table this space's own:
 //!
 //! * if the other spaces have gone (count 1), by setting the entry writable again;
@@ -15,7 +15,7 @@
 //! The processor that made the copy drops its reference after that (Release), and an owner takes a
 //! table back only after it has seen the count fall (Acquire).
 
-use super::entry::{Entry, Kind};
+use super::entry::{PageKind, TableEntry};
 use super::large;
 use super::run::Run;
 use super::table::{ENTRIES, Table, index};
@@ -25,12 +25,12 @@ use crate::layout::USER_END;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 /// Adds the references that a copy of `entry` in a table of `level` holds.
-fn count_up(entry: Entry, level: u8) {
+fn count_up(entry: TableEntry, level: u8) {
     if level == 0 {
         if entry.is_counted() {
             entry.info().refs.fetch_add(1, Relaxed);
         }
-    } else if entry.has(Entry::LARGE) {
+    } else if entry.has(TableEntry::LARGE) {
         if entry.is_counted() {
             large::add(entry.number());
         }
@@ -41,13 +41,13 @@ fn count_up(entry: Entry, level: u8) {
 
 /// Returns what an entry becomes when two tables hold it.
 #[inline]
-fn protected(entry: Entry, level: u8) -> Entry {
-    if level == 0 || entry.has(Entry::LARGE) {
-        // Dirty is set for the reason that `Entry::with` gives.
-        let dirty = entry.0 & !Entry::WRITE | Entry::DIRTY;
-        if entry.kind() == Kind::Private { Entry(dirty) } else { entry }
+fn protected(entry: TableEntry, level: u8) -> TableEntry {
+    if level == 0 || entry.has(TableEntry::LARGE) {
+        // Dirty is set for the reason that `TableEntry::with` gives.
+        let dirty = entry.0 & !TableEntry::WRITE | TableEntry::DIRTY;
+        if entry.kind() == PageKind::Private { TableEntry(dirty) } else { entry }
     } else {
-        Entry(entry.0 & !Entry::WRITE | Entry::SHARED_TABLE)
+        TableEntry(entry.0 & !TableEntry::WRITE | TableEntry::SHARED_TABLE)
     }
 }
 
@@ -74,7 +74,7 @@ fn discount(table: Table, level: u8, usage: &Usage) {
     table.occupied(0, ENTRIES - 1, |_, entry| {
         if level == 0 {
             usage.remove(entry.kind(), 1);
-        } else if entry.has(Entry::LARGE) {
+        } else if entry.has(TableEntry::LARGE) {
             usage.remove(entry.kind(), u64::from(large::FRAMES));
         } else {
             discount(Table(entry.number()), level - 1, usage);
@@ -106,18 +106,18 @@ pub(super) unsafe fn release_table(number: u32, level: u8, mut usage: Option<&Us
     let mut in_place = 0;
     table.empty(|entry| {
         if level == 0 {
-            if entry.has(Entry::UNCOUNTED) {
+            if entry.has(TableEntry::UNCOUNTED) {
                 in_place += 1;
                 return;
             }
             if let Some(usage) = usage {
                 usage.remove(entry.kind(), 1);
             }
-            if entry.kind() != Kind::Zero {
+            if entry.kind() != PageKind::Zero {
                 // SAFETY: the entry's own reference, and the entry is gone.
                 run.give(unsafe { Frame::from_number(entry.number()) });
             }
-        } else if entry.has(Entry::LARGE) {
+        } else if entry.has(TableEntry::LARGE) {
             if let Some(usage) = usage {
                 usage.remove(entry.kind(), u64::from(large::FRAMES));
             }
@@ -131,7 +131,7 @@ pub(super) unsafe fn release_table(number: u32, level: u8, mut usage: Option<&Us
         }
     });
     if let Some(usage) = usage {
-        usage.remove(Kind::File, in_place);
+        usage.remove(PageKind::File, in_place);
         usage.add_tables(u64::MAX);
     }
     table.give_back();

@@ -1,7 +1,7 @@
 //! The place of one page in a page table, for the fault path: the walk is done once, and its result
 //! is used several times.
 
-use super::entry::{Access, Entry, Kind};
+use super::entry::{Access, PageKind, TableEntry};
 use super::gather::Gather;
 use super::kernel::zero_frame;
 use super::large;
@@ -88,11 +88,11 @@ impl<'e, 'a> Slot<'e, 'a> {
     /// Maps `frame` where no page is mapped. If a page is mapped already it stays, and `frame` is
     /// returned.
     #[inline]
-    pub fn fill(&self, frame: Frame, kind: Kind, access: Access) -> Result<(), Frame> {
-        if self.large || kind == Kind::Zero || !self.table.load(self.index).is_none() {
+    pub fn fill(&self, frame: Frame, kind: PageKind, access: Access) -> Result<(), Frame> {
+        if self.large || kind == PageKind::Zero || !self.table.load(self.index).is_none() {
             return Err(frame);
         }
-        self.table.fill(self.index, Entry::page(frame.into_number(), kind, access));
+        self.table.fill(self.index, TableEntry::page(frame.into_number(), kind, access));
         self.gather.usage.add(kind, 1);
         Ok(())
     }
@@ -102,8 +102,8 @@ impl<'e, 'a> Slot<'e, 'a> {
         if !self.large && self.table.load(self.index).is_none() {
             let access = Access { read: true, write: false, execute };
             let zero = zero_frame();
-            self.table.fill(self.index, Entry::page(zero, Kind::Zero, access));
-            self.gather.usage.add(Kind::Zero, 1);
+            self.table.fill(self.index, TableEntry::page(zero, PageKind::Zero, access));
+            self.gather.usage.add(PageKind::Zero, 1);
         }
     }
 
@@ -119,21 +119,21 @@ impl<'e, 'a> Slot<'e, 'a> {
         block.into_frames(|frame| {
             frame.into_number();
         });
-        let entry = Entry::page(first, Kind::Private, access);
+        let entry = TableEntry::page(first, PageKind::Private, access);
         large::begin(first);
-        self.table.fill(self.index, Entry(entry.0 | Entry::LARGE));
-        self.gather.usage.add(Kind::Private, ENTRIES as u64);
+        self.table.fill(self.index, TableEntry(entry.0 | TableEntry::LARGE));
+        self.gather.usage.add(PageKind::Private, ENTRIES as u64);
         Ok(())
     }
 
     /// Replaces the page that is mapped here by another; the old frame is given up after the flush.
     #[inline]
-    pub fn replace(&mut self, frame: Frame, kind: Kind, access: Access) -> Result<(), Frame> {
+    pub fn replace(&mut self, frame: Frame, kind: PageKind, access: Access) -> Result<(), Frame> {
         let old = self.table.load(self.index);
-        if self.large || kind == Kind::Zero || old.is_none() {
+        if self.large || kind == PageKind::Zero || old.is_none() {
             return Err(frame);
         }
-        self.table.store(self.index, Entry::page(frame.into_number(), kind, access));
+        self.table.store(self.index, TableEntry::page(frame.into_number(), kind, access));
         if old.kind() != kind {
             self.gather.usage.remove(old.kind(), 1);
             self.gather.usage.add(kind, 1);
@@ -152,7 +152,7 @@ impl<'e, 'a> Slot<'e, 'a> {
     #[inline]
     pub fn allow(&self, access: Access) {
         let entry = self.table.load(self.index);
-        if !entry.is_none() && entry.kind() != Kind::Zero {
+        if !entry.is_none() && entry.kind() != PageKind::Zero {
             let now = entry.access();
             let access = Access {
                 read: now.read || access.read,
@@ -193,7 +193,7 @@ impl<'e, 'a> Slot<'e, 'a> {
     }
 
     /// Takes the page that is mapped here (a small one) out; [`put`](Self::put) maps it elsewhere.
-    pub(super) fn take(&mut self) -> Option<Entry> {
+    pub(super) fn take(&mut self) -> Option<TableEntry> {
         let entry = self.table.load(self.index);
         if entry.is_none() || self.large {
             return None;
@@ -206,7 +206,7 @@ impl<'e, 'a> Slot<'e, 'a> {
     }
 
     /// Maps here what [`take`](Self::take) took out elsewhere in the space.
-    pub(super) fn put(&mut self, entry: Entry) {
+    pub(super) fn put(&mut self, entry: TableEntry) {
         self.table.fill(self.index, entry);
     }
 

@@ -8,7 +8,7 @@
 //! kernel's half that programs see ([`crate::vdso`]) is changed with them.
 //!
 //! The mode is a property of the space. It is changed under the table's lock: first the flag, then
-//! the entries. Then every processor that has the table loaded is told ([`Flush::Mode`]), and has
+//! the entries. Then every processor that has the table loaded is told ([`TlbFlush::Mode`]), and has
 //! flushed its TLB and prepared its traps for the new mode before the change returns. A processor
 //! that loads the table later sets its bit in the mask of active processors before it reads the
 //! flag, so it either sees the new flag or is told.
@@ -16,11 +16,11 @@
 //! A fork copies the entries as they are, and the flag with the counts.
 
 use super::edit::Edit;
-use super::entry::Entry;
+use super::entry::TableEntry;
 use super::kernel;
 use super::page_table::PageTable;
 use super::table::ENTRIES;
-use crate::ipi::{self, Flush};
+use crate::ipi::{self, TlbFlush};
 use crate::mode;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::fence;
@@ -70,11 +70,11 @@ impl Edit<'_> {
         self.gather.flush();
         self.gather.usage.set_supervisor(supervisor);
         self.root.occupied(0, ENTRIES / 2 - 1, |at, entry| {
-            let user = if supervisor { 0 } else { Entry::USER };
-            self.root.store(at, Entry(entry.0 & !Entry::USER | user));
+            let user = if supervisor { 0 } else { TableEntry::USER };
+            self.root.store(at, TableEntry(entry.0 & !TableEntry::USER | user));
         });
         kernel::follow_mode(self.root, supervisor);
         fence(SeqCst);
-        ipi::shootdown(self.gather.usage.active.load(SeqCst), Flush::Mode);
+        ipi::shootdown(self.gather.usage.active.load(SeqCst), TlbFlush::Mode);
     }
 }

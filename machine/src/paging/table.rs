@@ -1,6 +1,6 @@
 //! One page of a page table, as raw memory.
 
-use super::entry::Entry;
+use super::entry::TableEntry;
 use crate::frames::{Frame, FrameInfo, direct, give_zeroed, info};
 use crate::layout::PAGE_SHIFT;
 use core::sync::atomic::AtomicU64;
@@ -47,19 +47,19 @@ impl Table {
     }
 
     #[inline]
-    pub fn load(self, index: usize) -> Entry {
-        Entry(self.slot(index).load(Relaxed))
+    pub fn load(self, index: usize) -> TableEntry {
+        TableEntry(self.slot(index).load(Relaxed))
     }
 
     /// Writes an entry without touching the occupancy.
     #[inline]
-    pub fn store(self, index: usize, entry: Entry) {
+    pub fn store(self, index: usize, entry: TableEntry) {
         self.slot(index).store(entry.0, Relaxed);
     }
 
     /// Writes an entry where there was none.
     #[inline]
-    pub fn fill(self, index: usize, entry: Entry) {
+    pub fn fill(self, index: usize, entry: TableEntry) {
         let groups = &self.info().data;
         groups.store(groups.load(Relaxed) | 1 << (index / 8 % 64), Relaxed);
         self.store(index, entry);
@@ -68,7 +68,7 @@ impl Table {
     /// Writes `count` consecutive entries where there were none, from index `first` on: `entry` for
     /// the first frame, and the same bits for each frame that follows.
     #[inline]
-    pub fn fill_row(self, first: usize, count: usize, entry: Entry) {
+    pub fn fill_row(self, first: usize, count: usize, entry: TableEntry) {
         let mut entry = entry.0;
         for slot in self.row(first, count) {
             slot.store(entry, Relaxed);
@@ -95,7 +95,7 @@ impl Table {
     /// Clears an entry; call [`settle`](Self::settle) for its group afterwards.
     #[inline]
     pub fn clear(self, index: usize) {
-        self.store(index, Entry::NONE);
+        self.store(index, TableEntry::NONE);
     }
 
     /// Returns which groups of eight entries are occupied, one bit each.
@@ -124,14 +124,14 @@ impl Table {
     }
 
     /// Clears every entry between two indexes (inclusive), and calls `visit` with each one after it
-    /// is cleared. For a group whose eight entries all have [`Entry::UNCOUNTED`] it calls `eight`
+    /// is cleared. For a group whose eight entries all have [`TableEntry::UNCOUNTED`] it calls `eight`
     /// instead, with the index of the first. The group bits are settled.
     #[inline]
     pub fn take(
         self,
         first: usize,
         last: usize,
-        mut visit: impl FnMut(usize, Entry),
+        mut visit: impl FnMut(usize, TableEntry),
         mut eight: impl FnMut(usize),
     ) {
         let mut left = self.groups() & between(first, last);
@@ -143,8 +143,10 @@ impl Table {
             let (start, end) = ((group * 8).max(first), (group * 8 + 7).min(last));
             let row = self.row(start, end + 1 - start);
             if let Ok(row) = <&[AtomicU64; 8]>::try_from(row)
-                && Entry(row[0].load(Relaxed)).has(Entry::UNCOUNTED)
-                && row[1..].iter().all(|slot| Entry(slot.load(Relaxed)).has(Entry::UNCOUNTED))
+                && TableEntry(row[0].load(Relaxed)).has(TableEntry::UNCOUNTED)
+                && row[1..]
+                    .iter()
+                    .all(|slot| TableEntry(slot.load(Relaxed)).has(TableEntry::UNCOUNTED))
             {
                 row.iter().for_each(|slot| slot.store(0, Relaxed));
                 eight(start);
@@ -152,7 +154,7 @@ impl Table {
                 continue;
             }
             for (index, slot) in (start..).zip(row) {
-                let entry = Entry(slot.load(Relaxed));
+                let entry = TableEntry(slot.load(Relaxed));
                 if !entry.is_none() {
                     slot.store(0, Relaxed);
                     visit(index, entry);
@@ -180,7 +182,7 @@ impl Table {
 
     /// Calls `visit` with every occupied entry between two indexes (inclusive).
     #[inline]
-    pub fn occupied(self, first: usize, last: usize, mut visit: impl FnMut(usize, Entry)) {
+    pub fn occupied(self, first: usize, last: usize, mut visit: impl FnMut(usize, TableEntry)) {
         let mut groups = self.groups() & between(first, last);
         while groups != 0 {
             let group = groups.trailing_zeros() as usize * 8;
@@ -200,7 +202,7 @@ impl Table {
 
     /// Returns the first occupied entry and its index.
     #[inline]
-    pub fn first(self) -> Option<(usize, Entry)> {
+    pub fn first(self) -> Option<(usize, TableEntry)> {
         let start = self.groups().trailing_zeros() as usize * 8;
         (start..ENTRIES.min(start + 8))
             .map(|at| (at, self.load(at)))
@@ -210,14 +212,14 @@ impl Table {
     /// Clears every entry and calls `visit` with it, to give up what it refers to; the table is all
     /// zeroes afterwards.
     #[inline]
-    pub fn empty(self, mut visit: impl FnMut(Entry)) {
+    pub fn empty(self, mut visit: impl FnMut(TableEntry)) {
         let mut groups = self.groups();
         self.info().data.store(0, Relaxed);
         while groups != 0 {
             let group = self.group(groups.trailing_zeros() as usize);
             groups &= groups - 1;
             for slot in group {
-                let entry = Entry(slot.load(Relaxed));
+                let entry = TableEntry(slot.load(Relaxed));
                 if !entry.is_none() {
                     slot.store(0, Relaxed);
                     visit(entry);
@@ -228,12 +230,12 @@ impl Table {
 
     /// Clears the entries for which `keep` returns false. The group bits are settled.
     #[inline]
-    pub fn retain(self, mut keep: impl FnMut(Entry) -> bool) {
+    pub fn retain(self, mut keep: impl FnMut(TableEntry) -> bool) {
         let (mut left, mut kept) = (self.groups(), 0);
         while left != 0 {
             let bit = left & left.wrapping_neg();
             for slot in self.group(left.trailing_zeros() as usize) {
-                let entry = Entry(slot.load(Relaxed));
+                let entry = TableEntry(slot.load(Relaxed));
                 if entry.is_none() {
                 } else if keep(entry) {
                     kept |= bit;
@@ -249,14 +251,14 @@ impl Table {
     /// Copies every entry to the empty table `to`, changed by `change`; the original entry is
     /// changed in the same way.
     #[inline]
-    pub fn copy_to(self, to: Table, mut change: impl FnMut(Entry) -> Entry) {
+    pub fn copy_to(self, to: Table, mut change: impl FnMut(TableEntry) -> TableEntry) {
         let mut groups = self.groups();
         to.info().data.store(groups, Relaxed);
         while groups != 0 {
             let group = groups.trailing_zeros() as usize;
             groups &= groups - 1;
             for (from, to) in self.group(group).iter().zip(to.group(group)) {
-                let entry = Entry(from.load(Relaxed));
+                let entry = TableEntry(from.load(Relaxed));
                 if !entry.is_none() {
                     let changed = change(entry);
                     if changed != entry {

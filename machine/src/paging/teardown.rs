@@ -1,14 +1,14 @@
 //! Deferred free of page tables that no process uses any more.
 //!
 //! A large space holds many thousands of frames, and freeing each of them is most of the cost of a
-//! process's end. So [`owe`] puts its tables, which no processor can reach any more, on a list of
-//! deferred frees. An idle processor calls [`pay`] repeatedly; each call frees one lowest table
+//! process's end. So [`defer`] puts its tables, which no processor can reach any more, on a list of
+//! deferred frees. An idle processor calls [`free_one`] repeatedly; each call frees one lowest table
 //! (512 pages) or one large page. Only tables wait, which hold nothing but references to frames:
 //! what the regions held (files, their address ranges) is released at once.
 //!
 //! A deferred free never causes a shortage. The allocator frees from the list before it refuses a
 //! frame, takes one of the kernel's reserve, or fails to find contiguous frames (`frames`). A
-//! caller that counts frames has everything freed first ([`settle`]). The list holds at most an
+//! caller that counts frames has everything freed first ([`free_all`]). The list holds at most an
 //! eighth of memory, and grows only while more than a quarter is free. So a system that never idles
 //! needs nothing else to empty it: when the bound is reached, an ending process frees at once, and
 //! an allocation frees what it needs. A timer tick would take the same time from a thread that
@@ -23,19 +23,19 @@
 //! * the tables of the list do not need their reference count (it was 1), so it holds the list's
 //!   link; the frames of large pages need theirs (a device may be writing to one), so another field
 //!   links those;
-//! * `OWED` is the number of pages and tables on the list and of those that a processor is freeing
-//!   at this moment. It is never less than what will be free (a group of eight entries counts as
+//! * `deferred::PENDING` is the number of pages and tables on the list and of those that a processor
+//!   is freeing at this moment. It is never less than what will be free (a group of eight entries counts as
 //!   full).
 //!
 //! Lock order: the list's lock is a leaf, held for a few instructions; all other work is done on
-//! tables that were taken off the list. So [`pay`] may be called with any locks held but the frame
+//! tables that were taken off the list. So [`free_one`] may be called with any locks held but the frame
 //! allocator's.
 //!
-//! Roads not taken: a list for each processor, which makes every [`pay`] look through all lists
+//! Roads not taken: a list for each processor, which makes every [`free_one`] look through all lists
 //! (only a process that ends with hundreds of pages uses the list); a kernel thread, which would
 //! have to be scheduled against programs.
 
-use super::entry::{Entry, Kind};
+use super::entry::{PageKind, TableEntry};
 use super::large;
 use super::share;
 use super::table::{ENTRIES, Table};
@@ -55,7 +55,7 @@ pub(super) const LARGE: u64 = 4 * WORTH as u64;
 const LEVELS: usize = 4;
 
 /// An item whose free is deferred.
-enum Waiting {
+enum DeferredItem {
     /// A table with everything below it, and its level.
     Table(Table, u8),
     /// A large page, by its first frame.
@@ -73,18 +73,18 @@ struct List {
 static LIST: SpinLock<List> = SpinLock::new(List { tables: [0; LEVELS], large: 0 });
 static ALLOWED: AtomicBool = AtomicBool::new(true);
 
-/// Sets whether frees may be deferred. Items on the list stay there: see [`settle`].
+/// Sets whether frees may be deferred. Items on the list stay there: see [`free_all`].
 pub fn allow(allowed: bool) {
     ALLOWED.store(allowed, Relaxed);
 }
 
 /// Returns an upper bound of the number of frames whose free is deferred.
 #[inline]
-pub fn owed() -> usize {
+pub fn pending() -> usize {
     deferred::pending()
 }
 
-/// Whether a space is large enough to try [`owe`].
+/// Whether a space is large enough to try [`defer`].
 #[inline]
 pub(super) fn is_worth(usage: &Usage) -> bool {
     usage.mapped() >= WORTH as u64
@@ -97,24 +97,24 @@ pub(super) fn is_worth(usage: &Usage) -> bool {
 /// # Safety
 /// No processor can reach the table any more; the caller passes the only reference.
 #[cold]
-pub(super) unsafe fn owe(table: Table, level: u8) -> bool {
-    if !may_owe() {
+pub(super) unsafe fn defer(table: Table, level: u8) -> bool {
+    if !may_defer() {
         return false;
     }
     // SAFETY: the caller's promise.
     let mut size = unsafe { survey(table, level) };
     while size >= WORTH {
         if reserve(size) {
-            put(Waiting::Table(table, level));
+            put(DeferredItem::Table(table, level));
             return true;
         }
         // Pages beyond the bound are freed at once.
         // SAFETY: the caller's promise.
-        let (paid, rest) = unsafe { step(table, level) };
+        let (freed, rest) = unsafe { step(table, level) };
         if !rest {
             return true;
         }
-        size = size.saturating_sub(paid);
+        size = size.saturating_sub(freed);
     }
     false
 }
@@ -127,7 +127,7 @@ pub(super) unsafe fn release(number: u32, level: u8) {
     let table = Table(number);
     let is_shared = table.references() > 1 || level == 0 && is_copy(table);
     // SAFETY: the caller's promise; nothing else refers to the table.
-    if is_shared || !unsafe { owe(table, level) } {
+    if is_shared || !unsafe { defer(table, level) } {
         // SAFETY: the caller's promise.
         unsafe { share::release_table(number, level, None) };
     }
@@ -138,8 +138,8 @@ pub(super) unsafe fn release(number: u32, level: u8) {
 /// # Safety
 /// The entry must be gone, from the TLBs as well.
 pub(super) unsafe fn release_large(first: u32) {
-    if large::entries(first) == 1 && may_owe() && reserve(ENTRIES) {
-        put(Waiting::Large(first));
+    if large::entries(first) == 1 && may_defer() && reserve(ENTRIES) {
+        put(DeferredItem::Large(first));
     } else {
         // SAFETY: the caller's promise.
         unsafe { large::release(first) };
@@ -149,23 +149,23 @@ pub(super) unsafe fn release_large(first: u32) {
 /// Frees one lowest table or one large page of the list. False: the list is empty, or other
 /// processors are freeing the last item.
 #[inline]
-pub fn pay() -> bool {
-    owed() != 0 && free_some().is_some()
+pub fn free_one() -> bool {
+    pending() != 0 && free_some().is_some()
 }
 
-/// Like [`pay`], for a caller that lacks frames: waits for other processors that are freeing the
+/// Like [`free_one`], for a caller that lacks frames: waits for other processors that are freeing the
 /// last item. False: there was nothing to free.
 #[inline]
-pub fn pay_now() -> bool {
+pub fn free_now() -> bool {
     deferred::free_now()
 }
 
 /// Frees everything that is on the list by now. It takes at most as long as the immediate free of a
 /// process with an eighth of memory would have taken; between the steps it calls `between`, which
 /// may let other threads run.
-pub fn settle(mut between: impl FnMut()) {
-    let mut left = owed();
-    while left != 0 && owed() != 0 {
+pub fn free_all(mut between: impl FnMut()) {
+    let mut left = pending();
+    while left != 0 && pending() != 0 {
         // Items that are added meanwhile are not waited for.
         left = left.saturating_sub(free_some().unwrap_or(0));
         relax();
@@ -173,7 +173,7 @@ pub fn settle(mut between: impl FnMut()) {
     }
 }
 
-fn may_owe() -> bool {
+fn may_defer() -> bool {
     ALLOWED.load(Relaxed) && frames::is_plentiful()
 }
 
@@ -182,55 +182,55 @@ fn reserve(size: usize) -> bool {
     deferred::PENDING.reserve(size, frames::total() / 8)
 }
 
-fn put(what: Waiting) {
+fn put(what: DeferredItem) {
     let mut list = LIST.lock();
     match what {
-        Waiting::Table(table, level) => {
+        DeferredItem::Table(table, level) => {
             let Some(first) = list.tables.get_mut(usize::from(level)) else { return };
             table.info().refs.store(core::mem::replace(first, table.0), Relaxed);
         }
-        Waiting::Large(number) => {
+        DeferredItem::Large(number) => {
             let next = core::mem::replace(&mut list.large, number);
             large::info_of(number).data.store(u64::from(next), Relaxed);
         }
     }
 }
 
-fn take() -> Option<Waiting> {
+fn take() -> Option<DeferredItem> {
     let mut list = LIST.lock();
     if list.large != 0 {
         let number = list.large;
         list.large = large::info_of(number).data.load(Relaxed) as u32;
-        return Some(Waiting::Large(number));
+        return Some(DeferredItem::Large(number));
     }
     let (level, first) = list.tables.iter_mut().enumerate().find(|(_, first)| **first != 0)?;
     let table = Table(*first);
     let refs = &table.info().refs;
     *first = refs.load(Relaxed);
     refs.store(1, Relaxed);
-    Some(Waiting::Table(table, level as u8))
+    Some(DeferredItem::Table(table, level as u8))
 }
 
 /// Does one step; returns how many frames it freed. `None`: the list is empty.
 #[cold]
 pub(super) fn free_some() -> Option<usize> {
-    let paid = match take()? {
+    let freed = match take()? {
         // SAFETY: nothing else can reach what was on the list.
-        Waiting::Large(first) => unsafe {
+        DeferredItem::Large(first) => unsafe {
             large::release(first);
             ENTRIES
         },
-        Waiting::Table(table, level) => {
+        DeferredItem::Table(table, level) => {
             // SAFETY: as above.
-            let (paid, rest) = unsafe { step(table, level) };
+            let (freed, rest) = unsafe { step(table, level) };
             if rest {
-                put(Waiting::Table(table, level));
+                put(DeferredItem::Table(table, level));
             }
-            paid
+            freed
         }
     };
-    deferred::PENDING.paid(paid);
-    Some(paid)
+    deferred::PENDING.freed(freed);
+    Some(freed)
 }
 
 /// Does one step at a table: returns how much it freed, and whether the table still exists.
@@ -239,16 +239,16 @@ pub(super) fn free_some() -> Option<usize> {
 /// Nothing else can reach the table, nor what is below it.
 unsafe fn step(table: Table, level: u8) -> (usize, bool) {
     if level == 0 {
-        let paid = size_of_lowest(table);
+        let freed = size_of_lowest(table);
         // SAFETY: the caller's promise.
         unsafe { share::release_table(table.0, 0, None) };
-        return (paid, false);
+        return (freed, false);
     }
     let Some((at, entry)) = table.first() else {
         table.give_back();
         return (1, false);
     };
-    let (paid, rest) = if entry.has(Entry::LARGE) {
+    let (freed, rest) = if entry.has(TableEntry::LARGE) {
         // SAFETY: the caller's promise; `survey` left only entries that hold a part in a large
         // page.
         unsafe { large::release(entry.number()) };
@@ -261,10 +261,10 @@ unsafe fn step(table: Table, level: u8) -> (usize, bool) {
         table.clear(at);
         table.settle(at, at);
     }
-    (paid, true)
+    (freed, true)
 }
 
-/// Returns what a lowest table adds to `OWED`.
+/// Returns what a lowest table adds to `deferred::PENDING`.
 fn size_of_lowest(table: Table) -> usize {
     table.groups().count_ones() as usize * 8 + 1
 }
@@ -273,7 +273,7 @@ fn size_of_lowest(table: Table) -> usize {
 /// Returns how much is left, the table included.
 ///
 /// # Safety
-/// As for [`owe`].
+/// As for [`defer`].
 unsafe fn survey(table: Table, level: u8) -> usize {
     if level == 0 {
         return size_of_lowest(table);
@@ -281,7 +281,7 @@ unsafe fn survey(table: Table, level: u8) -> usize {
     let mut size = 1;
     table.retain(|entry| {
         let number = entry.number();
-        if entry.has(Entry::LARGE) {
+        if entry.has(TableEntry::LARGE) {
             if entry.is_counted() && large::entries(number) == 1 {
                 size += ENTRIES;
                 return true;
@@ -309,6 +309,6 @@ unsafe fn survey(table: Table, level: u8) -> usize {
 /// decides.
 fn is_copy(table: Table) -> bool {
     table.first().is_some_and(|(_, entry)| {
-        entry.kind() == Kind::Private && entry.info().refs.load(Relaxed) > 1
+        entry.kind() == PageKind::Private && entry.info().refs.load(Relaxed) > 1
     })
 }

@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU64};
 
-use super::entry::Kind;
+use super::entry::PageKind;
 
 /// The counts of one page table. They are written under the table's lock and read by any processor.
 #[derive(Default)]
@@ -54,13 +54,13 @@ impl Usage {
     /// Adds `pages` (wrapping, so it may also subtract) to the count of a kind. Under the table's
     /// lock: a load and a store, no locked instruction.
     #[inline]
-    pub fn add(&self, kind: Kind, pages: u64) {
+    pub fn add(&self, kind: PageKind, pages: u64) {
         let count = &self.pages[kind as usize];
         count.store(count.load(Relaxed).wrapping_add(pages), Relaxed);
     }
 
     #[inline]
-    pub fn remove(&self, kind: Kind, pages: u64) {
+    pub fn remove(&self, kind: PageKind, pages: u64) {
         self.add(kind, pages.wrapping_neg());
     }
 
@@ -115,7 +115,7 @@ impl Usage {
 
     /// Returns the number of pages of a kind.
     #[inline]
-    pub fn count(&self, kind: Kind) -> u64 {
+    pub fn count(&self, kind: PageKind) -> u64 {
         self.pages[kind as usize].load(Relaxed)
     }
 
@@ -123,16 +123,17 @@ impl Usage {
     /// sum too large.
     #[inline]
     pub fn mapped(&self) -> u64 {
-        let kinds = [Kind::Private, Kind::File, Kind::Shared];
+        let kinds = [PageKind::Private, PageKind::File, PageKind::Shared];
         kinds.iter().fold(0, |sum, kind| sum.wrapping_add(self.count(*kind)))
     }
 
     pub fn resident(&self) -> Resident {
-        let pages = |kind: Kind| (self.pages[kind as usize].load(Relaxed) as i64).max(0) as usize;
+        let pages =
+            |kind: PageKind| (self.pages[kind as usize].load(Relaxed) as i64).max(0) as usize;
         Resident {
-            anonymous: pages(Kind::Private),
-            file: pages(Kind::File),
-            shared: pages(Kind::Shared),
+            anonymous: pages(PageKind::Private),
+            file: pages(PageKind::File),
+            shared: pages(PageKind::Shared),
             tables: (self.tables.load(Relaxed) as i64).max(0) as usize,
         }
     }

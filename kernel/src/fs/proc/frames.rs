@@ -20,7 +20,7 @@ use crate::memory::deferred_free;
 /// value, and so do `objects` and `large`.
 pub fn frames(_: &(), out: &mut Vec<u8>) -> Result<()> {
     const FRAME: usize = 4096;
-    let owed = teardown::owed();
+    let owed = teardown::pending();
     let counts = deferred_free::settled_counts();
     let (slabs, large) = heap::counts();
     for (name, number) in [

@@ -48,9 +48,9 @@ pub(super) fn show((): &(), out: &mut Vec<u8>) -> Result<()> {
     for (number, bank) in store::banks().iter().enumerate() {
         let area = bank.area();
         let kind = match area.kind() {
-            machine::nvm::Kind::Nvdimm => "nvdimm",
-            machine::nvm::Kind::Virtio => "virtio-pmem",
-            machine::nvm::Kind::Pseudo => "pseudo",
+            machine::nvm::AreaKind::Nvdimm => "nvdimm",
+            machine::nvm::AreaKind::Virtio => "virtio-pmem",
+            machine::nvm::AreaKind::Pseudo => "pseudo",
         };
         let place = area.address();
         let kib = area.size() >> 10;

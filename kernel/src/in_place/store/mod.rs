@@ -171,7 +171,7 @@ impl Bank {
 /// Whether an area without a store gets one without being asked for.
 fn may_format(area: &Area) -> bool {
     let mut page = [0xff; 4096];
-    area.kind() == machine::nvm::Kind::Pseudo
+    area.kind() == machine::nvm::AreaKind::Pseudo
         || (area.read(0, &mut page) && page.iter().all(|&byte| byte == 0))
 }
 

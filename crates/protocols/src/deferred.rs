@@ -1,34 +1,34 @@
 //! Deferred frees: the number of frames that wait to be freed.
 //!
 //! A process that ends puts its page tables on a list instead of freeing them, and adds them to
-//! this count *before* that ([`reserve`](Debt::reserve)). A processor that frees them takes an item
-//! off the list, frees it, and subtracts it *afterwards* ([`paid`](Debt::paid)). So the count is
-//! never less than the number of frames that will become free, and an allocator that finds the
-//! count at zero after it found nothing free may refuse.
+//! this count *before* that ([`reserve`](Deferred::reserve)). A processor that frees them takes an
+//! item off the list, frees it, and subtracts it *afterwards* ([`freed`](Deferred::freed)). So the
+//! count is never less than the number of frames that will become free, and an allocator that finds
+//! the count at zero after it found nothing free may refuse.
 
 use crate::atomic::{AtomicUsize, const_new};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// The number of deferred frees, in frames.
 #[derive(Debug)]
-pub struct Debt(AtomicUsize);
+pub struct Deferred(AtomicUsize);
 
-impl Default for Debt {
-    fn default() -> Debt {
-        Debt::new()
+impl Default for Deferred {
+    fn default() -> Deferred {
+        Deferred::new()
     }
 }
 
-impl Debt {
+impl Deferred {
     const_new! {
         /// Returns a count of zero.
-        pub fn new() -> Debt { Debt(AtomicUsize::new(0)) }
+        pub fn new() -> Deferred { Deferred(AtomicUsize::new(0)) }
     }
 
     /// Returns an upper bound of the deferred frees. Frames that were subtracted before the
     /// returned value was read are free.
     #[inline]
-    pub fn owed(&self) -> usize {
+    pub fn pending(&self) -> usize {
         self.0.load(Acquire)
     }
 
@@ -44,20 +44,24 @@ impl Debt {
 
     /// Subtracts `size`, which was freed.
     #[inline]
-    pub fn paid(&self, size: usize) {
+    pub fn freed(&self, size: usize) {
         self.0.fetch_sub(size, Release);
     }
 
     /// Frees a part, or waits until other processors have freed the last part. False: the count was
     /// zero.
     ///
-    /// * `pay` - frees a part and subtracts it; `None` if the list is empty.
+    /// * `free` - frees a part and subtracts it; `None` if the list is empty.
     /// * `relax` - one round of waiting for other processors.
-    pub fn pay(&self, mut pay: impl FnMut() -> Option<usize>, mut relax: impl FnMut()) -> bool {
-        if self.owed() == 0 {
+    pub fn free_some(
+        &self,
+        mut free: impl FnMut() -> Option<usize>,
+        mut relax: impl FnMut(),
+    ) -> bool {
+        if self.pending() == 0 {
             return false;
         }
-        while pay().is_none() && self.owed() != 0 {
+        while free().is_none() && self.pending() != 0 {
             relax();
         }
         true
