@@ -96,31 +96,8 @@ pub(crate) fn init() {
         }
         // No I/O permission map: it begins at the limit.
         (*tss)[25] = (size_of::<[u32; 26]>() as u32) << 16;
-        let base = tss as u64;
-        let limit = size_of::<[u32; 26]>() as u64 - 1;
         let gdt = &raw mut (*descriptors).gdt;
-        gdt.write([
-            0,
-            0x00af_9b00_0000_ffff, // kernel code, 64 bit
-            0x00cf_9300_0000_ffff, // kernel data
-            0,
-            0x00cf_fb00_0000_ffff, // user code, 32 bit (the base of sysret's selectors)
-            0x00cf_f300_0000_ffff, // user data
-            0x00af_fb00_0000_ffff, // user code, 64 bit
-            limit & 0xffff
-                | (base & 0xff_ffff) << 16
-                | 0x89 << 40
-                | (limit >> 16 & 0xf) << 48
-                | (base >> 24 & 0xff) << 56,
-            base >> 32,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0x0040_f100_0000_0000 | id() as u64, // user data, read-only
-        ]);
+        gdt.write(segments(tss as u64));
         let pointer = &raw mut (*descriptors).limit_and_base;
         (*pointer)[0] = size_of::<[u64; DESCRIPTORS_HERE]>() as u16 - 1;
         (&raw mut (*pointer)[1]).cast::<u64>().write_unaligned(gdt as u64);
@@ -144,4 +121,31 @@ pub(crate) fn init() {
             scratch = out(reg) _,
         );
     }
+}
+
+/// Returns the segments of this CPU, whose TSS is at `base`.
+fn segments(base: u64) -> [u64; DESCRIPTORS_HERE] {
+    let limit = size_of::<[u32; 26]>() as u64 - 1;
+    [
+        0,
+        0x00af_9b00_0000_ffff, // kernel code, 64 bit
+        0x00cf_9300_0000_ffff, // kernel data
+        0,
+        0x00cf_fb00_0000_ffff, // user code, 32 bit (the base of sysret's selectors)
+        0x00cf_f300_0000_ffff, // user data
+        0x00af_fb00_0000_ffff, // user code, 64 bit
+        limit & 0xffff
+            | (base & 0xff_ffff) << 16
+            | 0x89 << 40
+            | (limit >> 16 & 0xf) << 48
+            | (base >> 24 & 0xff) << 56,
+        base >> 32,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0x0040_f100_0000_0000 | id() as u64, // user data, read-only
+    ]
 }

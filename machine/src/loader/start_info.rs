@@ -90,10 +90,44 @@ pub(crate) fn read(address: u64, early: impl Fn(u64) -> u64) -> Option<(BootInfo
     if half(header, 0) != MAGIC {
         return None;
     }
-    let version = half(header, 4);
     let (image_start, image_end) = image();
+    let mut map = memory_map(header)?;
+    let ram: u64 =
+        map.0.iter().filter(|r| r.kind == MemoryKind::Usable).map(|r| r.end - r.start).sum();
+    // The first MiB: the start of other CPUs, and data that firmware still keeps there.
+    map.take(0, 1 << 20);
+    map.take(image_start, image_end);
+
+    let modules = modules(header, &mut map);
+    let command_line = command_line(word(header, 24));
+    let rsdp = Some(word(header, 32)).filter(|address| *address != 0);
+
+    let pseudo_nvm = cmdline::find(command_line, "pseudo_nvm").flatten().and_then(|size| {
+        let free = |range: &MemoryRange| range.kind == MemoryKind::Usable;
+        let usable = map.0.iter().copied().filter(free).map(|range| range.start..range.end);
+        place_pseudo(size, usable)
+    });
+    if let Some(range) = &pseudo_nvm {
+        map.set(range.start, range.end, MemoryKind::Persistent);
+    }
+
+    let size = early(ram);
+    let place = map
+        .0
+        .iter()
+        .find(|r| {
+            r.kind == MemoryKind::Usable && r.end - r.start >= size && r.start + size <= BOOT_LIMIT
+        })
+        .map(|r| (r.start, r.start + size))?;
+    map.take(place.0, place.1);
+    let modules = SpinLock::new(modules);
+    Some((BootInfo { memory: map.0, command_line, modules, rsdp, pseudo_nvm }, place))
+}
+
+/// Reads the loader's memory map, which has one from version 1 on.
+fn memory_map(header: &[u8]) -> Option<Map> {
     let mut map = Map(ArrayVec::new());
-    if version >= 1 {
+    if half(header, 4) >= 1 {
         let count = (half(header, 48) as usize).min(128);
         let table = firmware_bytes(word(header, 40), count * 24)?;
         // RAM is rounded inwards to whole pages; every other kind is rounded outwards and wins over
@@ -118,12 +152,13 @@ pub(crate) fn read(address: u64, early: impl Fn(u64) -> u64) -> Option<(BootInfo
             }
         }
     }
-    let ram: u64 =
-        map.0.iter().filter(|r| r.kind == MemoryKind::Usable).map(|r| r.end - r.start).sum();
-    // The first MiB: the start of other CPUs, and data that firmware still keeps there.
-    map.take(0, 1 << 20);
-    map.take(image_start, image_end);
+    Some(map)
+}
 
+/// Reads the list of modules and takes their memory out of the map. A module that is not in memory,
+/// or overlaps the kernel or another one, is left out.
+fn modules(header: &[u8], map: &mut Map) -> ArrayVec<&'static [u8], 8> {
+    let (image_start, image_end) = image();
     let mut modules: ArrayVec<&'static [u8], 8> = ArrayVec::new();
     let count = half(header, 12);
     if count <= 8
@@ -153,29 +188,7 @@ pub(crate) fn read(address: u64, early: impl Fn(u64) -> u64) -> Option<(BootInfo
             }
         }
     }
-    let command_line = command_line(word(header, 24));
-    let rsdp = Some(word(header, 32)).filter(|address| *address != 0);
-
-    let pseudo_nvm = cmdline::find(command_line, "pseudo_nvm").flatten().and_then(|size| {
-        let free = |range: &MemoryRange| range.kind == MemoryKind::Usable;
-        let usable = map.0.iter().copied().filter(free).map(|range| range.start..range.end);
-        place_pseudo(size, usable)
-    });
-    if let Some(range) = &pseudo_nvm {
-        map.set(range.start, range.end, MemoryKind::Persistent);
-    }
-
-    let size = early(ram);
-    let place = map
-        .0
-        .iter()
-        .find(|r| {
-            r.kind == MemoryKind::Usable && r.end - r.start >= size && r.start + size <= BOOT_LIMIT
-        })
-        .map(|r| (r.start, r.start + size))?;
-    map.take(place.0, place.1);
-    let modules = SpinLock::new(modules);
-    Some((BootInfo { memory: map.0, command_line, modules, rsdp, pseudo_nvm }, place))
+    modules
 }
 
 /// Copies the command line out of the loader's memory, which is reused later.
