@@ -7,8 +7,8 @@
 //!
 //! A state belongs to a [`Context`](crate::context::Context). It is used only by the switch to and
 //! from that context, which saves and loads the registers, and by the functions of [`crate::fpu`],
-//! which work on the state of the context that calls them. For one context these happen one after the other, so
-//! no two processors use a state at once.
+//! which work on the state of the context that calls them. For one context these happen one after
+//! the other, so no two processors use a state at once.
 //!
 //! A signal frame carries the area in the layout of Linux (arch/x86/kernel/fpu/signal.c): the
 //! legacy FXSAVE image with `struct _fpx_sw_bytes` in its last 48 bytes, the XSAVE header and

@@ -3,8 +3,8 @@
 //! **Shootdown** works by mailboxes: the initiator writes what to flush into its own request, sets
 //! its bit in every target's inbox, interrupts the targets, and waits until the request's mask of
 //! CPUs that have not answered is empty, answering its own inbox meanwhile. A target answers from
-//! the interrupt (in user mode or idle) or from [`mailbox::poll`] (spinning in the kernel with interrupts
-//! off). `hayate_protocols::shootdown` defines the words, and is model-checked.
+//! the interrupt (in user mode or idle) or from [`mailbox::poll`] (spinning in the kernel with
+//! interrupts off). `hayate_protocols::shootdown` defines the words, and is model-checked.
 //!
 //! What a target does about the space that it has loaded is not known here: page tables register it
 //! ([`register`]).

@@ -52,8 +52,8 @@ pub const DIRECT_MAP_SIZE: usize = 64 << 40;
 pub const VMAP: usize = 0xffff_c900_0000_0000;
 /// The end of [`VMAP`].
 pub const VMAP_END: usize = 0xffff_e900_0000_0000;
-/// Large tables of the heap ([`crate::scattered`]): the upper half of the 512 GiB that kernel stacks
-/// begin in.
+/// Large tables of the heap ([`crate::scattered`]): the upper half of the 512 GiB that kernel
+/// stacks begin in.
 pub(crate) const SCATTERED: usize = VMAP + (256 << 30);
 /// Where the frame table is mapped after it was extended: behind the large tables of the heap, in
 /// the 512 GiB that every space shares.

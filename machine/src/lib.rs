@@ -21,11 +21,11 @@
 //! 9. [`trap`], [`context`], [`fpu`]
 //! 10. [`boot`], [`smp`]
 //!
-//! Within a layer the same holds in the order of the list. Where a lower layer has to reach a higher
-//! one, the higher one registers a function at boot: a processor that waits for a lock answers other
-//! processors ([`mailbox`], [`ipi`]), the frame allocator has deferred frees done ([`frames`],
-//! [`paging`]), a shootdown leaves a space ([`ipi`], [`paging`]), a space changes the mode of the
-//! traps ([`mode`], [`trap`]).
+//! Within a layer the same holds in the order of the list. Where a lower layer has to reach a
+//! higher one, the higher one registers a function at boot: a processor that waits for a lock
+//! answers other processors ([`mailbox`], [`ipi`]), the frame allocator has deferred frees done
+//! ([`frames`], [`paging`]), a shootdown leaves a space ([`ipi`], [`paging`]), a space changes the
+//! mode of the traps ([`mode`], [`trap`]).
 #![cfg_attr(not(miri), no_std)]
 // The documentation is read with its private items.
 #![allow(rustdoc::private_intra_doc_links)]

@@ -15,8 +15,8 @@ crate::per_cpu! {
 
 static ANSWER: Once<fn()> = Once::new();
 
-/// Registers the function that answers what is in this CPU's mailbox. Called once, before other CPUs
-/// run.
+/// Registers the function that answers what is in this CPU's mailbox. Called once, before other
+/// CPUs run.
 pub(crate) fn register(answer: fn()) {
     ANSWER.call_once(|| answer);
 }

@@ -45,8 +45,8 @@ unsafe impl Send for Registers {}
 unsafe impl Sync for Registers {}
 
 impl Registers {
-    /// Maps the registers at physical address `start`. `None` as for [`map_device`], and if the range is
-    /// memory: the addresses that a device or the command line gives may be wrong.
+    /// Maps the registers at physical address `start`. `None` as for [`map_device`], and if the
+    /// range is memory: the addresses that a device or the command line gives may be wrong.
     pub fn map(start: u64, length: usize) -> Option<Registers> {
         let end = start.checked_add(length as u64)?;
         let ranges =

@@ -16,8 +16,8 @@
 //!   known only when there are drivers: the direct map and the frame table are extended for it
 //!   then, and no earlier code prepares for a device that may not be there.
 //!
-//! The place of the pseudo memory must be the same at each boot: the loader's memory map is read with
-//! that in mind (`loader::start_info`).
+//! The place of the pseudo memory must be the same at each boot: the loader's memory map is read
+//! with that in mind (`loader::start_info`).
 
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};

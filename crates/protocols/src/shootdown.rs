@@ -1,11 +1,11 @@
 //! TLB shootdown: determines when every processor has flushed a stale translation.
 //!
-//! Each processor has one [`FlushRequest`], which only that processor fills, and one [`Inbox`], with a
-//! bit for each processor whose request it has to answer. The initiator changes the page table,
-//! fills its request, sets its bit in the inbox of every target, interrupts the targets, and waits
-//! until the request is [answered](FlushRequest::is_answered). It answers its own inbox meanwhile, so
-//! two processors that wait for each other both make progress. A target flushes first, and then
-//! answers.
+//! Each processor has one [`FlushRequest`], which only that processor fills, and one [`Inbox`],
+//! with a bit for each processor whose request it has to answer. The initiator changes the page
+//! table, fills its request, sets its bit in the inbox of every target, interrupts the targets, and
+//! waits until the request is [answered](FlushRequest::is_answered). It answers its own inbox
+//! meanwhile, so two processors that wait for each other both make progress. A target flushes
+//! first, and then answers.
 
 use crate::atomic::{AtomicU64, const_new};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};

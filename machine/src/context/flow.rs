@@ -27,7 +27,8 @@ pub(crate) struct Flow {
     /// The principal, kept alive. The slot below names it while the context runs.
     pub(super) _principal: Option<Arc<dyn Send + Sync>>,
     pub(super) principal: Name,
-    /// The principal's cell, for [`ObjectCell::replace`](super::ObjectCell::replace); null for none.
+    /// The principal's cell, for [`ObjectCell::replace`](super::ObjectCell::replace); null for
+    /// none.
     pub(super) cell: *const (),
     /// The object in the cell.
     pub(super) object: Name,

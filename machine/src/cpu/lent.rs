@@ -1,9 +1,9 @@
 //! A borrow of the object that the running context works in, counted by the processor.
 //!
-//! A slot of the processor names the object, and [`Lent`] is a borrow of it. The processor counts the
-//! borrows of the context that runs there, with one instruction when a borrow begins and one when it
-//! ends; the context switch saves and restores the count. What holds the object does not give it up
-//! while it is borrowed ([`context::ObjectCell`](crate::context::ObjectCell)).
+//! A slot of the processor names the object, and [`Lent`] is a borrow of it. The processor counts
+//! the borrows of the context that runs there, with one instruction when a borrow begins and one
+//! when it ends; the context switch saves and restores the count. What holds the object does not
+//! give it up while it is borrowed ([`context::ObjectCell`](crate::context::ObjectCell)).
 //!
 //! Roads not taken: a counted reference for each borrow, which costs two more atomic instructions
 //! on every page fault; a borrow bound to the registers of the entry, which costs nothing but must

@@ -1,8 +1,10 @@
 //! The macros that declare per-CPU statics and read slots.
 
 /// Declares per-CPU statics:
-/// `per_cpu! { static COUNT: PerCpu<AtomicU64> = PerCpu::new(AtomicU64::new(0)); }`. Nothing else
-/// can make a [`Local`](crate::cpu::Local) or a [`PerCpu`](crate::cpu::PerCpu): a value outside of the section would lead to other memory.
+/// `per_cpu! { static COUNT: PerCpu<AtomicU64> = PerCpu::new(AtomicU64::new(0)); }`.
+///
+/// Nothing else can make a [`Local`](crate::cpu::Local) or a
+/// [`PerCpu`](crate::cpu::PerCpu): a value outside of the section would lead to other memory.
 // SOUND: the section is writable memory of the image, so a static of any type may lie there. To
 // Rust code it is one static like any other; the processors' copies are reached only by `PerCpu`
 // and `Local`, and those that are made here are the static itself.
@@ -44,9 +46,9 @@ macro_rules! per_cpu {
     };
 }
 
-/// Declares a function that returns the object that a [`Local`](crate::cpu::Local) slot names, in one instruction (for
-/// the object of a context one more, which counts the borrow). A method of the slot would take two:
-/// `asm!` takes a symbol, but `self` is not one.
+/// Declares a function that returns the object that a [`Local`](crate::cpu::Local) slot names, in
+/// one instruction (for the object of a context one more, which counts the borrow). A method of the
+/// slot would take two: `asm!` takes a symbol, but `self` is not one.
 ///
 /// `read_slot!(pub fn try_current = CURRENT: Thread, OfPrincipal);`
 // SOUND: the function compiles only for a slot of the type and kind whose borrow it returns, and

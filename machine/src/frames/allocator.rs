@@ -261,7 +261,8 @@ pub fn prepare() -> bool {
 }
 
 /// Sets the frame table and the allocator up: everything usable in the memory map becomes free. The
-/// table covers `areas` as well, which are non-volatile memory and not for the allocator. Called once, on the first processor, when all of it is in the direct map.
+/// table covers `areas` as well, which are non-volatile memory and not for the allocator. Called
+/// once, on the first processor, when all of it is in the direct map.
 ///
 /// # Panics
 /// If no usable range has room for the frame table (16 bytes for each frame of 4 KiB).

@@ -13,8 +13,9 @@ pub(crate) static PENDING: Deferred = Deferred::new();
 
 static FREE_SOME: Once<fn() -> Option<usize>> = Once::new();
 
-/// Registers the function that frees a part of what waits, and subtracts it from [`PENDING`]; `None`
-/// if nothing waits. It is called without a lock of the allocator's. Only the first call counts.
+/// Registers the function that frees a part of what waits, and subtracts it from [`PENDING`];
+/// `None` if nothing waits. It is called without a lock of the allocator's. Only the first call
+/// counts.
 pub(crate) fn register(free_some: fn() -> Option<usize>) {
     FREE_SOME.call_once(|| free_some);
 }

@@ -1,6 +1,6 @@
-//! The tables as they are built at boot: the direct map (2 MiB and 1 GiB pages, not executable), the
-//! image page by page (text read-only and executable, constants read-only, data not executable), and
-//! empty tables under the top-level entries of the areas that are filled later.
+//! The tables as they are built at boot: the direct map (2 MiB and 1 GiB pages, not executable),
+//! the image page by page (text read-only and executable, constants read-only, data not
+//! executable), and empty tables under the top-level entries of the areas that are filled later.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -167,8 +167,8 @@ pub(crate) fn activate() {
     unsafe { Cr3::write(frame, x86_64::registers::control::Cr3Flags::empty()) };
 }
 
-/// Copies the upper half of the kernel's root to the root of the boot tables, which other CPUs start
-/// with: their stacks are mapped there.
+/// Copies the upper half of the kernel's root to the root of the boot tables, which other CPUs
+/// start with: their stacks are mapped there.
 ///
 /// # Safety
 /// `boot_root` is the physical address of that root, and no processor uses it now.

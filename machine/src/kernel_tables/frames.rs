@@ -55,8 +55,8 @@ pub fn kept_frames() -> usize {
     KEPT.load(Ordering::Relaxed)
 }
 
-/// Counts frames of the allocator's that the kernel's tables map from now on, or (a negative number)
-/// do not map any more.
+/// Counts frames of the allocator's that the kernel's tables map from now on, or (a negative
+/// number) do not map any more.
 pub(super) fn count(frames: isize) {
     KEPT.fetch_add(frames as usize, Ordering::Relaxed);
 }

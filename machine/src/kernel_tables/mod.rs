@@ -1,8 +1,8 @@
 //! The kernel's own page tables.
 //!
-//! They are built once ([`mod@build`]); the top-level entries of all areas exist from then on, so every
-//! page table of a program shares them ([`crate::paging`]). Pages that are mapped later ([`pages`])
-//! only change tables below these entries. Tables are never freed.
+//! They are built once ([`mod@build`]); the top-level entries of all areas exist from then on, so
+//! every page table of a program shares them ([`crate::paging`]). Pages that are mapped later
+//! ([`pages`]) only change tables below these entries. Tables are never freed.
 
 mod build;
 mod frames;

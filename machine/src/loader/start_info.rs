@@ -220,9 +220,9 @@ fn command_line(address: u64) -> &'static str {
 /// Chooses a place among usable ranges for pseudo non-volatile memory ([`crate::nvm`]) of the size
 /// that the command line names.
 ///
-/// The place must be the same at each boot, and nothing may write to it in between: firmware uses low
-/// memory and the top of it, QEMU puts the initramfs at the top and the kernel near the bottom. So it
-/// begins at the first large page at or above [`PSEUDO`] that leaves room for all of it.
+/// The place must be the same at each boot, and nothing may write to it in between: firmware uses
+/// low memory and the top of it, QEMU puts the initramfs at the top and the kernel near the bottom.
+/// So it begins at the first large page at or above [`PSEUDO`] that leaves room for all of it.
 fn place_pseudo(size: &str, usable: impl Iterator<Item = Range<u64>>) -> Option<Range<u64>> {
     let size = bytes(size)?.checked_next_multiple_of(LARGE).filter(|&size| size > 0)?;
     usable

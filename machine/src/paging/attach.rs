@@ -7,9 +7,9 @@
 //! edge; a fault would cost hundreds.
 //!
 //! The entries are read-only pages of kind [`PageKind::File`] that hold no reference
-//! ([`TableEntry::UNCOUNTED`]): the frames' own reference is never given up ([`crate::nvm`]). So at a
-//! fork a large page of a text costs as little to copy as a small page. Copy-on-write works as for
-//! any page of a file; a large page is split for it.
+//! ([`TableEntry::UNCOUNTED`]): the frames' own reference is never given up ([`crate::nvm`]). So at
+//! a fork a large page of a text costs as little to copy as a small page. Copy-on-write works as
+//! for any page of a file; a large page is split for it.
 //!
 //! The caller that attaches a text must ensure that the text does not change while regions refer to
 //! it. When a region is removed, its entries are removed with it.

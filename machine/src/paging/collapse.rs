@@ -1,8 +1,8 @@
 //! Makes a large page of small ones.
 //!
 //! [`Edit::collapse`] first clears and flushes the entry that leads to the small pages, so that no
-//! processor can write to them while they are copied; a processor that accesses one meanwhile faults
-//! and waits for the space's lock.
+//! processor can write to them while they are copied; a processor that accesses one meanwhile
+//! faults and waits for the space's lock.
 
 use super::edit::Edit;
 use super::entry::{Access, PageKind, TableEntry};

@@ -61,8 +61,9 @@ impl TableEntry {
     /// Software field of a leaf, two bits: the [`PageKind`].
     const KIND_SHIFT: u32 = 10;
     const KIND: u64 = 3 << Self::KIND_SHIFT;
-    /// Software bit of a leaf of kind [`PageKind::File`]: the entry holds no counted reference. Only
-    /// for frames that can never be freed, those of non-volatile memory; see [`super::attach`].
+    /// Software bit of a leaf of kind [`PageKind::File`]: the entry holds no counted reference.
+    /// Only for frames that can never be freed, those of non-volatile memory; see
+    /// [`super::attach`].
     pub const UNCOUNTED: u64 = 1 << 52;
     pub const NO_EXECUTE: u64 = 1 << 63;
     /// The physical address. (Bits 53 to 62 are not used: protection keys.)

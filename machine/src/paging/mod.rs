@@ -25,8 +25,8 @@
 //! two page tables are never locked at once, except a new one by its only owner (fork).
 //!
 //! Layers, lowest first: [`entry`], [`table`], [`usage`], [`run`], [`large`], [`page`], [`share`],
-//! [`teardown`], [`gather`], [`own`], [`kernel`], [`loaded`], [`slot`], [`edit`]; then what builds on
-//! an edit ([`change`], [`collapse`], [`attach`], [`restore`], [`end`]), [`page_table`] and
+//! [`teardown`], [`gather`], [`own`], [`kernel`], [`loaded`], [`slot`], [`edit`]; then what builds
+//! on an edit ([`change`], [`collapse`], [`attach`], [`restore`], [`end`]), [`page_table`] and
 //! [`supervisor`].
 //!
 //! Road not taken: the `x86_64` crate's mapper. It tracks neither occupancy nor counts nor sharing,

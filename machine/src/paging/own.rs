@@ -1,5 +1,5 @@
-//! Makes what lies below an entry this space's own: tables that other spaces share, small pages of a
-//! large one.
+//! Makes what lies below an entry this space's own: tables that other spaces share, small pages of
+//! a large one.
 
 use super::entry::TableEntry;
 use super::gather::Gather;

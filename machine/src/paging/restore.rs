@@ -50,8 +50,8 @@ impl Found {
 
 impl Edit<'_> {
     /// Calls `decide` for every page in `range`; `decide` may change the content of pages that
-    /// belong to this space alone ([`PageKind::Private`], with no other reference to the frame). Large
-    /// pages are removed.
+    /// belong to this space alone ([`PageKind::Private`], with no other reference to the frame).
+    /// Large pages are removed.
     ///
     /// # Errors
     /// Memory to split a table that another space shares is exhausted; some pages are restored

@@ -2,8 +2,9 @@
 //!
 //! The reference count of a table's frame says how many entries lead to it. While it is more than
 //! one, the table is immutable (but for the one change below), and every entry that leads to it is
-//! read-only and carries [`TableEntry::SHARED_TABLE`]. A caller that wants to change anything below such
-//! an entry calls [`Gather::own`](super::gather::Gather::own) first, which makes the table this space's own:
+//! read-only and carries [`TableEntry::SHARED_TABLE`]. A caller that wants to change anything below
+//! such an entry calls [`Gather::own`](super::gather::Gather::own) first, which makes the table
+//! this space's own:
 //!
 //! * if the other spaces have gone (count 1), by setting the entry writable again;
 //! * otherwise by a copy, which adds a reference for each frame or table that the table leads to,

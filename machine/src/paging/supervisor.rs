@@ -8,10 +8,10 @@
 //! kernel's half that programs see ([`crate::vdso`]) is changed with them.
 //!
 //! The mode is a property of the space. It is changed under the table's lock: first the flag, then
-//! the entries. Then every processor that has the table loaded is told ([`TlbFlush::Mode`]), and has
-//! flushed its TLB and prepared its traps for the new mode before the change returns. A processor
-//! that loads the table later sets its bit in the mask of active processors before it reads the
-//! flag, so it either sees the new flag or is told.
+//! the entries. Then every processor that has the table loaded is told ([`TlbFlush::Mode`]), and
+//! has flushed its TLB and prepared its traps for the new mode before the change returns. A
+//! processor that loads the table later sets its bit in the mask of active processors before it
+//! reads the flag, so it either sees the new flag or is told.
 //!
 //! A fork copies the entries as they are, and the flag with the counts.
 

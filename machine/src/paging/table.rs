@@ -124,8 +124,8 @@ impl Table {
     }
 
     /// Clears every entry between two indexes (inclusive), and calls `visit` with each one after it
-    /// is cleared. For a group whose eight entries all have [`TableEntry::UNCOUNTED`] it calls `eight`
-    /// instead, with the index of the first. The group bits are settled.
+    /// is cleared. For a group whose eight entries all have [`TableEntry::UNCOUNTED`] it calls
+    /// `eight` instead, with the index of the first. The group bits are settled.
     #[inline]
     pub fn take(
         self,

@@ -2,9 +2,9 @@
 //!
 //! A large space holds many thousands of frames, and freeing each of them is most of the cost of a
 //! process's end. So [`defer`] puts its tables, which no processor can reach any more, on a list of
-//! deferred frees. An idle processor calls [`free_one`] repeatedly; each call frees one lowest table
-//! (512 pages) or one large page. Only tables wait, which hold nothing but references to frames:
-//! what the regions held (files, their address ranges) is released at once.
+//! deferred frees. An idle processor calls [`free_one`] repeatedly; each call frees one lowest
+//! table (512 pages) or one large page. Only tables wait, which hold nothing but references to
+//! frames: what the regions held (files, their address ranges) is released at once.
 //!
 //! A deferred free never causes a shortage. The allocator frees from the list before it refuses a
 //! frame, takes one of the kernel's reserve, or fails to find contiguous frames (`frames`). A
@@ -23,17 +23,17 @@
 //! * the tables of the list do not need their reference count (it was 1), so it holds the list's
 //!   link; the frames of large pages need theirs (a device may be writing to one), so another field
 //!   links those;
-//! * `deferred::PENDING` is the number of pages and tables on the list and of those that a processor
-//!   is freeing at this moment. It is never less than what will be free (a group of eight entries counts as
-//!   full).
+//! * `deferred::PENDING` is the number of pages and tables on the list and of those that a
+//!   processor is freeing at this moment. It is never less than what will be free (a group of eight
+//!   entries counts as full).
 //!
 //! Lock order: the list's lock is a leaf, held for a few instructions; all other work is done on
-//! tables that were taken off the list. So [`free_one`] may be called with any locks held but the frame
-//! allocator's.
+//! tables that were taken off the list. So [`free_one`] may be called with any locks held but the
+//! frame allocator's.
 //!
-//! Roads not taken: a list for each processor, which makes every [`free_one`] look through all lists
-//! (only a process that ends with hundreds of pages uses the list); a kernel thread, which would
-//! have to be scheduled against programs.
+//! Roads not taken: a list for each processor, which makes every [`free_one`] look through all
+//! lists (only a process that ends with hundreds of pages uses the list); a kernel thread, which
+//! would have to be scheduled against programs.
 
 use super::entry::{PageKind, TableEntry};
 use super::large;
@@ -153,8 +153,8 @@ pub fn free_one() -> bool {
     pending() != 0 && free_some().is_some()
 }
 
-/// Like [`free_one`], for a caller that lacks frames: waits for other processors that are freeing the
-/// last item. False: there was nothing to free.
+/// Like [`free_one`], for a caller that lacks frames: waits for other processors that are freeing
+/// the last item. False: there was nothing to free.
 #[inline]
 pub fn free_now() -> bool {
     deferred::free_now()

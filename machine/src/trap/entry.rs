@@ -2,12 +2,12 @@
 //!
 //! **System call** (Intel SDM vol. 3, 5.8.8): `syscall` leaves the program's stack pointer in
 //! place, RIP in rcx and RFLAGS in r11, with the flags of SFMASK cleared (IF among them). The stub
-//! changes to the kernel stack, builds the frame, and calls the function that [`set_call`](super::set_call) has
-//! registered for the number, or the handler of system calls. If no attention is wanted, the way
-//! out is `sysretq`; the check for a canonical RIP guards against `sysret`'s known trap (a fault in
-//! ring 0 with the program's stack). The way out reloads only the registers that the handler does
-//! not preserve, so a handler that rewrites rbx, r12 to r15 or segments in the frame raises
-//! `FULL_RETURN`.
+//! changes to the kernel stack, builds the frame, and calls the function that
+//! [`set_call`](super::set_call) has registered for the number, or the handler of system calls. If
+//! no attention is wanted, the way out is `sysretq`; the check for a canonical RIP guards against
+//! `sysret`'s known trap (a fault in ring 0 with the program's stack). The way out reloads only the
+//! registers that the handler does not preserve, so a handler that rewrites rbx, r12 to r15 or
+//! segments in the frame raises `FULL_RETURN`.
 //!
 //! **Exceptions and interrupts**: 256 stubs of 16 bytes push an error code where the CPU did not,
 //! put the vector's number in rdi, then join the common path, which builds the same frame. Entry
@@ -71,8 +71,8 @@ hayate_syscall_exit:
 7:  call hayate_call_any
     jmp hayate_syscall_exit
 
-// What every number's entry is until it is set: the handler of system calls, which leaves the result
-// in the frame.
+// What every number's entry is until it is set: the handler of system calls, which leaves the
+// result in the frame.
 .globl hayate_call_any
 hayate_call_any:
     push rdi

@@ -11,8 +11,9 @@ use core::mem::offset_of;
 
 use super::regs::UserRegs;
 
-/// Calls a macro with the general registers of the frame, from the lowest address up. Above them lie
-/// the number of the system call or the error code, and what the processor pushes at an interrupt.
+/// Calls a macro with the general registers of the frame, from the lowest address up. Above them
+/// lie the number of the system call or the error code, and what the processor pushes at an
+/// interrupt.
 macro_rules! general_registers {
     ($then:ident $($first:tt)*) => {
         $then! { $($first)* [r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi] }
@@ -80,9 +81,9 @@ macro_rules! build_call_frame {
     };
 }
 
-/// The text that completes the frame of a trap: the processor or the stub has pushed everything down
-/// to rdi. Leaves the frame's address in rsi and the error code in rdx; the number of the system
-/// call is -1.
+/// The text that completes the frame of a trap: the processor or the stub has pushed everything
+/// down to rdi. Leaves the frame's address in rsi and the error code in rdx; the number of the
+/// system call is -1.
 macro_rules! build_trap_frame {
     () => {
         concat!(

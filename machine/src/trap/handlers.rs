@@ -61,8 +61,9 @@ pub struct Handlers {
     pub timer: fn(Option<&mut UserRegs>),
     /// A device interrupt whose vector has no handler of its own (see `crate::interrupt`).
     pub irq: fn(u8),
-    /// [`attention`](crate::attention) is not zero and the CPU is about to return to user mode. Called again until
-    /// the word (apart from [`FULL_RETURN`](crate::attention::FULL_RETURN)) is zero. May sleep.
+    /// [`attention`](crate::attention) is not zero and the CPU is about to return to user mode.
+    /// Called again until the word (apart from [`FULL_RETURN`](crate::attention::FULL_RETURN)) is
+    /// zero. May sleep.
     pub attention: fn(&mut UserRegs),
 }
 

@@ -1,8 +1,8 @@
 //! The instructions that touch the program's memory, each listed in the exception table.
 //!
 //! SMAP is opened by `stac` right before and closed by `clac` right after. On a processor without
-//! SMAP both are invalid; `.smap_sites` lists them and [`patch_out_smap`](super::sites::patch_out_smap) turns them into
-//! no-ops there.
+//! SMAP both are invalid; `.smap_sites` lists them and
+//! [`patch_out_smap`](super::sites::patch_out_smap) turns them into no-ops there.
 
 use crate::layout::USER_END;
 use core::arch::{asm, naked_asm};

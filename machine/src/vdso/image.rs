@@ -11,8 +11,8 @@
 //!
 //! The functions do the same as the system calls of the same names (`kernel/src/syscall/time.rs`),
 //! and execute these system calls for other clocks. Like the kernel, they take CLOCK_BOOTTIME for
-//! CLOCK_MONOTONIC and the coarse clocks for the fine ones. Reading follows `crate::clock`: the line
-//! in use must still be in use after the counter was read.
+//! CLOCK_MONOTONIC and the coarse clocks for the fine ones. Reading follows `crate::clock`: the
+//! line in use must still be in use after the counter was read.
 
 use core::arch::global_asm;
 use core::mem::offset_of;
