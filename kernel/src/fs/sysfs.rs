@@ -16,8 +16,7 @@ use hayate_machine::layout::LARGE_PAGE_SIZE;
 
 use super::disk;
 use super::disk::Disk;
-use super::proc::processes::number;
-use super::proc::system::{bytes, line};
+use super::proc::text::{bytes, line, number};
 use super::proc::tree;
 use super::proc::tree::{Item, Listing, Node, Subject, What};
 use crate::drivers::block::SECTOR;

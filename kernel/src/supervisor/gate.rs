@@ -17,7 +17,7 @@ use hayate_machine::trap::{self, Gate, UserRegs};
 use crate::memory;
 use crate::process;
 use crate::process::thread;
-use crate::syscall::{HANDLERS, PLAIN};
+use crate::syscall::calls::{HANDLERS, PLAIN};
 
 /// How many sites are remembered on each processor.
 const REMEMBERED: usize = 64;
@@ -119,16 +119,4 @@ extern "C" fn by_trap(regs: &mut UserRegs) {
         known.leave();
     }
     trap::serve_syscall(regs);
-}
-
-/// Prepares a call after which the program may be in another space, which does not have this
-/// space's trampolines: the program then continues after the site itself.
-pub fn leave_trampoline(regs: &mut UserRegs) {
-    // Do not check whether the space is in supervisor mode now: the mode may have changed since the
-    // trampoline was entered, and in user mode a trampoline's own `syscall` makes the call.
-    if let Some(space) = memory::try_current()
-        && space.was_supervisor()
-    {
-        regs.rip = space.outside_of_trampoline(regs.rip as usize) as u64;
-    }
 }

@@ -86,8 +86,21 @@ impl Argument for Path {
         raw as usize
     }
     fn show(raw: u64, out: &mut dyn Write) -> fmt::Result {
-        super::trace::show_string(raw as usize, out)
+        show_string(raw as usize, out)
     }
+}
+
+/// Bytes of a string argument that are shown.
+const SHOWN: usize = 64;
+
+/// Writes a program's string argument, or its address if it cannot be read.
+fn show_string(address: usize, out: &mut dyn Write) -> fmt::Result {
+    let mut bytes = [0u8; SHOWN];
+    let Ok(length) = hayate_machine::user::read_cstr(&mut bytes, address) else {
+        return write!(out, "{address:#x}");
+    };
+    let shown = bytes.get(..length).unwrap_or(&bytes);
+    write!(out, "\"{}\"{}", shown.escape_ascii(), if length >= SHOWN { "..." } else { "" })
 }
 
 /// A result that fits the return register.

@@ -3,6 +3,7 @@
 use hayate_machine::trap::UserRegs;
 
 use super::argument::Returned;
+use super::calls;
 use super::process;
 use crate::process::exit;
 use crate::process::starts;
@@ -20,10 +21,10 @@ const WAITID: u64 = 247;
 const EXECVEAT: u64 = 322;
 const CLONE3: u64 = 435;
 
-/// Handles one system call like [`super::dispatch`], and marks it.
+/// Handles one system call like [`calls::dispatch`], and marks it.
 pub extern "C" fn dispatch(regs: &mut UserRegs) {
     match starts::role() {
-        Role::Other => super::dispatch(regs),
+        Role::Other => calls::dispatch(regs),
         Role::Parent => of_parent(regs),
         Role::Child => of_child(regs),
     }
@@ -33,14 +34,14 @@ fn of_parent(regs: &mut UserRegs) {
     match regs.orig_rax {
         CLONE | FORK | VFORK | CLONE3 => {
             starts::begins();
-            super::dispatch(regs);
+            calls::dispatch(regs);
             starts::made(regs.rax as i64);
         }
         WAIT4 | WAITID => {
-            super::dispatch(regs);
+            calls::dispatch(regs);
             starts::waited();
         }
-        _ => super::dispatch(regs),
+        _ => calls::dispatch(regs),
     }
 }
 
@@ -68,11 +69,11 @@ fn of_child(regs: &mut UserRegs) {
             Watched::enter(Part::ExitSpace);
             exit::release_space();
             Watched::enter(Part::Exit);
-            super::dispatch(regs);
+            calls::dispatch(regs);
             regs.rax as i64
         }
         _ => {
-            super::dispatch(regs);
+            calls::dispatch(regs);
             regs.rax as i64
         }
     };

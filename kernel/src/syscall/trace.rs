@@ -6,20 +6,9 @@ use core::fmt::{self, Write};
 use hayate_abi::Errno;
 use hayate_machine::trap::UserRegs;
 
-/// Bytes of a string argument that are shown.
-const SHOWN: usize = 64;
+use super::calls;
 
-/// Writes a program's string argument, or its address if it cannot be read.
-pub fn show_string(address: usize, out: &mut dyn Write) -> fmt::Result {
-    let mut bytes = [0u8; SHOWN];
-    let Ok(length) = hayate_machine::user::read_cstr(&mut bytes, address) else {
-        return write!(out, "{address:#x}");
-    };
-    let shown = bytes.get(..length).unwrap_or(&bytes);
-    write!(out, "\"{}\"{}", shown.escape_ascii(), if length >= SHOWN { "..." } else { "" })
-}
-
-/// Handles one system call like [`super::dispatch`], and logs it.
+/// Handles one system call like [`calls::dispatch`], and logs it.
 ///
 /// The line comes after the call. A call that does not return (`exit`, a successful `execve` of
 /// another thread's group) is logged before.
@@ -27,7 +16,7 @@ pub extern "C" fn dispatch(regs: &mut UserRegs) {
     let number = regs.orig_rax;
     let arguments = regs.arguments();
     let mut line = String::new();
-    let _ = match super::row(number) {
+    let _ = match calls::row(number) {
         Some(row) => show_call(row, &arguments, &mut line),
         None => write!(line, "syscall_{number}()"),
     };
@@ -35,7 +24,7 @@ pub extern "C" fn dispatch(regs: &mut UserRegs) {
     if matches!(number, 60 | 231 | 15) {
         hayate_machine::info!("[{id}] {line}");
     }
-    super::dispatch(regs);
+    calls::dispatch(regs);
     let result = regs.rax as i64;
     match Errno::from_number(result.checked_neg().and_then(|n| i32::try_from(n).ok()).unwrap_or(0))
     {
@@ -45,7 +34,7 @@ pub extern "C" fn dispatch(regs: &mut UserRegs) {
     }
 }
 
-fn show_call(row: &super::Row, arguments: &[u64; 6], line: &mut String) -> fmt::Result {
+fn show_call(row: &calls::Row, arguments: &[u64; 6], line: &mut String) -> fmt::Result {
     write!(line, "{}(", row.name)?;
     for (index, ((name, show), raw)) in row.arguments.iter().zip(arguments).enumerate() {
         let comma = if index == 0 { "" } else { ", " };

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 
 use hayate_abi::{Errno, Result};
 
-use super::process::Target;
-use super::system::{bytes, line};
+use super::target::Target;
+use super::text::{bytes, line};
 use super::tree;
 use super::tree::{Listing, Node, Subject, What};
 use crate::process;
@@ -68,7 +68,7 @@ impl Listing<Target> for Descriptors {
     fn lookup(&self, target: &Target, device: u64, name: &[u8]) -> Result<Arc<dyn Inode>> {
         let number = match name {
             b"0" => 0,
-            _ => super::processes::number(name).ok_or(Errno::ENOENT)?,
+            _ => super::text::number(name).ok_or(Errno::ENOENT)?,
         };
         let number = i32::try_from(number).map_err(|_| Errno::ENOENT)?;
         let descriptor = Descriptor { target: target.clone(), number };

@@ -6,7 +6,7 @@ use hayate_abi::Result;
 use hayate_machine::paging::teardown;
 use hayate_machine::{heap, mmio};
 
-use super::system::line;
+use super::text::line;
 use crate::memory::deferred_free;
 
 /// Writes how the frames of memory are used, exact when nothing else runs: a name and a number per

@@ -18,7 +18,7 @@ use core::str;
 
 use hayate_abi::{Errno, Result};
 
-use super::system::line;
+use super::text::line;
 use super::tree;
 use super::tree::{Item, Listing, Node, Subject, What};
 use super::{frames, nvm};

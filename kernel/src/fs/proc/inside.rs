@@ -15,8 +15,8 @@ use alloc::vec::Vec;
 
 use hayate_abi::{Errno, Result};
 
-use super::process::Target;
-use super::system::{bytes, line, put};
+use super::target::Target;
+use super::text::{bytes, line, put};
 use crate::credentials::Capability;
 use crate::memory::{PAGE, Protection, RegionFlags, Shown, ShownPages, Space, Touch, USER_END};
 use crate::process;

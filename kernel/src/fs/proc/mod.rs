@@ -12,6 +12,23 @@
 //! A text is made when a reader is at its beginning, and stays the same for the reads that follow,
 //! so that a file read in pieces is one consistent snapshot.
 //!
+//! The layers, lowest first; a file knows only those above it in this table:
+//!
+//! | file | contents |
+//! |---|---|
+//! | [`tree`] | items, inodes and open texts, of any subject |
+//! | [`text`] | making text, and the numbers in it |
+//! | [`target`] | the process or thread that a file is about |
+//! | [`frames`], [`nvm`], [`hayate`] | `/proc/hayate` |
+//! | [`settings`], [`system`] | `/proc/sys`, the files about the whole system |
+//! | [`status`], [`inside`], [`descriptors`], [`namespaces`] | the files of a process, by purpose |
+//! | [`process`] | `/proc/PID` and `/proc/PID/task` |
+//! | [`processes`] | the root |
+//!
+//! Lock order: an open text's lock, then all that a writer of text takes; none is held between two
+//! reads. Road not taken: a table of entries that fork and exit keep up to date; they would pay for
+//! files that few ever read.
+//!
 //! Numbers that Hayate does not have are left out where programs allow it, and are 0 where the
 //! format needs a value (`/proc/PID/stat`); none is invented.
 
@@ -21,17 +38,22 @@ mod hayate;
 mod inside;
 mod namespaces;
 mod nvm;
-pub mod process;
-pub mod processes;
+mod process;
+mod processes;
 mod settings;
-pub mod system;
+mod status;
+mod system;
+mod target;
+pub mod text;
 pub mod tree;
 
 use alloc::sync::Arc;
 
 use hayate_abi::Result;
 
-use crate::process::Process;
+use target::Target;
+
+use crate::process::record::Process;
 use crate::vfs::filesystem::{Caching, FileSystem, Usage, anonymous_device};
 use crate::vfs::filesystem_type::{FileSystemType, MountRequest, register_type};
 use crate::vfs::inode::{Inode, downcast};
@@ -48,8 +70,8 @@ pub fn register() {
 
 /// The process whose `/proc/PID` is open here; `None` for another file. ESRCH when it has ended.
 pub fn process_of(file: &OpenFile) -> Option<Result<Arc<Process>>> {
-    let node = downcast::<tree::Node<process::Target>>(file.inode())?;
-    node.subject_of(&process::PROCESS).map(process::Target::process)
+    let node = downcast::<tree::Node<Target>>(file.inode())?;
+    node.subject_of(&process::PROCESS).map(Target::process)
 }
 
 /// A mounted procfs.

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::Lazy;
 
-use super::process::Target;
+use super::target::Target;
 use super::tree::{Item, What};
 use crate::vfs::anonymous;
 use crate::vfs::inode::{Attributes, Change, FileKind, Inode, Metadata};

@@ -15,7 +15,7 @@ use hayate_abi::{Errno, Result};
 use hayate_nvm_store::Text;
 use hayate_off2f::{Identity, LARGE_PAGES};
 
-use super::system::line;
+use super::text::line;
 use crate::in_place::store;
 use crate::page_cache::cache::PAGE;
 use crate::page_cache::load::text_read;

@@ -1,5 +1,4 @@
-//! The root of procfs: the system's files and a directory for each process; and `task` of a
-//! process, with a directory for each of its threads.
+//! The root of procfs: the system's files and a directory for each process.
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -8,39 +7,52 @@ use alloc::vec::Vec;
 use hayate_abi::{Errno, Result};
 
 use super::process as files;
-use super::process::Target;
-use super::system;
+use super::target::Target;
+use super::text::{list_numbers, number};
 use super::tree;
-use super::tree::{Listing, Node, What};
+use super::tree::{Item, Listing, Node, What};
+use super::{hayate, settings, system};
 use crate::process;
 use crate::process::pids;
 use crate::reclaim::growth;
-use crate::vfs::inode::{DirectorySink, FileKind, Inode};
+use crate::vfs::inode::{DirectorySink, Inode};
 
-/// Inode number of the root, as on Linux.
-const ROOT_NUMBER: u64 = 1;
 /// Positions in the root: fixed entries from 2 on, then processes by number.
 const FIRST_PROCESS: u64 = 1 << 16;
+
+/// The files of the root directory, besides processes.
+static ITEMS: &[Item<()>] = &[
+    Item { name: "cmdline", what: What::Text(system::cmdline) },
+    Item { name: "cpuinfo", what: What::Text(system::cpuinfo) },
+    Item { name: "devices", what: What::Text(system::devices) },
+    Item { name: "filesystems", what: What::Text(system::filesystems) },
+    Item { name: "hayate", what: What::Directory(hayate::ITEMS) },
+    Item { name: "loadavg", what: What::Text(system::loadavg) },
+    Item { name: "meminfo", what: What::Text(system::meminfo) },
+    Item { name: "mounts", what: What::Link(|()| Ok(b"self/mounts".to_vec())) },
+    Item { name: "net", what: What::Link(|()| Ok(b"self/net".to_vec())) },
+    Item { name: "self", what: What::Link(own_process) },
+    Item { name: "stat", what: What::Text(system::stat) },
+    Item { name: "swaps", what: What::Text(system::swaps) },
+    Item { name: "sys", what: What::Directory(settings::ITEMS) },
+    Item { name: "thread-self", what: What::Link(own_thread) },
+    Item { name: "uptime", what: What::Text(system::uptime) },
+    Item { name: "version", what: What::Text(system::version) },
+    Item { name: "vmstat", what: What::Text(system::vmstat) },
+];
 
 /// The root directory of a mounted procfs.
 pub fn root(device: u64) -> Arc<dyn Inode> {
     static ROOT: What<()> = What::Listing(&Root);
-    Node::entry((), &ROOT, device, ROOT_NUMBER, b"")
-}
-
-/// Parses a number in its one decimal form, without sign or leading zeros.
-pub fn number(name: &[u8]) -> Option<u32> {
-    let text = core::str::from_utf8(name).ok()?;
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
-    if digits { text.parse().ok() } else { None }
+    Node::entry((), &ROOT, device, tree::ROOT_NUMBER, b"")
 }
 
 struct Root;
 
 impl Listing<()> for Root {
     fn lookup(&self, _: &(), device: u64, name: &[u8]) -> Result<Arc<dyn Inode>> {
-        if let Some(item) = tree::find(system::ITEMS, name) {
-            return Ok(Node::entry((), &item.what, device, ROOT_NUMBER, name));
+        if let Some(item) = tree::find(ITEMS, name) {
+            return Ok(Node::entry((), &item.what, device, tree::ROOT_NUMBER, name));
         }
         // A thread's number is found as well, though it is not listed (proc(5)).
         let id = number(name).ok_or(Errno::ENOENT)?;
@@ -48,12 +60,12 @@ impl Listing<()> for Root {
             Some(process) => Target::of_process(&process),
             None => Target::of_thread(&pids::thread(id).ok_or(Errno::ENOENT)?),
         };
-        Ok(Node::entry(target, &files::PROCESS, device, ROOT_NUMBER, name))
+        Ok(Node::entry(target, &files::PROCESS, device, tree::ROOT_NUMBER, name))
     }
 
     fn list(&self, _: &(), position: &mut u64, sink: &mut dyn DirectorySink) -> Result<()> {
         if *position < FIRST_PROCESS {
-            if !tree::list(system::ITEMS, 2, position, sink) {
+            if !tree::list(ITEMS, 2, position, sink) {
                 return Ok(());
             }
             *position = FIRST_PROCESS;
@@ -61,50 +73,6 @@ impl Listing<()> for Root {
         let mut ids = growth::collect(pids::processes()?.iter().map(|process| process.id()))?;
         ids.sort_unstable();
         list_numbers(&ids, FIRST_PROCESS, position, sink);
-        Ok(())
-    }
-}
-
-/// Enumerates directories named by numbers, at positions `base` plus the number.
-fn list_numbers(ids: &[u32], base: u64, position: &mut u64, sink: &mut dyn DirectorySink) {
-    for &id in ids {
-        let at = base + u64::from(id);
-        if at < *position {
-            continue;
-        }
-        let name = format!("{id}");
-        if !sink.entry(
-            tree::mix(base, name.as_bytes()) | 1,
-            FileKind::Directory,
-            name.as_bytes(),
-            at + 1,
-        ) {
-            return;
-        }
-        *position = at + 1;
-    }
-}
-
-/// `/proc/PID/task`.
-pub struct Tasks;
-
-impl Listing<Target> for Tasks {
-    fn lookup(&self, target: &Target, device: u64, name: &[u8]) -> Result<Arc<dyn Inode>> {
-        let id = number(name).ok_or(Errno::ENOENT)?;
-        let thread = target.process()?.thread(id).ok_or(Errno::ENOENT)?;
-        Ok(Node::entry(Target::of_thread(&thread), &files::THREAD, device, ROOT_NUMBER, name))
-    }
-
-    fn list(
-        &self,
-        target: &Target,
-        position: &mut u64,
-        sink: &mut dyn DirectorySink,
-    ) -> Result<()> {
-        let threads = target.process()?.threads()?;
-        let mut ids = growth::collect(threads.iter().map(|thread| thread.id()))?;
-        ids.sort_unstable();
-        list_numbers(&ids, 2, position, sink);
         Ok(())
     }
 }

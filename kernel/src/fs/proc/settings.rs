@@ -6,7 +6,7 @@ use core::str;
 
 use hayate_abi::{Errno, Result};
 
-use super::system::{line, line_of};
+use super::text::{line, line_of};
 use super::tree::{Item, What};
 use crate::ipc::pipe::limits;
 use crate::ipc::{epoll, inotify};

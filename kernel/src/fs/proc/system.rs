@@ -4,95 +4,31 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use hayate_abi::{Errno, Result};
+use hayate_abi::Result;
 use hayate_machine::boot;
 use hayate_machine::cpu;
 use hayate_machine::paging;
 
-use super::settings;
-use super::tree::Write;
-use super::tree::{Item, What};
-use super::{hayate, processes};
+use super::text::{TICK_NS, bytes, line, put};
 use crate::fs::tmpfs;
 use crate::memory::deferred_free;
 use crate::page_cache::reclaim;
 use crate::process;
 use crate::process::{identity, pids};
 use crate::reclaim::growth;
-use crate::reclaim::growth::Grow;
 use crate::schedule;
 use crate::schedule::time;
 use crate::vfs::dentry::Dentry;
 use crate::vfs::inode::FileKind;
 use crate::vfs::{device, filesystem_type, mount};
 
-/// Clock ticks per second of the times in `/proc` (USER_HZ).
-pub const TICKS: u64 = 100;
-/// Nanoseconds of one tick.
-pub const TICK_NS: u64 = 1_000_000_000 / TICKS;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The files of the root directory, besides processes.
-pub static ITEMS: &[Item<()>] = &[
-    Item { name: "cmdline", what: What::Text(cmdline) },
-    Item { name: "cpuinfo", what: What::Text(cpuinfo) },
-    Item { name: "devices", what: What::Text(devices) },
-    Item { name: "filesystems", what: What::Text(filesystems) },
-    Item { name: "hayate", what: What::Directory(hayate::ITEMS) },
-    Item { name: "loadavg", what: What::Text(loadavg) },
-    Item { name: "meminfo", what: What::Text(meminfo) },
-    Item { name: "mounts", what: What::Link(|()| Ok(b"self/mounts".to_vec())) },
-    Item { name: "net", what: What::Link(|()| Ok(b"self/net".to_vec())) },
-    Item { name: "self", what: What::Link(processes::own_process) },
-    Item { name: "stat", what: What::Text(stat) },
-    Item { name: "swaps", what: What::Text(swaps) },
-    Item { name: "sys", what: What::Directory(settings::ITEMS) },
-    Item { name: "thread-self", what: What::Link(processes::own_thread) },
-    Item { name: "uptime", what: What::Text(uptime) },
-    Item { name: "version", what: What::Text(version) },
-    Item { name: "vmstat", what: What::Text(vmstat) },
-];
-
-/// A sink of formatted text that reports exhausted memory instead of panicking.
-pub struct Text<'a>(pub &'a mut Vec<u8>);
-
-impl fmt::Write for Text<'_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0.make_room(text.len()).map_err(|_| fmt::Error)?;
-        self.0.extend_from_slice(text.as_bytes());
-        Ok(())
-    }
-}
-
-/// Appends formatted text.
-pub fn put(out: &mut Vec<u8>, text: fmt::Arguments<'_>) -> Result<()> {
-    fmt::write(&mut Text(out), text).map_err(|_| Errno::ENOMEM)
-}
-
-/// Appends a line of formatted text.
-pub fn line(out: &mut Vec<u8>, text: fmt::Arguments<'_>) -> Result<()> {
-    put(out, text)?;
-    put(out, format_args!("\n"))
-}
-
-/// Appends bytes.
-pub fn bytes(out: &mut Vec<u8>, bytes: &[u8]) -> Result<()> {
-    out.make_room(bytes.len())?;
-    out.extend_from_slice(bytes);
-    Ok(())
-}
-
-/// Appends a line of bytes.
-pub fn line_of(out: &mut Vec<u8>, text: &[u8]) -> Result<()> {
-    bytes(out, text)?;
-    bytes(out, b"\n")
-}
-
-fn cmdline(_: &(), out: &mut Vec<u8>) -> Result<()> {
+pub(super) fn cmdline(_: &(), out: &mut Vec<u8>) -> Result<()> {
     line(out, format_args!("{}", boot::info().command_line))
 }
 
-fn version(_: &(), out: &mut Vec<u8>) -> Result<()> {
+pub(super) fn version(_: &(), out: &mut Vec<u8>) -> Result<()> {
     line(
         out,
         format_args!(
@@ -105,7 +41,7 @@ fn version(_: &(), out: &mut Vec<u8>) -> Result<()> {
     )
 }
 
-fn uptime(_: &(), out: &mut Vec<u8>) -> Result<()> {
+pub(super) fn uptime(_: &(), out: &mut Vec<u8>) -> Result<()> {
     let up = time::monotonic_ns();
     let idle: u64 = (0..cpu::count()).map(schedule::idle_ns).sum();
     let hundredths = |ns: u64| (ns % SECOND_NS) / (SECOND_NS / 100);
@@ -121,7 +57,7 @@ fn uptime(_: &(), out: &mut Vec<u8>) -> Result<()> {
     )
 }
 
-fn loadavg(_: &(), out: &mut Vec<u8>) -> Result<()> {
+pub(super) fn loadavg(_: &(), out: &mut Vec<u8>) -> Result<()> {
     for load in schedule::load_average() {
         // Fixed point with 11 bits of fraction, as Linux keeps them.
         put(out, format_args!("{}.{:02} ", load >> 11, ((load & 0x7ff) * 100) >> 11))?;
@@ -130,7 +66,7 @@ fn loadavg(_: &(), out: &mut Vec<u8>) -> Result<()> {
     line(out, format_args!("{running}/{all} {}", pids::last()))
 }
 
-fn meminfo(_: &(), out: &mut Vec<u8>) -> Result<()> {
+pub(super) fn meminfo(_: &(), out: &mut Vec<u8>) -> Result<()> {
     const KIB_PER_FRAME: u64 = 4;
     let counts = deferred_free::settled_counts();
     let cached = reclaim::cached_pages();
@@ -168,7 +104,7 @@ impl fmt::Display for Colon {
     }
 }
 
-fn cpuinfo(_: &(), out: &mut Vec<u8>) -> Result<()> {
+pub(super) fn cpuinfo(_: &(), out: &mut Vec<u8>) -> Result<()> {
     let identity = cpu::identity();
     let kilohertz = time::tsc_hz() / 1000;
     for number in 0..cpu::count() {
@@ -200,7 +136,7 @@ fn cpuinfo(_: &(), out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-fn stat(_: &(), out: &mut Vec<u8>) -> Result<()> {
+pub(super) fn stat(_: &(), out: &mut Vec<u8>) -> Result<()> {
     let mut total = [0u64; 3];
     for number in 0..cpu::count() {
         let times = schedule::cpu_times(number);
@@ -228,7 +164,7 @@ fn stat(_: &(), out: &mut Vec<u8>) -> Result<()> {
     line(out, format_args!("procs_blocked {}", schedule::count_blocked()))
 }
 
-fn filesystems(_: &(), out: &mut Vec<u8>) -> Result<()> {
+pub(super) fn filesystems(_: &(), out: &mut Vec<u8>) -> Result<()> {
     for kind in filesystem_type::types() {
         let device = if kind.needs_device { "" } else { "nodev" };
         line(out, format_args!("{device}\t{}", kind.name))?;
@@ -236,7 +172,7 @@ fn filesystems(_: &(), out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-fn devices(_: &(), out: &mut Vec<u8>) -> Result<()> {
+pub(super) fn devices(_: &(), out: &mut Vec<u8>) -> Result<()> {
     line(out, format_args!("Character devices:"))?;
     for (major, name) in device::majors(FileKind::CharDevice) {
         line(out, format_args!("{major:>3} {name}"))?;
@@ -248,11 +184,11 @@ fn devices(_: &(), out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-fn swaps(_: &(), out: &mut Vec<u8>) -> Result<()> {
+pub(super) fn swaps(_: &(), out: &mut Vec<u8>) -> Result<()> {
     line(out, format_args!("Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority"))
 }
 
-fn vmstat(_: &(), out: &mut Vec<u8>) -> Result<()> {
+pub(super) fn vmstat(_: &(), out: &mut Vec<u8>) -> Result<()> {
     let counts = deferred_free::settled_counts();
     line(out, format_args!("nr_free_pages {}", counts.free))?;
     line(out, format_args!("nr_file_pages {}", reclaim::cached_pages() + tmpfs::used_pages()))?;
@@ -353,6 +289,3 @@ fn escaped(out: &mut Vec<u8>, path: &[u8]) -> Result<()> {
     }
     Ok(())
 }
-
-/// The type of the functions above, to keep them uniform.
-const _: Write<()> = cmdline;

@@ -181,6 +181,9 @@ impl<T: Subject> Node<T> {
     }
 }
 
+/// Inode number of the root, as on Linux.
+pub const ROOT_NUMBER: u64 = 1;
+
 /// Finds a fixed entry.
 pub fn find<T>(items: &'static [Item<T>], name: &[u8]) -> Option<&'static Item<T>> {
     items.iter().find(|item| item.name.as_bytes() == name)

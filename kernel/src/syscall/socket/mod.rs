@@ -2,6 +2,7 @@
 //!
 //! Other families fail with EAFNOSUPPORT until there is a network device.
 
+mod descriptor;
 mod options;
 
 pub use options::{getsockopt, setsockopt};
@@ -15,6 +16,7 @@ use hayate_abi::time::Timespec;
 use hayate_abi::{Errno, Result};
 use hayate_machine::user::{self, UserBytes, UserPtr};
 
+use self::descriptor::{lookup, socket_of};
 use super::control;
 use super::control::Control;
 use super::file::View;
@@ -84,16 +86,6 @@ pub fn socketpair(family: i32, kind: i32, protocol: i32, fds: usize) -> Result<(
         let _ = process::current().files().close(first);
         let _ = process::current().files().close(second);
     })
-}
-
-/// Returns the open file of a socket's descriptor. Fails with EBADF, ENOTSOCK.
-fn lookup(fd: i32) -> Result<Arc<OpenFile>> {
-    let file = process::current().files().get_open(fd)?;
-    if file.ops_as::<Socket>().is_some() { Ok(file) } else { Err(Errno::ENOTSOCK) }
-}
-
-fn socket_of(file: &OpenFile) -> Result<&Socket> {
-    file.ops_as::<Socket>().ok_or(Errno::ENOTSOCK)
 }
 
 fn read_address(at: usize, length: u32) -> Result<Address> {

@@ -7,7 +7,7 @@ use hayate_abi::time::Timeval;
 use hayate_abi::{Errno, Result};
 use hayate_machine::user::{self, UserPtr};
 
-use super::{lookup, socket_of};
+use super::descriptor::{lookup, socket_of};
 use crate::ipc::unix::address;
 use crate::ipc::unix::endpoint::Kind;
 use crate::ipc::unix::socket::Remembered;

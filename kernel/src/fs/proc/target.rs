@@ -1,0 +1,104 @@
+//! The process or thread that a file of `/proc/PID` is about, and the right to look into it.
+
+use alloc::sync::{Arc, Weak};
+
+use hayate_abi::{Errno, Result};
+
+use super::tree::Subject;
+use crate::memory::Space;
+use crate::process::access;
+use crate::process::access::Ids;
+use crate::process::record::Process;
+use crate::process::thread::{Thread, current};
+
+/// A weak reference to a process or to one of its threads.
+#[derive(Clone)]
+pub struct Target {
+    process: Weak<Process>,
+    pub(super) thread: Option<Weak<Thread>>,
+    pub(super) id: u32,
+}
+
+impl Target {
+    /// The process as a whole.
+    pub fn of_process(process: &Arc<Process>) -> Self {
+        Self { process: Arc::downgrade(process), thread: None, id: process.id() }
+    }
+
+    /// One thread.
+    pub fn of_thread(thread: &Arc<Thread>) -> Self {
+        let process = Arc::downgrade(&thread.process);
+        Self { process, thread: Some(Arc::downgrade(thread)), id: thread.id() }
+    }
+
+    /// Returns the process; ESRCH if it has ended.
+    pub fn process(&self) -> Result<Arc<Process>> {
+        let process = self.process.upgrade().ok_or(Errno::ESRCH)?;
+        if process.is_reaped() { Err(Errno::ESRCH) } else { Ok(process) }
+    }
+
+    /// Returns the thread, or any of the process's; ESRCH if there is none any more.
+    pub fn thread(&self) -> Result<Arc<Thread>> {
+        match &self.thread {
+            Some(thread) => thread.upgrade().ok_or(Errno::ESRCH),
+            None => self.process()?.first_thread().ok_or(Errno::ESRCH),
+        }
+    }
+
+    /// Its space; `None` if it has none any more.
+    pub fn space(&self) -> Option<Arc<Space>> {
+        self.thread().ok().and_then(|thread| thread.space())
+    }
+
+    /// PTRACE_MODE_READ of ptrace(2), "Ptrace access mode checking". Fails with EACCES.
+    pub fn check_access(&self) -> Result<()> {
+        if self.is_callers_own() { Ok(()) } else { self.look(|_| ()) }
+    }
+
+    /// Returns what `look` finds in the thread, if the caller may look into it; else fails with
+    /// EACCES. The check and `look` see the same program, whatever the process executes meanwhile.
+    /// So `look` must return any reference it takes and not drop it (see [`Process::steady`]).
+    pub fn look<T>(&self, look: impl FnOnce(&Thread) -> T) -> Result<T> {
+        let process = self.process()?;
+        let missing = if self.is_callers_own() { Errno::ESRCH } else { Errno::EACCES };
+        let thread = self.thread().map_err(|_| missing)?;
+        process.steady(|| {
+            access::check(&thread, Ids::FileSystem).map_err(|_| Errno::EACCES)?;
+            Ok(look(&thread))
+        })
+    }
+}
+
+impl Subject for Target {
+    /// A process that cannot be looked into belongs to the superuser (`task_dump_owner`,
+    /// fs/proc/base.c).
+    fn owner(&self, public: bool) -> (u32, u32) {
+        let Ok(thread) = self.thread() else { return (0, 0) };
+        let shown = access::is_dumpable(&thread.process) && thread.space().is_some();
+        if !public && !shown {
+            return (0, 0);
+        }
+        let credentials = thread.credentials();
+        (credentials.euid, credentials.egid)
+    }
+
+    fn check_access(&self) -> Result<()> {
+        Target::check_access(self)
+    }
+
+    fn is_callers_own(&self) -> bool {
+        self.process.upgrade().is_some_and(|it| Arc::ptr_eq(&it, &current().process))
+    }
+
+    fn inside(&self) -> u64 {
+        self.space().map_or(0, |space| space.serial())
+    }
+
+    fn check(&self) -> Result<()> {
+        self.process().map(|_| ())
+    }
+
+    fn seed(&self) -> u64 {
+        u64::from(self.id) << 32 | u64::from(self.thread.is_some())
+    }
+}
