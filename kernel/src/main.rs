@@ -80,6 +80,7 @@ fn main() -> ! {
     timed("memory", boot::prepare_memory);
     trap::register(handlers());
     recycle::init();
+    memory::all_spaces::init();
     supervisor::gate::init();
     schedule::init();
     timed("cpus", || smp::start_others(other_main));

@@ -805,7 +805,7 @@ static long faults(void) {
 }
 
 TEST(a_fault_counts_once) {
-    /* At least, while somebody changes the mode: a turned call site is in a page of text that is
+    /* At least, while somebody changes the mode: a patched call site is in a page of text that is
      * copied first, and the copy is mapped by a fault. */
     bool storm = getenv("MODE_STORM") != NULL;
     int fd = OK(open("file", O_RDWR | O_CREAT, 0600));

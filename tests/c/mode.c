@@ -614,7 +614,7 @@ TEST(single_steps) {
     supervisor();
     signal(SIGTRAP, on_step);
     pid_t own = getpid();
-    /* Often enough for the call's site to be turned. */
+    /* Often enough for the call's site to be patched. */
     for (int i = 0; i < 150; i++) {
         long result, before = steps, behind;
         __asm__ volatile("pushfq\n orl $0x100, (%%rsp)\n popfq\n"

@@ -16,7 +16,7 @@ use core::ops::Range;
 use machine::layout::LARGE_PAGE_SIZE;
 use machine::paging::Edit;
 
-use crate::memory::PAGE;
+use crate::memory::page::PAGE;
 use crate::memory::region::{Backing, Mapping, Protection};
 
 /// Enters the pages of `mapping`, which will be at `range`, where nothing is mapped, if that should

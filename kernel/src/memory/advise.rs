@@ -6,10 +6,11 @@ use core::ops::Range;
 
 use hayate_abi::{Errno, Result};
 
-use super::map::NoMemoryError;
-use super::region::{Backing, Protection, RegionFlags};
+use super::error::NoMemoryError;
+use super::fault::{FaultResult, Touch};
+use super::page::{PAGE, USER_END, page_up};
+use super::region::{Backing, Mapping, Protection, RegionFlags};
 use super::space::Space;
-use super::{FaultResult, PAGE, Touch, USER_END, page_up};
 use crate::page_cache::read_ahead;
 use crate::reclaim;
 use crate::reclaim::growth::Grow;
@@ -153,7 +154,7 @@ impl Space {
     fn backings(
         &self,
         range: Range<usize>,
-        wanted: impl Fn(&super::Mapping) -> bool,
+        wanted: impl Fn(&Mapping) -> bool,
     ) -> Result<Vec<(Arc<Backing>, u64, u64)>> {
         let mut found = Vec::new();
         let guard = self.table.lock();
@@ -174,7 +175,7 @@ impl Space {
     fn punch(&self, range: Range<usize>) -> Result<()> {
         {
             let guard = self.table.lock();
-            let writable = |mapping: &super::Mapping| {
+            let writable = |mapping: &Mapping| {
                 mapping.is_shared() && mapping.flags.contains(RegionFlags::MAY_WRITE)
             };
             for region in guard.map.overlapping(range.clone()) {

@@ -1,108 +1,34 @@
-//! The list of all spaces, for operations on every space that maps a page cache ([`PageCache`]).
+//! What is done with every space: above all, taking the pages of a truncated file out of them.
 //!
-//! The list has one part for each processor, each under its own spin lock, so that processors do
-//! not contend when they make and drop spaces. A space keeps its entry until it is dropped.
+//! Page caches ([`PageCache`]) call one mapper, which finds the spaces itself.
 
-use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
+use alloc::sync::Arc;
 use core::ops::Range;
 
 use arrayvec::ArrayVec;
-use hayate_abi::Result;
-use machine::cpu::{self, MAX_CPUS};
 use machine::layout::LARGE_PAGE_SIZE;
 use machine::paging::{Edit, PageKind};
-use machine::sync::{Lazy, SpinLock};
 
-use super::PAGE;
-use super::region::Backing;
-use super::space::Space;
+use super::page::PAGE;
+use super::region::{self, Backing};
+use super::space::{SPACES, Space};
 use crate::page_cache::cache::{Mapper, PageCache};
-use crate::reclaim::growth::Grow;
 
-/// One processor's part of the list.
-struct Part {
-    spaces: Vec<Option<Weak<Space>>>,
-    /// The free entries. The capacity is that of `spaces`, so freeing an entry needs no memory.
-    empty: Vec<u32>,
-}
-
-static PARTS: [SpinLock<Part>; MAX_CPUS] =
-    [const { SpinLock::new(Part { spaces: Vec::new(), empty: Vec::new() }) }; MAX_CPUS];
-
-/// A space's entry on the list.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ListPlace {
-    part: u16,
-    index: u32,
-}
-
-/// Reserves an entry on this processor's part for a space that is about to be made.
-pub(super) fn reserve() -> Result<ListPlace> {
-    let number = cpu::id();
-    let part = &mut *PARTS[number].lock();
-    let index = match part.empty.pop() {
-        Some(index) => index,
-        None => {
-            let needed = part.spaces.len() + 1;
-            part.spaces.make_room(1)?;
-            part.empty.make_room(needed)?;
-            part.spaces.push(None);
-            part.spaces.len() as u32 - 1
-        }
-    };
-    Ok(ListPlace { part: number as u16, index })
-}
-
-/// Puts a space into its entry.
-pub(super) fn enter(place: ListPlace, space: &Arc<Space>) {
-    if let Some(slot) = PARTS[place.part as usize].lock().spaces.get_mut(place.index as usize) {
-        *slot = Some(Arc::downgrade(space));
-    }
-}
-
-/// Frees an entry.
-pub(super) fn leave(place: ListPlace) {
-    let part = &mut *PARTS[place.part as usize].lock();
-    if let Some(slot) = part.spaces.get_mut(place.index as usize) {
-        *slot = None;
-        part.empty.push(place.index);
-    }
+/// Registers the mapper; boot calls it once, before anything is mapped.
+pub fn init() {
+    region::set_mapper(Arc::new(AllSpaces));
 }
 
 /// Calls `visit` with every space. Spaces made meanwhile may be missed; no lock is held during a
 /// call.
-pub fn for_each(mut visit: impl FnMut(&Arc<Space>)) {
-    for part in &PARTS {
-        let mut index = 0;
-        loop {
-            let space = {
-                let part = part.lock();
-                match part.spaces.get(index) {
-                    None => break,
-                    Some(slot) => slot.as_ref().and_then(Weak::upgrade),
-                }
-            };
-            if let Some(space) = space {
-                visit(&space);
-            }
-            index += 1;
-        }
-    }
+pub fn for_each(visit: impl FnMut(&Arc<Space>)) {
+    SPACES.for_each(visit);
 }
 
-/// The only mapper that page caches call; it finds the spaces itself.
-pub struct Everyone(());
+/// The only mapper that page caches call.
+struct AllSpaces;
 
-static EVERYONE: Lazy<Arc<Everyone>> = Lazy::new(|| Arc::new(Everyone(())));
-
-/// The mapper for [`PageCache::add_mapper`].
-pub(super) fn mapper() -> Weak<dyn Mapper> {
-    let everyone: Arc<dyn Mapper> = EVERYONE.clone();
-    Arc::downgrade(&everyone)
-}
-
-impl Mapper for Everyone {
+impl Mapper for AllSpaces {
     fn unmap(&self, page_cache: &PageCache, first: u64, last: u64, copies: bool) {
         for_each(|space| space.forget_page_cache(page_cache, first, last, copies));
     }

@@ -14,6 +14,7 @@
 //! Work that may sleep or fail (reading a page, reclaiming memory) is done with the lock released,
 //! and the fault starts again from the look-up, because the region may have changed by then.
 
+use alloc::sync::Arc;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -25,11 +26,12 @@ use machine::paging::{Access, Edit, PageKind, Slot};
 use machine::per_cpu;
 use machine::trap::{FaultCode, FaultOutcome, PageFault};
 
+use super::large;
 use super::layout::STACK_GUARD;
-use super::lock::may_lock;
-use super::region::{Mapping, Protection, RegionFlags};
-use super::space::{Inner, Space};
-use super::{PAGE, USER_END, large};
+use super::limits::may_lock;
+use super::page::{LOWEST, PAGE, USER_END};
+use super::region::{Backing, Mapping, Protection, RegionFlags};
+use super::space::{self, Inner, Space};
 use crate::page_cache::load::Reader;
 use crate::page_cache::read_ahead;
 use crate::reclaim;
@@ -66,7 +68,7 @@ pub enum FaultResult {
 /// Handles a fault of this processor's program, for the kernel's page-fault handler.
 #[inline]
 pub fn handle_fault(address: usize, touch: Touch) -> FaultResult {
-    match super::try_current() {
+    match space::try_current() {
         Some(space) => space.handle(address, touch),
         None => FaultResult::NotMapped,
     }
@@ -76,7 +78,7 @@ pub fn handle_fault(address: usize, touch: Touch) -> FaultResult {
 enum Step {
     Finished(FaultResult),
     /// A page of the file must be read first.
-    Page(alloc::sync::Arc<super::Backing>, u64, Reader),
+    Page(Arc<Backing>, u64, Reader),
     /// Memory must be reclaimed first.
     Memory,
 }
@@ -172,7 +174,7 @@ impl Space {
         }
         let page = address & !(PAGE - 1);
         let Some(stack) = inner.map.find_from(address) else { return false };
-        if !stack.value.flags.contains(RegionFlags::GROWS_DOWN) || page < super::LOWEST {
+        if !stack.value.flags.contains(RegionFlags::GROWS_DOWN) || page < LOWEST {
             return false;
         }
         let (start, size) = (stack.start, stack.end - page);
@@ -271,7 +273,7 @@ per_cpu! {
 
 /// Counts a fault on text. The counts show that text on non-volatile memory has none.
 #[inline]
-fn count_text(backing: &super::Backing) {
+fn count_text(backing: &Backing) {
     let count = &TEXT_FAULTS.here().0[usize::from(!backing.is_program())];
     // Only this processor writes the count, and no interrupt comes in between.
     count.store(count.load(Relaxed) + 1, Relaxed);

@@ -5,9 +5,10 @@ use hayate_abi::{Errno, Result};
 use machine::frames::Frame;
 use machine::paging::{Access, Edit, PageKind};
 
+use super::fault::{FaultResult, Touch};
+use super::page::PAGE;
 use super::region::{Mapping, Protection, RegionFlags};
 use super::space::Space;
-use super::{FaultResult, PAGE, Touch};
 use crate::reclaim;
 
 /// The identity of a futex.

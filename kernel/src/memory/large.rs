@@ -29,7 +29,7 @@ use machine::frames::{self, Block};
 use machine::layout::LARGE_PAGE_SIZE;
 use machine::paging::{Edit, Slot};
 
-use super::PAGE;
+use super::page::PAGE;
 use super::region::{Mapping, RegionFlags};
 
 /// How many of the 64 groups of eight pages must have been touched: a quarter of the range.

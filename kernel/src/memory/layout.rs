@@ -1,7 +1,9 @@
 //! The addresses of stack, heap and mappings in a space, as in Linux (`arch/x86/mm/mmap.c`,
 //! `fs/binfmt_elf.c`): random, or the fixed addresses that Linux uses when randomisation is off.
 
-use super::{PAGE, USER_END};
+use machine::sync::Lazy;
+
+use super::page::{PAGE, USER_END};
 
 /// The addresses of stack, heap and mappings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,4 +51,10 @@ impl Layout {
         let mmap_top = (USER_END - gap - mmap) & !(PAGE - 1);
         Layout { stack_top, mmap_top, program_base: PROGRAM_BASE + program, heap_shift: heap }
     }
+}
+
+/// Whether new programs get random addresses: not if `norandmaps` is on the command line.
+pub fn randomizes() -> bool {
+    static RANDOMIZES: Lazy<bool> = Lazy::new(|| !machine::boot::flag("norandmaps"));
+    *RANDOMIZES
 }

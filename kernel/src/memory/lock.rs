@@ -1,40 +1,18 @@
 //! Locked memory: `mlock`, `munlock`, `mlockall`, `munlockall`.
 //!
 //! There is no swap, so a page that is present stays in memory. Locking brings the pages in,
-//! protects them from being given up by advice, and counts them against the limit.
-//!
-//! The limit does not bind a caller with `CAP_IPC_LOCK`. This is checked when a caller would exceed
-//! the limit, not when the space is made, because programs drop privileges, and processes with
-//! different privileges may share a space.
+//! protects them from being given up by advice, and counts them against the limit
+//! ([`may_lock`]).
 
 use core::ops::Range;
 
 use hayate_abi::{Errno, Result};
-use machine::sync::Once;
 
-use super::map::NoMemoryError;
-use super::region::RegionFlags;
+use super::error::NoMemoryError;
+use super::limits::{is_privileged, may_lock};
+use super::page::{PAGE, USER_END, page_up};
+use super::region::{Mapping, RegionFlags};
 use super::space::Space;
-use super::{PAGE, USER_END, page_up};
-
-static PRIVILEGED: Once<fn() -> bool> = Once::new();
-
-/// Sets the function that tells whether the running thread may lock without limit (`CAP_IPC_LOCK`),
-/// since that is a property of processes. Boot calls it once.
-pub fn set_privilege(ask: fn() -> bool) {
-    PRIVILEGED.call_once(|| ask);
-}
-
-/// Whether `more` bytes may be locked besides `locked` ones, under a limit of `limit`.
-#[inline]
-pub(super) fn may_lock(more: usize, locked: usize, limit: usize) -> bool {
-    more <= limit.saturating_sub(locked) || is_privileged()
-}
-
-#[cold]
-fn is_privileged() -> bool {
-    PRIVILEGED.get().is_some_and(|ask| ask())
-}
 
 impl Space {
     /// Whether the caller may lock memory at all (`can_do_mlock`, mm/mlock.c).
@@ -140,7 +118,7 @@ impl Space {
         let covered = inner.map.is_covered(range.clone());
         let changed = inner.map.update(range, |mapping| change(&mut mapping.flags));
         changed.map_err(NoMemoryError::from)?;
-        let locked = |mapping: &super::Mapping| mapping.flags.contains(RegionFlags::LOCKED);
+        let locked = |mapping: &Mapping| mapping.flags.contains(RegionFlags::LOCKED);
         inner.locked =
             inner.map.iter().filter(|region| locked(&region.value)).map(|r| r.size()).sum();
         Ok(covered)

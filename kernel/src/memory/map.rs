@@ -10,13 +10,15 @@ use core::ops::Range;
 
 use hayate_abi::{Errno, Result};
 use hayate_space_map::{Content, NoMemory, Region};
-use machine::paging::{Edit, OutOfMemory};
+use machine::paging::Edit;
 
+use super::error::NoMemoryError;
+use super::fault::{FaultResult, Touch};
 use super::layout::STACK_GUARD;
-use super::lock::may_lock;
+use super::limits::may_lock;
+use super::page::{LOWEST, PAGE, USER_END, page_up};
 use super::region::{Backing, Mapping, Protection, RegionFlags};
 use super::space::{Inner, Space, data_size};
-use super::{LOWEST, PAGE, Touch, USER_END, page_up};
 use crate::in_place::attach;
 use crate::reclaim;
 
@@ -67,27 +69,6 @@ impl MapRequest {
             offset: 0,
             populate: false,
         }
-    }
-}
-
-impl From<NoMemoryError> for Errno {
-    fn from(_: NoMemoryError) -> Errno {
-        Errno::ENOMEM
-    }
-}
-
-/// Memory for the map or the page table is exhausted.
-pub struct NoMemoryError;
-
-impl From<NoMemory> for NoMemoryError {
-    fn from(_: NoMemory) -> Self {
-        NoMemoryError
-    }
-}
-
-impl From<OutOfMemory> for NoMemoryError {
-    fn from(_: OutOfMemory) -> Self {
-        NoMemoryError
     }
 }
 
@@ -485,7 +466,7 @@ impl Space {
             };
             if let Some(touch) = touch {
                 while at < end {
-                    if self.handle(at, touch) != super::FaultResult::Done {
+                    if self.handle(at, touch) != FaultResult::Done {
                         break;
                     }
                     at += PAGE;

@@ -6,22 +6,34 @@
 //! (a [`PageCache`](crate::page_cache::cache::PageCache)), or copies of shared pages. Fork shares whole
 //! page-table pages and copies the map; pages and page tables are copied when they are written.
 //!
+//! The layers, lowest first. A file calls those above it in this list:
+//!
 //! | file | contents |
 //! |---|---|
-//! | [`space`] | the space itself: making, forking, loading, counting |
-//! | [`region`] | what a region holds |
+//! | [`page`], [`error`] | the size of a page, the program's half; the error for lack of memory |
+//! | [`deferred_free`] | completes what ended processes have yet to free |
 //! | [`layout`] | the addresses of stack, heap and mappings, random or fixed |
-//! | [`fault`] | what happens at a page fault |
-//! | `attach` | text on non-volatile memory, entered in the page table when it is mapped |
+//! | [`limits`] | how much a process may map and lock |
+//! | [`region`] | what a region holds |
+//! | [`origin`] | the state of a space when its program began |
+//! | [`weak_list`] | a list of all objects of a type, with a part for each processor |
+//! | [`space`] | the space itself: making, loading, counting |
+//! | [`all_spaces`] | what is done with every space: truncation of mapped files |
+//! | [`fork`] | the copy for the child of a fork |
 //! | [`large`] | when a program gets large pages |
-//! | [`map`], [`remap`], [`advise`], [`lock`] | mmap and its family |
+//! | [`fault`] | what happens at a page fault |
+//! | [`in_place::attach`] | text on non-volatile memory, entered when it is mapped |
+//! | [`map`] | mmap, munmap, mprotect, brk |
+//! | [`lock`], [`remap`], [`advise`] | mlock, mremap, madvise and their like |
 //! | [`foreign`] | reading and writing another space |
-//! | [`keep`], [`empty`] | spaces kept for the next start of their program, or for any process |
-//! | [`regions`] | regions kept without their space |
-//! | [`everyone`] | all spaces, for truncation of mapped files |
-//! | [`pressure`] | what is done when frames run out |
-//! | [`supervisor`], [`sites`] | the privilege level of a space's programs, patched call sites in ring 0 |
 //! | [`show`] | the contents of `/proc/PID/maps`, `smaps` and `statm` |
+//!
+//! Above them stand [`crate::supervisor::space`] and [`crate::supervisor::call_sites`] (programs in
+//! ring 0), and the pools of [`crate::recycle`] that keep spaces and regions. Memory calls none of
+//! them. A fork takes a kept space first, so [`Space::new`] and [`Space::fork`] are defined with
+//! the pool of empty spaces ([`crate::recycle::empty_spaces`]).
+//!
+//! [`in_place::attach`]: crate::in_place::attach
 //!
 //! Lock order: a space's lock (in its [`PageTable`](machine::paging::PageTable)), then a page
 //! cache's lock, then the frame allocator's. A space's lock is a spin lock, so nothing sleeps under
@@ -39,63 +51,29 @@
 pub mod advise;
 pub mod all_spaces;
 pub mod deferred_free;
+pub mod error;
 pub mod fault;
 pub mod foreign;
+pub mod fork;
 pub mod large;
 pub mod layout;
+pub mod limits;
 pub mod lock;
 pub mod map;
+pub mod origin;
+pub mod page;
 pub mod region;
 pub mod remap;
 pub mod show;
 pub mod space;
+pub mod weak_list;
 
 pub use fault::{FaultResult, Touch, handle_fault, text_faults, user_copy_fault};
 pub use foreign::FutexPlace;
-pub use layout::Layout;
+pub use layout::{Layout, randomizes};
+pub use limits::{Limits, most_regions, set_most_regions};
 pub use map::{MapRequest, Place};
+pub use page::{LOWEST, PAGE, USER_END, page_down, page_up};
 pub use region::{Backing, Mapping, Protection, RegionFlags};
 pub use show::{Shown, ShownPages};
-pub use space::{CURRENT, Limits, Space, current, leave, try_current};
-
-use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::Relaxed;
-
-use machine::sync::Lazy;
-
-/// Size of a page in bytes.
-pub const PAGE: usize = machine::layout::PAGE_SIZE;
-/// The end of the program's half.
-pub const USER_END: usize = machine::layout::USER_END;
-
-/// The lowest address that a program may map (`vm.mmap_min_addr`).
-pub const LOWEST: usize = 0x10000;
-
-/// The largest number of regions in a space (`vm.max_map_count`).
-static MOST_REGIONS: AtomicU32 = AtomicU32::new(65530);
-
-/// The largest number of regions that a space may get (`vm.max_map_count`).
-pub fn most_regions() -> usize {
-    MOST_REGIONS.load(Relaxed) as usize
-}
-
-/// Sets [`most_regions`]. A space that has more regions keeps them.
-pub fn set_most_regions(most: u32) {
-    MOST_REGIONS.store(most, Relaxed);
-}
-
-/// `address` rounded down to a whole page.
-pub const fn page_down(address: usize) -> usize {
-    address & !(PAGE - 1)
-}
-
-/// Whether new programs get random addresses: not if `norandmaps` is on the command line.
-pub fn randomizes() -> bool {
-    static RANDOMIZES: Lazy<bool> = Lazy::new(|| !machine::boot::flag("norandmaps"));
-    *RANDOMIZES
-}
-
-/// `length` rounded up to whole pages; `None` if that overflows.
-pub fn page_up(length: usize) -> Option<usize> {
-    length.checked_next_multiple_of(PAGE)
-}
+pub use space::{CURRENT, Space, current, leave, try_current};

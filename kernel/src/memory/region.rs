@@ -5,9 +5,9 @@ use alloc::sync::{Arc, Weak};
 use hayate_abi::{Errno, Result};
 use hayate_space_map::Content;
 use machine::paging::Access;
+use machine::sync::Once;
 
-use super::PAGE;
-use super::all_spaces;
+use super::page::PAGE;
 use crate::page_cache::cache::{Mapper, PageCache};
 use crate::vfs::mount::Location;
 use crate::vfs::open_file::OpenFile;
@@ -76,6 +76,23 @@ bitflags::bitflags! {
     }
 }
 
+/// The mapper of all page caches that are mapped.
+static MAPPER: Once<Arc<dyn Mapper>> = Once::new();
+
+/// Sets the mapper that page caches call when they shrink: it knows the spaces, which lie above
+/// this module.
+pub(super) fn set_mapper(mapper: Arc<dyn Mapper>) {
+    MAPPER.call_once(|| mapper);
+}
+
+/// The mapper for [`PageCache::add_mapper`].
+fn mapper() -> Weak<dyn Mapper> {
+    match MAPPER.get() {
+        Some(mapper) => Arc::downgrade(mapper),
+        None => panic!("a file is mapped before all_spaces::init has run"),
+    }
+}
+
 /// Where the pages of a region come from: a page cache, and the open file. A mapping makes it
 /// once; the parts of the mapping and the spaces that fork from it share it.
 pub struct Backing {
@@ -139,8 +156,7 @@ impl Backing {
             registered: false,
         };
         if !backing.page_cache.is_immutable() {
-            let everyone: Weak<dyn Mapper> = all_spaces::mapper();
-            backing.page_cache.add_mapper(everyone)?;
+            backing.page_cache.add_mapper(mapper())?;
             backing.registered = true;
         }
         Ok(Arc::new(backing))
@@ -174,8 +190,7 @@ impl Drop for Backing {
             self.page_cache.remove_writable_mapping();
         }
         if self.registered {
-            let everyone: Weak<dyn Mapper> = all_spaces::mapper();
-            self.page_cache.remove_mapper(&everyone);
+            self.page_cache.remove_mapper(&mapper());
         }
     }
 }

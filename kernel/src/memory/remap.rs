@@ -3,11 +3,12 @@
 use hayate_abi::{Errno, Result};
 use hayate_space_map::Content;
 
-use super::lock::may_lock;
-use super::map::{NoMemoryError, Removed, checked_range, part};
+use super::error::NoMemoryError;
+use super::limits::may_lock;
+use super::map::{Removed, checked_range, part};
+use super::page::{LOWEST, PAGE, USER_END, page_up};
 use super::region::RegionFlags;
 use super::space::{Space, data_size};
-use super::{LOWEST, USER_END, page_up};
 use crate::reclaim;
 
 /// Where a mapping may go (`MREMAP_*`).
@@ -117,7 +118,7 @@ impl Space {
                         _target = inner.cut(&mut edit, to..to + size)?;
                         to
                     }
-                    Move::Anywhere => inner.room(size, super::PAGE, 0, false)?,
+                    Move::Anywhere => inner.room(size, PAGE, 0, false)?,
                 };
                 let moved = from.start..from.start + from.len().min(size);
                 edit.move_pages(moved, at).map_err(NoMemoryError::from)?;

@@ -7,7 +7,7 @@ use core::ops::Range;
 use hayate_abi::Result;
 use machine::paging::{Page, PageKind};
 
-use super::PAGE;
+use super::page::PAGE;
 use super::region::{Backing, Protection, RegionFlags};
 use super::space::Space;
 use crate::reclaim::growth::Grow;

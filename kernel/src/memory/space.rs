@@ -1,27 +1,26 @@
-//! The space itself: making, forking, loading, counting.
+//! The space itself: making, loading, counting.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
-use hayate_abi::{Errno, Result};
-use hayate_space_map::SpaceMap;
+use core::ops::Range;
+use hayate_abi::Result;
+use hayate_recycler::Kind;
+use hayate_space_map::{Region, SpaceMap};
 use machine::cpu::{Lent, Local, OfObject, PerCpu, empty_slot};
 use machine::paging::{self, PageTable, Resident};
 use machine::per_cpu;
 
-use super::all_spaces;
-use super::all_spaces::ListPlace;
 use super::layout::Layout;
-use crate::recycle::empty_spaces;
-use crate::recycle::spaces::{Altered, Origin};
-
-use super::region::{Mapping, RegionFlags};
+use super::limits::{AtomicLimits, Limits, most_regions};
+use super::origin::{Altered, Origin};
+use super::region::{Mapping, Protection, RegionFlags};
+use super::weak_list::{ListPlace, WeakList};
 use crate::reclaim;
-use crate::reclaim::growth::Grow;
-use crate::recycle::{Kind, statistics};
-use crate::supervisor::call_sites::Sites;
+use crate::recycle::statistics;
+use crate::supervisor::sites::Sites;
 
 /// What the space's lock protects besides the page table.
 pub struct Inner {
@@ -52,36 +51,6 @@ pub struct Inner {
     pub user_only: bool,
 }
 
-/// How much a process may map, in bytes: copies of its resource limits, kept where they are
-/// checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// `RLIMIT_AS`.
-    pub address_space: usize,
-    /// `RLIMIT_DATA`.
-    pub data: usize,
-    /// `RLIMIT_STACK`.
-    pub stack: usize,
-    /// `RLIMIT_MEMLOCK`, which does not bind privileged callers; see [`super::lock`].
-    pub locked: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        let none = usize::MAX;
-        Limits { address_space: none, data: none, stack: 8 << 20, locked: 8 << 20 }
-    }
-}
-
-/// [`Limits`] that other threads may change.
-#[derive(Default)]
-pub struct AtomicLimits {
-    address_space: AtomicUsize,
-    data: AtomicUsize,
-    stack: AtomicUsize,
-    locked: AtomicUsize,
-}
-
 /// The memory of a program: a page table and a map of regions. Made by exec, copied by fork, shared
 /// by threads and by the child of a vfork; freed with its last `Arc`.
 pub struct Space {
@@ -99,6 +68,9 @@ pub struct Space {
     /// The commands of `membarrier(2)` that the process has registered for.
     barriers: AtomicU32,
 }
+
+/// All spaces. A space keeps its entry until it is dropped.
+pub(super) static SPACES: WeakList<Space> = WeakList::new();
 
 per_cpu! {
     /// The space of the thread that runs on this processor.
@@ -134,23 +106,13 @@ pub fn leave() {
 }
 
 impl Space {
-    /// An empty space.
+    /// Makes an empty space with default limits.
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub fn new(layout: Layout, limits: Limits) -> Result<Arc<Space>> {
-        reclaim::leave_room()?;
-        let space = Self::build(layout)?;
-        space.set_limits(limits);
-        Ok(space)
-    }
-
-    fn build(layout: Layout) -> Result<Arc<Space>> {
-        if let Some(space) = empty_spaces::take(layout) {
-            return Ok(space);
-        }
+    pub fn make(layout: Layout) -> Result<Arc<Space>> {
         let table = reclaim::obtain(|| PageTable::new(Inner::empty(layout)))?;
-        let place = all_spaces::reserve()?;
+        let place = SPACES.reserve()?;
         let space = Arc::new(Space {
             table,
             place,
@@ -161,7 +123,7 @@ impl Space {
             peak: AtomicUsize::new(0),
             barriers: AtomicU32::new(0),
         });
-        all_spaces::enter(place, &space);
+        SPACES.enter(place, &space);
         statistics::made(Kind::Space);
         Ok(space)
     }
@@ -181,73 +143,6 @@ impl Space {
         result
     }
 
-    /// Makes a copy for the child of a fork: the same pages, with private ones copied on write.
-    /// Takes time in proportion to the map, whatever the size of the memory.
-    ///
-    /// # Errors
-    /// `ENOMEM`.
-    pub fn fork(&self) -> Result<Arc<Space>> {
-        let mut wiped = alloc::vec::Vec::new();
-        let child = Self::build(self.layout())?;
-        child.set_limits(self.limits());
-        let mut young = child.table.lock();
-        let forked = {
-            let mut guard = self.table.lock();
-            let (inner, mut edit) = guard.parts();
-            let mut lacking = false;
-            let map = inner.map.try_clone(|region| {
-                let flags = region.value.flags;
-                if flags.intersects(RegionFlags::NO_FORK | RegionFlags::WIPE_ON_FORK) {
-                    lacking |= wiped.make_room(1).is_err();
-                    if !lacking {
-                        wiped.push(region.start..region.end);
-                    }
-                    if flags.contains(RegionFlags::NO_FORK) {
-                        return None;
-                    }
-                }
-                let mut value = region.value.clone();
-                // Locks are not inherited (mlock(2)).
-                value.flags.remove(RegionFlags::LOCKED | RegionFlags::LOCK_ON_FAULT);
-                Some(value)
-            });
-            match map {
-                Ok(map) if !lacking => {
-                    edit.share_with(&mut young);
-                    Ok(Inner {
-                        map,
-                        layout: inner.layout,
-                        heap_start: inner.heap_start,
-                        heap_end: inner.heap_end,
-                        locked: 0,
-                        data: inner.data,
-                        future: RegionFlags::empty(),
-                        full_above: inner.full_above,
-                        origin: None,
-                        altered: Altered::default(),
-                        sites: inner.sites.try_clone().ok_or(Errno::ENOMEM)?,
-                        user_only: inner.user_only,
-                    })
-                }
-                _ => Err(Errno::ENOMEM),
-            }
-        }?;
-        {
-            let (inner, mut edit) = young.parts();
-            *inner = forked;
-            for range in wiped {
-                edit.unmap(range.clone()).map_err(|_| Errno::ENOMEM)?;
-                if inner.map.is_free(range.clone()) {
-                    // A region was not copied: its bytes no longer count, and its range is free.
-                    inner.full_above = (usize::MAX, 0);
-                    inner.data = inner.map.iter().map(data_size).sum();
-                }
-            }
-        }
-        drop(young);
-        Ok(child)
-    }
-
     /// A number that no other space ever has.
     pub fn serial(&self) -> u64 {
         self.serial.load(Relaxed)
@@ -260,20 +155,12 @@ impl Space {
 
     /// The limits in force.
     pub fn limits(&self) -> Limits {
-        Limits {
-            address_space: self.limits.address_space.load(Relaxed),
-            data: self.limits.data.load(Relaxed),
-            stack: self.limits.stack.load(Relaxed),
-            locked: self.limits.locked.load(Relaxed),
-        }
+        self.limits.get()
     }
 
     /// Changes the limits (`setrlimit`, exec). What is mapped stays mapped.
     pub fn set_limits(&self, limits: Limits) {
-        self.limits.address_space.store(limits.address_space, Relaxed);
-        self.limits.data.store(limits.data, Relaxed);
-        self.limits.stack.store(limits.stack, Relaxed);
-        self.limits.locked.store(limits.locked, Relaxed);
+        self.limits.set(limits);
     }
 
     /// The number of pages in the page table, by kind.
@@ -344,14 +231,13 @@ impl Space {
 
 impl Drop for Space {
     fn drop(&mut self) {
-        all_spaces::leave(self.place);
+        SPACES.leave(self.place);
     }
 }
 
 /// How many bytes of a region count against `RLIMIT_DATA`: private and writable (Linux:
 /// `is_data_mapping`, without stacks).
-pub fn data_size(region: &hayate_space_map::Region<Mapping>) -> usize {
-    use super::region::Protection;
+pub fn data_size(region: &Region<Mapping>) -> usize {
     let mapping = &region.value;
     let data = mapping.protection.contains(Protection::WRITE)
         && !mapping.flags.intersects(RegionFlags::SHARED | RegionFlags::GROWS_DOWN);
@@ -377,8 +263,19 @@ impl Inner {
         }
     }
 
+    /// Notes that access rights or flags change in `range`, if the program began with a mapping
+    /// there.
+    #[inline]
+    pub fn note_altered(&mut self, range: &Range<usize>) {
+        if let Some(origin) = &self.origin
+            && origin.maps(range)
+        {
+            self.altered.note(range);
+        }
+    }
+
     /// Whether `more` regions are too many.
     pub fn too_many(&self, more: usize) -> bool {
-        self.map.len() + more > super::most_regions()
+        self.map.len() + more > most_regions()
     }
 }

@@ -82,7 +82,7 @@ pub use thread::{Thread, current, try_current};
 /// Prepares the module; boot calls it once.
 pub fn init() {
     job_control::init();
-    memory::lock::set_privilege(|| {
+    memory::limits::set_privilege(|| {
         try_current().is_some_and(|thread| thread.credentials().has(Capability::IpcLock))
     });
     addressee::init();

@@ -8,11 +8,11 @@ use hayate_abi::{Errno, Result};
 use hayate_program_image::{HEAD, Image, Plan, Position, Segment, flags};
 
 use super::executable::Executable;
+pub use crate::memory::origin::Loaded;
 use crate::memory::{
     Backing, MapRequest, Place, Protection, RegionFlags, Space, page_down, page_up,
 };
 use crate::reclaim::growth::Grow;
-pub use crate::recycle::spaces::Loaded;
 
 /// Reads and plans an ELF file. Fails with `ENOEXEC` for any other file.
 pub fn plan(executable: &Executable, head: &[u8]) -> Result<Plan> {

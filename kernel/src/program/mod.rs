@@ -24,17 +24,18 @@ use hayate_program_image::{HEAD, Image, Plan};
 use hayate_recycler::AttachmentKey;
 use smallvec::SmallVec;
 
+use crate::recycle::policy;
 use crate::recycle::programs::{self, Record};
 pub use executable::Executable;
 pub use strings::Strings;
 
 use crate::credentials::Credentials;
+use crate::memory::origin::{Cleared, Start};
 use crate::memory::{Layout, Limits, Space};
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 use crate::recycle::regions;
 use crate::recycle::spaces;
-use crate::recycle::spaces::{Cleared, Start};
 use crate::recycle::watch::{Pages, Part, Watch};
 use crate::recycle::{Kind, statistics};
 use crate::vfs::context::FsContext;
@@ -363,7 +364,7 @@ pub fn prepare<W: Watch>(request: Request<'_>) -> Result<Prepared> {
 
     W::enter(Part::Space);
     // A space whose program gained privilege is not kept.
-    let plain = !secure && !set_id && (spaces::is_wanted() || regions::are_wanted());
+    let plain = !secure && !set_id && (policy::keeps_whole_spaces() || regions::are_wanted());
     let concealed = !program.is_readable();
     let key = plain.then(|| program.key(&new, &request.limits, request.randomise));
     let layout = layout(&request.limits, request.randomise);
@@ -392,7 +393,7 @@ pub fn prepare<W: Watch>(request: Request<'_>) -> Result<Prepared> {
         && let Some(key) = key
         && let Some(cleared) = attached.cleared
     {
-        if spaces::is_wanted() {
+        if policy::keeps_whole_spaces() {
             statistics::made(Kind::Attachment);
         }
         W::enter(Part::Attach);

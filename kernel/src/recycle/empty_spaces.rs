@@ -21,14 +21,17 @@ use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 
 use arrayvec::ArrayVec;
+use hayate_abi::Result;
 use hayate_recycler::{Keep, Kind};
 use machine::cpu::{self, MAX_CPUS};
 use machine::sync::SpinLock;
 
 use super::{policy, pools, statistics};
-use crate::memory::PAGE;
 use crate::memory::layout::Layout;
+use crate::memory::limits::Limits;
+use crate::memory::page::PAGE;
 use crate::memory::space::{Inner, Space};
+use crate::reclaim;
 
 /// The most spaces that one processor keeps.
 const MOST: usize = 32;
@@ -96,7 +99,36 @@ pub fn keep(space: Arc<Space>) {
     }
 }
 
+/// An empty space for `layout`: a kept one, or one made now.
+fn obtain(layout: Layout) -> Result<Arc<Space>> {
+    match take(layout) {
+        Some(space) => Ok(space),
+        None => Space::make(layout),
+    }
+}
+
 impl Space {
+    /// An empty space.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn new(layout: Layout, limits: Limits) -> Result<Arc<Space>> {
+        reclaim::leave_room()?;
+        let space = obtain(layout)?;
+        space.set_limits(limits);
+        Ok(space)
+    }
+
+    /// Makes a copy for the child of a fork ([`copy_to`](Self::copy_to)).
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn fork(&self) -> Result<Arc<Space>> {
+        let child = obtain(self.layout())?;
+        self.copy_to(&child)?;
+        Ok(child)
+    }
+
     /// Takes everything out of the space. Returns what its map held, to be dropped without the
     /// lock.
     fn clear(&self) -> Inner {

@@ -41,6 +41,12 @@ pub fn keeps(what: Keep) -> bool {
     POLICY.load(Relaxed) & what.bits() == what.bits()
 }
 
+/// Whether spaces are kept with their pages: under `attachment`, or where both spaces and regions
+/// are kept.
+pub fn keeps_whole_spaces() -> bool {
+    keeps(Keep::ATTACHMENT) || keeps(Keep::SPACE | Keep::REGION)
+}
+
 /// Sets another policy and drops what it does not keep. Call it without locks, since dropping may
 /// close files.
 pub fn set(policy: Policy) {

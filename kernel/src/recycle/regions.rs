@@ -40,9 +40,8 @@ use machine::sync::SpinLock;
 
 use super::registry;
 use super::registry::{Attributes, Entry, Serial, Source};
-use super::spaces;
 use super::{policy, pools, statistics};
-use crate::memory::PAGE;
+use crate::memory::page::PAGE;
 use crate::memory::region::{Mapping, Protection, RegionFlags};
 use crate::memory::space::{Inner, Space};
 use crate::reclaim::growth::Grow;
@@ -105,7 +104,7 @@ pub fn init() {
 
 /// Whether regions are to be kept by themselves and not in their spaces.
 pub fn are_wanted() -> bool {
-    policy::keeps(Keep::REGION) && !spaces::is_wanted()
+    policy::keeps(Keep::REGION) && !policy::keeps_whole_spaces()
 }
 
 /// The role of a region in its program; `None` if such regions are not kept.

@@ -17,11 +17,11 @@
 //!
 //! A page that was not written since it was last restored is only looked at: the processor's dirty
 //! bit tells (see `machine::paging`). Regions that the program cannot write are not even looked at,
-//! unless access rights were changed there ([`Altered`]).
+//! unless access rights were changed there ([`Altered`](crate::memory::origin::Altered)).
 //!
 //! No other thread can reach a kept space: it is kept only if its `Arc` is the last one, and taken
-//! only if it still is. (The list of [`everyone`](crate::memory::all_spaces) can make another reference for a
-//! moment, to unmap pages of a truncated file, which does no harm.) The space of a program that
+//! only if it still is. (The list of all spaces ([`crate::memory::all_spaces`]) can make another reference
+//! for a moment, to unmap pages of a truncated file, which does no harm.) The space of a program that
 //! runs with more rights than its file gives to every user is never kept; see `program::prepare`.
 //!
 //! The policy decides what is kept: spaces with all their pages under `attachment`, or under
@@ -60,10 +60,14 @@ use machine::sync::SpinLock;
 use super::watch::Watch;
 use super::{empty_spaces, regions};
 use super::{policy, pools, statistics};
-use crate::memory::map::{NoMemoryError, Removed};
+use crate::memory::error::NoMemoryError;
+use crate::memory::layout::Layout;
+use crate::memory::limits::Limits;
+use crate::memory::map::Removed;
+use crate::memory::origin::{Cleared, Origin, Start};
+use crate::memory::page::{PAGE, USER_END};
 use crate::memory::region::{Mapping, Protection, RegionFlags};
-use crate::memory::space::{Inner, Limits, Space};
-use crate::memory::{Layout, PAGE, USER_END};
+use crate::memory::space::{Inner, Space};
 use crate::reclaim::growth::Grow;
 use crate::schedule::time;
 
@@ -72,95 +76,6 @@ const NEAR: usize = 1 << 30;
 
 /// The most uses of one space while addresses are random.
 const LIVES: u32 = 256;
-
-/// Where a loaded file is.
-#[derive(Clone, Copy, Debug)]
-pub struct Loaded {
-    /// The difference between the addresses in memory and those in the file.
-    pub bias: usize,
-    /// The first instruction.
-    pub entry: usize,
-    /// The program headers (`AT_PHDR`).
-    pub headers: usize,
-    /// The first address after the last segment.
-    pub end: usize,
-}
-
-/// Where a program begins: what exec must know besides the space.
-#[derive(Clone, Copy, Debug)]
-pub struct Start {
-    /// The first instruction: the interpreter's if there is one.
-    pub entry: usize,
-    /// The program itself.
-    pub program: Loaded,
-    /// Where the interpreter is; 0 without one.
-    pub interpreter: usize,
-}
-
-/// Parts of file pages that were zeroed when the program was loaded: the beginning of its bss, and
-/// of its interpreter's.
-pub type Cleared = ArrayVec<Range<usize>, 4>;
-
-/// The state of a space when its program began.
-pub struct Origin {
-    key: AttachmentKey,
-    start: Start,
-    map: SpaceMap<Mapping>,
-    cleared: Cleared,
-    /// As in [`Inner`].
-    data: usize,
-    /// How often it was used.
-    lives: u32,
-}
-
-impl Origin {
-    /// The regions that were mapped.
-    pub fn regions(&self) -> impl Iterator<Item = &Region<Mapping>> {
-        self.map.iter()
-    }
-
-    /// Whether addresses were drawn at random. If so, the stack is not part of the origin.
-    pub fn is_randomised(&self) -> bool {
-        self.key.randomised
-    }
-}
-
-/// Where access rights were changed: a few ranges, or everywhere.
-#[derive(Default)]
-pub struct Altered {
-    ranges: ArrayVec<(usize, usize), 6>,
-    everywhere: bool,
-}
-
-impl Altered {
-    /// Notes a change.
-    pub fn note(&mut self, range: &Range<usize>) {
-        self.everywhere |= self.ranges.try_push((range.start, range.end)).is_err();
-    }
-
-    /// Whether anything in a range was changed.
-    fn meets(&self, start: usize, end: usize) -> bool {
-        self.everywhere || self.ranges.iter().any(|range| range.0 < end && start < range.1)
-    }
-
-    fn clear(&mut self) {
-        self.ranges.clear();
-        self.everywhere = false;
-    }
-}
-
-impl Inner {
-    /// Notes that access rights or flags change in `range`, if the program began with a mapping
-    /// there.
-    #[inline]
-    pub fn note_altered(&mut self, range: &Range<usize>) {
-        if let Some(origin) = &self.origin
-            && !origin.map.is_free(range.clone())
-        {
-            self.altered.note(range);
-        }
-    }
-}
 
 impl Inner {
     /// Unmaps a range. If no other region is near, its page tables are freed too, since otherwise
@@ -173,12 +88,6 @@ impl Inner {
         let is_alone = self.map.overlapping(near.clone()).all(alone);
         self.cut(edit, if is_alone { near } else { range }).ok()
     }
-}
-
-/// Whether spaces are kept with their pages: under `attachment`, or where both spaces and regions
-/// are kept.
-pub fn is_wanted() -> bool {
-    policy::keeps(Keep::ATTACHMENT) || policy::keeps(Keep::SPACE | Keep::REGION)
 }
 
 /// A kept space.
@@ -208,7 +117,7 @@ impl Space {
     pub fn begins_here(&self, key: AttachmentKey, start: Start, cleared: Cleared) {
         let mut guard = self.table.lock();
         let inner = &mut *guard;
-        if !is_wanted() && !regions::are_worthy(inner.map.iter()) {
+        if !policy::keeps_whole_spaces() && !regions::are_worthy(inner.map.iter()) {
             return;
         }
         // A stack at a random address is not part of the origin.
@@ -233,7 +142,7 @@ pub fn release(space: Arc<Space>) {
     if Arc::strong_count(&space) != 1 || space.was_supervisor() {
         return;
     }
-    if is_wanted() {
+    if policy::keeps_whole_spaces() {
         // Removed regions are dropped after the space's lock is released.
         if let Some((key, bytes, _removed)) = space.strip() {
             let since = time::monotonic_ns();
@@ -534,7 +443,7 @@ impl pools::Keeper for Attachments {
     }
 
     fn is_wanted(&self) -> bool {
-        is_wanted()
+        policy::keeps_whole_spaces()
     }
 
     fn limit(&self) -> usize {

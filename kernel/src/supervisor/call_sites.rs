@@ -2,7 +2,7 @@
 //! the gate.
 //!
 //! The first time a `syscall` is executed in ring 0, its site is examined ([`hayate_call_sites`])
-//! and patched ("turned") if that is correct. If not, the site is remembered, and its calls
+//! and patched if that is correct. If not, the site is remembered, and its calls
 //! continue by trap. Only this space sees the change: a page of text is copied first, as for a
 //! write by a debugger. Trampolines lie in areas of this space, within reach of the sites they
 //! serve. A fork inherits the areas and patched sites with the pages.
@@ -24,144 +24,25 @@
 //! Records can be stale: a library may be unmapped and another mapped in its place. So before a
 //! site is written, its present bytes are compared with the expected ones.
 
-use alloc::vec::Vec;
-
 use hayate_call_sites::{self as call_sites, Form, Left};
 use machine::frames::Frame;
 use machine::paging::{Access, Edit, PageKind};
 use machine::trap;
 
+use super::sites::{AREA, Area, MOST, STEP, Site, SiteCounts};
 use crate::memory::map::touch_for;
+use crate::memory::page::{LOWEST, PAGE, USER_END, page_down};
 use crate::memory::region::{Mapping, Protection, RegionFlags};
 use crate::memory::space::{Inner, Space};
-use crate::memory::{LOWEST, PAGE, USER_END, page_down};
 use crate::reclaim::growth::Grow;
 
-/// Bytes of an area of trampolines. Whatever the site's address, the area has a place for which the
-/// jump's third byte has the required value (256 bytes in each 64 KiB).
-const AREA: usize = 128 << 10;
-/// Distance between trampolines, in bytes.
-const STEP: usize = call_sites::TRAMPOLINE;
 const _: () = assert!(trap::BEHIND as usize == call_sites::AGAIN + call_sites::SYSCALL);
 /// How far from a site its area may begin, in bytes: well within a jump's reach.
 const REACH: usize = 0x6000_0000;
-/// The most sites that are remembered, patched or not.
-const MOST: usize = 4096;
 
 /// The instructions by which a trampoline turns interrupts off and on.
 const CLI: u8 = 0xfa;
 const STI: u8 = 0xfb;
-
-/// A site that was patched at least once.
-#[derive(Clone, Copy)]
-struct Site {
-    /// The address of the `syscall`.
-    at: usize,
-    form: Form,
-    jump_at: usize,
-    jump: [u8; call_sites::JUMP],
-    /// The bytes that the jump replaced.
-    original: [u8; call_sites::JUMP],
-    trampoline: usize,
-    /// The address of the jump's third byte, which is a breakpoint, and where execution continues.
-    breakpoint: Option<(usize, usize)>,
-    /// Whether the jump is in place.
-    active: bool,
-}
-
-#[derive(Clone)]
-struct Area {
-    start: usize,
-    used: [u64; AREA / STEP / 64],
-}
-
-/// What is known about the call sites of a space.
-#[derive(Default)]
-pub struct Sites {
-    turned: Vec<Site>,
-    left: Vec<(usize, Left)>,
-    areas: Vec<Area>,
-}
-
-/// The numbers for `/proc/PID/mode`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SiteCounts {
-    /// Sites that are jumps now.
-    pub turned: usize,
-    /// Sites that were jumps, and have their original bytes back.
-    pub restored: usize,
-    /// Sites left unchanged, by [`Left::ALL`].
-    pub left: [usize; Left::ALL.len()],
-}
-
-impl Sites {
-    /// Copies the sites for a fork. `None`: memory is exhausted.
-    pub fn try_clone(&self) -> Option<Sites> {
-        fn copy<T: Clone>(from: &[T]) -> Option<Vec<T>> {
-            let mut to = Vec::new();
-            to.make_room_exact(from.len()).ok()?;
-            to.extend(from.iter().cloned());
-            Some(to)
-        }
-        Some(Sites {
-            turned: copy(&self.turned)?,
-            left: copy(&self.left)?,
-            areas: copy(&self.areas)?,
-        })
-    }
-
-    fn leave(&mut self, site: usize, why: Left) {
-        if self.left.len() < MOST && self.left.make_room(1).is_ok() {
-            let place = self.left.partition_point(|&(at, _)| at < site);
-            self.left.insert(place, (site, why));
-        }
-    }
-
-    fn is_left(&self, site: usize) -> bool {
-        self.left.binary_search_by_key(&site, |&(at, _)| at).is_ok()
-    }
-
-    fn area_around(&self, address: usize) -> Option<&Area> {
-        self.areas.iter().find(|area| (area.start..area.start + AREA).contains(&address))
-    }
-
-    /// Takes a free place for a trampoline.
-    fn take_place(&mut self, form: &Form, site: usize) -> Option<usize> {
-        self.areas.iter_mut().find_map(|area| area.take(form, site))
-    }
-
-    fn free_place(&mut self, place: usize) {
-        if let Some(area) =
-            self.areas.iter_mut().find(|a| (a.start..a.start + AREA).contains(&place))
-        {
-            let index = (place - area.start) / STEP;
-            if let Some(word) = area.used.get_mut(index / 64) {
-                *word &= !(1 << (index % 64));
-            }
-        }
-    }
-}
-
-impl Area {
-    fn take(&mut self, form: &Form, site: usize) -> Option<usize> {
-        let end = self.start + AREA;
-        let mut at = self.start;
-        loop {
-            let fit = call_sites::first_fit(form, site as u64, at as u64) as usize;
-            at = fit.checked_next_multiple_of(STEP)?;
-            if at + STEP > end {
-                return None;
-            }
-            let index = (at - self.start) / STEP;
-            let word = self.used.get_mut(index / 64)?;
-            if *word >> (index % 64) & 1 == 0 && call_sites::fits(form, site as u64, at as u64) {
-                *word |= 1 << (index % 64);
-                return Some(at);
-            }
-            at += STEP;
-        }
-    }
-}
 
 /// Reads up to `to.len()` bytes of mapped pages; returns how many were read.
 fn read(edit: &Edit<'_>, address: usize, to: &mut [u8]) -> usize {
@@ -254,14 +135,14 @@ impl Inner {
         call_sites::examine(&site, &|address, to| read(edit, address as usize, to))
     }
 
-    fn turn(
+    fn patch(
         &mut self,
         edit: &mut Edit<'_>,
         (site, number): (usize, u64),
         alone: bool,
     ) -> Result<(), Left> {
         let form = self.examine(edit, site, number)?;
-        if self.sites.turned.len() >= MOST || self.sites.turned.make_room(1).is_err() {
+        if self.sites.patched.len() >= MOST || self.sites.patched.make_room(1).is_err() {
             return Err(Left::TooMany);
         }
         let place = match self.sites.take_place(&form, site) {
@@ -284,26 +165,26 @@ impl Inner {
         (site, form, place): (usize, Form, usize),
         alone: bool,
     ) -> Option<()> {
-        let turned = call_sites::turn(&form, site as u64, place as u64, |number| {
+        let patched = call_sites::turn(&form, site as u64, place as u64, |number| {
             trap::gate_address(number.map(|number| number as usize))
         })?;
-        let jump_at = turned.jump_at as usize;
+        let jump_at = patched.jump_at as usize;
         let mut original = [0; call_sites::JUMP];
         if read(edit, jump_at, &mut original) != original.len() {
             return None;
         }
-        let trampoline = turned.trampoline.get(..turned.length)?;
+        let trampoline = patched.trampoline.get(..patched.length)?;
         // No thread executes at a free place, but another space may share its page.
         write(edit, place, trampoline, true)?;
-        write(edit, jump_at, &turned.jump, alone)?;
-        self.sites.turned.push(Site {
+        write(edit, jump_at, &patched.jump, alone)?;
+        self.sites.patched.push(Site {
             at: site,
             form,
             jump_at,
-            jump: turned.jump,
+            jump: patched.jump,
             original,
             trampoline: place,
-            breakpoint: turned.breakpoint.map(|(at, to)| (at as usize, to as usize)),
+            breakpoint: patched.breakpoint.map(|(at, to)| (at as usize, to as usize)),
             active: true,
         });
         Some(())
@@ -323,8 +204,8 @@ impl Space {
         if inner.sites.is_left(site) || inner.sites.area_around(site).is_some() {
             return false;
         }
-        if let Some(index) = inner.sites.turned.iter().position(|known| known.at == site) {
-            let known = inner.sites.turned[index];
+        if let Some(index) = inner.sites.patched.iter().position(|known| known.at == site) {
+            let known = inner.sites.patched[index];
             if known.active && holds(&edit, known.jump_at, &known.jump) {
                 // A program jumped between the `mov` and the `syscall`.
                 return matches!(known.form, Form::After { .. });
@@ -332,15 +213,15 @@ impl Space {
             if holds(&edit, known.jump_at, &known.original) {
                 let done = write(&mut edit, known.jump_at, &known.jump, alone);
                 if done.is_some() {
-                    inner.sites.turned[index].active = true;
+                    inner.sites.patched[index].active = true;
                 }
                 return true;
             }
             // Another mapping is there now.
-            inner.sites.turned.swap_remove(index);
+            inner.sites.patched.swap_remove(index);
             inner.sites.free_place(known.trampoline);
         }
-        match inner.turn(&mut edit, (site, number), alone) {
+        match inner.patch(&mut edit, (site, number), alone) {
             Ok(()) => true,
             Err(why) => {
                 inner.sites.leave(site, why);
@@ -380,12 +261,12 @@ impl Space {
         }
         let place = rip - rip % STEP;
         if !edit.is_supervisor()
-            && let Some(index) = inner.sites.turned.iter().position(|s| s.trampoline == place)
+            && let Some(index) = inner.sites.patched.iter().position(|s| s.trampoline == place)
         {
-            let known = inner.sites.turned[index];
+            let known = inner.sites.patched[index];
             if known.active && holds(&edit, known.jump_at, &known.jump) {
                 let done = write(&mut edit, known.jump_at, &known.original, alone);
-                inner.sites.turned[index].active = done.is_none();
+                inner.sites.patched[index].active = done.is_none();
             }
         }
         true
@@ -401,7 +282,7 @@ impl Space {
             return rip;
         }
         let place = rip - rip % STEP;
-        let known = inner.sites.turned.iter().find(|site| site.trampoline == place);
+        let known = inner.sites.patched.iter().find(|site| site.trampoline == place);
         known.map_or(rip, |site| site.at + call_sites::SYSCALL)
     }
 
@@ -411,7 +292,7 @@ impl Space {
         let mut guard = self.table.lock();
         let (inner, edit) = guard.parts();
         let found = |site: &&Site| site.breakpoint.is_some_and(|(at, _)| at == address);
-        let known = inner.sites.turned.iter().find(found)?;
+        let known = inner.sites.patched.iter().find(found)?;
         if holds(&edit, known.jump_at, &known.jump) {
             known.breakpoint.map(|(_, to)| to)
         } else {
@@ -424,8 +305,8 @@ impl Space {
     pub fn site_counts(&self) -> SiteCounts {
         let mut counts = SiteCounts::default();
         let guard = self.table.lock();
-        counts.turned = guard.sites.turned.iter().filter(|site| site.active).count();
-        counts.restored = guard.sites.turned.len() - counts.turned;
+        counts.patched = guard.sites.patched.iter().filter(|site| site.active).count();
+        counts.restored = guard.sites.patched.len() - counts.patched;
         for (_, why) in &guard.sites.left {
             for (count, reason) in counts.left.iter_mut().zip(Left::ALL) {
                 *count += usize::from(reason == *why);

@@ -245,7 +245,7 @@ pub(super) fn mode(target: &Target, out: &mut Vec<u8>) -> Result<()> {
     let (calls, traps) = space.supervisor_calls();
     line(out, format_args!("calls by function call: {calls}\ncalls by trap: {traps}"))?;
     let counts = space.site_counts();
-    line(out, format_args!("sites turned: {}", counts.turned))?;
+    line(out, format_args!("sites turned: {}", counts.patched))?;
     line(out, format_args!("sites restored: {}", counts.restored))?;
     put(out, format_args!("sites left: {}", counts.left.iter().sum::<usize>()))?;
     for (why, count) in Left::ALL.iter().zip(counts.left).filter(|(_, count)| *count != 0) {
