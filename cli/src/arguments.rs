@@ -30,10 +30,10 @@ Streams:
 Exit status:
   the program's own; 128 + N if signal N killed it
    70  the kernel panicked; its messages and a backtrace are on standard error
-  124  the time of --timeout passed
-  125  Hayate could not do it: a tool is missing, a root file system is unusable, the program's
+  124  the time limit of --timeout passed
+  125  Hayate itself failed: a tool is missing, a root file system is unusable, the program's
        output or the log cannot be written, ...
-  126  the program was found and cannot be run
+  126  the program was found, but cannot be run
   127  the program was not found
     2  the command line is wrong";
 
@@ -46,8 +46,34 @@ Examples:
   ./hayate run --rootfs my-tree --nvm texts -- /bin/my-program
   ./hayate off2f restore --nvm texts my-tree/bin/*
 
-A converted file is marked by the sticky bit (chmod +t), by which the kernel knows that it must look
-at it. In a guest it reads, maps and measures as the original. docs/off2f.md tells more.";
+The sticky bit (chmod +t) marks a converted file for the kernel. In a guest the file has the content
+and the size of the original. docs/off2f.md explains the format.";
+
+/// Printed below the help of `test`.
+pub const TEST_HELP: &str = "\
+Examples:
+  ./hayate test                               everything, in about half an hour
+  ./hayate test --list                        the names of all tests
+  ./hayate test hayate/2-cpu/static/pipe      one program, in a machine with two processors
+  ./hayate test linux/static/pipe             the same program on this machine's Linux
+  ./hayate test --long stress/                all stress programs, also the long ones
+
+Exit status: 0 all passed; 1 a test failed; 2 the command line is wrong. docs/testing.md lists
+the groups of tests.";
+
+/// Printed below the help of `image`.
+pub const IMAGE_HELP: &str = "\
+Examples:
+  ./hayate image build                        the default image, from the newest packages
+  ./hayate image build ./my-tree              an image of a folder
+  ./hayate image build --off2f='/usr/bin/*'   the default image with converted programs
+  ./hayate image list";
+
+/// Printed below the help of `build`.
+pub const BUILD_HELP: &str = "\
+Examples:
+  ./hayate build
+  ./hayate build --profile dev                quicker to build, with overflow checks";
 
 /// `run`.
 #[derive(Args, Clone)]
@@ -61,8 +87,8 @@ pub struct Run {
     #[arg(long)]
     pub in_memory: bool,
 
-    /// Put the programs and libraries whose path matches GLOB (all, without it) in two files, their
-    /// texts on non-volatile memory, where they are executed in place
+    /// Convert the programs and libraries whose path matches GLOB (all, without it) into two files
+    /// each, and run their texts in place, on non-volatile memory
     #[arg(long, value_name = "GLOB", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "*", value_parser = NonEmptyStringValueParser::new())]
     pub off2f: Option<String>,
@@ -72,7 +98,7 @@ pub struct Run {
     #[arg(long, value_name = "DIR:PATH")]
     pub with: Vec<OsString>,
 
-    /// Set an environment variable; NAME alone passes the host's value on (can be repeated)
+    /// Set an environment variable; NAME alone passes on the host's value (can be repeated)
     #[arg(long, short, value_name = "NAME[=VALUE]", value_parser = checked(variable))]
     pub env: Vec<OsString>,
 
@@ -84,7 +110,7 @@ pub struct Run {
     #[arg(long, short, value_name = "UID[:GID]", default_value = "0", value_parser = user)]
     pub user: (u32, u32),
 
-    /// Give the program a terminal even if standard input or output is none
+    /// Give the program a terminal even if standard input or output is not one
     #[arg(long, overrides_with = "no_tty")]
     pub tty: bool,
 
@@ -97,18 +123,18 @@ pub struct Run {
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
 
-    /// Print where the time of the start went
+    /// Print how long each part of the start took
     #[arg(long)]
     pub timing: bool,
 
-    /// What the kernel keeps of ended processes for the next: none, program, space, region, all,
+    /// What the kernel keeps of processes that ended, for the next ones: none, program, space, region, all,
     /// all+text, full, or attachment, text, work-area, process, execution, debt joined to these by
     /// + or taken away by - [default: full]
     #[arg(long, value_name = "POLICY", value_parser = policy)]
     pub recycle: Option<String>,
 
-    /// The processor's mode for the program and all that it starts. In supervisor mode its system
-    /// calls are function calls, and it can do whatever the kernel can: docs/dmsm.md
+    /// The processor mode of the program and of all that it starts. In supervisor mode its system
+    /// calls are function calls, and it can do whatever the kernel can (docs/dmsm.md)
     #[arg(long, value_enum, default_value_t = Mode::User)]
     pub mode: Mode,
 
@@ -134,20 +160,20 @@ pub struct Machine {
     #[arg(value_parser = clap::value_parser!(u8).range(1..=16))]
     pub cpus: u8,
 
-    /// The processor, by QEMU's name, and what it has or lacks: Haswell, EPYC, max,-xsave. It
-    /// cannot have what KVM or QEMU's translation lacks [default: max, all that they can do]
+    /// The processor model, by QEMU's name, and features that it has or lacks: Haswell, EPYC,
+    /// max,-xsave. Features that KVM or TCG cannot offer stay out [default: max, all features]
     #[arg(long = "cpu", value_name = "MODEL[,+-FEATURE]", value_parser = processor)]
     pub processor: Option<String>,
 
-    /// Memory: 512M, 2G
+    /// Size of the memory: 512M, 2G
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = memory)]
     pub memory: u64,
 
-    /// How QEMU runs the processor: kvm is fast, tcg works everywhere, auto takes kvm if it works
+    /// How QEMU runs the processor: kvm is fast, tcg works everywhere, auto uses kvm if it works
     #[arg(long, value_enum, default_value_t = Accel::Auto, env = "HAYATE_ACCEL")]
     pub accel: Accel,
 
-    /// The board
+    /// The board that QEMU models
     #[arg(long = "machine", value_enum, default_value_t = Board::Q35)]
     pub board: Board,
 
@@ -183,7 +209,7 @@ pub struct Machine {
     #[arg(long, help_heading = "Development", conflicts_with = "kernel")]
     pub linux: bool,
 
-    /// Profile to build the kernel with
+    /// Cargo profile to build the kernel with
     #[arg(long, value_enum, default_value_t = Profile::Release, env = "HAYATE_PROFILE")]
     #[arg(help_heading = "Development")]
     pub profile: Profile,
@@ -230,7 +256,7 @@ pub enum Profile {
 /// `test`.
 #[derive(Args)]
 pub struct Test {
-    /// Run only the tests whose name contains this (any of them, if several)
+    /// Run only the tests whose names contain one of these words
     pub filter: Vec<String>,
 
     /// Numbers of processors that the guest tests run with
@@ -246,12 +272,12 @@ pub struct Test {
     #[arg(long)]
     pub list: bool,
 
-    /// Show what tests print, also when they pass
+    /// Show the output of tests that pass, too
     #[arg(long)]
     pub nocapture: bool,
 
-    /// Run a test program that failed again, alone, up to N times; one that then passes is told as
-    /// flaky and does not fail the tests
+    /// Run a failed test program again, alone, up to N times; if it passes then, it is reported as
+    /// flaky and the tests pass
     #[arg(long, value_name = "N", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=10))]
     pub retry: u32,
@@ -266,11 +292,11 @@ pub struct Test {
     #[arg(long, value_enum, default_value_t = Accel::Auto, env = "HAYATE_ACCEL")]
     pub accel: Accel,
 
-    /// Boot Debian's Linux where Hayate would boot: a test of the tests
+    /// Boot Debian's Linux instead of Hayate, to test the tests
     #[arg(long, help_heading = "Development")]
     pub guest_linux: bool,
 
-    /// Profile to build the kernel with
+    /// Cargo profile to build the kernel with
     #[arg(long, value_enum, default_value_t = Profile::Release, env = "HAYATE_PROFILE")]
     #[arg(help_heading = "Development")]
     pub profile: Profile,
@@ -294,36 +320,36 @@ pub struct Off2f {
 /// The commands of `off2f`.
 #[derive(Subcommand)]
 pub enum Off2fRequest {
-    /// Replace executables and shared libraries by their header files
+    /// Convert executables and shared libraries: their header files replace them
     Convert {
-        /// Keep a copy of the text in the header file, to start from where the text is missing
+        /// Keep a copy of the text in the header file, for machines that lack the text
         #[arg(long)]
         keep_text: bool,
-        /// Put the texts into this file, to be a machine's non-volatile memory [default: FILE.text]
+        /// Store the texts in this file, the non-volatile memory of a machine [default: FILE.text]
         #[arg(long, value_name = "FILE")]
         nvm: Option<PathBuf>,
         /// The executables
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Replace header files by the originals
+    /// Make the originals again: they replace the header files
     Restore {
-        /// Where the texts are [default: FILE.text]
+        /// The file with the texts [default: FILE.text]
         #[arg(long, value_name = "FILE")]
         nvm: Option<PathBuf>,
         /// The header files
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Tell what header files say
+    /// Print what header files contain
     Info {
         /// The header files
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Check that header files and texts make the originals
+    /// Check that header files and texts give the originals, byte for byte
     Verify {
-        /// Where the texts are [default: FILE.text]
+        /// The file with the texts [default: FILE.text]
         #[arg(long, value_name = "FILE")]
         nvm: Option<PathBuf>,
         /// The header files
@@ -360,13 +386,13 @@ pub enum ImageRequest {
         #[arg(value_name = "DIR|TAR")]
         rootfs: Option<PathBuf>,
 
-        /// Put the programs and libraries whose path matches GLOB (all, without it) in two files;
-        /// prints the paths of the image and of the memory with their texts
+        /// Convert the programs and libraries whose path matches GLOB (all, without it) into two
+        /// files each; print the paths of the image and of the memory with their texts
         #[arg(long, value_name = "GLOB", num_args = 0..=1, require_equals = true)]
         #[arg(default_missing_value = "*", value_parser = NonEmptyStringValueParser::new())]
         off2f: Option<String>,
     },
-    /// Print the path of the default image, made if it is not there
+    /// Print the path of the default image; make the image if there is none
     Path,
     /// List the images that are kept
     List,
@@ -375,7 +401,7 @@ pub enum ImageRequest {
 /// `build`.
 #[derive(Args)]
 pub struct Build {
-    /// Profile to build the kernel with
+    /// Cargo profile to build the kernel with
     #[arg(long, value_enum, default_value_t = Profile::Release, env = "HAYATE_PROFILE")]
     pub profile: Profile,
 }

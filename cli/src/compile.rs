@@ -146,7 +146,7 @@ fn build(product: &Product, profile: Profile) -> Result<PathBuf> {
         "--features",
         if profile == Profile::Dev { product.dev_features } else { "" },
     ]))?;
-    ensure!(output.exists(), "cargo did not make {}", output.display());
+    ensure!(output.exists(), "cargo succeeded, but there is no file {}", output.display());
     std::fs::write(&stamp, made(&output)?)
         .and_then(|()| std::fs::File::options().write(true).open(&stamp)?.set_modified(began))
         .with_context(|| format!("cannot write {}", stamp.display()))?;

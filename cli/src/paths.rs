@@ -60,7 +60,9 @@ pub fn lock(name: &str) -> Result<File> {
     let file = File::options().create(true).append(true).open(&path);
     let file = file.with_context(|| format!("cannot open {}", path.display()))?;
     if let Err(TryLockError::WouldBlock) = file.try_lock() {
-        let _step = Progress::new(format!("Waiting for another hayate at work on {name}"));
+        let _step = Progress::new(format!(
+            "Waiting for another ./hayate command that makes the same files ({name})"
+        ));
         file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
     }
     Ok(file)

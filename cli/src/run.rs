@@ -189,7 +189,7 @@ fn folder(with: &OsStr) -> Result<(PathBuf, Vec<u8>)> {
     match folder.metadata() {
         Ok(found) if found.is_dir() => {}
         Ok(_) => bail!("--with: {shown} is not a folder"),
-        Err(error) => bail!("--with: no folder {shown}: {error}"),
+        Err(error) => bail!("--with: cannot find the folder {shown}: {error}"),
     }
     Ok((convert::disk(folder)?, bytes[at + 1..].to_vec()))
 }
@@ -243,7 +243,7 @@ fn environment(options: &Run, on_terminal: bool) -> Vec<Vec<u8>> {
 /// later.
 fn known_input() -> Result<Option<Vec<u8>>> {
     let input = standard(rustix::stdio::stdin())?;
-    let known = input.metadata().context("standard input")?;
+    let known = input.metadata().context("cannot examine standard input")?;
     let null = std::fs::metadata("/dev/null").map(|null| null.rdev()).unwrap_or_default();
     if known.file_type().is_char_device() && known.rdev() == null {
         return Ok(Some(Vec::new()));
@@ -259,7 +259,7 @@ fn known_input() -> Result<Option<Vec<u8>>> {
 /// Returns a standard stream as a separate, unbuffered file.
 fn standard(stream: impl AsFd) -> Result<File> {
     let copy = stream.as_fd().try_clone_to_owned();
-    Ok(copy.context("a standard stream is not open")?.into())
+    Ok(copy.context("cannot duplicate a standard stream")?.into())
 }
 
 /// Turns signals to this process into events of the session.
@@ -328,8 +328,8 @@ pub fn conclude(outcome: &Outcome, shown: bool) -> Result<u8> {
                 eprintln!("{}", outcome.complaint);
             }
             eprintln!(
-                "hayate: the machine ended (QEMU: {status}) and the guest did not say why; \
-                 what it said is above"
+                "hayate: the machine ended (QEMU's exit status: {status}) and the guest gave no reason; \
+                 its messages are above"
             );
             Ok(failure::FAULT)
         }

@@ -41,7 +41,7 @@ pub fn command(name: &str) -> Result<Command> {
                 "{name} is not installed. ./hayate setup installs it; by hand: \
                  apt-get install {package} (or what your distribution calls it)"
             ),
-            None => bail!("{name} is not installed"),
+            None => bail!("{name} is not installed; install it with your distribution's packages"),
         }
     };
     Ok(Command::new(path))

@@ -1,7 +1,9 @@
 //! The command line: the commands, and which crate has the options of each.
 
 use clap::{Parser, Subcommand};
-use hayate_cli::arguments::{Build, Image, OFF2F_HELP, Off2f, RUN_HELP, Run, Test};
+use hayate_cli::arguments::{
+    BUILD_HELP, Build, IMAGE_HELP, Image, OFF2F_HELP, Off2f, RUN_HELP, Run, TEST_HELP, Test,
+};
 use hayate_measure_tools::arguments::{COMPARE_HELP, Compare, EXPLAIN_HELP, Experiment, Explain};
 
 const EXAMPLES: &str = "\
@@ -12,10 +14,9 @@ Examples:
   ./hayate test                               all tests
   ./hayate image build                        make the default image anew
 
-./hayate COMMAND --help tells more of each.";
+./hayate COMMAND --help explains one command.";
 
-/// Runs unmodified Linux programs in Hayate, a guest kernel that starts them at the speed of
-/// memory.
+/// Runs unmodified Linux programs in Hayate, a guest operating system that starts programs fast
 #[derive(Parser)]
 #[command(name = "hayate", bin_name = "./hayate", version, after_help = EXAMPLES)]
 #[command(arg_required_else_help = true, max_term_width = 100)]
@@ -31,24 +32,27 @@ pub enum Request {
     /// Boot a machine and run a program or a shell in it
     #[command(after_help = RUN_HELP)]
     Run(Box<Run>),
-    /// Test Hayate: on this machine first, then in the guest
+    /// Test Hayate: first on this machine, then in machines
+    #[command(after_help = TEST_HELP)]
     Test(Test),
     /// Measure Hayate and Linux side by side in the same machine
     #[command(after_help = COMPARE_HELP)]
     Compare(Compare),
-    /// Show where the start of a program went, step by step, beside a second start of it
+    /// Show how much each step of a program's start costs, for a first and a second start
     #[command(after_help = EXPLAIN_HELP)]
     Explain(Box<Explain>),
     /// Run an experiment described in experiments/ and write table, picture and data
     Experiment(Experiment),
     /// Make, find and list root file systems
+    #[command(after_help = IMAGE_HELP)]
     Image(Image),
-    /// Convert executables to two files, their text to be executed on non-volatile memory
+    /// Convert executables into two files each, to run their text on non-volatile memory
     #[command(after_help = OFF2F_HELP)]
     Off2f(Off2f),
-    /// Build the kernel and the guest's init, and say where they are
+    /// Build the kernel and the guest's programs, and print their paths
+    #[command(after_help = BUILD_HELP)]
     Build(Build),
-    /// Install what is missing on this machine (the script does this before anything else)
+    /// Install what this machine lacks (every command does this first)
     Setup,
 }
 

@@ -16,7 +16,7 @@ pub fn memory(text: &str) -> Result<u64, String> {
     };
     match number.checked_mul(scale) {
         Some(mib) if (32..=1 << 20).contains(&mib) => Ok(mib),
-        _ => Err("between 32M and 1024G".into()),
+        _ => Err("it must be between 32M and 1024G".into()),
     }
 }
 
@@ -26,7 +26,7 @@ pub fn policy(text: &str) -> Result<String, String> {
         Ok(policy) => Ok(policy.to_string()),
         Err(_) => {
             let names: Vec<_> = hayate_recycler::Policy::names().collect();
-            Err(format!("it is made of {}, joined by + or -", names.join(", ")))
+            Err(format!("use {}, joined by + or -", names.join(", ")))
         }
     }
 }
@@ -35,7 +35,9 @@ pub fn policy(text: &str) -> Result<String, String> {
 pub fn user(text: &str) -> Result<(u32, u32), String> {
     let (user, group) = text.split_once(':').unwrap_or((text, text));
     let number = |text: &str| match text.parse() {
-        Ok(u32::MAX) => Err("4294967295 is nobody's number; the largest is 4294967294".to_string()),
+        Ok(u32::MAX) => {
+            Err("4294967295 means no user to Linux; the largest is 4294967294".to_string())
+        }
         Ok(number) if !text.starts_with('+') => Ok(number),
         _ => Err("write it as 1000 or 1000:100".to_string()),
     };
@@ -51,18 +53,22 @@ pub fn checked(
 
 /// Accepts any value that is not empty.
 pub fn not_empty(value: &[u8]) -> Result<(), &'static str> {
-    if value.is_empty() { Err("it is empty") } else { Ok(()) }
+    if value.is_empty() { Err("the value is empty") } else { Ok(()) }
 }
 
 /// Accepts `NAME=VALUE` or `NAME`.
 pub fn variable(value: &[u8]) -> Result<(), &'static str> {
-    if value.is_empty() || value[0] == b'=' { Err("a variable has a name") } else { Ok(()) }
+    if value.is_empty() || value[0] == b'=' {
+        Err("the variable has no name; write it as NAME=VALUE")
+    } else {
+        Ok(())
+    }
 }
 
 /// Accepts words of a kernel's command line, which is one line.
 pub fn words(text: &str) -> Result<String, String> {
     if text.contains(|c: char| c.is_ascii_control() && c != '\t') {
-        return Err("the kernel's command line is one line of text".into());
+        return Err("the kernel's command line must be one line of text".into());
     }
     Ok(text.into())
 }

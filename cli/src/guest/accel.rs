@@ -62,9 +62,7 @@ fn automatic(program: &Path, profile: Profile) -> Result<bool> {
     }
     // A machine with another kernel works without Hayate's.
     if compile::kernel(profile).is_err() {
-        terminal::say(
-            "Hayate's kernel does not build, which would tell whether KVM works; using tcg",
-        );
+        terminal::say("cannot try KVM, because Hayate's kernel does not build; using tcg");
         return Ok(false);
     }
     let with = attempt(Accel::Kvm, profile, PATIENCE)?;
@@ -129,7 +127,7 @@ fn attempt(accel: Accel, profile: Profile, limit: Duration) -> Result<Attempt> {
         End::Program(0) => None,
         End::Program(status) => Some(format!("its first program ended with status {status}")),
         End::Panic => Some("its kernel panicked".into()),
-        End::TimedOut => Some(format!("it did not come up within {} s", limit.as_secs())),
+        End::TimedOut => Some(format!("it did not boot within {} s", limit.as_secs())),
         End::Killed(signal) => Some(format!("signal {signal} ended it")),
         End::Machine(status) => Some(format!("QEMU ended with status {status}")),
         End::Failed(fault) => Some(fault.to_string()),

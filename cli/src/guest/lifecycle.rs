@@ -152,7 +152,7 @@ impl Lifecycle {
                 MachineEvent::Monitor(word) => self.handle_monitor(word, child),
             }
         }
-        child.wait().context("QEMU is lost").map(Some)
+        child.wait().context("cannot wait for QEMU").map(Some)
     }
 
     fn panicked(&mut self) {

@@ -45,11 +45,12 @@ pub fn kernel() -> Result<Linux> {
             }
         }
     }
-    let kernel = find(&folder.join("boot"), "vmlinuz-").context("the package has no kernel")?;
+    let kernel = find(&folder.join("boot"), "vmlinuz-")
+        .with_context(|| format!("the package {PACKAGE} has no kernel"))?;
     let modules = ["lib/modules", "usr/lib/modules"]
         .iter()
         .find_map(|path| find(&folder.join(path), ""))
-        .context("the package has no modules")?;
+        .with_context(|| format!("the package {PACKAGE} has no modules"))?;
     let files = files(&modules)?;
     let modules = order(&NEEDED, &files)?;
     let mut nvdimm = order(&NVDIMM, &files)?;

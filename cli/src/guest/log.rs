@@ -37,7 +37,9 @@ impl Sink {
         Ok(match self {
             Sink::None => Sink::None,
             Sink::Screen => Sink::Screen,
-            Sink::File(file) => Sink::File(file.try_clone().context("no descriptor is left")?),
+            Sink::File(file) => {
+                Sink::File(file.try_clone().context("cannot duplicate the log's descriptor")?)
+            }
         })
     }
 }

@@ -133,19 +133,22 @@ impl fmt::Display for MachineFault {
                 write!(f, "QEMU does not start the machine: {said}")?;
                 let Some((major, minor)) = old else { return Ok(()) };
                 let (least, after) = TESTED;
-                write!(f, " (it is version {major}.{minor}; {least}.{after} and newer are tested)")
+                write!(
+                    f,
+                    " (QEMU is version {major}.{minor}; Hayate is tested with {least}.{after} and newer)"
+                )
             }
             MachineFault::Died { how, said, .. } => {
-                write!(f, "QEMU ended ({how}) before the guest said a word")?;
+                write!(f, "QEMU ended ({how}) before the guest printed anything")?;
                 told(f, said)
             }
             MachineFault::Stopped { state, said } => {
-                let state = state.as_deref().unwrap_or("it does not say why");
+                let state = state.as_deref().unwrap_or("for an unknown reason");
                 write!(f, "QEMU stopped the machine ({state})")?;
                 told(f, said)
             }
             MachineFault::Silent { waited, up: true } => {
-                write!(f, "the kernel said nothing for {} s", waited.as_secs())
+                write!(f, "the kernel printed nothing for {} s", waited.as_secs())
             }
             MachineFault::Silent { waited, up: false } => {
                 write!(f, "QEMU did not start the machine within {} s", waited.as_secs())
@@ -214,8 +217,7 @@ mod tests {
     fn a_refusal_says_what_and_whether_qemu_is_old() {
         let fault =
             of(ONE, false, None, "qemu-system-x86_64: warning: x\nqemu-system-x86_64: -y: no");
-        let text =
-            "QEMU does not start the machine: -y: no (it is version 5.2; 7.2 and newer are tested)";
+        let text = "QEMU does not start the machine: -y: no (QEMU is version 5.2; Hayate is tested with 7.2 and newer)";
         assert_eq!(fault.to_string(), text);
         assert!(!fault.may_be_of_kvm());
         assert!(of(ONE, false, None, "Could not access KVM kernel module: busy").may_be_of_kvm());
@@ -231,12 +233,12 @@ mod tests {
     #[test]
     fn an_early_end_says_how() {
         let fault = of(6, false, None, "error: failed to set MSR 0x10a to 0x69\nAssertion");
-        let text = "QEMU ended (signal 6) before the guest said a word: \
+        let text = "QEMU ended (signal 6) before the guest printed anything: \
                     error: failed to set MSR 0x10a to 0x69";
         assert_eq!(fault.to_string(), text);
         assert!(fault.may_be_of_kvm());
         let fault = of(0, true, Some("guest-reset"), "");
-        assert_eq!(fault.to_string(), "QEMU ended (guest-reset) before the guest said a word");
+        assert_eq!(fault.to_string(), "QEMU ended (guest-reset) before the guest printed anything");
         assert!(fault.may_be_of_kvm());
         // As after `--qemu -version`.
         assert!(!of(0, false, None, "").may_be_of_kvm());
@@ -250,7 +252,7 @@ mod tests {
         let text = "QEMU stopped the machine (internal-error): KVM internal error. Suberror: 1";
         assert_eq!(fault.to_string(), text);
         let fault = MachineFault::Stopped { state: None, said: String::new() };
-        assert_eq!(fault.to_string(), "QEMU stopped the machine (it does not say why)");
+        assert_eq!(fault.to_string(), "QEMU stopped the machine (for an unknown reason)");
     }
 
     #[test]

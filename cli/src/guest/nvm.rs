@@ -92,7 +92,7 @@ fn file_or_size(given: &OsStr) -> Result<Nvm> {
         let mib = size_in_mib(text).map_err(|why| {
             Failure::error(
                 USAGE,
-                format!("--nvm {text}: there is no such file, and as a size: {why}"),
+                format!("--nvm {text}: there is no such file, and it is no size: {why}"),
             )
         })?;
         return Ok(Nvm { file: None, size: mib << 20, kept: false });
@@ -111,7 +111,7 @@ fn size_in_mib(text: &str) -> Result<u64, &'static str> {
     let number: u64 = digits.parse().map_err(|_| "write the size as 64M or 1G")?;
     match number.checked_mul(scale) {
         Some(mib) if (2..1 << 20).contains(&mib) && mib % 2 == 0 => Ok(mib),
-        _ => Err("an even number of MiB, from 2M to below 1024G"),
+        _ => Err("name an even number of MiB, from 2M to below 1024G"),
     }
 }
 

@@ -169,10 +169,11 @@ impl Qemu {
 
     /// Adds a read-only disk with options of QEMU such as `throttling.bps-read=10000000`.
     pub fn slow_disk(&mut self, image: &Path, throttle: &str) -> Result<String> {
-        let size = image.metadata().with_context(|| format!("{}", image.display()))?.len();
+        let size =
+            image.metadata().with_context(|| format!("cannot examine {}", image.display()))?.len();
         if self.counts() && size > u64::from(u32::MAX) {
             bail!(
-                "{} has {} MiB: --deterministic holds it in QEMU's memory, up to 4 GiB",
+                "{} has {} MiB: with --deterministic QEMU holds the disk in memory, 4 GiB at most",
                 image.display(),
                 size >> 20
             );
@@ -204,7 +205,7 @@ impl Qemu {
 
     /// Adds a port by name and returns the host's end.
     pub fn port(&mut self, name: &'static str) -> Result<UnixStream> {
-        let (ours, theirs) = UnixStream::pair().context("no socket pair")?;
+        let (ours, theirs) = UnixStream::pair().context("cannot make a socket pair")?;
         self.ports.push((name, theirs));
         Ok(ours)
     }
@@ -255,14 +256,14 @@ impl Qemu {
         if !words.is_empty() {
             command.arg("-append").arg(words.join(" "));
         }
-        let (log, theirs) = std::io::pipe().context("no pipe")?;
+        let (log, theirs) = std::io::pipe().context("cannot make a pipe")?;
         // If it may not grow it still holds 64 KiB.
         let _ = rustix::pipe::fcntl_setpipe_size(&theirs, LOG_ROOM);
         let mut sockets = vec![OwnedFd::from(theirs)];
         command.args(["-chardev", &format!("file,id=log,path=/dev/fd/{FIRST_SOCKET}")]);
         command.args(["-serial", "chardev:log"]);
-        let (monitor, theirs) = UnixStream::pair().context("no socket pair")?;
-        qmp::negotiate(&monitor).context("cannot write to a socket")?;
+        let (monitor, theirs) = UnixStream::pair().context("cannot make a socket pair")?;
+        qmp::negotiate(&monitor).context("cannot write to QEMU's monitor")?;
         socket(&mut command, MONITOR, FIRST_SOCKET + sockets.len() as i32);
         sockets.push(theirs.into());
         command.args(["-mon", &format!("chardev={MONITOR},mode=control")]);
@@ -270,7 +271,7 @@ impl Qemu {
         self.devices(&mut command, ports, &mut sockets);
         if let Some(initramfs) = initramfs {
             command.args(["-initrd", &format!("/dev/fd/{}", FIRST_SOCKET + sockets.len() as i32)]);
-            sockets.push(initramfs.try_clone().context("no descriptor")?.into());
+            sockets.push(initramfs.try_clone().context("cannot duplicate a descriptor")?.into());
         }
         command.args(&self.options.qemu);
         let mappings = sockets
@@ -278,7 +279,7 @@ impl Qemu {
             .zip(FIRST_SOCKET..)
             .map(|(parent_fd, child_fd)| FdMapping { parent_fd, child_fd })
             .collect();
-        command.fd_mappings(mappings).context("descriptors of the machine collide")?;
+        command.fd_mappings(mappings).context("cannot hand descriptors to QEMU")?;
         command.process_group(0);
         let silence = (!self.is_examined()).then(|| self.silence + self.reading(initramfs));
         Ok(Launch { command, log, monitor, silence })
@@ -438,7 +439,7 @@ fn silence() -> Result<Duration> {
         Some(seconds @ 1..=86400) => Ok(Duration::from_secs(seconds)),
         _ => {
             let shown = given.to_string_lossy();
-            let text = format!("{PATIENCE}={shown}: a number of seconds, from 1 to 86400");
+            let text = format!("{PATIENCE}={shown}: write a number of seconds, from 1 to 86400");
             Err(Failure::error(USAGE, text))
         }
     }

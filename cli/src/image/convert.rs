@@ -18,7 +18,7 @@ pub fn disk(path: &Path) -> Result<PathBuf> {
             Ok(std::path::absolute(path)?)
         }
         RootKind::Initramfs => {
-            bail!("{} is a cpio archive; use it with --in-memory", path.display())
+            bail!("{} is a cpio archive: add --in-memory, which unpacks it", path.display())
         }
         RootKind::Folder => {
             let output =
@@ -38,7 +38,10 @@ pub fn initramfs(path: &Path) -> Result<PathBuf> {
     match kind(path)? {
         RootKind::Initramfs => Ok(path.to_path_buf()),
         RootKind::Disk => {
-            bail!("{} is a disk image; it does not go with --in-memory", path.display())
+            bail!(
+                "{} is a disk image: leave --in-memory out, or name a folder, a tar or a cpio archive",
+                path.display()
+            )
         }
         RootKind::Folder => {
             let output =
@@ -187,7 +190,7 @@ pub fn shell(body: &str, as_is: bool) -> Result<Command> {
     for name in ["mke2fs", "tar"] {
         tool::command(name)?;
     }
-    ensure!(tool::find("sh").is_some(), "this machine has no shell");
+    ensure!(tool::find("sh").is_some(), "there is no program sh in PATH, which makes images");
     let mut command = if as_is { tool::command("sh")? } else { tool::command("fakeroot")? };
     if !as_is {
         command.args(["--", "sh"]);

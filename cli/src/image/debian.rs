@@ -58,7 +58,12 @@ fn attempt(names: &[&str], own_lists: bool) -> Result<Vec<(Package, PathBuf)>> {
         .into_iter()
         .map(|package| {
             let file = find(&folder, &package)?;
-            let file = file.with_context(|| format!("apt did not download {}", package.name))?;
+            let file = file.with_context(|| {
+                format!(
+                    "apt-get download succeeded, but left no file of the package {}",
+                    package.name
+                )
+            })?;
             Ok((package, file))
         })
         .collect()
@@ -76,7 +81,7 @@ fn resolve(names: &[&str], own_lists: bool) -> Result<Vec<Package>> {
     let mut packages: Vec<Package> =
         String::from_utf8_lossy(&output.stdout).lines().filter_map(planned).collect();
     packages.sort();
-    ensure!(!packages.is_empty(), "apt resolved {} to nothing", names.join(" "));
+    ensure!(!packages.is_empty(), "apt names no packages to install for {}", names.join(" "));
     Ok(packages)
 }
 

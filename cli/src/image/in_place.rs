@@ -48,7 +48,8 @@ pub fn nvdimm(disk: &Path, aligned: Option<&str>) -> Result<PathBuf> {
         file.seek(SeekFrom::Start(LARGE))?;
         file.write_all(&table(start, found.len())?)?;
         file.seek(SeekFrom::Start(LARGE + start))?;
-        std::io::copy(&mut source, &mut file).context("cannot copy the disk")?;
+        std::io::copy(&mut source, &mut file)
+            .with_context(|| format!("cannot copy {}", disk.display()))?;
         file.set_len((LARGE + start + found.len()).next_multiple_of(MEMORY_SECTION))?;
         Ok(())
     })
@@ -67,7 +68,9 @@ fn offset(disk: &Path, path: &str) -> Result<u64> {
     let mut file = File::open(disk)?;
     file.seek(SeekFrom::Start(1024 + 24))?;
     file.read_exact(&mut size)?;
-    let size = 1024_u64.checked_shl(u32::from_le_bytes(size)).context("a strange block size")?;
+    let size = 1024_u64.checked_shl(u32::from_le_bytes(size)).with_context(|| {
+        format!("{}: its superblock names an impossible block size", disk.display())
+    })?;
     let mut command = tool::command("debugfs")?;
     let output = tool::run(command.arg("-R").arg(format!("bmap \"{path}\" 0")).arg(disk))?;
     let block = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap_or(0);
@@ -77,7 +80,10 @@ fn offset(disk: &Path, path: &str) -> Result<u64> {
 
 /// Returns a table with one partition, in the format of PCs since 1983.
 fn table(start: u64, bytes: u64) -> Result<[u8; 512]> {
-    let sectors = |bytes: u64| u32::try_from(bytes / SECTOR).context("2 TiB or more");
+    let sectors = |bytes: u64| {
+        u32::try_from(bytes / SECTOR)
+            .context("the image has 2 TiB or more, the limit of its partition table")
+    };
     let mut table = [0; 512];
     // Its kind: Linux.
     table[450] = 0x83;

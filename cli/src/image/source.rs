@@ -44,14 +44,18 @@ const MADE_BY_THE_KERNEL: [(u64, &str); 14] = [
 
 /// Determines the kind by content, not by name.
 pub fn kind(path: &Path) -> Result<RootKind> {
-    let found =
-        path.metadata().with_context(|| format!("no root file system {}", path.display()))?;
+    let found = path
+        .metadata()
+        .with_context(|| format!("cannot find the root file system {}", path.display()))?;
     if found.is_dir() {
         return Ok(RootKind::Folder);
     }
     let none = || {
         let shown = path.display();
-        bail!("{shown} is none of a folder, a tar archive, an ext4 image and a cpio archive")
+        bail!(
+            "{shown} is not a root file system: it is neither a folder, a tar archive, an ext4 image \
+             nor a cpio archive"
+        )
     };
     // Opening a pipe waits for its other end, and reading other devices may have any effect.
     if !found.is_file() && !found.file_type().is_block_device() {
@@ -97,7 +101,7 @@ pub fn whole(path: &Path) -> Result<()> {
     let found = file.seek(SeekFrom::End(0))?;
     if found < wanted {
         bail!(
-            "{} is cut short: it has {} KiB of a file system of {} KiB",
+            "{} is cut short: the file has {} KiB, its file system {} KiB; copy it again",
             path.display(),
             found >> 10,
             wanted >> 10
@@ -121,7 +125,9 @@ pub fn folder_key(folder: &Path) -> Result<String> {
     let mut pending = vec![(root.clone(), None)];
     let mut parts = vec![root.as_os_str().as_bytes().to_vec()];
     while let Some((path, above)) = pending.pop() {
-        let found = path.symlink_metadata().with_context(|| format!("{}", path.display()))?;
+        let found = path
+            .symlink_metadata()
+            .with_context(|| format!("cannot examine {}", path.display()))?;
         copyable(&path, &found, above)?;
         let state = [
             i64::from(found.mode()),
@@ -153,10 +159,10 @@ pub fn folder_key(folder: &Path) -> Result<String> {
 fn copyable(path: &Path, found: &Metadata, above: Option<u64>) -> Result<()> {
     let shown = path.display();
     if found.is_dir() && above != Some(found.dev()) {
-        let kind = statfs(path).with_context(|| format!("{shown}"))?.f_type as u64;
+        let kind = statfs(path).with_context(|| format!("cannot examine {shown}"))?.f_type as u64;
         if let Some((_, name)) = MADE_BY_THE_KERNEL.iter().find(|(magic, _)| *magic == kind) {
             bail!(
-                "cannot copy {shown}: it is of the file system {name}, whose files this machine's \
+                "cannot copy {shown}: it is on the file system {name}, whose files this machine's \
                  kernel makes when they are read"
             );
         }
@@ -202,7 +208,7 @@ mod tests {
         let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
         for path in [path("pipe"), path("socket"), "/dev/zero".into(), "/dev/null".into()] {
             let told = kind(&path).unwrap_err().to_string();
-            assert!(told.contains(" is none of "), "{told}");
+            assert!(told.contains(" is not a root file system: "), "{told}");
         }
     }
 
@@ -217,7 +223,10 @@ mod tests {
         assert!(whole(file.path()).is_ok());
         std::fs::write(file.path(), &image[..60 << 10]).unwrap();
         let told = whole(file.path()).unwrap_err().to_string();
-        assert!(told.ends_with("cut short: it has 60 KiB of a file system of 64 KiB"), "{told}");
+        assert!(
+            told.ends_with("cut short: the file has 60 KiB, its file system 64 KiB; copy it again"),
+            "{told}"
+        );
         // An impossible size.
         image[1024 + 0x18] = 255;
         std::fs::write(file.path(), &image).unwrap();
@@ -237,7 +246,7 @@ mod tests {
     #[test]
     fn what_the_kernel_makes_is_not_copied() {
         let told = folder_key(Path::new("/proc")).unwrap_err().to_string();
-        assert!(told.starts_with("cannot copy /proc: it is of the file system proc"), "{told}");
+        assert!(told.starts_with("cannot copy /proc: it is on the file system proc"), "{told}");
         // Also below another folder's name.
         let folder = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/proc/self", folder.path().join("link")).unwrap();

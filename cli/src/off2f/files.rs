@@ -54,7 +54,7 @@ pub fn handle(request: &Off2f) -> Result<u8> {
 }
 
 fn read(file: &Path) -> Result<Vec<u8>> {
-    std::fs::read(file).context("cannot be read")
+    std::fs::read(file).context("cannot read it")
 }
 
 /// Returns the path of a text that is in no store.
@@ -90,7 +90,7 @@ fn convert_file(file: &Path, options: Options, store: Option<&mut FileStore>) ->
     let mode = file.metadata()?.mode();
     replace(file, &converted.file, mode | MARK)?;
     let (text, rest) = (converted.text.len() / PAGE, converted.file.len() / PAGE);
-    Ok(format!("{text} pages of text {place}, {rest} pages stay"))
+    Ok(format!("{text} pages of text are {place} now, {rest} pages stay in the file"))
 }
 
 /// Returns header and original of a converted file.
@@ -103,9 +103,9 @@ fn restored(file: &Path, store: Option<&FileStore>) -> Result<(Header, Vec<u8>)>
     };
     if text.is_none() && header.copy.is_none() {
         bail!(
-            "its text {:.16} is {}",
+            "its text {:.16} is {}; name the file that has it with --nvm",
             header.text,
-            if store.is_some() { "not in the store" } else { "not beside it; name its --nvm" }
+            if store.is_some() { "not in this store" } else { "not in FILE.text" }
         );
     }
     let original = header.restore(&content, text.as_deref())?;

@@ -56,7 +56,7 @@ fn region(path: &Path, write: bool) -> Result<FileRegion> {
 fn id() -> Result<[u8; 16]> {
     use std::io::Read;
     let mut id = [0; 16];
-    File::open("/dev/urandom")?.read_exact(&mut id).context("no random numbers")?;
+    File::open("/dev/urandom")?.read_exact(&mut id).context("cannot read /dev/urandom")?;
     Ok(id)
 }
 
@@ -68,7 +68,8 @@ impl FileStore {
         // The directory has an entry of 128 bytes for each 64 KiB; some space is added.
         let size = ((pages + pages / 400 + 128) * PAGE).max(texts * ENTRY_FOR);
         let size = size.next_multiple_of(LARGE);
-        let file = File::create(path).with_context(|| format!("cannot make {}", path.display()))?;
+        let file =
+            File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
         file.set_len(size)?;
         drop(file);
         let store = Store::format(region(path, true)?, id()?)?;
@@ -83,7 +84,8 @@ impl FileStore {
             }
             other => other,
         };
-        let store = opened.with_context(|| path.display().to_string())?;
+        let store =
+            opened.with_context(|| format!("cannot open the store in {}", path.display()))?;
         Ok(FileStore { store, path: path.to_path_buf() })
     }
 
@@ -94,7 +96,8 @@ impl FileStore {
             return Ok(*text);
         }
         let stored = self.store.put(text, phase, name.as_bytes());
-        stored.with_context(|| format!("{}: text of {name}", self.path.display()))
+        stored
+            .with_context(|| format!("cannot store the text of {name} in {}", self.path.display()))
     }
 
     /// The text of this identity.
@@ -121,10 +124,16 @@ fn is_blank(path: &Path) -> Result<bool> {
 /// Checks that a file can be non-volatile memory, and returns its size: a multiple of 2 MiB.
 pub fn blank(path: &Path) -> Result<u64> {
     let found = path.metadata().with_context(|| {
-        format!("no file {}; truncate -s 256M {0} makes one, or name a size", path.display())
+        format!(
+            "cannot find the file {}; truncate -s 256M {0} makes one, and --nvm 256M needs none",
+            path.display()
+        )
     })?;
     if !found.is_file() || found.len() == 0 || !found.len().is_multiple_of(LARGE) {
-        bail!("{} is no file of a multiple of 2 MiB", path.display());
+        bail!(
+            "{} cannot be non-volatile memory: its size must be a multiple of 2 MiB",
+            path.display()
+        );
     }
     Ok(found.len())
 }

@@ -35,7 +35,8 @@ pub fn convert(root: &Path, nvm: &Path, glob: Option<&str>) -> Result<String> {
     let mut done: Vec<(PathBuf, Converted)> = Vec::new();
     let executables = executables(root, glob)?;
     if let (true, Some(glob)) = (executables.is_empty(), glob.filter(|&glob| glob != "*")) {
-        let text = format!("--off2f={glob}: no program or library has such a path");
+        let text =
+            format!("--off2f={glob}: no program or library of the image has a path that matches");
         return Err(Failure::error(USAGE, text));
     }
     for path in executables {
@@ -62,7 +63,8 @@ pub fn convert(root: &Path, nvm: &Path, glob: Option<&str>) -> Result<String> {
         let mode = path.metadata()?.mode() & 0o7777;
         // A program without write permission must be converted, too.
         std::fs::set_permissions(&*path, std::fs::Permissions::from_mode(mode | 0o200))?;
-        let mut file = File::create(&*path).with_context(|| path.display().to_string())?;
+        let mut file =
+            File::create(&*path).with_context(|| format!("cannot write {}", path.display()))?;
         file.write_all(&converted.file)?;
         drop(file);
         std::fs::set_permissions(&*path, std::fs::Permissions::from_mode(mode | MARK))?;

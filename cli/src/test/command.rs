@@ -228,9 +228,14 @@ fn wrong_options(hayate: &Hayate) -> Result<()> {
 
 fn missing_rootfs(hayate: &Hayate) -> Result<()> {
     let missing = ["--rootfs", "/no/such/path"];
-    expect(&hayate.run(&missing, &["true"])?, 125, "", "no root file system /no/such/path")?;
+    expect(
+        &hayate.run(&missing, &["true"])?,
+        125,
+        "",
+        "cannot find the root file system /no/such/path",
+    )?;
     let text = ["--rootfs", "/etc/passwd"];
-    expect(&hayate.run(&text, &["true"])?, 125, "", "/etc/passwd is none of")
+    expect(&hayate.run(&text, &["true"])?, 125, "", "/etc/passwd is not a root file system")
 }
 
 fn time_limit(hayate: &Hayate) -> Result<()> {

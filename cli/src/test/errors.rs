@@ -59,8 +59,8 @@ fn wrong_values(hayate: &Hayate) -> Result<()> {
     let refused = |options: &[&str], text: &str| -> Result<()> {
         expect(&hayate.run(options, &["true"])?, 2, "", text)
     };
-    refused(&["-e", ""], "a variable has a name")?;
-    refused(&["-e", "=x"], "a variable has a name")?;
+    refused(&["-e", ""], "the variable has no name")?;
+    refused(&["-e", "=x"], "the variable has no name")?;
     refused(&["--user", "4294967295"], "the largest is 4294967294")?;
     refused(&["--timeout", "0"], "--timeout")?;
     refused(&["--append", "a\nb"], "one line of text")?;
@@ -73,7 +73,7 @@ fn wrong_values(hayate: &Hayate) -> Result<()> {
     std::fs::write(tree.path().join("note"), "no program\n")?;
     let tree = tree.path().to_string_lossy().into_owned();
     let output = hayate.run(&["--rootfs", &tree, "--off2f=[a-"], &["true"])?;
-    one_line(&output, 2, "--off2f=[a-: no program or library has such a path")
+    one_line(&output, 2, "--off2f=[a-: no program or library of the image has a path that matches")
 }
 
 fn impossible(hayate: &Hayate) -> Result<()> {
@@ -85,31 +85,31 @@ fn impossible(hayate: &Hayate) -> Result<()> {
     File::create(folder.path().join("empty"))?;
     ensure!(Command::new("mkfifo").arg(path("pipe")).status()?.success(), "no pipe");
     for source in [path("empty"), path("pipe"), "/dev/zero".into()] {
-        failed(&["--rootfs", &source], "is none of a folder, a tar archive")?;
+        failed(&["--rootfs", &source], "is neither a folder, a tar archive")?;
     }
     // The beginning of an image, and of an archive.
     let image = std::fs::read(crate::image::default::DEFAULT.get()?)?;
     std::fs::write(folder.path().join("cut"), &image[..1 << 20])?;
-    failed(&["--rootfs", &path("cut")], "is cut short: it has 1024 KiB")?;
+    failed(&["--rootfs", &path("cut")], "is cut short: the file has 1024 KiB")?;
     std::fs::write(folder.path().join("cut.gz"), b"\x1f\x8bno archive")?;
     let output = hayate.run(&["--rootfs", &path("cut.gz")], &["true"])?;
     expect(&output, 125, "", &format!("hayate: cannot make an image of {}: ", path("cut.gz")))?;
     failed(&["--with", &format!("{}:/x", path("empty"))], "is not a folder")?;
-    failed(&["--with", &format!("{}:/x", path("none"))], "no folder")?;
+    failed(&["--with", &format!("{}:/x", path("none"))], "cannot find the folder")?;
     failed(&["--log", &path(".")], "Is a directory")?;
     failed(&["--directory", "/no/such"], "no directory /no/such in the guest")?;
     failed(&["--kernel", &path("empty")], "QEMU does not start the machine: ")?;
     failed(&["--qemu", "-no-such-option"], "QEMU does not start the machine: -no-such-option")?;
-    failed(&["--nvm", "/dev/null"], "/dev/null is no file of a multiple of 2 MiB")?;
+    failed(&["--nvm", "/dev/null"], "/dev/null cannot be non-volatile memory")?;
     // Longer than any clock: no limit.
     expect(&hayate.run(&["--timeout", "18446744073709551615"], &["true"])?, 0, "", "")
 }
 
 fn not_copied(hayate: &Hayate) -> Result<()> {
-    let line = "cannot copy /proc: it is of the file system proc";
+    let line = "cannot copy /proc: it is on the file system proc";
     one_line(&hayate.run(&["--with", "/proc:/x"], &["true"])?, 125, line)?;
     one_line(&hayate.run(&["--rootfs", "/proc"], &["true"])?, 125, line)?;
-    let line = "it is of the file system sysfs";
+    let line = "it is on the file system sysfs";
     one_line(&hayate.run(&["--with", "/sys/kernel:/x"], &["true"])?, 125, line)
 }
 

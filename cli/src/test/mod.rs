@@ -18,9 +18,7 @@
 //! once in a hundred runs, the verdict on a change would be luck. More than
 //! [`schedule::MOST_RETRIED`] failures are not an accident, and none of them is run again.
 //!
-//! Road not taken: libtest-mimic and cargo-nextest. Neither knows stages, trials that leave their
-//! processors to others, a verdict on many cases from one process, or retries of some failures
-//! only; of what is here they would save the printing of lines.
+//! Road not taken: cargo-nextest and libtest-mimic (ARCHITECTURE.md says why).
 
 mod artifacts;
 mod cargo;

@@ -373,8 +373,8 @@ echo drop >/proc/hayate/pools
 nvm rm t && nvm rm k || fail "no longer used: $(nvm list)"
 off2f info /tmp/t2 | grep -q 'not marked' || fail "the mark is gone: $(off2f info /tmp/t2)"
 chmod +t /tmp/t2 /tmp/k2
-off2f info /tmp/t2 | grep -q 'on no memory' || fail "info without a text"
-refused off2f verify /tmp/t2; grep -q 'on no memory' /tmp/said || fail "$(cat /tmp/said)"
+off2f info /tmp/t2 | grep -q 'no memory of this machine' || fail "info without a text"
+refused off2f verify /tmp/t2; grep -q 'no memory of this machine' /tmp/said || fail "$(cat /tmp/said)"
 off2f verify /tmp/k2 | grep -q good || fail "a copy of the text does not do"
 refused nvm lst; [ "$(nvm lst 2>/dev/null; echo $?)" = 2 ] || fail "status of nonsense"
 off2f --help | grep -q Examples && nvm --help | grep -q Examples || fail help

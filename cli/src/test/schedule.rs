@@ -5,7 +5,8 @@
 //! waiting trial starts that fits. The heaviest trials come first, so that none of them has to wait
 //! until light ones leave it a whole machine while a processor idles; among trials of one weight
 //! the order is that of the stage, which puts long ones first: the stage ends when the last short
-//! ones do. A trial of weight 0 runs beside all others, at low priority, and starts before them.
+//! ones do. A trial of weight 0 runs at low priority beside the light ones, and starts before them:
+//! they leave it more of the processors than heavy ones do.
 
 use super::report::{Case, Printer, Verdict};
 use super::{Report, Trial};
@@ -85,7 +86,7 @@ fn run_all(mut trials: Vec<Chosen>, processors: usize, run: &(impl Fn(Chosen) + 
         processors: trial.weight.min(processors),
         thing: trial.exclusive,
     };
-    trials.sort_by_key(|(trial, _)| (trial.weight != 0, Reverse(trial.weight.min(processors))));
+    trials.sort_by_key(|(trial, _)| Reverse(rank(trial.weight.min(processors))));
     let room = Mutex::new(Room { processors, taken: BTreeSet::new() });
     let left = Condvar::new();
     std::thread::scope(|scope| {
@@ -107,6 +108,12 @@ fn run_all(mut trials: Vec<Chosen>, processors: usize, run: &(impl Fn(Chosen) + 
             });
         }
     });
+}
+
+/// Where trials of this weight stand: the heaviest first, and those of weight 0 before those of
+/// weight 1.
+fn rank(weight: usize) -> usize {
+    if weight == 0 { 3 } else { 2 * weight }
 }
 
 /// Runs a failed trial again until it passes, up to `retries` times; returns its last report.
@@ -212,6 +219,7 @@ mod tests {
         assert_eq!(order(&trials, 2), [1, 2, 0]);
         assert_eq!(order(&trials, 16)[0], 2);
         assert_eq!(order(&trials, 1), [0, 1, 2]);
+        assert_eq!([2, 0, 1].map(rank), [4, 3, 2]);
     }
 
     #[test]

@@ -147,18 +147,18 @@ fn failures(hayate: &Hayate) -> Result<()> {
     let error = "echo 'KVM internal error. Suberror: 1\nRAX=0' >&2";
     for (script, line) in [
         ("exec sleep 100", "QEMU did not start the machine within 3 s"),
-        ("up; exec sleep 100", "the kernel said nothing for 3 s"),
+        ("up; exec sleep 100", "the kernel printed nothing for 3 s"),
         ("up; stop paused", "QEMU stopped the machine (paused)"),
         (
             &format!("{error}; up; stop internal-error"),
             "QEMU stopped the machine (internal-error): KVM internal error. Suberror: 1",
         ),
-        ("exit 1", "QEMU ended (status 1) before the guest said a word"),
-        ("greet; exit 1", "QEMU ended (status 1) before the guest said a word"),
-        ("up; kill -KILL $$", "QEMU ended (signal 9) before the guest said a word"),
+        ("exit 1", "QEMU ended (status 1) before the guest printed anything"),
+        ("greet; exit 1", "QEMU ended (status 1) before the guest printed anything"),
+        ("up; kill -KILL $$", "QEMU ended (signal 9) before the guest printed anything"),
         (
             "greet; echo 'no such device' >&2; exit 1",
-            "QEMU does not start the machine: no such device (it is version 5.2; 7.2 and newer are tested)",
+            "QEMU does not start the machine: no such device (QEMU is version 5.2; Hayate is tested with 7.2 and newer)",
         ),
     ] {
         let host = FakeHost::new(script)?;
@@ -173,8 +173,8 @@ fn failures(hayate: &Hayate) -> Result<()> {
 /// The kernel's messages come first then.
 fn later_failures(hayate: &Hayate) -> Result<()> {
     const LOG: &str = "up; echo '[    0.000001] some' >&3";
-    const END: &str = "hayate: the machine ended (QEMU: 1) and the guest did not say why; \
-                       what it said is above\n";
+    const END: &str = "hayate: the machine ended (QEMU's exit status: 1) and the guest gave no reason; \
+                       its messages are above\n";
     for (script, line) in [
         ("exit 1", END),
         ("echo 'timing exec 5' >&8; exit 1", END),
@@ -215,7 +215,12 @@ fn refused(hayate: &Hayate) -> Result<()> {
     expect(&output, 125, "", "hayate: QEMU does not start the machine: -device no-such-device: ")?;
     let mut command = hayate.command(&[], &["true"])?;
     let output = command.env("HAYATE_PATIENCE", "soon").output()?;
-    expect(&output, 2, "", "hayate: HAYATE_PATIENCE=soon: a number of seconds, from 1 to 86400")
+    expect(
+        &output,
+        2,
+        "",
+        "hayate: HAYATE_PATIENCE=soon: write a number of seconds, from 1 to 86400",
+    )
 }
 
 /// The first command reports it; those that start at the same time or later do not.

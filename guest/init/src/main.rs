@@ -55,7 +55,7 @@ fn main() {
     rustix::fs::sync();
     // Only a kernel that lacks this call returns, and then nothing else can be done.
     if let Err(error) = reboot(RebootCommand::PowerOff) {
-        eprintln!("init: the machine does not power off: {error}");
+        eprintln!("init: cannot power the machine off: {error}");
     }
     loop {
         std::thread::park();
@@ -93,7 +93,7 @@ fn start(control: &mut Option<Control>) -> Result<pump::End, Failure> {
 fn read_job() -> Result<Job, Failure> {
     let bytes = std::fs::read(hayate_job::PATH).map_err(|error| {
         Failure::new(format!(
-            "no {} in the initramfs ({error}); this init is started by ./hayate run",
+            "cannot read {} in the initramfs: {error}; only ./hayate starts this init",
             hayate_job::PATH
         ))
     })?;

@@ -29,24 +29,24 @@ pub fn root(root: &Root, mounts: &[Mount]) -> Result<(), Failure> {
     if let Root::Disk { device, kind, options } = root {
         folder("/newroot", 0o755);
         layered(&Lower { device, kind, options }, "", "/newroot")?;
-        need(rustix::process::chdir("/newroot"), "/newroot")?;
-        need(mount_move("/newroot", "/"), "the new root does not move to /")?;
-        need(rustix::process::chroot("."), "the new root does not become /")?;
-        need(rustix::process::chdir("/"), "/")?;
+        need(rustix::process::chdir("/newroot"), "cannot enter /newroot")?;
+        need(mount_move("/newroot", "/"), "cannot move the new root to /")?;
+        need(rustix::process::chroot("."), "cannot make the new root the root directory")?;
+        need(rustix::process::chdir("/"), "cannot enter /")?;
         folder("/dev", 0o755);
         need(
             attach("devtmpfs", "/dev", "devtmpfs", MountFlags::NOSUID, "mode=0755"),
-            "no devices in /dev",
+            "cannot mount devices on /dev",
         )?;
         folder("/sys", 0o755);
         let _ = attach("sysfs", "/sys", "sysfs", SAFE, "");
     }
     folder("/proc", 0o755);
-    need(attach("proc", "/proc", "proc", SAFE, ""), "no /proc")?;
+    need(attach("proc", "/proc", "proc", SAFE, ""), "cannot mount /proc")?;
     folder("/dev/pts", 0o755);
     folder("/dev/shm", 0o1777);
     let pts = "gid=5,mode=0620,ptmxmode=0666";
-    need(attach("devpts", "/dev/pts", "devpts", NOEXEC, pts), "no /dev/pts")?;
+    need(attach("devpts", "/dev/pts", "devpts", NOEXEC, pts), "cannot mount /dev/pts")?;
     let private = MountFlags::NOSUID | MountFlags::NODEV;
     for (path, mode, flags) in [
         ("/dev/shm", "mode=1777", private),
@@ -55,7 +55,7 @@ pub fn root(root: &Root, mounts: &[Mount]) -> Result<(), Failure> {
         ("/run", "mode=0755", private),
     ] {
         folder(path, 0o755);
-        need(attach("tmpfs", path, "tmpfs", flags, mode), &format!("no {path}"))?;
+        need(attach("tmpfs", path, "tmpfs", flags, mode), &format!("cannot mount {path}"))?;
     }
     folder("/run/lock", 0o1777);
     if let Ok(programs) = programs {
@@ -73,7 +73,7 @@ pub fn root(root: &Root, mounts: &[Mount]) -> Result<(), Failure> {
     for (index, mount) in mounts.iter().enumerate() {
         let path = String::from_utf8_lossy(&mount.path);
         let made = std::fs::create_dir_all(&*path);
-        made.map_err(|error| Failure::new(format!("cannot make {path} to mount on: {error}")))?;
+        made.map_err(|error| Failure::new(format!("cannot make the mount point {path}: {error}")))?;
         let base = format!("/run/hayate/{index}");
         let made = std::fs::create_dir_all(&base);
         made.map_err(|error| Failure::new(format!("cannot make {base}: {error}")))?;
@@ -117,9 +117,9 @@ fn layered(disk: &Lower<'_>, base: &str, path: &str) -> Result<(), Failure> {
     folder(&memory, 0o755);
     need(
         attach(device, &lower, kind, MountFlags::RDONLY, options),
-        &format!("the disk {device} does not mount as {kind}"),
+        &format!("cannot mount the disk {device} as {kind}"),
     )?;
-    let no_layer = "no writable layer in memory";
+    let no_layer = "cannot mount the writable layer in memory";
     need(attach("tmpfs", &memory, "tmpfs", MountFlags::empty(), "mode=0755"), no_layer)?;
     let (upper, work) = (format!("{memory}/upper"), format!("{memory}/work"));
     folder(&upper, 0o755);
@@ -127,7 +127,7 @@ fn layered(disk: &Lower<'_>, base: &str, path: &str) -> Result<(), Failure> {
     let options = format!("lowerdir={lower},upperdir={upper},workdir={work}");
     need(
         attach("overlay", path, "overlay", MountFlags::empty(), &options),
-        &format!("the writable layer does not lie over the disk {device}"),
+        &format!("cannot put the writable layer over the disk {device}"),
     )
 }
 

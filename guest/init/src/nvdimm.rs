@@ -38,7 +38,9 @@ fn with_page_structures() -> Result<(), Failure> {
     ] {
         let path = format!("{BUS}/{file}");
         std::fs::write(&path, text).map_err(|error| {
-            Failure::new(format!("the NVDIMM gets no page structures: {path}: {error}"))
+            Failure::new(format!(
+                "cannot write {path}, to give the NVDIMM page structures: {error}"
+            ))
         })?;
     }
     Ok(())

@@ -72,7 +72,7 @@ fn resize(terminal: &File, rows: u16, columns: u16) {
 }
 
 fn lost(what: &str, error: &dyn std::fmt::Display) -> Failure {
-    Failure::new(format!("no {what}: {error}"))
+    Failure::new(format!("cannot open the {what}: {error}"))
 }
 
 /// Returns the job's command, with environment and directory, without streams.
@@ -92,7 +92,7 @@ fn command(job: &Job) -> Result<Command, Failure> {
         None => {
             let shell = SHELLS.iter().find(|path| access(**path, Access::EXEC_OK).is_ok());
             let shell = shell.ok_or_else(|| Failure {
-                text: "no shell in the root file system; name a program after --".into(),
+                text: "there is no shell in the root file system; name a program after --".into(),
                 status: 127,
             })?;
             command = Command::new(shell);
@@ -118,7 +118,10 @@ fn directory(job: &Job) -> Result<PathBuf, Failure> {
     if let Some(directory) = &job.directory {
         let path = PathBuf::from(OsString::from_vec(directory.clone()));
         if !path.is_dir() {
-            return Err(Failure::new(format!("no directory {} in the guest", path.display())));
+            return Err(Failure::new(format!(
+                "there is no directory {} in the guest",
+                path.display()
+            )));
         }
         return Ok(path);
     }
@@ -133,8 +136,10 @@ fn directory(job: &Job) -> Result<PathBuf, Failure> {
 /// Finds the file of a name as a shell does: 127 if there is none, 126 if it cannot be run.
 fn find(name: &OsStr, path: &[u8]) -> Result<PathBuf, Failure> {
     let shown = name.to_string_lossy();
-    let missing =
-        || Failure { text: format!("no program {shown} in the root file system"), status: 127 };
+    let missing = || Failure {
+        text: format!("there is no program {shown} in the root file system"),
+        status: 127,
+    };
     if name.is_empty() {
         return Err(missing());
     }
@@ -209,13 +214,11 @@ pub fn refusal(file: &Path, job: &Job, error: &std::io::Error) -> Failure {
     let shown = file.display();
     match (error.kind(), error.raw_os_error()) {
         (ErrorKind::NotFound, _) => Failure {
-            text: format!(
-                "cannot run {shown}: the interpreter that it names is not in the root file system"
-            ),
+            text: format!("cannot run {shown}: its interpreter is not in the root file system"),
             status: 127,
         },
         (_, Some(libc::ENOEXEC)) => Failure {
-            text: format!("cannot run {shown}: not a program for this machine (x86-64 Linux)"),
+            text: format!("cannot run {shown}: it is not a program for x86-64 Linux"),
             status: 126,
         },
         (ErrorKind::PermissionDenied, _) => Failure {

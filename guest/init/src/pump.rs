@@ -75,13 +75,14 @@ impl Lines {
 }
 
 fn make_pipe() -> Result<(OwnedFd, OwnedFd), Failure> {
-    pipe_with(PipeFlags::CLOEXEC).map_err(|error| Failure::new(format!("no pipe: {error}")))
+    pipe_with(PipeFlags::CLOEXEC)
+        .map_err(|error| Failure::new(format!("cannot make a pipe: {error}")))
 }
 
 fn unblock(fd: &OwnedFd) -> Result<(), Failure> {
     fcntl_getfl(fd)
         .and_then(|flags| fcntl_setfl(fd, flags | OFlags::NONBLOCK))
-        .map_err(|error| Failure::new(format!("a pipe does not become non-blocking: {error}")))
+        .map_err(|error| Failure::new(format!("cannot make a pipe non-blocking: {error}")))
 }
 
 /// One direction: bytes from `source` to `sink`.

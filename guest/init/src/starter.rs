@@ -38,7 +38,7 @@ impl Starter {
     /// Returns a starter of the job's program, whose file is `file`.
     pub fn new(how: Explain, file: &Path, job: &Job) -> Result<Starter, Failure> {
         let text = |bytes: &[u8]| {
-            CString::new(bytes).map_err(|_| Failure::new("a zero byte in the command"))
+            CString::new(bytes).map_err(|_| Failure::new("the command contains a zero byte"))
         };
         let texts =
             |all: &[Vec<u8>]| all.iter().map(|bytes| text(bytes)).collect::<Result<Vec<_>, _>>();

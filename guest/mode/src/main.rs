@@ -16,6 +16,12 @@ Usage: mode supervisor PID...    put processes into supervisor mode (PID 0: this
 
 A program in supervisor mode can do whatever the kernel can: use it for programs that you would
 trust with the machine. It needs root with CAP_SYS_RAWIO; set-user-ID programs never get it.
+
+Examples:
+  mode run -- ls -l
+  mode supervisor 0; mode list; mode user 0
+
+Exit status: 0 done; 1 a switch failed; 2 the command line is wrong; of run, that of the program
 ";
 
 fn main() -> ExitCode {
@@ -48,7 +54,7 @@ fn explained(error: &Error) -> String {
     let advice = match error.raw_os_error() {
         Some(1) => "it needs root with CAP_SYS_RAWIO (and CAP_SYS_PTRACE for others' processes)",
         Some(3) => "there is no such process",
-        Some(38) => "this kernel has one mode for programs; run it in Hayate",
+        Some(38) => "this kernel cannot switch modes; run the command in Hayate",
         Some(95) => "it is turned off: start the kernel without supervisor=off",
         _ => return error.to_string(),
     };
@@ -58,7 +64,7 @@ fn explained(error: &Error) -> String {
 fn number(text: &OsString) -> Result<i32, Failure> {
     let parsed = text.to_str().and_then(|text| text.parse::<i32>().ok()).filter(|&n| n >= 0);
     let pid = parsed.ok_or_else(|| {
-        Failure(2, format!("mode: {} is no process number", text.to_string_lossy()))
+        Failure(2, format!("mode: {} is not a process number", text.to_string_lossy()))
     })?;
     Ok(if pid == 0 { std::os::unix::process::parent_id() as i32 } else { pid })
 }
@@ -84,7 +90,7 @@ fn run(command: &[OsString]) -> Result<ExitCode, Failure> {
         all => all,
     };
     let [program, arguments @ ..] = command else {
-        return Err(Failure(2, "mode: which program? Try: mode run -- ls -l".to_owned()));
+        return Err(Failure(2, "mode: name a program, for example: mode run -- ls -l".to_owned()));
     };
     switch_supervisor(0, KEEP)
         .map_err(|error| Failure(125, format!("mode: {}", explained(&error))))?;

@@ -16,17 +16,17 @@ use std::path::Path;
 use std::process::ExitCode;
 
 const HELP: &str = "\
-The texts of programs on non-volatile memory.
+Lists, stores, removes and checks the texts of programs on non-volatile memory.
 
 Usage: nvm [--json] COMMAND
 
 Commands:
-  list                       the texts: identity, size, place, opened files that use it, name
+  list                       the texts: identity, size, page, open files that use it, name
   usage                      the areas of memory, and how full each is
   put [--name NAME] FILE...  store the content of files as texts (root)
   rm TEXT...                 remove texts that nobody uses (root)
-  verify [TEXT...]           read texts, or all, and hold each against its identity (root)
-  compact                    move texts together, so that free room is in one row (root)
+  verify [TEXT...]           read texts, or all, and compare each with its identity (root)
+  compact                    move texts together, so that the free pages are in one run (root)
   format                     make a store on each area that has none; what is there is lost (root)
 
 TEXT is an identity, the beginning of one, or a name, where only one text has it.
@@ -37,14 +37,15 @@ Examples:
   nvm rm words
   nvm verify && nvm usage --json
 
-Exit status: 0 done; 1 it is not there, damaged, or cannot be done; 2 the command line is wrong
+Exit status: 0 done; 1 a text is missing or damaged, or the command failed; 2 the command line is
+wrong
 ";
 
 fn main() -> ExitCode {
     let wanted = match parse(lexopt::Parser::from_env()) {
         Ok(wanted) => wanted,
         Err(text) => {
-            eprintln!("nvm: {text}\n`nvm --help` tells what can be asked");
+            eprintln!("nvm: {text}\n`nvm --help` lists the commands");
             return ExitCode::from(2);
         }
     };
@@ -99,7 +100,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<Wanted, String> {
         return Ok(Wanted { command: Command::Help, name: None, json });
     }
     let mut rest = words.into_iter();
-    let command = rest.next().ok_or("what is wanted?")?;
+    let command = rest.next().ok_or("name a command")?;
     let rest: Vec<OsString> = rest.collect();
     let texts = || rest.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let command = match (command.to_str().unwrap_or_default(), rest.len()) {
@@ -112,18 +113,18 @@ fn parse(mut parser: lexopt::Parser) -> Result<Wanted, String> {
         ("compact", 0) => Command::Compact,
         ("format", 0) => Command::Format,
         ("list" | "usage" | "compact" | "format", _) => {
-            return Err("there are words too many".into());
+            return Err("there are too many arguments".into());
         }
-        ("put", _) => return Err("put needs a file".into()),
-        ("rm", _) => return Err("rm needs a text".into()),
-        (other, _) => return Err(format!("{other}: no such command")),
+        ("put", _) => return Err("put needs the name of a file".into()),
+        ("rm", _) => return Err("rm needs the identity or the name of a text".into()),
+        (other, _) => return Err(format!("there is no command {other}")),
     };
     match &command {
         Command::Put(files) if name.is_some() && files.len() > 1 => {
-            Err("--name goes with one file".into())
+            Err("--name needs exactly one file".into())
         }
         Command::Put(_) => Ok(Wanted { command, name, json }),
-        _ if name.is_some() => Err("--name goes with put".into()),
+        _ if name.is_some() => Err("--name is an option of put".into()),
         _ => Ok(Wanted { command, name, json }),
     }
 }
@@ -169,7 +170,7 @@ fn chosen<'a>(areas: &'a [Area], wanted: &[String]) -> Result<Vec<&'a Text>> {
         match found.as_slice() {
             [text] => Ok(*text),
             [] => bail!("{wanted}: there is no such text; `nvm list` shows all"),
-            _ => bail!("{wanted}: several texts are called so; name the identity"),
+            _ => bail!("{wanted}: several texts have this name; give the identity"),
         }
     };
     wanted.iter().map(one).collect()

@@ -29,11 +29,11 @@ pub fn count(words: &[OsString], json: bool) -> ExitCode {
 /// requests to storage, KiB read in total.
 fn kernel() -> Result<[u64; 5]> {
     let text = std::fs::read_to_string(FILE)
-        .with_context(|| format!("cannot read {FILE}: is this Hayate?"))?;
+        .with_context(|| format!("cannot read {FILE}, which only Hayate has"))?;
     let number = |name: &str| {
         let lines = text.lines().filter_map(|line| line.split_once(' '));
         let found = lines.filter(|(known, _)| *known == name).find_map(|(_, n)| n.parse().ok());
-        found.with_context(|| format!("{FILE} does not tell {name}"))
+        found.with_context(|| format!("{FILE} has no count {name}"))
     };
     let mut all = [0; 5];
     let names = ["program", "library", "text-kib", "storage-requests", "storage-kib"];
@@ -47,10 +47,10 @@ fn kernel() -> Result<[u64; 5]> {
 fn faults() -> Result<u64> {
     let text = std::fs::read_to_string("/proc/self/stat")?;
     // The fields after the name, which may contain anything: cminflt and cmajflt of proc(5).
-    let (_, rest) = text.rsplit_once(')').context("/proc/self/stat")?;
+    let (_, rest) = text.rsplit_once(')').context("cannot parse /proc/self/stat")?;
     let field = |at: usize| rest.split_whitespace().nth(at).and_then(|n| n.parse::<u64>().ok());
     let sum = field(8).zip(field(10)).map(|(minor, major)| minor + major);
-    sum.context("/proc/self/stat does not tell the page faults of children")
+    sum.context("/proc/self/stat has no page faults of children")
 }
 
 fn run(words: &[OsString]) -> Result<()> {

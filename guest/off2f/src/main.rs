@@ -20,28 +20,25 @@ use std::path::Path;
 use std::process::ExitCode;
 
 const HELP: &str = "\
-Converts executables to two files, whose text is executed where it lies, and back.
+Converts executables into two files each, whose text runs in place, and back.
 
 Usage: off2f [--json] COMMAND ...
 
 Commands:
   convert [--keep-text] FILE...  put the text on non-volatile memory (root); with --keep-text the
                                  file keeps a copy of it, to start from where the text is missing
-  restore FILE...                make it the one file that it was, byte for byte; the text stays
-                                 on the memory until `nvm rm`
-  info FILE...                   what the header says, and where the text is
-  verify FILE...                 read text and file, and hold both against their hashes (root)
-
-  count [--] PROGRAM ARG...      start a program, and count page faults and what was read from storage
-                                 until it ends
+  restore FILE...                make the original again, byte for byte; the text stays on the
+                                 memory until `nvm rm`
+  info FILE...                   print what the header contains, and where the text is
+  verify FILE...                 read text and file, and compare both with their hashes (root)
+  count [--] PROGRAM ARG...      run a program, and count its page faults and reads from storage
 
 Examples:
   off2f count --json -- gcc -c hello.c
   off2f convert /usr/bin/python3.11
   off2f info /usr/bin/python3.11 --json
 
-Exit status: 0 done; 1 a file could not be converted, restored, read or is damaged; 2 the command
-line is wrong
+Exit status: 0 done; 1 a file is damaged, or the command failed for it; 2 the command line is wrong
 ";
 
 mod count;
@@ -54,7 +51,7 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Err(text) => {
-            eprintln!("off2f: {text}\n`off2f --help` tells what can be asked");
+            eprintln!("off2f: {text}\n`off2f --help` lists the commands");
             return ExitCode::from(2);
         }
     };
@@ -130,11 +127,11 @@ fn parse(mut parser: lexopt::Parser) -> Result<Option<Wanted>, String> {
         "info" => Command::Info,
         "verify" => Command::Verify,
         "count" => Command::Count,
-        "" => return Err("what is wanted?".into()),
-        other => return Err(format!("{other}: no such command")),
+        "" => return Err("name a command".into()),
+        other => return Err(format!("there is no command {other}")),
     };
     if keep_text && !matches!(command, Command::Convert { .. }) {
-        return Err("--keep-text goes with convert".into());
+        return Err("--keep-text is an option of convert".into());
     }
     if files.is_empty() {
         return Err("name a file, or the program to count".into());
@@ -150,7 +147,7 @@ impl Command {
             Command::Restore => restore(file),
             Command::Info => info(file),
             Command::Verify => verify(file),
-            Command::Count => bail!("it counts programs, not files"),
+            Command::Count => bail!("count starts a program, and takes no files"),
         }
     }
 }
@@ -172,7 +169,7 @@ fn header(file: &Path) -> Result<Option<Header>> {
             }
             length
         }
-        Err(error) => return Err(error).context("cannot be read"),
+        Err(error) => return Err(error).context("cannot read it"),
     };
     if !page[..length].starts_with(&MAGIC) {
         return Ok(None);
@@ -190,27 +187,32 @@ fn is_marked(file: &Path) -> Result<bool> {
 
 fn convert_file(file: &Path, options: Options) -> Result<(String, Value)> {
     ensure!(rustix::process::geteuid().is_root(), "only root may convert");
-    ensure!(header(file)?.is_none(), "already converted");
-    let original = std::fs::read(file).context("cannot be read")?;
+    ensure!(header(file)?.is_none(), "it is already converted");
+    let original = std::fs::read(file).context("cannot read it")?;
     let mut made = convert(&original, options)?;
-    let mut text = tempfile::NamedTempFile::new().context("no room for the text in /tmp")?;
-    text.write_all(&made.text).context("no room for the text in /tmp")?;
+    let mut text = tempfile::NamedTempFile::new().context("cannot write the text to /tmp")?;
+    text.write_all(&made.text).context("cannot write the text to /tmp")?;
     memory::put(phase(&made.header), &name(file), text.path())?;
     drop(text);
     let areas = memory::areas()?;
-    let (store, found) =
-        memory::find(&areas, &made.header.text).context("its text is not where it was put")?;
+    let (store, found) = memory::find(&areas, &made.header.text)
+        .context("the text that was stored is not on the memory")?;
     if let Some(id) = bytes_of(&store.id) {
         made.set_place(Place { store: id, page: found.page });
     }
     let mode = file.metadata()?.mode();
     let new = replacement(file, &made.file, mode | MARK)?;
     // The kernel must present the original content, or the file stays as it was.
-    let shown = std::fs::read(new.path()).context("the kernel does not take it")?;
-    ensure!(shown == original, "it would not show as what it was: nothing was changed");
+    let shown = std::fs::read(new.path()).context("the kernel cannot read the converted file")?;
+    ensure!(
+        shown == original,
+        "the converted file would differ from the original; nothing was changed"
+    );
     new.finish()?;
     let (text, rest) = (made.text.len() / PAGE, made.file.len() / PAGE);
-    let said = format!("{text} pages of text on non-volatile memory, {rest} pages stay");
+    let said = format!(
+        "{text} pages of text are on non-volatile memory now, {rest} pages stay in the file"
+    );
     Ok((said, description(&made.header, true)))
 }
 
@@ -221,9 +223,9 @@ fn bytes_of(digits: &str) -> Option<[u8; 16]> {
 
 fn restore(file: &Path) -> Result<(String, Value)> {
     let header = converted(file)?;
-    ensure!(is_marked(file)?, "it is not marked: chmod +t shows it as what it was made of");
-    let original = std::fs::read(file).context("it cannot be shown as what it was made of")?;
-    ensure!(Identity::of(&original) == header.original, "it is not what it was made of");
+    ensure!(is_marked(file)?, "it is not marked; after chmod +t the kernel shows the original");
+    let original = std::fs::read(file).context("the kernel cannot show the original")?;
+    ensure!(Identity::of(&original) == header.original, "its bytes differ from the original's");
     replace(file, &original, file.metadata()?.mode() & !MARK)?;
     Ok((format!("restored, {} bytes", original.len()), json!({ "bytes": original.len() })))
 }
@@ -237,7 +239,7 @@ fn info(file: &Path) -> Result<(String, Value)> {
             said += &format!("\n  now       at page {} of store {}", text.page, store.id);
             value["now"] = json!({ "store": store.id, "page": text.page, "users": text.users });
         }
-        None => said += "\n  now       its text is on no memory of this machine",
+        None => said += "\n  now       no memory of this machine has its text",
     }
     Ok((said, value))
 }
@@ -247,11 +249,11 @@ fn verify(file: &Path) -> Result<(String, Value)> {
     if memory::find(&memory::areas()?, &header.text).is_some() {
         memory::verify(&header.text).context("its text")?;
     } else if header.copy.is_none() {
-        bail!("its text {:.16} is on no memory of this machine", header.text);
+        bail!("no memory of this machine has its text {:.16}", header.text);
     }
-    ensure!(is_marked(file)?, "it is not marked: the kernel looks at it only after chmod +t");
-    let shown = std::fs::read(file).context("it cannot be shown as what it was made of")?;
-    ensure!(Identity::of(&shown) == header.original, "it is not what it was made of");
+    ensure!(is_marked(file)?, "it is not marked; the kernel looks at it only after chmod +t");
+    let shown = std::fs::read(file).context("the kernel cannot show the original")?;
+    ensure!(Identity::of(&shown) == header.original, "its bytes differ from the original's");
     let value = json!({ "bytes": header.size, "text": header.text.to_string() });
     Ok((format!("good: {} bytes, text {:.16}", header.size, header.text), value))
 }

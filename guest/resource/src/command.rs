@@ -11,10 +11,10 @@ Usage: resource [--json] COMMAND
 
 Commands:
   list [KIND] [--name NAME]     all resources, of one kind, or those with a name
-  show KIND/SERIAL              the attributes of one; a name will do where it is the only one
+  show KIND/SERIAL              the attributes of one; KIND/NAME does if the name is unique
   set KIND/SERIAL ATTR VALUE    change an attribute: a process's name, an execution's nice,
                                 a plate's resident-pages (to 0)
-  pools                         what became of each kind: made, reused, stored, dropped, kept
+  pools                         counts of each kind: made, reused, stored, dropped, kept
   limit KIND BYTES              how much may be kept of a kind (root)
   policy [NEW]                  what is kept; with NEW, change it (root)
   drop [KIND]                   give up what is kept (root)
@@ -34,7 +34,7 @@ Examples:
   resource policy full-attachment
   resource drop program
 
-Exit status: 0 done; 1 it is not there or cannot be done; 2 the command line is wrong
+Exit status: 0 done; 1 there is no such resource, or the command failed; 2 the command line is wrong
 ";
 
 /// The kinds of resource.
@@ -123,7 +123,7 @@ pub fn parse(mut parser: lexopt::Parser) -> Result<Wanted, Failure> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let command = match words.as_slice() {
         _ if help => Command::Help,
-        [] => return Err(Failure::usage("what is wanted?")),
+        [] => return Err(Failure::usage("name a command")),
         ["help"] => Command::Help,
         ["list"] => Command::List { kind: None, name: name.take() },
         ["list", kind] => Command::List { kind: Some(known(kind)?), name: name.take() },
@@ -145,7 +145,7 @@ pub fn parse(mut parser: lexopt::Parser) -> Result<Wanted, Failure> {
         [first, ..] => return Err(Failure::usage(misused(first))),
     };
     if name.is_some() && !help {
-        return Err(Failure::usage("--name goes with list"));
+        return Err(Failure::usage("--name is an option of list"));
     }
     Ok(Wanted { command, json })
 }
@@ -156,9 +156,9 @@ fn misused(word: &str) -> String {
         "set" => "write it as: resource set KIND/SERIAL ATTRIBUTE VALUE".into(),
         "limit" => "write it as: resource limit KIND BYTES".into(),
         "list" | "pools" | "policy" | "drop" | "frames" | "help" => {
-            format!("{word}: there are words too many")
+            format!("{word}: there are too many arguments")
         }
-        _ => format!("{word}: no such command"),
+        _ => format!("there is no command {word}"),
     }
 }
 
@@ -166,7 +166,7 @@ fn known(kind: &str) -> Result<String, Failure> {
     if KINDS.contains(&kind) {
         return Ok(kind.into());
     }
-    Err(Failure::usage(format!("{kind}: no such kind; there are {}", KINDS.join(", "))))
+    Err(Failure::usage(format!("there is no kind {kind}; the kinds are {}", KINDS.join(", "))))
 }
 
 /// `KIND/SERIAL`. A name may have slashes of its own.

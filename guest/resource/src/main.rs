@@ -43,7 +43,7 @@ fn main() -> ExitCode {
             match written {
                 // The reader has closed the pipe.
                 Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-                    eprintln!("resource: cannot write: {error}");
+                    eprintln!("resource: cannot write standard output: {error}");
                     ExitCode::from(FAILED)
                 }
                 _ => ExitCode::SUCCESS,
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
         Err(failure) => {
             eprintln!("resource: {}", failure.text);
             if failure.status == USAGE {
-                eprintln!("`resource --help` tells what can be asked");
+                eprintln!("`resource --help` lists the commands");
             }
             ExitCode::from(failure.status)
         }

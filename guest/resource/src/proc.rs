@@ -16,7 +16,7 @@ pub fn present() -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::new(format!(
-        "no {ROOT}/resources: this system is not Hayate, or /proc is not mounted"
+        "there is no {ROOT}/resources: this system is not Hayate, or /proc is not mounted"
     )))
 }
 
@@ -156,7 +156,8 @@ pub fn pools(json: bool) -> Result<String, Failure> {
         }
         return Ok(table(&shown, &[0]));
     }
-    let (head, rows) = rows.split_first().ok_or_else(|| Failure::new("no pools are told of"))?;
+    let (head, rows) =
+        rows.split_first().ok_or_else(|| Failure::new("the kernel lists no pools"))?;
     let object = |row: &Vec<String>| -> Value {
         let pairs = head.iter().zip(row);
         Value::Object(pairs.map(|(name, value)| (name.clone(), typed(value))).collect())
@@ -167,7 +168,7 @@ pub fn pools(json: bool) -> Result<String, Failure> {
 /// `resource limit`
 pub fn limit(kind: &str, bytes: u64) -> Result<String, Failure> {
     write("pools", &format!("limit {kind} {bytes}")).map_err(|error| match error.kind() {
-        ErrorKind::InvalidInput => Failure::new(format!("nothing is kept of kind {kind}")),
+        ErrorKind::InvalidInput => Failure::new(format!("the kernel keeps nothing of kind {kind}")),
         _ => not_root("change what may be kept", &error),
     })
 }
@@ -181,7 +182,7 @@ pub fn policy(json: bool) -> Result<String, Failure> {
 /// `resource policy NEW`
 pub fn set_policy(new: &str) -> Result<String, Failure> {
     write("policy", new).map_err(|error| match error.kind() {
-        ErrorKind::InvalidInput => Failure::usage(format!("{new}: no such policy")),
+        ErrorKind::InvalidInput => Failure::usage(format!("there is no policy {new}")),
         _ => not_root("change the policy", &error),
     })
 }
@@ -217,7 +218,7 @@ fn write(file: &str, text: &str) -> std::io::Result<String> {
 fn missing(kind: &str, which: &str, error: &Error) -> Failure {
     match error.kind() {
         ErrorKind::NotFound => Failure::new(format!(
-            "no {kind} {which}, or it is not yours; `resource list {kind}` shows what there is"
+            "there is no {kind} {which}, or it is not yours; `resource list {kind}` lists all"
         )),
         ErrorKind::PermissionDenied => {
             Failure::new(format!("{kind} {which} is not yours; root may do this"))

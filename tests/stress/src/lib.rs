@@ -72,7 +72,7 @@ impl Options {
                     options.values.insert(name.to_string(), String::new());
                 }
                 None if options.plain.is_none() => options.plain = Some(word),
-                _ => options.wrong(&format!("what is {word}?")),
+                _ => options.wrong(&format!("there is no option {word}")),
             }
         }
         options
@@ -83,7 +83,7 @@ impl Options {
         match self.values.get(name).map(|text| text.parse()) {
             None => default,
             Some(Ok(value)) => value,
-            Some(Err(_)) => self.wrong(&format!("--{name}: not understood")),
+            Some(Err(_)) => self.wrong(&format!("--{name}: this is not a valid value")),
         }
     }
 

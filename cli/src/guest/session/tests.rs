@@ -121,7 +121,7 @@ fn it_never_speaks() {
 
 #[test]
 fn its_kernel_is_silent() {
-    failure_before_a_word("up; exec sleep 100", "the kernel said nothing for 4 s");
+    failure_before_a_word("up; exec sleep 100", "the kernel printed nothing for 4 s");
 }
 
 #[test]
@@ -137,13 +137,13 @@ fn it_stops_the_machine() {
 
 #[test]
 fn it_stops_without_a_reason() {
-    let line = "QEMU stopped the machine (it does not say why)";
+    let line = "QEMU stopped the machine (for an unknown reason)";
     failure_before_a_word("up; pause; exec sleep 100", line);
 }
 
 #[test]
 fn it_ends_before_a_word() {
-    let said = |how| format!("QEMU ended ({how}) before the guest said a word");
+    let said = |how| format!("QEMU ended ({how}) before the guest printed anything");
     failure_before_a_word("exit 1", &said("status 1"));
     failure_before_a_word("kill -KILL $$", &said("signal 9"));
     failure_before_a_word("greet; exit 1", &said("status 1"));

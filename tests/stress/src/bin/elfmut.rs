@@ -20,7 +20,8 @@ const USAGE: &str = "elfmut [--seed N] [--count N] [--keep DIR] FILE
   --count N    how many mutated files to execute (10000)
   --first N    begin with this round, to repeat one of an earlier run (0)
   --keep DIR   write every file before it is executed to DIR/mutant, and leave it there
-  FILE         a small static ELF program that exits with its number of arguments";
+  FILE         a small static ELF program that exits with its number of arguments
+Example: elfmut --seed 7 --count 1000 /tests/stress/tiny";
 
 /// The values most likely to be limits, for fields of any width.
 const EDGES: [u64; 24] = [

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 const USAGE: &str = "modestorm [--hertz N] [--seconds N] -- CMD...
 
-  --hertz N     switches of each process in a second, 100 unless told
-  --seconds N   run the program again until these have passed; once, without it";
+  --hertz N     how often a second each process is switched (100)
+  --seconds N   run the program again until these have passed; without it once
+Example: modestorm --seconds 60 -- /tests/runall static/";
 
 fn wrong(why: &str) -> ! {
     eprintln!("{why}\nusage: {USAGE}");
@@ -34,7 +35,9 @@ fn main() {
         }
     }
     let command: Vec<String> = words.collect();
-    let Some((program, arguments)) = command.split_first() else { wrong("which program?") };
+    let Some((program, arguments)) = command.split_first() else {
+        wrong("name a program after --")
+    };
     if let Err(error) = switch_supervisor(0, 0).and_then(|()| switch_user(0)) {
         eprintln!("the mode cannot be switched here: {error}");
         exit(77);

@@ -13,7 +13,8 @@ use hayate_stress::{Ended, Options, Random, c_path, fork, wait};
 
 const USAGE: &str = "pathfuzz [--seed N] [--count N]   (as root: it changes its root directory)
   --seed N     the seed (1)
-  --count N    how many operations (100000)";
+  --count N    how many operations (100000)
+Example: pathfuzz --seed 7 --count 1000";
 
 type Id = usize;
 type Outcome<T> = Result<T, i32>;

@@ -16,10 +16,11 @@ use std::time::{Duration, Instant};
 const USAGE: &str = "refusal [--stride N] [--only AREAS] [--case NAME] [--most N] FOLDER
 
 Runs every case of the programs in FOLDER with its N-th request for memory refused.
-  --stride N   only every N-th request, another one first in each case [1]
-  --only AREAS these programs, with commas between
+  --stride N   refuse only every N-th request; each case begins with another one [1]
+  --only AREAS only these programs, separated by commas
   --case NAME  only cases with NAME in their names
-  --most N     no more than N requests of each case [1000]";
+  --most N     no more than N requests of each case [1000]
+Example: refusal --only pipe --case splice /tests/static";
 
 /// The time limit of a case, and of its end after that, in seconds: many cases wait for a process
 /// that was killed.

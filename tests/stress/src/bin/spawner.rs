@@ -20,7 +20,8 @@ const USAGE: &str =
   --procs P      workers at the same time (2)
   --how HOW      start by fork (default) or vfork; none: fork and exit without execve
   --leak-check   drop the kernel's caches and fail when memory is lost
-  PROGRAM        exits with its number of arguments (default: `tiny` beside this program)";
+  PROGRAM        exits with its number of arguments (default: `tiny` beside this program)
+Example: spawner --count 1000 --how vfork --leak-check";
 
 #[derive(Clone, Copy, PartialEq)]
 enum How {

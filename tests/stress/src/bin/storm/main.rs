@@ -30,9 +30,10 @@ const USAGE: &str = "storm [--seed N] [--seconds S] [--runs N] [--limit N] WHAT
     hoard     one process holds all memory when the first process of the machine needs some: the
               holder goes, not the first (once)
   --seed N      the seed of all that is random (1)
-  --seconds S   how long one run of the storm blows (3); a few are needed to see what is lost
-  --runs N      run it as often at least (2); it ends when two runs in a row leave the same
-  --limit N     bomb: as the user nobody under this limit of processes";
+  --seconds S   how long one run takes (3); a leak shows after a few seconds
+  --runs N      the least number of runs (2); it ends when two runs in a row leave as much memory
+  --limit N     bomb: as the user nobody under this limit of processes
+Example: storm --seconds 10 --runs 6 strike";
 
 /// The parameters of a storm.
 struct Orders {

@@ -25,12 +25,13 @@ use worker::Slot;
 
 const USAGE: &str =
     "sysfuzz [--seed N] [--seconds S] [--procs P] [--calls N] [--as-root] [--replay SEED]
-  --seed N       the seed all workers' seeds come from (1)
+  --seed N       the seed that the seeds of all workers come from (1)
   --seconds S    how long (60)
   --procs P      workers at the same time (2)
   --calls N      calls of one worker (500)
   --as-root      keep root's privilege in every second worker: only in a machine of its own
-  --replay SEED  one worker with this seed, telling every call on standard error";
+  --replay SEED  one worker with this seed, which prints every call on standard error
+Example: sysfuzz --seed 7 --seconds 60 --procs 4 --as-root";
 
 /// A worker that makes no call for this long is blocked in one: a signal interrupts it.
 const NUDGE: Duration = Duration::from_millis(60);
