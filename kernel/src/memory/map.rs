@@ -15,7 +15,7 @@ use machine::paging::Edit;
 use super::error::NoMemoryError;
 use super::fault::{FaultResult, Touch};
 use super::layout::STACK_GUARD;
-use super::limits::may_lock;
+use super::limits::{Limits, may_lock};
 use super::page::{LOWEST, PAGE, USER_END, page_up};
 use super::region::{Backing, Mapping, Protection, RegionFlags};
 use super::space::{Inner, Space, data_size};
@@ -24,7 +24,7 @@ use crate::reclaim;
 
 /// How the address of a [`MapRequest`] is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Placement {
     /// At the address if that range is free, else anywhere.
     Hint,
     /// At the address, replacing what was there (`MAP_FIXED`).
@@ -35,12 +35,20 @@ pub enum Place {
     Low,
 }
 
+impl Placement {
+    /// Whether the caller chose the address.
+    #[inline]
+    fn is_fixed(self) -> bool {
+        matches!(self, Placement::Fixed | Placement::FixedNoReplace)
+    }
+}
+
 /// The arguments of [`Space::map`].
 pub struct MapRequest {
     /// The address.
     pub address: usize,
     /// How the address is used.
-    pub place: Place,
+    pub place: Placement,
     /// The length in bytes, which is rounded up to whole pages.
     pub length: usize,
     /// The access rights.
@@ -61,7 +69,7 @@ impl MapRequest {
     pub fn anonymous(length: usize) -> MapRequest {
         MapRequest {
             address: 0,
-            place: Place::Hint,
+            place: Placement::Hint,
             length,
             protection: Protection::READ | Protection::WRITE,
             flags: RegionFlags::MAY_WRITE | RegionFlags::MAY_EXECUTE,
@@ -69,6 +77,35 @@ impl MapRequest {
             offset: 0,
             populate: false,
         }
+    }
+
+    /// Checks what can be checked without the map; returns the size in whole pages.
+    #[inline]
+    fn checked_size(&self) -> Result<usize> {
+        if self.length == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let size = page_up(self.length).filter(|&size| size <= USER_END).ok_or(Errno::ENOMEM)?;
+        if !self.offset.is_multiple_of(PAGE as u64) {
+            return Err(Errno::EINVAL);
+        }
+        // A file's largest offset is the largest signed number.
+        let end = self.offset.checked_add(size as u64).ok_or(Errno::EOVERFLOW)?;
+        if self.backing.is_some() && end > i64::MAX as u64 {
+            return Err(Errno::EOVERFLOW);
+        }
+        if self.place.is_fixed() {
+            if !self.address.is_multiple_of(PAGE) {
+                return Err(Errno::EINVAL);
+            }
+            if self.address > USER_END - size {
+                return Err(Errno::ENOMEM);
+            }
+            if self.address < LOWEST {
+                return Err(Errno::EPERM);
+            }
+        }
+        Ok(size)
     }
 }
 
@@ -111,20 +148,92 @@ impl Inner {
         Ok(())
     }
 
+    /// Finds a gap for `size` bytes of `mapping`.
+    #[inline]
+    fn placed(&mut self, mapping: &Mapping, size: usize, hint: usize, low: bool) -> Result<usize> {
+        let align = attach::alignment(mapping.backing.as_ref(), mapping.offset);
+        // Text placed for large pages needs an aligned gap; without one, take any.
+        if align != PAGE
+            && let Ok(at) = self.find_gap(size, align, hint, low)
+        {
+            return Ok(at);
+        }
+        self.find_gap(size, PAGE, hint, low)
+    }
+
+    /// Whether `size` bytes may be mapped where `replaced` bytes are unmapped first. `data`: they
+    /// count against `RLIMIT_DATA`.
+    #[inline]
+    fn check_limits(
+        &self,
+        limits: &Limits,
+        size: usize,
+        replaced: usize,
+        data: bool,
+        locked: bool,
+    ) -> Result<()> {
+        let total = self.map.size() - replaced;
+        if size > limits.address_space.saturating_sub(total) || self.too_many(2) {
+            return Err(Errno::ENOMEM);
+        }
+        if data && size > limits.data.saturating_sub(self.data) {
+            return Err(Errno::ENOMEM);
+        }
+        if locked && !may_lock(size, self.locked, limits.locked) {
+            return Err(Errno::EAGAIN);
+        }
+        Ok(())
+    }
+
+    /// How far from the start of `range` on `mprotect` may set `protection`, and the error that
+    /// stops it.
+    fn reach(&self, range: &Range<usize>, protection: Protection) -> (usize, Result<()>) {
+        let mut reached = range.start;
+        for region in self.map.overlapping(range.clone()) {
+            let allowed = if region.start > reached {
+                Err(Errno::ENOMEM)
+            } else {
+                region.value.may(protection)
+            };
+            if allowed.is_err() {
+                return (reached, allowed);
+            }
+            reached = region.end.min(range.end);
+        }
+        let result = if reached < range.end { Err(Errno::ENOMEM) } else { Ok(()) };
+        (reached, result)
+    }
+
+    /// The bytes in `range` that count against `RLIMIT_DATA` now, and with `protection`.
+    fn data_in(&self, range: &Range<usize>, protection: Protection) -> (usize, usize) {
+        let (mut before, mut after) = (0, 0);
+        for region in self.map.overlapping(range.clone()) {
+            let mut part = Region {
+                start: region.start.max(range.start),
+                end: region.end.min(range.end),
+                value: region.value.clone(),
+            };
+            before += data_size(&part);
+            part.value.protection = protection;
+            after += data_size(&part);
+        }
+        (before, after)
+    }
+
     /// Finds a gap for `size` bytes, at a multiple of `align` unless it is at the hint.
-    pub(super) fn room(
+    pub(super) fn find_gap(
         &mut self,
         size: usize,
         align: usize,
         hint: usize,
         low: bool,
     ) -> Result<usize> {
-        let gap = |mapping: &Mapping| {
+        let guard = |mapping: &Mapping| {
             if mapping.flags.contains(RegionFlags::GROWS_DOWN) { STACK_GUARD } else { 0 }
         };
         if low {
             let within = 0x4000_0000..0x8000_0000;
-            return self.map.room_from_bottom(size, align, within, gap).ok_or(Errno::ENOMEM);
+            return self.map.room_from_bottom(size, align, within, guard).ok_or(Errno::ENOMEM);
         }
         if hint != 0
             && let Some(at) = page_up(hint).map(|at| at.max(LOWEST))
@@ -132,26 +241,26 @@ impl Inner {
             && size <= USER_END - at
         {
             let next = self.map.find_from(at);
-            if next.is_none_or(|next| next.start.saturating_sub(gap(&next.value)) >= at + size) {
+            if next.is_none_or(|next| next.start.saturating_sub(guard(&next.value)) >= at + size) {
                 return Ok(at);
             }
         }
         let top = self.layout.mmap_top;
         if align != PAGE {
             // Not recorded in `full_above`: gaps above may suit requests without alignment.
-            let from_top = self.map.room_from_top(size, align, LOWEST..top, gap);
+            let from_top = self.map.room_from_top(size, align, LOWEST..top, guard);
             return from_top.ok_or(Errno::ENOMEM);
         }
         let (full, smallest) = self.full_above;
         let from = if size >= smallest { full.min(top) } else { top };
         // A gap that was found but not used may lie above `full`: the second search finds it.
         for from in [from, top] {
-            if let Some(at) = self.map.room_from_top(size, PAGE, LOWEST..from, gap) {
+            if let Some(at) = self.map.room_from_top(size, PAGE, LOWEST..from, guard) {
                 self.full_above = (at, size);
                 return Ok(at);
             }
         }
-        self.map.room_from_bottom(size, PAGE, top..USER_END, gap).ok_or(Errno::ENOMEM)
+        self.map.room_from_bottom(size, PAGE, top..USER_END, guard).ok_or(Errno::ENOMEM)
     }
 }
 
@@ -162,29 +271,10 @@ impl Space {
     /// As `mmap(2)`: `EINVAL` (no length, misaligned), `ENOMEM` (no gap, a limit, no memory),
     /// `EEXIST`, `EPERM` (below the lowest address), `EAGAIN` (too much locked).
     pub fn map(&self, request: MapRequest) -> Result<usize> {
-        if request.length == 0 {
-            return Err(Errno::EINVAL);
-        }
-        let size = page_up(request.length).filter(|&size| size <= USER_END).ok_or(Errno::ENOMEM)?;
-        if !request.offset.is_multiple_of(PAGE as u64) {
-            return Err(Errno::EINVAL);
-        }
-        // A file's largest offset is the largest signed number.
-        let end = request.offset.checked_add(size as u64).ok_or(Errno::EOVERFLOW)?;
-        if request.backing.is_some() && end > i64::MAX as u64 {
-            return Err(Errno::EOVERFLOW);
-        }
-        let fixed = matches!(request.place, Place::Fixed | Place::FixedNoReplace);
+        let size = request.checked_size()?;
+        let MapRequest { address, place, populate, .. } = request;
+        let fixed = place.is_fixed();
         if fixed {
-            if !request.address.is_multiple_of(PAGE) {
-                return Err(Errno::EINVAL);
-            }
-            if request.address > USER_END - size {
-                return Err(Errno::ENOMEM);
-            }
-            if request.address < LOWEST {
-                return Err(Errno::EPERM);
-            }
             reclaim::make_room();
         }
         let mut mapping = Mapping {
@@ -194,8 +284,7 @@ impl Space {
             offset: request.offset,
         };
         let limits = self.limits();
-        let data = mapping.protection.contains(Protection::WRITE)
-            && !mapping.flags.intersects(RegionFlags::SHARED | RegionFlags::GROWS_DOWN);
+        let data = mapping.counts_as_data();
         if data && !mapping.flags.contains(RegionFlags::NO_RESERVE) && is_obvious_overcommit(size) {
             return Err(Errno::ENOMEM);
         }
@@ -206,37 +295,17 @@ impl Space {
             let (inner, mut edit) = guard.parts();
             mapping.flags |= inner.future;
             let at = if fixed {
-                request.address
+                address
             } else {
-                let align = attach::alignment(mapping.backing.as_ref(), mapping.offset);
-                let low = request.place == Place::Low;
-                // Text placed for large pages needs an aligned gap; without one, take any.
-                let aligned = if align == PAGE {
-                    None
-                } else {
-                    inner.room(size, align, request.address, low).ok()
-                };
-                match aligned {
-                    Some(at) => at,
-                    None => inner.room(size, PAGE, request.address, low)?,
-                }
+                inner.placed(&mapping, size, address, place == Placement::Low)?
             };
             let range = at..at + size;
             let replaced = if fixed { inner.map.size_in(range.clone()) } else { 0 };
-            if replaced != 0 && request.place == Place::FixedNoReplace {
+            if replaced != 0 && place == Placement::FixedNoReplace {
                 return Err(Errno::EEXIST);
             }
-            let total = inner.map.size() - replaced;
-            if size > limits.address_space.saturating_sub(total) || inner.too_many(2) {
-                return Err(Errno::ENOMEM);
-            }
-            if data && size > limits.data.saturating_sub(inner.data) {
-                return Err(Errno::ENOMEM);
-            }
             let locked = mapping.flags.contains(RegionFlags::LOCKED);
-            if locked && !may_lock(size, inner.locked, limits.locked) {
-                return Err(Errno::EAGAIN);
-            }
+            inner.check_limits(&limits, size, replaced, data, locked)?;
             inner.map.reserve(3).map_err(NoMemoryError::from)?;
             let on_fault = mapping.flags.contains(RegionFlags::LOCK_ON_FAULT);
             _removed =
@@ -251,7 +320,7 @@ impl Space {
             }
             (at, locked && !on_fault)
         };
-        if request.populate || locked {
+        if populate || locked {
             self.populate(at..at + size);
         }
         Ok(at)
@@ -318,39 +387,12 @@ impl Space {
             }
             range.start = stack.start;
         }
-        // Find how far the change reaches, and the error that stops it.
-        let mut result = Ok(());
-        let mut reached = range.start;
-        for region in inner.map.overlapping(range.clone()) {
-            result = if region.start > reached {
-                Err(Errno::ENOMEM)
-            } else {
-                region.value.may(protection)
-            };
-            if result.is_err() {
-                break;
-            }
-            reached = region.end.min(range.end);
-        }
-        if result.is_ok() && reached < range.end {
-            result = Err(Errno::ENOMEM);
-        }
+        let (reached, result) = inner.reach(&range, protection);
         let range = range.start..reached;
         if range.is_empty() {
             return result;
         }
-        let cut = |region: &Region<Mapping>| Region {
-            start: region.start.max(range.start),
-            end: region.end.min(range.end),
-            value: region.value.clone(),
-        };
-        let (mut before, mut after) = (0, 0);
-        for region in inner.map.overlapping(range.clone()) {
-            let mut part = cut(region);
-            before += data_size(&part);
-            part.value.protection = protection;
-            after += data_size(&part);
-        }
+        let (before, after) = inner.data_in(&range, protection);
         if after > before && after - before > limits.data.saturating_sub(inner.data) {
             return Err(Errno::ENOMEM);
         }
@@ -371,11 +413,11 @@ impl Space {
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub fn find_room(&self, length: usize) -> Result<usize> {
+    pub fn gap_for(&self, length: usize) -> Result<usize> {
         let length = page_up(length).ok_or(Errno::ENOMEM)?;
         let mut guard = self.table.lock();
         let (inner, ..) = guard.parts();
-        inner.room(length, PAGE, 0, false)
+        inner.find_gap(length, PAGE, 0, false)
     }
 
     /// Sets the start of the heap: the end of the program plus the layout's shift. For exec.
@@ -417,10 +459,10 @@ impl Space {
             if new > old {
                 let size = new - old;
                 let next = inner.map.find_from(old);
-                let gap = |flags: RegionFlags| {
+                let guard = |flags: RegionFlags| {
                     if flags.contains(RegionFlags::GROWS_DOWN) { STACK_GUARD } else { 0 }
                 };
-                if next.is_some_and(|next| next.start < new + gap(next.value.flags))
+                if next.is_some_and(|next| next.start < new + guard(next.value.flags))
                     || size > limits.address_space.saturating_sub(inner.map.size())
                     || size > limits.data.saturating_sub(inner.data)
                     || is_obvious_overcommit(size)

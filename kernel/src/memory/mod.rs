@@ -72,7 +72,7 @@ pub use fault::{FaultResult, Touch, handle_fault, text_faults, user_copy_fault};
 pub use foreign::FutexPlace;
 pub use layout::{Layout, randomizes};
 pub use limits::{Limits, most_regions, set_most_regions};
-pub use map::{MapRequest, Place};
+pub use map::{MapRequest, Placement};
 pub use page::{LOWEST, PAGE, USER_END, page_down, page_up};
 pub use region::{Backing, Mapping, Protection, RegionFlags};
 pub use show::{Shown, ShownPages};

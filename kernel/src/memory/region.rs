@@ -220,6 +220,14 @@ impl Mapping {
         self.backing.is_none()
     }
 
+    /// Whether it counts against `RLIMIT_DATA`: private and writable (Linux: `is_data_mapping`,
+    /// without stacks).
+    #[inline]
+    pub fn counts_as_data(&self) -> bool {
+        self.protection.contains(Protection::WRITE)
+            && !self.flags.intersects(RegionFlags::SHARED | RegionFlags::GROWS_DOWN)
+    }
+
     /// The index in the page cache of the page at `address`, in a region that begins at `start`.
     #[inline]
     pub fn index(&self, start: usize, address: usize) -> u64 {

@@ -1,14 +1,17 @@
 //! Resizing and moving mappings: `mremap(2)`.
 
+use core::ops::Range;
+
 use hayate_abi::{Errno, Result};
 use hayate_space_map::Content;
+use machine::paging::Edit;
 
 use super::error::NoMemoryError;
-use super::limits::may_lock;
+use super::limits::{Limits, may_lock};
 use super::map::{Removed, checked_range, part};
 use super::page::{LOWEST, PAGE, USER_END, page_up};
-use super::region::RegionFlags;
-use super::space::{Space, data_size};
+use super::region::{Mapping, RegionFlags};
+use super::space::{Inner, Space};
 use crate::reclaim;
 
 /// Where a mapping may go (`MREMAP_*`).
@@ -20,6 +23,82 @@ pub enum Move {
     Anywhere,
     /// To this address, whatever is mapped there.
     To(usize),
+}
+
+/// Checks the arguments of [`Space::remap`]; returns the old range and the new size in whole pages.
+fn checked(
+    address: usize,
+    old: usize,
+    new: usize,
+    place: Move,
+    keep: bool,
+) -> Result<(Range<usize>, usize)> {
+    let from = checked_range(address, old)?;
+    let size = page_up(new).filter(|&size| size != 0).ok_or(Errno::EINVAL)?;
+    if size > USER_END || (keep && from.len() != size) || (keep && place == Move::Never) {
+        return Err(Errno::EINVAL);
+    }
+    if let Move::To(to) = place {
+        let to = checked_range(to, size)?;
+        if to.start < from.end && from.start < to.end {
+            return Err(Errno::EINVAL);
+        }
+        if to.start < LOWEST {
+            return Err(Errno::EPERM);
+        }
+    }
+    if from.is_empty() && place == Move::Never {
+        return Err(Errno::EINVAL);
+    }
+    Ok((from, size))
+}
+
+impl Inner {
+    /// Whether the limits allow `added` bytes more of `mapping`.
+    fn may_add(&self, limits: &Limits, mapping: &Mapping, added: usize) -> Result<()> {
+        let data = if mapping.counts_as_data() { added } else { 0 };
+        if added > limits.address_space.saturating_sub(self.map.size())
+            || (data != 0 && data > limits.data.saturating_sub(self.data))
+            || self.too_many(3)
+        {
+            return Err(Errno::ENOMEM);
+        }
+        let locked = mapping.flags.contains(RegionFlags::LOCKED);
+        if locked && !may_lock(added, self.locked, limits.locked) {
+            return Err(Errno::EAGAIN);
+        }
+        Ok(())
+    }
+
+    /// Moves the pages of `from` to where `place` says, and maps `size` bytes of `mapping` there.
+    /// Returns the address. What was unmapped is pushed to `removed`, to be dropped without the
+    /// lock.
+    fn relocate(
+        &mut self,
+        edit: &mut Edit<'_>,
+        mapping: Mapping,
+        from: Range<usize>,
+        size: usize,
+        (place, keep): (Move, bool),
+        removed: &mut [Removed; 2],
+    ) -> Result<usize> {
+        let [target, source] = removed;
+        let at = match place {
+            Move::Never => return Err(Errno::ENOMEM),
+            Move::To(to) => {
+                *target = self.cut(edit, to..to + size)?;
+                to
+            }
+            Move::Anywhere => self.find_gap(size, PAGE, 0, false)?,
+        };
+        let moved = from.start..from.start + from.len().min(size);
+        edit.move_pages(moved, at).map_err(NoMemoryError::from)?;
+        self.put(at..at + size, mapping).map_err(NoMemoryError::from)?;
+        if !keep && !from.is_empty() {
+            *source = self.cut(edit, from)?;
+        }
+        Ok(at)
+    }
 }
 
 impl Space {
@@ -37,36 +116,18 @@ impl Space {
         place: Move,
         keep: bool,
     ) -> Result<usize> {
-        let from = checked_range(address, old)?;
-        let size = page_up(new).filter(|&size| size != 0).ok_or(Errno::EINVAL)?;
-        if size > USER_END || (keep && from.len() != size) || (keep && place == Move::Never) {
-            return Err(Errno::EINVAL);
-        }
-        if let Move::To(to) = place {
-            let to = checked_range(to, size)?;
-            if to.start < from.end && from.start < to.end {
-                return Err(Errno::EINVAL);
-            }
-            if to.start < LOWEST {
-                return Err(Errno::EPERM);
-            }
-        }
-        if from.is_empty() && place == Move::Never {
-            return Err(Errno::EINVAL);
-        }
+        let (from, size) = checked(address, old, new, place, keep)?;
         let limits = self.limits();
         reclaim::make_room();
         // Declared first: dropped after the lock.
-        let (mut _tail, mut _target, mut _source) =
-            (Removed::new(), Removed::new(), Removed::new());
+        let (mut _tail, mut _removed) = (Removed::new(), [Removed::new(), Removed::new()]);
         let (at, populate) = {
             let mut guard = self.table.lock();
             let (inner, mut edit) = guard.parts();
             let region = inner.map.find(from.start).ok_or(Errno::EFAULT)?;
-            if from.is_empty() && !region.value.is_shared() {
-                return Err(Errno::EINVAL);
-            }
-            if keep && (region.value.is_shared() || region.value.backing.is_some()) {
+            let shared = region.value.is_shared();
+            if (from.is_empty() && !shared) || (keep && (shared || region.value.backing.is_some()))
+            {
                 return Err(Errno::EINVAL);
             }
             // Shrinking in place works whatever is mapped after it.
@@ -82,20 +143,7 @@ impl Space {
             let (mapping, whole) = (part(region, from.start), region.end == from.end);
             let locked = mapping.flags.contains(RegionFlags::LOCKED);
             let added = if keep { size } else { size.saturating_sub(from.len()) };
-            let data = data_size(&hayate_space_map::Region {
-                start: 0,
-                end: added,
-                value: mapping.clone(),
-            });
-            if added > limits.address_space.saturating_sub(inner.map.size())
-                || (data != 0 && data > limits.data.saturating_sub(inner.data))
-                || inner.too_many(3)
-            {
-                return Err(Errno::ENOMEM);
-            }
-            if locked && !may_lock(added, inner.locked, limits.locked) {
-                return Err(Errno::EAGAIN);
-            }
+            inner.may_add(&limits, &mapping, added)?;
             mapping.offset.checked_add(size as u64).ok_or(Errno::EINVAL)?;
             inner.map.reserve(5).map_err(NoMemoryError::from)?;
             let stay = from.start..from.start + size;
@@ -112,20 +160,8 @@ impl Space {
                 inner.put(from.end..stay.end, more).map_err(NoMemoryError::from)?;
                 (from.start, locked.then_some(stay))
             } else {
-                let at = match place {
-                    Move::Never => return Err(Errno::ENOMEM),
-                    Move::To(to) => {
-                        _target = inner.cut(&mut edit, to..to + size)?;
-                        to
-                    }
-                    Move::Anywhere => inner.room(size, PAGE, 0, false)?,
-                };
-                let moved = from.start..from.start + from.len().min(size);
-                edit.move_pages(moved, at).map_err(NoMemoryError::from)?;
-                inner.put(at..at + size, mapping).map_err(NoMemoryError::from)?;
-                if !keep && !from.is_empty() {
-                    _source = inner.cut(&mut edit, from)?;
-                }
+                let moved = (place, keep);
+                let at = inner.relocate(&mut edit, mapping, from, size, moved, &mut _removed)?;
                 (at, locked.then_some(at..at + size))
             }
         };

@@ -16,7 +16,7 @@ use machine::per_cpu;
 use super::layout::Layout;
 use super::limits::{AtomicLimits, Limits, most_regions};
 use super::origin::{Altered, Origin};
-use super::region::{Mapping, Protection, RegionFlags};
+use super::region::{Mapping, RegionFlags};
 use super::weak_list::{ListPlace, WeakList};
 use crate::reclaim;
 use crate::recycle::statistics;
@@ -235,13 +235,9 @@ impl Drop for Space {
     }
 }
 
-/// How many bytes of a region count against `RLIMIT_DATA`: private and writable (Linux:
-/// `is_data_mapping`, without stacks).
+/// How many bytes of a region count against `RLIMIT_DATA`.
 pub fn data_size(region: &Region<Mapping>) -> usize {
-    let mapping = &region.value;
-    let data = mapping.protection.contains(Protection::WRITE)
-        && !mapping.flags.intersects(RegionFlags::SHARED | RegionFlags::GROWS_DOWN);
-    if data { region.size() } else { 0 }
+    if region.value.counts_as_data() { region.size() } else { 0 }
 }
 
 impl Inner {

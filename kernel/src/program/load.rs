@@ -10,7 +10,7 @@ use hayate_program_image::{HEAD, Image, Plan, Position, Segment, flags};
 use super::executable::Executable;
 pub use crate::memory::origin::Loaded;
 use crate::memory::{
-    Backing, MapRequest, Place, Protection, RegionFlags, Space, page_down, page_up,
+    Backing, MapRequest, Placement, Protection, RegionFlags, Space, page_down, page_up,
 };
 use crate::reclaim::growth::Grow;
 
@@ -130,7 +130,7 @@ pub fn add(space: &Space, executable: &Executable, plan: &Plan, replace: bool) -
     // Map the whole range at once, so that no thread that shares the space can map in between.
     space.map(MapRequest {
         address: start,
-        place: if replace { Place::Fixed } else { Place::FixedNoReplace },
+        place: if replace { Placement::Fixed } else { Placement::FixedNoReplace },
         protection: Protection::empty(),
         ..MapRequest::anonymous(length)
     })?;
@@ -155,8 +155,8 @@ fn choose(space: &Space, plan: &Plan, alignment: usize) -> Result<usize> {
     let span = (plan.span.end - plan.span.start) as usize;
     let slack = alignment - 4096;
     let length = span.checked_add(slack).ok_or(Errno::ENOMEM)?;
-    let room = space.find_room(length)?;
-    let base = (room + slack) & !(alignment - 1);
+    let gap = space.gap_for(length)?;
+    let base = (gap + slack) & !(alignment - 1);
     Ok(base.wrapping_sub(plan.span.start as usize))
 }
 
@@ -176,7 +176,7 @@ fn map(
         if segment.file_size > 0 { page_up(file_end).ok_or(Errno::ENOMEM)? } else { start };
     let request = |address, length| MapRequest {
         address,
-        place: Place::Fixed,
+        place: Placement::Fixed,
         protection,
         ..MapRequest::anonymous(length)
     };

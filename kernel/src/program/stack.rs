@@ -10,7 +10,7 @@ use zerocopy::IntoBytes;
 use super::load;
 use super::strings::Strings;
 use crate::credentials::Credentials;
-use crate::memory::{MapRequest, Mapping, PAGE, Place, Protection, Space, page_down};
+use crate::memory::{MapRequest, Mapping, PAGE, Placement, Protection, Space, page_down};
 use crate::random;
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
@@ -117,7 +117,7 @@ pub fn build(
     } else {
         space.map(MapRequest {
             address: start,
-            place: Place::FixedNoReplace,
+            place: Placement::FixedNoReplace,
             protection,
             flags,
             ..MapRequest::anonymous(top - start)

@@ -6,8 +6,20 @@
 //! functions instantiated for `process::starts::Watched`. So nothing on the path checks whether it
 //! is measured.
 //!
-//! Road not taken: a flag that is tested at each step, or calls through a table. Both cost every
-//! start some instructions for a measurement that one in a million needs.
+//! The parameter is on six functions: the two of exec in `syscall::process`, `program::find` and
+//! `program::prepare`, [`super::spaces::take`] and the restoring of a space. The kernel holds them
+//! twice; the second copy is only run under `trace=starts`.
+//!
+//! Roads not taken:
+//!
+//! * A flag that is tested at each step, or calls through a table. Both cost every start some
+//!   instructions for a measurement that one in a million needs.
+//! * Calls that are patched in when they are wanted (Linux' static keys). The kernel's text is never
+//!   writable, and a patch needs the rules for code that other processors execute: far more code
+//!   than six parameters.
+//! * Marks in the handlers alone, which boot exchanges anyway. They see where exec begins and ends,
+//!   but not its parts, and the parts are what the measurement is for.
+//! * Another kernel, built with the marks. Then what is measured is not what runs.
 
 pub use hayate_start_account::Part;
 

@@ -24,7 +24,7 @@ pub fn space() -> Result<Arc<Space>> {
 
 /// A request for a fixed place.
 pub fn at(address: usize, length: usize) -> MapRequest {
-    MapRequest { address, place: Place::Fixed, ..MapRequest::anonymous(length) }
+    MapRequest { address, place: Placement::Fixed, ..MapRequest::anonymous(length) }
 }
 
 /// A request to map a page cache.
@@ -419,10 +419,10 @@ ktest! {
         check!(none(at(BASE + 1, PAGE)) == Some(Errno::EINVAL));
         check!(none(at(0, PAGE)) == Some(Errno::EPERM));
         check!(none(at(USER_END, PAGE)) == Some(Errno::ENOMEM));
-        let exact = |address| MapRequest { place: Place::FixedNoReplace, ..at(address, PAGE) };
+        let exact = |address| MapRequest { place: Placement::FixedNoReplace, ..at(address, PAGE) };
         check!(none(exact(second)) == Some(Errno::EEXIST));
         check!(space.map(exact(BASE)) == Ok(BASE));
-        let low = MapRequest { place: Place::Low, ..MapRequest::anonymous(PAGE) };
+        let low = MapRequest { place: Placement::Low, ..MapRequest::anonymous(PAGE) };
         check!(space.map(low).is_ok_and(|address| address < 1 << 31));
         space.set_limits(Limits { address_space: space.size() + PAGE, ..Limits::default() });
         check!(none(MapRequest::anonymous(2 * PAGE)) == Some(Errno::ENOMEM));

@@ -11,7 +11,7 @@ use hayate_machine::time;
 use hayate_machine::trap::{self, UserRegs};
 
 use crate::memory::{Layout, Limits, Space};
-use crate::memory::{MapRequest, Place};
+use crate::memory::{MapRequest, Placement};
 use crate::memory::{Protection, RegionFlags};
 use crate::schedule::{Execution, UserThread, WaitQueue, exit_current, sleep_until, start};
 use crate::{check, ktest};
@@ -109,7 +109,7 @@ fn new_space() -> Option<Arc<Space>> {
     ] {
         let request = MapRequest {
             address,
-            place: Place::Fixed,
+            place: Placement::Fixed,
             protection,
             flags: RegionFlags::MAY_WRITE | RegionFlags::MAY_EXECUTE,
             ..MapRequest::anonymous(4096)

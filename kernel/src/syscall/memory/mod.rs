@@ -19,7 +19,7 @@ use super::file::open_file;
 use crate::memory;
 use crate::memory::advise::Advice;
 use crate::memory::remap::Move;
-use crate::memory::{Backing, MapRequest, PAGE, Place, Protection, RegionFlags};
+use crate::memory::{Backing, MapRequest, PAGE, Placement, Protection, RegionFlags};
 use crate::page_cache::cache::PageCache;
 use crate::vfs::mount;
 use crate::vfs::open_file::{MapSource, OpenFile};
@@ -51,13 +51,13 @@ pub fn mmap(
         return Err(if anonymous { Errno::ENOMEM } else { Errno::EINVAL });
     }
     let place = if flags & raw::MAP_FIXED_NOREPLACE != 0 {
-        Place::FixedNoReplace
+        Placement::FixedNoReplace
     } else if flags & raw::MAP_FIXED != 0 {
-        Place::Fixed
+        Placement::Fixed
     } else if flags & raw::MAP_32BIT != 0 {
-        Place::Low
+        Placement::Low
     } else {
-        Place::Hint
+        Placement::Hint
     };
     let protection = protection(protection_bits);
     let mut region = RegionFlags::MAY_WRITE | RegionFlags::MAY_EXECUTE;
