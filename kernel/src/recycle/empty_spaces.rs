@@ -6,8 +6,8 @@
 //! record and its entry on the list of all spaces stay, and serve any process next: nothing of the
 //! last program is left in them.
 //!
-//! Each processor has a small cache of them; `take` looks into the others' only when its own is
-//! empty. The spaces have no age, because recording it would cost a clock read at each process's
+//! Each processor has a small array of them, with the rules of [`super::per_cpu_pool`], which also
+//! says why this is not a [`PerCpuPool`](super::per_cpu_pool::PerCpuPool). The spaces have no age, because recording it would cost a clock read at each process's
 //! end. They count as the oldest of all pools' contents and so are freed first: each is cheap to
 //! make anew.
 //!
@@ -26,6 +26,7 @@ use hayate_recycler::{Keep, Kind};
 use machine::cpu::{self, MAX_CPUS};
 use machine::sync::SpinLock;
 
+use super::per_cpu_pool::own_first;
 use super::{policy, pools, statistics};
 use crate::memory::layout::Layout;
 use crate::memory::limits::Limits;
@@ -39,9 +40,10 @@ const MOST: usize = 32;
 /// The size of one space: its root page table and its record, in bytes.
 const SIZE: usize = PAGE + size_of::<Space>();
 
-type Part = SpinLock<ArrayVec<Arc<Space>, MOST>>;
+/// One processor's empty spaces.
+type CpuPart = SpinLock<ArrayVec<Arc<Space>, MOST>>;
 
-static PARTS: [Part; MAX_CPUS] = [const { SpinLock::new(ArrayVec::new_const()) }; MAX_CPUS];
+static PARTS: [CpuPart; MAX_CPUS] = [const { SpinLock::new(ArrayVec::new_const()) }; MAX_CPUS];
 /// What all parts together may hold, in bytes.
 static LIMIT: AtomicUsize = AtomicUsize::new(0);
 
@@ -64,13 +66,7 @@ pub fn take(layout: Layout) -> Option<Arc<Space>> {
     if !policy::keeps(Keep::SPACE) {
         return None;
     }
-    let own = cpu::id();
-    let mut kept = PARTS[own].lock().pop();
-    if kept.is_none() {
-        let others = (0..cpu::count()).filter(|&other| other != own);
-        kept = others.filter_map(|other| PARTS[other].try_lock()?.pop()).next();
-    }
-    let space = kept?;
+    let space = own_first(&PARTS, |part| part.pop())?;
     space.begin_as_new(layout);
     statistics::reused(Kind::Space, SIZE);
     Some(space)
@@ -140,7 +136,7 @@ impl Space {
     }
 }
 
-impl pools::Keeper for Spaces {
+impl pools::AnyPool for Spaces {
     fn kind(&self) -> Kind {
         Kind::Space
     }

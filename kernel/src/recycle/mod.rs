@@ -18,6 +18,7 @@
 //! | [`policy`] | the set of what is kept, from the command line (`recycle=`), changed at run time |
 //! | [`statistics`] | counts of resources made, reused, stored, dropped, and kept now |
 //! | [`pools`] | all pools: listing, limits, dropping their contents |
+//! | [`per_cpu_pool`] | a pool with a part for each processor: the rules of the hand-over |
 //! | [`registry`] | every resource there is, in use or kept, by kind and serial |
 //! | [`watch`] | the parts of a start, to measure where its time goes |
 //!
@@ -31,7 +32,9 @@
 //! 3. When it needs one: take it from the pool, if the policy still allows it, and call
 //!    [`statistics::reused`].
 //! 4. When the pool drops one: call [`statistics::dropped`].
-//! 5. The pool implements [`pools::Keeper`] and is registered at boot.
+//! 5. The pool implements [`pools::AnyPool`] and is registered at boot.
+//!
+//! A [`PerCpuPool`](per_cpu_pool::PerCpuPool) does all of this but the first step.
 //!
 //! On the path of a start, nothing here takes a lock or an atomic read-modify-write: the policy is
 //! one word that is read, and the counts are per CPU.
@@ -39,6 +42,7 @@
 //! Lock order: the list of pools is a leaf; each pool's lock belongs to its module.
 
 pub mod empty_spaces;
+pub mod per_cpu_pool;
 pub mod policy;
 pub mod pools;
 pub mod programs;

@@ -15,7 +15,7 @@ use crate::reclaim::Cache;
 
 /// A pool of kept resources. Its functions are called without locks and may sleep, because dropping
 /// may close files.
-pub trait Keeper: Send + Sync {
+pub trait AnyPool: Send + Sync {
     /// The kind of resource that it keeps.
     fn kind(&self) -> Kind;
 
@@ -51,13 +51,13 @@ pub trait Keeper: Send + Sync {
 /// The most pools.
 const MOST: usize = 16;
 
-static POOLS: SpinLock<ArrayVec<&'static dyn Keeper, MOST>> = SpinLock::new(ArrayVec::new_const());
+static POOLS: SpinLock<ArrayVec<&'static dyn AnyPool, MOST>> = SpinLock::new(ArrayVec::new_const());
 
 /// Adds a pool; at boot, once each.
 ///
 /// # Panics
 /// If there are more pools than the list has places: a mistake in the kernel.
-pub fn register(pool: &'static dyn Keeper) {
+pub fn register(pool: &'static dyn AnyPool) {
     if POOLS.lock().try_push(pool).is_err() {
         panic!("more pools than the list of them has places");
     }
@@ -74,7 +74,7 @@ impl Cache for AllPools {
 }
 
 /// All pools.
-pub fn all() -> ArrayVec<&'static dyn Keeper, MOST> {
+pub fn all() -> ArrayVec<&'static dyn AnyPool, MOST> {
     POOLS.lock().clone()
 }
 

@@ -5,19 +5,20 @@
 //! is checked elsewhere, each time. Records of `#!` scripts are not kept: reading the line is
 //! faster than the lookup.
 //!
-//! Each processor has a pool of its own for some dozen programs, whose lock is a leaf.
+//! They are in a [`PerCpuPool`] with room for some hundred programs on each processor. A record is
+//! shared, not taken, so the parts of other processors are not searched: each processor parses a
+//! program once.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use hayate_abi::{Errno, Result};
 use hayate_program_image::Plan;
-use hayate_recycler::{Content, Keep, Kind, Pool};
-use machine::cpu::{self, MAX_CPUS};
-use machine::sync::SpinLock;
+use hayate_recycler::{Content, Keep, Kind};
+use machine::cpu;
 
-use super::{policy, pools, statistics};
+use super::per_cpu_pool::{PerCpuPool, Resource};
+use super::{policy, statistics};
 use crate::program::executable::Executable;
 use crate::program::load;
 use crate::schedule::time;
@@ -29,24 +30,34 @@ pub struct Record {
     /// The path of its interpreter.
     pub interpreter: Option<Vec<u8>>,
     since: u64,
-    bytes: usize,
 }
-
-type Part = SpinLock<Pool<Content, Arc<Record>>>;
-
-static PARTS: [Part; MAX_CPUS] = [const { SpinLock::new(Pool::new(0)) }; MAX_CPUS];
-static LIMIT: AtomicUsize = AtomicUsize::new(0);
-
-/// The pools of records, for [`pools`].
-struct Programs;
 
 /// The most memory for records on each processor, in bytes: a hundred programs.
 const SHARE: usize = 64 << 10;
 
-/// Registers the pools; boot calls it once.
+static POOL: PerCpuPool<Arc<Record>> = PerCpuPool::new();
+
+impl Resource for Arc<Record> {
+    type Key = Content;
+
+    const KIND: Kind = Kind::Program;
+
+    fn is_wanted() -> bool {
+        policy::keeps(Keep::PROGRAM)
+    }
+
+    fn since(&self) -> u64 {
+        self.since
+    }
+
+    fn refers_to(&self, key: &Content, page_cache: u64) -> bool {
+        key.page_cache == page_cache
+    }
+}
+
+/// Sets the limit and registers the pool; boot calls it once.
 pub fn init() {
-    pools::Keeper::set_limit(&Programs, SHARE * cpu::count());
-    pools::register(&Programs);
+    POOL.init(SHARE * cpu::count());
 }
 
 /// The key of a record, which does not depend on the file's name.
@@ -60,9 +71,7 @@ pub fn find(executable: &Executable) -> Option<Arc<Record>> {
     if !policy::keeps(Keep::PROGRAM) {
         return None;
     }
-    let record = PARTS[cpu::id()].lock().get(&key(executable)).cloned()?;
-    statistics::shared(Kind::Program);
-    Some(record)
+    POOL.share(&key(executable))
 }
 
 /// Makes the record of an ELF file, whose first bytes are `head`, and keeps it if the policy
@@ -76,15 +85,10 @@ pub fn make(executable: &Executable, head: &[u8]) -> Result<Arc<Record>> {
     let bytes = size_of::<Record>()
         + size_of_val(plan.segments.as_slice())
         + interpreter.as_ref().map_or(0, Vec::len);
-    let record = Arc::new(Record { plan, interpreter, since: time::monotonic_ns(), bytes });
+    let record = Arc::new(Record { plan, interpreter, since: time::monotonic_ns() });
     statistics::made(Kind::Program);
     if policy::keeps(Keep::PROGRAM) {
-        let part = &PARTS[cpu::id()];
-        let kept = part.lock().keep(key(executable), record.clone(), bytes);
-        if kept.is_ok() {
-            statistics::stored(Kind::Program, bytes);
-            drop_excess(part);
-        }
+        POOL.store(key(executable), record.clone(), bytes);
     }
     Ok(record)
 }
@@ -100,61 +104,4 @@ pub fn of_interpreter(executable: &Executable) -> Result<Arc<Record>> {
     let (bytes, length) = load::head(executable)?;
     make(executable, bytes.get(..length).unwrap_or(&bytes))
         .map_err(|error| if error == Errno::ENOEXEC { Errno::ELIBBAD } else { error })
-}
-
-fn drop_excess(part: &Part) {
-    loop {
-        let gone = part.lock().excess();
-        let Some(gone) = gone else { return };
-        statistics::dropped(Kind::Program, gone.bytes);
-    }
-}
-
-/// When the oldest record of a part was made.
-fn oldest(part: &Part) -> Option<u64> {
-    part.lock().iter().next().map(|kept| kept.value.since)
-}
-
-impl pools::Keeper for Programs {
-    fn kind(&self) -> Kind {
-        Kind::Program
-    }
-
-    fn is_wanted(&self) -> bool {
-        policy::keeps(Keep::PROGRAM)
-    }
-
-    fn limit(&self) -> usize {
-        LIMIT.load(Relaxed)
-    }
-
-    fn set_limit(&self, bytes: usize) {
-        LIMIT.store(bytes, Relaxed);
-        for part in &PARTS {
-            part.lock().set_limit(bytes / cpu::count().max(1));
-            drop_excess(part);
-        }
-    }
-
-    fn oldest(&self) -> Option<u64> {
-        PARTS.iter().filter_map(oldest).min()
-    }
-
-    fn drop_oldest(&self) -> Option<usize> {
-        let ages = PARTS.iter().filter_map(|part| Some((oldest(part)?, part)));
-        let (_, part) = ages.min_by_key(|(since, _)| *since)?;
-        let gone = part.lock().take_oldest()?;
-        statistics::dropped(Kind::Program, gone.value.bytes);
-        Some(gone.value.bytes)
-    }
-
-    fn forget_page_cache(&self, id: u64) {
-        for part in &PARTS {
-            loop {
-                let gone = part.lock().take_where(|key, _| key.page_cache == id);
-                let Some(gone) = gone else { break };
-                statistics::dropped(Kind::Program, gone.bytes);
-            }
-        }
-    }
 }

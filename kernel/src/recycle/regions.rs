@@ -21,26 +21,24 @@
 //! trusted here, because the next program may be another program of another user. Private pages of
 //! read-only regions are not kept, nor are pages that another process still shares.
 //!
-//! Lock order: a part's lock is a leaf; pages are filled, entered and dropped outside of it. Each
-//! processor has a part of its own, and `take` looks into the others only when its own has no
-//! match.
+//! The regions are in a [`PerCpuPool`]; their pages are filled, entered and dropped outside of its
+//! locks.
 
 use alloc::vec::Vec;
 use core::ops::Range;
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicU64, AtomicUsize};
 
 use hayate_abi::{Errno, Result};
-use hayate_recycler::{Keep, Kept, Kind, Pool, RegionKey, Role};
+use hayate_recycler::{Keep, Kept, Kind, RegionKey, Role};
 use hayate_space_map::Region;
-use machine::cpu::{self, MAX_CPUS};
 use machine::frames::{self, Frame};
 use machine::paging::{Edit, Fate, Found, PageKind, Slot};
-use machine::sync::SpinLock;
 
+use super::per_cpu_pool::{PerCpuPool, Resource};
 use super::registry;
 use super::registry::{Attributes, Entry, Serial, Source};
-use super::{policy, pools, statistics};
+use super::{policy, statistics};
 use crate::memory::page::PAGE;
 use crate::memory::region::{Mapping, Protection, RegionFlags};
 use crate::memory::space::{Inner, Space};
@@ -78,27 +76,40 @@ impl Content {
 }
 
 /// A kept region: its pages, each with its index. A stack's pages are counted from its top.
-struct Idle {
+struct KeptRegion {
     pages: Vec<(u32, Frame)>,
     content: Option<Content>,
     since: u64,
     serial: u64,
 }
 
-type Part = SpinLock<Pool<RegionKey, Idle>>;
+impl Resource for KeptRegion {
+    type Key = RegionKey;
 
-static PARTS: [Part; MAX_CPUS] = [const { SpinLock::new(Pool::new(0)) }; MAX_CPUS];
-/// What all parts together may hold, in bytes.
-static LIMIT: AtomicUsize = AtomicUsize::new(0);
+    const KIND: Kind = Kind::Region;
+
+    fn is_wanted() -> bool {
+        are_wanted()
+    }
+
+    fn since(&self) -> u64 {
+        self.since
+    }
+
+    fn refers_to(&self, _: &RegionKey, page_cache: u64) -> bool {
+        self.content.is_some_and(|content| content.page_cache == page_cache)
+    }
+}
+
+static POOL: PerCpuPool<KeptRegion> = PerCpuPool::new();
 static SERIALS: AtomicU64 = AtomicU64::new(1);
 
-/// The pools of kept regions, for [`pools`] and the [`registry`].
+/// The kept regions, for the [`registry`].
 struct Regions;
 
-/// Sets the limit (an eighth of memory) and registers the pools; boot calls it once.
+/// Sets the limit (an eighth of memory) and registers the pool; boot calls it once.
 pub fn init() {
-    pools::Keeper::set_limit(&Regions, frames::total() / 8 * PAGE);
-    pools::register(&Regions);
+    POOL.init(frames::total() / 8 * PAGE);
     registry::register(&Regions);
 }
 
@@ -156,41 +167,12 @@ pub fn keep(space: &Space) {
     let found = space.take_regions();
     if !found.is_empty() {
         let since = time::monotonic_ns();
-        for (key, mut idle) in found {
-            idle.since = since;
-            store(key, idle);
+        for (key, mut region) in found {
+            region.since = since;
+            let bytes = region.pages.len() * PAGE;
+            POOL.store(key, region, bytes);
         }
     }
-}
-
-fn store(key: RegionKey, idle: Idle) {
-    let bytes = idle.pages.len() * PAGE;
-    let part = &PARTS[cpu::id()];
-    // A refused region is dropped after the lock is released.
-    let kept = part.lock().keep(key, idle, bytes);
-    if kept.is_ok() {
-        statistics::stored(Kind::Region, bytes);
-        drop_excess(part);
-    }
-}
-
-fn drop_excess(part: &Part) {
-    loop {
-        // The lock is not held while the pages are dropped.
-        let gone = part.lock().excess();
-        let Some(gone) = gone else { return };
-        statistics::dropped(Kind::Region, gone.bytes);
-    }
-}
-
-fn take(key: &RegionKey, content: Option<Content>) -> Option<Kept<RegionKey, Idle>> {
-    let fits = |idle: &Idle| key.role != Role::Text || idle.content == content;
-    let own = cpu::id();
-    let kept = PARTS[own].lock().take_if(key, fits);
-    kept.or_else(|| {
-        let others = (0..cpu::count()).filter(|&other| other != own);
-        others.filter_map(|other| PARTS[other].try_lock()?.take_if(key, fits)).next()
-    })
 }
 
 /// Takes the pages of a region of the origin out of the page table, as far as the same content is
@@ -199,7 +181,7 @@ fn lift(
     inner: &Inner,
     edit: &mut Edit<'_>,
     region: &Region<Mapping>,
-    found: &mut Vec<(RegionKey, Idle)>,
+    found: &mut Vec<(RegionKey, KeptRegion)>,
 ) {
     let Some(role) = worthy(region) else { return };
     let range = match role {
@@ -234,13 +216,13 @@ fn lift(
     }
     let serial = SERIALS.fetch_add(1, Relaxed);
     let content = Content::of(&region.value);
-    let idle = Idle { pages, content, since: 0, serial };
-    found.push((key(role, region.size()), idle));
+    let kept = KeptRegion { pages, content, since: 0, serial };
+    found.push((key(role, region.size()), kept));
 }
 
 impl Space {
     /// Takes all regions that can be kept, if a program began here. (None did in a fork's child.)
-    fn take_regions(&self) -> Vec<(RegionKey, Idle)> {
+    fn take_regions(&self) -> Vec<(RegionKey, KeptRegion)> {
         let mut found = Vec::new();
         let mut guard = self.table.lock();
         let (inner, mut edit) = guard.parts();
@@ -270,8 +252,8 @@ impl Space {
         let Some(mapping) = self.mapping_of(&range) else { return };
         let Some(role) = role(&mapping) else { return };
         let content = Content::of(&mapping);
-        let kept = take(&key(role, range.len()), content);
-        let Some(Kept { value, bytes, .. }) = kept else {
+        let fits = |region: &KeptRegion| role != Role::Text || region.content == content;
+        let Some(Kept { value, bytes, .. }) = POOL.take(&key(role, range.len()), fits) else {
             statistics::made(Kind::Region);
             return;
         };
@@ -337,60 +319,13 @@ impl Space {
     }
 }
 
-impl pools::Keeper for Regions {
-    fn kind(&self) -> Kind {
-        Kind::Region
-    }
-
-    fn is_wanted(&self) -> bool {
-        are_wanted()
-    }
-
-    fn limit(&self) -> usize {
-        LIMIT.load(Relaxed)
-    }
-
-    fn set_limit(&self, bytes: usize) {
-        LIMIT.store(bytes, Relaxed);
-        for part in &PARTS {
-            part.lock().set_limit(bytes / cpu::count().max(1));
-            drop_excess(part);
-        }
-    }
-
-    fn oldest(&self) -> Option<u64> {
-        PARTS.iter().filter_map(|part| Some(part.lock().iter().next()?.value.since)).min()
-    }
-
-    fn drop_oldest(&self) -> Option<usize> {
-        let ages =
-            PARTS.iter().filter_map(|part| Some((part.lock().iter().next()?.value.since, part)));
-        let (_, part) = ages.min_by_key(|(since, _)| *since)?;
-        let gone = part.lock().take_oldest()?;
-        statistics::dropped(Kind::Region, gone.bytes);
-        Some(gone.bytes)
-    }
-
-    fn forget_page_cache(&self, id: u64) {
-        for part in &PARTS {
-            loop {
-                let gone = part.lock().take_where(|_, idle| {
-                    idle.content.is_some_and(|content| content.page_cache == id)
-                });
-                let Some(gone) = gone else { break };
-                statistics::dropped(Kind::Region, gone.bytes);
-            }
-        }
-    }
-}
-
 impl Source for Regions {
     fn kind(&self) -> Kind {
         Kind::Region
     }
 
     fn visit(&self, show: &mut dyn FnMut(Entry)) -> Result<()> {
-        for part in &PARTS {
+        for part in POOL.parts() {
             let mut entries: Vec<Entry> = Vec::new();
             {
                 let part = part.lock();
@@ -409,12 +344,12 @@ impl Source for Regions {
     }
 
     fn describe(&self, serial: Serial, to: &mut Attributes) -> Result<()> {
-        let find = |part: &Part| {
+        let found = POOL.parts().find_map(|part| {
             let part = part.lock();
             let kept = part.iter().find(|kept| Serial::of(kept.value.serial) == serial)?;
             Some((kept.key, kept.value.pages.len()))
-        };
-        let (key, pages) = PARTS.iter().find_map(find).ok_or(Errno::ENOENT)?;
+        });
+        let (key, pages) = found.ok_or(Errno::ENOENT)?;
         to.add("role", format_args!("{}", name(key.role)))?;
         to.add("size", format_args!("{}", key.bytes))?;
         to.add("resident-pages", format_args!("{pages}"))

@@ -36,9 +36,7 @@
 //! are random, only by the same user and the same program, and no two programs that run at once
 //! have the same addresses. `recycle=full-attachment` draws everything anew for every start.
 //!
-//! Lock order: a pool's lock is a leaf; spaces are restored and dropped outside of it. Each
-//! processor has a pool of its own, and `take` looks into the others only when its own has no
-//! match.
+//! The spaces are in a [`PerCpuPool`]; they are restored and dropped outside of its locks.
 //!
 //! Road not taken: forking a template space instead of restoring the used one. The first write to
 //! each page would fault and copy, which costs more than the copy alone.
@@ -46,20 +44,18 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::ops::Range;
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use arrayvec::ArrayVec;
 use hayate_abi::{Errno, Result};
-use hayate_recycler::{AttachmentKey, Keep, Kept, Kind, Pool};
+use hayate_recycler::{AttachmentKey, Keep, Kept, Kind};
 use hayate_space_map::{Region, SpaceMap};
-use machine::cpu::{self, MAX_CPUS};
 use machine::frames::{self, Frame};
 use machine::paging::{self, Access, Edit, Fate, Found, PageKind};
-use machine::sync::SpinLock;
 
+use super::per_cpu_pool::{PerCpuPool, Resource};
 use super::watch::Watch;
 use super::{empty_spaces, regions};
-use super::{policy, pools, statistics};
+use super::{policy, statistics};
 use crate::memory::error::NoMemoryError;
 use crate::memory::layout::Layout;
 use crate::memory::limits::Limits;
@@ -91,24 +87,35 @@ impl Inner {
 }
 
 /// A kept space.
-struct Idle {
+struct KeptSpace {
     space: Arc<Space>,
     since: u64,
 }
 
-type Part = SpinLock<Pool<AttachmentKey, Idle>>;
+impl Resource for KeptSpace {
+    type Key = AttachmentKey;
 
-static PARTS: [Part; MAX_CPUS] = [const { SpinLock::new(Pool::new(0)) }; MAX_CPUS];
-/// What all parts together may hold, in bytes.
-static LIMIT: AtomicUsize = AtomicUsize::new(0);
+    const KIND: Kind = Kind::Attachment;
 
-/// The pools of kept spaces, for [`pools`].
-struct Attachments;
+    fn is_wanted() -> bool {
+        policy::keeps_whole_spaces()
+    }
 
-/// Sets the limit (an eighth of memory) and registers the pools; boot calls it once.
+    fn since(&self) -> u64 {
+        self.since
+    }
+
+    fn refers_to(&self, key: &AttachmentKey, page_cache: u64) -> bool {
+        key.program.page_cache == page_cache
+            || key.interpreter.is_some_and(|file| file.page_cache == page_cache)
+    }
+}
+
+static POOL: PerCpuPool<KeptSpace> = PerCpuPool::new();
+
+/// Sets the limit (an eighth of memory) and registers the pool; boot calls it once.
 pub fn init() {
-    pools::Keeper::set_limit(&Attachments, frames::total() / 8 * PAGE);
-    pools::register(&Attachments);
+    POOL.init(frames::total() / 8 * PAGE);
 }
 
 impl Space {
@@ -146,27 +153,13 @@ pub fn release(space: Arc<Space>) {
         // Removed regions are dropped after the space's lock is released.
         if let Some((key, bytes, _removed)) = space.strip() {
             let since = time::monotonic_ns();
-            let part = &PARTS[cpu::id()];
-            let kept = part.lock().keep(key, Idle { space, since }, bytes);
-            if kept.is_ok() {
-                statistics::stored(Kind::Attachment, bytes);
-                drop_excess(part);
-            }
+            POOL.store(key, KeptSpace { space, since }, bytes);
             return;
         }
     } else if regions::are_wanted() {
         regions::keep(&space);
     }
     empty_spaces::keep(space);
-}
-
-fn drop_excess(part: &Part) {
-    loop {
-        // The lock is not held while the space is dropped.
-        let gone = part.lock().excess();
-        let Some(gone) = gone else { return };
-        statistics::dropped(Kind::Attachment, gone.bytes);
-    }
 }
 
 /// Takes a kept space that matches `key` and restores it, for a program under `limits`. New
@@ -176,13 +169,7 @@ pub fn take<W: Watch>(
     limits: Limits,
     layout: Layout,
 ) -> Option<(Arc<Space>, Start)> {
-    let own = cpu::id();
-    let mut kept = PARTS[own].lock().take(key);
-    if kept.is_none() {
-        let others = (0..cpu::count()).filter(|&other| other != own);
-        kept = others.filter_map(|other| PARTS[other].try_lock()?.take(key)).next();
-    }
-    let Kept { value, bytes, .. } = kept?;
+    let Kept { value, bytes, .. } = POOL.take(key, |_| true)?;
     let space = value.space;
     // If another thread holds a reference, or the space cannot be restored, exec makes a new one.
     let start = if Arc::strong_count(&space) == 1 { space.restore::<W>(layout) } else { None };
@@ -435,53 +422,4 @@ fn find_added(
         joins = add(at..region.end, joins)?;
     }
     Some(())
-}
-
-impl pools::Keeper for Attachments {
-    fn kind(&self) -> Kind {
-        Kind::Attachment
-    }
-
-    fn is_wanted(&self) -> bool {
-        policy::keeps_whole_spaces()
-    }
-
-    fn limit(&self) -> usize {
-        LIMIT.load(Relaxed)
-    }
-
-    fn set_limit(&self, bytes: usize) {
-        LIMIT.store(bytes, Relaxed);
-        for part in &PARTS {
-            part.lock().set_limit(bytes / cpu::count().max(1));
-            drop_excess(part);
-        }
-    }
-
-    fn oldest(&self) -> Option<u64> {
-        PARTS.iter().filter_map(|part| Some(part.lock().iter().next()?.value.since)).min()
-    }
-
-    fn drop_oldest(&self) -> Option<usize> {
-        let ages =
-            PARTS.iter().filter_map(|part| Some((part.lock().iter().next()?.value.since, part)));
-        let (_, part) = ages.min_by_key(|(since, _)| *since)?;
-        let gone = part.lock().take_oldest()?;
-        statistics::dropped(Kind::Attachment, gone.bytes);
-        Some(gone.bytes)
-    }
-
-    fn forget_page_cache(&self, id: u64) {
-        let refers = |key: &AttachmentKey| {
-            key.program.page_cache == id
-                || key.interpreter.is_some_and(|file| file.page_cache == id)
-        };
-        for part in &PARTS {
-            loop {
-                let gone = part.lock().take_where(|key, _| refers(key));
-                let Some(gone) = gone else { break };
-                statistics::dropped(Kind::Attachment, gone.bytes);
-            }
-        }
-    }
 }

@@ -32,11 +32,11 @@ struct WorkAreas;
 pub fn init() {
     // A sixty-fourth of memory, but at least the stacks of a few threads on each processor.
     let least = cpu::count() * 8 * STACK_SIZE;
-    pools::Keeper::set_limit(&WorkAreas, (frames::total() / 64 * 4096).max(least));
+    pools::AnyPool::set_limit(&WorkAreas, (frames::total() / 64 * 4096).max(least));
     pools::register(&WorkAreas);
 }
 
-impl pools::Keeper for WorkAreas {
+impl pools::AnyPool for WorkAreas {
     fn kind(&self) -> Kind {
         Kind::WorkArea
     }
