@@ -87,8 +87,22 @@ impl Edit<'_> {
                         self.gather.displace(entry, start, level == 1);
                     }
                     Change::Protect(most) => {
-                        if protect_entry(table, at, entry, most) {
-                            self.gather.stale(start, start + size);
+                        let now = entry.access();
+                        let then = Access {
+                            read: most.read,
+                            write: now.write && most.write && most.read,
+                            execute: most.execute,
+                        };
+                        if now != then {
+                            table.store(at, entry.with(then));
+                            // Rights that only grow need no flush: a stale entry faults, and the
+                            // fault drops it.
+                            if (now.read && !then.read)
+                                || (now.write && !then.write)
+                                || (now.execute && !then.execute)
+                            {
+                                self.gather.stale(start, start + size);
+                            }
                         }
                     }
                 }
@@ -101,7 +115,14 @@ impl Edit<'_> {
                 return;
             }
             let address = start.max(range.start);
-            result = match self.gather.below(table, at, entry, level, address) {
+            let below = if entry.has(TableEntry::LARGE) && level == 1 {
+                self.gather.split(table, at, address)
+            } else if entry.has(TableEntry::SHARED_TABLE) {
+                self.gather.own(table, at, level, address)
+            } else {
+                Some(Table(entry.number()))
+            };
+            result = match below {
                 None => Err(OutOfMemory),
                 Some(below) => self.change(below, level - 1, start, range, change),
             };
@@ -159,22 +180,4 @@ impl Edit<'_> {
         }
         Ok(())
     }
-}
-
-/// Takes rights beyond `most` away from the page of `entry`, entry `at` of `table`. Returns whether
-/// TLBs must be flushed: rights that only grow need none, since a stale entry faults, and the fault
-/// drops it.
-#[inline(always)]
-fn protect_entry(table: Table, at: usize, entry: TableEntry, most: &Access) -> bool {
-    let now = entry.access();
-    let then = Access {
-        read: most.read,
-        write: now.write && most.write && most.read,
-        execute: most.execute,
-    };
-    if now == then {
-        return false;
-    }
-    table.store(at, entry.with(then));
-    (now.read && !then.read) || (now.write && !then.write) || (now.execute && !then.execute)
 }

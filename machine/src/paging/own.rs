@@ -9,26 +9,6 @@ use super::table::{Table, shift};
 use crate::layout::{PAGE_SHIFT, PAGE_SIZE};
 
 impl Gather<'_> {
-    /// Returns the table below `entry`, which is entry `at` of `parent` (a table of `level`), made
-    /// this space's own; `address` is an address below the entry. `None`: memory is exhausted.
-    #[inline(always)]
-    pub(super) fn below(
-        &mut self,
-        parent: Table,
-        at: usize,
-        entry: TableEntry,
-        level: u8,
-        address: usize,
-    ) -> Option<Table> {
-        if level == 1 && entry.has(TableEntry::LARGE) {
-            self.split(parent, at, address)
-        } else if entry.has(TableEntry::SHARED_TABLE) {
-            self.own(parent, at, level, address)
-        } else {
-            Some(Table(entry.number()))
-        }
-    }
-
     /// Makes the table below entry `at` of `parent` (a table of `level`) this space's own, by
     /// taking it back or copying it; `address` is an address below the entry. `None`: memory is
     /// exhausted.

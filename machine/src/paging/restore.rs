@@ -88,7 +88,30 @@ impl Edit<'_> {
             }
             let start = base + (at << shift(level));
             if level == 0 {
-                emptied |= self.restore_page(table, at, entry, start, decide);
+                let found = Found {
+                    address: start,
+                    kind: entry.kind(),
+                    written: entry.has(TableEntry::DIRTY),
+                    // SAFETY: this is the entry's own reference, which is not given up here, or the
+                    // zero page, which is never freed. The table is locked, so the entry stays
+                    // meanwhile.
+                    frame: ManuallyDrop::new(unsafe { Frame::from_number(entry.number()) }),
+                };
+                match decide(&found) {
+                    Fate::Keep(mut access) => {
+                        // The content of a file and the zero page are never written in place.
+                        access.write &= found.kind == PageKind::Private;
+                        let then = entry.with(access).unwritten();
+                        if then != entry {
+                            table.store(at, then);
+                        }
+                    }
+                    Fate::Drop => {
+                        table.clear(at);
+                        self.gather.displace(entry, start, false);
+                        emptied = true;
+                    }
+                }
                 return;
             }
             let size = 1usize << shift(level);
@@ -100,7 +123,14 @@ impl Edit<'_> {
                 return;
             }
             let address = start.max(range.start);
-            result = match self.gather.below(table, at, entry, level, address) {
+            let below = if level == 1 && entry.has(TableEntry::LARGE) {
+                self.gather.split(table, at, address)
+            } else if entry.has(TableEntry::SHARED_TABLE) {
+                self.gather.own(table, at, level, address)
+            } else {
+                Some(Table(entry.number()))
+            };
+            result = match below {
                 None => Err(OutOfMemory),
                 Some(below) => self.restore_below(below, level - 1, start, range, decide),
             };
@@ -109,40 +139,5 @@ impl Edit<'_> {
             table.settle(first, last);
         }
         result
-    }
-    /// Restores the page of `entry`, entry `at` of a lowest table; returns whether it was removed.
-    #[inline(always)]
-    fn restore_page(
-        &mut self,
-        table: Table,
-        at: usize,
-        entry: TableEntry,
-        address: usize,
-        decide: &mut impl FnMut(&Found) -> Fate,
-    ) -> bool {
-        let found = Found {
-            address,
-            kind: entry.kind(),
-            written: entry.has(TableEntry::DIRTY),
-            // SAFETY: this is the entry's own reference, which is not given up here, or the zero
-            // page, which is never freed. The table is locked, so the entry stays meanwhile.
-            frame: ManuallyDrop::new(unsafe { Frame::from_number(entry.number()) }),
-        };
-        match decide(&found) {
-            Fate::Keep(mut access) => {
-                // The content of a file and the zero page are never written in place.
-                access.write &= found.kind == PageKind::Private;
-                let then = entry.with(access).unwritten();
-                if then != entry {
-                    table.store(at, then);
-                }
-                false
-            }
-            Fate::Drop => {
-                table.clear(at);
-                self.gather.displace(entry, address, false);
-                true
-            }
-        }
     }
 }
