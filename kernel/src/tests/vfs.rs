@@ -341,7 +341,7 @@ ktest! {
 ktest! {
     fn pipes_keep_order_and_know_their_ends() {
         let root = Credentials::root();
-        let (reader, writer) = pipe::pair(O_NONBLOCK, &root).unwrap();
+        let (reader, writer) = pipe::end::pair(O_NONBLOCK, &root).unwrap();
         let mut bytes = [0; 16];
         check!(error(reader.read(&mut Output::kernel(&mut bytes))) == Some(Errno::EAGAIN));
         check!(writer.write(&mut Input::kernel(b"hello ")) == Ok(6));
@@ -351,13 +351,13 @@ ktest! {
         let block = vec![7u8; 70_000];
         check!(writer.write(&mut Input::kernel(&block)) == Ok(65_536));
         check!(error(writer.write(&mut Input::kernel(b"x"))) == Some(Errno::EAGAIN));
-        let pipe = pipe::of(&reader).unwrap();
+        let pipe = pipe::end::of(&reader).unwrap();
         check!(error(pipe.set_capacity(4096, &root)) == Some(Errno::EBUSY));
         check!(pipe.set_capacity(100_000, &root) == Ok(131_072));
         check!(writer.write(&mut Input::kernel(b"x")) == Ok(1));
         drop(reader);
         check!(error(writer.write(&mut Input::kernel(b"x"))) == Some(Errno::EPIPE));
-        let (reader, writer) = pipe::pair(0, &root).unwrap();
+        let (reader, writer) = pipe::end::pair(0, &root).unwrap();
         check!(writer.write(&mut Input::kernel(b"last")) == Ok(4));
         drop(writer);
         check!(reader.read(&mut Output::kernel(&mut bytes)) == Ok(4));
@@ -380,7 +380,7 @@ fn spawn(work: impl FnOnce() + Send + 'static) -> impl FnOnce() {
 
 ktest! {
     fn a_megabyte_goes_through_a_pipe_unchanged() {
-        let (reader, writer) = pipe::pair(0, &Credentials::root()).unwrap();
+        let (reader, writer) = pipe::end::pair(0, &Credentials::root()).unwrap();
         let join = spawn(move || {
             let mut sent = 0u32;
             while sent < 1 << 20 {

@@ -8,9 +8,8 @@ use alloc::vec::Vec;
 
 use hayate_abi::{Errno, Result};
 
-use super::Upper;
-use super::copy_up::Content;
-use super::node::{Node, OPAQUE, entry, is_whiteout};
+use super::copy_up::{Content, discard};
+use super::node::{Node, OPAQUE, Upper, entry, is_whiteout};
 use crate::reclaim::growth::Grow;
 use crate::vfs::inode::{DeviceNumber, DirectorySink, FileKind, Inode, Owner, RenameFlags};
 
@@ -36,16 +35,6 @@ impl New<'_> {
             Self::Symlink { target } => directory.symlink(name, target, owner),
         }
     }
-}
-
-/// Removes an entry of the working directory. If that fails, the entry stays there, where no
-/// program sees it.
-pub fn discard(work: &Arc<dyn Inode>, name: &[u8], inode: &Arc<dyn Inode>) {
-    let _ = if inode.attributes().kind == FileKind::Directory {
-        work.rmdir(name, inode)
-    } else {
-        work.unlink(name, inode)
-    };
 }
 
 impl Upper {

@@ -20,6 +20,16 @@ pub enum Content {
     Drop,
 }
 
+/// Removes an entry of the working directory. If that fails, the entry stays there, where no
+/// program sees it.
+pub fn discard(work: &Arc<dyn Inode>, name: &[u8], inode: &Arc<dyn Inode>) {
+    let _ = if inode.attributes().kind == FileKind::Directory {
+        work.rmdir(name, inode)
+    } else {
+        work.unlink(name, inode)
+    };
+}
+
 impl Node {
     /// Returns the inode in the upper layer; copies the file up if needed. `EROFS` without an upper
     /// layer.
@@ -135,7 +145,7 @@ impl Node {
             )
         });
         if let Err(error) = done {
-            super::change::discard(work, &temporary, &made);
+            discard(work, &temporary, &made);
             return Err(error);
         }
         Ok(made)

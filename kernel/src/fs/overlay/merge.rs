@@ -6,8 +6,7 @@ use alloc::sync::Arc;
 use hayate_abi::{Errno, Result};
 use hayate_overlay_rules::{Position, Seen};
 
-use super::Overlay;
-use super::node::{Node, entry, is_whiteout, seen};
+use super::node::{Node, Overlay, entry, is_whiteout, seen};
 use crate::vfs::inode::{DirectorySink, FileKind, Inode};
 
 /// How an entry of a layer shows in the merged directory.

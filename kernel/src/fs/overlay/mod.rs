@@ -34,6 +34,7 @@
 
 mod change;
 mod copy_up;
+mod inode;
 mod merge;
 mod node;
 mod open;
@@ -44,15 +45,15 @@ pub use node::is_whiteout;
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
-use alloc::sync::{Arc, Weak};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::AtomicU64;
 
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::SpinLock;
 use hayate_machine::warn;
 
-use self::node::Node;
+use self::node::{Node, Overlay, Upper};
 use self::options::Options;
 use crate::reclaim::growth::Grow;
 use crate::schedule::Mutex;
@@ -65,35 +66,6 @@ use crate::vfs::path::WalkFlags;
 
 /// `OVERLAYFS_SUPER_MAGIC`.
 const MAGIC: u64 = 0x794c_7630;
-/// The bit at which a number holds the layer.
-const LAYER_SHIFT: u32 = 40;
-
-/// The writable layer.
-struct Upper {
-    root: Arc<dyn Inode>,
-    /// The directory where new entries are made before they are put in place.
-    work: Arc<dyn Inode>,
-    /// Held over changes in `work`.
-    working: Mutex<()>,
-    /// Keeps the mount in use.
-    location: Location,
-}
-
-/// A mounted overlay.
-pub struct Overlay {
-    device: u64,
-    upper: Option<Upper>,
-    /// Lower layers, topmost first; the references keep their mounts in use.
-    lowers: Vec<Location>,
-    options: String,
-    root: RootHandle<Node>,
-    next_name: AtomicU64,
-    /// Nodes of upper files with several names, by upper number.
-    linked: SpinLock<BTreeMap<u64, Weak<Node>>>,
-    /// The numbers that copied-up files show, by upper number.
-    origins: SpinLock<BTreeMap<u64, u64>>,
-}
-
 /// Registers the type for `mount(2)`.
 pub fn register() {
     register_type(&FileSystemType { name: "overlay", needs_device: false, mount });
@@ -171,35 +143,6 @@ fn open_upper(location: Location, work_location: Location) -> Result<Upper> {
         Err(error) => return Err(error),
     };
     Ok(Upper { root, work: inner, working: Mutex::new(()), location })
-}
-
-impl Overlay {
-    fn upper(&self) -> Result<&Upper> {
-        self.upper.as_ref().ok_or(Errno::EROFS)
-    }
-
-    /// Drops the cached `name` of an upper directory, because the overlay changed it: otherwise the
-    /// upper layer's own mount would show the old file.
-    fn changed(&self, directory: &Arc<dyn Inode>, name: &[u8]) {
-        if let Some(upper) = &self.upper {
-            upper.location.dentry.forget_name(directory, name);
-        }
-    }
-
-    /// Returns an unused name in the working directory.
-    fn temporary(&self) -> Vec<u8> {
-        alloc::format!("#{:x}", self.next_name.fetch_add(1, Ordering::Relaxed)).into_bytes()
-    }
-
-    /// Returns the number that a file of lower layer `layer` shows.
-    fn lower_number(layer: usize, number: u64) -> u64 {
-        number | (layer as u64 + 1) << LAYER_SHIFT
-    }
-
-    /// Returns the number that the upper file with this number shows.
-    fn upper_number(&self, number: u64) -> u64 {
-        self.origins.lock().get(&number).copied().unwrap_or(number)
-    }
 }
 
 impl FileSystem for Overlay {

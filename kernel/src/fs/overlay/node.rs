@@ -1,23 +1,52 @@
-//! Inodes of the overlay: the inodes of each layer, look-up, metadata.
+//! The overlay and its nodes: which inode of which layer a node stands for, and how it is found.
+//!
+//! The files above add what nodes do: `merge.rs` enumerates, `copy_up.rs` copies up, `change.rs`
+//! changes directories, `open.rs` opens, and `inode.rs` is the interface of all that.
 
+use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::SpinLock;
 use hayate_overlay_rules::{Merge, Outcome, Seen};
 
-use super::Overlay;
-use super::change::New;
-use super::copy_up::Content;
-use crate::page_cache::cache::PageCache;
 use crate::reclaim::growth::Grow;
 use crate::schedule::Mutex;
-use crate::vfs::inode::{
-    Attributes, Change, DeviceNumber, DirectorySink, FileKind, Inode, Metadata, Owner, RenameFlags,
-    downcast_arc,
-};
-use crate::vfs::open_file::{FileOps, OpenRequest};
+use crate::vfs::filesystem::RootHandle;
+use crate::vfs::inode::{DeviceNumber, FileKind, Inode, downcast_arc};
+use crate::vfs::mount::Location;
+
+/// The bit at which a number holds the layer.
+const LAYER_SHIFT: u32 = 40;
+
+/// The writable layer.
+pub(super) struct Upper {
+    pub(super) root: Arc<dyn Inode>,
+    /// The directory where new entries are made before they are put in place.
+    pub(super) work: Arc<dyn Inode>,
+    /// Held over changes in `work`.
+    pub(super) working: Mutex<()>,
+    /// Keeps the mount in use.
+    pub(super) location: Location,
+}
+
+/// A mounted overlay.
+pub struct Overlay {
+    pub(super) device: u64,
+    pub(super) upper: Option<Upper>,
+    /// Lower layers, topmost first; the references keep their mounts in use.
+    pub(super) lowers: Vec<Location>,
+    pub(super) options: String,
+    pub(super) root: RootHandle<Node>,
+    pub(super) next_name: AtomicU64,
+    /// Nodes of upper files with several names, by upper number.
+    pub(super) linked: SpinLock<BTreeMap<u64, Weak<Node>>>,
+    /// The numbers that copied-up files show, by upper number.
+    pub(super) origins: SpinLock<BTreeMap<u64, u64>>,
+}
 
 /// The attribute of a directory that hides everything below it; its value is `y`.
 pub const OPAQUE: &[u8] = b"trusted.overlay.opaque";
@@ -37,10 +66,10 @@ pub struct Node {
     /// The number that it shows.
     pub number: u64,
     /// Itself, for operations that keep a node.
-    this: Weak<Node>,
+    pub(super) this: Weak<Node>,
     /// The first inode it was made from: the upper one or the topmost lower one.
-    first: Arc<dyn Inode>,
-    upper: SpinLock<Option<Arc<dyn Inode>>>,
+    pub(super) first: Arc<dyn Inode>,
+    pub(super) upper: SpinLock<Option<Arc<dyn Inode>>>,
     /// The inodes in lower layers, topmost first, each with its layer; at most one unless this is a
     /// directory.
     pub lowers: Vec<(usize, Arc<dyn Inode>)>,
@@ -77,6 +106,35 @@ pub fn seen(found: Option<&Arc<dyn Inode>>) -> Seen {
             Seen::Directory { opaque: inode.get_xattr(OPAQUE).is_ok_and(|value| value == b"y") }
         }
         Some(_) => Seen::Other,
+    }
+}
+
+impl Overlay {
+    pub(super) fn upper(&self) -> Result<&Upper> {
+        self.upper.as_ref().ok_or(Errno::EROFS)
+    }
+
+    /// Drops the cached `name` of an upper directory, because the overlay changed it: otherwise the
+    /// upper layer's own mount would show the old file.
+    pub(super) fn changed(&self, directory: &Arc<dyn Inode>, name: &[u8]) {
+        if let Some(upper) = &self.upper {
+            upper.location.dentry.forget_name(directory, name);
+        }
+    }
+
+    /// Returns an unused name in the working directory.
+    pub(super) fn temporary(&self) -> Vec<u8> {
+        alloc::format!("#{:x}", self.next_name.fetch_add(1, Ordering::Relaxed)).into_bytes()
+    }
+
+    /// Returns the number that a file of lower layer `layer` shows.
+    pub(super) fn lower_number(layer: usize, number: u64) -> u64 {
+        number | (layer as u64 + 1) << LAYER_SHIFT
+    }
+
+    /// Returns the number that the upper file with this number shows.
+    pub(super) fn upper_number(&self, number: u64) -> u64 {
+        self.origins.lock().get(&number).copied().unwrap_or(number)
     }
 }
 
@@ -173,7 +231,7 @@ impl Node {
         Ok(false)
     }
 
-    fn find(self: &Arc<Self>, name: &[u8]) -> Result<Arc<Self>> {
+    pub(super) fn find(self: &Arc<Self>, name: &[u8]) -> Result<Arc<Self>> {
         if self.kind != FileKind::Directory {
             return Err(Errno::ENOTDIR);
         }
@@ -218,154 +276,5 @@ impl Node {
     /// Returns an `Arc` of this node; the file layer calls with a plain reference.
     pub fn this(&self) -> Result<Arc<Self>> {
         self.this.upgrade().ok_or(Errno::EIO)
-    }
-}
-
-impl Inode for Node {
-    fn attributes(&self) -> Attributes {
-        self.real().attributes()
-    }
-
-    fn metadata(&self) -> Result<Metadata> {
-        let mut metadata = self.real().metadata()?;
-        metadata.device = self.overlay.device;
-        metadata.number = self.number;
-        if self.kind == FileKind::Directory
-            && self.lowers.len() + usize::from(self.upper().is_some()) > 1
-        {
-            // As on Linux: the number of directories in a merged directory is unknown, which a
-            // count of 1 says.
-            metadata.links = 1;
-        }
-        Ok(metadata)
-    }
-
-    fn set_metadata(&self, change: &Change) -> Result<()> {
-        let content = if change.size == Some(0) { Content::Drop } else { Content::Keep };
-        self.copy_up(content)?.set_metadata(change)
-    }
-
-    fn lookup(&self, name: &[u8]) -> Result<Arc<dyn Inode>> {
-        Ok(self.this()?.find(name)?)
-    }
-
-    fn create(&self, name: &[u8], mode: u16, owner: Owner) -> Result<Arc<dyn Inode>> {
-        self.make(name, New::File { mode }, owner)
-    }
-
-    fn create_unnamed(&self, mode: u16, owner: Owner) -> Result<Arc<dyn Inode>> {
-        let upper = self.copy_up(Content::Keep)?;
-        Ok(Node::of_upper(&self.overlay, upper.create_unnamed(mode, owner)?)?)
-    }
-
-    fn mkdir(&self, name: &[u8], mode: u16, owner: Owner) -> Result<Arc<dyn Inode>> {
-        self.make(name, New::Directory { mode }, owner)
-    }
-
-    fn mknod(
-        &self,
-        name: &[u8],
-        kind: FileKind,
-        mode: u16,
-        device: DeviceNumber,
-        owner: Owner,
-    ) -> Result<Arc<dyn Inode>> {
-        if kind == FileKind::CharDevice && device == DeviceNumber::NONE {
-            // Such a node would be a whiteout.
-            return Err(Errno::EPERM);
-        }
-        self.make(name, New::Node { kind, mode, device }, owner)
-    }
-
-    fn symlink(&self, name: &[u8], target: &[u8], owner: Owner) -> Result<Arc<dyn Inode>> {
-        self.make(name, New::Symlink { target }, owner)
-    }
-
-    fn link(&self, name: &[u8], target: &Arc<dyn Inode>) -> Result<()> {
-        self.link_to(name, &Node::from_inode(target)?)
-    }
-
-    fn unlink(&self, name: &[u8], target: &Arc<dyn Inode>) -> Result<()> {
-        self.remove(name, &Node::from_inode(target)?)
-    }
-
-    fn rmdir(&self, name: &[u8], target: &Arc<dyn Inode>) -> Result<()> {
-        self.remove(name, &Node::from_inode(target)?)
-    }
-
-    fn rename(
-        &self,
-        name: &[u8],
-        moved: &Arc<dyn Inode>,
-        new_directory: &Arc<dyn Inode>,
-        new_name: &[u8],
-        replaced: Option<&Arc<dyn Inode>>,
-        flags: RenameFlags,
-    ) -> Result<()> {
-        let replaced = replaced.map(Node::from_inode).transpose()?;
-        let (moved, target) = (Node::from_inode(moved)?, Node::from_inode(new_directory)?);
-        self.move_entry((name, &moved), (&target, new_name, replaced.as_ref()), flags)
-    }
-
-    fn read_dir(&self, position: &mut u64, sink: &mut dyn DirectorySink) -> Result<()> {
-        if self.kind != FileKind::Directory {
-            return Err(Errno::ENOTDIR);
-        }
-        self.enumerate(position, sink)
-    }
-
-    fn note_access(&self, always: bool) {
-        // Lower layers are only read.
-        let upper = self.upper.lock().clone();
-        if let Some(upper) = upper {
-            upper.note_access(always);
-        }
-    }
-
-    fn read_link(&self) -> Result<Vec<u8>> {
-        self.real().read_link()
-    }
-
-    fn open(self: Arc<Self>, request: &OpenRequest<'_>) -> Result<Arc<dyn FileOps>> {
-        super::open::open(self, request)
-    }
-
-    fn page_cache(&self) -> Option<Arc<PageCache>> {
-        self.real().page_cache()
-    }
-
-    fn earlier_page_cache(&self) -> Option<Arc<PageCache>> {
-        let (first, now) = (self.first.page_cache()?, self.upper()?.page_cache()?);
-        (!Arc::ptr_eq(&first, &now)).then_some(first)
-    }
-
-    fn get_xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
-        if name.starts_with(PRIVATE) {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        self.real().get_xattr(name)
-    }
-
-    fn set_xattr(&self, name: &[u8], value: Option<&[u8]>, flags: u32) -> Result<()> {
-        if name.starts_with(PRIVATE) {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        self.copy_up(Content::Keep)?.set_xattr(name, value, flags)
-    }
-
-    fn list_xattr(&self) -> Result<Vec<u8>> {
-        let all = self.real().list_xattr()?;
-        let mut shown = Vec::new();
-        for name in all.split_inclusive(|&byte| byte == 0) {
-            if !name.starts_with(PRIVATE) {
-                shown.make_room(name.len())?;
-                shown.extend_from_slice(name);
-            }
-        }
-        Ok(shown)
-    }
-
-    fn sync(&self, data_only: bool) -> Result<()> {
-        self.upper().map_or(Ok(()), |upper| upper.sync(data_only))
     }
 }

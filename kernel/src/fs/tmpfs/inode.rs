@@ -13,7 +13,7 @@ use hayate_machine::sync::SpinLock;
 use hayate_off2f::MARK;
 use smallvec::SmallVec;
 
-use super::Shared;
+use super::shared::Shared;
 use super::xattr::Xattrs;
 use crate::hash::NameHasher;
 use crate::in_place::view;

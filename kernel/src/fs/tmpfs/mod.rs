@@ -11,27 +11,24 @@
 //! together; the directory lock already serializes changes of a directory.
 
 mod inode;
-
 pub mod memfd;
+mod shared;
 pub mod xattr;
 
 use alloc::format;
 use alloc::string::String;
-use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
+use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use hayate_abi::{Errno, Result};
-use hayate_machine::frames::Frame;
-use hayate_machine::sync::SpinLock;
 
-use crate::page_cache::source::PageSource;
-use crate::reclaim::growth;
+use self::shared::Shared;
 use crate::vfs::filesystem::{Caching, FileSystem, Usage};
 use crate::vfs::filesystem_type::{FileSystemType, MountRequest};
 use crate::vfs::inode::{Inode, Owner};
 
 pub use inode::TmpInode;
+pub use shared::used_pages;
 
 /// `TMPFS_MAGIC` of `include/uapi/linux/magic.h`.
 const MAGIC: u64 = 0x0102_1994;
@@ -43,59 +40,6 @@ pub static TYPE: FileSystemType =
 /// tmpfs without a limit, under its other name.
 pub static RAMFS: FileSystemType =
     FileSystemType { name: "ramfs", needs_device: false, mount: mount_ramfs };
-
-/// The state that all files of one instance share.
-struct Shared {
-    device: u64,
-    next_number: AtomicU64,
-    /// The limit in pages; `u64::MAX` none.
-    limit: AtomicU64,
-    used: AtomicU64,
-    /// The same for inodes, which take kernel memory.
-    inode_limit: AtomicU64,
-    inodes: AtomicU64,
-}
-
-impl Shared {
-    /// Whether one more inode is within the limit; `ENOSPC` if not.
-    fn may_grow(&self) -> Result<()> {
-        let within = self.inodes.load(Ordering::Relaxed) < self.inode_limit.load(Ordering::Relaxed);
-        if within { Ok(()) } else { Err(Errno::ENOSPC) }
-    }
-}
-
-impl PageSource for Shared {
-    fn read_pages(&self, _: u64, _: &[Frame]) -> Result<usize> {
-        Err(Errno::EIO)
-    }
-
-    fn charge(&self, pages: u64) -> Result<()> {
-        let limit = self.limit.load(Ordering::Relaxed);
-        if self.used.fetch_add(pages, Ordering::Relaxed) + pages > limit {
-            self.used.fetch_sub(pages, Ordering::Relaxed);
-            return Err(Errno::ENOSPC);
-        }
-        Ok(())
-    }
-
-    fn uncharge(&self, pages: u64) {
-        self.used.fetch_sub(pages, Ordering::Relaxed);
-    }
-
-    fn memory_only(&self) -> bool {
-        true
-    }
-}
-
-static INSTANCES: SpinLock<Vec<Weak<Shared>>> = SpinLock::new(Vec::new());
-
-/// Returns the number of pages that the files of all instances hold, memfds included.
-pub fn used_pages() -> u64 {
-    let mut instances = INSTANCES.lock();
-    instances.retain(|instance| instance.strong_count() != 0);
-    let live = instances.iter().filter_map(Weak::upgrade);
-    live.map(|shared| shared.used.load(Ordering::Relaxed)).sum()
-}
 
 /// An instance of tmpfs.
 pub struct TmpFs {
@@ -143,12 +87,7 @@ impl TmpFs {
             }),
             inodes: AtomicU64::new(0),
         });
-        {
-            let mut instances = INSTANCES.lock();
-            // Those that have gone since would keep their memory.
-            instances.retain(|instance| instance.strong_count() != 0);
-            growth::push(&mut instances, Arc::downgrade(&shared))?;
-        }
+        shared::enter(&shared)?;
         let root = TmpInode::directory(&shared, mode, owner);
         Ok(Arc::new(TmpFs { name, caching, shared, root }))
     }

@@ -4,8 +4,8 @@ use hayate_abi::{Errno, Result};
 use hayate_nvm_store::{Identity, PAGE, Region, Store};
 use hayate_off2f::Digest;
 
+use super::bank::{Bank, banks, errno};
 use super::memory::Memory;
-use super::{Bank, banks, errno};
 
 /// Runs `change` on each store until one returns something else than the error `next`.
 fn first_of<T>(

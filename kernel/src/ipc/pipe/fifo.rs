@@ -9,11 +9,11 @@ use alloc::sync::{Arc, Weak};
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::SpinLock;
 
+use super::Pipe;
+use super::end::open_pipe;
 use super::limits::Share;
-use super::{Pipe, ends};
 use crate::credentials::Credentials;
 use crate::vfs::inode::Inode;
-use crate::vfs::open_file::flags::O_NONBLOCK;
 use crate::vfs::open_file::{FileOps, OpenRequest};
 
 type Table = BTreeMap<(u64, u64), Weak<Pipe>>;
@@ -36,30 +36,4 @@ fn pipe_of(inode: &Arc<dyn Inode>, credentials: &Credentials) -> Result<Arc<Pipe
 /// Opens the FIFO `inode`; waits for the other side unless `O_NONBLOCK` is set.
 pub fn open(inode: &Arc<dyn Inode>, request: &OpenRequest<'_>) -> Result<Arc<dyn FileOps>> {
     open_pipe(&pipe_of(inode, request.credentials)?, request, true)
-}
-
-/// Opens a pipe once more. Only a pipe with a name waits for its other side: the ends of a nameless
-/// pipe were opened together, and the other may be closed for good (`fifo_open`, fs/pipe.c of
-/// Linux).
-pub fn open_pipe(
-    pipe: &Arc<Pipe>,
-    request: &OpenRequest<'_>,
-    named: bool,
-) -> Result<Arc<dyn FileOps>> {
-    let (reads, writes) = ends(request)?;
-    let nonblocking = request.flags & O_NONBLOCK != 0;
-    if named && writes && !reads && nonblocking && pipe.readers() == 0 {
-        return Err(Errno::ENXIO);
-    }
-    // Taken first: a thread that waits for this end may use and close its own end at once.
-    let before = pipe.other_side(writes);
-    let end = pipe.end(reads, writes);
-    if named && !nonblocking && reads != writes {
-        // If the wait fails, the end must count as closed.
-        if let Err(error) = pipe.wait_for_other(writes, before) {
-            end.abandon();
-            return Err(error);
-        }
-    }
-    Ok(end)
 }

@@ -326,12 +326,12 @@ pub fn fcntl(fd: i32, command: i32, argument: usize) -> Result<i64> {
             Ok(0)
         }
         F_SETPIPE_SZ => {
-            let pipe = pipe::of(&file).ok_or(Errno::EBADF)?;
+            let pipe = pipe::end::of(&file).ok_or(Errno::EBADF)?;
             // The argument is an int; a negative one is too large.
             let bytes = usize::try_from(argument as i32).map_err(|_| Errno::EINVAL)?;
             pipe.set_capacity(bytes, &credentials()).map(|size| size as i64)
         }
-        F_GETPIPE_SZ => Ok(pipe::of(&file).ok_or(Errno::EBADF)?.capacity() as i64),
+        F_GETPIPE_SZ => Ok(pipe::end::of(&file).ok_or(Errno::EBADF)?.capacity() as i64),
         F_ADD_SEALS => {
             if !file.writable() {
                 return Err(Errno::EPERM);
@@ -446,7 +446,7 @@ pub fn pipe2(fds: usize, flags: u32) -> Result<()> {
     if flags & !(O_CLOEXEC | O_NONBLOCK | O_DIRECT) != 0 {
         return Err(Errno::EINVAL);
     }
-    let (reader, writer) = pipe::pair(flags & (O_NONBLOCK | O_DIRECT), &credentials())?;
+    let (reader, writer) = pipe::end::pair(flags & (O_NONBLOCK | O_DIRECT), &credentials())?;
     let table = files();
     let close_on_exec = flags & O_CLOEXEC != 0;
     let limit = descriptor_limit();

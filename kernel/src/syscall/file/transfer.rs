@@ -68,7 +68,7 @@ pub fn sendfile(out: i32, input: i32, offset: usize, count: usize) -> Result<usi
         return Err(Errno::EINVAL);
     }
     let count = count.min(MAXIMUM);
-    let outcome = match pipe::of(&to) {
+    let outcome = match pipe::end::of(&to) {
         // As much as the pipe has space for, as splice(2) (`do_sendfile`, fs/read_write.c, since
         // Linux 5.12).
         Some(target) => splice::into_pipe(&from, side(&mut at), target, count, to.nonblocking()),
@@ -104,7 +104,7 @@ pub fn splice(
     }
     let count = count.min(MAXIMUM);
     let asked = flags & SPLICE_F_NONBLOCK != 0;
-    let (from_pipe, to_pipe) = (pipe::of(&from), pipe::of(&to));
+    let (from_pipe, to_pipe) = (pipe::end::of(&from), pipe::end::of(&to));
     if from_pipe.is_some() && input_offset != 0 || to_pipe.is_some() && out_offset != 0 {
         return Err(Errno::ESPIPE);
     }
@@ -161,7 +161,7 @@ pub fn tee(input: i32, out: i32, count: usize, flags: u32) -> Result<usize> {
         return Err(Errno::EBADF);
     }
     let (source, target) =
-        (pipe::of(&from).ok_or(Errno::EINVAL)?, pipe::of(&to).ok_or(Errno::EINVAL)?);
+        (pipe::end::of(&from).ok_or(Errno::EINVAL)?, pipe::end::of(&to).ok_or(Errno::EINVAL)?);
     let nonblocking = flags & SPLICE_F_NONBLOCK != 0 || from.nonblocking() || to.nonblocking();
     let outcome = splice::between_pipes(source, target, count, nonblocking, true);
     if matches!(outcome, Ok(1..)) {
@@ -184,7 +184,7 @@ pub fn vmsplice(fd: i32, address: usize, count: usize, flags: u32) -> Result<usi
     }
     let pieces = vector(address, count)?;
     let nonblocking = flags & SPLICE_F_NONBLOCK != 0;
-    let pipe = pipe::of(&file).ok_or(Errno::EBADF)?;
+    let pipe = pipe::end::of(&file).ok_or(Errno::EBADF)?;
     if file.writable() {
         let outcome = report(pipe.write_some(nonblocking, &mut Input::vector(&pieces)));
         if matches!(outcome, Ok(1..)) {
