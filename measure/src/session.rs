@@ -236,9 +236,7 @@ impl Session {
 
     /// Makes one pass over the experiments that still need a round.
     fn pass(&mut self, pass: u32, mut wants: impl FnMut(&Slot) -> bool) -> Passed {
-        let plan = self.plan();
         let passes = self.settings.passes;
-        let of = self.slots.len();
         let chosen: Vec<bool> = self
             .slots
             .iter()
@@ -265,7 +263,7 @@ impl Session {
         self.progress.pass(pass, passes, count);
         let copies = self.slots.first().map_or(1, |s| s.rounds.len());
         let mut left = (count + self.in_later_passes(pass)) * copies;
-        for (at, slot) in self.slots.iter_mut().enumerate().filter(|(i, _)| chosen[*i]) {
+        for at in (0..self.slots.len()).filter(|at| chosen[*at]) {
             if stop_requested() {
                 self.interrupted = true;
                 return Passed::Ended;
@@ -273,35 +271,46 @@ impl Session {
             if pass > 1 && self.pace.is_over() {
                 return Passed::Ended;
             }
-            self.progress.experiment(pass, passes, at + 1, of, &slot.experiment.name);
-            let mut taken = vec![Vec::new(); copies];
-            for turn in 0..copies {
-                // A B, then B A: so that neither copy always comes first.
-                let copy = if pass.is_multiple_of(2) { copies - 1 - turn } else { turn };
-                let mut plan = slot.experiment.limited(plan);
-                plan.budget = self.pace.budget(plan.budget, left);
-                let started = Instant::now();
-                let outcome = round(&slot.experiment, &self.setting, self.clock, plan);
-                self.pace.made(plan.budget, started.elapsed());
-                left -= 1;
-                match outcome {
-                    Outcome::Ticks(ticks) => taken[copy] = ticks,
-                    Outcome::Skip(reason) => slot.skipped = Some(reason),
-                    Outcome::Stopped => {
-                        self.interrupted = true;
-                        return Passed::Ended;
-                    }
-                }
-            }
-            if taken.iter().all(|t| !t.is_empty()) {
-                for (rounds, ticks) in slot.rounds.iter_mut().zip(taken) {
-                    rounds.push(ticks);
-                }
-            } else if slot.skipped.is_none() {
-                slot.skipped = Some("no sample was taken".into());
+            let name = &self.slots[at].experiment.name;
+            self.progress.experiment(pass, passes, at + 1, self.slots.len(), name);
+            if !self.rounds(pass, at, &mut left) {
+                self.interrupted = true;
+                return Passed::Ended;
             }
         }
         Passed::Measured
+    }
+
+    /// One round of the experiment in slot `at` for each copy. `left` is how many rounds the time
+    /// has to last for. False: the user stopped it.
+    fn rounds(&mut self, pass: u32, at: usize, left: &mut usize) -> bool {
+        let plan = self.plan();
+        let slot = &mut self.slots[at];
+        let copies = slot.rounds.len();
+        let mut taken = vec![Vec::new(); copies];
+        for turn in 0..copies {
+            // A B, then B A: so that neither copy always comes first.
+            let copy = if pass.is_multiple_of(2) { copies - 1 - turn } else { turn };
+            let mut plan = slot.experiment.limited(plan);
+            plan.budget = self.pace.budget(plan.budget, *left);
+            let started = Instant::now();
+            let outcome = round(&slot.experiment, &self.setting, self.clock, plan);
+            self.pace.made(plan.budget, started.elapsed());
+            *left -= 1;
+            match outcome {
+                Outcome::Ticks(ticks) => taken[copy] = ticks,
+                Outcome::Skip(reason) => slot.skipped = Some(reason),
+                Outcome::Stopped => return false,
+            }
+        }
+        if taken.iter().all(|t| !t.is_empty()) {
+            for (rounds, ticks) in slot.rounds.iter_mut().zip(taken) {
+                rounds.push(ticks);
+            }
+        } else if slot.skipped.is_none() {
+            slot.skipped = Some("no sample was taken".into());
+        }
+        true
     }
 
     /// Returns the runs, one for each copy.

@@ -2,7 +2,7 @@
 
 use super::read_file;
 use crate::exit::{BAD_FILE, Failure, TOO_NOISY, WORSE};
-use measure_data::compare::{Comparison, Limits, compare_runs};
+use measure_data::compare::{Comparison, Limits, RunComparison, compare_runs};
 use measure_data::run::Completion;
 use measure_data::units::{change, value};
 use measure_data::{Run, Verdict};
@@ -49,8 +49,33 @@ pub fn compare(a: &str, b: &str, threshold: f64, all: bool) -> Result<(), Failur
     if comparison.results.is_empty() {
         return Err(Failure::new(BAD_FILE, "the two runs have no result in common"));
     }
+    print_circumstances(&a, &b);
+    for (name, of_a, of_b) in &comparison.facts {
+        println!("differs: {name}: {of_a} | {of_b}");
+    }
+    println!();
+    print_results(&comparison, all);
+    let count = |v| comparison.count(v);
+    println!(
+        "{} better, {} worse, {} no difference of more than {threshold} %, {} too noisy to tell",
+        count(Verdict::Better),
+        count(Verdict::Worse),
+        count(Verdict::NoDifference),
+        count(Verdict::TooNoisy)
+    );
+    if count(Verdict::Worse) > 0 {
+        return Err(Failure::silent(WORSE));
+    }
+    if count(Verdict::TooNoisy) > 0 {
+        return Err(Failure::silent(TOO_NOISY));
+    }
+    Ok(())
+}
+
+/// Prints which runs these are, and what about them differs.
+fn print_circumstances(a: &Run, b: &Run) {
     println!("A: {}\nB: {}", a.label, b.label);
-    for (run, name) in [(&a, "A"), (&b, "B")] {
+    for (run, name) in [(a, "A"), (b, "B")] {
         if run.completion == Completion::Interrupted {
             println!("{name} was stopped before its end");
         }
@@ -66,10 +91,10 @@ pub fn compare(a: &str, b: &str, threshold: f64, all: bool) -> Result<(), Failur
     if a.clock.name != b.clock.name {
         println!("A and B were measured with different clocks");
     }
-    for (name, of_a, of_b) in &comparison.facts {
-        println!("differs: {name}: {of_a} | {of_b}");
-    }
-    println!();
+}
+
+/// Prints a line for each result, or only for those that differ, and what could not be compared.
+fn print_results(comparison: &RunComparison, all: bool) {
     let shown = |c: &&Comparison| all || c.verdict != Verdict::NoDifference;
     for c in comparison.results.iter().filter(shown) {
         println!("{}", line(c));
@@ -87,19 +112,4 @@ pub fn compare(a: &str, b: &str, threshold: f64, all: bool) -> Result<(), Failur
             comparison.changed_meaning.join(", ")
         );
     }
-    let count = |v| comparison.count(v);
-    println!(
-        "{} better, {} worse, {} no difference of more than {threshold} %, {} too noisy to tell",
-        count(Verdict::Better),
-        count(Verdict::Worse),
-        count(Verdict::NoDifference),
-        count(Verdict::TooNoisy)
-    );
-    if count(Verdict::Worse) > 0 {
-        return Err(Failure::silent(WORSE));
-    }
-    if count(Verdict::TooNoisy) > 0 {
-        return Err(Failure::silent(TOO_NOISY));
-    }
-    Ok(())
 }

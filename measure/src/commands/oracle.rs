@@ -8,7 +8,8 @@
 use crate::args::OracleArguments;
 use crate::clock::{Clock, Source};
 use crate::exit::{CANNOT_MEASURE, Failure, USAGE, WORSE};
-use crate::naive::SUBJECTS;
+use crate::experiment::{Experiment, Setting};
+use crate::naive::{SUBJECTS, Subject};
 use crate::runner::{Outcome, in_child, round};
 use crate::sampler::Plan;
 use crate::session::{pin_to_last, setting};
@@ -50,31 +51,7 @@ pub fn oracle(a: &OracleArguments) -> Result<(), Failure> {
     let mut off = Vec::new();
     for subject in chosen {
         let Some(experiment) = all.iter().find(|e| e.name == subject.name) else { continue };
-        let (mut suite, mut naive) = (Vec::new(), [Vec::new(), Vec::new()]);
-        for _ in 0..a.turns {
-            match round(experiment, &setting, clock, PLAN) {
-                Outcome::Ticks(ticks) => {
-                    let mut values: Vec<f64> = ticks
-                        .iter()
-                        .map(|t| (*t as f64 - clock.overhead).max(0.0) / experiment.work)
-                        .collect();
-                    suite.push(median(&mut values));
-                }
-                Outcome::Skip(reason) => {
-                    return Err(Failure::new(
-                        CANNOT_MEASURE,
-                        format!("{}: {reason}", subject.name),
-                    ));
-                }
-                Outcome::Stopped => return Err(Failure::silent(crate::exit::STOPPED)),
-            }
-            let Some(answers) = in_child(subject.answer) else {
-                let text = format!("{}: the naive method gave no answer", subject.name);
-                return Err(Failure::new(CANNOT_MEASURE, text));
-            };
-            naive.iter_mut().zip(answers).for_each(|(all, answer)| all.push(answer));
-        }
-        let (suite, naive) = (median(&mut suite), naive.map(|mut all| median(&mut all)));
+        let (suite, naive) = medians(a.turns, subject, experiment, (&setting, clock))?;
         let nearest = suite.clamp(naive[0].min(naive[1]), naive[0].max(naive[1]));
         let ratio = suite / nearest;
         println!(
@@ -92,4 +69,36 @@ pub fn oracle(a: &OracleArguments) -> Result<(), Failure> {
     }
     let text = format!("the suite and the naive method differ by over a tenth: {}", off.join(", "));
     Err(Failure::new(WORSE, text))
+}
+
+/// Takes turns, and returns the median of the suite and those of the naive method.
+fn medians(
+    turns: u32,
+    subject: &Subject,
+    experiment: &Experiment,
+    (setting, clock): (&Setting, Clock),
+) -> Result<(f64, [f64; 2]), Failure> {
+    let (mut suite, mut naive) = (Vec::new(), [Vec::new(), Vec::new()]);
+    for _ in 0..turns {
+        match round(experiment, setting, clock, PLAN) {
+            Outcome::Ticks(ticks) => {
+                let mut values: Vec<f64> = ticks
+                    .iter()
+                    .map(|t| (*t as f64 - clock.overhead).max(0.0) / experiment.work)
+                    .collect();
+                suite.push(median(&mut values));
+            }
+            Outcome::Skip(reason) => {
+                let text = format!("{}: {reason}", subject.name);
+                return Err(Failure::new(CANNOT_MEASURE, text));
+            }
+            Outcome::Stopped => return Err(Failure::silent(crate::exit::STOPPED)),
+        }
+        let Some(answers) = in_child(subject.answer) else {
+            let text = format!("{}: the naive method gave no answer", subject.name);
+            return Err(Failure::new(CANNOT_MEASURE, text));
+        };
+        naive.iter_mut().zip(answers).for_each(|(all, answer)| all.push(answer));
+    }
+    Ok((median(&mut suite), naive.map(|mut all| median(&mut all))))
 }

@@ -56,7 +56,22 @@ pub fn file_warm(s: &Setting, m: &mut Sampler) -> Result<(), Skip> {
 
 /// The experiments of this file.
 pub fn experiments() -> Vec<Experiment> {
-    let mut all = vec![
+    let mut all = fresh_memory();
+    all.extend(of_files());
+    all.push(map_touch_unmap());
+    all.push(break_moved());
+    for bytes in [PAGE, 1 << 20, 64 << 20] {
+        all.push(map_unmap(bytes));
+    }
+    for bytes in [PAGE, 1 << 20] {
+        all.push(protect(bytes));
+    }
+    all
+}
+
+/// Page faults on memory that was never touched.
+fn fresh_memory() -> Vec<Experiment> {
+    vec![
         Experiment::time("memory/fault/anonymous", "page fault, fresh memory", |_, m| {
             touching(m, || anonymous(BYTES), |map| map.write_every(PAGE))
         })
@@ -75,6 +90,12 @@ pub fn experiments() -> Vec<Experiment> {
             .hardware(1.0, "trap", "the exception and its return")
             .hardware(LARGE as f64, "store-byte-memory", "the page is cleared")
             .software(6000.0, "instruction", "region look-up, frame, page table"),
+    ]
+}
+
+/// Page faults on mapped files.
+fn of_files() -> Vec<Experiment> {
+    vec![
         Experiment::time("memory/fault/file-warm", "page fault, a cached file", file_warm)
             .per(WARM_FAULTS)
             .method("a private mapping of a cached 8 MB file, a byte read every 64 KB")
@@ -123,51 +144,50 @@ pub fn experiments() -> Vec<Experiment> {
         .hardware(1.0, "trap", "the exception and its return")
         .hardware(PAGE as f64, "copy-byte", "the page is copied")
         .software(2600.0, "instruction", "region, frame, page-table entry, TLB"),
-        Experiment::time("memory/map/mmap-touch-munmap", "mmap, touch, munmap of 4 KB", |_, m| {
-            m.try_batch(20, || {
-                anonymous(PAGE)?.write_every(PAGE);
-                Ok(())
-            })
-        })
-        .per(20)
-        .method("mmap(2), madvise(2) against large pages, a byte written, munmap(2)")
-        .hardware(4.0, "trap", "three calls and a page fault")
-        .hardware(PAGE as f64, "store-byte", "the page is cleared")
-        .software(12_000.0, "instruction", "region made and freed, page table, frame"),
-        Experiment::time("memory/map/brk", "brk up and down by 4 KB, untouched", |_, m| {
-            // SAFETY: this only reads the break.
-            let now = unsafe { raw::brk(0) };
-            if now <= 0 {
-                return Err(Skip("this system has no brk".into()));
-            }
-            let now = now as usize;
-            // SAFETY: the new memory is not used, and nothing allocates in between.
-            if unsafe { raw::brk(now + PAGE) } != (now + PAGE) as isize {
-                return Err(Skip("brk cannot grow".into()));
-            }
-            m.batch(20, || {
-                // SAFETY: as above.
-                unsafe {
-                    raw::brk(now);
-                    raw::brk(now + PAGE);
-                }
-            })?;
-            // SAFETY: back to where it was.
-            unsafe { raw::brk(now) };
+    ]
+}
+
+fn map_touch_unmap() -> Experiment {
+    Experiment::time("memory/map/mmap-touch-munmap", "mmap, touch, munmap of 4 KB", |_, m| {
+        m.try_batch(20, || {
+            anonymous(PAGE)?.write_every(PAGE);
             Ok(())
         })
-        .per(40)
-        .method("brk(2) to 4 KB less and back, 20 times; the time is that of one call")
-        .hardware(1.0, "trap", "into the kernel and back")
-        .software(2500.0, "instruction", "region look-up, resize"),
-    ];
-    for bytes in [PAGE, 1 << 20, 64 << 20] {
-        all.push(map_unmap(bytes));
-    }
-    for bytes in [PAGE, 1 << 20] {
-        all.push(protect(bytes));
-    }
-    all
+    })
+    .per(20)
+    .method("mmap(2), madvise(2) against large pages, a byte written, munmap(2)")
+    .hardware(4.0, "trap", "three calls and a page fault")
+    .hardware(PAGE as f64, "store-byte", "the page is cleared")
+    .software(12_000.0, "instruction", "region made and freed, page table, frame")
+}
+
+fn break_moved() -> Experiment {
+    Experiment::time("memory/map/brk", "brk up and down by 4 KB, untouched", |_, m| {
+        // SAFETY: this only reads the break.
+        let now = unsafe { raw::brk(0) };
+        if now <= 0 {
+            return Err(Skip("this system has no brk".into()));
+        }
+        let now = now as usize;
+        // SAFETY: the new memory is not used, and nothing allocates in between.
+        if unsafe { raw::brk(now + PAGE) } != (now + PAGE) as isize {
+            return Err(Skip("brk cannot grow".into()));
+        }
+        m.batch(20, || {
+            // SAFETY: as above.
+            unsafe {
+                raw::brk(now);
+                raw::brk(now + PAGE);
+            }
+        })?;
+        // SAFETY: back to where it was.
+        unsafe { raw::brk(now) };
+        Ok(())
+    })
+    .per(40)
+    .method("brk(2) to 4 KB less and back, 20 times; the time is that of one call")
+    .hardware(1.0, "trap", "into the kernel and back")
+    .software(2500.0, "instruction", "region look-up, resize")
 }
 
 fn large_pages(_: &Setting, m: &mut Sampler) -> Result<(), Skip> {

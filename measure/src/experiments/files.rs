@@ -164,31 +164,40 @@ pub fn device_flush(s: &Setting, m: &mut Sampler) -> Result<(), Skip> {
 pub fn experiments(setting: &Setting) -> Vec<Experiment> {
     let mut all = Vec::new();
     for megabytes in [1, 4, 16, 64, 128] {
-        let bytes = megabytes * M;
-        if bytes > setting.file_limit {
+        if megabytes * M > setting.file_limit {
             continue;
         }
         for (word, random) in [("sequential", false), ("random", true)] {
-            all.push(
-                Experiment::time(
-                    format!("file/read-{word}/{megabytes}M"),
-                    format!("{word} read of 4 KB of a file of {megabytes} MB, past the cache"),
-                    move |s, m| blocks(s, m, bytes, random),
-                )
-                .per(PER_SAMPLE)
-                .method("16 reads of 4 KB with O_DIRECT; the time is that of one")
-                .at(format!("{word} read past the cache"), bytes as f64, "bytes")
-                .rounds_at_most(5)
-                .hardware(1.0, "device-read", "a block from the device")
-                .software(
-                    3000.0,
-                    "instruction",
-                    "file system, request, sleep, switch",
-                ),
-            );
+            all.push(block_reads(megabytes, word, random));
         }
     }
-    all.extend([
+    all.extend(names());
+    all.push(made_durable());
+    all.push(remote());
+    all.extend((1..=10).map(contention));
+    all.extend(cache_size(setting));
+    all
+}
+
+/// Reads past the cache, of a file of that size.
+fn block_reads(megabytes: u64, word: &str, random: bool) -> Experiment {
+    let bytes = megabytes * M;
+    Experiment::time(
+        format!("file/read-{word}/{megabytes}M"),
+        format!("{word} read of 4 KB of a file of {megabytes} MB, past the cache"),
+        move |s, m| blocks(s, m, bytes, random),
+    )
+    .per(PER_SAMPLE)
+    .method("16 reads of 4 KB with O_DIRECT; the time is that of one")
+    .at(format!("{word} read past the cache"), bytes as f64, "bytes")
+    .rounds_at_most(5)
+    .hardware(1.0, "device-read", "a block from the device")
+    .software(3000.0, "instruction", "file system, request, sleep, switch")
+}
+
+/// Changes of names.
+fn names() -> [Experiment; 3] {
+    [
         name_experiment("create", "creating an empty file", 9000.0, |from, _| {
             let fd = checked(raw::open(from, libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY))?;
             raw::close(fd);
@@ -200,27 +209,25 @@ pub fn experiments(setting: &Setting) -> Vec<Experiment> {
         name_experiment("delete", "deleting an empty file", 8000.0, |_, to| {
             checked(raw::unlink(to)).map(drop)
         }),
-        Experiment::time("file/fsync", "4 KB written and made durable", |s, m| {
-            let (file, _path) = temporary_file(s, "fsync", BLOCK)?;
-            if in_memory(&file) {
-                return Err(Skip("the directory is in memory; use --dir with a disk".into()));
-            }
-            let block = [1; BLOCK];
-            m.try_batch(1, || {
-                checked(raw::pwrite(file.as_raw_fd(), &block, 0))
-                    .map_err(Skip::because("write"))?;
-                file.sync_all().map_err(Skip::because("fsync"))
-            })
+    ]
+}
+
+fn made_durable() -> Experiment {
+    Experiment::time("file/fsync", "4 KB written and made durable", |s, m| {
+        let (file, _path) = temporary_file(s, "fsync", BLOCK)?;
+        if in_memory(&file) {
+            return Err(Skip("the directory is in memory; use --dir with a disk".into()));
+        }
+        let block = [1; BLOCK];
+        m.try_batch(1, || {
+            checked(raw::pwrite(file.as_raw_fd(), &block, 0)).map_err(Skip::because("write"))?;
+            file.sync_all().map_err(Skip::because("fsync"))
         })
-        .method("pwrite(2) of 4 KB over the same block of a file and fsync(2)")
-        .rounds_at_most(5)
-        .hardware(1.0, "device-flush", "the data written and flushed, as by fdatasync")
-        .software(5000.0, "instruction", "times and journal"),
-        remote(),
-    ]);
-    all.extend((1..=10).map(contention));
-    all.extend(cache_size(setting));
-    all
+    })
+    .method("pwrite(2) of 4 KB over the same block of a file and fsync(2)")
+    .rounds_at_most(5)
+    .hardware(1.0, "device-flush", "the data written and flushed, as by fdatasync")
+    .software(5000.0, "instruction", "times and journal")
 }
 
 /// Creates, renames and deletes a batch of names one after the other; only the named step is timed.

@@ -208,7 +208,15 @@ fn local(
 
 /// The experiments of this file.
 pub fn experiments(setting: &Setting) -> Vec<Experiment> {
-    let mut all = vec![
+    let mut all = round_trips();
+    all.extend(connections());
+    all.extend(bandwidths());
+    all.extend(remote(setting.remote));
+    all
+}
+
+fn round_trips() -> Vec<Experiment> {
+    vec![
         local("tcp/round-trip", "TCP round trip on loopback", |s, m| {
             let (address, _server) = local_server(s, false)?;
             tcp_round_trip(m, address)
@@ -231,6 +239,11 @@ pub fn experiments(setting: &Setting) -> Vec<Experiment> {
             .method("echo request with 32 bytes; the kernel answers")
             .hardware(2.0, "trap", "send and receive")
             .software(13_000.0, "instruction", "IP and ICMP twice"),
+    ]
+}
+
+fn connections() -> Vec<Experiment> {
+    vec![
         local("tcp/connect", "TCP connection set up on loopback", |s, m| {
             let (address, _server) = local_server(s, false)?;
             connection(m, address, Half::SetUp)
@@ -253,6 +266,11 @@ pub fn experiments(setting: &Setting) -> Vec<Experiment> {
             .method("socket(2), connect(2) to a listening process and close(2)")
             .hardware(3.0, "trap", "socket, connect, close")
             .software(14_000.0, "instruction", "two sockets made, one freed, path walk"),
+    ]
+}
+
+fn bandwidths() -> Vec<Experiment> {
+    vec![
         Experiment::bandwidth("net/tcp/bandwidth", "TCP bandwidth on loopback", BULK, |s, m| {
             let (address, _server) = local_server(s, true)?;
             tcp_bulk(m, address)
@@ -268,9 +286,7 @@ pub fn experiments(setting: &Setting) -> Vec<Experiment> {
         .rounds_at_most(8)
         .hardware(2.0, "copy-byte-memory", "into the kernel and out of it")
         .software(0.2, "instruction", "per byte: buffers of 32 KB"),
-    ];
-    all.extend(remote(setting.remote));
-    all
+    ]
 }
 
 /// The experiments with another host.

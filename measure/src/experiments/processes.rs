@@ -158,7 +158,26 @@ fn is_dynamic(head: &[u8]) -> bool {
 
 /// The experiments of this file.
 pub fn experiments(setting: &Setting) -> Vec<Experiment> {
-    let mut all = vec![
+    let mut all = bare();
+    all.extend(programs());
+    all.extend(shells());
+    all.push(exec_sparse());
+    all.push(thread());
+    for megabytes in [1, 4, 16, 64, 256] {
+        let bytes = megabytes * M;
+        if bytes as u64 <= setting.memory_limit {
+            all.push(parent_size(bytes));
+        }
+    }
+    totals::beside(&mut all);
+    all.extend(sweeps::experiments());
+    all.extend(named::experiments(setting));
+    all
+}
+
+/// Processes that execute nothing.
+fn bare() -> Vec<Experiment> {
+    vec![
         Experiment::time("cpu/process/fork-exit", "fork, exit, wait", |_, m| {
             m.try_batch(1, || reap(fork_exit(), "fork"))
         })
@@ -176,6 +195,12 @@ pub fn experiments(setting: &Setting) -> Vec<Experiment> {
         .method("vfork(2), the child exits in its next instruction, wait4(2)")
         .hardware(3.0, "trap", "vfork, exit, wait")
         .software(35_000.0, "instruction", "process record, two switches"),
+    ]
+}
+
+/// Processes that execute a program.
+fn programs() -> Vec<Experiment> {
+    vec![
         exec("fork-exec-static", "fork, exec of a static program, exit, wait", Split::Fork)
             .software(215_000.0, "instruction", "fork, address space twice, faults, teardown"),
         exec("vfork-exec-static", "vfork, exec of a static program, exit, wait", Split::Vfork)
@@ -217,6 +242,12 @@ pub fn experiments(setting: &Setting) -> Vec<Experiment> {
         .method("vfork(2), execve(2) of the system's dynamically linked /bin/true, wait4(2)")
         .hardware(120.0, "trap", "calls and page faults of the dynamic loader")
         .software(850_000.0, "instruction", "exec, loader, relocation, teardown"),
+    ]
+}
+
+/// Shells that start a program.
+fn shells() -> Vec<Experiment> {
+    vec![
         Experiment::time("cpu/process/sh-c", "a shell that starts a program", |s, m| {
             let command = shell_command(s)?;
             exec_samples(m, c"/bin/sh", &[c"sh", c"-c", &command], Split::Fork)
@@ -231,24 +262,16 @@ pub fn experiments(setting: &Setting) -> Vec<Experiment> {
         .method("fork(2), execve(2) of busybox as sh -c 'TRUE; :', TRUE being a link to the same busybox, wait4(2)")
         .hardware(200.0, "trap", "calls and page faults of shell and program")
         .software(1_500_000.0, "instruction", "two execs, a fork, the shell"),
-        exec_sparse(),
-        Experiment::time("cpu/thread/create", "a thread created and joined", |_, m| {
-            m.try_batch(1, || create_and_join().map_err(Skip::because("pthread_create")))
-        })
-        .method("pthread_create(3) of a thread that returns at once, pthread_join(3)")
-        .hardware(8.0, "trap", "stack mapped and protected, clone, exit, futex, unmapped")
-        .software(55_000.0, "instruction", "thread record, stack, switches"),
-    ];
-    for megabytes in [1, 4, 16, 64, 256] {
-        let bytes = megabytes * M;
-        if bytes as u64 <= setting.memory_limit {
-            all.push(parent_size(bytes));
-        }
-    }
-    totals::beside(&mut all);
-    all.extend(sweeps::experiments());
-    all.extend(named::experiments(setting));
-    all
+    ]
+}
+
+fn thread() -> Experiment {
+    Experiment::time("cpu/thread/create", "a thread created and joined", |_, m| {
+        m.try_batch(1, || create_and_join().map_err(Skip::because("pthread_create")))
+    })
+    .method("pthread_create(3) of a thread that returns at once, pthread_join(3)")
+    .hardware(8.0, "trap", "stack mapped and protected, clone, exit, futex, unmapped")
+    .software(55_000.0, "instruction", "thread record, stack, switches")
 }
 
 fn exec(name: &str, title: &str, how: Split) -> Experiment {

@@ -219,75 +219,9 @@ fn yields() -> Experiment {
 
 /// The experiments of this file.
 pub fn experiments() -> Vec<Experiment> {
-    let mut all = vec![
-        yields(),
-        Experiment::time("cpu/pipe/self", "a byte through a pipe, no switch", |_, m| {
-            let pipe = pipe()?;
-            m.batch(50, || {
-                let mut token = [0u8; 1];
-                write(pipe.writer.as_raw_fd(), &token);
-                read(pipe.reader.as_raw_fd(), &mut token);
-            })
-        })
-        .per(50)
-        .method("write(2) of a byte to a pipe and read(2) of it by the same process")
-        .hardware(2.0, "trap", "write and read")
-        .software(1100.0, "instruction", "pipe buffer, locks, wake-ups"),
-        Experiment::time(
-            "cpu/switch/futex-thread",
-            "switch between two threads by futex",
-            |_, m| {
-                let turn = AtomicU32::new(0);
-                std::thread::scope(|scope| {
-                    let other = std::thread::Builder::new().spawn_scoped(scope, || answer(&turn));
-                    other.map_err(Skip::because("creating a thread"))?;
-                    let result = futex_samples(m, &turn);
-                    stop(&turn);
-                    result
-                })
-            },
-        )
-        .per(2 * ROUNDS)
-        .method("two threads on one processor take turns: FUTEX_WAKE the other, FUTEX_WAIT")
-        .hardware(2.0, "trap", "wake and wait")
-        .software(3500.0, "instruction", "futex hash twice, scheduler"),
-        Experiment::time(
-            "cpu/switch/futex-process",
-            "switch between two processes by futex",
-            |_, m| {
-                let shared = Mapping::shared(4096).map_err(Skip::because("shared memory"))?;
-                let turn = shared.word(0);
-                let child = Child::start(|| {
-                    answer(turn);
-                    0
-                })
-                .map_err(Skip::because("fork"))?;
-                let result = futex_samples(m, turn);
-                stop(turn);
-                child.wait();
-                result
-            },
-        )
-        .per(2 * ROUNDS)
-        .method("two processes on one processor take turns by a futex in shared memory")
-        .hardware(2.0, "trap", "wake and wait")
-        .hardware(8.0, "l2", "translations and lines reloaded after the change of address space")
-        .software(4000.0, "instruction", "futex hash twice, scheduler, address space"),
-    ];
-    for members in [2, 8] {
-        all.push(
-            Experiment::time(
-                format!("cpu/switch/pipe-thread-{members}"),
-                format!("switch among {members} threads"),
-                move |_, m| ring(m, Members::Threads, members, 0),
-            )
-            .per(LAPS * members as u32)
-            .method("as among processes by pipes, in one process")
-            .at("switch, threads", members as f64, "threads")
-            .software(switched(members), "instruction", "sleep, wake-up, scheduler"),
-        );
-    }
-    for (members, set) in [
+    let mut all = vec![yields(), pipe_to_itself(), futex_threads(), futex_processes()];
+    all.extend([2, 8].map(thread_ring));
+    let rings = [
         (2, 0),
         (4, 0),
         (8, 0),
@@ -296,24 +230,94 @@ pub fn experiments() -> Vec<Experiment> {
         (2, 64 << 10),
         (8, 16 << 10),
         (8, 64 << 10),
-    ] {
-        let name = if set == 0 {
-            format!("cpu/switch/pipe-{members}")
-        } else {
-            format!("cpu/switch/pipe-{members}-{}K", set >> 10)
-        };
-        let title = if set == 0 {
-            format!("switch among {members} processes")
-        } else {
-            format!("switch among {members} processes of {} each", size(set as f64))
-        };
-        let series = if set == 0 {
-            "switch, no working set".to_owned()
-        } else {
-            format!("switch, {} working set", size(set as f64))
-        };
-        all.push(
-            Experiment::time(name, title, move |_, m| {
+    ];
+    all.extend(rings.map(|(members, set)| process_ring(members, set)));
+    all
+}
+
+fn pipe_to_itself() -> Experiment {
+    Experiment::time("cpu/pipe/self", "a byte through a pipe, no switch", |_, m| {
+        let pipe = pipe()?;
+        m.batch(50, || {
+            let mut token = [0u8; 1];
+            write(pipe.writer.as_raw_fd(), &token);
+            read(pipe.reader.as_raw_fd(), &mut token);
+        })
+    })
+    .per(50)
+    .method("write(2) of a byte to a pipe and read(2) of it by the same process")
+    .hardware(2.0, "trap", "write and read")
+    .software(1100.0, "instruction", "pipe buffer, locks, wake-ups")
+}
+
+fn futex_threads() -> Experiment {
+    Experiment::time("cpu/switch/futex-thread", "switch between two threads by futex", |_, m| {
+        let turn = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            let other = std::thread::Builder::new().spawn_scoped(scope, || answer(&turn));
+            other.map_err(Skip::because("creating a thread"))?;
+            let result = futex_samples(m, &turn);
+            stop(&turn);
+            result
+        })
+    })
+    .per(2 * ROUNDS)
+    .method("two threads on one processor take turns: FUTEX_WAKE the other, FUTEX_WAIT")
+    .hardware(2.0, "trap", "wake and wait")
+    .software(3500.0, "instruction", "futex hash twice, scheduler")
+}
+
+fn futex_processes() -> Experiment {
+    Experiment::time("cpu/switch/futex-process", "switch between two processes by futex", |_, m| {
+        let shared = Mapping::shared(4096).map_err(Skip::because("shared memory"))?;
+        let turn = shared.word(0);
+        let child = Child::start(|| {
+            answer(turn);
+            0
+        })
+        .map_err(Skip::because("fork"))?;
+        let result = futex_samples(m, turn);
+        stop(turn);
+        child.wait();
+        result
+    })
+    .per(2 * ROUNDS)
+    .method("two processes on one processor take turns by a futex in shared memory")
+    .hardware(2.0, "trap", "wake and wait")
+    .hardware(8.0, "l2", "translations and lines reloaded after the change of address space")
+    .software(4000.0, "instruction", "futex hash twice, scheduler, address space")
+}
+
+fn thread_ring(members: usize) -> Experiment {
+    Experiment::time(
+        format!("cpu/switch/pipe-thread-{members}"),
+        format!("switch among {members} threads"),
+        move |_, m| ring(m, Members::Threads, members, 0),
+    )
+    .per(LAPS * members as u32)
+    .method("as among processes by pipes, in one process")
+    .at("switch, threads", members as f64, "threads")
+    .software(switched(members), "instruction", "sleep, wake-up, scheduler")
+}
+
+/// A ring of processes, each with a working set of that many bytes.
+fn process_ring(members: usize, set: usize) -> Experiment {
+    let name = if set == 0 {
+        format!("cpu/switch/pipe-{members}")
+    } else {
+        format!("cpu/switch/pipe-{members}-{}K", set >> 10)
+    };
+    let title = if set == 0 {
+        format!("switch among {members} processes")
+    } else {
+        format!("switch among {members} processes of {} each", size(set as f64))
+    };
+    let series = if set == 0 {
+        "switch, no working set".to_owned()
+    } else {
+        format!("switch, {} working set", size(set as f64))
+    };
+    Experiment::time(name, title, move |_, m| {
                 ring(m, Members::Processes, members, set)
             })
                 .per(LAPS * members as u32)
@@ -321,10 +325,7 @@ pub fn experiments() -> Vec<Experiment> {
                 .at(series, members as f64, "processes")
                 .hardware(8.0, "l2", "translations and lines reloaded after the change of address space")
                 .hardware((set / 64) as f64 * if members * set > 512 << 10 { 0.25 } else { 0.1 }, "l2", "the working set comes back from the next cache")
-                .software(switched(members) + 100.0, "instruction", "sleep, wake-up, scheduler, address space"),
-        );
-    }
-    all
+                .software(switched(members) + 100.0, "instruction", "sleep, wake-up, scheduler, address space")
 }
 
 /// Returns the instructions of a switch by a pipe: with more than two members the woken

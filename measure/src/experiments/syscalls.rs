@@ -48,6 +48,21 @@ fn steady(m: &mut Sampler, mut one: impl FnMut() -> isize) -> Result<(), Skip> {
 
 /// The experiments of this file.
 pub fn experiments() -> Vec<Experiment> {
+    let mut all = of_the_process();
+    all.extend(of_open_files());
+    all.extend(of_paths_and_descriptors());
+    all.push(call(
+        "sched-yield",
+        "sched_yield with nobody to yield to",
+        650.0,
+        "scheduler",
+        |_, m| steady(m, raw::sched_yield),
+    ));
+    all
+}
+
+/// Calls that need no file.
+fn of_the_process() -> Vec<Experiment> {
     vec![
         Experiment::time("cpu/syscall/none", "a call number that no kernel has", |_, m| {
             m.batch(BATCH, || {
@@ -63,6 +78,12 @@ pub fn experiments() -> Vec<Experiment> {
             let mut time = [0; 2];
             steady(m, || raw::clock_gettime_by_call(libc::CLOCK_MONOTONIC, &mut time))
         }),
+    ]
+}
+
+/// Calls on a file that is open.
+fn of_open_files() -> Vec<Experiment> {
+    vec![
         call(
             "read-zero",
             "read of 256 bytes from /dev/zero",
@@ -117,6 +138,12 @@ pub fn experiments() -> Vec<Experiment> {
             let mut stat = [0; 18];
             steady(m, || raw::fstat(file.as_raw_fd(), &mut stat))
         }),
+    ]
+}
+
+/// Calls that walk a path, or make a descriptor.
+fn of_paths_and_descriptors() -> Vec<Experiment> {
+    vec![
         call("stat", "stat of a path", 2400.0, "path walk, attributes", |s, m| {
             let (_file, path) = temporary_file(s, "stat", 4096)?;
             let path = c_path(path.as_ref())?;
@@ -148,8 +175,5 @@ pub fn experiments() -> Vec<Experiment> {
             result
         })
         .hardware(1.0, "trap", "the second call"),
-        call("sched-yield", "sched_yield with nobody to yield to", 650.0, "scheduler", |_, m| {
-            steady(m, raw::sched_yield)
-        }),
     ]
 }

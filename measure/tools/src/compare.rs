@@ -55,31 +55,12 @@ pub fn compare(options: &Compare) -> Result<u8> {
     if !(0.0..=1000.0).contains(&options.threshold) {
         return Err(Failure::error(USAGE, "--threshold: a number of per cent from 0 to 1000"));
     }
-    let targets: Vec<&Path> =
-        [&options.json, &options.markdown].into_iter().flatten().map(PathBuf::as_path).collect();
+    let targets = targets(options);
     targets.iter().try_for_each(|path| writable(path))?;
     if targets.iter().filter(|path| is_output(path)).count() > 1 {
         return Err(Failure::error(USAGE, "only one of --json and --markdown can be \"-\""));
     }
-
-    let setup = Setup {
-        counting: !options.wall,
-        accel: if options.wall { settled(options.accel, options.profile)? } else { options.accel },
-        cpus: 1,
-        memory: options.memory,
-        kernel: options.kernel.clone(),
-        profile: options.profile,
-        image: image::small::get(&measure)?,
-        globs,
-        programs: Vec::new(),
-        before: None,
-        cold: false,
-        warm: Vec::new(),
-        passes: options.passes,
-        iterations: options.iterations,
-        memory_limit: options.memory_limit.clone(),
-        timeout: Duration::from_secs(options.timeout),
-    };
+    let setup = setup(options, &measure, globs)?;
     if options.profile == Profile::Dev && options.kernel.is_none() {
         eprintln!("hayate: the development profile is slower than what users run");
     }
@@ -96,6 +77,47 @@ pub fn compare(options: &Compare) -> Result<u8> {
 
     let limits = Limits { threshold: options.threshold / 100.0, ..Limits::default() };
     let table = Table::new(&setup, boots, &systems, &runs, &limits);
+    show(options, &table)?;
+    Ok(if table.rows.is_empty() {
+        NOTHING
+    } else if table.count(Verdict::Worse) > 0 {
+        WORSE
+    } else if table.count(Verdict::TooNoisy) > 0 {
+        TOO_NOISY
+    } else {
+        0
+    })
+}
+
+/// The machine that all systems boot in, and the experiments.
+fn setup(options: &Compare, measure: &Path, globs: Vec<String>) -> Result<Setup> {
+    Ok(Setup {
+        counting: !options.wall,
+        accel: if options.wall { settled(options.accel, options.profile)? } else { options.accel },
+        cpus: 1,
+        memory: options.memory,
+        kernel: options.kernel.clone(),
+        profile: options.profile,
+        image: image::small::get(measure)?,
+        globs,
+        programs: Vec::new(),
+        before: None,
+        cold: false,
+        warm: Vec::new(),
+        passes: options.passes,
+        iterations: options.iterations,
+        memory_limit: options.memory_limit.clone(),
+        timeout: Duration::from_secs(options.timeout),
+    })
+}
+
+/// The files that are asked for.
+fn targets(options: &Compare) -> Vec<&Path> {
+    [&options.json, &options.markdown].into_iter().flatten().map(PathBuf::as_path).collect()
+}
+
+/// Saves what is asked for, and prints the table unless something else goes to standard output.
+fn show(options: &Compare, table: &Table) -> Result<()> {
     let mut unwritten = Vec::new();
     let mut put = |path: &Option<PathBuf>, text: String| {
         if let Some(path) = path
@@ -106,21 +128,13 @@ pub fn compare(options: &Compare) -> Result<u8> {
     };
     put(&options.json, table.json());
     put(&options.markdown, table.markdown());
-    if !targets.iter().any(|path| is_output(path)) {
+    if !targets(options).into_iter().any(is_output) {
         print!("{}", table.text());
     }
     if !unwritten.is_empty() {
         return Err(Failure::error(UNWRITTEN, unwritten.join("; ")));
     }
-    Ok(if table.rows.is_empty() {
-        NOTHING
-    } else if table.count(Verdict::Worse) > 0 {
-        WORSE
-    } else if table.count(Verdict::TooNoisy) > 0 {
-        TOO_NOISY
-    } else {
-        0
-    })
+    Ok(())
 }
 
 fn keep(folder: &Path, systems: &[System], runs: &[Run]) -> Result<()> {

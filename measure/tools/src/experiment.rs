@@ -7,7 +7,7 @@
 //!
 //! [`describe`] reads the description, [`results`] holds the results, [`grid`], [`picture`] and
 //! [`curves`] show them, [`bars`] is the common kind of picture, [`scaling`] does all of that for two
-//! processes against one, [`joint`] is the report.
+//! processes against one, [`page`] is one experiment as a page, [`joint`] the report.
 
 mod bars;
 mod counts;
@@ -15,13 +15,13 @@ mod curves;
 mod describe;
 mod grid;
 mod joint;
+mod page;
 mod picture;
 mod results;
 mod scaling;
 
 use crate::arguments::Experiment;
 use crate::boot::{Disk, Missing, Setup, System};
-use crate::numbers::kind;
 use crate::output::save;
 use crate::suite::{measured_or_missing, names};
 use anyhow::{Context, Result, ensure};
@@ -35,7 +35,6 @@ use hayate_cli::image::{convert, in_place, small};
 use hayate_cli::{compile, paths};
 use measure_data::Run;
 use results::Results;
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -124,34 +123,7 @@ fn one(options: &Experiment, name: &str, what: &Description) -> Result<u8> {
 /// Runs one experiment in all its systems, counting instructions or by the clock.
 fn made(options: &Experiment, name: &str, what: &Description, counting: bool) -> Result<Results> {
     let measure = compile::measure()?;
-    let mut globs: Vec<String> = Vec::new();
-    for work in what.workload.iter().filter(|work| work.run.is_none()) {
-        globs.push(work.name.clone());
-        globs.extend(work.total.then(|| format!("{}/total", work.name)));
-    }
-    globs.extend(what.sweeps.iter().map(|sweep| format!("{}*", sweep.results)));
-    if !globs.is_empty() {
-        names(&measure, &globs)?;
-    }
-    let commands = what.workload.iter().filter_map(|w| Some((w.name.clone(), w.run.clone()?)));
-    let setup = Setup {
-        counting,
-        accel: if counting { options.accel } else { settled(options.accel, Profile::Release)? },
-        cpus: if what.scaling.is_some() { 2 } else { 1 },
-        memory: what.memory,
-        kernel: options.kernel.clone(),
-        profile: Profile::Release,
-        image: small::get(&measure)?,
-        globs,
-        programs: commands.collect(),
-        before: what.before.clone(),
-        cold: what.cold,
-        warm: what.workload.iter().filter(|w| w.warm).map(|w| w.name.clone()).collect(),
-        passes: what.passes,
-        iterations: what.iterations,
-        memory_limit: what.memory_limit.clone(),
-        timeout: Duration::from_secs(options.timeout),
-    };
+    let setup = setup(options, what, counting, &measure)?;
     let systems = systems(what, &measure)?;
     if let Some(wanted) = &what.scaling {
         return two_against_one(name, what, (wanted, &setup, &systems));
@@ -188,6 +160,43 @@ fn made(options: &Experiment, name: &str, what: &Description, counting: bool) ->
     Ok(results)
 }
 
+/// The machine that all systems boot in, and the names and programs of the workload.
+fn setup(
+    options: &Experiment,
+    what: &Description,
+    counting: bool,
+    measure: &Path,
+) -> Result<Setup> {
+    let mut globs: Vec<String> = Vec::new();
+    for work in what.workload.iter().filter(|work| work.run.is_none()) {
+        globs.push(work.name.clone());
+        globs.extend(work.total.then(|| format!("{}/total", work.name)));
+    }
+    globs.extend(what.sweeps.iter().map(|sweep| format!("{}*", sweep.results)));
+    if !globs.is_empty() {
+        names(measure, &globs)?;
+    }
+    let commands = what.workload.iter().filter_map(|w| Some((w.name.clone(), w.run.clone()?)));
+    Ok(Setup {
+        counting,
+        accel: if counting { options.accel } else { settled(options.accel, Profile::Release)? },
+        cpus: if what.scaling.is_some() { 2 } else { 1 },
+        memory: what.memory,
+        kernel: options.kernel.clone(),
+        profile: Profile::Release,
+        image: small::get(measure)?,
+        globs,
+        programs: commands.collect(),
+        before: what.before.clone(),
+        cold: what.cold,
+        warm: what.workload.iter().filter(|w| w.warm).map(|w| w.name.clone()).collect(),
+        passes: what.passes,
+        iterations: what.iterations,
+        memory_limit: what.memory_limit.clone(),
+        timeout: Duration::from_secs(options.timeout),
+    })
+}
+
 /// Like [`made`], for an experiment of two processes against one.
 fn two_against_one(
     name: &str,
@@ -216,11 +225,6 @@ fn two_against_one(
     ensure!(!all.is_empty(), "nothing was measured: {}", lacking.collect::<Vec<_>>().join("; "));
     results.scaling = all;
     Ok(results)
-}
-
-/// Returns the kind of numbers that an experiment has.
-fn said(r: &Results) -> String {
-    if r.scaling.is_empty() { kind(r.counting).join(" ") } else { scaling::KIND.into() }
 }
 
 /// Returns the systems, each on each storage.
@@ -303,74 +307,5 @@ fn draw(folder: &Path, r: &Results) -> Result<()> {
     for (index, curve) in r.sweeps.iter().enumerate() {
         save(&place(&format!("-{}.svg", index + 1)), &curves::draw(r, curve))?;
     }
-    save(&place(".md"), &page(r))
-}
-
-/// Returns the experiment as a page of Markdown.
-fn page(r: &Results) -> String {
-    let mut out = format!(
-        "# {}\n\n{}\n\n{} `./hayate experiment {name}` makes this page from \
-         `experiments/{name}.json`.\n\n",
-        r.title,
-        r.question,
-        said(r),
-        name = r.name
-    );
-    if !r.lines.is_empty() {
-        let _ = writeln!(out, "![{}]({}.svg)\n\n{}", r.title, r.name, Grid::of_lines(r).markdown());
-    }
-    if !r.aims.is_empty() {
-        let _ = writeln!(out, "{}", Grid::of_aims(r).markdown());
-    }
-    if !r.limits.is_empty() {
-        let _ = writeln!(out, "{}", Grid::of_limits(r).markdown());
-    }
-    if !r.break_even.is_empty() {
-        let _ = writeln!(out, "{}", Grid::of_break_even(r).markdown());
-    }
-    if !r.counts.is_empty() {
-        let _ = writeln!(out, "{}", Grid::of_counts(r).markdown());
-    }
-    if let Some(time) = &r.time {
-        let (title, said) = (&time.title, kind(false).join(" "));
-        let table = Grid::of_lines(time).markdown();
-        let _ = writeln!(out, "## {title}\n\n{said}\n\n![{title}]({}.svg)\n\n{table}", time.name);
-        if !time.break_even.is_empty() {
-            let _ = writeln!(out, "{}", Grid::of_break_even(time).markdown());
-        }
-    }
-    if !r.scaling.is_empty() {
-        let _ = writeln!(out, "![{}]({}.svg)\n", r.title, r.name);
-    }
-    for scaled in &r.scaling {
-        let _ = writeln!(out, "{}", Grid::of_scaling(r, scaled).markdown());
-    }
-    for (index, curve) in r.sweeps.iter().enumerate() {
-        let _ = writeln!(
-            out,
-            "## {0}\n\n![{0}]({1}-{2}.svg)\n\n{3}",
-            curve.title,
-            r.name,
-            index + 1,
-            Grid::of_curve(r, curve).markdown()
-        );
-    }
-    let times = r
-        .baseline()
-        .filter(|_| r.scaling.is_empty())
-        .map(|at| format!(" Times less: {} by {}.", r.systems[at].title, r.systems[0].title));
-    let _ = writeln!(out, "{}{}\n", r.machine, times.unwrap_or_default());
-    if r.has_totals() {
-        out.push_str(
-            "1,000 starts / 1,000: of as many in a row, until everything that they leave to be \
-             done is done; what is put off counts there.\n\n",
-        );
-    }
-    for (text, skipped) in grid::notes(r) {
-        let _ = writeln!(out, "* {text}");
-        for text in skipped {
-            let _ = writeln!(out, "  * {text}");
-        }
-    }
-    out
+    save(&place(".md"), &page::markdown(r))
 }

@@ -222,9 +222,30 @@ fn check(what: &Description) -> Result<(), &'static str> {
             Ok(())
         };
     }
+    check_works(what)?;
+    check_storage(what)?;
+    check_names(what)
+}
+
+/// Checks that there is something to measure, and that it can be measured in that way.
+fn check_works(what: &Description) -> Result<(), &'static str> {
     if what.systems.is_empty() || what.workload.is_empty() && what.sweeps.is_empty() {
         return Err("it needs systems, and a workload or sweeps");
     }
+    if what.workload.iter().any(|work| work.warm && work.run.is_none()) {
+        return Err("\"warm\" is said of programs to \"run\"");
+    }
+    if what.counts && what.workload.iter().all(|work| work.run.is_none()) {
+        return Err("\"counts\" are of programs to \"run\"");
+    }
+    if what.time && !what.counting {
+        return Err("\"time\" is measured anyway where nothing is counted");
+    }
+    Ok(())
+}
+
+/// Checks that images and the storage that they lie on go together.
+fn check_storage(what: &Description) -> Result<(), &'static str> {
     // When instructions are counted, Hayate's disks are in QEMU's memory, and the time in which
     // Linux waited is subtracted.
     let slow = what.storage.iter().any(|storage| !storage.throttle.is_empty());
@@ -243,12 +264,14 @@ fn check(what: &Description) -> Result<(), &'static str> {
     if what.systems.iter().any(|system| system.dax.is_some()) && !what.storage.is_empty() {
         return Err("an NVDIMM is of no \"storage\"; leave that or \"dax\" out");
     }
-    if what.workload.iter().any(|work| work.warm && work.run.is_none()) {
-        return Err("\"warm\" is said of programs to \"run\"");
+    if what.image.is_none() && !what.storage.is_empty() {
+        return Err("\"storage\" needs an \"image\" that lies on it");
     }
-    if what.counts && what.workload.iter().all(|work| work.run.is_none()) {
-        return Err("\"counts\" are of programs to \"run\"");
-    }
+    Ok(())
+}
+
+/// Checks that systems and works that are named are there.
+fn check_names(what: &Description) -> Result<(), &'static str> {
     let system = |name: &String| what.systems.iter().any(|system| system.name == *name);
     if !what.workload.iter().flat_map(|work| work.at_most_in.keys()).all(system) {
         return Err("\"at_most_in\" names a system that is not there");
@@ -266,12 +289,6 @@ fn check(what: &Description) -> Result<(), &'static str> {
         {
             return Err("\"break_even\" names a system or a work that is not there");
         }
-    }
-    if what.time && !what.counting {
-        return Err("\"time\" is measured anyway where nothing is counted");
-    }
-    if what.image.is_none() && !what.storage.is_empty() {
-        return Err("\"storage\" needs an \"image\" that lies on it");
     }
     Ok(())
 }

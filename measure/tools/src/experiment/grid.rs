@@ -140,6 +140,11 @@ impl Grid {
         Grid { rows: rows.collect(), headings: headings.map(String::from).to_vec() }
     }
 
+    /// Whether it shows anything.
+    pub fn has_rows(&self) -> bool {
+        !self.rows.is_empty()
+    }
+
     /// As plain text.
     pub fn text(&self) -> String {
         let mut out = format!("{}\n", self.headings.join(" | "));

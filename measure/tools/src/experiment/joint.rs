@@ -2,8 +2,8 @@
 //! one JSON file, and as an index in Markdown.
 
 use super::grid::{Grid, notes};
+use super::page::{said, tables};
 use super::results::{FORMAT, Limit, Line, Results, VERSION};
-use super::said;
 use super::{curves, picture, scaling};
 use crate::output::save;
 use anyhow::{Context, Result};
@@ -68,66 +68,55 @@ fn html(all: &[Results], failed: &[(String, String)]) -> String {
             escape(reason)
         );
     }
-    for r in all {
-        let _ = writeln!(
-            out,
-            "<section id=\"{}\"><h2>{}</h2><p>{}</p><p>{}</p>",
-            escape(&r.name),
-            escape(&r.title),
-            escape(&r.question),
-            escape(&said(r))
-        );
-        if !r.lines.is_empty() {
-            let _ = write!(out, "<div>{}</div>", picture::draw(r));
-            out.push_str(&Grid::of_lines(r).html());
-        }
-        if !r.aims.is_empty() {
-            out.push_str(&Grid::of_aims(r).html());
-        }
-        if !r.limits.is_empty() {
-            out.push_str(&Grid::of_limits(r).html());
-        }
-        if !r.break_even.is_empty() {
-            out.push_str(&Grid::of_break_even(r).html());
-        }
-        if !r.counts.is_empty() {
-            out.push_str(&Grid::of_counts(r).html());
-        }
-        if let Some(time) = &r.time {
-            let _ = write!(
-                out,
-                "<h3>{}</h3><p>{}</p><div>{}</div>",
-                escape(&time.title),
-                escape(&said(time)),
-                picture::draw(time)
-            );
-            out.push_str(&Grid::of_lines(time).html());
-            if !time.break_even.is_empty() {
-                out.push_str(&Grid::of_break_even(time).html());
-            }
-        }
-        if !r.scaling.is_empty() {
-            let _ = write!(out, "<div>{}</div>", scaling::draw(r));
-        }
-        for scaled in &r.scaling {
-            out.push_str(&Grid::of_scaling(r, scaled).html());
-        }
-        for curve in &r.sweeps {
-            let _ = write!(out, "<div>{}</div>", curves::draw(r, curve));
-            out.push_str(&Grid::of_curve(r, curve).html());
-        }
-        let _ = write!(out, "<p>{}</p><ul>", escape(&r.machine));
-        for (text, skipped) in notes(r) {
-            let _ = write!(out, "<li>{}", escape(&text));
-            for text in skipped {
-                let _ = write!(out, "<br>{}", escape(&text));
-            }
-            out.push_str("</li>\n");
-        }
-        out.push_str("</ul></section>\n");
-    }
+    all.iter().for_each(|r| section(&mut out, r));
     out.push_str("</body></html>\n");
     out
+}
+
+/// One experiment.
+fn section(out: &mut String, r: &Results) {
+    let _ = writeln!(
+        out,
+        "<section id=\"{}\"><h2>{}</h2><p>{}</p><p>{}</p>",
+        escape(&r.name),
+        escape(&r.title),
+        escape(&r.question),
+        escape(&said(r))
+    );
+    if !r.lines.is_empty() {
+        let _ = write!(out, "<div>{}</div>", picture::draw(r));
+    }
+    let counts = Some(Grid::of_counts(r)).filter(Grid::has_rows);
+    tables(r).chain(counts).for_each(|table| out.push_str(&table.html()));
+    if let Some(time) = &r.time {
+        let _ = write!(
+            out,
+            "<h3>{}</h3><p>{}</p><div>{}</div>",
+            escape(&time.title),
+            escape(&said(time)),
+            picture::draw(time)
+        );
+        tables(time).for_each(|table| out.push_str(&table.html()));
+    }
+    if !r.scaling.is_empty() {
+        let _ = write!(out, "<div>{}</div>", scaling::draw(r));
+    }
+    for scaled in &r.scaling {
+        out.push_str(&Grid::of_scaling(r, scaled).html());
+    }
+    for curve in &r.sweeps {
+        let _ = write!(out, "<div>{}</div>", curves::draw(r, curve));
+        out.push_str(&Grid::of_curve(r, curve).html());
+    }
+    let _ = write!(out, "<p>{}</p><ul>", escape(&r.machine));
+    for (text, skipped) in notes(r) {
+        let _ = write!(out, "<li>{}", escape(&text));
+        for text in skipped {
+            let _ = write!(out, "<br>{}", escape(&text));
+        }
+        out.push_str("</li>\n");
+    }
+    out.push_str("</ul></section>\n");
 }
 
 fn index(folder: &Path, all: &[Results], failed: &[(String, String)]) -> String {
