@@ -224,17 +224,34 @@ fn put(path: &str, image: &[u8]) -> Result<(), String> {
         .map_err(|e| format!("chmod {path}: {e}"))
 }
 
+fn print_outcomes(outcomes: &BTreeMap<Ended, u64>) {
+    for (ended, times) in outcomes {
+        match ended {
+            Ended::Exited(status) if *status >= 100 => {
+                println!("{times:8} refused by execve with error {}", status - 100);
+            }
+            Ended::Exited(status) => println!("{times:8} exited with {status}"),
+            Ended::Killed(signal) => println!("{times:8} killed by signal {signal}"),
+        }
+    }
+}
+
+/// Reads the original program, which must be an ELF file.
+fn read_original(options: &Options) -> Vec<u8> {
+    let Some(file) = options.plain.clone() else { options.wrong("name the FILE to mutate") };
+    match fs::read(&file) {
+        Ok(bytes) if bytes.len() >= 64 && bytes.starts_with(b"\x7fELF") => bytes,
+        Ok(_) => options.wrong(&format!("{file} is not an ELF file")),
+        Err(e) => options.wrong(&format!("cannot read {file}: {e}")),
+    }
+}
+
 fn main() {
     let options = Options::parse(USAGE, &["seed", "count", "first", "keep"], &[]);
     let seed: u64 = options.get("seed", 1);
     let count: u64 = options.get("count", 10_000);
     let first: u64 = options.get("first", 0);
-    let Some(file) = options.plain.clone() else { options.wrong("which FILE?") };
-    let original = match fs::read(&file) {
-        Ok(bytes) if bytes.len() >= 64 && bytes.starts_with(b"\x7fELF") => bytes,
-        Ok(_) => options.wrong(&format!("{file} is no ELF file")),
-        Err(e) => options.wrong(&format!("{file}: {e}")),
-    };
+    let original = read_original(&options);
     let directory = options.get("keep", format!("/tmp/elfmut.{}", std::process::id()));
     if let Err(e) = fs::create_dir_all(&directory)
         .and_then(|()| fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)))
@@ -280,15 +297,7 @@ fn main() {
     if failure.is_none() && !balanced && count >= 100 && !options.has("keep") {
         failure = Some(ledger.complaint());
     }
-    for (ended, times) in &outcomes {
-        match ended {
-            Ended::Exited(status) if *status >= 100 => {
-                println!("{times:8} refused by execve with error {}", status - 100);
-            }
-            Ended::Exited(status) => println!("{times:8} exited with {status}"),
-            Ended::Killed(signal) => println!("{times:8} killed by signal {signal}"),
-        }
-    }
+    print_outcomes(&outcomes);
     if !options.has("keep") {
         let _ = fs::remove_dir_all(&directory);
     }

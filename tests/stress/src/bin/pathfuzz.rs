@@ -350,6 +350,60 @@ fn random_path(random: &mut Random) -> String {
     path
 }
 
+/// The results of the model and of the kernel.
+type Compared = (&'static str, Outcome<()>, Outcome<()>);
+
+/// Looks at a file in both. `other` is another path, perhaps of the same file.
+fn look(model: &Model, path: &str, other: &str, follow: bool) -> Result<Compared, String> {
+    let expected = model.resolve(path, follow);
+    let got = stat(&c_path(path), follow);
+    if let (Ok(node), Ok(found)) = (&expected, &got) {
+        let good = match &model.nodes[*node] {
+            Node::File { links } => {
+                found.st_mode & libc::S_IFMT == libc::S_IFREG && found.st_nlink == *links
+            }
+            Node::Link { text, links } => {
+                found.st_mode & libc::S_IFMT == libc::S_IFLNK
+                    && found.st_size as usize == text.len()
+                    && found.st_nlink == *links
+            }
+            Node::Directory { .. } => found.st_mode & libc::S_IFMT == libc::S_IFDIR,
+        };
+        if !good {
+            return Err(format!(
+                "stat {path:?} found something else than {:?}",
+                model.nodes[*node]
+            ));
+        }
+        // The same place by another path must be the same file.
+        if let (Ok(same), Ok(there)) = (model.resolve(other, true), stat(&c_path(other), true))
+            && (same == *node) != (there.st_ino == found.st_ino)
+        {
+            return Err(format!("{path:?} and {other:?} are the same, or not"));
+        }
+    }
+    Ok(("stat", expected.map(|_| ()), got.map(|_| ())))
+}
+
+/// Reads a symbolic link in both.
+fn read_link(model: &Model, path: &str) -> Result<Compared, String> {
+    let mut text = [0u8; 8192];
+    let expected = model.resolve(path, false).and_then(|node| match &model.nodes[node] {
+        Node::Link { text, .. } => Ok(text.clone()),
+        _ => Err(libc::EINVAL),
+    });
+    let c_path = c_path(path);
+    // SAFETY: the buffer lives and is as long as it says.
+    let got = unsafe { libc::readlink(c_path.as_ptr(), text.as_mut_ptr().cast(), text.len()) };
+    let got = result(got as i64);
+    if let (Ok(expected), Ok(length)) = (&expected, &got)
+        && expected.as_bytes() != &text[..*length as usize]
+    {
+        return Err(format!("readlink {path:?} is not {expected:?}"));
+    }
+    Ok(("readlink", expected.map(|_| ()), got.map(|_| ())))
+}
+
 /// Does one operation on both; returns the difference, if any.
 fn operation(model: &mut Model, random: &mut Random) -> Result<(), String> {
     let (one, two) = (random_path(random), random_path(random));
@@ -357,53 +411,8 @@ fn operation(model: &mut Model, random: &mut Random) -> Result<(), String> {
     let (p, q) = (c_one.as_ptr(), c_two.as_ptr());
     let call = |what: &dyn Fn() -> i64| result(what()).map(|_| ());
     let (name, expected, got) = match random.below(20) {
-        0..=3 => {
-            let follow = random.one_in(2);
-            let expected = model.resolve(&one, follow);
-            let got = stat(&c_one, follow);
-            if let (Ok(node), Ok(found)) = (&expected, &got) {
-                let good = match &model.nodes[*node] {
-                    Node::File { links } => {
-                        found.st_mode & libc::S_IFMT == libc::S_IFREG && found.st_nlink == *links
-                    }
-                    Node::Link { text, links } => {
-                        found.st_mode & libc::S_IFMT == libc::S_IFLNK
-                            && found.st_size as usize == text.len()
-                            && found.st_nlink == *links
-                    }
-                    Node::Directory { .. } => found.st_mode & libc::S_IFMT == libc::S_IFDIR,
-                };
-                if !good {
-                    return Err(format!(
-                        "stat {one:?} found something else than {:?}",
-                        model.nodes[*node]
-                    ));
-                }
-                // The same place by another path must be the same file.
-                if let (Ok(other), Ok(there)) = (model.resolve(&two, true), stat(&c_two, true))
-                    && (other == *node) != (there.st_ino == found.st_ino)
-                {
-                    return Err(format!("{one:?} and {two:?} are the same, or not"));
-                }
-            }
-            ("stat", expected.map(|_| ()), got.map(|_| ()))
-        }
-        4 => {
-            let mut text = [0u8; 8192];
-            let expected = model.resolve(&one, false).and_then(|node| match &model.nodes[node] {
-                Node::Link { text, .. } => Ok(text.clone()),
-                _ => Err(libc::EINVAL),
-            });
-            // SAFETY: the buffer lives and is as long as it says.
-            let got =
-                result(unsafe { libc::readlink(p, text.as_mut_ptr().cast(), text.len()) } as i64);
-            if let (Ok(expected), Ok(length)) = (&expected, &got)
-                && expected.as_bytes() != &text[..*length as usize]
-            {
-                return Err(format!("readlink {one:?} is not {expected:?}"));
-            }
-            ("readlink", expected.map(|_| ()), got.map(|_| ()))
-        }
+        0..=3 => look(model, &one, &two, random.one_in(2))?,
+        4 => read_link(model, &one)?,
         5..=7 => {
             // SAFETY: a plain call with a live string.
             let got = call(&|| unsafe { libc::mkdir(p, 0o755) }.into());

@@ -74,8 +74,9 @@ fn start(
     argv.extend((0..number).map(|_| word));
     argv.push(std::ptr::null());
     let envp = [c"STRESS=storm".as_ptr(), std::ptr::null()];
-    let by_vfork = matches!(kind, 1 | 4 | 6);
-    let pid = if by_vfork {
+    // A failure before the point of no return changes nothing.
+    let missing = number == 0;
+    let pid = if matches!(kind, 1 | 4 | 6) {
         // SAFETY: the child of vfork calls only execve and _exit, and returns from no function; it
         // stores only to an atomic.
         #[allow(deprecated)]
@@ -91,8 +92,7 @@ fn start(
             child.store(libc::getpid(), Relaxed);
             match kind {
                 0..=5 => {
-                    // A failure before the point of no return changes nothing.
-                    if number == 0 {
+                    if missing {
                         libc::execve(c"/nowhere".as_ptr(), argv.as_ptr(), envp.as_ptr());
                     }
                     libc::execve(program.as_ptr(), argv.as_ptr(), envp.as_ptr());
@@ -118,17 +118,22 @@ fn start(
     child.store(pid, Relaxed);
     let ended = wait(pid);
     child.store(0, Relaxed);
+    judge(board, kind, ended.map(|(_, ended)| ended), status, may_be_killed);
+}
+
+/// Counts a start, or reports how its end differs from the expected status.
+fn judge(board: &Board, kind: i32, ended: Option<Ended>, status: i32, may_be_killed: bool) {
     match ended {
-        Some((_, Ended::Exited(got))) if got == status => {
+        Some(Ended::Exited(got)) if got == status => {
             board.starts.fetch_add(1, Relaxed);
         }
-        Some((_, Ended::Killed(libc::SIGKILL))) if may_be_killed => {
+        Some(Ended::Killed(libc::SIGKILL)) if may_be_killed => {
             board.killed.fetch_add(1, Relaxed);
         }
-        Some((_, Ended::Exited(201))) => board.wrong(Wrong::Mixed, kind, 0),
-        Some((_, Ended::Exited(202))) => board.wrong(Wrong::NotFresh, kind, 0),
-        Some((_, Ended::Exited(other))) => board.wrong(Wrong::Ended, kind, other << 8),
-        Some((_, Ended::Killed(signal))) => board.wrong(Wrong::Ended, kind, signal),
+        Some(Ended::Exited(201)) => board.wrong(Wrong::Mixed, kind, 0),
+        Some(Ended::Exited(202)) => board.wrong(Wrong::NotFresh, kind, 0),
+        Some(Ended::Exited(other)) => board.wrong(Wrong::Ended, kind, other << 8),
+        Some(Ended::Killed(signal)) => board.wrong(Wrong::Ended, kind, signal),
         None => board.wrong(Wrong::Ended, kind, 0xffff),
     }
 }

@@ -1,10 +1,10 @@
 //! The fuzzer's table of system calls: their numbers and the kinds of their arguments.
 
-use Kind::*;
+use ArgumentKind::*;
 
 /// The plausible form of an argument, used most of the time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
+pub enum ArgumentKind {
     /// A file descriptor, open or not.
     Fd,
     /// A directory descriptor of an `*at` call.
@@ -150,7 +150,7 @@ const SPLICE: &[u64] = &[1, 2, 2, 4, 8];
 const CREATION: &[u64] = &[0o4000, 0o2000000];
 
 /// Name, number, kinds.
-pub type Call = (&'static str, u64, &'static [Kind]);
+pub type Call = (&'static str, u64, &'static [ArgumentKind]);
 
 /// Numbers that are never called, not even by chance: they would end the machine, or affect a Linux
 /// host outside of the fuzzer. The lines give the reasons.

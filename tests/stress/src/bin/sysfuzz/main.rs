@@ -12,6 +12,7 @@ mod calls;
 mod worker;
 
 use std::collections::BTreeMap;
+use std::ffi::CStr;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -173,104 +174,79 @@ fn sweep(running: &[Option<Running>]) {
     }
 }
 
-fn main() {
-    let options =
-        Options::parse(USAGE, &["seed", "seconds", "procs", "calls", "replay"], &["as-root"]);
-    let seed: u64 = options.get("seed", 1);
-    let seconds: u64 = options.get("seconds", 60);
-    let procs: usize = options.get("procs", 2);
-    let calls: u64 = options.get("calls", 500);
-    let as_root = options.has("as-root");
-    if procs == 0 || procs > 64 {
-        options.wrong("--procs is 1 to 64");
-    }
-    let base = format!("/tmp/sysfuzz.{}", std::process::id());
-    let made = fs::create_dir(&base)
-        .and_then(|()| fs::set_permissions(&base, fs::Permissions::from_mode(0o777)));
-    if let Err(e) = made {
-        eprintln!("sysfuzz: {base}: {e}");
-        exit(1);
-    }
-    let root = fs::File::open("/").unwrap_or_else(|e| options.wrong(&format!("/: {e}")));
-    let world = World { root, base: base.clone() };
-    let slots = slots(procs);
-    let mount_point = format!("{base}/mnt");
-    let _ = fs::create_dir(&mount_point);
-    let mount_point = c_path(&mount_point);
-    let _ = worker::MOUNT_POINT.set(mount_point.clone());
-    // SAFETY: a plain call with numbers.
-    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
-    if options.has("replay") {
-        let directory = world.new_directory(0).unwrap_or_else(|e| options.wrong(&e.to_string()));
-        let _ = std::env::set_current_dir(&directory);
-        worker::work(options.get("replay", 0), calls, as_root, true, &slots[0]);
-    }
-    let pattern: Vec<u64> = (0..65_536).map(|i| i * 0x9e37_79b9).collect();
-    let mut seeds = Random::new(seed);
-    let mut running: Vec<Option<Running>> = (0..procs).map(|_| None).collect();
-    let mut endings: BTreeMap<Ended, u64> = BTreeMap::new();
-    let (mut workers, mut late, mut made) = (0u64, 0u64, 0u64);
-    let begin = Instant::now();
-    let mut told = begin;
-    let mut failure = None;
-    while begin.elapsed().as_secs() < seconds && failure.is_none() {
-        for (n, place) in running.iter_mut().enumerate() {
-            if place.is_none() {
-                let worker_seed = seeds.bits();
-                workers += 1;
-                let directory = match world.new_directory(workers) {
-                    Ok(directory) => directory,
-                    Err(e) => {
-                        failure = Some(format!("mkdir: {e}"));
-                        break;
-                    }
-                };
-                match fork() {
-                    Ok(0) => {
-                        if std::env::set_current_dir(&directory).is_err() {
-                            exit(3);
-                        }
-                        worker::work(worker_seed, calls, as_root, false, &slots[n])
-                    }
-                    Ok(pid) => {
-                        let now = Instant::now();
-                        *place = Some(Running {
-                            pid,
-                            seed: worker_seed,
-                            seen: slots[n].calls.load(Ordering::Relaxed),
-                            moved: now,
-                            nudged: now,
-                            directory,
-                        });
-                    }
+/// What the supervisor knows of its workers.
+struct Supervisor {
+    world: World,
+    slots: &'static [Slot],
+    /// Calls of one worker.
+    calls: u64,
+    as_root: bool,
+    /// A pattern in its own memory that must not change.
+    pattern: Vec<u64>,
+    seeds: Random,
+    running: Vec<Option<Running>>,
+    endings: BTreeMap<Ended, u64>,
+    /// Workers started.
+    workers: u64,
+    /// Workers killed because they made no call.
+    late: u64,
+    /// Calls made by all workers.
+    made: u64,
+}
 
-                    Err(e) => failure = Some(format!("fork: {e}")),
-                }
+impl Supervisor {
+    /// Starts a worker in each free slot.
+    fn start_workers(&mut self) -> Result<(), String> {
+        for (place, slot) in self.running.iter_mut().zip(self.slots) {
+            if place.is_some() {
+                continue;
             }
+            let seed = self.seeds.bits();
+            self.workers += 1;
+            let directory = self.world.new_directory(self.workers);
+            let directory = directory.map_err(|e| format!("mkdir: {e}"))?;
+            let pid = fork().map_err(|e| format!("fork: {e}"))?;
+            if pid == 0 {
+                if std::env::set_current_dir(&directory).is_err() {
+                    exit(3);
+                }
+                worker::work(seed, self.calls, self.as_root, false, slot)
+            }
+            let now = Instant::now();
+            let seen = slot.calls.load(Ordering::Relaxed);
+            *place = Some(Running { pid, seed, seen, moved: now, nudged: now, directory });
         }
-        std::thread::sleep(Duration::from_millis(2));
+        Ok(())
+    }
+
+    /// Reaps the workers that have ended.
+    fn reap(&mut self) {
         while let Some((pid, ended)) = wait_now(-1) {
-            for place in &mut running {
-                if place.as_ref().is_some_and(|r| r.pid == pid) {
-                    *endings.entry(ended).or_default() += 1;
+            for place in &mut self.running {
+                if place.as_ref().is_some_and(|worker| worker.pid == pid) {
+                    *self.endings.entry(ended).or_default() += 1;
                     if let Some(gone) = place.take() {
                         let _ = fs::remove_dir_all(&gone.directory);
                     }
                 }
             }
         }
-        for (place, slot) in running.iter_mut().zip(slots) {
+    }
+
+    /// Counts calls, interrupts workers that are blocked, and kills those that stay so.
+    fn watch(&mut self) {
+        for (place, slot) in self.running.iter_mut().zip(self.slots) {
             let Some(worker) = place else { continue };
             let now = slot.calls.load(Ordering::Relaxed);
             if now != worker.seen {
                 // The slot is in the worker's own memory, and a call may have overwritten it:
                 // impossible values are not counted.
-                made += now.wrapping_sub(worker.seen).min(MOST_IN_A_ROUND);
+                self.made += now.wrapping_sub(worker.seen).min(MOST_IN_A_ROUND);
                 worker.seen = now;
                 worker.moved = Instant::now();
             }
             let signal = if worker.moved.elapsed() > PATIENCE {
-                late += 1;
+                self.late += 1;
                 libc::SIGKILL
             } else if worker.moved.elapsed() > NUDGE && worker.nudged.elapsed() > NUDGE {
                 worker.nudged = Instant::now();
@@ -281,44 +257,115 @@ fn main() {
             // SAFETY: plain calls with numbers.
             unsafe { libc::kill(worker.pid, signal) };
         }
-        if told.elapsed() > Duration::from_secs(10) {
-            told = Instant::now();
-            println!("sysfuzz: {} s, {workers} workers, {made} calls", begin.elapsed().as_secs());
+    }
+
+    /// Starts and watches workers for some seconds, or until something is wrong.
+    fn run(&mut self, seconds: u64) -> Result<(), String> {
+        let begin = Instant::now();
+        let mut printed = begin;
+        while begin.elapsed().as_secs() < seconds {
+            self.start_workers()?;
+            std::thread::sleep(Duration::from_millis(2));
+            self.reap();
+            self.watch();
+            if printed.elapsed() > Duration::from_secs(10) {
+                printed = Instant::now();
+                let (passed, workers) = (begin.elapsed().as_secs(), self.workers);
+                println!("sysfuzz: {passed} s, {workers} workers, {} calls", self.made);
+            }
+            if self.workers.is_multiple_of(20) {
+                sweep(&self.running);
+                self.world.sane(&self.pattern)?;
+            }
         }
-        if workers.is_multiple_of(20) {
-            sweep(&running);
-            failure = failure.or(world.sane(&pattern).err());
+        Ok(())
+    }
+
+    /// Ends the workers, and checks a last time that everything is in order.
+    fn stop(&mut self, mount_point: &CStr) -> Result<(), String> {
+        let mut result = Ok(());
+        for worker in self.running.iter().flatten() {
+            // SAFETY: plain calls with numbers.
+            unsafe { libc::kill(worker.pid, libc::SIGKILL) };
+            if wait(worker.pid).is_none() {
+                result = Err(format!("worker {} cannot be reaped", worker.pid));
+            }
+        }
+        self.running.clear();
+        for _ in 0..50 {
+            sweep(&self.running);
+            while wait_now(-1).is_some() {}
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        // SAFETY: the path is a live string.
+        while unsafe { libc::umount2(mount_point.as_ptr(), libc::MNT_DETACH) } == 0 {}
+        result.and_then(|()| self.world.sane(&self.pattern))
+    }
+}
+
+/// Makes the folder of all workers.
+fn make_base() -> std::io::Result<String> {
+    let base = format!("/tmp/sysfuzz.{}", std::process::id());
+    fs::create_dir(&base)?;
+    fs::set_permissions(&base, fs::Permissions::from_mode(0o777))?;
+    Ok(base)
+}
+
+fn main() {
+    let options =
+        Options::parse(USAGE, &["seed", "seconds", "procs", "calls", "replay"], &["as-root"]);
+    let seed: u64 = options.get("seed", 1);
+    let seconds: u64 = options.get("seconds", 60);
+    let procs: usize = options.get("procs", 2);
+    if procs == 0 || procs > 64 {
+        options.wrong("--procs is 1 to 64");
+    }
+    let base = make_base().unwrap_or_else(|e| {
+        eprintln!("sysfuzz: cannot make a folder in /tmp: {e}");
+        exit(1)
+    });
+    let root = fs::File::open("/").unwrap_or_else(|e| options.wrong(&format!("/: {e}")));
+    let mount_point = format!("{base}/mnt");
+    let _ = fs::create_dir(&mount_point);
+    let mount_point = c_path(&mount_point);
+    let _ = worker::MOUNT_POINT.set(mount_point.clone());
+    // SAFETY: a plain call with numbers.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+    let mut supervisor = Supervisor {
+        world: World { root, base: base.clone() },
+        slots: slots(procs),
+        calls: options.get("calls", 500),
+        as_root: options.has("as-root"),
+        pattern: (0..65_536).map(|i| i * 0x9e37_79b9).collect(),
+        seeds: Random::new(seed),
+        running: (0..procs).map(|_| None).collect(),
+        endings: BTreeMap::new(),
+        workers: 0,
+        late: 0,
+        made: 0,
+    };
+    if options.has("replay") {
+        let Supervisor { world, slots, calls, as_root, .. } = supervisor;
+        let directory = world.new_directory(0).unwrap_or_else(|e| options.wrong(&e.to_string()));
+        let _ = std::env::set_current_dir(&directory);
+        worker::work(options.get("replay", 0), calls, as_root, true, &slots[0]);
+    }
+    let ran = supervisor.run(seconds);
+    if ran.is_err() {
+        for worker in supervisor.running.iter().flatten() {
+            println!("sysfuzz: worker {} has seed {:#x}", worker.pid, worker.seed);
         }
     }
-    if failure.is_some() {
-        for place in running.iter().flatten() {
-            println!("sysfuzz: worker {} has seed {:#x}", place.pid, place.seed);
-        }
-    }
-    for place in running.iter().flatten() {
-        // SAFETY: plain calls with numbers.
-        unsafe { libc::kill(place.pid, libc::SIGKILL) };
-        if wait(place.pid).is_none() {
-            failure = Some(format!("worker {} cannot be reaped", place.pid));
-        }
-    }
-    running.clear();
-    for _ in 0..50 {
-        sweep(&running);
-        while wait_now(-1).is_some() {}
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    // SAFETY: the path is a live string.
-    while unsafe { libc::umount2(mount_point.as_ptr(), libc::MNT_DETACH) } == 0 {}
-    failure = failure.or(world.sane(&pattern).err());
+    let stopped = supervisor.stop(&mount_point);
     let _ = fs::remove_dir_all(&base);
-    for (ended, times) in &endings {
+    for (ended, times) in &supervisor.endings {
         println!("{times:8} workers {ended:?}");
     }
+    let Supervisor { workers, late, made, .. } = supervisor;
     if late > 0 {
         println!("{late:8} times a worker was killed for standing still");
     }
-    if let Some(why) = failure {
+    if let Err(why) = ran.and(stopped) {
         println!("sysfuzz: FAILED: {why} (seed {seed}, {workers} workers, {made} calls)");
         exit(1);
     }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hayate_stress::{Random, become_nobody, limit};
 
 use crate::calls::{
-    CALLS, FORBIDDEN, KILL, Kind, MACHINE_CALLS, MOUNT_CALL, PIDFD_KILL, QUEUE, TGKILL, TGQUEUE,
-    TKILL,
+    ArgumentKind, CALLS, FORBIDDEN, KILL, MACHINE_CALLS, MOUNT_CALL, PIDFD_KILL, QUEUE, TGKILL,
+    TGQUEUE, TKILL,
 };
 
 /// A program to execute: an ELF header, one segment, and `exit(42)` (elf(5)).
@@ -75,7 +75,7 @@ const FILE_SYSTEMS: &[&[u8]] = &[
     b"sysfs\0",
     b"\0",
 ];
-/// The path for [`Kind::Mount`], beside the directories of the workers.
+/// The path for [`ArgumentKind::Mount`], beside the directories of the workers.
 pub static MOUNT_POINT: OnceLock<CString> = OnceLock::new();
 
 /// Makes the raw call; returns the kernel's result.
@@ -169,81 +169,91 @@ impl Worker {
         }
     }
 
-    fn argument(&mut self, kind: Kind, changes: bool) -> u64 {
+    /// Returns an address for mappings: mostly a page of the arena.
+    fn page(&mut self) -> u64 {
+        match self.random.below(6) {
+            0 => 0,
+            1 => self.read_only,
+            2 => self.nothing,
+            3 => self.memory(),
+            4 => self.random.bits() & 0x7fff_ffff_f000,
+            _ => self.arena + 4096 * self.random.below(ARENA as u64 / 4096),
+        }
+    }
+
+    fn argument(&mut self, kind: ArgumentKind, changes: bool) -> u64 {
         if self.random.one_in(24) {
             return self.number();
         }
         match kind {
-            Kind::Fd => match self.random.below(8) {
+            ArgumentKind::Fd => match self.random.below(8) {
                 0 => u64::MAX,
                 1 => self.random.below(300),
                 _ => 3 + self.random.below(24),
             },
-            Kind::DirFd if self.random.one_in(3) => 3 + self.random.below(24),
-            Kind::DirFd => (-100i64) as u64,
-            Kind::Path if self.random.one_in(16) => self.memory(),
-            Kind::Path => {
+            ArgumentKind::DirFd if self.random.one_in(3) => 3 + self.random.below(24),
+            ArgumentKind::DirFd => (-100i64) as u64,
+            ArgumentKind::Path if self.random.one_in(16) => self.memory(),
+            ArgumentKind::Path => {
                 let choice = if changes { OWN_PATHS } else { PATHS.len() };
                 PATHS[self.random.below(choice as u64) as usize].as_ptr() as u64
             }
-            Kind::Mem => self.memory(),
-            Kind::Addr => match self.random.below(6) {
-                0 => 0,
-                1 => self.read_only,
-                2 => self.nothing,
-                3 => self.memory(),
-                4 => self.random.bits() & 0x7fff_ffff_f000,
-                _ => self.arena + 4096 * self.random.below(ARENA as u64 / 4096),
-            },
-            Kind::Len => match self.random.below(6) {
+            ArgumentKind::Mem => self.memory(),
+            ArgumentKind::Addr => self.page(),
+            ArgumentKind::Len => match self.random.below(6) {
                 0 => self.number(),
                 1 => 4096 * self.random.below(32),
                 2 => self.random.below(100_000),
                 _ => self.random.below(4096),
             },
-            Kind::Pos if self.random.one_in(8) => self.number(),
-            Kind::Pos => self.random.below(1 << 20),
-            Kind::Bits => match self.random.below(4) {
+            ArgumentKind::Pos if self.random.one_in(8) => self.number(),
+            ArgumentKind::Pos => self.random.below(1 << 20),
+            ArgumentKind::Bits => match self.random.below(4) {
                 0 => 0,
                 1 => 1 << self.random.below(32),
                 2 => (1 << self.random.below(32)) | (1 << self.random.below(32)),
                 _ => self.random.bits() & self.random.bits() & 0xffff_ffff,
             },
-            Kind::Small => self.random.below(40),
-            Kind::Mode => {
+            ArgumentKind::Small => self.random.below(40),
+            ArgumentKind::Mode => {
                 (self.random.bits() & 0o777)
                     | self.random.pick(&[0, 0, 0, 0o10_0000, 0o1_0000, 0o14_0000, 0o7000])
             }
-            Kind::Pid => self.random.pick(&[0, self.pid as u64, self.pid as u64, 0x3fff_fff0]),
-            Kind::Time => {
+            ArgumentKind::Pid => {
+                self.random.pick(&[0, self.pid as u64, self.pid as u64, 0x3fff_fff0])
+            }
+            ArgumentKind::Time => {
                 let at = self.fresh(16);
                 if self.random.one_in(4) { 0 } else { at }
             }
-            Kind::Vectors => self.fresh(256),
-            Kind::Id => self.random.pick(&[0, 1, 1000, 65534, u64::MAX, self.pid as u64]),
-            Kind::Any => self.number(),
-            Kind::Of([]) => self.number(),
-            Kind::Of(values) => self.random.pick(values),
-            Kind::Flags(values) => {
+            ArgumentKind::Vectors => self.fresh(256),
+            ArgumentKind::Id => self.random.pick(&[0, 1, 1000, 65534, u64::MAX, self.pid as u64]),
+            ArgumentKind::Any => self.number(),
+            ArgumentKind::Of([]) => self.number(),
+            ArgumentKind::Of(values) => self.random.pick(values),
+            ArgumentKind::Flags(values) => {
                 (0..self.random.below(4)).fold(0, |bits, _| bits | self.random.pick(values))
             }
-            Kind::Address => self.address(),
-            Kind::Message => self.message(),
-            Kind::CloneArguments => {
-                let at = self.fresh(88);
-                let flags = self.argument(Kind::Flags(CLONE_FLAGS), false);
-                let signal = self.random.pick(&[0, 17, 17, 17, 23]);
-                let stack = self.arena + self.random.below(ARENA as u64 / 2);
-                let values = [flags, 0, 0, 0, signal, stack, 65536, 0, 0, 0, 0];
-                for (i, value) in values.into_iter().enumerate() {
-                    if i < 5 || self.random.one_in(2) {
-                        self.put(at + i as u64 * 8, value);
-                    }
-                }
-                at
-            }
-            Kind::Mount => MOUNT_POINT.get().map_or(0, |path| path.as_ptr() as u64),
+            ArgumentKind::Address => self.address(),
+            ArgumentKind::Message => self.message(),
+            ArgumentKind::CloneArguments => self.clone_arguments(),
+            ArgumentKind::Mount => MOUNT_POINT.get().map_or(0, |path| path.as_ptr() as u64),
         }
+    }
+
+    /// Writes `struct clone_args`, and returns its address.
+    fn clone_arguments(&mut self) -> u64 {
+        let at = self.fresh(88);
+        let flags = self.argument(ArgumentKind::Flags(CLONE_FLAGS), false);
+        let signal = self.random.pick(&[0, 17, 17, 17, 23]);
+        let stack = self.arena + self.random.below(ARENA as u64 / 2);
+        let values = [flags, 0, 0, 0, signal, stack, 65536, 0, 0, 0, 0];
+        for (i, value) in values.into_iter().enumerate() {
+            if i < 5 || self.random.one_in(2) {
+                self.put(at + i as u64 * 8, value);
+            }
+        }
+        at
     }
 
     /// Writes a word of the arena through its second mapping, which only the worker knows. If a
