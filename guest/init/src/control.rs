@@ -9,7 +9,7 @@
 //! reader has closed it), `done`.
 
 use crate::port::{self, Mode};
-use crate::{Failure, pump::End};
+use crate::{Failure, pump::ProgramEnd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
@@ -22,7 +22,7 @@ const PATIENCE_SECONDS: i64 = 600;
 
 /// A line from the host.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum HostMessage {
     /// The terminal has this many rows and columns now.
     WindowSize(u16, u16),
     /// Send this signal to the program's process group.
@@ -49,7 +49,7 @@ impl Control {
     }
 
     /// Sends one line. An error is not reported: there is no other channel to the host.
-    pub fn tell(&mut self, line: &str) {
+    pub fn send(&mut self, line: &str) {
         let line = format!("{}\n", line.replace('\n', " "));
         let mut rest = line.as_bytes();
         while !rest.is_empty() {
@@ -68,11 +68,11 @@ impl Control {
     /// Reports how many nanoseconds of guest time have passed since boot.
     pub fn tell_time(&mut self, name: &str) {
         let now = clock_gettime(ClockId::Monotonic);
-        self.tell(&format!("timing {name} {}", now.tv_sec * 1_000_000_000 + now.tv_nsec));
+        self.send(&format!("timing {name} {}", now.tv_sec * 1_000_000_000 + now.tv_nsec));
     }
 
     /// Reads what has arrived. `None`: the host hung up.
-    pub fn orders(&mut self) -> Option<Vec<Order>> {
+    pub fn messages(&mut self) -> Option<Vec<HostMessage>> {
         let mut buffer = [0; 512];
         match self.port.read(&mut buffer) {
             Ok(0) => return None,
@@ -81,17 +81,17 @@ impl Control {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(_) => return None,
         }
-        let mut orders = Vec::new();
+        let mut messages = Vec::new();
         while let Some(end) = self.unfinished.iter().position(|&byte| byte == b'\n') {
             let line: Vec<u8> = self.unfinished.drain(..=end).collect();
-            orders.extend(order(&String::from_utf8_lossy(&line)));
+            messages.extend(parse(&String::from_utf8_lossy(&line)));
         }
-        Some(orders)
+        Some(messages)
     }
 
     /// Sends the exit status and waits until the host has everything.
-    pub fn finish(&mut self, end: &End) {
-        self.tell(&format!("exit {} {} {}", end.status, end.output, end.error));
+    pub fn finish(&mut self, end: &ProgramEnd) {
+        self.send(&format!("exit {} {} {}", end.status, end.output, end.error));
         loop {
             let patience = Timespec { tv_sec: PATIENCE_SECONDS, tv_nsec: 0 };
             let mut polled = [PollFd::new(&self.port, PollFlags::IN)];
@@ -101,8 +101,8 @@ impl Control {
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(_) => return,
             }
-            match self.orders() {
-                Some(orders) if !orders.contains(&Order::Done) => {}
+            match self.messages() {
+                Some(messages) if !messages.contains(&HostMessage::Done) => {}
                 _ => return,
             }
         }
@@ -116,20 +116,22 @@ impl AsFd for Control {
 }
 
 /// Parses a line; an unknown one is ignored.
-fn order(line: &str) -> Option<Order> {
+fn parse(line: &str) -> Option<HostMessage> {
     let mut words = line.split_ascii_whitespace();
-    let order = match words.next()? {
-        "winsize" => Order::WindowSize(words.next()?.parse().ok()?, words.next()?.parse().ok()?),
-        "signal" => Order::Signal(words.next()?.parse().ok()?),
+    let message = match words.next()? {
+        "winsize" => {
+            HostMessage::WindowSize(words.next()?.parse().ok()?, words.next()?.parse().ok()?)
+        }
+        "signal" => HostMessage::Signal(words.next()?.parse().ok()?),
         "close" => match words.next()? {
-            "stdout" => Order::CloseOutput,
-            "stderr" => Order::CloseError,
+            "stdout" => HostMessage::CloseOutput,
+            "stderr" => HostMessage::CloseError,
             _ => return None,
         },
-        "done" => Order::Done,
+        "done" => HostMessage::Done,
         _ => return None,
     };
-    Some(order)
+    Some(message)
 }
 
 #[cfg(test)]
@@ -138,12 +140,12 @@ mod tests {
 
     #[test]
     fn orders_are_understood() {
-        assert_eq!(order("winsize 24 80\n"), Some(Order::WindowSize(24, 80)));
-        assert_eq!(order("signal 2\n"), Some(Order::Signal(2)));
-        assert_eq!(order("close stderr\n"), Some(Order::CloseError));
-        assert_eq!(order("done"), Some(Order::Done));
-        assert_eq!(order("winsize 24\n"), None);
-        assert_eq!(order("signal many\n"), None);
-        assert_eq!(order("\n"), None);
+        assert_eq!(parse("winsize 24 80\n"), Some(HostMessage::WindowSize(24, 80)));
+        assert_eq!(parse("signal 2\n"), Some(HostMessage::Signal(2)));
+        assert_eq!(parse("close stderr\n"), Some(HostMessage::CloseError));
+        assert_eq!(parse("done"), Some(HostMessage::Done));
+        assert_eq!(parse("winsize 24\n"), None);
+        assert_eq!(parse("signal many\n"), None);
+        assert_eq!(parse("\n"), None);
     }
 }

@@ -44,10 +44,10 @@ fn main() {
     let mut control = None;
     let end = start(&mut control).unwrap_or_else(|failure| {
         match &mut control {
-            Some(control) => control.tell(&format!("error {}", failure.text)),
+            Some(control) => control.send(&format!("error {}", failure.text)),
             None => eprintln!("init: {}", failure.text),
         }
-        pump::End { status: failure.status, ..pump::End::default() }
+        pump::ProgramEnd { status: failure.status, ..pump::ProgramEnd::default() }
     });
     if let Some(control) = &mut control {
         control.finish(&end);
@@ -64,7 +64,7 @@ fn main() {
 
 /// Does everything from reading the job to the end of the program. The control port is passed out
 /// as soon as it is open, so that a later failure can be reported to the host.
-fn start(control: &mut Option<Control>) -> Result<pump::End, Failure> {
+fn start(control: &mut Option<Control>) -> Result<pump::ProgramEnd, Failure> {
     mounts::early();
     let linux = modules::load()?;
     let control = control.insert(Control::open()?);
@@ -85,7 +85,7 @@ fn start(control: &mut Option<Control>) -> Result<pump::End, Failure> {
         (Streams::Separate, None) => Err(Failure::new("the ports were not opened")),
     }?;
     if job.explain.is_some() {
-        starter::tell(control);
+        starter::send_record(control);
     }
     Ok(end)
 }

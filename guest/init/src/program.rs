@@ -1,8 +1,8 @@
 //! Finds the program of the job and starts it.
 
 use crate::Failure;
-use crate::control::{Control, Order};
-use crate::pump::{self, End, Lines};
+use crate::control::{Control, HostMessage};
+use crate::pump::{self, Lines, ProgramEnd};
 use crate::starter::Starter;
 use hayate_job::Job;
 use rustix::fs::{Access, FileType, access, stat};
@@ -24,7 +24,7 @@ const DEFAULT_PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:
 const SHELLS: [&str; 4] = ["/bin/bash", "/bin/sh", "/bin/ash", "/bin/busybox"];
 
 /// Runs the job with its three streams carried separately.
-pub fn with_pipes(job: &Job, control: &mut Control, lines: Lines) -> Result<End, Failure> {
+pub fn with_pipes(job: &Job, control: &mut Control, lines: Lines) -> Result<ProgramEnd, Failure> {
     let mut command = command(job)?;
     let (stdin, stdout, stderr, pump) = lines.pipes()?;
     command.stdin(stdin).stdout(stdout).stderr(stderr);
@@ -38,15 +38,15 @@ pub fn on_terminal(
     control: &mut Control,
     rows: u16,
     columns: u16,
-) -> Result<End, Failure> {
+) -> Result<ProgramEnd, Failure> {
     let terminal = open_terminal()?;
     resize(&terminal, rows, columns);
     let mut command = command(job)?;
     let copy = || terminal.try_clone().map(Stdio::from).map_err(|error| lost("terminal", &error));
     command.stdin(copy()?).stdout(copy()?).stderr(copy()?);
     let program = spawn(command, job, control, Some(&terminal))?;
-    let status = pump::watch(program, control, |order| {
-        if let Order::WindowSize(rows, columns) = order {
+    let status = pump::watch(program, control, |message| {
+        if let HostMessage::WindowSize(rows, columns) = message {
             resize(&terminal, rows, columns);
         }
     })?;
@@ -55,7 +55,7 @@ pub fn on_terminal(
     if let Ok(terminal) = open_terminal() {
         let _ = tcdrain(&terminal);
     }
-    Ok(End { status, ..End::default() })
+    Ok(ProgramEnd { status, ..ProgramEnd::default() })
 }
 
 fn open_terminal() -> Result<File, Failure> {

@@ -6,7 +6,7 @@
 //! is missed between a check and a wait.
 
 use crate::Failure;
-use crate::control::{Control, Order};
+use crate::control::{Control, HostMessage};
 use crate::port::{self, Mode};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
@@ -20,7 +20,7 @@ const CHUNK: usize = 64 << 10;
 
 /// How the program ended.
 #[derive(Default)]
-pub struct End {
+pub struct ProgramEnd {
     /// Its exit status, or 128 and the number of the signal that killed it.
     pub status: i32,
     /// Bytes sent to the host as standard output.
@@ -178,7 +178,7 @@ pub struct Pump {
 
 impl Pump {
     /// Copies until the program has ended and all its output is on its way.
-    pub fn run(mut self, program: Pid, control: &mut Control) -> Result<End, Failure> {
+    pub fn run(mut self, program: Pid, control: &mut Control) -> Result<ProgramEnd, Failure> {
         let guard = Children::watch();
         let mut listening = true;
         let status = loop {
@@ -213,18 +213,18 @@ impl Pump {
             }
         };
         self.drain(control, &guard);
-        Ok(End { status, output: self.output.total, error: self.error.total })
+        Ok(ProgramEnd { status, output: self.output.total, error: self.error.total })
     }
 
-    /// Carries out the host's orders. Returns whether the host is still there.
+    /// Carries out the host's messages. Returns whether the host is still there.
     fn obey(&mut self, program: Pid, control: &mut Control) -> bool {
-        let Some(orders) = control.orders() else { return false };
-        for order in orders {
-            match order {
-                Order::Signal(number) => send(program, number),
-                Order::CloseOutput => self.output.close(),
-                Order::CloseError => self.error.close(),
-                Order::WindowSize(..) | Order::Done => {}
+        let Some(messages) = control.messages() else { return false };
+        for message in messages {
+            match message {
+                HostMessage::Signal(number) => send(program, number),
+                HostMessage::CloseOutput => self.output.close(),
+                HostMessage::CloseError => self.error.close(),
+                HostMessage::WindowSize(..) | HostMessage::Done => {}
             }
         }
         true
@@ -252,11 +252,11 @@ impl Pump {
     }
 
     fn obey_end(&mut self, control: &mut Control) -> bool {
-        let Some(orders) = control.orders() else { return false };
-        for order in orders {
-            match order {
-                Order::CloseOutput => self.output.close(),
-                Order::CloseError => self.error.close(),
+        let Some(messages) = control.messages() else { return false };
+        for message in messages {
+            match message {
+                HostMessage::CloseOutput => self.output.close(),
+                HostMessage::CloseError => self.error.close(),
                 _ => {}
             }
         }
@@ -264,12 +264,12 @@ impl Pump {
     }
 }
 
-/// Waits for the end of a program whose streams need no copying. `other` gets the orders that are
+/// Waits for the end of a program whose streams need no copying. `other` gets the messages that are
 /// not signals.
 pub fn watch(
     program: Pid,
     control: &mut Control,
-    mut other: impl FnMut(Order),
+    mut other: impl FnMut(HostMessage),
 ) -> Result<i32, Failure> {
     let guard = Children::watch();
     let mut listening = true;
@@ -281,13 +281,13 @@ pub fn watch(
         let mut entries = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
         guard.poll(&mut entries);
         if entries[0].revents != 0 {
-            match control.orders() {
+            match control.messages() {
                 None => listening = false,
-                Some(orders) => {
-                    for order in orders {
-                        match order {
-                            Order::Signal(number) => send(program, number),
-                            order => other(order),
+                Some(messages) => {
+                    for message in messages {
+                        match message {
+                            HostMessage::Signal(number) => send(program, number),
+                            message => other(message),
                         }
                     }
                 }

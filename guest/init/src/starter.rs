@@ -167,9 +167,9 @@ fn wait(child: libc::pid_t) -> Result<i32, Error> {
 }
 
 /// Sends the kernel's record to the host.
-pub fn tell(control: &mut Control) {
+pub fn send_record(control: &mut Control) {
     match std::fs::read_to_string(RECORD) {
-        Ok(text) => text.lines().for_each(|line| control.tell(&format!("explained {line}"))),
-        Err(error) => control.tell(&format!("error {RECORD}: {error}")),
+        Ok(text) => text.lines().for_each(|line| control.send(&format!("explained {line}"))),
+        Err(error) => control.send(&format!("error {RECORD}: {error}")),
     }
 }

@@ -42,14 +42,14 @@ wrong
 ";
 
 fn main() -> ExitCode {
-    let wanted = match parse(lexopt::Parser::from_env()) {
-        Ok(wanted) => wanted,
+    let arguments = match parse(lexopt::Parser::from_env()) {
+        Ok(arguments) => arguments,
         Err(text) => {
             eprintln!("nvm: {text}\n`nvm --help` lists the commands");
             return ExitCode::from(2);
         }
     };
-    match run(&wanted) {
+    match run(&arguments) {
         Ok((text, good)) => {
             // The reader may have closed the pipe.
             let _ = std::io::stdout().lock().write_all(text.as_bytes());
@@ -75,13 +75,13 @@ enum Command {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Wanted {
+struct Arguments {
     command: Command,
     name: Option<String>,
     json: bool,
 }
 
-fn parse(mut parser: lexopt::Parser) -> Result<Wanted, String> {
+fn parse(mut parser: lexopt::Parser) -> Result<Arguments, String> {
     let (mut json, mut help, mut name) = (false, false, None);
     let mut words: Vec<OsString> = Vec::new();
     let wrong = |error: lexopt::Error| error.to_string();
@@ -97,7 +97,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<Wanted, String> {
         }
     }
     if help {
-        return Ok(Wanted { command: Command::Help, name: None, json });
+        return Ok(Arguments { command: Command::Help, name: None, json });
     }
     let mut rest = words.into_iter();
     let command = rest.next().ok_or("name a command")?;
@@ -123,20 +123,20 @@ fn parse(mut parser: lexopt::Parser) -> Result<Wanted, String> {
         Command::Put(files) if name.is_some() && files.len() > 1 => {
             Err("--name needs exactly one file".into())
         }
-        Command::Put(_) => Ok(Wanted { command, name, json }),
+        Command::Put(_) => Ok(Arguments { command, name, json }),
         _ if name.is_some() => Err("--name is an option of put".into()),
-        _ => Ok(Wanted { command, name, json }),
+        _ => Ok(Arguments { command, name, json }),
     }
 }
 
 /// Returns the text to print, and whether no fault was found.
-fn run(wanted: &Wanted) -> Result<(String, bool)> {
-    let json = wanted.json;
-    let said = match &wanted.command {
+fn run(arguments: &Arguments) -> Result<(String, bool)> {
+    let json = arguments.json;
+    let said = match &arguments.command {
         Command::Help => HELP.into(),
         Command::List => list(&memory::areas()?, json),
         Command::Usage => usage(&memory::areas()?, json),
-        Command::Put(files) => put(files, wanted.name.as_deref(), json)?,
+        Command::Put(files) => put(files, arguments.name.as_deref(), json)?,
         Command::Remove(texts) => {
             let areas = memory::areas()?;
             for text in chosen(&areas, texts)? {
@@ -304,16 +304,16 @@ fn verify(wanted: &[String], json: bool) -> Result<(String, bool)> {
 mod tests {
     use super::*;
 
-    fn parsed(words: &[&str]) -> Result<Wanted, String> {
+    fn parsed(words: &[&str]) -> Result<Arguments, String> {
         parse(lexopt::Parser::from_args(words))
     }
 
     #[test]
     fn commands_are_understood() {
-        let list = Wanted { command: Command::List, name: None, json: true };
+        let list = Arguments { command: Command::List, name: None, json: true };
         assert_eq!(parsed(&["list", "--json"]), Ok(list));
         let put = Command::Put(vec!["a".into()]);
-        let put = Wanted { command: put, name: Some("n".into()), json: false };
+        let put = Arguments { command: put, name: Some("n".into()), json: false };
         assert_eq!(parsed(&["put", "--name", "n", "a"]), Ok(put));
         assert_eq!(parsed(&["verify"]).unwrap().command, Command::Verify(Vec::new()));
     }

@@ -44,8 +44,8 @@ Exit status: 0 done; 1 a file is damaged, or the command failed for it; 2 the co
 mod count;
 
 fn main() -> ExitCode {
-    let wanted = match parse(lexopt::Parser::from_env()) {
-        Ok(Some(wanted)) => wanted,
+    let arguments = match parse(lexopt::Parser::from_env()) {
+        Ok(Some(arguments)) => arguments,
         Ok(None) => {
             print!("{HELP}");
             return ExitCode::SUCCESS;
@@ -55,13 +55,13 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    if wanted.command == Command::Count {
-        return count::count(&wanted.files, wanted.json);
+    if arguments.command == Command::Count {
+        return count::count(&arguments.files, arguments.json);
     }
     let (mut said, mut all, mut status) = (String::new(), Vec::new(), ExitCode::SUCCESS);
-    for file in &wanted.files {
+    for file in &arguments.files {
         let file = Path::new(file);
-        match wanted.command.run(file) {
+        match arguments.command.run(file) {
             Ok((text, value)) => {
                 said += &format!("{}: {text}\n", file.display());
                 all.push(json!({ "file": file.display().to_string(), "found": value }));
@@ -74,7 +74,7 @@ fn main() -> ExitCode {
             }
         }
     }
-    let output = if wanted.json { format!("{:#}\n", Value::Array(all)) } else { said };
+    let output = if arguments.json { format!("{:#}\n", Value::Array(all)) } else { said };
     // The reader may have closed the pipe.
     let _ = std::io::stdout().lock().write_all(output.as_bytes());
     status
@@ -90,14 +90,14 @@ enum Command {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Wanted {
+struct Arguments {
     command: Command,
     files: Vec<OsString>,
     json: bool,
 }
 
 /// Parses the command line; `None`: the help was requested.
-fn parse(mut parser: lexopt::Parser) -> Result<Option<Wanted>, String> {
+fn parse(mut parser: lexopt::Parser) -> Result<Option<Arguments>, String> {
     let (mut json, mut help, mut keep_text) = (false, false, false);
     let mut words: Vec<OsString> = Vec::new();
     let wrong = |error: lexopt::Error| error.to_string();
@@ -136,7 +136,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<Option<Wanted>, String> {
     if files.is_empty() {
         return Err("name a file, or the program to count".into());
     }
-    Ok(Some(Wanted { command, files, json }))
+    Ok(Some(Arguments { command, files, json }))
 }
 
 impl Command {
@@ -262,15 +262,15 @@ fn verify(file: &Path) -> Result<(String, Value)> {
 mod tests {
     use super::*;
 
-    fn parsed(words: &[&str]) -> Result<Option<Wanted>, String> {
+    fn parsed(words: &[&str]) -> Result<Option<Arguments>, String> {
         parse(lexopt::Parser::from_args(words))
     }
 
     #[test]
     fn commands_are_understood() {
         let command = Command::Convert { keep_text: true };
-        let wanted = Wanted { command, files: vec!["a".into()], json: true };
-        assert_eq!(parsed(&["convert", "--keep-text", "a", "--json"]), Ok(Some(wanted)));
+        let arguments = Arguments { command, files: vec!["a".into()], json: true };
+        assert_eq!(parsed(&["convert", "--keep-text", "a", "--json"]), Ok(Some(arguments)));
         assert_eq!(parsed(&["convert", "--help"]), Ok(None));
         for words in [&[][..], &["convert"], &["info", "--keep-text", "a"], &["turn", "a"]] {
             assert!(parsed(words).is_err(), "{words:?}");

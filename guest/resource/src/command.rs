@@ -96,7 +96,7 @@ pub enum Command {
 
 /// The whole command line.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct Arguments {
     /// The requested command.
     pub command: Command,
     /// As JSON.
@@ -104,7 +104,7 @@ pub struct Wanted {
 }
 
 /// Reads the command line.
-pub fn parse(mut parser: lexopt::Parser) -> Result<Wanted, Failure> {
+pub fn parse(mut parser: lexopt::Parser) -> Result<Arguments, Failure> {
     let (mut json, mut help, mut name) = (false, false, None);
     let mut words: Vec<String> = Vec::new();
     let wrong = |error: lexopt::Error| Failure::usage(error.to_string());
@@ -147,7 +147,7 @@ pub fn parse(mut parser: lexopt::Parser) -> Result<Wanted, Failure> {
     if name.is_some() && !help {
         return Err(Failure::usage("--name is an option of list"));
     }
-    Ok(Wanted { command, json })
+    Ok(Arguments { command, json })
 }
 
 fn misused(word: &str) -> String {
@@ -193,7 +193,7 @@ fn size(text: &str) -> Result<u64, Failure> {
 mod tests {
     use super::*;
 
-    fn parsed(words: &[&str]) -> Result<Wanted, String> {
+    fn parsed(words: &[&str]) -> Result<Arguments, String> {
         parse(lexopt::Parser::from_args(words)).map_err(|failure| failure.text)
     }
 
@@ -201,7 +201,7 @@ mod tests {
     fn commands_are_understood() {
         let list = Command::List { kind: Some("space".into()), name: Some("sh".into()) };
         let wanted = parsed(&["list", "space", "--name", "sh", "--json"]);
-        assert_eq!(wanted, Ok(Wanted { command: list, json: true }));
+        assert_eq!(wanted, Ok(Arguments { command: list, json: true }));
         let show = Command::Show { kind: "plate".into(), which: "/bin/sh".into() };
         assert_eq!(parsed(&["show", "plate//bin/sh"]).unwrap().command, show);
         let limit = Command::Limit { kind: "region".into(), bytes: 16 << 20 };

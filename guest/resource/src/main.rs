@@ -6,7 +6,7 @@
 mod command;
 mod proc;
 
-use command::{Command, Wanted};
+use command::{Arguments, Command};
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
@@ -37,7 +37,7 @@ impl Failure {
 }
 
 fn main() -> ExitCode {
-    match command::parse(lexopt::Parser::from_env()).and_then(|wanted| run(&wanted)) {
+    match command::parse(lexopt::Parser::from_env()).and_then(|arguments| run(&arguments)) {
         Ok(text) => {
             let written = std::io::stdout().lock().write_all(text.as_bytes());
             match written {
@@ -59,21 +59,23 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(wanted: &Wanted) -> Result<String, Failure> {
-    if let Command::Help = wanted.command {
+fn run(arguments: &Arguments) -> Result<String, Failure> {
+    if let Command::Help = arguments.command {
         return Ok(command::HELP.into());
     }
     proc::present()?;
-    match &wanted.command {
+    match &arguments.command {
         Command::Help => Ok(String::new()),
-        Command::List { kind, name } => proc::list(kind.as_deref(), name.as_deref(), wanted.json),
-        Command::Show { kind, which } => proc::show(kind, which, wanted.json),
+        Command::List { kind, name } => {
+            proc::list(kind.as_deref(), name.as_deref(), arguments.json)
+        }
+        Command::Show { kind, which } => proc::show(kind, which, arguments.json),
         Command::Set { kind, which, attribute, value } => proc::set(kind, which, attribute, value),
-        Command::Pools => proc::pools(wanted.json),
+        Command::Pools => proc::pools(arguments.json),
         Command::Limit { kind, bytes } => proc::limit(kind, *bytes),
-        Command::Policy { new: None } => proc::policy(wanted.json),
+        Command::Policy { new: None } => proc::policy(arguments.json),
         Command::Policy { new: Some(new) } => proc::set_policy(new),
         Command::Drop { kind } => proc::drop(kind.as_deref()),
-        Command::Frames => proc::frames(wanted.json),
+        Command::Frames => proc::frames(arguments.json),
     }
 }
