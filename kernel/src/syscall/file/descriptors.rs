@@ -12,6 +12,7 @@ use crate::fs::tmpfs::memfd;
 use crate::ipc::pipe;
 use crate::ipc::unix::socket::Socket;
 use crate::process;
+use crate::vfs::descriptor::FdTable;
 use crate::vfs::inode::FileKind;
 use crate::vfs::open_file::OpenFile;
 use crate::vfs::open_file::flags::*;
@@ -214,78 +215,87 @@ struct OwnerEx {
     pid: i32,
 }
 
-/// `fcntl(2)`
-pub fn fcntl(fd: i32, command: i32, argument: usize) -> Result<i64> {
+/// `F_DUPFD`, `F_DUPFD_CLOEXEC`: under the lowest free number from `from` on.
+fn duplicate_from(
+    table: &FdTable,
+    file: Arc<OpenFile>,
+    from: i32,
+    close_on_exec: bool,
+) -> Result<i64> {
+    let limit = descriptor_limit();
+    let from = usize::try_from(from).map_err(|_| Errno::EINVAL)?;
+    if from as u64 >= limit {
+        return Err(Errno::EINVAL);
+    }
+    table.install(file, from, limit, close_on_exec).map(i64::from)
+}
+
+/// `F_SETFL`
+fn set_status_flags(file: &OpenFile, fd: i32, new: u32) -> Result<i64> {
+    if new & O_NOATIME & !file.flags() != 0 {
+        let owner = file.inode().attributes().uid;
+        if !credentials().owns(owner) {
+            return Err(Errno::EPERM);
+        }
+    }
+    // A file without signals ignores the flag.
+    file.switch_signals(fd, new & FASYNC != 0)?;
+    file.set_flags(new)?;
+    Ok(0)
+}
+
+/// `F_GETLK`, `F_OFD_GETLK`
+fn query_lock(
+    table: &FdTable,
+    file: &Arc<OpenFile>,
+    description: bool,
+    argument: usize,
+) -> Result<i64> {
+    let pointer = UserPtr::<Flock>::new(argument);
+    let mut lock = pointer.read()?;
+    let owner = lock_owner(table, file, description, &lock)?;
+    locks::query(file, owner, &mut lock)?;
+    pointer.write(&lock)?;
+    Ok(0)
+}
+
+/// `F_SETLK`, `F_SETLKW` and those of open file descriptions.
+fn set_lock(
+    table: &FdTable,
+    file: &Arc<OpenFile>,
+    fd: i32,
+    command: i32,
+    argument: usize,
+) -> Result<i64> {
     use command::*;
-    const FD_CLOEXEC: i64 = 1;
-    let table = files();
-    let file = table.get(fd)?;
-    // A descriptor of O_PATH can be duplicated and asked for its flags, nothing else.
-    let on_place = matches!(command, F_DUPFD | F_DUPFD_CLOEXEC | F_GETFD | F_SETFD | F_GETFL);
-    if file.path_only() && !on_place {
+    let lock = UserPtr::<Flock>::new(argument).read()?;
+    let description = matches!(command, F_OFD_SETLK | F_OFD_SETLKW);
+    let owner = lock_owner(table, file, description, &lock)?;
+    let wait = matches!(command, F_SETLKW | F_OFD_SETLKW);
+    let pid = if description { -1 } else { process::current().process().id() as i32 };
+    if !description {
+        // Do this first: from now on a closed descriptor releases the lock that is taken
+        // here.
+        table.note_closings();
+    }
+    locks::set(file, owner, pid, &lock, wait)?;
+    // If the descriptor was closed meanwhile, the lock was not released yet (`fcntl_setlk`,
+    // fs/locks.c).
+    let is_there = || table.get(fd).is_ok_and(|now| Arc::ptr_eq(&now, file));
+    if !description && lock.l_type != locks::F_UNLCK && !is_there() {
+        let all = Flock { l_type: locks::F_UNLCK, ..lock };
+        let _ = locks::set(file, owner, pid, &all, false);
         return Err(Errno::EBADF);
     }
+    Ok(0)
+}
+
+/// The commands about the signals of an open file.
+fn signal_command(file: &OpenFile, command: i32, argument: usize) -> Result<i64> {
+    use command::*;
     match command {
-        F_DUPFD | F_DUPFD_CLOEXEC => {
-            let from = argument as i32;
-            let limit = descriptor_limit();
-            let from = usize::try_from(from).map_err(|_| Errno::EINVAL)?;
-            if from as u64 >= limit {
-                return Err(Errno::EINVAL);
-            }
-            table.install(file, from, limit, command == F_DUPFD_CLOEXEC).map(i64::from)
-        }
-        F_GETFD => Ok(if table.close_on_exec(fd)? { FD_CLOEXEC } else { 0 }),
-        F_SETFD => {
-            table.set_close_on_exec(fd, argument as i64 & FD_CLOEXEC != 0)?;
-            Ok(0)
-        }
-        F_GETFL => Ok(i64::from(file.flags())),
-        F_SETFL => {
-            let new = argument as u32;
-            if new & O_NOATIME & !file.flags() != 0 {
-                let owner = file.inode().attributes().uid;
-                if !credentials().owns(owner) {
-                    return Err(Errno::EPERM);
-                }
-            }
-            // A file without signals ignores the flag.
-            file.switch_signals(fd, new & FASYNC != 0)?;
-            file.set_flags(new)?;
-            Ok(0)
-        }
-        F_GETLK | F_OFD_GETLK => {
-            let pointer = UserPtr::<Flock>::new(argument);
-            let mut lock = pointer.read()?;
-            let owner = lock_owner(&table, &file, command == F_OFD_GETLK, &lock)?;
-            locks::query(&file, owner, &mut lock)?;
-            pointer.write(&lock)?;
-            Ok(0)
-        }
-        F_SETLK | F_SETLKW | F_OFD_SETLK | F_OFD_SETLKW => {
-            let lock = UserPtr::<Flock>::new(argument).read()?;
-            let description = matches!(command, F_OFD_SETLK | F_OFD_SETLKW);
-            let owner = lock_owner(&table, &file, description, &lock)?;
-            let wait = matches!(command, F_SETLKW | F_OFD_SETLKW);
-            let pid = if description { -1 } else { process::current().process().id() as i32 };
-            if !description {
-                // Do this first: from now on a closed descriptor releases the lock that is taken
-                // here.
-                table.note_closings();
-            }
-            locks::set(&file, owner, pid, &lock, wait)?;
-            // If the descriptor was closed meanwhile, the lock was not released yet (`fcntl_setlk`,
-            // fs/locks.c).
-            let is_there = || table.get(fd).is_ok_and(|now| Arc::ptr_eq(&now, &file));
-            if !description && lock.l_type != locks::F_UNLCK && !is_there() {
-                let all = Flock { l_type: locks::F_UNLCK, ..lock };
-                let _ = locks::set(&file, owner, pid, &all, false);
-                return Err(Errno::EBADF);
-            }
-            Ok(0)
-        }
-        F_SETOWN => set_owner(&file, |owner| owner.set_number(argument as i32)),
-        F_GETOWN => Ok(i64::from(owner_number(&file))),
+        F_SETOWN => set_owner(file, |owner| owner.set_number(argument as i32)),
+        F_GETOWN => Ok(i64::from(owner_number(file))),
         F_SETSIG => {
             let signal = u32::try_from(argument).map_err(|_| Errno::EINVAL)?;
             if signal > NSIG {
@@ -303,7 +313,7 @@ pub fn fcntl(fd: i32, command: i32, argument: usize) -> Result<i64> {
                 2 => Kind::Group,
                 _ => return Err(Errno::EINVAL),
             };
-            set_owner(&file, |owner| owner.set(kind, asked.pid))
+            set_owner(file, |owner| owner.set(kind, asked.pid))
         }
         F_GETOWN_EX => {
             let (kind, pid) = file.owner().get();
@@ -314,6 +324,39 @@ pub fn fcntl(fd: i32, command: i32, argument: usize) -> Result<i64> {
             let asker = file.owner().asker();
             UserPtr::new(argument).write(&[asker.uid, asker.euid])?;
             Ok(0)
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// `fcntl(2)`
+pub fn fcntl(fd: i32, command: i32, argument: usize) -> Result<i64> {
+    use command::*;
+    const FD_CLOEXEC: i64 = 1;
+    let table = files();
+    let file = table.get(fd)?;
+    // A descriptor of O_PATH can be duplicated and asked for its flags, nothing else.
+    let on_place = matches!(command, F_DUPFD | F_DUPFD_CLOEXEC | F_GETFD | F_SETFD | F_GETFL);
+    if file.path_only() && !on_place {
+        return Err(Errno::EBADF);
+    }
+    match command {
+        F_DUPFD | F_DUPFD_CLOEXEC => {
+            duplicate_from(&table, file, argument as i32, command == F_DUPFD_CLOEXEC)
+        }
+        F_GETFD => Ok(if table.close_on_exec(fd)? { FD_CLOEXEC } else { 0 }),
+        F_SETFD => {
+            table.set_close_on_exec(fd, argument as i64 & FD_CLOEXEC != 0)?;
+            Ok(0)
+        }
+        F_GETFL => Ok(i64::from(file.flags())),
+        F_SETFL => set_status_flags(&file, fd, argument as u32),
+        F_GETLK | F_OFD_GETLK => query_lock(&table, &file, command == F_OFD_GETLK, argument),
+        F_SETLK | F_SETLKW | F_OFD_SETLK | F_OFD_SETLKW => {
+            set_lock(&table, &file, fd, command, argument)
+        }
+        F_SETOWN | F_GETOWN | F_SETSIG | F_GETSIG | F_SETOWN_EX | F_GETOWN_EX | F_GETOWNER_UIDS => {
+            signal_command(&file, command, argument)
         }
         F_SETLEASE => {
             let kind = lease::Kind::parse(argument as i32)?;
@@ -353,7 +396,7 @@ pub fn fcntl(fd: i32, command: i32, argument: usize) -> Result<i64> {
 }
 
 fn lock_owner(
-    table: &Arc<crate::vfs::descriptor::FdTable>,
+    table: &FdTable,
     file: &Arc<OpenFile>,
     description: bool,
     lock: &Flock,
