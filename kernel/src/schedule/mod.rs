@@ -31,7 +31,7 @@ pub mod execution;
 mod idle;
 mod lock;
 pub mod policy;
-mod real_time;
+pub mod real_time;
 mod run_queue;
 mod start;
 mod statistics;
