@@ -11,7 +11,7 @@ use super::thread::{Thread, current};
 use super::{job_control, pids};
 use crate::credentials::Credentials;
 use crate::vfs::signal_owner;
-use crate::vfs::signal_owner::{Addressee, Asker, Directory, Kind};
+use crate::vfs::signal_owner::{Addressee, AddresseeKind, Asker, Directory};
 
 /// Whether `asker` may have signals sent to a process of `target` (`sigio_perm`).
 fn may_tell(asker: Asker, target: &Credentials) -> bool {
@@ -76,14 +76,14 @@ impl Addressee for Group {
 struct Everybody;
 
 impl Directory for Everybody {
-    fn find(&self, kind: Kind, number: i32) -> Result<Arc<dyn Addressee>> {
+    fn find(&self, kind: AddresseeKind, number: i32) -> Result<Arc<dyn Addressee>> {
         let id = u32::try_from(number).map_err(|_| Errno::ESRCH)?;
-        if kind == Kind::Group {
+        if kind == AddresseeKind::Group {
             let exists = job_control::first_of_group(id)?.is_some() || pids::thread(id).is_some();
             return if exists { Ok(Arc::new(Group(id))) } else { Err(Errno::ESRCH) };
         }
         let thread = pids::thread(id).ok_or(Errno::ESRCH)?;
-        if kind == Kind::Thread {
+        if kind == AddresseeKind::Thread {
             return Ok(Arc::new(OneThread(Arc::downgrade(&thread))));
         }
         Ok(Arc::new(OneProcess(Arc::downgrade(&thread.process))))

@@ -47,7 +47,7 @@ pub static ENABLED: Limit = Limit::new(|| 1);
 
 /// The kind of a lease, or the kind that it is to become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum LeaseKind {
     /// No lease.
     None = 2,
     /// Broken by writers.
@@ -56,13 +56,13 @@ pub enum Kind {
     Write = 1,
 }
 
-impl Kind {
+impl LeaseKind {
     /// Converts from `F_RDLCK`, `F_WRLCK` or `F_UNLCK`.
-    pub fn parse(number: i32) -> Result<Kind> {
+    pub fn parse(number: i32) -> Result<LeaseKind> {
         match number {
-            0 => Ok(Kind::Read),
-            1 => Ok(Kind::Write),
-            2 => Ok(Kind::None),
+            0 => Ok(LeaseKind::Read),
+            1 => Ok(LeaseKind::Write),
+            2 => Ok(LeaseKind::None),
             _ => Err(Errno::EINVAL),
         }
     }
@@ -72,7 +72,7 @@ struct Lease {
     /// The address of the open file.
     file: usize,
     fd: i32,
-    kind: Kind,
+    kind: LeaseKind,
     owner: Arc<Owner>,
     /// Once the lease is broken: when it becomes a read lease by itself (`reads_at`), and when it
     /// ends by itself (`ends_at`; monotonic ns).
@@ -83,14 +83,14 @@ struct Lease {
 impl Lease {
     /// Whether it conflicts with an open that writes (`writes`) or only reads.
     fn conflicts(&self, writes: bool) -> bool {
-        self.kind == Kind::Write || writes
+        self.kind == LeaseKind::Write || writes
     }
 
     /// Returns the kind that it is to become (`target_leasetype`).
-    fn target(&self) -> Kind {
+    fn target(&self) -> LeaseKind {
         match (self.ends_at, self.reads_at) {
-            (Some(_), _) => Kind::None,
-            (None, Some(_)) => Kind::Read,
+            (Some(_), _) => LeaseKind::None,
+            (None, Some(_)) => LeaseKind::Read,
             (None, None) => self.kind,
         }
     }
@@ -102,7 +102,7 @@ impl Lease {
             return None;
         }
         if self.reads_at.is_some_and(|end| end <= now) {
-            self.kind = Kind::Read;
+            self.kind = LeaseKind::Read;
             self.reads_at = None;
         }
         Some(self)
@@ -157,17 +157,17 @@ fn address(file: &OpenFile) -> usize {
 }
 
 /// `F_GETLEASE`
-pub fn get(file: &OpenFile) -> Result<Kind> {
+pub fn get(file: &OpenFile) -> Result<LeaseKind> {
     if COUNT.load(Ordering::Relaxed) == 0 {
-        return Ok(Kind::None);
+        return Ok(LeaseKind::None);
     }
     let identity = file.metadata()?.identity();
     let mine = |lease: &&Lease| lease.file == address(file);
-    Ok(change(identity, |leases| leases.iter().find(mine).map_or(Kind::None, Lease::target)))
+    Ok(change(identity, |leases| leases.iter().find(mine).map_or(LeaseKind::None, Lease::target)))
 }
 
 /// `F_SETLEASE` through the descriptor `fd`.
-pub fn set(file: &OpenFile, fd: i32, kind: Kind, credentials: &Credentials) -> Result<()> {
+pub fn set(file: &OpenFile, fd: i32, kind: LeaseKind, credentials: &Credentials) -> Result<()> {
     let attributes = file.inode().attributes();
     if credentials.fsuid != attributes.uid && !credentials.has(Capability::Lease) {
         return Err(Errno::EACCES);
@@ -175,7 +175,7 @@ pub fn set(file: &OpenFile, fd: i32, kind: Kind, credentials: &Credentials) -> R
     if attributes.kind != FileKind::Regular {
         return Err(Errno::EINVAL);
     }
-    if kind == Kind::None {
+    if kind == LeaseKind::None {
         return if remove(file)? { Ok(()) } else { Err(Errno::EAGAIN) };
     }
     check_others(file, kind)?;
@@ -194,10 +194,10 @@ pub fn set(file: &OpenFile, fd: i32, kind: Kind, credentials: &Credentials) -> R
 }
 
 /// Adds or changes a lease; returns whether it is new.
-fn enter(leases: &mut Vec<Lease>, file: &OpenFile, fd: i32, kind: Kind) -> Result<bool> {
+fn enter(leases: &mut Vec<Lease>, file: &OpenFile, fd: i32, kind: LeaseKind) -> Result<bool> {
     let mine = address(file);
     for other in leases.iter().filter(|lease| lease.file != mine) {
-        if kind == Kind::Write || other.ends_at.is_some() {
+        if kind == LeaseKind::Write || other.ends_at.is_some() {
             return Err(Errno::EAGAIN);
         }
     }
@@ -241,7 +241,7 @@ fn release(file: &OpenFile) {
 
 /// Checks that other open files do not rule out the lease (`check_conflicting_open`, fs/locks.c):
 /// `EAGAIN`.
-fn check_others(file: &OpenFile, kind: Kind) -> Result<()> {
+fn check_others(file: &OpenFile, kind: LeaseKind) -> Result<()> {
     if is_free(file, kind) {
         return Ok(());
     }
@@ -251,7 +251,7 @@ fn check_others(file: &OpenFile, kind: Kind) -> Result<()> {
 }
 
 /// Whether no other open file rules out the lease.
-fn is_free(file: &OpenFile, kind: Kind) -> bool {
+fn is_free(file: &OpenFile, kind: LeaseKind) -> bool {
     let inode = file.inode();
     let (mut readers, mut writers) = (0, 0);
     for page_cache in inode.page_cache().into_iter().chain(inode.earlier_page_cache()) {
@@ -260,9 +260,9 @@ fn is_free(file: &OpenFile, kind: Kind) -> bool {
     }
     let own = (usize::from(!file.writable()), usize::from(file.writable()));
     match kind {
-        Kind::None => true,
-        Kind::Read => writers == 0,
-        Kind::Write => (readers, writers) == own,
+        LeaseKind::None => true,
+        LeaseKind::Read => writers == 0,
+        LeaseKind::Write => (readers, writers) == own,
     }
 }
 

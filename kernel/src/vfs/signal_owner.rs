@@ -15,7 +15,7 @@ use hayate_machine::sync::{Once, SpinLock};
 
 /// The kind of addressee that a number stands for; the values of `struct f_owner_ex`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
+pub enum AddresseeKind {
     /// One thread.
     #[default]
     Thread = 0,
@@ -46,7 +46,7 @@ pub trait Addressee: Send + Sync {
 /// The process layer, as seen from here.
 pub trait Directory: Send + Sync {
     /// Finds the addressee with this number; `ESRCH`.
-    fn find(&self, kind: Kind, number: i32) -> Result<Arc<dyn Addressee>>;
+    fn find(&self, kind: AddresseeKind, number: i32) -> Result<Arc<dyn Addressee>>;
 
     /// Returns the calling process.
     fn caller(&self) -> Arc<dyn Addressee>;
@@ -105,7 +105,7 @@ const SPECIFIC: SignalSet = bit(SIGILL)
 
 #[derive(Clone, Default)]
 struct State {
-    kind: Kind,
+    kind: AddresseeKind,
     addressee: Option<Arc<dyn Addressee>>,
     asker: Asker,
     /// `F_SETSIG`; 0 means SIGIO without any details.
@@ -118,7 +118,7 @@ pub struct Owner(SpinLock<State>);
 
 impl Owner {
     /// Sets the owner (`F_SETOWN_EX`); 0 means none. `ESRCH` when nothing has this number.
-    pub fn set(&self, kind: Kind, number: i32) -> Result<()> {
+    pub fn set(&self, kind: AddresseeKind, number: i32) -> Result<()> {
         let directory = directory()?;
         let addressee = match number {
             0 => None,
@@ -131,9 +131,9 @@ impl Owner {
     /// Sets the owner (`F_SETOWN`): a process, or a process group if `number` is negative.
     pub fn set_number(&self, number: i32) -> Result<()> {
         if number < 0 {
-            self.set(Kind::Group, number.checked_neg().ok_or(Errno::EINVAL)?)
+            self.set(AddresseeKind::Group, number.checked_neg().ok_or(Errno::EINVAL)?)
         } else {
-            self.set(Kind::Process, number)
+            self.set(AddresseeKind::Process, number)
         }
     }
 
@@ -141,7 +141,7 @@ impl Owner {
     pub fn set_caller(&self) {
         let has_one = self.0.lock().addressee.is_some();
         if let (false, Ok(directory)) = (has_one, directory()) {
-            self.put(Kind::Process, Some(directory.caller()), directory.asker());
+            self.put(AddresseeKind::Process, Some(directory.caller()), directory.asker());
         }
     }
 
@@ -150,11 +150,11 @@ impl Owner {
         let has_one = self.0.lock().addressee.is_some();
         if !has_one {
             // If the group is gone, no signal is sent.
-            let _ = self.set(Kind::Group, group as i32);
+            let _ = self.set(AddresseeKind::Group, group as i32);
         }
     }
 
-    fn put(&self, kind: Kind, addressee: Option<Arc<dyn Addressee>>, asker: Asker) {
+    fn put(&self, kind: AddresseeKind, addressee: Option<Arc<dyn Addressee>>, asker: Asker) {
         let mut state = self.0.lock();
         let signal = state.signal;
         let new = State { kind, addressee, asker, signal };
@@ -170,7 +170,7 @@ impl Owner {
     }
 
     /// Returns kind and number, 0 for no owner (`F_GETOWN_EX`).
-    pub fn get(&self) -> (Kind, i32) {
+    pub fn get(&self) -> (AddresseeKind, i32) {
         let state = self.0.lock().clone();
         (state.kind, state.addressee.and_then(|addressee| addressee.number()).unwrap_or(0))
     }

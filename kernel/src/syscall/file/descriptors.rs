@@ -17,7 +17,7 @@ use crate::vfs::inode::FileKind;
 use crate::vfs::open_file::OpenFile;
 use crate::vfs::open_file::flags::*;
 use crate::vfs::path::WalkFlags;
-use crate::vfs::signal_owner::{Kind, Owner};
+use crate::vfs::signal_owner::{AddresseeKind, Owner};
 use crate::vfs::{dnotify, hint, lease, locks, open};
 
 /// The flags that `openat2` accepts; the older calls ignore others.
@@ -190,7 +190,7 @@ mod command {
 /// The owner as `F_GETOWN` returns it: a group's number is negative.
 fn owner_number(file: &OpenFile) -> i32 {
     let (kind, number) = file.owner().get();
-    if kind == Kind::Group { -number } else { number }
+    if kind == AddresseeKind::Group { -number } else { number }
 }
 
 /// Sets the owner, and notifies the file of it.
@@ -308,9 +308,9 @@ fn signal_command(file: &OpenFile, command: i32, argument: usize) -> Result<i64>
         F_SETOWN_EX => {
             let asked = UserPtr::<OwnerEx>::new(argument).read()?;
             let kind = match asked.kind {
-                0 => Kind::Thread,
-                1 => Kind::Process,
-                2 => Kind::Group,
+                0 => AddresseeKind::Thread,
+                1 => AddresseeKind::Process,
+                2 => AddresseeKind::Group,
                 _ => return Err(Errno::EINVAL),
             };
             set_owner(file, |owner| owner.set(kind, asked.pid))
@@ -359,7 +359,7 @@ pub fn fcntl(fd: i32, command: i32, argument: usize) -> Result<i64> {
             signal_command(&file, command, argument)
         }
         F_SETLEASE => {
-            let kind = lease::Kind::parse(argument as i32)?;
+            let kind = lease::LeaseKind::parse(argument as i32)?;
             lease::set(&file, fd, kind, &credentials())?;
             Ok(0)
         }
