@@ -312,7 +312,7 @@ impl Ways {
 
 /// A patched site: what to write, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turned {
+pub struct Patch {
     /// Where the jump goes.
     pub jump_at: u64,
     /// The jump.
@@ -365,12 +365,12 @@ fn distance(from: u64, to: u64) -> Option<i32> {
 /// Builds the patch of a site with a trampoline at `address`. `gate` returns the address of the
 /// word that a trampoline jumps through: the word for a number, or the word for all numbers. `None`
 /// if the address does not fit.
-pub fn turn(
+pub fn patch(
     form: &Form,
     site: u64,
     address: u64,
     gate: impl Fn(Option<u32>) -> u64,
-) -> Option<Turned> {
+) -> Option<Patch> {
     if !fits(form, site, address) {
         return None;
     }
@@ -410,7 +410,7 @@ pub fn turn(
     let after = matches!(form, Form::After { .. });
     let breakpoint = after.then_some((site + SYSCALL as u64, behind));
     let (trampoline, length) = (code.bytes, code.length);
-    Some(Turned { jump_at: end - JUMP as u64, jump, trampoline, length, breakpoint })
+    Some(Patch { jump_at: end - JUMP as u64, jump, trampoline, length, breakpoint })
 }
 
 /// Code under construction; bytes beyond the end are cut off, which [`MOVED`] excludes.

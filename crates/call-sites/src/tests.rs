@@ -134,8 +134,8 @@ fn gate(number: Option<u32>) -> u64 {
 fn longest_form_has_room() {
     let form = after(&[0x90; MOVED], 7);
     let (site, low) = (0x40_0000, 0x30_0000);
-    let turned = turn(&form, site, first_fit(&form, site, low), gate).unwrap();
-    assert_eq!(turned.length, TRAMPOLINE);
+    let patched = patch(&form, site, first_fit(&form, site, low), gate).unwrap();
+    assert_eq!(patched.length, TRAMPOLINE);
 }
 
 #[test]
@@ -145,8 +145,8 @@ fn number_that_cannot_be_compared_goes_through_the_gate_of_all() {
         assert!(matches!(form, Form::After { number: None, .. }));
         let (site, low) = (0x40_0000, 0x30_0000);
         let place = first_fit(&form, site, low);
-        let turned = turn(&form, site, place, gate).unwrap();
-        let code = decoded(&turned.trampoline[..turned.length], place);
+        let patched = patch(&form, site, place, gate).unwrap();
+        let code = decoded(&patched.trampoline[..patched.length], place);
         assert_eq!(code[0].ip_rel_memory_address(), code[3].ip());
         assert_eq!((code[1].code(), code[3].code()), (Code::Cli, Code::Sti));
         assert_eq!(code[2].memory_displacement64(), gate(None));
@@ -162,10 +162,10 @@ fn moved_form_is_what_it_says() {
     assert!(place >= low && place < low + 0x10000 && fits(&form, site, place));
     assert!(!fits(&form, site, place - 1) && fits(&form, site, place + 255));
     assert_eq!(first_fit(&form, site, place + 31), place + 31);
-    let turned = turn(&form, site, place, gate).unwrap();
-    assert_eq!((turned.jump_at, turned.jump[0], turned.jump[2]), (site, 0xe9, 0xcc));
-    assert_eq!(decoded(&turned.jump, site)[0].near_branch_target(), place);
-    let code = decoded(&turned.trampoline[..turned.length], place);
+    let patched = patch(&form, site, place, gate).unwrap();
+    assert_eq!((patched.jump_at, patched.jump[0], patched.jump[2]), (site, 0xe9, 0xcc));
+    assert_eq!(decoded(&patched.jump, site)[0].near_branch_target(), place);
+    let code = decoded(&patched.trampoline[..patched.length], place);
     let back = code[0].ip_rel_memory_address();
     assert_eq!((code[1].code(), code[1].immediate32to64()), (Code::Cmp_RAX_imm32, 7));
     assert_eq!((code[2].code(), code[2].near_branch_target()), (Code::Jne_rel8_64, code[5].ip()));
@@ -177,10 +177,10 @@ fn moved_form_is_what_it_says() {
     assert_eq!(code[7].code(), Code::Sti);
     assert_eq!(code[9].near_branch_target(), site + 8);
     let again = (back - place) as usize + AGAIN;
-    let code = decoded(&turned.trampoline[again..turned.length], place + again as u64);
+    let code = decoded(&patched.trampoline[again..patched.length], place + again as u64);
     assert_eq!(code.len(), 3);
     assert_eq!(code[0].code(), Code::Syscall);
-    assert_eq!(turned.breakpoint, Some((site + 2, code[1].ip())));
+    assert_eq!(patched.breakpoint, Some((site + 2, code[1].ip())));
     assert_eq!(code[2].near_branch_target(), site + 8);
 }
 
@@ -188,29 +188,29 @@ fn moved_form_is_what_it_says() {
 fn replaced_form_is_what_it_says() {
     let form = Form::Before { number: 39 };
     let (site, place) = (0x40_1005, 0x3f_0000);
-    let turned = turn(&form, site, place, |number| {
+    let patched = patch(&form, site, place, |number| {
         assert_eq!(number, Some(39));
         0xffff_ffff_8123_0000
     })
     .unwrap();
-    assert_eq!(turned.jump_at, 0x40_1000);
-    assert_eq!(decoded(&turned.jump, 0x40_1000)[0].near_branch_target(), place);
-    let code = decoded(&turned.trampoline[..turned.length], place);
+    assert_eq!(patched.jump_at, 0x40_1000);
+    assert_eq!(decoded(&patched.jump, 0x40_1000)[0].near_branch_target(), place);
+    let code = decoded(&patched.trampoline[..patched.length], place);
     assert_eq!(code[0].immediate32(), 39);
     let back = code[1].ip_rel_memory_address();
     assert_eq!((code[4].ip(), code[4].code()), (back, Code::Sti));
     assert_eq!(code[5].near_branch_target(), site + 2);
     let again = (back - place) as usize + AGAIN;
-    let code = decoded(&turned.trampoline[again..turned.length], place + again as u64);
+    let code = decoded(&patched.trampoline[again..patched.length], place + again as u64);
     assert_eq!(code[0].code(), Code::Syscall);
     assert_eq!(code[1].near_branch_target(), site + 2);
-    assert_eq!(turned.breakpoint, None);
+    assert_eq!(patched.breakpoint, None);
 }
 
 #[test]
 fn out_of_reach_is_refused() {
     let form = Form::Before { number: 1 };
-    assert!(turn(&form, 0x40_0000, 0x7f00_0000_0000, |_| u64::MAX - 7).is_none());
+    assert!(patch(&form, 0x40_0000, 0x7f00_0000_0000, |_| u64::MAX - 7).is_none());
     // A gate that no displacement reaches.
-    assert!(turn(&form, 0x40_0000, 0x30_0000, |_| 0x7f00_0000_0000).is_none());
+    assert!(patch(&form, 0x40_0000, 0x30_0000, |_| 0x7f00_0000_0000).is_none());
 }

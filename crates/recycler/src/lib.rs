@@ -28,4 +28,4 @@ pub use counts::Counts;
 pub use key::{AttachmentKey, Content, Fingerprint, RegionKey, Role};
 pub use kind::Kind;
 pub use policy::{BadPolicy, Keep, Policy};
-pub use pool::{Kept, NoRoom, Pool};
+pub use pool::{Pool, Refused, Stored};

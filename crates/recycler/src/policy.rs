@@ -29,7 +29,7 @@ bitflags! {
         const EXECUTION = 1 << 7;
         /// Deferred frees: pages of large spaces that ended wait until a processor has time to free
         /// them.
-        const DEBT = 1 << 8;
+        const DEFERRED_FREE = 1 << 8;
     }
 }
 
@@ -57,7 +57,7 @@ const SINGLE: [(&str, Keep); 6] = [
     ("work-area", Keep::WORK_AREA),
     ("process", Keep::PROCESS),
     ("execution", Keep::EXECUTION),
-    ("debt", Keep::DEBT),
+    ("debt", Keep::DEFERRED_FREE),
 ];
 
 impl Policy {

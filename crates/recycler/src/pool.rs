@@ -14,23 +14,23 @@ use crate::Fingerprint;
 const NONE: u32 = u32::MAX;
 const BUCKETS: usize = 64;
 
-/// A kept value that was taken out.
+/// A value in the pool, or taken out of it.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Kept<K, V> {
+pub struct Stored<K, V> {
     /// Its key.
     pub key: K,
     /// The value.
     pub value: V,
-    /// The memory that it takes, in bytes, as the caller of `keep` said.
+    /// The memory that it takes, in bytes, as the caller of `store` said.
     pub bytes: usize,
 }
 
-/// The value cannot be kept, and is returned.
+/// The value cannot be stored, and is returned.
 #[derive(Debug)]
-pub struct NoRoom<V>(pub V);
+pub struct Refused<V>(pub V);
 
-struct Entry<K, V> {
-    kept: Option<Kept<K, V>>,
+struct Slot<K, V> {
+    stored: Option<Stored<K, V>>,
     older: u32,
     newer: u32,
     /// The next with the same fingerprint, older ones later; in an empty place, the next empty
@@ -38,9 +38,9 @@ struct Entry<K, V> {
     next: u32,
 }
 
-/// Kept values under keys; several may have the same key.
+/// Stored values under keys; several may have the same key.
 pub struct Pool<K, V> {
-    entries: Vec<Entry<K, V>>,
+    entries: Vec<Slot<K, V>>,
     empty: u32,
     buckets: [u32; BUCKETS],
     oldest: u32,
@@ -75,7 +75,7 @@ impl<K: Fingerprint + PartialEq, V> Pool<K, V> {
         self.len == 0
     }
 
-    /// Returns the memory of the values in bytes, as said when they were kept.
+    /// Returns the memory of the values in bytes, as said when they were stored.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -94,28 +94,28 @@ impl<K: Fingerprint + PartialEq, V> Pool<K, V> {
         (key.fingerprint() >> 58) as usize % BUCKETS
     }
 
-    /// Keeps a value, which is then the newest. [`excess`](Self::excess) returns the values that
+    /// Stores a value, which is then the newest. [`excess`](Self::excess) returns the values that
     /// are above the limit now.
     ///
     /// # Errors
-    /// [`NoRoom`] if the value alone exceeds the limit or memory for its place is exhausted.
-    pub fn keep(&mut self, key: K, value: V, bytes: usize) -> Result<(), NoRoom<V>> {
+    /// [`Refused`] if the value alone exceeds the limit or memory for its place is exhausted.
+    pub fn store(&mut self, key: K, value: V, bytes: usize) -> Result<(), Refused<V>> {
         if bytes > self.limit {
-            return Err(NoRoom(value));
+            return Err(Refused(value));
         }
         if self.empty == NONE {
             if self.entries.len() >= NONE as usize || self.entries.try_reserve(1).is_err() {
-                return Err(NoRoom(value));
+                return Err(Refused(value));
             }
-            self.entries.push(Entry { kept: None, older: NONE, newer: NONE, next: NONE });
+            self.entries.push(Slot { stored: None, older: NONE, newer: NONE, next: NONE });
             self.empty = (self.entries.len() - 1) as u32;
         }
         let at = self.empty;
         let bucket = Self::bucket(&key);
         let (older, next) = (self.newest, self.buckets[bucket]);
-        let Some(entry) = self.entries.get_mut(at as usize) else { return Err(NoRoom(value)) };
+        let Some(entry) = self.entries.get_mut(at as usize) else { return Err(Refused(value)) };
         self.empty = entry.next;
-        *entry = Entry { kept: Some(Kept { key, value, bytes }), older, newer: NONE, next };
+        *entry = Slot { stored: Some(Stored { key, value, bytes }), older, newer: NONE, next };
         match self.entries.get_mut(older as usize) {
             Some(before) => before.newer = at,
             None => self.oldest = at,
@@ -128,17 +128,17 @@ impl<K: Fingerprint + PartialEq, V> Pool<K, V> {
     }
 
     /// Takes the newest value with this key.
-    pub fn take(&mut self, key: &K) -> Option<Kept<K, V>> {
+    pub fn take(&mut self, key: &K) -> Option<Stored<K, V>> {
         self.take_if(key, |_| true)
     }
 
     /// Takes the newest value with this key that `fits`.
-    pub fn take_if(&mut self, key: &K, mut fits: impl FnMut(&V) -> bool) -> Option<Kept<K, V>> {
+    pub fn take_if(&mut self, key: &K, mut fits: impl FnMut(&V) -> bool) -> Option<Stored<K, V>> {
         let mut at = self.buckets[Self::bucket(key)];
         loop {
             let entry = self.entries.get(at as usize)?;
-            let kept = entry.kept.as_ref()?;
-            if kept.key == *key && fits(&kept.value) {
+            let stored = entry.stored.as_ref()?;
+            if stored.key == *key && fits(&stored.value) {
                 return self.remove(at);
             }
             at = entry.next;
@@ -150,9 +150,9 @@ impl<K: Fingerprint + PartialEq, V> Pool<K, V> {
         let mut at = self.buckets[Self::bucket(key)];
         loop {
             let entry = self.entries.get(at as usize)?;
-            let kept = entry.kept.as_ref()?;
-            if kept.key == *key {
-                return Some(&kept.value);
+            let stored = entry.stored.as_ref()?;
+            if stored.key == *key {
+                return Some(&stored.value);
             }
             at = entry.next;
         }
@@ -160,22 +160,22 @@ impl<K: Fingerprint + PartialEq, V> Pool<K, V> {
 
     /// Takes the oldest value if the pool holds more than its limit. Call it until it returns
     /// `None`.
-    pub fn excess(&mut self) -> Option<Kept<K, V>> {
+    pub fn excess(&mut self) -> Option<Stored<K, V>> {
         if self.bytes > self.limit { self.take_oldest() } else { None }
     }
 
     /// Takes the oldest value.
-    pub fn take_oldest(&mut self) -> Option<Kept<K, V>> {
+    pub fn take_oldest(&mut self) -> Option<Stored<K, V>> {
         self.remove(self.oldest)
     }
 
     /// Takes the oldest value for which `wanted` holds.
-    pub fn take_where(&mut self, mut wanted: impl FnMut(&K, &V) -> bool) -> Option<Kept<K, V>> {
+    pub fn take_where(&mut self, mut wanted: impl FnMut(&K, &V) -> bool) -> Option<Stored<K, V>> {
         let mut at = self.oldest;
         loop {
             let entry = self.entries.get(at as usize)?;
-            let kept = entry.kept.as_ref()?;
-            if wanted(&kept.key, &kept.value) {
+            let stored = entry.stored.as_ref()?;
+            if wanted(&stored.key, &stored.value) {
                 return self.remove(at);
             }
             at = entry.newer;
@@ -183,18 +183,18 @@ impl<K: Fingerprint + PartialEq, V> Pool<K, V> {
     }
 
     /// Everything, from the oldest to the newest.
-    pub fn iter(&self) -> impl Iterator<Item = &Kept<K, V>> {
+    pub fn iter(&self) -> impl Iterator<Item = &Stored<K, V>> {
         let mut at = self.oldest;
         core::iter::from_fn(move || {
             let entry = self.entries.get(at as usize)?;
             at = entry.newer;
-            entry.kept.as_ref()
+            entry.stored.as_ref()
         })
     }
 
-    fn remove(&mut self, at: u32) -> Option<Kept<K, V>> {
+    fn remove(&mut self, at: u32) -> Option<Stored<K, V>> {
         let entry = self.entries.get_mut(at as usize)?;
-        let kept = entry.kept.take()?;
+        let stored = entry.stored.take()?;
         let (older, newer, next) = (entry.older, entry.newer, entry.next);
         entry.next = self.empty;
         self.empty = at;
@@ -206,7 +206,7 @@ impl<K: Fingerprint + PartialEq, V> Pool<K, V> {
             Some(after) => after.older = older,
             None => self.newest = older,
         }
-        let bucket = Self::bucket(&kept.key);
+        let bucket = Self::bucket(&stored.key);
         let mut before = self.buckets[bucket];
         if before == at {
             self.buckets[bucket] = next;
@@ -220,7 +220,7 @@ impl<K: Fingerprint + PartialEq, V> Pool<K, V> {
             }
         }
         self.len -= 1;
-        self.bytes -= kept.bytes;
-        Some(kept)
+        self.bytes -= stored.bytes;
+        Some(stored)
     }
 }

@@ -15,7 +15,7 @@ impl Fingerprint for Key {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Keep(u8, usize),
+    Store(u8, usize),
     Take(u8),
     TakeIf(u8),
     Oldest,
@@ -25,7 +25,7 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        4 => (0u8..8, 0usize..100).prop_map(|(key, bytes)| Step::Keep(key, bytes)),
+        4 => (0u8..8, 0usize..100).prop_map(|(key, bytes)| Step::Store(key, bytes)),
         3 => (0u8..8).prop_map(Step::Take),
         1 => (0u8..8).prop_map(Step::TakeIf),
         1 => Just(Step::Oldest),
@@ -50,10 +50,10 @@ proptest! {
         for (value, step) in steps.into_iter().enumerate() {
             let value = value as u32;
             match step {
-                Step::Keep(key, bytes) => {
-                    let kept = pool.keep(Key(key), value, bytes).is_ok();
-                    prop_assert_eq!(kept, bytes <= limit);
-                    if kept {
+                Step::Store(key, bytes) => {
+                    let stored = pool.store(Key(key), value, bytes).is_ok();
+                    prop_assert_eq!(stored, bytes <= limit);
+                    if stored {
                         model.push((key, value, bytes));
                     }
                 }
@@ -100,11 +100,43 @@ proptest! {
 fn places_are_used_again() {
     let mut pool: Pool<Key, Box<u32>> = Pool::new(usize::MAX);
     for round in 0..1000 {
-        pool.keep(Key(1), Box::new(round), 1).unwrap();
-        pool.keep(Key(2), Box::new(round), 1).unwrap();
+        pool.store(Key(1), Box::new(round), 1).unwrap();
+        pool.store(Key(2), Box::new(round), 1).unwrap();
         assert_eq!(*pool.take(&Key(1)).unwrap().value, round);
         assert_eq!(*pool.take_oldest().unwrap().value, round);
     }
     assert!(pool.is_empty());
     assert_eq!(pool.take(&Key(1)), None);
+}
+
+#[test]
+fn a_share_that_shrinks_gives_up_the_oldest() {
+    let mut pool: Pool<Key, u32> = Pool::new(100);
+    for value in 0..10 {
+        pool.store(Key(value as u8), value, 10).unwrap();
+    }
+    assert!(pool.excess().is_none());
+    pool.set_limit(35);
+    let gone: Vec<u32> = std::iter::from_fn(|| pool.excess()).map(|gone| gone.value).collect();
+    assert_eq!(gone, [0, 1, 2, 3, 4, 5, 6]);
+    assert_eq!((pool.len(), pool.bytes(), pool.limit()), (3, 30, 35));
+    // What alone exceeds the limit is refused, and displaces nothing.
+    assert_eq!(pool.store(Key(1), 11, 36).unwrap_err().0, 11);
+    assert!(pool.excess().is_none());
+    assert_eq!(pool.iter().map(|stored| stored.value).collect::<Vec<u32>>(), [7, 8, 9]);
+}
+
+#[test]
+fn what_refers_to_a_file_is_found_whatever_its_key() {
+    let mut pool: Pool<Key, u32> = Pool::new(usize::MAX);
+    for value in 0..9 {
+        pool.store(Key(value as u8), value, 1).unwrap();
+    }
+    let forget = |pool: &mut Pool<Key, u32>| pool.take_where(|_, value| value % 3 == 0);
+    let gone: Vec<u32> = std::iter::from_fn(|| forget(&mut pool)).map(|gone| gone.value).collect();
+    assert_eq!(gone, [0, 3, 6]);
+    assert_eq!(pool.take_oldest().map(|oldest| oldest.value), Some(1));
+    assert_eq!(pool.get(&Key(3)), None);
+    assert_eq!(pool.take_if(&Key(4), |value| *value == 4).map(|taken| taken.value), Some(4));
+    assert_eq!(pool.len(), 4);
 }

@@ -33,7 +33,7 @@
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 
-use hayate_recycler::{Fingerprint, Kept, Kind, Pool};
+use hayate_recycler::{Fingerprint, Kind, Pool, Stored};
 use machine::cpu::{self, MAX_CPUS};
 use machine::sync::SpinLock;
 
@@ -60,7 +60,7 @@ pub trait Resource: Send + Sized + 'static {
 /// One processor's part.
 type CpuPart<V> = SpinLock<Pool<<V as Resource>::Key, V>>;
 
-/// Kept resources, with a part for each processor.
+/// Stored resources, with a part for each processor.
 pub struct PerCpuPool<V: Resource> {
     parts: [CpuPart<V>; MAX_CPUS],
     /// What all parts together may hold, in bytes.
@@ -104,7 +104,7 @@ impl<V: Resource> PerCpuPool<V> {
     pub fn store(&self, key: V::Key, value: V, bytes: usize) {
         let part = &self.parts[cpu::id()];
         // A refused value is dropped after the lock is released.
-        let stored = part.lock().keep(key, value, bytes);
+        let stored = part.lock().store(key, value, bytes);
         if stored.is_ok() {
             statistics::stored(V::KIND, bytes);
             drop_excess(part);
@@ -114,7 +114,7 @@ impl<V: Resource> PerCpuPool<V> {
     /// Takes the newest resource with this key that `fits`. The caller counts it as reused, or as
     /// dropped.
     #[inline]
-    pub fn take(&self, key: &V::Key, fits: impl Fn(&V) -> bool) -> Option<Kept<V::Key, V>> {
+    pub fn take(&self, key: &V::Key, fits: impl Fn(&V) -> bool) -> Option<Stored<V::Key, V>> {
         own_first(&self.parts, |part| part.take_if(key, &fits))
     }
 

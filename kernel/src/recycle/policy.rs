@@ -51,7 +51,7 @@ pub fn keeps_whole_spaces() -> bool {
 /// close files.
 pub fn set(policy: Policy) {
     put(policy);
-    if !keeps(Keep::DEBT) {
+    if !keeps(Keep::DEFERRED_FREE) {
         teardown::free_all(|| {});
     }
     pools::follow_policy();
@@ -59,5 +59,5 @@ pub fn set(policy: Policy) {
 
 fn put(policy: Policy) {
     POLICY.store(policy.keep().bits(), Relaxed);
-    teardown::allow(policy.keeps(Keep::DEBT));
+    teardown::allow(policy.keeps(Keep::DEFERRED_FREE));
 }

@@ -30,7 +30,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use hayate_abi::{Errno, Result};
-use hayate_recycler::{Keep, Kept, Kind, RegionKey, Role};
+use hayate_recycler::{Keep, Kind, RegionKey, Role, Stored};
 use hayate_space_map::Region;
 use machine::frames::{self, Frame};
 use machine::paging::{Edit, Fate, Found, PageKind, Slot};
@@ -253,7 +253,7 @@ impl Space {
         let Some(role) = role(&mapping) else { return };
         let content = Content::of(&mapping);
         let fits = |region: &KeptRegion| role != Role::Text || region.content == content;
-        let Some(Kept { value, bytes, .. }) = POOL.take(&key(role, range.len()), fits) else {
+        let Some(Stored { value, bytes, .. }) = POOL.take(&key(role, range.len()), fits) else {
             statistics::made(Kind::Region);
             return;
         };

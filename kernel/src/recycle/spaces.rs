@@ -47,7 +47,7 @@ use core::ops::Range;
 
 use arrayvec::ArrayVec;
 use hayate_abi::{Errno, Result};
-use hayate_recycler::{AttachmentKey, Keep, Kept, Kind};
+use hayate_recycler::{AttachmentKey, Keep, Kind, Stored};
 use hayate_space_map::{Region, SpaceMap};
 use machine::frames::{self, Frame};
 use machine::paging::{self, Access, Edit, Fate, Found, PageKind};
@@ -169,7 +169,7 @@ pub fn take<W: Watch>(
     limits: Limits,
     layout: Layout,
 ) -> Option<(Arc<Space>, Start)> {
-    let Kept { value, bytes, .. } = POOL.take(key, |_| true)?;
+    let Stored { value, bytes, .. } = POOL.take(key, |_| true)?;
     let space = value.space;
     // If another thread holds a reference, or the space cannot be restored, exec makes a new one.
     let start = if Arc::strong_count(&space) == 1 { space.restore::<W>(layout) } else { None };

@@ -165,7 +165,7 @@ impl Inner {
         (site, form, place): (usize, Form, usize),
         alone: bool,
     ) -> Option<()> {
-        let patched = call_sites::turn(&form, site as u64, place as u64, |number| {
+        let patched = call_sites::patch(&form, site as u64, place as u64, |number| {
             trap::gate_address(number.map(|number| number as usize))
         })?;
         let jump_at = patched.jump_at as usize;

@@ -96,7 +96,7 @@ ktest! {
 ktest! {
     fn without_the_policy_nothing_is_deferred() {
         let was = policy::get();
-        policy::set(crate::recycle::Policy::new(was.keep() - Keep::DEBT));
+        policy::set(crate::recycle::Policy::new(was.keep() - Keep::DEFERRED_FREE));
         let before = left();
         drop(filled(3000).unwrap());
         check!(teardown::pending() == 0);
