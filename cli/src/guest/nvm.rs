@@ -90,10 +90,7 @@ fn file_or_size(given: &OsStr) -> Result<Nvm> {
         && !file.exists()
     {
         let mib = size_in_mib(text).map_err(|why| {
-            Failure::error(
-                USAGE,
-                format!("--nvm {text}: there is no such file, and it is no size: {why}"),
-            )
+            Failure::error(USAGE, format!("--nvm {text}: there is no such file; for a size: {why}"))
         })?;
         return Ok(Nvm { file: None, size: mib << 20, kept: false });
     }
