@@ -23,9 +23,11 @@
 mod artifacts;
 mod cargo;
 mod command;
+mod documents;
 mod errors;
 mod explain;
 mod guest;
+mod layers;
 mod mode;
 mod off2f;
 mod processor;

@@ -6,6 +6,7 @@ use super::{Report, Trial};
 use crate::{compile, paths, tool};
 use anyhow::Result;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The trials.
 pub fn trials() -> Vec<Trial> {
@@ -14,10 +15,14 @@ pub fn trials() -> Vec<Trial> {
         trial("sources/every_unsafe_block_says_why_it_is_sound", every_unsafe_block_says_why),
         trial("sources/macros_bring_no_unsafe_code_out_of_its_room", macros_bring_no_unsafe_code),
         trial("sources/no_work_is_left_for_later", no_work_is_left),
+        trial("sources/arrows_between_modules_point_down", super::layers::arrows_point_down),
+        trial("sources/documents_name_files_that_exist", super::documents::name_files_that_exist),
         Trial::new("sources/formatted", |_| cargo(&["fmt", "--all", "--check"])),
         Trial::new("sources/lints_of_the_kernel", |_| lints_of_the_kernel(""))
             .exclusive(CARGO_FOLDER),
         Trial::new("sources/lints_of_the_kernel_with_its_tests", |_| lints_of_the_kernel("tests"))
+            .exclusive(CARGO_FOLDER),
+        Trial::new("sources/documentation_of_the_kernel", |_| documentation_of_the_kernel())
             .exclusive(CARGO_FOLDER),
         Trial::new("sources/lints_of_host_crates", |_| {
             cargo(&["clippy", "--all-targets", "--", "-D", "warnings"])
@@ -44,15 +49,35 @@ fn lints_of_the_kernel(features: &str) -> Result<Report> {
     cargo(&[&["clippy"], &target[..], &rest].concat())
 }
 
-fn cargo(arguments: &[&str]) -> Result<Report> {
+/// Makes the documentation of the kernel and of `machine/`, private items included. A link that
+/// leads nowhere is an error.
+fn documentation_of_the_kernel() -> Result<Report> {
     let mut command = compile::cargo()?;
-    let result = tool::run(command.args(arguments));
+    command.env("RUSTDOCFLAGS", "-D warnings").arg("doc");
+    command.args([
+        "--target",
+        "x86_64-unknown-none",
+        "-p",
+        "hayate-kernel",
+        "-p",
+        "hayate-machine",
+    ]);
+    command.args(["--no-deps", "--document-private-items"]);
+    report_of(&mut command, "cargo doc")
+}
+
+fn cargo(arguments: &[&str]) -> Result<Report> {
+    let name = arguments.first().copied().unwrap_or_default();
+    report_of(compile::cargo()?.args(arguments), &format!("cargo {name}"))
+}
+
+fn report_of(command: &mut Command, name: &str) -> Result<Report> {
+    let result = tool::run(command);
     let passed = vec![Case::new("", Verdict::Passed)];
     Ok(match result {
         Ok(_) => Report { cases: passed, output: String::new() },
         Err(error) => {
-            let name = arguments.first().copied().unwrap_or_default();
-            let cases = judge(Vec::new(), Err(format!("cargo {name}")));
+            let cases = judge(Vec::new(), Err(name.to_string()));
             Report { cases, output: error.to_string() }
         }
     })
@@ -204,7 +229,7 @@ fn no_work_is_left() -> Result<Vec<String>> {
 }
 
 /// Returns a line without its comment and without quoted text.
-fn code(line: &str) -> String {
+pub fn code(line: &str) -> String {
     let mut code = String::new();
     let mut quoted = false;
     let mut characters = line.chars().peekable();
@@ -237,7 +262,7 @@ fn shown(root: &Path, path: &Path) -> String {
 }
 
 /// Every Rust and C file below a folder.
-fn sources(folder: &Path) -> Result<Vec<(PathBuf, String)>> {
+pub fn sources(folder: &Path) -> Result<Vec<(PathBuf, String)>> {
     let mut pending = vec![folder.to_path_buf()];
     let mut found = Vec::new();
     while let Some(path) = pending.pop() {

@@ -13,10 +13,13 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use machine::sync::Once;
 use machine::trap::{self, attention};
 
-use crate::schedule;
+/// Returns the number of the execution that runs here; `None` in the idle loop and during boot.
+type Identity = fn() -> Option<u64>;
 
+static IDENTITY: Once<Identity> = Once::new();
 /// The number of the execution that is armed; 0: none.
 static ARMED: AtomicU64 = AtomicU64::new(0);
 /// The number of its requests until one is refused.
@@ -26,8 +29,11 @@ static REFUSING: AtomicBool = AtomicBool::new(false);
 /// The number of requests refused since boot.
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 
-/// Refuses the `number`-th request from now of the execution `id`; 0 disarms.
-pub fn arm(id: u64, number: u64) {
+/// Refuses the `number`-th request from now of the execution that runs here; 0 disarms. `identity`
+/// says which execution that is: this module stands below the scheduler, which asks for memory too.
+pub fn arm(identity: Identity, number: u64) {
+    IDENTITY.call_once(|| identity);
+    let id = identity().unwrap_or(0);
     machine::refusal::register(is_refused);
     ARMED.store(0, Relaxed);
     REFUSING.store(false, Relaxed);
@@ -42,7 +48,7 @@ pub fn counts() -> (u64, u64) {
 
 fn is_armed() -> bool {
     let armed = ARMED.load(Relaxed);
-    armed != 0 && schedule::try_current_id() == Some(armed)
+    armed != 0 && IDENTITY.get().is_some_and(|identity| identity() == Some(armed))
 }
 
 /// Whether all requests of the current call are refused.

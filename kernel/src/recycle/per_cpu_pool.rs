@@ -1,7 +1,7 @@
 //! A pool with one part for each processor: the rules by which resources are handed over.
 //!
 //! A [`PerCpuPool`] holds resources under keys. Each processor has a part of its own, a
-//! [`Pool`](hayate_recycler::Pool) under a spin lock, and these rules hold for all of them:
+//! [`Pool`] under a spin lock, and these rules hold for all of them:
 //!
 //! * **Storing.** A resource goes into the part of the processor that stores it, where its memory
 //!   is most likely in the caches.

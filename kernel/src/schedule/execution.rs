@@ -144,7 +144,7 @@ impl Execution {
     }
 
     /// Makes an execution that goes to user mode with `regs` and `fpu` when it is
-    /// [started](super::start). Fails with ENOMEM if memory for its stack is exhausted.
+    /// [started](fn@super::start). Fails with ENOMEM if memory for its stack is exhausted.
     pub fn new_user(
         thread: Arc<impl UserThread + Principal>,
         regs: &UserRegs,

@@ -16,7 +16,7 @@
 //! | [`waiting`], [`run_queue`] | the order of a queue, queues, waking, interrupting |
 //! | [`statistics`], [`steal`] | counts and loads, work of other processors |
 //! | [`switch`] | the choice of the next execution, the switch to it, the tick |
-//! | [`idle`], [`start`] | the idle loop, new executions |
+//! | [`idle`], [`mod@start`] | the idle loop, new executions |
 //! | [`wait`], [`lock`] | wait queues, locks that sleep |
 //!
 //! Lock order: [`Mutex`]/[`RwMutex`] (may sleep) before any spin lock; a [`WaitQueue`]'s lock, then

@@ -165,7 +165,7 @@ fn end(is_meant: impl Fn(&Watch) -> bool) -> bool {
     ended.is_some()
 }
 
-/// This interface, for [`watch`](super::watch).
+/// This interface, for [`watch`].
 struct DirectoryWatches;
 
 impl Watchers for DirectoryWatches {

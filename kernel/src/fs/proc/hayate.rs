@@ -271,6 +271,6 @@ fn refuse(_: &(), text: &[u8]) -> Result<()> {
     process::current().credentials().require(Capability::SysResource)?;
     let word = str::from_utf8(text.trim_ascii()).map_err(|_| Errno::EINVAL)?;
     let number = word.parse().map_err(|_| Errno::EINVAL)?;
-    crate::reclaim::refusal::arm(crate::schedule::current().id(), number);
+    crate::reclaim::refusal::arm(crate::schedule::try_current_id, number);
     Ok(())
 }
