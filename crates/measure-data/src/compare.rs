@@ -171,15 +171,10 @@ pub fn compare(
     let interval = ratio_interval(&rounds_a, &rounds_b);
     let samples = mann_whitney(&all_a, &all_b);
     let (centers_a, centers_b) = (centers(&rounds_a), centers(&rounds_b));
-    let enough = centers_a.len() >= ROUNDS_FOR_TEST && centers_b.len() >= ROUNDS_FOR_TEST;
-    let p = if enough { mann_whitney(&centers_a, &centers_b).p } else { samples.p };
-    let few = centers_a.len().min(centers_b.len()) < ROUNDS_TO_CLAIM;
-    let doubtful = !enough && !far_apart(&all_a, &all_b)
-        || few && !(almost_exact(&all_a) && almost_exact(&all_b));
+    let (p, doubtful) = significance((&centers_a, &all_a), (&centers_b, &all_b), samples.p);
     let drift = drift(&centers_a).max(drift(&centers_b));
     let exact = scatterless(&all_a) && scatterless(&all_b);
     let quantity = a.0.quantity;
-
     let floor = floor_ratio(quantity, &all_a, &all_b);
     let limit = (1.0 + limits.threshold).ln();
     let differs = if exact {
@@ -221,6 +216,18 @@ pub fn compare(
         verdict,
         exact,
     }
+}
+
+/// Returns p, and whether a difference is not to be claimed on it: of few rounds only what lies
+/// beyond all doubt is. Each side is the centers of its rounds and all its samples; `of_samples` is
+/// p where there are too few rounds for a test over them.
+fn significance(a: (&[f64], &[f64]), b: (&[f64], &[f64]), of_samples: f64) -> (f64, bool) {
+    let rounds = a.0.len().min(b.0.len());
+    let enough = rounds >= ROUNDS_FOR_TEST;
+    let p = if enough { mann_whitney(a.0, b.0).p } else { of_samples };
+    let doubtful = !enough && !far_apart(a.1, b.1)
+        || rounds < ROUNDS_TO_CLAIM && !(almost_exact(a.1) && almost_exact(b.1));
+    (p, doubtful)
 }
 
 fn ratio_of(a: f64, b: f64) -> f64 {
