@@ -75,18 +75,19 @@ impl Stress {
             && (!self.long || options.includes_long(&self.trial_name()))
     }
 
-    /// The time limit of a row that takes a night.
-    const DAY: Duration = Duration::from_secs(86_400);
+    /// The time limit of a row that takes the better part of an hour, on a slow machine more.
+    const HOURS: Duration = Duration::from_secs(10_800);
 }
 
 /// The table. Among rows that keep equally many processors busy, the longest is started first.
 #[rustfmt::skip]
 const TABLE: &[Stress] = &[
-    long("long_requests_for_memory_refused", 1, "refusal /tests/static")
-        .dev_kernel().limit(Stress::DAY),
+    long("long_requests_for_memory_refused", 1, "refusal --places 4 --each /tests/static")
+        .dev_kernel().limit(Stress::HOURS),
     row("requests_for_memory_refused", 1,
-        "refusal --stride 17 --only device,dir,epoll,exec,file,lock,mem,mount,pipe,poll,signal,\
-         socket,thread,watch /tests/static")
+        "refusal --places 1 --only copy,cred,dir,epoll,errors,exec,fault,file,mapfile,mem,meta,\
+         mount,object,overlay,path,poll,process,processors,refuse,refusefile,segment,socket,thread,\
+         transform,watch,xattr /tests/static")
         .dev_kernel(),
     long("random_system_calls_for_ten_minutes", 2,
         "sysfuzz --seed 1 --seconds 600 --procs 4 --as-root").beside(),

@@ -24,6 +24,8 @@ use super::timer::Timer;
 use super::wake_affinity::WakeAffinity;
 use super::weight;
 use crate::reclaim;
+#[cfg(debug_assertions)]
+use crate::reclaim::refusal::Executions;
 
 /// The user thread that an execution runs. It is also the [`Principal`] of the execution's context,
 /// which sets the current thread and handles the floating-point state.
@@ -79,6 +81,10 @@ pub struct Execution {
     /// The order among those that wait in a run queue: the lowest runs first.
     pub rank: AtomicU64,
     pub(super) alarm: Once<Arc<Timer>>,
+    /// Which of its requests for memory are refused: those of this arming
+    /// ([`crate::reclaim::refusal`]).
+    #[cfg(debug_assertions)]
+    arming: AtomicU64,
 }
 
 hayate_machine::per_cpu! {
@@ -96,6 +102,24 @@ hayate_machine::read_slot!(
     pub(super) fn running = CURRENT: Execution, OfOwner
 );
 
+/// The arming of refusals ([`crate::reclaim::refusal`]) to which the execution that runs on this
+/// CPU belongs; 0: none. What it starts belongs to the same one.
+#[cfg(debug_assertions)]
+fn arming() -> u64 {
+    running().map_or(0, |execution| execution.arming.load(Ordering::Relaxed))
+}
+
+/// Makes the execution that runs on this CPU a member of `arming`.
+#[cfg(debug_assertions)]
+fn set_arming(arming: u64) {
+    current().arming.store(arming, Ordering::Relaxed);
+}
+
+/// What refusals of memory know of executions.
+#[cfg(debug_assertions)]
+pub static ARMED_EXECUTIONS: Executions =
+    Executions { arming, set_arming, current: || current().id() };
+
 /// A counted reference to the execution that runs on this CPU.
 pub fn current_arc() -> Arc<Execution> {
     current().arc()
@@ -110,6 +134,8 @@ impl Execution {
         work: Option<Box<dyn FnOnce() + Send>>,
         idle: bool,
     ) -> Arc<Execution> {
+        #[cfg(debug_assertions)]
+        let arming = AtomicU64::new(if thread.is_some() { arming() } else { 0 });
         Arc::new_cyclic(|this| Execution {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             this: this.clone(),
@@ -140,6 +166,8 @@ impl Execution {
             run_link: RBTreeAtomicLink::new(),
             rank: AtomicU64::new(0),
             alarm: Once::new(),
+            #[cfg(debug_assertions)]
+            arming,
         })
     }
 

@@ -43,13 +43,13 @@ pub mod waiting;
 pub mod wake_affinity;
 mod weight;
 
+#[cfg(debug_assertions)]
+pub use execution::ARMED_EXECUTIONS;
 pub use execution::{Execution, UserThread, current, current_arc};
 pub use idle::run_idle;
 pub use lock::{Mutex, MutexGuard, RwMutex, RwMutexReadGuard, RwMutexWriteGuard};
 pub use policy::{Policy, Scheduling};
 pub use real_time::{MOST_NS, SHARE_NS};
-#[cfg(debug_assertions)]
-pub use run_queue::try_current_id;
 pub use run_queue::{SLICE_NS, init};
 pub use start::{on_each_cpu, start, start_child, start_here, start_kernel};
 pub use statistics::{

@@ -21,8 +21,6 @@ use hayate_machine::time;
 use hayate_machine::trap::{self, attention};
 use hayate_protocols::sleep::State;
 
-#[cfg(debug_assertions)]
-use super::execution::running;
 use super::execution::{Execution, current};
 use super::policy::{FAIR_RANK, Policy};
 use super::real_time::Share;
@@ -81,12 +79,6 @@ per_cpu! {
 
 /// The CPUs that have nothing to run.
 pub(super) static IDLE: AtomicU64 = AtomicU64::new(0);
-
-/// The number of the execution that runs on this CPU; `None` before [`init`].
-#[cfg(debug_assertions)]
-pub fn try_current_id() -> Option<u64> {
-    running().map(|execution| execution.id())
-}
 
 /// Makes the flow of control with which this CPU was started its idle execution.
 pub fn init() {

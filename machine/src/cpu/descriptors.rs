@@ -79,6 +79,12 @@ pub(crate) fn set_kernel_stack(top: u64) {
     unsafe { (&raw mut (*descriptors).tss[1]).cast::<u64>().write_unaligned(top) };
 }
 
+/// The top of the current thread's kernel stack.
+#[cfg(debug_assertions)]
+pub(crate) fn kernel_stack() -> u64 {
+    KERNEL_STACK.get().wrapping_add(8)
+}
+
 /// Loads segments and task register of this CPU.
 pub(crate) fn init() {
     let descriptors = DESCRIPTORS.pointer() as *mut Descriptors;

@@ -21,6 +21,8 @@ pub use bases::{
     USER_END, restore_user_bases, set_user_fs_base, set_user_gs_base, user_fs_base, user_gs_base,
 };
 pub use breakpoint::{PASS, has_breakpoint, set_breakpoint};
+#[cfg(debug_assertions)]
+pub(crate) use descriptors::kernel_stack;
 pub(crate) use descriptors::{CPU_NUMBER, init as init_descriptors, set_kernel_stack};
 pub(crate) use descriptors::{DEBUG_IST, DOUBLE_FAULT_IST, FATAL_IST, SUPERVISOR_IST};
 pub use descriptors::{KERNEL_CS, KERNEL_DS, USER_CS, USER_DS};

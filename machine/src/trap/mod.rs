@@ -17,6 +17,8 @@ mod entry;
 mod exception;
 mod handlers;
 mod idt;
+#[cfg(debug_assertions)]
+pub mod origin;
 mod regs;
 mod supervisor;
 mod word_call;

@@ -7,8 +7,7 @@
 //! * `nvm`, `text_faults`: text on non-volatile memory ([`nvm`]);
 //! * `starts`: with `trace=starts`, the measured starts ([`process::starts`]); writing `watch`
 //!   measures the starts that the writer makes;
-//! * `refusal`, in a kernel for tests: which memory request of the writer is refused
-//!   ([`crate::reclaim::refusal`]);
+//! * `refusal`, in a kernel for tests: which memory request of the writer is refused ([`refusal`]);
 //! * `frames`, `objects`: how memory is used, exact when nothing else runs ([`frames`]).
 
 use alloc::format;
@@ -27,9 +26,13 @@ use crate::memory::deferred_free;
 use crate::process;
 use crate::process::resources::may_see;
 use crate::reclaim::growth::Grow;
+#[cfg(debug_assertions)]
+use crate::reclaim::refusal;
 use crate::recycle::registry;
 use crate::recycle::registry::Serial;
 use crate::recycle::{Kind, Policy, policy, pools};
+#[cfg(debug_assertions)]
+use crate::schedule;
 use crate::vfs::inode::{DirectorySink, FileKind, Inode};
 
 /// The items of `/proc/hayate`.
@@ -259,18 +262,13 @@ fn drop_kept(kind: Option<Kind>) {
 
 #[cfg(debug_assertions)]
 fn show_refusal(_: &(), out: &mut Vec<u8>) -> Result<()> {
-    let (left, refused) = crate::reclaim::refusal::counts();
-    line(out, format_args!("left {left}"))?;
-    line(out, format_args!("refused {refused}"))
+    refusal::show(&mut |text| line(out, text))
 }
 
-/// Handles `N`: refuses the N-th request from now of the writing thread, and the later ones in the
-/// same call. `0`: none.
+/// Handles what [`refusal`] lists.
 #[cfg(debug_assertions)]
 fn refuse(_: &(), text: &[u8]) -> Result<()> {
     process::current().credentials().require(Capability::SysResource)?;
-    let word = str::from_utf8(text.trim_ascii()).map_err(|_| Errno::EINVAL)?;
-    let number = word.parse().map_err(|_| Errno::EINVAL)?;
-    crate::reclaim::refusal::arm(crate::schedule::try_current_id, number);
-    Ok(())
+    let command = str::from_utf8(text.trim_ascii()).map_err(|_| Errno::EINVAL)?;
+    refusal::command(command, &schedule::ARMED_EXECUTIONS)
 }

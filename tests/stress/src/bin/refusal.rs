@@ -1,51 +1,78 @@
-//! Refuses the N-th memory request of the guest suite's cases, for each N.
+//! Refuses the guest suite's cases a request for memory, one after the other.
 //!
 //! Needs a kernel for tests (`/proc/hayate/refusal`). Each case of the named programs runs
 //! repeatedly: first undisturbed, then with its first request refused, then its second, and so on
-//! until it ends without a refusal. The case may then fail, or be killed. The requirements are that
-//! it ends, that the kernel survives, and that the kernel does not hold more after each sweep
-//! through all cases of a program.
+//! until it ends without a refusal. With `--places` a request is passed over if one was refused
+//! before at the same place of the kernel, so that a case runs once for each fresh place.
+//!
+//! The case may then fail, or be killed. The requirements are that it ends, that the kernel
+//! survives, and that the kernel does not hold more after each sweep through all cases of a
+//! program. How the cases ended is counted, and `--odd` shows the failures that name neither a
+//! lack of memory nor a signal: each should be the consequence of such a lack.
 
 use hayate_stress::balance::{Memory, memory};
 use hayate_stress::{Options, fork, wait};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio, exit};
 use std::time::{Duration, Instant};
 
-const USAGE: &str = "refusal [--stride N] [--only AREAS] [--case NAME] [--most N] FOLDER
+const USAGE: &str = "refusal [OPTION...] FOLDER
 
 Runs every case of the programs in FOLDER with its N-th request for memory refused.
+  --places N   only at fresh places of the kernel: once at each of the first N visits of a place
+               in a run, at most 32
+  --each       places are fresh for each case again, not for each program
   --stride N   refuse only every N-th request; each case begins with another one [1]
   --only AREAS only these programs, separated by commas
   --case NAME  only cases with NAME in their names
-  --most N     no more than N requests of each case [1000]
-Example: refusal --only pipe --case splice /tests/static";
+  --most N     no more than N refusals of each case [1000]
+  --sweeps N   sweep a program so often before growth counts as a leak [4]
+  --odd        show failures that name neither a lack of memory nor a signal
+Example: refusal --places 2 --only pipe --case splice /tests/static";
 
-/// The time limit of a case, and of its end after that, in seconds: many cases wait for a process
-/// that was killed.
-const LIMIT: &str = "4";
+/// The time limit of an undisturbed case, in seconds. Disturbed ones get little more than they took
+/// then: many wait for a process that was killed.
+const LIMIT: u64 = 10;
+/// How long the runner may take to come to its end after that.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often a program is swept before growth counts as a leak.
-const SWEEPS: u64 = 4;
-
-/// How often a case runs; the same number of additional objects is a leak.
+/// How often a case runs with the same request refused; as many additional objects are a leak.
 const LEAKS: u64 = 8;
+/// How often it runs with each of its requests refused, to find out whether it leaks.
+const FEW: u64 = 3;
 
-/// Programs whose cases change the behaviour of the whole machine, or need minutes.
-const LEFT_OUT: [&str; 4] = ["mode", "recycle", "teardown", "clock"];
+/// Programs that are swept only when named with `--only`, and why.
+const LEFT_OUT: [(&str, &str); 4] = [
+    ("mode", "changes the mode in which the machine's programs run"),
+    ("pressure", "needs a machine with less memory; all its cases are skipped"),
+    ("recycle", "takes minutes, and grows by some twenty objects a sweep: not explained yet"),
+    ("rust-std", "its runner does not arm its cases"),
+];
 
-fn refused_count() -> u64 {
-    let text = match fs::read_to_string("/proc/hayate/refusal") {
+/// The kernel's interface.
+const REFUSAL: &str = "/proc/hayate/refusal";
+
+/// A number of the kernel's: how many requests were `refused`, and others.
+fn number(name: &str) -> u64 {
+    let text = match fs::read_to_string(REFUSAL) {
         Ok(text) => text,
         Err(error) => {
-            eprintln!("refusal: /proc/hayate/refusal: {error}: not a kernel for tests");
+            eprintln!("refusal: {REFUSAL}: {error}: not a kernel for tests");
             exit(2);
         }
     };
-    let count = text.lines().find_map(|line| line.strip_prefix("refused "));
-    count.and_then(|count| count.parse().ok()).unwrap_or(0)
+    let number = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    number.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// Writes a command to the kernel's interface.
+fn command(text: &str) {
+    if let Err(error) = fs::write(REFUSAL, text) {
+        eprintln!("refusal: {REFUSAL}: {text}: {error}");
+        exit(2);
+    }
 }
 
 /// The state before the first case: a case that does not finish leaves mounts and files behind.
@@ -88,12 +115,28 @@ impl Before {
 /// The file for the output of a case.
 const OUTPUT: &str = "/tmp/refusal.output";
 
-/// Runs one case; returns its output, or `None` if it did not end.
-fn run(program: &Path, case: &str, nth: u64) -> Option<String> {
+/// A case, and the time limit of its runs in seconds.
+struct Case<'a> {
+    name: &'a str,
+    limit: u64,
+}
+
+impl Case<'_> {
+    /// Runs the case undisturbed; `None` if it does not pass.
+    fn passing<'a>(program: &Path, name: &'a str) -> Option<Case<'a>> {
+        let start = Instant::now();
+        let said = run(program, &Case { name, limit: LIMIT }, None)?;
+        let limit = 1 + 2 * start.elapsed().as_secs();
+        said.contains(" ... ok").then_some(Case { name, limit })
+    }
+}
+
+/// Runs one case with what `refuse` says refused; returns its output, or `None` if it did not end.
+fn run(program: &Path, case: &Case, refuse: Option<&str>) -> Option<String> {
     let mut command = Command::new(program);
-    command.arg(case).env("TEST_TIMEOUT", LIMIT);
-    if nth != 0 {
-        command.env("REFUSE_NTH", nth.to_string());
+    command.arg(case.name).env("TEST_TIMEOUT", case.limit.to_string());
+    if let Some(refuse) = refuse {
+        command.env("REFUSE_NTH", refuse);
     }
     let file = fs::File::create(OUTPUT).ok()?;
     command.stdin(Stdio::null()).stdout(file).stderr(Stdio::null());
@@ -112,26 +155,98 @@ fn run(program: &Path, case: &str, nth: u64) -> Option<String> {
     fs::read_to_string(OUTPUT).ok()
 }
 
-/// Refuses all requests of one case, one after the other; returns how many there were, or what went
-/// wrong.
-fn sweep(program: &Path, case: &str, first: u64, stride: u64, most: u64) -> Result<u64, String> {
+/// Which requests of a case are refused.
+#[derive(Clone, Copy)]
+enum Plan {
+    /// Every so many, no more than this number of them.
+    Numbers { stride: u64, most: u64 },
+    /// Those at fresh places: so many visits of each; fresh for `each` case or for a program.
+    Places { visits: u64, each: bool, most: u64 },
+}
+
+/// How the runs of a program's cases ended.
+#[derive(Default)]
+struct Ends {
+    /// As without a refusal.
+    same: u64,
+    /// The case failed, and named a lack of memory.
+    lack: u64,
+    killed: u64,
+    /// The time limit ended the case.
+    late: u64,
+    /// All other failures.
+    odd: u64,
+    shown: BTreeSet<String>,
+    /// Show the odd ones.
+    show: bool,
+}
+
+impl Ends {
+    fn count(&mut self, case: &str, said: &str) {
+        let line = said.lines().find(|line| line.contains(" ... ")).unwrap_or(said);
+        if line.ends_with(" ... ok") {
+            self.same += 1;
+        } else if ["memory", "ENOMEM"].iter().any(|lack| line.contains(lack)) {
+            self.lack += 1;
+        } else if line.contains("(killed by signal") {
+            self.killed += 1;
+        } else if line.contains("(no end within") {
+            self.late += 1;
+        } else {
+            self.odd += 1;
+            if self.show && self.shown.insert(line.to_string()) {
+                let (call, last) = (number("call") as i64, number("last"));
+                println!("    odd: {case}, request {last}, call {call}: {line}");
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Ends {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Ends { same, lack, killed, late, odd, .. } = self;
+        write!(f, "{same} the same, {lack} ENOMEM, {killed} killed, {late} late, {odd} other")
+    }
+}
+
+/// Refuses requests of one case, one after the other; returns the numbers of those refused, or what
+/// went wrong.
+fn sweep(
+    program: &Path,
+    case: &Case,
+    turn: u64,
+    plan: Plan,
+    ends: &mut Ends,
+) -> Result<Vec<u64>, String> {
     let before = Before::look();
-    let mut nth = first;
-    let mut runs = 0;
-    while nth <= most {
-        let count = refused_count();
-        let said = run(program, case, nth).ok_or(format!("no end with request {nth} refused"))?;
+    let (first, stride, most) = match plan {
+        Plan::Numbers { stride, most } => (1 + turn % stride, stride, most),
+        Plan::Places { most, .. } => (1, 1, most),
+    };
+    if let Plan::Places { visits, each: true, .. } = plan {
+        command(&format!("places {visits}"));
+    }
+    let mut refused = Vec::new();
+    for nth in (first..=most).step_by(usize::try_from(stride).unwrap_or(1)) {
+        let count = number("refused");
+        let refuse = match plan {
+            Plan::Numbers { .. } => nth.to_string(),
+            Plan::Places { .. } => "fresh".to_string(),
+        };
+        let said = run(program, case, Some(&refuse));
+        let last = number("last");
+        let said = said.ok_or(format!("no end with request {last} refused"))?;
         before.restore();
         if !said.contains("test result:") {
-            return Err(format!("request {nth}: the runner ended early: {said}"));
+            return Err(format!("request {last}: the runner ended early: {said}"));
         }
-        if refused_count() == count {
+        if number("refused") == count {
             break;
         }
-        runs += 1;
-        nth += stride;
+        ends.count(case.name, &said);
+        refused.push(last);
     }
-    Ok(runs)
+    Ok(refused)
 }
 
 /// Returns the kernel's memory that could leak: the number of small objects, the larger ones, and
@@ -149,24 +264,39 @@ fn changed(before: &str, after: &str) -> String {
     pairs.filter(|(a, b)| a != b).map(|(a, b)| format!(" [{a} -> {b}]")).collect()
 }
 
-/// Refuses all requests of all cases of a program, one after the other; returns how many there
-/// were.
+/// Refuses requests of all cases of a program, one after the other; returns how many there were.
 ///
 /// A sweep may make permanent allocations (a table that grows to its final size). A leak grows with
-/// every sweep: so a program after which the kernel holds more is swept again, at most [`SWEEPS`]
-/// times.
-fn sweep_all(program: &Path, cases: &[&str], stride: u64, most: u64) -> Result<u64, String> {
+/// every sweep: so a program after which the kernel holds more is swept again, `sweeps` times at
+/// most.
+fn sweep_all(
+    program: &Path,
+    cases: &[Case],
+    plan: Plan,
+    sweeps: u64,
+    ends: &mut Ends,
+) -> Result<u64, String> {
     let (mut last, mut kinds) = held();
     let mut total = 0;
-    for turn in 0..SWEEPS {
-        for (number, case) in cases.iter().enumerate() {
-            let first = 1 + (number as u64 + turn) % stride;
-            let runs = sweep(program, case, first, stride, most)
-                .map_err(|why| format!("{case}: {why}"))?;
+    let mut refused = Vec::new();
+    for turn in 0..sweeps {
+        if let Plan::Places { visits, each: false, .. } = plan {
+            command(&format!("places {visits}"));
+        }
+        refused.clear();
+        for (at, case) in cases.iter().enumerate() {
+            let start = Instant::now();
+            let numbers = sweep(program, case, at as u64 + turn, plan, ends)
+                .map_err(|why| format!("{}: {why}", case.name))?;
             if turn == 0 {
-                println!("    {case}: {runs} refusals");
+                let seconds = start.elapsed().as_secs_f32();
+                println!("    {}: {} refusals in {seconds:.1} s", case.name, numbers.len());
             }
-            total += runs;
+            total += numbers.len() as u64;
+            if number("lost") != 0 {
+                return Err("the kernel's table of places is too small".into());
+            }
+            refused.push(numbers);
         }
         let (now, now_kinds) = held();
         if now.0 <= last.0 && now.1 <= last.1 {
@@ -183,35 +313,40 @@ fn sweep_all(program: &Path, cases: &[&str], stride: u64, most: u64) -> Result<u
         );
         (last, kinds) = (now, now_kinds);
     }
-    name_leaks(program, cases, stride, most);
+    cases.iter().zip(&refused).for_each(|(case, refused)| name_leaks(program, case, refused));
     Err("the kernel holds more after every sweep".into())
 }
 
-/// Names the cases after each of whose runs the kernel holds more: undisturbed, or with which
-/// request refused.
-fn name_leaks(program: &Path, cases: &[&str], stride: u64, most: u64) {
-    let all = Before::look();
-    for (number, case) in cases.iter().enumerate() {
-        let first = 1 + number as u64 % stride;
-        let refused = (first..=most).step_by(usize::try_from(stride).unwrap_or(1));
-        for nth in [0].into_iter().chain(refused) {
-            let (before, refused_before) = (held(), refused_count());
-            for _ in 0..LEAKS {
-                run(program, case, nth);
-                all.restore();
-            }
-            let after = held();
-            if after.0.0 >= before.0.0 + LEAKS || after.0.1 >= before.0.1 + LEAKS {
-                println!(
-                    "    {case}, request {nth}, {LEAKS} times:{}",
-                    changed(&before.1, &after.1)
-                );
-            }
-            if nth != 0 && refused_count() == refused_before {
-                break;
-            }
+/// Says after which runs of a case the kernel holds more: undisturbed (0), or with which request
+/// refused.
+fn name_leaks(program: &Path, case: &Case, refused: &[u64]) {
+    let numbers: Vec<u64> = [0].iter().chain(refused).copied().collect();
+    // Only of a case that leaks at all is each number asked for.
+    if grows(program, case, &numbers, FEW).is_none() {
+        return;
+    }
+    for nth in numbers {
+        if let Some(changed) = grows(program, case, &[nth], LEAKS) {
+            println!("    {}, request {nth}, {LEAKS} times:{changed}", case.name);
+            let text = fs::read_to_string(REFUSAL).unwrap_or_default();
+            print!("{}", text.lines().map(|line| format!("      {line}\n")).collect::<String>());
         }
     }
+}
+
+/// Runs a case so many times with each of the requests refused. Returns what the kernel holds more,
+/// if that is as much as a leak in each round.
+fn grows(program: &Path, case: &Case, numbers: &[u64], rounds: u64) -> Option<String> {
+    let (all, before) = (Before::look(), held());
+    for _ in 0..rounds {
+        for nth in numbers {
+            run(program, case, Some(&nth.to_string()));
+            all.restore();
+        }
+    }
+    let after = held();
+    let more = after.0.0 >= before.0.0 + rounds || after.0.1 >= before.0.1 + rounds;
+    more.then(|| changed(&before.1, &after.1))
 }
 
 /// Lets tables that grow with use, up to a bound, reach their final size before anything is
@@ -235,9 +370,13 @@ fn fill_tables(options: &Options) {
 }
 
 fn main() {
-    let options = Options::parse(USAGE, &["stride", "only", "case", "most"], &[]);
-    let stride: u64 = options.get("stride", 1).max(1);
-    let most: u64 = options.get("most", 1000);
+    let values = ["places", "stride", "only", "case", "most", "sweeps"];
+    let options = Options::parse(USAGE, &values, &["each", "odd"]);
+    let (most, sweeps) = (options.get("most", 1000), options.get("sweeps", 4));
+    let plan = match options.get("places", 0) {
+        0 => Plan::Numbers { stride: options.get("stride", 1).max(1), most },
+        visits => Plan::Places { visits, each: options.has("each"), most },
+    };
     let only: String = options.get("only", String::new());
     let wanted: String = options.get("case", String::new());
     let Some(folder) = options.plain.clone() else { options.wrong("which folder?") };
@@ -251,23 +390,34 @@ fn main() {
     for program in &programs {
         let area = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let chosen = only.split(',').any(|one| one == area);
-        if !chosen && (!only.is_empty() || LEFT_OUT.contains(&area.as_str())) {
+        if !chosen && !only.is_empty() {
+            continue;
+        }
+        if !chosen && let Some((_, why)) = LEFT_OUT.iter().find(|(name, _)| *name == area) {
+            println!("{area}: left out: {why}");
             continue;
         }
         let Ok(list) = Command::new(program).arg("--list").output() else { continue };
         let list = String::from_utf8_lossy(&list.stdout).into_owned();
-        let passes =
-            |case: &&str| run(program, case, 0).is_some_and(|said| said.contains(" ... ok"));
-        let cases = list.lines().filter(|case| case.contains(wanted.as_str()));
-        let cases: Vec<&str> = cases.filter(passes).collect();
-        match sweep_all(program, &cases, stride, most) {
+        let mut cases = Vec::new();
+        for name in list.lines().filter(|case| case.contains(wanted.as_str())) {
+            match Case::passing(program, name) {
+                Some(case) => cases.push(case),
+                None => println!("    {name}: left out, does not pass by itself"),
+            }
+        }
+        let start = Instant::now();
+        let mut ends = Ends { show: options.has("odd"), ..Ends::default() };
+        let outcome = sweep_all(program, &cases, plan, sweeps, &mut ends);
+        let seconds = start.elapsed().as_secs();
+        match outcome {
             Ok(runs) => {
                 total += runs;
-                println!("{area}: {} cases, {runs} refusals", cases.len());
+                println!("{area}: {} cases, {runs} refusals in {seconds} s: {ends}", cases.len(),);
             }
             Err(why) => {
                 failed += 1;
-                println!("{area}: FAILED: {why}");
+                println!("{area}: FAILED: {why} ({seconds} s: {ends})");
             }
         }
     }

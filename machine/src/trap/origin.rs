@@ -1,0 +1,50 @@
+//! Where in the kernel the current thread is: the return addresses on its stack, and its system
+//! call. Only in kernels for tests, whose refusals of memory tell places apart.
+
+use core::arch::asm;
+use core::mem::offset_of;
+
+use super::UserRegs;
+use crate::cpu;
+
+/// The most return addresses that [`stack`] gives.
+pub const DEPTH: usize = 32;
+
+/// Returns the return addresses on the stack of the current thread and how many they are: those of
+/// the innermost calls first, the rest 0. Call it for a user thread, in its own system call or
+/// fault.
+#[inline(never)]
+pub fn stack() -> ([u64; DEPTH], usize) {
+    let (mut frame, below): (u64, u64);
+    // SAFETY: copies two registers.
+    unsafe { asm!("mov {}, rbp", "mov {}, rsp", out(reg) frame, out(reg) below, options(nostack)) };
+    let top = cpu::kernel_stack();
+    let (mut addresses, mut count) = ([0; DEPTH], 0);
+    while count < DEPTH && (below..top - 16).contains(&frame) && frame.is_multiple_of(8) {
+        // SAFETY: both words lie in the part of the current stack that is in use. Code that keeps
+        // no frame pointer may have left another number in the register; then these are other
+        // words of the stack.
+        let (next, back) = unsafe { (*(frame as *const u64), *((frame + 8) as *const u64)) };
+        if back == 0 || next <= frame {
+            break;
+        }
+        addresses[count] = back;
+        count += 1;
+        frame = next;
+    }
+    (addresses, count)
+}
+
+/// Returns the number of the system call that the current thread executes, or `u64::MAX` if it
+/// entered the kernel by a trap. Call it for a user thread.
+pub fn call() -> u64 {
+    /// How far the number is from the end of the frame.
+    const BACK: u64 = (size_of::<UserRegs>() - offset_of!(UserRegs, orig_rax)) as u64;
+    // A trap's frame ends at the top of the stack, that of a system call one word below.
+    let top = cpu::kernel_stack();
+    // SAFETY: a user thread in the kernel has its register frame there.
+    let (trap, call) =
+        unsafe { (*((top - BACK) as *const u64), *((top - BACK - 8) as *const u64)) };
+    // For a system call the first one is the address behind it, which is lower.
+    if trap == u64::MAX { trap } else { call }
+}
