@@ -5,8 +5,9 @@
 //!
 //! All numbers of the journal are big-endian. A walk reads each of its blocks at most once.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::ops::Range;
 
 use crate::checksum::crc32c;
 use crate::error::{Error, Result, buffer};
@@ -45,8 +46,43 @@ pub struct Copy {
     pub escaped: bool,
 }
 
-/// Blocks with a copy in the journal.
-pub type Copies = BTreeMap<u64, Copy>;
+/// Blocks with a copy in the journal, ascending. A list, because an image sizes it, and a list can
+/// be refused memory.
+#[derive(Clone, Debug, Default)]
+pub struct Copies(Vec<(u64, Copy)>);
+
+impl Copies {
+    /// Whether no block has a copy.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The copy of a block.
+    pub fn get(&self, block: u64) -> Option<&Copy> {
+        let at = self.0.binary_search_by_key(&block, |entry| entry.0).ok()?;
+        self.0.get(at).map(|entry| &entry.1)
+    }
+
+    /// The blocks of a range that have a copy, ascending.
+    pub fn range(&self, blocks: Range<u64>) -> impl Iterator<Item = &(u64, Copy)> {
+        let first = self.0.partition_point(|entry| entry.0 < blocks.start);
+        let entries = self.0.get(first..).unwrap_or_default().iter();
+        entries.take_while(move |entry| entry.0 < blocks.end)
+    }
+}
+
+/// Appends an item.
+fn push<T>(list: &mut Vec<T>, item: T) -> Result<()> {
+    list.try_reserve(1).map_err(|_| Error::Memory)?;
+    list.push(item);
+    Ok(())
+}
+
+/// Keeps the last item of each block, in the order of blocks.
+fn last_of_each<T>(list: &mut Vec<(u64, Reverse<usize>, T)>) {
+    list.sort_unstable_by_key(|entry| (entry.0, entry.1));
+    list.dedup_by_key(|entry| entry.0);
+}
 
 fn be32(record: &[u8], at: usize) -> u32 {
     record.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_be_bytes)
@@ -93,7 +129,7 @@ pub fn read<S: Source + ?Sized>(volume: &Volume, source: &S, number: u32) -> Res
     (journal.first, journal.end) = (be32(&raw, 0x14), be32(&raw, 0x10));
     let (start, sequence) = (be32(&raw, 0x1c), be32(&raw, 0x18));
     if start == 0 {
-        return Ok(Copies::new());
+        return Ok(Copies::default());
     }
     let inside = u64::from(journal.end) <= inode.size >> volume.block_shift;
     if journal.first == 0 || journal.first >= journal.end || !inside {
@@ -170,8 +206,7 @@ impl<S: Source + ?Sized> Journal<'_, S> {
             match be32(&raw, 4) {
                 DESCRIPTOR => {
                     for (target, escaped) in self.tags(self.body(&raw)?)? {
-                        open.tags.try_reserve(1).map_err(|_| Error::Memory)?;
-                        open.tags.push((target, block, escaped));
+                        push(&mut open.tags, (target, block, escaped))?;
                         if !advance(&mut block, 1) {
                             return Ok(done);
                         }
@@ -181,8 +216,7 @@ impl<S: Source + ?Sized> Journal<'_, S> {
                 COMMIT => {
                     let number = open.number.wrapping_add(1);
                     let next = Transaction { number, tags: Vec::new(), revoked: Vec::new() };
-                    done.try_reserve(1).map_err(|_| Error::Memory)?;
-                    done.push(core::mem::replace(&mut open, next));
+                    push(&mut done, core::mem::replace(&mut open, next))?;
                 }
                 _ => return Ok(done),
             }
@@ -209,8 +243,7 @@ impl<S: Source + ?Sized> Journal<'_, S> {
             if target >= self.volume.blocks {
                 return Err(CORRUPT);
             }
-            tags.try_reserve(1).map_err(|_| Error::Memory)?;
-            tags.push((target, flags & ESCAPED != 0));
+            push(&mut tags, (target, flags & ESCAPED != 0))?;
             at += size + if flags & SAME_UUID == 0 { 16 } else { 0 };
             if flags & LAST != 0 {
                 break;
@@ -223,29 +256,39 @@ impl<S: Source + ?Sized> Journal<'_, S> {
         let size = if self.features & incompat::WIDE != 0 { 8 } else { 4 };
         let end = be32(body, 12) as usize;
         for entry in body.get(16..end).ok_or(CORRUPT)?.chunks_exact(size) {
-            revoked.try_reserve(1).map_err(|_| Error::Memory)?;
-            revoked.push(entry.iter().fold(0, |number, &byte| number << 8 | u64::from(byte)));
+            push(revoked, entry.iter().fold(0, |number, &byte| number << 8 | u64::from(byte)))?;
         }
         Ok(())
     }
 
     /// Returns the last copy of each block that was not revoked in the same or a later transaction.
     fn copies(&self, transactions: &[Transaction]) -> Result<Copies> {
-        let mut revoked: BTreeMap<u64, usize> = BTreeMap::new();
+        let mut revoked = Vec::new();
         for (index, transaction) in transactions.iter().enumerate() {
             for &block in &transaction.revoked {
-                revoked.insert(block, index);
+                push(&mut revoked, (block, Reverse(index), ()))?;
             }
         }
-        let mut copies = Copies::new();
+        last_of_each(&mut revoked);
+        let is_revoked = |block: u64, index: usize| {
+            let found = revoked.binary_search_by_key(&block, |entry| entry.0);
+            found.ok().and_then(|at| revoked.get(at)).is_some_and(|entry| entry.1.0 >= index)
+        };
+        let mut copies = Vec::new();
         for (index, transaction) in transactions.iter().enumerate() {
             for &(block, at, escaped) in &transaction.tags {
-                if revoked.get(&block).is_none_or(|&last| last < index) {
-                    copies.insert(block, Copy { place: self.place(at)?, escaped });
+                if !is_revoked(block, index) {
+                    let copy = Copy { place: self.place(at)?, escaped };
+                    let order = Reverse(copies.len());
+                    push(&mut copies, (block, order, copy))?;
                 }
             }
         }
-        Ok(copies)
+        last_of_each(&mut copies);
+        let mut list = Vec::new();
+        list.try_reserve_exact(copies.len()).map_err(|_| Error::Memory)?;
+        list.extend(copies.into_iter().map(|(block, _, copy)| (block, copy)));
+        Ok(Copies(list))
     }
 }
 
@@ -265,7 +308,7 @@ impl Volume {
             let within = offset % size;
             let here = usize::try_from(size - within).unwrap_or(usize::MAX).min(into.len());
             let (part, rest) = into.split_at_mut(here);
-            match self.copies.get(&(offset >> self.block_shift)) {
+            match self.copies.get(offset >> self.block_shift) {
                 None => source.read(offset, part)?,
                 Some(copy) => {
                     source.read((copy.place << self.block_shift) + within, part)?;

@@ -147,7 +147,7 @@ impl<S: Source + ?Sized> Builder<'_, S> {
         }
         let Extent { mut block, mut count, mut place } = extent;
         let copies = &self.volume.copies;
-        for (&moved, copy) in copies.range(place..place + u64::from(count)) {
+        for &(moved, copy) in copies.range(place..place + u64::from(count)) {
             if copy.escaped {
                 return Err(Error::Unsupported("a file's escaped block in the journal"));
             }

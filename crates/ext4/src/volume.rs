@@ -206,7 +206,7 @@ impl Volume {
             } else {
                 GroupSum::None
             },
-            copies: Copies::new(),
+            copies: Copies::default(),
             uuid: core::array::from_fn(|at| u8(raw, 0x68 + at)),
             free_blocks: split(high(0x158), u32(raw, 0xc)).min(blocks),
             free_inodes: u32(raw, 0x10).min(inodes),

@@ -1,4 +1,8 @@
 //! The mount option `lowerdir=`.
+//!
+//! The lists grow by requests that cannot fail: the data of `mount(2)` is a page at most, so its
+//! paths and their bytes are some 200 KiB in the worst case (a list of one letter each), made by a
+//! caller with the right to mount.
 
 use alloc::vec::Vec;
 

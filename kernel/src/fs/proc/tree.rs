@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use hayate_abi::{Errno, Result};
 
-use crate::reclaim::growth::Grow;
+use crate::reclaim::growth::{Grow, relieved};
 use crate::schedule::Mutex;
 use crate::vfs::inode::{Attributes, Change, DirectorySink, FileKind, Inode, Jump, Metadata};
 use crate::vfs::mount::Location;
@@ -322,12 +322,16 @@ impl<T: Subject> FileOps for OpenText<T> {
         };
         let mut text = self.text.lock();
         if offset == 0 || text.is_none() {
-            let mut fresh = Vec::new();
             let is_asked = matches!(self.node.what, What::Asked(_));
             if is_asked {
                 self.node.subject.check_access()?;
             }
-            write(&self.node.subject, &mut fresh)?;
+            // A program can make a text long: one with 65,530 regions has megabytes of them.
+            let fresh = relieved(|| {
+                let mut fresh = Vec::new();
+                write(&self.node.subject, &mut fresh)?;
+                Ok(fresh)
+            })?;
             if is_asked {
                 // The process may meanwhile execute a program that must not be looked into.
                 self.node.subject.check_access()?;
