@@ -366,6 +366,119 @@ TEST(waitid_wnowait_leaves_the_zombie) {
     ERR(kill(pid, 0), ESRCH);
 }
 
+#ifndef __WNOTHREAD
+#define __WNOTHREAD 0x20000000
+#endif
+
+/* Tells whether child `pid`, which has ended or will, is the calling thread's own. */
+static bool is_own(pid_t pid) {
+    siginfo_t info;
+    long r = syscall(SYS_waitid, P_PID, pid, &info, WEXITED | WNOWAIT | __WNOTHREAD, NULL);
+    if (r == 0)
+        CHECK_EQ(info.si_pid, pid);
+    else
+        CHECK_EQ(errno, ECHILD);
+    return r == 0;
+}
+
+struct family {
+    pid_t of_main, of_thread, of_gone;
+    struct gate go;
+};
+
+static void *makes_and_waits(void *arg) {
+    struct family *f = arg;
+    int status;
+    CHECK(!is_own(f->of_main));
+    ERR(wait4(f->of_main, NULL, __WNOTHREAD, NULL), ECHILD);
+    ERR(wait4(-1, NULL, __WNOTHREAD | WNOHANG, NULL), ECHILD);
+    siginfo_t info;
+    OK(waitid(P_PID, (id_t)f->of_main, &info, WEXITED | WNOWAIT)); /* without it, all are seen */
+    f->of_thread = FORK();
+    if (f->of_thread == 0)
+        _exit(4);
+    CHECK(is_own(f->of_thread));
+    CHECK_EQ(OK(wait4(-1, &status, __WNOTHREAD, NULL)), f->of_thread);
+    CHECK_EQ(WEXITSTATUS(status), 4);
+    ERR(wait4(-1, NULL, __WNOTHREAD, NULL), ECHILD);
+    return NULL;
+}
+
+TEST(wnothread_waits_for_the_threads_own_children_only) {
+    struct family f = {0};
+    f.of_main = FORK();
+    if (f.of_main == 0)
+        _exit(3);
+    pthread_t t;
+    ZERO(pthread_create(&t, NULL, makes_and_waits, &f));
+    ZERO(pthread_join(t, NULL));
+    int status;
+    CHECK_EQ(OK(wait4(-1, &status, __WNOTHREAD, NULL)), f.of_main);
+    CHECK_EQ(WEXITSTATUS(status), 3);
+}
+
+static void *makes_and_ends(void *arg) {
+    struct family *f = arg;
+    f->of_gone = FORK();
+    if (f->of_gone == 0)
+        _exit(5);
+    return NULL;
+}
+
+static void *looks_and_sees_none(void *arg) {
+    struct family *f = arg;
+    gate_pass(&f->go);
+    CHECK(!is_own(f->of_gone));
+    return NULL;
+}
+
+TEST(children_of_an_ended_thread_are_those_of_the_first) {
+    struct family f = {0};
+    OK(pipe2(f.go.fd, O_CLOEXEC));
+    pthread_t maker, other;
+    ZERO(pthread_create(&other, NULL, looks_and_sees_none, &f));
+    ZERO(pthread_create(&maker, NULL, makes_and_ends, &f));
+    ZERO(pthread_join(maker, NULL));
+    /* A join returns a moment before the thread has gone. */
+    int64_t end = now_ns(CLOCK_MONOTONIC) + 20000000000;
+    while (!is_own(f.of_gone))
+        CHECK(now_ns(CLOCK_MONOTONIC) < end);
+    gate_open(&f.go);
+    ZERO(pthread_join(other, NULL));
+    EXITS(f.of_gone, 5);
+}
+
+static void *makes_a_maker_of_siblings(void *arg) {
+    pid_t *pids = arg;
+    pids[0] = FORK();
+    if (pids[0] == 0) {
+        long pid = OK(syscall(SYS_clone, CLONE_PARENT | SIGCHLD, NULL, NULL, NULL, NULL));
+        if (pid == 0)
+            _exit(6);
+        pids[1] = (pid_t)pid;
+        _exit(0);
+    }
+    EXITS(pids[0], 0);
+    CHECK(is_own(pids[1]));
+    int *seen = (int *)&pids[2];
+    *seen = 1;
+    while (*(volatile int *)seen == 1)
+        usleep(1000);
+    return NULL;
+}
+
+TEST(a_sibling_is_the_child_of_the_thread_that_made_its_maker) {
+    pid_t *pids = SHARED(PAGE);
+    pthread_t t;
+    ZERO(pthread_create(&t, NULL, makes_a_maker_of_siblings, pids));
+    while (((volatile pid_t *)pids)[2] != 1)
+        usleep(1000);
+    CHECK(!is_own(pids[1]));
+    pids[2] = 2;
+    ZERO(pthread_join(t, NULL));
+    EXITS(pids[1], 6);
+}
+
 TEST(waitid_wnohang_with_nothing_clears_pid) {
     GATE(go);
     pid_t pid = FORK();
@@ -649,8 +762,8 @@ TEST(kill_reaches_a_whole_group) {
     ERR(kill(-pids[0], SIGTERM), ESRCH);
 }
 
-/* Who has always waited for its children at once may have something else to do for once: the child runs
- * all the same. */
+/* Who has always waited for its children at once may have something else to do for once: the
+ * child runs all the same. */
 TEST(a_child_runs_beside_a_parent_that_does_not_wait_for_once) {
     _Atomic int *told = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(told != MAP_FAILED);

@@ -210,6 +210,12 @@ fn new_process(
             dumpable: from.dumpable.load(Ordering::Relaxed),
             dump_filter: from.dump_filter.load(Ordering::Relaxed),
             oom_score_adjust: from.oom_score_adjust.load(Ordering::Relaxed),
+            // A sibling is a child of the thread that made the caller (`copy_process`).
+            maker: if sibling {
+                from.maker.load(Ordering::Relaxed)
+            } else {
+                schedule::current().id()
+            },
             exit_signal: if sibling {
                 from.exit_signal.load(Ordering::Relaxed)
             } else {

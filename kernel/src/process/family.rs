@@ -66,6 +66,7 @@ fn hand_over(from: &Arc<Process>, orphan: Arc<Process>) {
         reaper = nearest_reaper(&reaper);
     }
     orphan.parent_id.store(reaper.id(), Ordering::Relaxed);
+    orphan.maker.store(0, Ordering::Relaxed);
     let old = link.replace(reaper.clone());
     let ended = orphan.is_zombie();
     // A child cannot choose the signal that a reaper gets (`reparent_leader`, kernel/exit.c).

@@ -79,6 +79,7 @@ pub fn start_first(
             dumpable: 1,
             dump_filter: filter::DEFAULT,
             oom_score_adjust: 0,
+            maker: 0,
             exit_signal: 0,
             keeps_mode: false,
         },

@@ -130,6 +130,8 @@ pub struct Process {
     pub(super) control: SpinLock<Control>,
     /// The status that `wait` reports about the ended process.
     pub(super) exit_status: AtomicI32,
+    /// The execution of its parent that made it; 0: none (`__WNOTHREAD` of `wait4(2)`).
+    pub(super) maker: AtomicU64,
     /// The signal that is sent to the parent at the end; 0 for none.
     pub(super) exit_signal: AtomicU32,
     /// Signals to the process.
@@ -192,6 +194,8 @@ pub struct Inheritance {
     pub dump_filter: u32,
     /// `/proc/PID/oom_score_adj`.
     pub oom_score_adjust: i32,
+    /// The execution of the parent that makes it; 0: none.
+    pub maker: u64,
     /// The signal that is sent to the parent at the end; 0 for none.
     pub exit_signal: u32,
     /// Whether programs that it executes start in supervisor mode.
@@ -217,6 +221,7 @@ impl Process {
             notice: AtomicU32::new(0),
             control: SpinLock::new(Control::default()),
             exit_status: AtomicI32::new(0),
+            maker: AtomicU64::new(from.maker),
             exit_signal: AtomicU32::new(from.exit_signal),
             queue: Queue::new(),
             signal_events: WaitQueue::new(),

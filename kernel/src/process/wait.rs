@@ -58,6 +58,25 @@ fn kind_matches(child: &Process, options: u32) -> bool {
         || (options & __WCLONE != 0) == (child.exit_signal.load(Ordering::Relaxed) != SIGCHLD)
 }
 
+/// Whether the child is one of the current thread (`__WNOTHREAD`): it made the child, or the thread
+/// that did so has ended and it is the first thread of the process (`find_alive_thread`,
+/// kernel/exit.c).
+fn is_of_caller(parent: &Process, child: &Process) -> bool {
+    let me = schedule::current().id();
+    let maker = child.maker.load(Ordering::Relaxed);
+    if maker == me {
+        return true;
+    }
+    let (mut first, mut is_there) = (None, false);
+    parent.for_each_thread(|thread| {
+        if let Some(execution) = thread.execution() {
+            first.get_or_insert(execution.id());
+            is_there |= execution.id() == maker;
+        }
+    });
+    !is_there && first == Some(me)
+}
+
 /// Waits for a child to change its state.
 ///
 /// * `options` - of `WEXITED`, `WSTOPPED`, `WCONTINUED`, `WNOHANG`, `WNOWAIT`, `__W*`.
@@ -86,7 +105,10 @@ fn look(parent: &Arc<Process>, which: Which, options: u32) -> Option<Result<Opti
     let mut children = parent.children.lock();
     let mut ended = None;
     for child in children.iter() {
-        if !which.matches(child) || !kind_matches(child, options) {
+        if !which.matches(child)
+            || !kind_matches(child, options)
+            || options & __WNOTHREAD != 0 && !is_of_caller(parent, child)
+        {
             continue;
         }
         any = true;

@@ -15,7 +15,7 @@
 // with `registers` before a path whose handler takes the caller's registers first.
 //
 // The file is one macro call and nothing else, because two programs read it: the kernel makes
-// the dispatch table from it (`mod.rs`) and `crates/abi/tests/compatibility.rs` makes
+// the dispatch table from it (`calls.rs`) and `crates/abi/tests/compatibility.rs` makes
 // docs/compatibility.md. Rows stand by family, not by number.
 syscalls! {
     "Files: read and write" {
@@ -190,8 +190,8 @@ syscalls! {
         322 execveat(directory: Fd, path: Path, arguments: Pointer, environment: Pointer, flags: Flags) [complete registers process::execveat];
         60 exit(status: Int) [complete process::exit];
         231 exit_group(status: Int) [complete process::exit_group];
-        61 wait4(pid: Int, status: Pointer, options: Flags, usage: Pointer) [partial process::wait4 "__WNOTHREAD has no effect"];
-        247 waitid(kind: Int, id: Int, info: Pointer, options: Flags, usage: Pointer) [partial process::waitid "__WNOTHREAD has no effect"];
+        61 wait4(pid: Int, status: Pointer, options: Flags, usage: Pointer) [complete process::wait4];
+        247 waitid(kind: Int, id: Int, info: Pointer, options: Flags, usage: Pointer) [complete process::waitid];
         39 getpid() [complete process::getpid];
         110 getppid() [complete process::getppid];
         186 gettid() [complete process::gettid];
