@@ -1,6 +1,6 @@
 //! New threads and processes (`fork(2)`, `vfork(2)`, `clone(2)`, `clone3(2)`).
 //!
-//! A new thread or process ([`Newcomer`]) is composed of a space, a program and a position
+//! A new thread or process is composed of a space, a program and a position
 //! ([`super::transform`]); then a record, a thread and an execution are made from it.
 //!
 //! Everything that can fail is made before anything is visible. Once the new thread's number can be
@@ -25,7 +25,7 @@ use super::pids::Number;
 use super::record::{Inheritance, Process, notice};
 use super::signal::sets::is_signal;
 use super::thread::{Parts, Thread, ThreadName, current};
-use super::transform::{Executed, Newcomer, Position, Transform};
+use super::transform::{Executed, Position};
 use crate::credentials::Capability;
 use crate::memory::Space;
 use crate::reclaim::growth::Grow;
@@ -91,17 +91,14 @@ pub fn start(regs: &UserRegs, request: &Request) -> Result<u32> {
     let number = Number::draw()?;
     let id = number.get();
     let position = position_after(regs, request)?;
-    let mut newcomer = Newcomer::default();
-    newcomer.change_space(space_for(&parent, request)?);
-    newcomer.change_program(Executed::by(&parent));
-    newcomer.change_position(&position);
+    let space = space_for(&parent, request)?;
+    let program = Executed::by(&parent);
     let (process, program_name) = if request.has(CLONE_THREAD) {
-        (parent.process.clone(), newcomer.program.name)
+        (parent.process.clone(), program.name)
     } else {
-        new_process(&parent, request, id, newcomer.program)?
+        new_process(&parent, request, id, program)?
     };
-    let thread =
-        new_thread(&parent, request, id, process, program_name, newcomer.space, &position)?;
+    let thread = new_thread(&parent, request, id, process, program_name, space, &position)?;
     let fpu = fpu::fork().ok_or(Errno::ENOMEM)?;
     let execution = Execution::new_user(thread.clone(), &position.regs, fpu)?;
     inherit_schedule(&execution);
@@ -233,7 +230,7 @@ fn new_thread(
     id: u32,
     process: Arc<Process>,
     name: ThreadName,
-    space: Option<Arc<Space>>,
+    space: Arc<Space>,
     position: &Position,
 ) -> Result<Arc<Thread>> {
     let files = parent.files();
@@ -246,7 +243,7 @@ fn new_thread(
         credentials: parent.credentials(),
         files: if request.has(CLONE_FILES) { files } else { Arc::new(files.fork()?) },
         directories: if request.has(CLONE_FS) { directories } else { Arc::new(directories.fork()) },
-        space,
+        space: Some(space),
         fs_base: position.fs_base,
         gs_base: position.gs_base,
         blocked: parent.blocked(),

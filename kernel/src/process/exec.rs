@@ -19,7 +19,7 @@ use super::record::{Process, Vectors, notice};
 use super::restart::Restart;
 use super::signal::send;
 use super::thread::{Thread, name_of};
-use super::transform::{Executed, Position, Running, Transform};
+use super::transform::{Executed, Position, Running};
 use super::{access, futex, pids, timer};
 use crate::credentials::Capability;
 use crate::memory;

@@ -11,15 +11,15 @@ use super::dump::filter;
 use super::exec;
 use super::limits::Limits;
 use super::pids::{INIT, Number};
-use super::record::{Inheritance, Process};
+use super::record::{Inheritance, Process, Vectors};
 use super::session::Session;
 use super::signal::actions::ActionTable;
 use super::thread::{Parts, Thread, name_of};
-use super::transform::{Executed, Newcomer, Position, Transform};
+use super::transform::Position;
 use crate::credentials::Credentials;
 use crate::memory;
 use crate::program;
-use crate::program::Strings;
+use crate::program::{Executable, Strings};
 use crate::recycle::watch::Unwatched;
 use crate::schedule;
 use crate::schedule::Execution;
@@ -57,41 +57,16 @@ pub fn start_first(
         randomise: memory::randomizes(),
     })?;
     let position = Position::start(prepared.entry as u64, prepared.stack.pointer as u64);
-    let mut newcomer = Newcomer::default();
-    newcomer.change_space(prepared.space);
-    newcomer.change_program(Executed {
-        executable: Some(prepared.executable),
-        vectors: exec::vectors(&prepared.stack),
-        name: name_of(&prepared.name),
-    });
-    newcomer.change_position(&position);
-    let Newcomer { space, program, .. } = newcomer;
-    let process = Arc::new(Process::new(
-        number.get(),
-        Inheritance {
-            parent: None,
-            group: 0,
-            session: Session::first(),
-            actions: Arc::new(ActionTable::new()),
-            limits,
-            executable: program.executable,
-            vectors: program.vectors,
-            dumpable: 1,
-            dump_filter: filter::DEFAULT,
-            oom_score_adjust: 0,
-            maker: 0,
-            exit_signal: 0,
-            keeps_mode: false,
-        },
-    ));
+    let vectors = exec::vectors(&prepared.stack);
+    let process = make_process(number.get(), limits, prepared.executable, vectors);
     let thread = Thread::new(Parts {
         id: number.get(),
         process: process.clone(),
-        name: program.name,
+        name: name_of(&prepared.name),
         credentials: Arc::new(prepared.credentials),
         files,
         directories,
-        space,
+        space: Some(prepared.space),
         fs_base: position.fs_base,
         gs_base: position.gs_base,
         blocked: 0,
@@ -110,4 +85,31 @@ pub fn start_first(
     info!("first-instruction {}", schedule::time::monotonic_ns());
     schedule::start(&execution);
     Ok(())
+}
+
+/// The record of a process that inherits nothing.
+fn make_process(
+    id: u32,
+    limits: Arc<Limits>,
+    executable: Arc<Executable>,
+    vectors: Vectors,
+) -> Arc<Process> {
+    Arc::new(Process::new(
+        id,
+        Inheritance {
+            parent: None,
+            group: 0,
+            session: Session::first(),
+            actions: Arc::new(ActionTable::new()),
+            limits,
+            executable: Some(executable),
+            vectors,
+            dumpable: 1,
+            dump_filter: filter::DEFAULT,
+            oom_score_adjust: 0,
+            maker: 0,
+            exit_signal: 0,
+            keeps_mode: false,
+        },
+    ))
 }

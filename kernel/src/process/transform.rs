@@ -2,11 +2,11 @@
 //!
 //! A process is a composition of parts, so each part can be replaced by itself: the **program** it
 //! executes, the **position** at which it continues, the **space** it works in. The three
-//! operations of [`Transform`] are independent and combine in any order. Everything else is built
+//! operations of [`Running`] are independent and combine in any order. Everything else is built
 //! from them:
 //!
-//! * fork (`clone.rs`): a [`Newcomer`] without parts gets a space (the parent's, or a copy of it),
-//!   the parent's program and the parent's position; then a process and an execution are made;
+//! * fork (`clone.rs`): a space (the parent's, or a copy of it), the parent's program and the
+//!   parent's position, of which a process and an execution are made;
 //! * execve (`exec.rs`): the running process gets the new space, the new program and the position
 //!   of its first instruction;
 //! * Hayate's own system calls (`syscall/own.rs`) offer each of them alone, and all at once.
@@ -33,7 +33,6 @@ use crate::memory::{Space, USER_END};
 use crate::program::Executable;
 
 /// The program that a process executes, as shown to others.
-#[derive(Default)]
 pub struct Executed {
     /// The file (`/proc/PID/exe`).
     pub executable: Option<Arc<Executable>>,
@@ -84,49 +83,6 @@ impl Position {
     }
 }
 
-/// A process that can be transformed: one that is being made, and the one that runs here.
-pub trait Transform<'a> {
-    /// Changes the space in which it runs. Returns the old one, to be dropped when it is not needed
-    /// any more.
-    fn change_space(&mut self, space: Arc<Space>) -> Option<Arc<Space>>;
-
-    /// Changes the program that it executes, whose content is in the space already. Returns the old
-    /// one, whose file closes when it is dropped.
-    fn change_program(&mut self, program: Executed) -> Option<Arc<Executable>>;
-
-    /// Changes the position at which it continues.
-    fn change_position(&mut self, position: &'a Position);
-}
-
-/// A process that is being made: the parts set so far. Its operations are inlined into the function
-/// that composes it, where they are stores to the place of the part.
-#[derive(Default)]
-pub struct Newcomer<'a> {
-    /// Its space.
-    pub space: Option<Arc<Space>>,
-    /// Its program.
-    pub program: Executed,
-    /// Its position.
-    pub position: Option<&'a Position>,
-}
-
-impl<'a> Transform<'a> for Newcomer<'a> {
-    #[inline(always)]
-    fn change_space(&mut self, space: Arc<Space>) -> Option<Arc<Space>> {
-        self.space.replace(space)
-    }
-
-    #[inline(always)]
-    fn change_program(&mut self, program: Executed) -> Option<Arc<Executable>> {
-        core::mem::replace(&mut self.program, program).executable
-    }
-
-    #[inline(always)]
-    fn change_position(&mut self, position: &'a Position) {
-        self.position = Some(position);
-    }
-}
-
 /// The process that runs on this processor, on its way back to user mode.
 pub struct Running<'a, 'f> {
     /// Its current thread.
@@ -135,22 +91,27 @@ pub struct Running<'a, 'f> {
     pub regs: &'a mut UserRegs<'f>,
 }
 
-impl Transform<'_> for Running<'_, '_> {
-    fn change_space(&mut self, space: Arc<Space>) -> Option<Arc<Space>> {
+impl Running<'_, '_> {
+    /// Changes the space in which it runs. Returns the old one, to be dropped when it is not needed
+    /// any more.
+    pub fn change_space(&mut self, space: Arc<Space>) -> Option<Arc<Space>> {
         let old = self.thread.change_space(Some(space));
         // The parent of a vfork has its space to itself again.
         self.thread.give_back();
         old
     }
 
-    fn change_program(&mut self, program: Executed) -> Option<Arc<Executable>> {
+    /// Changes the program that it executes, whose content is in the space already. Returns the old
+    /// one, whose file closes when it is dropped.
+    pub fn change_program(&mut self, program: Executed) -> Option<Arc<Executable>> {
         let process = &self.thread.process;
         self.thread.take_name(program.name);
         process.set_vectors(program.vectors);
         process.set_executable(program.executable)
     }
 
-    fn change_position(&mut self, position: &Position) {
+    /// Changes the position at which it continues.
+    pub fn change_position(&mut self, position: &Position) {
         self.thread.take_bases(position.fs_base, position.gs_base);
         self.regs.go_on_at(&position.regs);
         trap::attention::raise(trap::FULL_RETURN);

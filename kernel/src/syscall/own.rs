@@ -25,7 +25,7 @@ use crate::credentials::access;
 use crate::memory;
 use crate::memory::Space;
 use crate::process;
-use crate::process::transform::{Executed, Position, Running, Transform};
+use crate::process::transform::{Executed, Position, Running};
 use crate::process::{Thread, exec, held, thread};
 use crate::program;
 use crate::program::{Program, Strings, load, strings};
