@@ -69,10 +69,10 @@ pub mod system_call {}
 ///    [`clone::Request`](crate::process::clone::Request).
 /// 2. [`clone::start`](crate::process::clone::start) checks flags and limits and draws a number.
 /// 3. The space: shared (threads, vfork), or copied by
-///    [`Space::fork`](crate::memory::Space::fork) in `memory/space.rs`. The copy shares whole
-///    page-table pages with the parent (`machine/src/paging/share.rs`), which are split at the first
-///    write below them: its cost does not grow with the parent's memory. The new root comes from
-///    [`recycle::empty_spaces`](crate::recycle::empty_spaces) if one is kept.
+///    [`Space::fork`](crate::memory::Space::fork): an empty space from
+///    [`recycle::empty_spaces`](crate::recycle::empty_spaces), filled in `memory/fork.rs`. The copy
+///    shares whole page-table pages with the parent (`machine/src/paging/share.rs`), which are split
+///    at the first write below them: its cost does not grow with the parent's memory.
 /// 4. The record: [`Process`](crate::process::Process), [`Thread`](crate::process::Thread), and an
 ///    [`Execution`](crate::schedule::Execution) with a kernel stack
 ///    ([`recycle::stacks`](crate::recycle::stacks)) and a copy of the floating-point registers.

@@ -16,7 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
 /// The most failed trials of a stage that are run again.
-pub const MOST_RETRIED: usize = 3;
+pub const MOST_RETRIED: usize = 8;
 
 /// A trial and the filters for its cases.
 pub type Chosen = (Trial, Vec<String>);
