@@ -342,6 +342,48 @@ pub fn rename(
     Ok(())
 }
 
+/// Checks the rights to take a file from `old` and to put it into `new`, and that a directory
+/// replaces a directory only.
+fn check_rename(
+    old: &Side<'_>,
+    new: &Side<'_>,
+    credentials: &Credentials,
+    exchange: bool,
+    moved: &Attributes,
+    replaced: Option<&Attributes>,
+) -> Result<()> {
+    let is_directory = |attributes: &Attributes| attributes.kind == FileKind::Directory;
+    let moves_directory = is_directory(moved);
+    let replaces_directory = replaced.is_some_and(is_directory);
+    let old_attributes = old.inode.attributes();
+    let new_attributes = new.inode.attributes();
+    check_removal(old.directory, &old_attributes, moved, credentials)?;
+    match replaced {
+        Some(attributes) => {
+            check_removal(new.directory, &new_attributes, attributes, credentials)?;
+            if !exchange && moves_directory && !replaces_directory {
+                return Err(Errno::ENOTDIR);
+            }
+            if !exchange && !moves_directory && replaces_directory {
+                return Err(Errno::EISDIR);
+            }
+        }
+        None => check_directory(new.directory, &new_attributes, credentials)?,
+    }
+    // Moving a directory elsewhere changes its `..`.
+    let elsewhere = !Arc::ptr_eq(&old.directory.dentry, &new.directory.dentry);
+    if elsewhere && moves_directory {
+        permitted(credentials, moved, access::WRITE)?;
+    }
+    if elsewhere
+        && exchange
+        && let Some(attributes) = replaced.filter(|attributes| is_directory(attributes))
+    {
+        permitted(credentials, attributes, access::WRITE)?;
+    }
+    Ok(())
+}
+
 /// The moved file, and the name that it replaced or was exchanged with.
 type Renamed = Option<(Arc<dyn Inode>, Option<Arc<Dentry>>)>;
 
@@ -386,33 +428,7 @@ fn rename_locked(
         // Two names of one file: POSIX requires that nothing happens.
         return Ok(None);
     }
-    let old_attributes = old.inode.attributes();
-    let new_attributes = new.inode.attributes();
-    check_removal(old.directory, &old_attributes, &moved_attributes, credentials)?;
-    match &replaced_attributes {
-        Some(attributes) => {
-            check_removal(new.directory, &new_attributes, attributes, credentials)?;
-            if !exchange && moves_directory && !replaces_directory {
-                return Err(Errno::ENOTDIR);
-            }
-            if !exchange && !moves_directory && replaces_directory {
-                return Err(Errno::EISDIR);
-            }
-        }
-        None => check_directory(new.directory, &new_attributes, credentials)?,
-    }
-    // Moving a directory elsewhere changes its `..`.
-    let one = Arc::ptr_eq(&old.directory.dentry, &new.directory.dentry);
-    if !one && moves_directory {
-        permitted(credentials, &moved_attributes, access::WRITE)?;
-    }
-    if !one
-        && exchange
-        && replaces_directory
-        && let Some(attributes) = &replaced_attributes
-    {
-        permitted(credentials, attributes, access::WRITE)?;
-    }
+    check_rename(old, new, credentials, exchange, &moved_attributes, replaced_attributes.as_ref())?;
     if source.state().contains(DentryState::MOUNTED)
         || target.state().contains(DentryState::MOUNTED)
     {

@@ -50,43 +50,12 @@ pub fn mmap(
         // There is no pool of huge pages (`nr_hugepages` is 0), and none for files at all.
         return Err(if anonymous { Errno::ENOMEM } else { Errno::EINVAL });
     }
-    let place = if flags & raw::MAP_FIXED_NOREPLACE != 0 {
-        Placement::FixedNoReplace
-    } else if flags & raw::MAP_FIXED != 0 {
-        Placement::Fixed
-    } else if flags & raw::MAP_32BIT != 0 {
-        Placement::Low
-    } else {
-        Placement::Hint
-    };
     let protection = protection(protection_bits);
     let mut region = RegionFlags::MAY_WRITE | RegionFlags::MAY_EXECUTE;
     region.set(RegionFlags::GROWS_DOWN, flags & raw::MAP_GROWSDOWN != 0);
     region.set(RegionFlags::NO_RESERVE, flags & raw::MAP_NORESERVE != 0);
     region.set(RegionFlags::LOCKED, flags & raw::MAP_LOCKED != 0);
-    let shared = match flags & raw::MAP_TYPE {
-        raw::MAP_PRIVATE => false,
-        raw::MAP_SHARED => true,
-        raw::MAP_SHARED_VALIDATE if !anonymous => {
-            const KNOWN: u32 = raw::MAP_TYPE
-                | raw::MAP_FIXED
-                | raw::MAP_32BIT
-                | raw::MAP_GROWSDOWN
-                | raw::MAP_DENYWRITE
-                | raw::MAP_EXECUTABLE
-                | raw::MAP_LOCKED
-                | raw::MAP_NORESERVE
-                | raw::MAP_POPULATE
-                | raw::MAP_NONBLOCK
-                | raw::MAP_STACK
-                | raw::MAP_FIXED_NOREPLACE;
-            if flags & !KNOWN != 0 {
-                return Err(Errno::EOPNOTSUPP);
-            }
-            true
-        }
-        _ => return Err(Errno::EINVAL),
-    };
+    let shared = is_shared(flags, anonymous)?;
     if region.contains(RegionFlags::GROWS_DOWN) && (shared || !anonymous) {
         return Err(Errno::EINVAL);
     }
@@ -96,15 +65,11 @@ pub fn mmap(
     region.set(RegionFlags::SHARED, shared);
     let (backing, offset) = match file {
         Some(file) => (map_file(file, protection, &mut region)?, offset as u64),
-        None if shared => {
-            let size = memory::page_up(length).ok_or(Errno::ENOMEM)?;
-            (Some(Backing::nameless(PageCache::memory(size as u64), "/dev/zero (deleted)")?), 0)
-        }
         None => (None, 0),
     };
-    // Shared memory of /dev/zero is a memory object of its own.
+    // Shared memory without a file, or of /dev/zero, is a memory object of its own.
     let (backing, offset) = match backing {
-        None if shared && !anonymous => {
+        None if shared => {
             let size = memory::page_up(length).ok_or(Errno::ENOMEM)?;
             (Some(Backing::nameless(PageCache::memory(size as u64), "/dev/zero (deleted)")?), 0)
         }
@@ -113,7 +78,7 @@ pub fn mmap(
     let populate = flags & (raw::MAP_POPULATE | raw::MAP_NONBLOCK) == raw::MAP_POPULATE;
     memory::current().map(MapRequest {
         address,
-        place,
+        place: placement(flags),
         length,
         protection,
         flags: region,
@@ -121,6 +86,43 @@ pub fn mmap(
         offset,
         populate,
     })
+}
+
+/// Where the flags of mmap put a mapping.
+fn placement(flags: u32) -> Placement {
+    if flags & raw::MAP_FIXED_NOREPLACE != 0 {
+        Placement::FixedNoReplace
+    } else if flags & raw::MAP_FIXED != 0 {
+        Placement::Fixed
+    } else if flags & raw::MAP_32BIT != 0 {
+        Placement::Low
+    } else {
+        Placement::Hint
+    }
+}
+
+/// Whether the flags of mmap make a shared mapping. `EINVAL` without a type, `EOPNOTSUPP` for flags
+/// that `MAP_SHARED_VALIDATE` does not know.
+fn is_shared(flags: u32, anonymous: bool) -> Result<bool> {
+    const KNOWN: u32 = raw::MAP_TYPE
+        | raw::MAP_FIXED
+        | raw::MAP_32BIT
+        | raw::MAP_GROWSDOWN
+        | raw::MAP_DENYWRITE
+        | raw::MAP_EXECUTABLE
+        | raw::MAP_LOCKED
+        | raw::MAP_NORESERVE
+        | raw::MAP_POPULATE
+        | raw::MAP_NONBLOCK
+        | raw::MAP_STACK
+        | raw::MAP_FIXED_NOREPLACE;
+    match flags & raw::MAP_TYPE {
+        raw::MAP_PRIVATE => Ok(false),
+        raw::MAP_SHARED => Ok(true),
+        raw::MAP_SHARED_VALIDATE if !anonymous && flags & !KNOWN == 0 => Ok(true),
+        raw::MAP_SHARED_VALIDATE if !anonymous => Err(Errno::EOPNOTSUPP),
+        _ => Err(Errno::EINVAL),
+    }
 }
 
 /// The backing for a mapping of a file, after the checks of the file's mode; `None` if the file is
