@@ -38,7 +38,6 @@ const CIRCLES: [(&[&str], &str); 4] = [
             "ipc::unix::flight",
             "ipc::unix::message",
             "ipc::unix::socket",
-            "ipc::unix::urgent",
         ],
         "a message carries sockets, and a socket has a queue of messages",
     ),

@@ -1,0 +1,121 @@
+//! The end of an endpoint: shutdown(2), close(2), and connections that nobody accepted.
+
+use alloc::collections::VecDeque;
+
+use hayate_abi::Errno;
+
+use super::super::address::Name;
+use super::super::message::Message;
+use super::super::{address, flight};
+use super::{Endpoint, Kind, Role, wake};
+use crate::reclaim::growth::Grow;
+use crate::vfs::signal_owner::Band;
+
+impl Endpoint {
+    /// shutdown(2).
+    pub fn shut_down(&self, receiving: bool, sending: bool) {
+        let peer = self.peer().ok().flatten();
+        {
+            let mut inner = self.inner.lock();
+            inner.no_receive |= receiving;
+            inner.no_send |= sending;
+        }
+        if self.kind.connects()
+            && let Some(peer) = &peer
+        {
+            let mut inner = peer.inner.lock();
+            inner.no_receive |= sending;
+            inner.no_send |= receiving;
+        }
+        self.wake();
+        if let Some(peer) = peer {
+            peer.wake();
+            // As in `unix_shutdown`: signals what the peer can no longer do.
+            match (self.kind.connects(), sending, receiving) {
+                (true, true, true) => peer.signals.tell(Band::Hangup),
+                (true, true, false) => peer.signals.tell(Band::In),
+                _ => {}
+            }
+        }
+    }
+
+    /// The socket is closed: unread messages are dropped, the peer sees the end (ECONNRESET when
+    /// something was left unread), connections that were not accepted are refused.
+    pub fn close(&self) {
+        flight::bury(self.end());
+    }
+
+    /// Does all of [`close`](Self::close) but drop the messages, which it returns. May be called
+    /// twice.
+    pub fn end(&self) -> VecDeque<Message> {
+        let peer = self.peer().ok().flatten();
+        let (mut queue, waiting, blocked, name, node) = {
+            let mut inner = self.inner.lock();
+            inner.closed = true;
+            let waiting = match core::mem::replace(&mut inner.role, Role::Idle) {
+                Role::Listening { waiting, .. } => waiting,
+                _ => VecDeque::new(),
+            };
+            inner.queued = 0;
+            inner.urgent = false;
+            (
+                core::mem::take(&mut inner.queue),
+                waiting,
+                core::mem::take(&mut inner.blocked),
+                inner.name.take(),
+                inner.node.take(),
+            )
+        };
+        if let Some(name) = &name {
+            // An accepted endpoint has the listener's name, but does not own it.
+            if node.is_some() || matches!(name, Name::Abstract(_)) && address::owns(name, self) {
+                address::release(name, node);
+            }
+        }
+        if let Some(peer) = peer {
+            if self.kind.connects() {
+                let mut inner = peer.inner.lock();
+                inner.no_send = true;
+                // The peer gets an error if data was left unread; the mark of out-of-band data does
+                // not count.
+                let packets = self.kind == Kind::Packet;
+                if queue.iter().any(|message| packets || !message.rest().is_empty()) {
+                    inner.error = Some(Errno::ECONNRESET);
+                }
+            }
+            peer.wake();
+            if self.kind.connects() {
+                peer.signals.tell(Band::Hangup);
+            }
+        }
+        for endpoint in waiting {
+            let mut more = endpoint.refuse();
+            if queue.make_room(more.len()).is_ok() {
+                queue.append(&mut more);
+            } else {
+                flight::bury(more);
+            }
+        }
+        wake(blocked);
+        queue
+    }
+
+    /// Ends a connection that was still waiting to be accepted when the listener was closed.
+    fn refuse(&self) -> VecDeque<Message> {
+        if let Ok(Some(peer)) = self.peer() {
+            peer.inner.lock().error = Some(Errno::ECONNRESET);
+            self.inner.lock().closed = true;
+            peer.wake();
+        }
+        self.end()
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        // An endpoint that was never accepted, or whose socket could not be made.
+        if !self.is_closed() {
+            self.close();
+        }
+    }
+}
