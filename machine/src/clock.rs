@@ -9,10 +9,14 @@
 //! that begins where the old one is at that moment, so time never jumps. Before the first bend none
 //! of this is used.
 //!
-//! There are two lines. Readers use the one that [`Clock::turn`] selects, and then check that it is
-//! still selected; a bend writes the other line and then changes the selection. So a reader never
-//! waits for a writer, and may be a handler that interrupted a writer (Linux' `latch`,
-//! include/linux/seqlock.h). Programs read the lines, too: [`crate::vdso`].
+//! There are two lines. Readers use the one that [`Clock::turn`] selects, and then check that the
+//! turn is still the same. A bend first makes the turn odd, then reads the counter and writes the
+//! other line, then makes the turn even again, which selects it. A reader waits while the turn is
+//! odd: if it read the old line behind the point where the new one begins, and the new one is
+//! flatter, its next reading would be the lower one (Linux waits in the same way, `timekeeper_lock`
+//! and `tk_core.seq` of kernel/time/timekeeping.c). A handler that interrupted the writer would wait
+//! for ever, so the kernel's readers give up after some time and use the old line, which is whole
+//! meanwhile. Programs read the lines, too: [`crate::vdso`].
 
 use core::arch::x86_64::_rdtsc;
 use core::sync::atomic::{AtomicI64, AtomicU64, Ordering, fence};
@@ -29,8 +33,8 @@ pub(crate) struct Clock {
     pub scale: AtomicU64,
     /// The real time minus the monotonic time.
     pub real_offset: AtomicI64,
-    /// Counts the changes of rate ([`bend`]); its lowest bit selects the line in use. 0: the rate
-    /// was never changed.
+    /// Counts by two the changes of rate ([`bend`]), one more while a change is being made; the bit
+    /// above selects the line in use. 0: the rate was never changed.
     pub turn: AtomicU64,
     /// The lines: see [`bend`].
     pub lines: [Line; 2],
@@ -71,6 +75,14 @@ impl Line {
 pub fn tsc() -> u64 {
     // SAFETY: every 64-bit CPU has it, and the kernel does not restrict it.
     unsafe { _rdtsc() }
+}
+
+/// Lets the instructions that follow begin only when those before are done (Intel SDM vol. 2,
+/// LFENCE).
+#[inline(always)]
+fn order() {
+    // SAFETY: it changes nothing; every 64-bit processor has it.
+    unsafe { core::arch::asm!("lfence", options(nostack, preserves_flags)) };
 }
 
 /// Returns the nanoseconds since the first instruction of the kernel as the TSC counts them,
@@ -120,13 +132,20 @@ pub fn is_bent() -> bool {
 /// Returns the line that a turn selects.
 fn line(turn: u64) -> &'static Line {
     let Clock { lines: [even, odd], .. } = &CLOCK;
-    if turn & 1 == 0 { even } else { odd }
+    if turn & 2 == 0 { even } else { odd }
 }
 
 /// Calls `read` with the selected line, until the line was selected during the whole call.
 fn with_line<T>(read: impl Fn(&Line) -> T) -> T {
+    // How often a change that is being made is waited for: its maker may be what this interrupts.
+    let mut patience = 1 << 20;
     loop {
         let turn = CLOCK.turn.load(Ordering::Acquire);
+        if turn & 1 != 0 && patience > 0 {
+            patience -= 1;
+            core::hint::spin_loop();
+            continue;
+        }
         let value = read(line(turn));
         fence(Ordering::Acquire);
         if CLOCK.turn.load(Ordering::Relaxed) == turn {
@@ -138,7 +157,13 @@ fn with_line<T>(read: impl Fn(&Line) -> T) -> T {
 /// Returns the monotonic time of a bent clock.
 #[cold]
 fn bent_ns() -> u64 {
-    with_line(|line| line.at(raw_ns()))
+    with_line(|line| {
+        // The counter is read between the two readings of the turn.
+        order();
+        let raw = raw_ns();
+        order();
+        line.at(raw)
+    })
 }
 
 /// Returns how many nanoseconds of the TSC pass in so many nanoseconds of the clock, or less:
@@ -164,18 +189,37 @@ pub fn bend(extra: i64) -> bool {
     if !was_bent && extra == 0 {
         return false;
     }
+    if !was_bent {
+        // Readers that found the clock straight do not look at the turn again. The first line is as
+        // straight as the counter, and when the next one follows they are done.
+        begin_line(0);
+        let since = raw_ns();
+        while raw_ns() - since < GRACE {
+            core::hint::spin_loop();
+        }
+    }
+    begin_line(extra.clamp(-MOST, MOST));
+    !was_bent
+}
+
+/// How long the first change of rate waits for the readers of a straight clock, in nanoseconds:
+/// they are two instructions away from having read it, with interrupts off.
+const GRACE: u64 = 50_000;
+
+/// Begins a line with the slope `extra` where the clock is now. The caller holds [`WRITER`].
+fn begin_line(extra: i64) {
     let turn = CLOCK.turn.load(Ordering::Relaxed);
-    let (old, new) = (line(turn), line(turn + 1));
-    // Readers that use the other line from the turn before last are done, or will see that the turn
-    // has changed.
+    let (old, new) = (line(turn), line(turn + 2));
+    CLOCK.turn.store(turn + 1, Ordering::SeqCst);
+    // No reader reads the counter from here on; those that read it before used the old line.
     fence(Ordering::SeqCst);
+    order();
     let raw = raw_ns();
     let ns = old.at(raw);
     new.raw.store(raw, Ordering::Relaxed);
     new.ns.store(ns, Ordering::Relaxed);
-    new.extra.store(extra.clamp(-MOST, MOST), Ordering::Relaxed);
-    CLOCK.turn.store(turn + 1, Ordering::SeqCst);
-    !was_bent
+    new.extra.store(extra, Ordering::Relaxed);
+    CLOCK.turn.store(turn + 2, Ordering::SeqCst);
 }
 
 /// Sets where monotonic time begins and how fast the counter runs. Called once, at boot.

@@ -290,10 +290,14 @@ hayate_vdso_clock_getres:
     ret
 .set .Lsize_clock_getres, . - hayate_vdso_clock_getres
 
-// The clock was adjusted: the time in rax, of the counter, on the line that turn r8 names.
+// The clock was adjusted: the time in rax, of the counter, on the line that turn r8 names. While a
+// change is being made there is none: r8 is then no turn, so that the caller begins again.
 .balign 16
 .Lbend:
-    mov r9, r8
+    test r8d, 1
+    jnz 7f
+    mov r9d, r8d
+    shr r9d, 1
     and r9d, 1
     imul r9d, r9d, {line}
     lea r10, [rip + hayate_vdso - {page} + {lines}]
@@ -304,6 +308,9 @@ hayate_vdso_clock_getres:
     shrd rax, rdx, 32
     add rax, r9
     add rax, [r10 + {line_ns}]
+    ret
+7:  pause
+    mov r8, -1
     ret
 .Lend:
 .balign 4096
