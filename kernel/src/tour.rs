@@ -26,15 +26,16 @@
 ///    executing?
 /// 4. [`Space::handle`](crate::memory::Space::handle) in `memory/fault.rs`, with the space's lock
 ///    held: which region is it, does the program have the right, and what belongs there? A zeroed
-///    frame, the page of the page cache ([`PageCache::peek`](crate::page_cache::cache::PageCache::peek)),
-///    or a copy of a page that is shared since a fork.
+///    frame, the page of the page cache
+///    ([`PageCache::peek`](crate::page_cache::cache::PageCache::peek)), or a copy of a page that is
+///    shared since a fork.
 /// 5. [`Edit`](machine::paging::Edit) enters it, and copies page tables that a fork shared
 ///    (`machine/src/paging/share.rs`).
 /// 6. If the page must be read from a disk or memory must be found, the lock is released first:
 ///    `handle_slowly`, [`PageCache::read_for`](crate::page_cache::cache::PageCache::read_for),
 ///    [`reclaim::relieve`](crate::reclaim::relieve). Then the attempt is made again from step 4.
-/// 7. Back in `process/fault.rs`: what cannot be resolved becomes SIGSEGV, SIGBUS, or the end of the
-///    process. The stub returns by `iretq`, and the instruction is tried again.
+/// 7. Back in `process/fault.rs`: what cannot be resolved becomes SIGSEGV, SIGBUS, or the end of
+///    the process. The stub returns by `iretq`, and the instruction is tried again.
 ///
 /// No global lock is on this path: one lock of the space, and of the frame allocator only the part
 /// of this processor.
@@ -68,19 +69,19 @@ pub mod system_call {}
 /// 1. `syscall/process.rs` turns the call into a
 ///    [`clone::Request`](crate::process::clone::Request).
 /// 2. [`clone::start`](crate::process::clone::start) checks flags and limits and draws a number.
-/// 3. The space: shared (threads, vfork), or copied by
-///    [`Space::fork`](crate::memory::Space::fork): an empty space from
-///    [`recycle::empty_spaces`](crate::recycle::empty_spaces), filled in `memory/fork.rs`. The copy
-///    shares whole page-table pages with the parent (`machine/src/paging/share.rs`), which are split
-///    at the first write below them: its cost does not grow with the parent's memory.
+/// 3. The space: shared (threads, vfork), or copied by [`Space::fork`](crate::memory::Space::fork):
+///    an empty space from [`recycle::empty_spaces`](crate::recycle::empty_spaces), filled in
+///    `memory/fork.rs`. The copy shares whole page-table pages with the parent
+///    (`machine/src/paging/share.rs`), which are split at the first write below them: its cost does
+///    not grow with the parent's memory.
 /// 4. The record: [`Process`](crate::process::Process), [`Thread`](crate::process::Thread), and an
 ///    [`Execution`](crate::schedule::Execution) with a kernel stack
 ///    ([`recycle::stacks`](crate::recycle::stacks)) and a copy of the floating-point registers.
 /// 5. `introduce` is the point of no return: the child enters its parent's list
 ///    (`process/family.rs`) and the table of numbers (`process/pids.rs`). Until here everything can
 ///    fail and is undone.
-/// 6. The child becomes runnable: [`schedule::start_child`](crate::schedule::start_child) puts it on
-///    the parent's processor if the parent tends to wait at once
+/// 6. The child becomes runnable: [`schedule::start_child`](crate::schedule::start_child) puts it
+///    on the parent's processor if the parent tends to wait at once
 ///    ([`wake_affinity`](crate::schedule::wake_affinity)). The parent of a vfork waits in
 ///    `wait_for_space`.
 /// 7. The child's first instructions are the way out of a system call with 0 in `rax`
@@ -92,8 +93,8 @@ pub mod fork {}
 /// execve: from the path of a program to its first instruction.
 ///
 /// 1. `syscall/process.rs` copies path, arguments and environment from the program.
-/// 2. [`program::prepare`](crate::program::prepare) does everything that can fail, with no effect on
-///    the process:
+/// 2. [`program::prepare`](crate::program::prepare) does everything that can fail, with no effect
+///    on the process:
 ///    * it opens the file and checks the right to execute it
 ///      ([`Executable`](crate::program::Executable)), and follows `#!` lines;
 ///    * the load plan comes from [`recycle::programs`](crate::recycle::programs), or is made by the
@@ -104,8 +105,8 @@ pub mod fork {}
 /// 3. [`exec::execute`](crate::process::exec::execute) ends the other threads of the process.
 /// 4. `commit` is the point of no return: credentials, space and program are replaced together,
 ///    close-on-exec descriptors are closed, signal handlers are reset.
-/// 5. [`recycle::spaces::release`](crate::recycle::spaces::release) keeps the space that the process
-///    left, if nobody else uses it.
+/// 5. [`recycle::spaces::release`](crate::recycle::spaces::release) keeps the space that the
+///    process left, if nobody else uses it.
 /// 6. The frame of the system call gets the entry point and the new stack pointer, so that the way
 ///    out leads into the new program. A dynamic program begins in its interpreter, `ld.so`.
 ///
@@ -126,10 +127,11 @@ pub mod exec {}
 /// 4. [`PageCache::peek`](crate::page_cache::cache::PageCache::peek): the page is in memory, and
 ///    [`Output`](crate::vfs::transfer::Output) copies it to the program, checked. A hole of a file
 ///    in memory is zeroes.
-/// 5. The page is not in memory: [`PageCache::readahead`](crate::page_cache::cache::PageCache::readahead)
-///    asks the [`PageSource`](crate::page_cache::source::PageSource) for this page and those that follow;
-///    [`crate::fs::ext4`] finds the blocks (crate `hayate-ext4`), [`crate::drivers`] reads them, and
-///    the thread sleeps meanwhile. A reader that goes on finds the next ones asked for in the
+/// 5. The page is not in memory:
+///    [`PageCache::readahead`](crate::page_cache::cache::PageCache::readahead) asks the
+///    [`PageSource`](crate::page_cache::source::PageSource) for this page and those that follow;
+///    [`crate::fs::ext4`] finds the blocks (crate `hayate-ext4`), [`crate::drivers`] reads them,
+///    and the thread sleeps meanwhile. A reader that goes on finds the next ones asked for in the
 ///    background ([`read_ahead`](crate::page_cache::read_ahead)).
 /// 6. Back in step 1: the bytes are counted, and watchers are told ([`crate::vfs::notify`]).
 pub mod read {}
@@ -189,8 +191,8 @@ pub mod kept_start {}
 ///    and the guest program `mode` make.
 /// 2. [`supervisor::switch::switch`](crate::supervisor::switch::switch): may the caller do it, and
 ///    may this program have it? A program with set-user-id bits never may.
-/// 3. [`Space::set_supervisor`](crate::memory::Space::set_supervisor) in `supervisor/space.rs`, with
-///    the space's lock held.
+/// 3. [`Space::set_supervisor`](crate::memory::Space::set_supervisor) in `supervisor/space.rs`,
+///    with the space's lock held.
 /// 4. `machine/src/paging/supervisor.rs`: clears or sets the user bit in the entries of the root,
 ///    at most 256, whatever the size of the program. Then every processor that has the space loaded
 ///    flushes its TLB and moves its program to the other ring. The threads are not stopped and see
@@ -199,9 +201,9 @@ pub mod kept_start {}
 ///    (`machine/src/trap/supervisor.rs`), and `by_trap` in
 ///    [`supervisor::gate`](crate::supervisor::gate) serves it by the table of [`system_call`].
 /// 6. A call site that is reached often is patched
-///    ([`supervisor::call_sites`](crate::supervisor::call_sites), crate `hayate-call-sites`): a jump
-///    to a trampoline, which calls the gate. From then on the system call is a function call,
+///    ([`supervisor::call_sites`](crate::supervisor::call_sites), crate `hayate-call-sites`): a
+///    jump to a trampoline, which calls the gate. From then on the system call is a function call,
 ///    without `syscall`, without a change of ring.
-/// 7. Back to user mode: steps 1 to 4 again. A trampoline that is entered in ring 3 faults, its site
-///    gets its own bytes back, and the call is made as before.
+/// 7. Back to user mode: steps 1 to 4 again. A trampoline that is entered in ring 3 faults, its
+///    site gets its own bytes back, and the call is made as before.
 pub mod mode_switch {}

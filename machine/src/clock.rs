@@ -14,9 +14,9 @@
 //! other line, then makes the turn even again, which selects it. A reader waits while the turn is
 //! odd: if it read the old line behind the point where the new one begins, and the new one is
 //! flatter, its next reading would be the lower one (Linux waits in the same way, `timekeeper_lock`
-//! and `tk_core.seq` of kernel/time/timekeeping.c). A handler that interrupted the writer would wait
-//! for ever, so the kernel's readers give up after some time and use the old line, which is whole
-//! meanwhile. Programs read the lines, too: [`crate::vdso`].
+//! and `tk_core.seq` of kernel/time/timekeeping.c). A handler that interrupted the writer would
+//! wait for ever, so the kernel's readers give up after some time and use the old line, which is
+//! whole meanwhile. Programs read the lines, too: [`crate::vdso`].
 
 use core::arch::x86_64::_rdtsc;
 use core::sync::atomic::{AtomicI64, AtomicU64, Ordering, fence};

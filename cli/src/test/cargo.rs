@@ -7,8 +7,8 @@ use crate::{compile, paths, progress::Progress, tool};
 use anyhow::Result;
 use std::process::{Command, Stdio};
 
-/// The folder of cargo's profile `dev`, which cargo locks while it compiles: two trials that compile
-/// into it run one after the other.
+/// The folder of cargo's profile `dev`, which cargo locks while it compiles: two trials that
+/// compile into it run one after the other.
 pub(super) const CARGO_FOLDER: &str = "target/debug";
 
 /// The crates in `crates/`, selected by excluding the others: their unit tests and the tests of

@@ -6,8 +6,8 @@
 //! values to positions. Equal data give equal bytes.
 //!
 //! A shape has a class and no colour, so that one picture serves light and dark backgrounds and
-//! paper. These are the classes; the style sheet is `picture.css` for a picture of its own, and that
-//! of the page for a picture in a page:
+//! paper. These are the classes; the style sheet is `picture.css` for a picture of its own, and
+//! that of the page for a picture in a page:
 //!
 //! | class | of |
 //! |---|---|
@@ -16,8 +16,8 @@
 //! | `grid`, `axis` | lines of a scale |
 //! | `line`, `band`, `whisker` | a curve, its interval, the interval of a bar |
 //!
-//! Road not taken: `plotters` serves the axes, but writes colours and fonts into each element, which
-//! no style sheet can change for a dark background.
+//! Road not taken: `plotters` serves the axes, but writes colours and fonts into each element,
+//! which no style sheet can change for a dark background.
 #![forbid(unsafe_code)]
 
 mod legend;

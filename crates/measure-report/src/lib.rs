@@ -2,8 +2,8 @@
 //!
 //! [`html`] takes one run, or several to show side by side; the others are compared with the first.
 //! From top to bottom: `lib` assembles the page, `tables` and `figures` select the results to show,
-//! `chart` draws them with the shapes of `measure-chart`, `markup` escapes. Colours are classes that
-//! the style sheet resolves for light, dark and paper.
+//! `chart` draws them with the shapes of `measure-chart`, `markup` escapes. Colours are classes
+//! that the style sheet resolves for light, dark and paper.
 #![forbid(unsafe_code)]
 
 mod chart;

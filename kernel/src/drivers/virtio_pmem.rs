@@ -14,7 +14,8 @@
 //! Devices whose memory cannot be used (none, not at a large page, where other memory is) are left
 //! alone, with a line in the log.
 //!
-//! Lock order: a device's state (sleeping) is a leaf; above it are the stores of [`crate::in_place::store`].
+//! Lock order: a device's state (sleeping) is a leaf; above it are the stores of
+//! [`crate::in_place::store`].
 //!
 //! Road not taken: sharing one flush between all threads that wait when it begins. Texts are
 //! published one at a time, each under its store's lock.

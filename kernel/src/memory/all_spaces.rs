@@ -1,4 +1,4 @@
-//! What is done with every space: above all, taking the pages of a truncated file out of them.
+//! Operations on every space: above all, taking the pages of a truncated file out of them.
 //!
 //! Page caches ([`PageCache`]) call one mapper, which finds the spaces itself.
 

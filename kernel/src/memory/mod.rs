@@ -3,8 +3,9 @@
 //! A [`Space`] is a page table and a map of regions; a region says what is mapped in a range and
 //! what the program may do there ([`Mapping`]). A page enters the page table only when it is
 //! touched (or asked for): the fault path ([`fault`]) takes zeroed frames, pages of the page cache
-//! (a [`PageCache`](crate::page_cache::cache::PageCache)), or copies of shared pages. Fork shares whole
-//! page-table pages and copies the map; pages and page tables are copied when they are written.
+//! (a [`PageCache`](crate::page_cache::cache::PageCache)), or copies of shared pages. Fork shares
+//! whole page-table pages and copies the map; pages and page tables are copied when they are
+//! written.
 //!
 //! The layers, lowest first. A file calls those above it in this list:
 //!

@@ -43,7 +43,7 @@ pub struct Origin {
     pub key: AttachmentKey,
     /// Where the program begins.
     pub start: Start,
-    /// What was mapped.
+    /// The mappings of that time.
     pub map: SpaceMap<Mapping>,
     /// See [`Cleared`].
     pub cleared: Cleared,

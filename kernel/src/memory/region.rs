@@ -111,8 +111,8 @@ pub struct Backing {
 }
 
 impl Backing {
-    /// Makes the backing for a mapping of `file`, whose content is `page_cache`. `writable`: the mapping
-    /// is shared and the file open for writing.
+    /// Makes the backing for a mapping of `file`, whose content is `page_cache`. `writable`: the
+    /// mapping is shared and the file open for writing.
     ///
     /// # Errors
     /// `EPERM` if the content is sealed against writing; `ENOMEM`.

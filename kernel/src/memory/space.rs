@@ -24,7 +24,7 @@ use crate::supervisor::sites::Sites;
 
 /// What the space's lock protects besides the page table.
 pub struct Inner {
-    /// What is mapped where.
+    /// The mappings, by address.
     pub map: SpaceMap<Mapping>,
     /// The addresses of stack, heap and mappings.
     pub layout: Layout,

@@ -2,8 +2,8 @@
 //!
 //! A thread that reads a cached file in order requests the following pages here ([`ask`]) and does
 //! not wait. Two kernel threads read them ([`PageCache::readahead`]), so that with the reader's own
-//! up to three requests are on their way to a disk. A page that is being read is marked as loading in
-//! its page cache: a reader that needs it too early waits for that same request.
+//! up to three requests are on their way to a disk. A page that is being read is marked as loading
+//! in its page cache: a reader that needs it too early waits for that same request.
 //!
 //! A request is a hint. If the list is full, or the page cache is dropped before its turn comes,
 //! only time is lost.

@@ -1,4 +1,5 @@
-//! Threads, processes and groups as the targets of the signals of open files (`vfs/signal_owner.rs`).
+//! Threads, processes and groups as the targets of the signals of open files
+//! (`vfs/signal_owner.rs`).
 
 use alloc::sync::{Arc, Weak};
 

@@ -1,4 +1,4 @@
-//! What makes a thread stop on its way back to user mode: memory at its end, signals, notices.
+//! The stops of a thread on its way back to user mode: memory at its end, signals, notices.
 
 use hayate_machine::trap::{self, UserRegs};
 

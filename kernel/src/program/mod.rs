@@ -5,8 +5,9 @@
 //! puts the result in place, where nothing can fail any more: the point of no return lies between
 //! the two modules.
 //!
-//! What is known of an executable is kept ([`programs`]), and so is the space of a program that ended
-//! ([`crate::recycle::spaces`]): a program that ran before, unchanged, is neither parsed nor mapped.
+//! The knowledge of an executable is kept ([`programs`]), and so is the space of a program that
+//! ended ([`crate::recycle::spaces`]): a program that ran before, unchanged, is neither parsed nor
+//! mapped.
 //!
 //! The work has three steps that other callers use alone: [`find`] a program, [`Program::attach`]
 //! it to a space, build its first stack.

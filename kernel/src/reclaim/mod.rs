@@ -1,11 +1,12 @@
 //! What is freed when frames run out: one procedure for all callers that need frames.
 //!
 //! First, the deferred free of ended processes is done (`paging::teardown`; the allocator itself
-//! does so before it refuses). Then kept resources are dropped, the oldest first ([`register_kept`]). Then
-//! caches shrink, in the order of registration ([`Cache`]): pages of files that can be read again
-//! and are not mapped, names. Then the objects that the heap caches for this processor are freed.
-//! If all that frees nothing, the caller gets `ENOMEM` or, at a fault, its process is killed. No
-//! other process is killed for it, unless the caller is the first process (`process::victim`).
+//! does so before it refuses). Then kept resources are dropped, the oldest first
+//! ([`register_kept`]). Then caches shrink, in the order of registration ([`Cache`]): pages of
+//! files that can be read again and are not mapped, names. Then the objects that the heap caches
+//! for this processor are freed. If all that frees nothing, the caller gets `ENOMEM` or, at a
+//! fault, its process is killed. No other process is killed for it, unless the caller is the first
+//! process (`process::victim`).
 //!
 //! Every frame on behalf of a program is requested in one of three ways. A caller that may sleep
 //! uses [`obtain`], which frees memory until the request succeeds. A caller with a lock that must
@@ -54,7 +55,7 @@ pub fn register(cache: &'static dyn Cache) {
     }
 }
 
-/// What is kept of ended processes, which is given up before any cache.
+/// The resources of ended processes, given up before any cache.
 static KEPT: Once<&'static dyn Cache> = Once::new();
 
 /// Registers what is kept of ended processes; later calls change nothing.

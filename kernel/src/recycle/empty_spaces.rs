@@ -7,9 +7,9 @@
 //! last program is left in them.
 //!
 //! Each processor has a small array of them, with the rules of [`super::per_cpu_pool`], which also
-//! says why this is not a [`PerCpuPool`](super::per_cpu_pool::PerCpuPool). The spaces have no age, because recording it would cost a clock read at each process's
-//! end. They count as the oldest of all pools' contents and so are freed first: each is cheap to
-//! make anew.
+//! says why this is not a [`PerCpuPool`](super::per_cpu_pool::PerCpuPool). The spaces have no age,
+//! because recording it would cost a clock read at each process's end. They count as the oldest of
+//! all pools' contents and so are freed first: each is cheap to make anew.
 //!
 //! A space that was in supervisor mode is not kept, because its root has another privilege level.
 //! The contents of a large space are freed later, as when it is dropped (`paging::teardown`).

@@ -8,8 +8,8 @@
 //! * **Taking.** The own part is searched first, and the newest match is taken. The other parts are
 //!   searched only when the own one has no match, and a part whose lock is held is skipped:
 //!   to make a resource anew is cheaper than to wait ([`own_first`]).
-//! * **Limit.** The pool's limit is divided equally among the parts. A part above its share gives up
-//!   its oldest resources.
+//! * **Limit.** The pool's limit is divided equally among the parts. A part above its share gives
+//!   up its oldest resources.
 //! * **Giving up.** Under memory pressure the oldest resource of all parts is dropped first. Each
 //!   resource knows when it was stored.
 //! * **Forgetting.** When a file is deleted, whatever refers to its page cache is dropped.
@@ -18,12 +18,13 @@
 //!
 //! A pool says only what differs: the [`Resource`].
 //!
-//! Lock order: a part's lock is a leaf. No resource is dropped, filled or restored under it, because
-//! that may close files or take the locks of a space. At most one part is locked at a time.
+//! Lock order: a part's lock is a leaf. No resource is dropped, filled or restored under it,
+//! because that may close files or take the locks of a space. At most one part is locked at a time.
 //!
 //! Cost: the functions of the start path ([`PerCpuPool::take`], [`PerCpuPool::store`]) are inlined
 //! and have no dynamic call: one uncontended lock, the search in one chain, and the counts. To find
-//! the oldest resource, all parts are locked one after the other; only a lack of frames asks for it.
+//! the oldest resource, all parts are locked one after the other; only a lack of frames asks for
+//! it.
 //!
 //! Two pools are not built on this. [`super::empty_spaces`] needs neither keys nor ages, and a
 //! fork's child should pay for neither: its parts are short arrays, which share [`own_first`] with

@@ -20,9 +20,10 @@
 //! unless access rights were changed there ([`Altered`](crate::memory::origin::Altered)).
 //!
 //! No other thread can reach a kept space: it is kept only if its `Arc` is the last one, and taken
-//! only if it still is. (The list of all spaces ([`crate::memory::all_spaces`]) can make another reference
-//! for a moment, to unmap pages of a truncated file, which does no harm.) The space of a program that
-//! runs with more rights than its file gives to every user is never kept; see `program::prepare`.
+//! only if it still is. (The list of all spaces ([`crate::memory::all_spaces`]) can make another
+//! reference for a moment, to unmap pages of a truncated file, which does no harm.) The space of a
+//! program that runs with more rights than its file gives to every user is never kept; see
+//! `program::prepare`.
 //!
 //! The policy decides what is kept: spaces with all their pages under `attachment`, or under
 //! `space` and `region` together; the pages of the text only under `text` besides. Text pages that

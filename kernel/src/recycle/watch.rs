@@ -14,9 +14,9 @@
 //!
 //! * A flag that is tested at each step, or calls through a table. Both cost every start some
 //!   instructions for a measurement that one in a million needs.
-//! * Calls that are patched in when they are wanted (Linux' static keys). The kernel's text is never
-//!   writable, and a patch needs the rules for code that other processors execute: far more code
-//!   than six parameters.
+//! * Calls that are patched in when they are wanted (Linux' static keys). The kernel's text is
+//!   never writable, and a patch needs the rules for code that other processors execute: far more
+//!   code than six parameters.
 //! * Marks in the handlers alone, which boot exchanges anyway. They see where exec begins and ends,
 //!   but not its parts, and the parts are what the measurement is for.
 //! * Another kernel, built with the marks. Then what is measured is not what runs.

@@ -43,8 +43,8 @@ pub enum Woken {
 
 /// A listener (poll, epoll) that is notified when a queue is woken.
 pub trait Listener: Send + Sync {
-    /// `events` (POLLIN etc., or all ones if the waker did not say) may be true now. Called with the
-    /// queue's lock held: must not sleep nor touch the queue it came from.
+    /// `events` (POLLIN etc., or all ones if the waker did not say) may be true now. Called with
+    /// the queue's lock held: must not sleep nor touch the queue it came from.
     fn notify(&self, events: u32);
 }
 

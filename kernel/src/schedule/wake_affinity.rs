@@ -3,9 +3,9 @@
 //! A shell, a build or a server of requests makes a process and waits for its end: only one of the
 //! two ever has work. Sending the child to an idle CPU then costs a wake-up of that CPU, and one of
 //! the parent's CPU at the end, each dearer than a short program. So the scheduler notes for each
-//! execution whether it called `wait` soon after it made its last child ([`WakeAffinity::waits`]). If so,
-//! its next child begins on the parent's own CPU. After a vfork, the parent that the child releases
-//! queues behind the child on the child's CPU: by its turn, a short program has ended.
+//! execution whether it called `wait` soon after it made its last child ([`WakeAffinity::waits`]).
+//! If so, its next child begins on the parent's own CPU. After a vfork, the parent that the child
+//! releases queues behind the child on the child's CPU: by its turn, a short program has ended.
 //!
 //! This is a guess. It is wrong if the parent has other work this time. Then whichever of the two
 //! waits does so at most until the other's next tick (one slice), at which an idle CPU is called to

@@ -9,11 +9,11 @@
 //! does not trace does not even test for it.
 //!
 //! The layers, lowest first: [`argument`]; the families, one file or folder each; [`calls`], the
-//! arrays and the dispatcher; [`trace`] and `starts`, which stand before it if the command line asks
-//! for them. Families use each other's helpers in one direction only.
+//! arrays and the dispatcher; [`trace`] and `starts`, which stand before it if the command line
+//! asks for them. Families use each other's helpers in one direction only.
 //!
-//! Locks: none of its own; handlers copy from and to user memory with none held. Road not taken: one
-//! large `match` of numbers, which has no place for names and kinds.
+//! Locks: none of its own; handlers copy from and to user memory with none held. Road not taken:
+//! one large `match` of numbers, which has no place for names and kinds.
 //!
 //! Handlers decode arguments and encode results as Linux does; the modules below do the work.
 

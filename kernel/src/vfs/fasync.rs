@@ -1,6 +1,6 @@
 //! Open files that want a signal when something happens (`O_ASYNC`, fcntl(2)): the list that an
-//! object keeps. `OpenFile::switch_signals` enters and removes open files; `signal_owner.rs` has the
-//! process that gets an open file's signals.
+//! object keeps. `OpenFile::switch_signals` enters and removes open files; `signal_owner.rs` has
+//! the process that gets an open file's signals.
 //!
 //! An object that can be waited for (a pipe, a socket, a terminal, an inotify instance) has a
 //! [`Signals`]: the list of its open files with `O_ASYNC` switched on. Code that changes the object

@@ -6,8 +6,8 @@
 //! documents; all results so far are combined into one report.
 //!
 //! [`describe`] reads the description, [`results`] holds the results, [`grid`], [`picture`] and
-//! [`curves`] show them, [`bars`] is the common kind of picture, [`scaling`] does all of that for two
-//! processes against one, [`page`] is one experiment as a page, [`joint`] the report.
+//! [`curves`] show them, [`bars`] is the common kind of picture, [`scaling`] does all of that for
+//! two processes against one, [`page`] is one experiment as a page, [`joint`] the report.
 
 mod bars;
 mod counts;

@@ -23,7 +23,8 @@ pub fn draw(r: &Results) -> String {
     .draw()
 }
 
-/// The bars of a line. A value that was not measured has none and takes no space: the table says so.
+/// The bars of a line. A value that was not measured has none and takes no space: the table says
+/// so.
 fn group(r: &Results, measured: &[usize], line: &Line) -> Group {
     let bar = |system: &usize| {
         let value = line.values.get(*system)?.as_ref()?;
