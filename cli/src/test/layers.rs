@@ -22,7 +22,7 @@ use crate::paths;
 type Module = Vec<String>;
 
 /// Circles of files that stay, with the reason: types that are made of each other.
-const CIRCLES: [(&[&str], &str); 4] = [
+const CIRCLES: [(&[&str], &str); 3] = [
     (
         &["vfs::dentry", "vfs::filesystem", "vfs::inode", "vfs::mount", "vfs::open_file"],
         "the interfaces between the tree and file systems name each other's types, as in Linux",
@@ -30,16 +30,6 @@ const CIRCLES: [(&[&str], &str); 4] = [
     (
         &["process::record", "process::thread"],
         "a process has threads, and a thread belongs to a process",
-    ),
-    (
-        &[
-            "ipc::unix::address",
-            "ipc::unix::endpoint",
-            "ipc::unix::flight",
-            "ipc::unix::message",
-            "ipc::unix::socket",
-        ],
-        "a message carries sockets, and a socket has a queue of messages",
     ),
     (
         &["fs::ext4", "fs::ext4::content", "fs::ext4::directory", "fs::ext4::node"],

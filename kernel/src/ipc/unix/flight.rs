@@ -36,7 +36,7 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::sync::SpinLock;
 
 use super::endpoint::Endpoint;
-use super::message::Message;
+use super::message::{Descriptors, Message};
 use super::socket::Socket;
 use crate::reclaim::growth::Grow;
 use crate::vfs::open_file::OpenFile;
@@ -67,10 +67,6 @@ fn key(file: &Arc<OpenFile>) -> usize {
     Arc::as_ptr(file).addr()
 }
 
-/// Open files in flight; counted while they are here.
-#[derive(Default)]
-pub struct Descriptors(Vec<Arc<OpenFile>>);
-
 impl Descriptors {
     /// Puts these files in flight. ETOOMANYREFS when too many are in flight already.
     pub fn send(files: Vec<Arc<OpenFile>>) -> Result<Self> {
@@ -91,11 +87,6 @@ impl Descriptors {
         Ok(sent)
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Takes the files out of flight. Not under an endpoint's lock.
     pub fn take(&mut self) -> Vec<Arc<OpenFile>> {
         let files = core::mem::take(&mut self.0);
@@ -104,16 +95,6 @@ impl Descriptors {
             IN_FLIGHT.fetch_sub(files.len(), Ordering::Relaxed);
         }
         files
-    }
-
-    /// Calls `visit` with each file.
-    pub fn for_each(&self, visit: &mut dyn FnMut(&Arc<OpenFile>)) {
-        self.0.iter().for_each(visit);
-    }
-
-    /// Returns references to the files and leaves them in flight (MSG_PEEK).
-    pub fn peek(&self) -> Vec<Arc<OpenFile>> {
-        self.0.clone()
     }
 }
 

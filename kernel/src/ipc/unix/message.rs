@@ -1,17 +1,44 @@
-//! Messages between two endpoints.
+//! Messages between two endpoints, and the descriptors that they carry.
 
-use alloc::sync::Weak;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
 use hayate_abi::socket::Ucred;
 
 use super::account::Charge;
 use super::address::Name;
-use super::endpoint::Endpoint;
-use super::flight::Descriptors;
+use crate::vfs::open_file::OpenFile;
 
 /// SCM_MAX_FD: the most descriptors that one message carries (unix(7)).
 pub const MOST_DESCRIPTORS: usize = 253;
+
+/// What sent a message.
+pub trait Origin: Send + Sync {
+    /// The message is no longer in flight.
+    fn arrived(&self);
+}
+
+/// Open files in flight: counted from [`send`](Self::send) to [`take`](Self::take), or until they
+/// are dropped (see [`super::flight`]).
+#[derive(Default)]
+pub struct Descriptors(pub(super) Vec<Arc<OpenFile>>);
+
+impl Descriptors {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Calls `visit` with each file.
+    pub fn for_each(&self, visit: &mut dyn FnMut(&Arc<OpenFile>)) {
+        self.0.iter().for_each(visit);
+    }
+
+    /// Returns references to the files and leaves them in flight (MSG_PEEK).
+    pub fn peek(&self) -> Vec<Arc<OpenFile>> {
+        self.0.clone()
+    }
+}
 
 /// One message: a datagram, a packet, or a piece of a stream.
 pub struct Message {
@@ -28,7 +55,7 @@ pub struct Message {
     /// The sending endpoint's name, for recvfrom(2).
     pub from: Option<Name>,
     /// The sending endpoint, which may wait for space.
-    pub origin: Weak<Endpoint>,
+    pub origin: Weak<dyn Origin>,
     /// Its part of the bytes that the sender has in flight, once it is in a queue.
     pub charge: Option<Charge>,
 }

@@ -15,6 +15,21 @@
 //! to the receiver's list of blocked endpoints. Both limits work for blocking senders and for
 //! pollers.
 //!
+//! A file uses only what stands before it here:
+//!
+//! | file | contents |
+//! |---|---|
+//! | [`account`] | bytes in flight, buffer sizes |
+//! | [`address`] | `sockaddr_un` |
+//! | [`message`] | what travels |
+//! | [`urgent`] | which part of a queue the readers of out-of-band data get |
+//! | [`endpoint`] | the state of one end |
+//! | [`names`] | the table of names |
+//! | [`socket`] | the open file: options, waiting, sending, messages received |
+//! | [`flight`] | descriptors in flight: counted, collected, dropped |
+//! | [`stream`] | a stream is read |
+//! | `endpoint/*` | an end connects, sends and receives, ends |
+//!
 //! # Lock order
 //!
 //! Each endpoint has one spin lock, and no two endpoints are locked at once, with one exception: a
@@ -36,6 +51,7 @@ pub mod address;
 pub mod endpoint;
 pub mod flight;
 pub mod message;
+pub mod names;
 pub mod socket;
 mod stream;
 mod urgent;

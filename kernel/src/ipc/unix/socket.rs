@@ -12,9 +12,7 @@ use hayate_machine::user::UserPtr;
 
 use super::address::Name;
 use super::endpoint::{Attempt, Endpoint, Kind};
-use super::flight;
-use super::flight::Descriptors;
-use super::message::Message;
+use super::message::{Descriptors, Message};
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 use crate::schedule::{Woken, time};
@@ -277,7 +275,7 @@ impl Socket {
                 descriptors: core::mem::take(&mut descriptors),
                 sender: outgoing.sender,
                 from: self.endpoint.name(),
-                origin: Arc::downgrade(&self.endpoint),
+                origin: Arc::<Endpoint>::downgrade(&self.endpoint),
                 charge: None,
             });
             let attempt = || to.deliver(&self.endpoint, &mut message);
@@ -446,7 +444,6 @@ impl FileOps for Socket {
     }
 
     fn release(&self, _file: &OpenFile) {
-        self.endpoint.close();
-        flight::closed();
+        self.endpoint.release();
     }
 }

@@ -22,11 +22,10 @@ use super::control::Control;
 use super::file::View;
 use super::file::io::{PIECES_MAX, vector};
 use crate::credentials::access;
-use crate::ipc::unix::address;
 use crate::ipc::unix::address::{Address, Name};
 use crate::ipc::unix::endpoint::{Endpoint, Kind};
-use crate::ipc::unix::socket;
 use crate::ipc::unix::socket::{Outgoing, Socket, flags};
+use crate::ipc::unix::{address, names, socket};
 use crate::process;
 use crate::vfs::directory;
 use crate::vfs::inode::{DeviceNumber, FileKind, Inode};
@@ -119,7 +118,7 @@ fn write_address(name: Option<&Name>, at: usize, length: usize) -> Result<()> {
 fn find(address: Address) -> Result<Arc<Endpoint>> {
     match address {
         Address::Unnamed => Err(Errno::EINVAL),
-        Address::Named(Name::Abstract(name)) => address::find_abstract(&name),
+        Address::Named(Name::Abstract(name)) => names::find_abstract(&name),
         Address::Named(Name::Path(path)) => {
             let view = View::current()?;
             let inode = view.resolve(AT_FDCWD, &path, WalkFlags::empty())?.inode()?;
@@ -127,7 +126,7 @@ fn find(address: Address) -> Result<Arc<Endpoint>> {
             if inode.attributes().kind != FileKind::Socket {
                 return Err(Errno::ECONNREFUSED);
             }
-            address::find_inode(&inode)
+            names::find_inode(&inode)
         }
     }
 }
@@ -141,14 +140,14 @@ pub fn bind(fd: i32, at: usize, length: u32) -> Result<()> {
             if endpoint.name().is_some() {
                 return Err(Errno::EINVAL);
             }
-            let name = address::bind_automatic(endpoint)?;
+            let name = names::bind_automatic(endpoint)?;
             endpoint.set_name(name, None)
         }
         Address::Named(Name::Abstract(name)) => {
             if endpoint.name().is_some() {
                 return Err(Errno::EINVAL);
             }
-            address::bind_abstract(&name, endpoint)?;
+            names::bind_abstract(&name, endpoint)?;
             endpoint.set_name(Name::Abstract(name), None)
         }
         Address::Named(Name::Path(path)) => {
@@ -157,7 +156,7 @@ pub fn bind(fd: i32, at: usize, length: u32) -> Result<()> {
             }
             let inode = make_node(&path)?;
             endpoint.set_name(Name::Path(path), Some(inode.clone()))?;
-            address::bind_inode(inode, endpoint);
+            names::bind_inode(inode, endpoint);
             Ok(())
         }
     }

@@ -6,7 +6,7 @@ use hayate_abi::Errno;
 
 use super::super::address::Name;
 use super::super::message::Message;
-use super::super::{address, flight};
+use super::super::{flight, names};
 use super::{Endpoint, Kind, Role, wake};
 use crate::reclaim::growth::Grow;
 use crate::vfs::signal_owner::Band;
@@ -39,7 +39,13 @@ impl Endpoint {
         }
     }
 
-    /// The socket is closed: unread messages are dropped, the peer sees the end (ECONNRESET when
+    /// The socket is closed: the endpoint, too, and what only its descriptors led to.
+    pub fn release(&self) {
+        self.close();
+        flight::closed();
+    }
+
+    /// The endpoint is closed: unread messages are dropped, the peer sees the end (ECONNRESET when
     /// something was left unread), connections that were not accepted are refused.
     pub fn close(&self) {
         flight::bury(self.end());
@@ -68,8 +74,8 @@ impl Endpoint {
         };
         if let Some(name) = &name {
             // An accepted endpoint has the listener's name, but does not own it.
-            if node.is_some() || matches!(name, Name::Abstract(_)) && address::owns(name, self) {
-                address::release(name, node);
+            if node.is_some() || matches!(name, Name::Abstract(_)) && names::owns(name, self) {
+                names::release(name, node);
             }
         }
         if let Some(peer) = peer {

@@ -22,7 +22,7 @@ use hayate_machine::sync::{Once, SpinLock};
 
 use super::account::Account;
 use super::address::Name;
-use super::message::Message;
+use super::message::{Message, Origin};
 use crate::reclaim::growth::Grow;
 use crate::schedule::WaitQueue;
 use crate::vfs::fasync::Signals;
@@ -251,17 +251,6 @@ impl Endpoint {
         self.inner.lock().error.take()
     }
 
-    /// A message that it sent is no longer in flight.
-    pub fn arrived(&self) {
-        if self.account.is_writable() {
-            self.writers.wake_all();
-            if self.space_wanted.load(Ordering::Relaxed) {
-                self.space_wanted.store(false, Ordering::Relaxed);
-                self.signals.tell(Band::Out);
-            }
-        }
-    }
-
     fn wake(&self) {
         self.readers.wake_all();
         self.writers.wake_all();
@@ -310,6 +299,18 @@ impl Endpoint {
             self.space_wanted.store(true, Ordering::Relaxed);
         }
         events
+    }
+}
+
+impl Origin for Endpoint {
+    fn arrived(&self) {
+        if self.account.is_writable() {
+            self.writers.wake_all();
+            if self.space_wanted.load(Ordering::Relaxed) {
+                self.space_wanted.store(false, Ordering::Relaxed);
+                self.signals.tell(Band::Out);
+            }
+        }
     }
 }
 
