@@ -22,7 +22,7 @@ use crate::paths;
 type Module = Vec<String>;
 
 /// Circles of files that stay, with the reason: types that are made of each other.
-const CIRCLES: [(&[&str], &str); 3] = [
+const CIRCLES: [(&[&str], &str); 2] = [
     (
         &["vfs::dentry", "vfs::filesystem", "vfs::inode", "vfs::mount", "vfs::open_file"],
         "the interfaces between the tree and file systems name each other's types, as in Linux",
@@ -30,10 +30,6 @@ const CIRCLES: [(&[&str], &str); 3] = [
     (
         &["process::record", "process::thread"],
         "a process has threads, and a thread belongs to a process",
-    ),
-    (
-        &["fs::ext4", "fs::ext4::content", "fs::ext4::directory", "fs::ext4::node"],
-        "an inode opens as a directory or a file, and a directory leads to inodes",
     ),
 ];
 

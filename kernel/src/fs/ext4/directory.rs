@@ -8,10 +8,9 @@
 use alloc::vec::Vec;
 
 use hayate_abi::{Errno, Result};
-use hayate_ext4::{Kind, Map, Run};
+use hayate_ext4::{Error, Inode, Kind, Map, Run};
 
-use super::Metadata as Disk;
-use super::node::Node;
+use super::volume::DiskVolume;
 use crate::hash::hash_name;
 use crate::reclaim::growth::Grow;
 use crate::vfs::inode::{DirectorySink, FileKind};
@@ -26,13 +25,20 @@ fn hash(name: &[u8]) -> u32 {
     hash_name(name) as u32
 }
 
-impl Index {
-    /// Reads all of a directory.
-    pub fn build(node: &Node, map: &Map) -> Result<Self> {
+/// A directory of a volume.
+pub struct Directory<'a> {
+    pub volume: &'a DiskVolume,
+    pub inode: &'a Inode,
+    pub map: &'a Map,
+}
+
+impl Directory<'_> {
+    /// Reads all of it.
+    pub fn read_index(&self) -> Result<Index> {
         let mut entries = Vec::new();
-        node.blocks(map, 0, |start, block| {
-            for entry in node.filesystem.volume.entries(block, 0) {
-                let entry = entry.map_err(|error| node.filesystem.error(error))?;
+        self.blocks(0, |start, block| {
+            for entry in self.volume.format.entries(block, 0) {
+                let entry = self.volume.checked(entry)?;
                 if entry.name == b"." || entry.name == b".." {
                     continue;
                 }
@@ -45,33 +51,25 @@ impl Index {
         })?;
         entries.sort_unstable();
         entries.shrink_to_fit();
-        Ok(Self(entries))
+        Ok(Index(entries))
     }
-}
 
-impl Node {
     /// Calls `visit` with the place and the bytes of each block, starting with the block that
     /// contains byte `from`, until it returns false.
-    fn blocks(
-        &self,
-        map: &Map,
-        from: u64,
-        mut visit: impl FnMut(u64, &[u8]) -> Result<bool>,
-    ) -> Result<()> {
-        let filesystem = &self.filesystem;
-        let size = filesystem.volume.block_size();
+    fn blocks(&self, from: u64, mut visit: impl FnMut(u64, &[u8]) -> Result<bool>) -> Result<()> {
+        let volume = self.volume;
+        let size = volume.format.block_size();
         let mut block = Vec::new();
         block.make_room_exact(size)?;
         block.resize(size, 0);
         let mut start = from - from % size as u64;
         while start < self.inode.size {
             // A directory without holes cannot be larger than the volume, whatever size it claims.
-            if matches!(map.run(start), Run::Hole { .. }) {
-                return Err(filesystem.error(hayate_ext4::Error::Corrupt("a directory")));
+            if matches!(self.map.run(start), Run::Hole { .. }) {
+                return Err(volume.complain(Error::Corrupt("a directory")));
             }
-            map.read(&filesystem.volume, &Disk(&filesystem.disk), start, &mut block)
-                .and_then(|()| filesystem.volume.check_directory(&self.inode, &block))
-                .map_err(|error| filesystem.error(error))?;
+            volume.read(self.map, start, &mut block)?;
+            volume.checked(volume.format.check_directory(self.inode, &block))?;
             if !visit(start, &block)? {
                 break;
             }
@@ -81,21 +79,17 @@ impl Node {
     }
 
     /// Returns the number of the inode with this name.
-    pub(super) fn find(&self, name: &[u8]) -> Result<u32> {
+    pub fn find(&self, Index(index): &Index, name: &[u8]) -> Result<u32> {
         let wanted = hash(name);
-        let Index(index) = self.index()?;
         let first = index.partition_point(|&(hash, _)| hash < wanted);
         for &(_, place) in index.iter().skip(first).take_while(|&&(hash, _)| hash == wanted) {
-            let filesystem = &self.filesystem;
-            let size = filesystem.volume.block_size() as u64;
+            let size = self.volume.format.block_size() as u64;
             let place = u64::from(place);
             // An entry never crosses the end of its block.
             let mut raw = [0; 264];
             let length = (size - place % size).min(raw.len() as u64) as usize;
             let raw = raw.get_mut(..length).unwrap_or_default();
-            self.map()?
-                .read(&filesystem.volume, &Disk(&filesystem.disk), place, raw)
-                .map_err(|error| filesystem.error(error))?;
+            self.volume.read(self.map, place, raw)?;
             if let Some((number, found)) = hayate_ext4::named(raw)
                 && found == name
             {
@@ -106,12 +100,12 @@ impl Node {
     }
 
     /// Enumerates from `position`, which counts bytes of the directory from [`FIRST`] on.
-    pub(super) fn enumerate(&self, position: &mut u64, sink: &mut dyn DirectorySink) -> Result<()> {
+    pub fn enumerate(&self, position: &mut u64, sink: &mut dyn DirectorySink) -> Result<()> {
         let from = position.saturating_sub(FIRST);
         let mut at = from;
-        let result = self.blocks(self.map()?, from, |start, block| {
-            for entry in self.filesystem.volume.entries(block, 0) {
-                let entry = entry.map_err(|error| self.filesystem.error(error))?;
+        let result = self.blocks(from, |start, block| {
+            for entry in self.volume.format.entries(block, 0) {
+                let entry = self.volume.checked(entry)?;
                 let next = start + entry.next as u64;
                 if start + (entry.offset as u64) < from || entry.name == b"." || entry.name == b".."
                 {

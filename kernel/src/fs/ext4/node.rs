@@ -1,27 +1,86 @@
-//! An inode of the volume as the kernel's [`Inode`].
+//! A mounted volume, and its inodes as the kernel's [`Inode`].
 
-use alloc::sync::Arc;
+use alloc::collections::BTreeMap;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
 use hayate_abi::{Errno, Result};
-use hayate_ext4::{Map, Time};
-use hayate_machine::sync::Once;
+use hayate_ext4::{Map, ROOT, Time};
+use hayate_machine::sync::{Once, SpinLock};
 use hayate_off2f::MARK;
 
 use super::content::Content;
-use super::directory::Index;
-use super::{Ext4, Metadata as Disk};
+use super::directory::{Directory, Index};
+use super::volume::DiskVolume;
 use crate::in_place::view;
 use crate::page_cache::cache::PageCache;
 use crate::schedule::Mutex;
+use crate::vfs::filesystem::RootHandle;
 use crate::vfs::inode::{
     Attributes, Change, DeviceNumber, DirectorySink, FileKind, Inode, Metadata, Timestamp,
 };
 use crate::vfs::open_file::{FileOps, OpenRequest};
 
+/// A mounted volume.
+pub struct Ext4 {
+    pub(super) volume: DiskVolume,
+    /// A tree, not a hash table: a hash table needs one large piece of memory, which may not be
+    /// free while the page cache fills the memory.
+    nodes: SpinLock<BTreeMap<u32, Weak<Node>>>,
+    root: RootHandle<Node>,
+    /// Itself; nodes keep a reference.
+    this: Weak<Ext4>,
+}
+
+impl Ext4 {
+    pub(super) fn new(volume: DiskVolume) -> Result<Arc<Self>> {
+        let filesystem = Arc::new_cyclic(|this| Ext4 {
+            volume,
+            nodes: SpinLock::new(BTreeMap::new()),
+            root: RootHandle::empty(),
+            this: this.clone(),
+        });
+        let root = filesystem.node(ROOT)?;
+        filesystem.root.set(root);
+        Ok(filesystem)
+    }
+
+    /// Returns the root directory.
+    pub(super) fn root_node(&self) -> Option<Arc<Node>> {
+        self.root.get()
+    }
+
+    /// Removes the entry of a node that has no references left.
+    fn forget(&self, number: u32) {
+        let mut nodes = self.nodes.lock();
+        // A new node may have taken its place already.
+        if nodes.get(&number).is_some_and(|node| node.strong_count() == 0) {
+            nodes.remove(&number);
+        }
+    }
+
+    /// Returns the node of inode `number`.
+    fn node(&self, number: u32) -> Result<Arc<Node>> {
+        if let Some(node) = self.nodes.lock().get(&number).and_then(Weak::upgrade) {
+            return Ok(node);
+        }
+        let inode = self.volume.inode(number)?;
+        let this = self.this.upgrade().ok_or(Errno::EIO)?;
+        let node = Arc::new(Node::new(this, inode)?);
+        let mut nodes = self.nodes.lock();
+        // Another processor may have inserted it meanwhile.
+        if let Some(other) = nodes.get(&number).and_then(Weak::upgrade) {
+            drop(nodes);
+            return Ok(other);
+        }
+        nodes.insert(number, Arc::downgrade(&node));
+        Ok(node)
+    }
+}
+
 /// A file, directory, link or device node of the volume.
 pub struct Node {
-    pub(super) filesystem: Arc<Ext4>,
+    filesystem: Arc<Ext4>,
     pub(super) inode: hayate_ext4::Inode,
     kind: FileKind,
     /// Held while one of the following is filled.
@@ -32,7 +91,7 @@ pub struct Node {
 }
 
 impl Node {
-    pub(super) fn new(filesystem: Arc<Ext4>, inode: hayate_ext4::Inode) -> Result<Self> {
+    fn new(filesystem: Arc<Ext4>, inode: hayate_ext4::Inode) -> Result<Self> {
         let kind = FileKind::from_mode(inode.mode.into()).ok_or(Errno::EUCLEAN)?;
         Ok(Self {
             filesystem,
@@ -45,6 +104,10 @@ impl Node {
         })
     }
 
+    fn volume(&self) -> &DiskVolume {
+        &self.filesystem.volume
+    }
+
     /// Returns the map of the content's blocks.
     pub(super) fn map(&self) -> Result<&Arc<Map>> {
         if let Some(map) = self.map.get() {
@@ -54,17 +117,19 @@ impl Node {
         if let Some(map) = self.map.get() {
             return Ok(map);
         }
-        let filesystem = &self.filesystem;
-        let map = filesystem
-            .volume
-            .map(&Disk(&filesystem.disk), &self.inode)
-            .map_err(|error| filesystem.error(error))?;
+        let map = self.volume().map(&self.inode)?;
         Ok(self.map.call_once(|| Arc::new(map)))
     }
 
+    fn directory(&self) -> Result<Directory<'_>> {
+        if self.kind != FileKind::Directory {
+            return Err(Errno::ENOTDIR);
+        }
+        Ok(Directory { volume: self.volume(), inode: &self.inode, map: self.map()? })
+    }
+
     /// Returns the directory's index of names.
-    pub(super) fn index(&self) -> Result<&Index> {
-        let map = self.map()?;
+    fn index(&self, directory: &Directory<'_>) -> Result<&Index> {
         if let Some(index) = self.index.get() {
             return Ok(index);
         }
@@ -72,7 +137,7 @@ impl Node {
         if let Some(index) = self.index.get() {
             return Ok(index);
         }
-        let index = Index::build(self, map)?;
+        let index = directory.read_index()?;
         Ok(self.index.call_once(|| index))
     }
 
@@ -87,7 +152,7 @@ impl Node {
             return Ok(page_cache);
         }
         let size = self.inode.size;
-        let source = Arc::new(Content::new(Arc::clone(&self.filesystem.disk), map, size));
+        let source = Arc::new(Content::new(Arc::clone(&self.volume().disk), map, size));
         let shown = if self.is_marked() { view::view(source.clone(), size)? } else { None };
         let page_cache = shown.unwrap_or_else(|| PageCache::cached(size, source, true));
         Ok(self.page_cache.call_once(|| page_cache))
@@ -132,7 +197,7 @@ impl Inode for Node {
         let (major, minor) = inode.device();
         let is_device = matches!(self.kind, FileKind::CharDevice | FileKind::BlockDevice);
         Ok(Metadata {
-            device: self.filesystem.disk.number().encode(),
+            device: self.volume().disk.number().encode(),
             number: inode.number.into(),
             kind: self.kind,
             mode: inode.mode & 0o7777,
@@ -146,7 +211,7 @@ impl Inode for Node {
             },
             size: self.size(),
             blocks: inode.sectors,
-            block_size: self.filesystem.volume.block_size() as u32,
+            block_size: self.volume().format.block_size() as u32,
             accessed: timestamp(inode.accessed),
             modified: timestamp(inode.modified),
             changed: timestamp(inode.changed),
@@ -159,29 +224,20 @@ impl Inode for Node {
     }
 
     fn lookup(&self, name: &[u8]) -> Result<Arc<dyn Inode>> {
-        if self.kind != FileKind::Directory {
-            return Err(Errno::ENOTDIR);
-        }
-        let number = self.find(name)?;
+        let directory = self.directory()?;
+        let number = directory.find(self.index(&directory)?, name)?;
         Ok(self.filesystem.node(number)?)
     }
 
     fn read_dir(&self, position: &mut u64, sink: &mut dyn DirectorySink) -> Result<()> {
-        if self.kind != FileKind::Directory {
-            return Err(Errno::ENOTDIR);
-        }
-        self.enumerate(position, sink)
+        self.directory()?.enumerate(position, sink)
     }
 
     fn read_link(&self) -> Result<Vec<u8>> {
         if self.kind != FileKind::Symlink {
             return Err(Errno::EINVAL);
         }
-        let filesystem = &self.filesystem;
-        filesystem
-            .volume
-            .link_target(&Disk(&filesystem.disk), &self.inode)
-            .map_err(|error| filesystem.error(error))
+        self.volume().link_target(&self.inode)
     }
 
     fn open(self: Arc<Self>, request: &OpenRequest<'_>) -> Result<Arc<dyn FileOps>> {
@@ -204,7 +260,7 @@ impl Inode for Node {
             return Err(Errno::ENODATA);
         }
         let (map, size) = (Arc::clone(self.map()?), self.inode.size);
-        view::first_page(&Content::new(Arc::clone(&self.filesystem.disk), map, size), size)
+        view::first_page(&Content::new(Arc::clone(&self.volume().disk), map, size), size)
     }
 
     fn page_cache(&self) -> Option<Arc<PageCache>> {

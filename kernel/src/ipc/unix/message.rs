@@ -13,7 +13,7 @@ use crate::vfs::open_file::OpenFile;
 pub const MOST_DESCRIPTORS: usize = 253;
 
 /// What sent a message.
-pub trait Origin: Send + Sync {
+pub trait Sender: Send + Sync {
     /// The message is no longer in flight.
     fn arrived(&self);
 }
@@ -55,7 +55,7 @@ pub struct Message {
     /// The sending endpoint's name, for recvfrom(2).
     pub from: Option<Name>,
     /// The sending endpoint, which may wait for space.
-    pub origin: Weak<dyn Origin>,
+    pub origin: Weak<dyn Sender>,
     /// Its part of the bytes that the sender has in flight, once it is in a queue.
     pub charge: Option<Charge>,
 }

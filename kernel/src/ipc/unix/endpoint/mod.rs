@@ -22,7 +22,7 @@ use hayate_machine::sync::{Once, SpinLock};
 
 use super::account::Account;
 use super::address::Name;
-use super::message::{Message, Origin};
+use super::message::{Message, Sender};
 use crate::reclaim::growth::Grow;
 use crate::schedule::WaitQueue;
 use crate::vfs::fasync::Signals;
@@ -302,7 +302,7 @@ impl Endpoint {
     }
 }
 
-impl Origin for Endpoint {
+impl Sender for Endpoint {
     fn arrived(&self) {
         if self.account.is_writable() {
             self.writers.wake_all();

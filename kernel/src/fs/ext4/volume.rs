@@ -1,0 +1,86 @@
+//! A volume on its disk: reads its metadata, and logs what is wrong with it.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use hayate_abi::{Errno, Result};
+use hayate_ext4::{Error, Inode, Map, ROOT, Source, Volume};
+use hayate_machine::warn;
+
+use crate::fs::disk::Disk;
+
+/// A volume and the disk that it lies on.
+pub struct DiskVolume {
+    /// The type name that it was mounted with: `ext2`, `ext3` or `ext4`.
+    pub type_name: &'static str,
+    pub disk: Arc<Disk>,
+    pub format: Volume,
+}
+
+impl DiskVolume {
+    /// Opens the volume on `disk`. `EINVAL` when there is none or it uses an unsupported feature,
+    /// `EUCLEAN` when it is corrupt, `EBADMSG` for a wrong checksum; the log has the details.
+    pub fn open(disk: Arc<Disk>, type_name: &'static str) -> Result<Self> {
+        let format = Volume::open(&Metadata(&disk), disk.size())
+            .map_err(|error| complain(&disk, type_name, error))?;
+        let volume = Self { type_name, disk, format };
+        // The root must be a directory before the volume is mounted.
+        if !volume.inode(ROOT)?.is(0o040_000) {
+            return Err(volume.complain(Error::Corrupt("the root directory")));
+        }
+        Ok(volume)
+    }
+
+    /// Reads inode `number`.
+    pub fn inode(&self, number: u32) -> Result<Inode> {
+        self.checked(self.format.inode(&Metadata(&self.disk), number))
+    }
+
+    /// Reads the map of an inode's blocks.
+    pub fn map(&self, inode: &Inode) -> Result<Map> {
+        self.checked(self.format.map(&Metadata(&self.disk), inode))
+    }
+
+    /// Reads the target of a symbolic link.
+    pub fn link_target(&self, inode: &Inode) -> Result<Vec<u8>> {
+        self.checked(self.format.link_target(&Metadata(&self.disk), inode))
+    }
+
+    /// Fills `into` with the content that `map` leads to, from byte `offset` on.
+    pub fn read(&self, map: &Map, offset: u64, into: &mut [u8]) -> Result<()> {
+        self.checked(map.read(&self.format, &Metadata(&self.disk), offset, into))
+    }
+
+    /// Turns what is wrong with the volume into an error number, and logs it.
+    pub fn checked<T>(&self, result: hayate_ext4::Result<T>) -> Result<T> {
+        result.map_err(|error| self.complain(error))
+    }
+
+    /// Logs what is wrong with the volume, in more detail than the error number it returns.
+    pub fn complain(&self, error: Error) -> Errno {
+        complain(&self.disk, self.type_name, error)
+    }
+}
+
+fn complain(disk: &Disk, type_name: &str, error: Error) -> Errno {
+    warn!("{type_name}: {}: {error}", disk.name());
+    match error {
+        Error::Io => Errno::EIO,
+        Error::NotExt4 | Error::Unsupported(_) => Errno::EINVAL,
+        Error::Corrupt(_) => Errno::EUCLEAN,
+        Error::Checksum(_) => Errno::EBADMSG,
+        Error::Memory => Errno::ENOMEM,
+    }
+}
+
+/// The disk as a source of metadata, through its page cache.
+struct Metadata<'a>(&'a Disk);
+
+impl Source for Metadata<'_> {
+    fn read(&self, offset: u64, into: &mut [u8]) -> hayate_ext4::Result<()> {
+        self.0.read(offset, into).map_err(|error| match error {
+            Errno::ENOMEM => Error::Memory,
+            _ => Error::Io,
+        })
+    }
+}
