@@ -162,15 +162,16 @@ fn threaded() {
     if vdso::place(place).is_err() {
         panic!("no memory for the pages that programs see");
     }
-    ipc::unix::socket::register_identity(|| process::current().identity());
     vfs::caller::register(vfs::caller::Caller {
         credentials: || process::current().credentials(),
+        identity: || process::current().identity(),
         read_from_device: |bytes| {
             if let Some(thread) = process::try_current() {
                 thread.moved.read_from_device(bytes);
             }
         },
     });
+    syscall::init();
     if let Err(error) = first::start() {
         panic!("{error}");
     }

@@ -41,6 +41,7 @@ mod timer;
 pub mod trace;
 
 pub use calls::{HANDLERS, PLAIN, dispatch};
+pub use socket::init;
 
 use hayate_machine::trap::UserRegs;
 

@@ -1,8 +1,9 @@
-//! The process that calls, as files see it: its credentials, and its account of device reads. The
-//! process layer is above and registers both.
+//! The process that calls, as files see it: its credentials, its identity for sockets, and its
+//! account of device reads. The process layer is above and registers all.
 
 use alloc::sync::Arc;
 
+use hayate_abi::socket::Ucred;
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::Once;
 
@@ -12,6 +13,8 @@ use crate::credentials::{Capability, Credentials};
 pub struct Caller {
     /// Returns the credentials of the calling process.
     pub credentials: fn() -> Arc<Credentials>,
+    /// Returns the process and its effective ids, as sockets report them.
+    pub identity: fn() -> Ucred,
     /// Charges bytes that were read from a device to the calling thread, if there is one.
     pub read_from_device: fn(usize),
 }
@@ -27,6 +30,12 @@ pub fn register(caller: Caller) {
 pub fn require(capability: Capability) -> Result<()> {
     let caller = CALLER.get().ok_or(Errno::EPERM)?;
     (caller.credentials)().require(capability)
+}
+
+/// Returns the calling process and its effective ids, as sockets report them: those of the kernel
+/// if there is none.
+pub fn identity() -> Ucred {
+    CALLER.get().map_or(Ucred { pid: 0, uid: 0, gid: 0 }, |caller| (caller.identity)())
 }
 
 /// Charges bytes that were read from a device to the calling thread, if there is one.

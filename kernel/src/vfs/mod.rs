@@ -27,10 +27,13 @@
 //! | [`filesystem`] | one mounted file system |
 //! | [`dentry`] | names in a directory, cached |
 //! | [`mount`] | a file system at a place; [`mount::Location`], a place in the tree |
+//! | [`socket_options`] | options that sockets of every family have |
 //! | [`open_file`] | an open file and its operations: the object behind descriptors |
+//! | [`socket`] | the operations of sockets, whatever their family |
 //! | [`descriptor`] | the table from small numbers to open files |
 //! | [`device`] | the drivers and FIFOs behind nodes |
 //! | [`anonymous`] | files without a path |
+//! | [`socket_family`] | the families of sockets, and the open files of sockets |
 //! | [`content`] | reads and writes through the page cache |
 //! | [`hint`] | the expected lifetime of data (`F_SET_RW_HINT`) |
 //! | [`poll_wait`] | waiting for several files (`poll`, `select`) |
@@ -46,11 +49,12 @@
 //! | [`open`] | the call `open`, which makes an open file |
 //! | [`reclaim`], [`resources`] | dropped names; page caches in the registry of resources |
 //!
-//! Five of these files use each other in a circle: an inode is opened at a place and gives the
+//! Six of these files use each other in a circle: an inode is opened at a place and gives the
 //! operations of an open file ([`inode`] -> [`mount`], [`open_file`]), an open file keeps its inode
-//! and its place, a place is a dentry in a mount, and both lead to inodes and their file system.
-//! Road not taken: generic parameters or further trait objects that would untie them. Each step of
-//! a path walk and each open would pay for them.
+//! and its place, a place is a dentry in a mount, and both lead to inodes and their file system; an
+//! open file may be a socket, and sockets ([`socket`]) pass open files. Road not taken: generic
+//! parameters or further trait objects that would untie them. Each step of a path walk and each
+//! open would pay for them.
 //!
 //! # Lock order
 //!
@@ -89,6 +93,9 @@ mod registered;
 pub mod resources;
 pub mod set_id;
 pub mod signal_owner;
+pub mod socket;
+pub mod socket_family;
+pub mod socket_options;
 pub mod transfer;
 pub mod users;
 pub mod watch;

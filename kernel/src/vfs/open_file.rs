@@ -22,6 +22,7 @@ use super::mount::Location;
 use super::poll::{Events, Registrar, Watch};
 use super::registered::Registered;
 use super::signal_owner::Owner;
+use super::socket::SocketOps;
 use super::transfer::{Input, Output};
 use super::watch;
 use super::watch::Mask;
@@ -206,6 +207,11 @@ pub trait FileOps: Any + Send + Sync {
         let _ = file;
     }
 
+    /// Returns the operations of a socket, if this file is one.
+    fn as_socket(&self) -> Option<&dyn SocketOps> {
+        None
+    }
+
     /// Called when the last reference goes away.
     fn release(&self, file: &OpenFile) {
         let _ = file;
@@ -307,8 +313,7 @@ impl OpenFile {
         &*self.ops
     }
 
-    /// Returns the operations as a `T` if they are one: epoll, sockets and ioctls find their own
-    /// files so.
+    /// Returns the operations as a `T` if they are one: epoll and ioctls find their own files so.
     pub fn ops_as<T: FileOps>(&self) -> Option<&T> {
         let any: &dyn Any = &*self.ops;
         any.downcast_ref::<T>()

@@ -164,11 +164,11 @@ static NET: &[Item<()>] = &[
 ];
 
 static NET_CORE: &[Item<()>] = &[
-    constant!("rmem_default", crate::ipc::unix::account::RECEIVE_DEFAULT),
-    constant!("rmem_max", crate::ipc::unix::account::RECEIVE_DEFAULT),
+    constant!("rmem_default", crate::vfs::socket_options::RECEIVE_DEFAULT),
+    constant!("rmem_max", crate::vfs::socket_options::RECEIVE_DEFAULT),
     constant!("somaxconn", crate::ipc::unix::endpoint::MOST_BACKLOG),
-    constant!("wmem_default", crate::ipc::unix::account::SEND_DEFAULT),
-    constant!("wmem_max", crate::ipc::unix::account::SEND_DEFAULT),
+    constant!("wmem_default", crate::vfs::socket_options::SEND_DEFAULT),
+    constant!("wmem_max", crate::vfs::socket_options::SEND_DEFAULT),
 ];
 
 static NET_UNIX: &[Item<()>] =

@@ -11,14 +11,8 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// net.core.wmem_default, and the limit that SO_SNDBUF may be set to (wmem_max).
-pub const SEND_DEFAULT: usize = 212_992;
-/// net.core.rmem_default and rmem_max.
-pub const RECEIVE_DEFAULT: usize = 212_992;
-/// SOCK_MIN_SNDBUF of Linux 6.1 on x86-64.
-const SEND_LEAST: usize = 4608;
-/// SOCK_MIN_RCVBUF.
-const RECEIVE_LEAST: usize = 2304;
+use crate::vfs::socket_options::{RECEIVE_DEFAULT, SEND_DEFAULT};
+
 /// The overhead of a message: the least that Linux charges (`SKB_TRUESIZE(0)` with the rounding of
 /// its allocator).
 const OVERHEAD: usize = 768;
@@ -61,14 +55,14 @@ impl Account {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// Sets SO_SNDBUF; a value beyond the limits is cut (socket(7)).
-    pub fn set_send_size(&self, asked: u32) {
-        self.send.store(doubled(asked, SEND_DEFAULT, SEND_LEAST), Ordering::Relaxed);
+    /// Sets SO_SNDBUF, to the size that is to be kept.
+    pub fn set_send_size(&self, size: usize) {
+        self.send.store(size, Ordering::Relaxed);
     }
 
     /// Sets SO_RCVBUF.
-    pub fn set_receive_size(&self, asked: u32) {
-        self.receive.store(doubled(asked, RECEIVE_DEFAULT, RECEIVE_LEAST), Ordering::Relaxed);
+    pub fn set_receive_size(&self, size: usize) {
+        self.receive.store(size, Ordering::Relaxed);
     }
 
     /// Whether another message may be sent now.
@@ -98,9 +92,4 @@ impl Drop for Charge {
     fn drop(&mut self) {
         self.account.in_flight.fetch_sub(self.size, Ordering::Relaxed);
     }
-}
-
-/// Half of every buffer is assumed to be overhead, so twice the requested size is granted.
-fn doubled(asked: u32, most: usize, least: usize) -> usize {
-    ((asked as usize).min(most) * 2).max(least)
 }

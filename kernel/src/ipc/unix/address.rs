@@ -4,6 +4,8 @@ use alloc::vec::Vec;
 
 use hayate_abi::{Errno, Result};
 
+use crate::vfs::socket::AddressBytes;
+
 /// `sizeof(sun_path)` (unix(7)).
 pub const PATH_LENGTH: usize = 108;
 /// Bytes of `sun_family`.
@@ -50,19 +52,14 @@ impl Address {
 }
 
 /// Encodes the `sockaddr_un` of a name (or of none) for getsockname(2): a path with its zero byte.
-pub fn to_bytes(name: Option<&Name>) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(FAMILY_LENGTH + PATH_LENGTH + 1);
-    bytes.extend_from_slice(&FAMILY.to_ne_bytes());
+pub fn to_bytes(name: Option<&Name>) -> AddressBytes {
+    let mut bytes = AddressBytes::new();
+    let [low, high] = FAMILY.to_ne_bytes();
+    bytes.extend([low, high]);
     match name {
         None => {}
-        Some(Name::Path(path)) => {
-            bytes.extend_from_slice(path);
-            bytes.push(0);
-        }
-        Some(Name::Abstract(name)) => {
-            bytes.push(0);
-            bytes.extend_from_slice(name);
-        }
+        Some(Name::Path(path)) => bytes.extend(path.iter().copied().chain([0])),
+        Some(Name::Abstract(name)) => bytes.extend([0].into_iter().chain(name.iter().copied())),
     }
     bytes
 }

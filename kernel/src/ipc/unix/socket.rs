@@ -2,92 +2,32 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use hayate_abi::raw::ioctl::{FIONREAD, SIOCATMARK, TIOCOUTQ};
 use hayate_abi::socket::Ucred;
 use hayate_abi::{Errno, Result};
-use hayate_machine::sync::{Lazy, Once};
 use hayate_machine::user::UserPtr;
 
 use super::address::Name;
-use super::endpoint::{Attempt, Endpoint, Kind};
+use super::endpoint::{Endpoint, Kind};
 use super::message::{Descriptors, Message};
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
-use crate::schedule::{Woken, time};
-use crate::vfs::anonymous;
-use crate::vfs::anonymous::AnonymousInode;
 use crate::vfs::fasync::{Interest, Signals};
-use crate::vfs::inode::{FileKind, Inode};
-use crate::vfs::mount::Mount;
 use crate::vfs::open_file::{FileOps, OpenFile, Traits};
 use crate::vfs::poll::{Events, Registrar};
+use crate::vfs::socket::{Attempt, SocketOps, flags};
+use crate::vfs::socket_options::{Buffer, Common, Switches};
 use crate::vfs::transfer::{Input, Output};
+use crate::vfs::{caller, socket};
 
 /// The largest message into which the bytes of a stream are cut.
 pub(super) const STREAM_PIECE: usize = 32 * 1024;
 
-/// Flags of send(2) and recv(2) (`include/linux/socket.h`).
-pub mod flags {
-    #![allow(missing_docs)]
-    pub const OOB: u32 = 0x1;
-    pub const PEEK: u32 = 0x2;
-    pub const CTRUNC: u32 = 0x8;
-    pub const TRUNC: u32 = 0x20;
-    pub const DONTWAIT: u32 = 0x40;
-    pub const EOR: u32 = 0x80;
-    pub const WAITALL: u32 = 0x100;
-    pub const NOSIGNAL: u32 = 0x4000;
-    pub const CMSG_CLOEXEC: u32 = 0x4000_0000;
-    /// Headers of 32-bit programs; only used inside the kernel.
-    pub const CMSG_COMPAT: u32 = 0x8000_0000;
-}
-
-static IDENTITY: Once<fn() -> Ucred> = Once::new();
-
-/// Registers the function that returns the caller's credentials; `process` calls it at boot.
-pub fn register_identity(identity: fn() -> Ucred) {
-    IDENTITY.call_once(|| identity);
-}
-
-fn caller() -> Ucred {
-    IDENTITY.get().map_or(Ucred { pid: 0, uid: 0, gid: 0 }, |identity| identity())
-}
-
-static SOCKFS: Lazy<Arc<Mount>> = Lazy::new(|| anonymous::pseudo("sockfs", 0x534f_434b));
-
-/// Makes the open file of a socket, shown as `socket:[NUMBER]`.
-pub fn open(socket: Arc<Socket>, flags: u32) -> Result<Arc<OpenFile>> {
-    let inode = AnonymousInode::new(SOCKFS.filesystem().device(), FileKind::Socket, 0o777);
-    let shown = alloc::format!("socket:[{}]", inode.metadata()?.number);
-    OpenFile::new(socket, anonymous::location(&SOCKFS, shown.as_bytes(), inode), flags)
-}
-
 /// An open Unix-domain socket.
 pub struct Socket {
     endpoint: Arc<Endpoint>,
-    /// SO_PASSCRED.
-    pass_credentials: AtomicBool,
-    /// Options that are on, as [`Remembered`].
-    remembered: AtomicU32,
-    /// SO_RCVTIMEO and SO_SNDTIMEO in nanoseconds; 0 means none.
-    receive_timeout: AtomicU64,
-    send_timeout: AtomicU64,
-}
-
-/// Options that are switched on and off (socket(7)). All but the last matter only for families with
-/// a network below them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Remembered {
-    /// SO_REUSEADDR.
-    ReuseAddress = 1,
-    /// SO_KEEPALIVE.
-    KeepAlive = 2,
-    /// SO_BROADCAST.
-    Broadcast = 4,
-    /// SO_OOBINLINE: out-of-band data is read with the rest.
-    UrgentInline = 8,
+    common: Common,
 }
 
 /// The arguments of a send besides its bytes.
@@ -119,20 +59,14 @@ pub struct Incoming {
     pub descriptors: Vec<Arc<OpenFile>>,
     /// Credentials of the sender.
     pub sender: Option<Ucred>,
-    /// The sender's name; `Some(None)` for an unnamed sender of a datagram.
-    pub from: Option<Option<Name>>,
+    /// The name of the sender of a datagram, if it has one.
+    pub from: Option<Name>,
 }
 
 impl Socket {
     /// Makes a socket for this endpoint.
     pub fn new(endpoint: Arc<Endpoint>) -> Arc<Self> {
-        Arc::new(Self {
-            endpoint,
-            pass_credentials: AtomicBool::new(false),
-            remembered: AtomicU32::new(0),
-            receive_timeout: AtomicU64::new(0),
-            send_timeout: AtomicU64::new(0),
-        })
+        Arc::new(Self { endpoint, common: Common::new() })
     }
 
     /// Returns its endpoint.
@@ -140,68 +74,23 @@ impl Socket {
         &self.endpoint
     }
 
-    /// SO_PASSCRED.
-    pub fn passes_credentials(&self) -> bool {
-        self.pass_credentials.load(Ordering::Relaxed)
+    /// Returns the options that it shares with sockets of other families.
+    pub fn options(&self) -> &Common {
+        &self.common
     }
 
-    /// Sets SO_PASSCRED.
-    pub fn set_pass_credentials(&self, on: bool) {
-        self.pass_credentials.store(on, Ordering::Relaxed);
-    }
-
-    /// Whether an option is set.
-    pub fn remembers(&self, option: Remembered) -> bool {
-        self.remembered.load(Ordering::Relaxed) & option as u32 != 0
-    }
-
-    /// Sets or clears an option.
-    pub fn remember(&self, option: Remembered, on: bool) {
-        if on {
-            self.remembered.fetch_or(option as u32, Ordering::Relaxed);
-        } else {
-            self.remembered.fetch_and(!(option as u32), Ordering::Relaxed);
-        }
-    }
-
-    /// SO_RCVTIMEO (receiving) or SO_SNDTIMEO in nanoseconds, 0 for none.
-    pub fn timeout(&self, receiving: bool) -> &AtomicU64 {
-        if receiving { &self.receive_timeout } else { &self.send_timeout }
-    }
-
-    fn deadline(&self, receiving: bool) -> Option<u64> {
-        let span = self.timeout(receiving).load(Ordering::Relaxed);
-        (span != 0).then(|| time::monotonic_ns().saturating_add(span))
-    }
-
-    /// Repeats `attempt` until it is done, and sleeps in between. EAGAIN when it would block and
-    /// `nonblocking` is set, or the socket's timeout is over; ERESTARTSYS after a signal (EINTR
-    /// with a timeout, socket(7)).
+    /// Repeats `attempt` until it is done, and sleeps in between ([`socket::until`]).
     pub fn until<T>(
         &self,
-        receiving: bool,
+        which: Buffer,
         nonblocking: bool,
-        mut attempt: impl FnMut() -> Result<Attempt<T>>,
+        attempt: impl FnMut() -> Result<Attempt<T>>,
     ) -> Result<T> {
-        if let Attempt::Done(value) = attempt()? {
-            return Ok(value);
-        }
-        if nonblocking {
-            return Err(Errno::EAGAIN);
-        }
-        let deadline = self.deadline(receiving);
-        let queue = if receiving { &self.endpoint.readers } else { &self.endpoint.writers };
-        let made = queue.wait_interruptible(deadline, || match attempt() {
-            Ok(Attempt::Wait) => None,
-            Ok(Attempt::Done(value)) => Some(Ok(value)),
-            Err(error) => Some(Err(error)),
-        });
-        match made {
-            Ok(result) => result,
-            Err(Woken::TimedOut) => Err(Errno::EAGAIN),
-            Err(Woken::Interrupted) if deadline.is_some() => Err(Errno::EINTR),
-            Err(Woken::Interrupted) => Err(Errno::ERESTARTSYS),
-        }
+        let queue = match which {
+            Buffer::Receive => &self.endpoint.readers,
+            Buffer::Send => &self.endpoint.writers,
+        };
+        socket::until(&self.common, which, nonblocking, queue, attempt)
     }
 
     /// Checks that `total` bytes may be sent with MSG_OOB: only on a stream, and at least one byte.
@@ -279,7 +168,7 @@ impl Socket {
                 charge: None,
             });
             let attempt = || to.deliver(&self.endpoint, &mut message);
-            match self.until(false, outgoing.nonblocking, attempt) {
+            match self.until(Buffer::Send, outgoing.nonblocking, attempt) {
                 Ok(()) => sent += got,
                 Err(_) if sent > 0 => return Ok(sent),
                 Err(error) => return Err(error),
@@ -304,7 +193,7 @@ impl Socket {
     /// Receives the byte of out-of-band data; never waits. As on Linux, the byte is lost if it
     /// cannot be stored, and it counts as received if the buffer is empty.
     fn receive_urgent(&self, out: &mut Output<'_>, how: u32) -> Result<Incoming> {
-        if self.remembers(Remembered::UrgentInline) {
+        if self.common.has(Switches::URGENT_INLINE) {
             return Err(Errno::EINVAL);
         }
         let byte = self.endpoint.receive_urgent(how & flags::PEEK != 0)?;
@@ -339,7 +228,8 @@ impl Socket {
                 }
             })
         };
-        let Some((bytes, full, carried, sender, from)) = self.until(true, nonblocking, look)?
+        let Some((bytes, full, carried, sender, from)) =
+            self.until(Buffer::Receive, nonblocking, look)?
         else {
             return Ok(Incoming::default());
         };
@@ -357,7 +247,7 @@ impl Socket {
             urgent: false,
             descriptors,
             sender: Some(sender),
-            from: (self.endpoint.kind == Kind::Datagram).then_some(from),
+            from: from.filter(|_| self.endpoint.kind == Kind::Datagram),
         })
     }
 }
@@ -408,7 +298,7 @@ impl FileOps for Socket {
         let outgoing = Outgoing {
             to: None,
             descriptors: Vec::new(),
-            sender: caller(),
+            sender: caller::identity(),
             nonblocking: file.nonblocking(),
             urgent: false,
         };
@@ -441,6 +331,10 @@ impl FileOps for Socket {
 
     fn owned(&self, file: &OpenFile) {
         self.endpoint.set_file_owner(file.owner());
+    }
+
+    fn as_socket(&self) -> Option<&dyn SocketOps> {
+        Some(self)
     }
 
     fn release(&self, _file: &OpenFile) {

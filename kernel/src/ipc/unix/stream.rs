@@ -14,10 +14,12 @@ use hayate_abi::Result;
 use hayate_abi::socket::Ucred;
 
 use super::message::Message;
-use super::socket::{Carried, Incoming, Remembered, STREAM_PIECE, Socket, flags};
+use super::socket::{Carried, Incoming, STREAM_PIECE, Socket};
 use super::urgent;
 use super::urgent::{Next, Reader};
 use crate::reclaim::growth;
+use crate::vfs::socket::flags;
+use crate::vfs::socket_options::{Buffer, Switches};
 use crate::vfs::transfer::Output;
 
 /// A piece taken from a stream's queue.
@@ -68,12 +70,12 @@ impl Socket {
             let wish = Wish {
                 room: out.remaining().min(STREAM_PIECE),
                 peek: peek.then_some(incoming.count),
-                sender: incoming.sender.filter(|_| self.passes_credentials()),
+                sender: incoming.sender.filter(|_| self.options().has(Switches::PASS_CREDENTIALS)),
                 is_satisfied: has_some && (peek || how & flags::WAITALL == 0),
-                reader: Reader { has_some, inline: self.remembers(Remembered::UrgentInline) },
+                reader: Reader { has_some, inline: self.options().has(Switches::URGENT_INLINE) },
             };
             let look = || self.endpoint().receive(|queue, unread| take(queue, wish, unread));
-            let piece = match self.until(true, nonblocking, look) {
+            let piece = match self.until(Buffer::Receive, nonblocking, look) {
                 Ok(piece) => piece,
                 Err(_) if has_some => break,
                 Err(error) => return Err(error),

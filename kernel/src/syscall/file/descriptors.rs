@@ -10,7 +10,6 @@ use hayate_machine::user::{self, UserPtr};
 use super::{View, credentials, descriptor_limit, files, install, open_file, path, string};
 use crate::fs::tmpfs::memfd;
 use crate::ipc::pipe;
-use crate::ipc::unix::socket::Socket;
 use crate::process;
 use crate::vfs::descriptor::FdTable;
 use crate::vfs::inode::FileKind;
@@ -417,7 +416,7 @@ pub fn flock(fd: i32, operation: i32) -> Result<()> {
 }
 
 fn is_socket(file: &OpenFile) -> bool {
-    file.ops_as::<Socket>().is_some()
+    file.ops().as_socket().is_some()
 }
 
 /// `ioctl(2)`: commands for any file are handled here, the others by the file.

@@ -6,9 +6,10 @@ use alloc::sync::Arc;
 use hayate_abi::socket::Ucred;
 use hayate_abi::{Errno, Result};
 
-use super::{Attempt, Endpoint, Kind, MOST_BACKLOG, Role, wake};
+use super::{Endpoint, Kind, MOST_BACKLOG, Role, wake};
 use crate::reclaim::growth::Grow;
 use crate::vfs::signal_owner::Band;
+use crate::vfs::socket::Attempt;
 
 impl Endpoint {
     /// listen(2). EINVAL for a socket that has no name or is connected.

@@ -9,9 +9,10 @@ use hayate_abi::{Errno, Result};
 
 use super::super::message::Message;
 use super::super::{flight, urgent};
-use super::{Attempt, Endpoint, Kind, QUEUE_DATAGRAMS, Role, wake};
+use super::{Endpoint, Kind, QUEUE_DATAGRAMS, Role, wake};
 use crate::reclaim::growth::Grow;
 use crate::vfs::signal_owner::{Band, Owner};
+use crate::vfs::socket::Attempt;
 
 impl Endpoint {
     /// Whether this end may send at all: EPIPE after shutdown, or its pending error. A stream whose

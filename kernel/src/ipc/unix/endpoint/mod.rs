@@ -30,6 +30,7 @@ use crate::vfs::inode::Inode;
 use crate::vfs::open_file::OpenFile;
 use crate::vfs::poll::Events;
 use crate::vfs::signal_owner::{Band, Owner};
+use crate::vfs::socket::{Attempt, kinds};
 
 /// The number of datagrams from senders other than its peer that may wait in one queue:
 /// net.unix.max_dgram_qlen.
@@ -49,6 +50,15 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Returns the `SOCK_*` of this kind.
+    pub fn number(self) -> i32 {
+        match self {
+            Kind::Stream => kinds::STREAM,
+            Kind::Datagram => kinds::DATAGRAM,
+            Kind::Packet => kinds::PACKET,
+        }
+    }
+
     /// Whether sockets of this kind listen and accept.
     pub fn connects(self) -> bool {
         self != Kind::Datagram
@@ -147,14 +157,6 @@ impl Inner {
             && self.queue.len() > QUEUE_DATAGRAMS
             && !core::ptr::eq(peer, Arc::as_ptr(sender))
     }
-}
-
-/// The result of an attempt that may have to be made again.
-pub enum Attempt<T> {
-    /// It was made.
-    Done(T),
-    /// Wait, then try again.
-    Wait,
 }
 
 impl Endpoint {

@@ -1,0 +1,183 @@
+//! What a socket keeps of the options that mean the same for every family (level `SOL_SOCKET`,
+//! socket(7)), and the memory of a program from and to which values of options are copied.
+//!
+//! The system calls read and set these options; families look at them when they act. An option is
+//! kept here only if every family that takes it either heeds it or has no use for it on Linux
+//! either.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use hayate_abi::{Errno, Result};
+use hayate_machine::user;
+use hayate_machine::user::UserPtr;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::schedule::time;
+
+/// The level of these options.
+pub const SOL_SOCKET: i32 = 1;
+
+/// net.core.wmem_default, and the limit that SO_SNDBUF may be set to (wmem_max).
+pub const SEND_DEFAULT: usize = 212_992;
+/// net.core.rmem_default and rmem_max.
+pub const RECEIVE_DEFAULT: usize = 212_992;
+/// SOCK_MIN_SNDBUF of Linux 6.1 on x86-64.
+const SEND_LEAST: usize = 4608;
+/// SOCK_MIN_RCVBUF.
+const RECEIVE_LEAST: usize = 2304;
+
+/// One of the two buffers of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Buffer {
+    /// SO_SNDBUF.
+    Send,
+    /// SO_RCVBUF.
+    Receive,
+}
+
+impl Buffer {
+    /// The size for a wish: half of every buffer is assumed to be overhead, so twice the requested
+    /// size is granted; a wish beyond the limits is cut (socket(7)). A negative one is a very large
+    /// one (`sk_setsockopt`).
+    pub fn granted(self, asked: i32) -> usize {
+        let (most, least) = match self {
+            Buffer::Send => (SEND_DEFAULT, SEND_LEAST),
+            Buffer::Receive => (RECEIVE_DEFAULT, RECEIVE_LEAST),
+        };
+        ((asked as u32 as usize).min(most) * 2).max(least)
+    }
+}
+
+bitflags::bitflags! {
+    /// Options that are switched on and off.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Switches: u32 {
+        /// SO_REUSEADDR.
+        const REUSE_ADDRESS = 1;
+        /// SO_KEEPALIVE.
+        const KEEP_ALIVE = 2;
+        /// SO_BROADCAST.
+        const BROADCAST = 4;
+        /// SO_OOBINLINE: out-of-band data is read with the rest.
+        const URGENT_INLINE = 8;
+        /// SO_PASSCRED: the credentials of senders are reported.
+        const PASS_CREDENTIALS = 16;
+    }
+}
+
+/// The options that every socket has.
+#[derive(Default)]
+pub struct Common {
+    switches: AtomicU32,
+    /// SO_RCVTIMEO and SO_SNDTIMEO in nanoseconds; 0 means none.
+    receive_timeout: AtomicU64,
+    send_timeout: AtomicU64,
+}
+
+impl Common {
+    /// Makes the options of a new socket.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether an option is on.
+    pub fn has(&self, option: Switches) -> bool {
+        self.switches.load(Ordering::Relaxed) & option.bits() != 0
+    }
+
+    /// Switches an option on or off.
+    pub fn switch(&self, option: Switches, on: bool) {
+        if on {
+            self.switches.fetch_or(option.bits(), Ordering::Relaxed);
+        } else {
+            self.switches.fetch_and(!option.bits(), Ordering::Relaxed);
+        }
+    }
+
+    /// SO_RCVTIMEO (for the buffer that is received) or SO_SNDTIMEO in nanoseconds, 0 for none.
+    pub fn timeout(&self, which: Buffer) -> &AtomicU64 {
+        match which {
+            Buffer::Receive => &self.receive_timeout,
+            Buffer::Send => &self.send_timeout,
+        }
+    }
+
+    /// Returns the time of the monotonic clock at which a wait that begins now has to end.
+    pub fn deadline(&self, which: Buffer) -> Option<u64> {
+        let span = self.timeout(which).load(Ordering::Relaxed);
+        (span != 0).then(|| time::monotonic_ns().saturating_add(span))
+    }
+}
+
+/// The value of an option that a program sets, in its memory.
+#[derive(Clone, Copy)]
+pub struct OptionValue {
+    address: usize,
+    /// Its length as the program gave it; may be longer than what is there.
+    pub length: usize,
+}
+
+impl OptionValue {
+    /// A value in the program's memory.
+    pub fn new(address: usize, length: usize) -> Self {
+        Self { address, length }
+    }
+
+    /// Reads a number: EINVAL if it is too short.
+    pub fn number(self) -> Result<i32> {
+        self.read()
+    }
+
+    /// Reads a structure, which may be followed by more: EINVAL if it is too short.
+    pub fn read<T: FromBytes + IntoBytes>(self) -> Result<T> {
+        if self.length < size_of::<T>() {
+            return Err(Errno::EINVAL);
+        }
+        UserPtr::<T>::new(self.address).read()
+    }
+
+    /// Reads the first bytes, as many as there are and fit; returns them.
+    pub fn bytes(self, into: &mut [u8]) -> Result<&[u8]> {
+        let length = self.length.min(into.len());
+        let into = &mut into[..length];
+        user::copy_in(into, self.address)?;
+        Ok(into)
+    }
+}
+
+/// The memory in which a program wants the value of an option.
+#[derive(Clone, Copy)]
+pub struct OptionOutput {
+    address: usize,
+    /// The address of its size, which becomes the size of the value.
+    length: usize,
+}
+
+impl OptionOutput {
+    /// Memory at `address` whose size is in memory at `length`.
+    pub fn new(address: usize, length: usize) -> Self {
+        Self { address, length }
+    }
+
+    /// Returns the size of the program's memory: EFAULT, and EINVAL if it is negative.
+    pub fn room(self) -> Result<usize> {
+        usize::try_from(UserPtr::<i32>::new(self.length).read()?).map_err(|_| Errno::EINVAL)
+    }
+
+    /// Writes a value, cut to the size of the program's memory, and the size of what was written.
+    pub fn put(self, bytes: &[u8]) -> Result<()> {
+        let count = bytes.len().min(self.room()?);
+        user::copy_out(self.address, &bytes[..count])?;
+        self.put_length(count)
+    }
+
+    /// Writes a number.
+    pub fn put_number(self, number: i32) -> Result<()> {
+        self.put(&number.to_ne_bytes())
+    }
+
+    /// Writes the size alone.
+    pub fn put_length(self, length: usize) -> Result<()> {
+        UserPtr::<i32>::new(self.length).write(&(length as i32))
+    }
+}
