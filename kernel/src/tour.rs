@@ -67,7 +67,7 @@ pub mod system_call {}
 /// fork, vfork and clone: a second program at the same instruction.
 ///
 /// 1. `syscall/process.rs` turns the call into a
-///    [`clone::Request`](crate::process::clone::Request).
+///    [`CloneRequest`](crate::process::clone::CloneRequest).
 /// 2. [`clone::start`](crate::process::clone::start) checks flags and limits and draws a number.
 /// 3. The space: shared (threads, vfork), or copied by [`Space::fork`](crate::memory::Space::fork):
 ///    an empty space from [`recycle::empty_spaces`](crate::recycle::empty_spaces), filled in

@@ -5,7 +5,7 @@ use super::tree;
 use crate::arguments::{Off2f, Off2fRequest};
 use anyhow::{Context, Result, bail};
 use hayate_nvm_store::Text;
-use hayate_off2f::{Converted, Header, Identity, MARK, Options, PAGE, Place, convert};
+use hayate_off2f::{Converted, Header, Identity, MARK, Options, PAGE, StorePlace, convert};
 use hayate_off2f_tool::{describe, name, phase, replace};
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
@@ -68,7 +68,7 @@ fn beside(file: &Path) -> PathBuf {
 pub fn store_text(converted: &mut Converted, store: &mut FileStore, name: &str) -> Result<()> {
     let phase = phase(&converted.header).unwrap_or(Text::ANYWHERE);
     let text = store.put(&converted.text, phase, name)?;
-    converted.set_place(Place { store: store.store.id(), page: text.first });
+    converted.set_place(StorePlace { store: store.store.id(), page: text.first });
     Ok(())
 }
 

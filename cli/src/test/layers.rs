@@ -32,11 +32,13 @@ const CIRCLES: [(&[&str], &str); 2] = [
             "vfs::open_file",
             "vfs::socket",
         ],
-        "the interfaces between the tree and file systems name each other's types, as in Linux",
+        "an inode opens as operations on an open file, which may be those of a socket; an open file \
+         knows its place in the tree of mounts and dentries, and a dentry leads to an inode, as in \
+         Linux's fs.h",
     ),
     (
         &["process::record", "process::thread"],
-        "a process has threads, and a thread belongs to a process",
+        "a process lists its threads, and a thread holds its process",
     ),
 ];
 

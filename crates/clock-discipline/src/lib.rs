@@ -91,7 +91,7 @@ const FLL_DOES: i64 = 2048;
 /// A program's request.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs, reason = "named as in adjtimex(2)")]
-pub struct Request {
+pub struct Adjustment {
     pub modes: u32,
     pub offset: i64,
     pub freq: i64,
@@ -177,7 +177,7 @@ impl Discipline {
 
     /// Takes a program's settings, which were checked before; returns the offset to report. `now`:
     /// the second.
-    pub fn adjust(&mut self, request: &Request, now: i64) -> i64 {
+    pub fn adjust(&mut self, request: &Adjustment, now: i64) -> i64 {
         if request.modes & ADJ_ADJTIME != 0 {
             let left = self.adjust;
             if request.modes & ADJ_OFFSET_READONLY == 0 {
@@ -191,7 +191,7 @@ impl Discipline {
     }
 
     /// `process_adjtimex_modes`
-    fn set(&mut self, request: &Request, now: i64) {
+    fn set(&mut self, request: &Adjustment, now: i64) {
         let has = |mode| request.modes & mode != 0;
         if has(ADJ_STATUS) {
             self.set_status(request.status, now);
@@ -357,8 +357,8 @@ mod tests {
 
     const SECOND: i128 = 1 << 32;
 
-    fn request(modes: u32) -> Request {
-        Request { modes, ..Request::default() }
+    fn request(modes: u32) -> Adjustment {
+        Adjustment { modes, ..Adjustment::default() }
     }
 
     #[test]
@@ -373,12 +373,13 @@ mod tests {
     #[test]
     fn frequency_and_tick_make_the_rate() {
         let mut clock = Discipline::new();
-        clock.adjust(&Request { freq: 1 << 16, ..request(ADJ_FREQUENCY) }, 0);
+        clock.adjust(&Adjustment { freq: 1 << 16, ..request(ADJ_FREQUENCY) }, 0);
         assert_eq!(clock.rate(), 1000 * SECOND); // a part per million is 1000 ns a second
         assert_eq!(clock.frequency(), 1 << 16);
-        clock.adjust(&Request { freq: i64::MAX, ..request(ADJ_FREQUENCY) }, 0);
+        clock.adjust(&Adjustment { freq: i64::MAX, ..request(ADJ_FREQUENCY) }, 0);
         assert_eq!(clock.frequency(), MOST_FREQUENCY);
-        clock.adjust(&Request { freq: -3, tick: 10_001, ..request(ADJ_FREQUENCY | ADJ_TICK) }, 0);
+        clock
+            .adjust(&Adjustment { freq: -3, tick: 10_001, ..request(ADJ_FREQUENCY | ADJ_TICK) }, 0);
         assert_eq!(clock.frequency(), -3);
         assert_eq!(clock.rate() >> 32, 100_000 - 1);
     }
@@ -387,7 +388,7 @@ mod tests {
     fn adjtime_puts_half_a_millisecond_right_each_second() {
         let mut clock = Discipline::new();
         let ask = request(ADJ_ADJTIME | ADJ_OFFSET);
-        assert_eq!(clock.adjust(&Request { offset: -1200, ..ask }, 0), 0);
+        assert_eq!(clock.adjust(&Adjustment { offset: -1200, ..ask }, 0), 0);
         let read = request(ADJ_ADJTIME | ADJ_OFFSET | ADJ_OFFSET_READONLY);
         assert_eq!(clock.adjust(&read, 0), -1200);
         let mut sum = 0;
@@ -398,14 +399,14 @@ mod tests {
         }
         assert_eq!(sum, -1_200_000 * SECOND);
         assert!(!clock.is_busy());
-        assert_eq!(clock.adjust(&Request { offset: 9, ..ask }, 0), 0);
-        assert_eq!(clock.adjust(&Request { offset: 3, ..ask }, 0), 9); // the old rest is told
+        assert_eq!(clock.adjust(&Adjustment { offset: 9, ..ask }, 0), 0);
+        assert_eq!(clock.adjust(&Adjustment { offset: 3, ..ask }, 0), 9); // the old rest is told
     }
 
     #[test]
     fn the_loop_takes_a_part_each_second() {
         let mut clock = Discipline::new();
-        let set = Request { status: STA_PLL, offset: 1000, ..request(ADJ_STATUS | ADJ_OFFSET) };
+        let set = Adjustment { status: STA_PLL, offset: 1000, ..request(ADJ_STATUS | ADJ_OFFSET) };
         assert_eq!(clock.adjust(&set, 100), 1000);
         assert_eq!(clock.rate(), 0); // from the next second on
         clock.second(101);
@@ -422,7 +423,7 @@ mod tests {
     #[test]
     fn without_the_loop_offsets_mean_nothing() {
         let mut clock = Discipline::new();
-        assert_eq!(clock.adjust(&Request { offset: 5, ..request(ADJ_OFFSET) }, 0), 0);
+        assert_eq!(clock.adjust(&Adjustment { offset: 5, ..request(ADJ_OFFSET) }, 0), 0);
         clock.second(1);
         assert_eq!(clock.rate(), 0);
     }
@@ -430,7 +431,7 @@ mod tests {
     #[test]
     fn the_error_grows_until_nobody_believes_the_clock() {
         let mut clock = Discipline::new();
-        let set = Request { maxerror: MOST_ERROR - 900, ..request(ADJ_MAXERROR | ADJ_STATUS) };
+        let set = Adjustment { maxerror: MOST_ERROR - 900, ..request(ADJ_MAXERROR | ADJ_STATUS) };
         clock.adjust(&set, 0);
         assert_eq!(clock.state(), State::Ok);
         assert!(clock.is_busy());
@@ -446,7 +447,8 @@ mod tests {
     fn a_second_is_inserted_at_midnight() {
         let mut clock = Discipline { tai: 37, ..Discipline::new() };
         let day = SECONDS_PER_DAY;
-        clock.adjust(&Request { status: STA_INS, ..request(ADJ_STATUS | ADJ_MAXERROR) }, day - 3);
+        clock
+            .adjust(&Adjustment { status: STA_INS, ..request(ADJ_STATUS | ADJ_MAXERROR) }, day - 3);
         assert_eq!(clock.second(day - 2), 0);
         assert_eq!(clock.state(), State::Ins);
         assert_eq!(clock.second(day - 1), 0);
@@ -463,7 +465,8 @@ mod tests {
     fn a_second_is_left_out_before_midnight() {
         let mut clock = Discipline { tai: 37, ..Discipline::new() };
         let day = SECONDS_PER_DAY;
-        clock.adjust(&Request { status: STA_DEL, ..request(ADJ_STATUS | ADJ_MAXERROR) }, day - 3);
+        clock
+            .adjust(&Adjustment { status: STA_DEL, ..request(ADJ_STATUS | ADJ_MAXERROR) }, day - 3);
         assert_eq!(clock.second(day - 2), 0);
         assert_eq!(clock.second(day - 1), 1);
         assert_eq!((clock.state(), clock.tai), (State::Wait, 36));
@@ -473,7 +476,7 @@ mod tests {
     fn status_keeps_what_programs_cannot_set() {
         let mut clock = Discipline::new();
         clock.adjust(&request(ADJ_NANO), 0);
-        clock.adjust(&Request { status: 0x7fff_ffff, ..request(ADJ_STATUS) }, 0);
+        clock.adjust(&Adjustment { status: 0x7fff_ffff, ..request(ADJ_STATUS) }, 0);
         assert_eq!(clock.status & STA_RONLY, STA_NANO);
         clock.adjust(&request(ADJ_STATUS), 0); // leaving the loop
         assert_eq!(clock.status, 0);
@@ -486,7 +489,7 @@ mod tests {
         for modes in (0..0x8000).step_by(0x3b) {
             for &value in &extremes {
                 for status in [0, STA_PLL, STA_PLL | STA_FLL, -1] {
-                    let asked = Request {
+                    let asked = Adjustment {
                         modes,
                         offset: value,
                         freq: value,

@@ -37,7 +37,7 @@ pub struct Facts<'a> {
 
 /// The destination of a core file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum CoreTarget {
     /// The file of this name.
     File(Vec<u8>),
     /// The standard input of a program, with these arguments; the first one is its path.
@@ -49,14 +49,14 @@ pub enum Place {
 ///
 /// # Errors
 /// Memory is exhausted.
-pub fn place(pattern: &[u8], uses_pid: bool, facts: &Facts<'_>) -> Result<Place> {
+pub fn place(pattern: &[u8], uses_pid: bool, facts: &Facts<'_>) -> Result<CoreTarget> {
     let Some(command) = pattern.strip_prefix(b"|") else {
         let mut name = Vec::new();
         let has_number = expand(pattern, facts, &mut name)?;
         if uses_pid && !has_number {
             put(&mut name, format_args!(".{}", facts.process))?;
         }
-        return Ok(Place::File(name));
+        return Ok(CoreTarget::File(name));
     };
     // Split into words first: inserted values may contain spaces.
     let words = command.split(|byte| matches!(byte, b' ' | b'\t'..=b'\r'));
@@ -67,7 +67,7 @@ pub fn place(pattern: &[u8], uses_pid: bool, facts: &Facts<'_>) -> Result<Place>
         arguments.try_reserve(1).map_err(|_| OutOfMemory)?;
         arguments.push(argument);
     }
-    Ok(Place::Program(arguments))
+    Ok(CoreTarget::Program(arguments))
 }
 
 /// Replaces the sequences that begin with `%`; returns whether `%p` was among them.

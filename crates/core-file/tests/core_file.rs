@@ -1,6 +1,6 @@
 //! Compares names with `core(5)` and fs/coredump.c, and headers and notes with their layouts.
 
-use hayate_core_file::name::{Facts, Place, place};
+use hayate_core_file::name::{CoreTarget, Facts, place};
 use hayate_core_file::{image, notes};
 
 const FACTS: Facts<'static> = Facts {
@@ -20,7 +20,7 @@ const FACTS: Facts<'static> = Facts {
 
 fn file(pattern: &str, uses_pid: bool, facts: &Facts<'_>) -> String {
     match place(pattern.as_bytes(), uses_pid, facts) {
-        Ok(Place::File(name)) => String::from_utf8(name).unwrap(),
+        Ok(CoreTarget::File(name)) => String::from_utf8(name).unwrap(),
         other => panic!("{pattern}: {other:?}"),
     }
 }
@@ -59,8 +59,8 @@ fn a_program_gets_words() {
     let facts = Facts { name: b"two words", ..FACTS };
     let got = place(b"|/bin/x  %e\t-p%p ", true, &facts).unwrap();
     let want = ["/bin/x", "two words", "-p10"].map(|word| word.as_bytes().to_vec());
-    assert_eq!(got, Place::Program(want.to_vec()));
-    assert_eq!(place(b"|", true, &facts).unwrap(), Place::Program(Vec::new()));
+    assert_eq!(got, CoreTarget::Program(want.to_vec()));
+    assert_eq!(place(b"|", true, &facts).unwrap(), CoreTarget::Program(Vec::new()));
 }
 
 fn long(bytes: &[u8], at: usize) -> u64 {

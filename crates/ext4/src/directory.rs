@@ -17,7 +17,7 @@ const TAIL: usize = 12;
 /// The kind of inode that an entry reports; many volumes report none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Kind {
+pub enum EntryKind {
     Unknown,
     Regular,
     Directory,
@@ -34,7 +34,7 @@ pub struct DirEntry<'a> {
     /// Number of the inode that it names, not zero.
     pub inode: u32,
     /// The kind of the inode.
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// One to 255 bytes without `/` and zero; `.` and `..` among them.
     pub name: &'a [u8],
     /// Byte of the block where the entry begins.
@@ -96,15 +96,15 @@ impl<'a> Entries<'a> {
             return Err(CORRUPT);
         }
         let kind = match u8(rest, 7) {
-            _ if !self.kinds => Kind::Unknown,
-            1 => Kind::Regular,
-            2 => Kind::Directory,
-            3 => Kind::Character,
-            4 => Kind::Block,
-            5 => Kind::Fifo,
-            6 => Kind::Socket,
-            7 => Kind::Link,
-            _ => Kind::Unknown,
+            _ if !self.kinds => EntryKind::Unknown,
+            1 => EntryKind::Regular,
+            2 => EntryKind::Directory,
+            3 => EntryKind::Character,
+            4 => EntryKind::Block,
+            5 => EntryKind::Fifo,
+            6 => EntryKind::Socket,
+            7 => EntryKind::Link,
+            _ => EntryKind::Unknown,
         };
         Ok(DirEntry { inode, kind, name, offset: self.offset, next: self.offset + length })
     }

@@ -28,7 +28,7 @@ mod journal;
 mod map;
 mod volume;
 
-pub use directory::{DirEntry, Entries, Kind, named};
+pub use directory::{DirEntry, Entries, EntryKind, named};
 pub use error::{Error, Result};
 pub use inode::{Inode, Time};
 pub use map::{Extent, Map, Run};

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use hayate_ext4::{Error, Kind, ROOT, Result, Source, Volume};
+use hayate_ext4::{EntryKind, Error, ROOT, Result, Source, Volume};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -237,7 +237,7 @@ fn inode_fields_are_those_of_the_host() {
     volume.map(&image, &root).unwrap().read(&volume, &image, 0, &mut block).unwrap();
     let mut entries = volume.entries(&block, 0).map(Result::unwrap);
     let entry = entries.find(|entry| entry.name == b"small").unwrap();
-    assert_eq!(entry.kind, Kind::Regular);
+    assert_eq!(entry.kind, EntryKind::Regular);
     let inode = volume.inode(&image, entry.inode).unwrap();
     assert_eq!((inode.uid, inode.gid, inode.size), (meta.uid(), meta.gid(), 100));
     assert_eq!(inode.modified.seconds, meta.mtime());

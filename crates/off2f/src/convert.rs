@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::elf::{Executable, PF_W, PF_X, PT_LOAD};
-use crate::header::{BUILD_ID, HEADERS, Header, Place, RUNS, Run};
+use crate::header::{BUILD_ID, HEADERS, Header, RUNS, Run, StorePlace};
 use crate::{Identity, LARGE_PAGES, MAGIC, PAGE};
 
 /// Why a file is not converted.
@@ -80,7 +80,7 @@ pub struct Converted {
 
 impl Converted {
     /// Records in which store, and where in it, the text was put.
-    pub fn set_place(&mut self, place: Place) {
+    pub fn set_place(&mut self, place: StorePlace) {
         self.header.place = Some(place);
         self.file[..PAGE].copy_from_slice(&self.header.encode());
     }

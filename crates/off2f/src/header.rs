@@ -57,7 +57,7 @@ pub struct Run {
 /// Where the converter put the text. In a store that was compacted since, the text is elsewhere: it
 /// is found by its identity, and this is only information for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct StorePlace {
     /// The store's identifier.
     pub store: [u8; 16],
     /// The text's first page in it.
@@ -88,7 +88,7 @@ pub struct Header {
     /// `e_type` of the original.
     pub elf_type: u16,
     /// The place of the text.
-    pub place: Option<Place>,
+    pub place: Option<StorePlace>,
     /// The original's file header and program headers, if they are contiguous and not too long.
     pub headers: Vec<u8>,
 }
@@ -201,7 +201,7 @@ impl Header {
         }
         let store = page.get(at::STORE..at::STORE + 16).and_then(|bytes| bytes.try_into().ok());
         let place =
-            Place { store: store.ok_or(bad)?, page: u64_at(page, at::STORE_PAGE).ok_or(bad)? };
+            StorePlace { store: store.ok_or(bad)?, page: u64_at(page, at::STORE_PAGE).ok_or(bad)? };
         Ok(Header {
             size: u64_at(page, at::SIZE).ok_or(bad)?,
             original: identity(at::ORIGINAL)?,

@@ -26,7 +26,7 @@ mod elf;
 mod header;
 
 pub use convert::{Converted, Options, Refusal, convert};
-pub use header::{Fault, Header, Place, Run};
+pub use header::{Fault, Header, Run, StorePlace};
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use hayate_fuzzing::{Random, rounds, seed};
 use hayate_off2f::{
-    Converted, Fault, Header, Identity, LARGE_PAGES, Options, PAGE, Place, Refusal, START,
+    Converted, Fault, Header, Identity, LARGE_PAGES, Options, PAGE, Refusal, START, StorePlace,
     checksum, convert,
 };
 
@@ -199,7 +199,7 @@ fn what_was_changed_is_noticed() {
 #[test]
 fn a_place_is_told() {
     let mut converted = convert(&modern(), Options::default()).unwrap();
-    let place = Place { store: *b"0123456789abcdef", page: 77 };
+    let place = StorePlace { store: *b"0123456789abcdef", page: 77 };
     converted.set_place(place);
     assert_eq!(Header::parse(&converted.file).unwrap().place, Some(place));
 }

@@ -51,7 +51,7 @@ bitflags::bitflags! {
 
 /// The kind of an entry, as far as a walk needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum EntryKind {
     /// A directory.
     Directory,
     /// A symbolic link.
@@ -111,7 +111,7 @@ pub trait Tree {
         here: &Self::Place,
         directory: &Self::Directory,
         name: &[u8],
-    ) -> Result<(Self::Entry, Kind)>;
+    ) -> Result<(Self::Entry, EntryKind)>;
     /// Steps onto an entry of the directory at `here`, not onto mounts on it.
     fn step(&self, here: &mut Self::Place, entry: Self::Entry);
     /// Returns the root of the topmost mount on this place; `None` if there is none.
@@ -372,7 +372,7 @@ impl<'a, T: Tree> Walk<'a, T> {
             }
             let (entry, kind) = tree.lookup(&self.here, &directory, name)?;
             let to_directory = slash || self.flags.contains(WalkFlags::DIRECTORY);
-            if kind == Kind::Link {
+            if kind == EntryKind::Link {
                 if !last || slash || !self.flags.contains(WalkFlags::NOFOLLOW) {
                     let place = self.here.clone();
                     if let Some(text) = self.enter_link(&place, &entry, after)? {
@@ -389,7 +389,7 @@ impl<'a, T: Tree> Walk<'a, T> {
             }
             tree.step(&mut self.here, entry);
             let mounted = self.step_onto_mounts()?;
-            if !mounted && last && kind != Kind::Directory && to_directory {
+            if !mounted && last && kind != EntryKind::Directory && to_directory {
                 return Err(Errno::ENOTDIR);
             }
         }

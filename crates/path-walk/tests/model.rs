@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use hayate_abi::Errno;
 use hayate_fuzzing::{Random, rounds, seed};
 use hayate_path_walk::{
-    Ending, Hold, Kind, LINKS_MAX, NAME_MAX, Parent, Target, Tree, Walk, WalkFlags, resolve,
+    Ending, EntryKind, Hold, LINKS_MAX, NAME_MAX, Parent, Target, Tree, Walk, WalkFlags, resolve,
 };
 use proptest::prelude::*;
 
@@ -96,14 +96,19 @@ impl Tree for Forest {
             _ => Err(Errno::ENOTDIR),
         }
     }
-    fn lookup(&self, _: &Spot, directory: &Self::Directory, name: &[u8]) -> Result<(usize, Kind)> {
+    fn lookup(
+        &self,
+        _: &Spot,
+        directory: &Self::Directory,
+        name: &[u8],
+    ) -> Result<(usize, EntryKind)> {
         assert!(name.len() <= NAME_MAX && !name.is_empty() && name != b"." && name != b"..");
         assert!(!name.contains(&b'/'));
         let file = *directory.get(name).ok_or(Errno::ENOENT)?;
         let kind = match self.files[file] {
-            File::Directory { .. } => Kind::Directory,
-            File::Link(_) | File::Jump(_) => Kind::Link,
-            File::Other => Kind::Other,
+            File::Directory { .. } => EntryKind::Directory,
+            File::Link(_) | File::Jump(_) => EntryKind::Link,
+            File::Other => EntryKind::Other,
         };
         Ok((file, kind))
     }

@@ -5,7 +5,7 @@ use core::ops::AddAssign;
 /// Counts of events on the resources of one kind. Each number is a sum of per-CPU counts: exact
 /// when nothing is changing, otherwise approximate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct ResourceCounts {
     /// Made new.
     pub made: u64,
     /// Taken from the kept ones, instead of being made.
@@ -20,8 +20,8 @@ pub struct Counts {
     pub bytes: u64,
 }
 
-impl AddAssign for Counts {
-    fn add_assign(&mut self, other: Counts) {
+impl AddAssign for ResourceCounts {
+    fn add_assign(&mut self, other: ResourceCounts) {
         self.made = self.made.wrapping_add(other.made);
         self.reused = self.reused.wrapping_add(other.reused);
         self.stored = self.stored.wrapping_add(other.stored);

@@ -2,7 +2,7 @@
 //!
 //! | resource | fits |
 //! |---|---|
-//! | program | the same content under the same name ([`Content`]) |
+//! | program | the same content under the same name ([`ContentKey`]) |
 //! | region | the same role and size ([`RegionKey`]) |
 //! | space, work area, process, execution | always: they have no key |
 //! | attachment | the same program and interpreter, the same user, the same limits ([`AttachmentKey`]) |
@@ -18,7 +18,7 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A file's content and its origin: two contents are never equal, nor are two names of one content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Content {
+pub struct ContentKey {
     /// The number of the file's page cache, which stands for device, inode and generation and is
     /// never used twice.
     pub page_cache: u64,
@@ -28,7 +28,7 @@ pub struct Content {
     pub place: (usize, usize),
 }
 
-impl Fingerprint for Content {
+impl Fingerprint for ContentKey {
     #[inline]
     fn fingerprint(&self) -> u64 {
         (self.page_cache ^ self.version << 32).wrapping_mul(SPREAD)
@@ -37,7 +37,7 @@ impl Fingerprint for Content {
 
 /// The role of a region in its program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
+pub enum RegionRole {
     /// Instructions and constants.
     Text,
     /// Variables with an initial value.
@@ -52,7 +52,7 @@ pub enum Role {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RegionKey {
     /// The role of the region.
-    pub role: Role,
+    pub role: RegionRole,
     /// Its size in bytes.
     pub bytes: usize,
 }
@@ -68,9 +68,9 @@ impl Fingerprint for RegionKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttachmentKey {
     /// The executable.
-    pub program: Content,
+    pub program: ContentKey,
     /// Its interpreter (the dynamic loader).
-    pub interpreter: Option<Content>,
+    pub interpreter: Option<ContentKey>,
     /// Real and effective user, real and effective group.
     pub user: [u32; 4],
     /// The limits that affect addresses and sizes: address space, data, stack, locked memory.

@@ -5,7 +5,7 @@ use core::fmt;
 /// A kind of resource. The numbers are those of the tables of counts and do not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub enum ResourceKind {
     /// Persistent content: a file's pages in the page cache.
     Plate = 0,
     /// Facts about an executable: its plan, its interpreter.
@@ -24,39 +24,39 @@ pub enum Kind {
     Execution = 7,
 }
 
-impl Kind {
+impl ResourceKind {
     /// How many kinds there are.
     pub const COUNT: usize = 8;
 
     /// All kinds, in the order of their numbers.
-    pub const ALL: [Kind; Kind::COUNT] = [
-        Kind::Plate,
-        Kind::Program,
-        Kind::Region,
-        Kind::Space,
-        Kind::Attachment,
-        Kind::WorkArea,
-        Kind::Process,
-        Kind::Execution,
+    pub const ALL: [ResourceKind; ResourceKind::COUNT] = [
+        ResourceKind::Plate,
+        ResourceKind::Program,
+        ResourceKind::Region,
+        ResourceKind::Space,
+        ResourceKind::Attachment,
+        ResourceKind::WorkArea,
+        ResourceKind::Process,
+        ResourceKind::Execution,
     ];
 
     /// The name in files and on command lines: one word, lower case.
     pub const fn name(self) -> &'static str {
         match self {
-            Kind::Plate => "plate",
-            Kind::Program => "program",
-            Kind::Region => "region",
-            Kind::Space => "space",
-            Kind::Attachment => "attachment",
-            Kind::WorkArea => "work-area",
-            Kind::Process => "process",
-            Kind::Execution => "execution",
+            ResourceKind::Plate => "plate",
+            ResourceKind::Program => "program",
+            ResourceKind::Region => "region",
+            ResourceKind::Space => "space",
+            ResourceKind::Attachment => "attachment",
+            ResourceKind::WorkArea => "work-area",
+            ResourceKind::Process => "process",
+            ResourceKind::Execution => "execution",
         }
     }
 
     /// The kind with this name.
-    pub fn from_name(name: &str) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    pub fn from_name(name: &str) -> Option<ResourceKind> {
+        ResourceKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
     /// The number, for tables.
@@ -65,7 +65,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ResourceKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
@@ -77,11 +77,11 @@ mod tests {
 
     #[test]
     fn numbers_and_names_agree() {
-        for (index, kind) in Kind::ALL.into_iter().enumerate() {
+        for (index, kind) in ResourceKind::ALL.into_iter().enumerate() {
             assert_eq!(kind.index(), index);
-            assert_eq!(Kind::from_name(kind.name()), Some(kind));
+            assert_eq!(ResourceKind::from_name(kind.name()), Some(kind));
         }
-        assert_eq!(Kind::from_name("Plate"), None);
-        assert_eq!(Kind::from_name(""), None);
+        assert_eq!(ResourceKind::from_name("Plate"), None);
+        assert_eq!(ResourceKind::from_name(""), None);
     }
 }

@@ -10,7 +10,7 @@ use core::fmt;
 bitflags! {
     /// The kinds that may be kept, each with a switch of its own.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-    pub struct Keep: u32 {
+    pub struct KeptKinds: u32 {
         /// Program records: an unchanged executable is parsed once.
         const PROGRAM = 1 << 0;
         /// Memory content: frames of data, bss and stack, for a region of the same size.
@@ -35,49 +35,52 @@ bitflags! {
 
 /// The set of kinds that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Policy(Keep);
+pub struct Policy(KeptKinds);
 
 /// An unknown word in the text of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadPolicy;
 
-const NAMED: [(&str, Keep); 7] = [
-    ("none", Keep::empty()),
-    ("program", Keep::PROGRAM),
-    ("space", Keep::SPACE),
-    ("region", Keep::REGION),
-    ("all", Keep::PROGRAM.union(Keep::SPACE).union(Keep::REGION)),
-    ("all+text", Keep::PROGRAM.union(Keep::SPACE).union(Keep::REGION).union(Keep::TEXT)),
-    ("full", Keep::all()),
+const NAMED: [(&str, KeptKinds); 7] = [
+    ("none", KeptKinds::empty()),
+    ("program", KeptKinds::PROGRAM),
+    ("space", KeptKinds::SPACE),
+    ("region", KeptKinds::REGION),
+    ("all", KeptKinds::PROGRAM.union(KeptKinds::SPACE).union(KeptKinds::REGION)),
+    (
+        "all+text",
+        KeptKinds::PROGRAM.union(KeptKinds::SPACE).union(KeptKinds::REGION).union(KeptKinds::TEXT),
+    ),
+    ("full", KeptKinds::all()),
 ];
 
-const SINGLE: [(&str, Keep); 6] = [
-    ("attachment", Keep::ATTACHMENT),
-    ("text", Keep::TEXT),
-    ("work-area", Keep::WORK_AREA),
-    ("process", Keep::PROCESS),
-    ("execution", Keep::EXECUTION),
-    ("debt", Keep::DEFERRED_FREE),
+const SINGLE: [(&str, KeptKinds); 6] = [
+    ("attachment", KeptKinds::ATTACHMENT),
+    ("text", KeptKinds::TEXT),
+    ("work-area", KeptKinds::WORK_AREA),
+    ("process", KeptKinds::PROCESS),
+    ("execution", KeptKinds::EXECUTION),
+    ("debt", KeptKinds::DEFERRED_FREE),
 ];
 
 impl Policy {
     /// Nothing is kept.
-    pub const NONE: Policy = Policy(Keep::empty());
+    pub const NONE: Policy = Policy(KeptKinds::empty());
     /// Everything is kept: the default.
-    pub const FULL: Policy = Policy(Keep::all());
+    pub const FULL: Policy = Policy(KeptKinds::all());
 
     /// Returns the policy that keeps these kinds.
-    pub const fn new(keep: Keep) -> Policy {
+    pub const fn new(keep: KeptKinds) -> Policy {
         Policy(keep)
     }
 
     /// Returns the kinds that it keeps.
-    pub const fn keep(self) -> Keep {
+    pub const fn keep(self) -> KeptKinds {
         self.0
     }
 
     /// Whether it keeps all of `what`.
-    pub const fn keeps(self, what: Keep) -> bool {
+    pub const fn keeps(self, what: KeptKinds) -> bool {
         self.0.contains(what)
     }
 
@@ -86,7 +89,7 @@ impl Policy {
     /// # Errors
     /// [`BadPolicy`] for an unknown name, and for an empty text.
     pub fn parse(text: &str) -> Result<Policy, BadPolicy> {
-        let mut keep = Keep::empty();
+        let mut keep = KeptKinds::empty();
         let mut rest = text.trim();
         let mut takes_away = false;
         loop {
@@ -127,7 +130,7 @@ fn name_end(text: &str) -> Option<usize> {
         .max()
 }
 
-fn find(name: &str) -> Option<Keep> {
+fn find(name: &str) -> Option<KeptKinds> {
     NAMED.iter().chain(&SINGLE).find(|(known, _)| *known == name).map(|(_, keep)| *keep)
 }
 
@@ -160,13 +163,16 @@ mod tests {
 
     #[test]
     fn rows_of_the_papers() {
-        let all = Keep::PROGRAM | Keep::SPACE | Keep::REGION;
+        let all = KeptKinds::PROGRAM | KeptKinds::SPACE | KeptKinds::REGION;
         assert_eq!(Policy::parse("none"), Ok(Policy::NONE));
         assert_eq!(Policy::parse("all"), Ok(Policy::new(all)));
-        assert_eq!(Policy::parse("all+text"), Ok(Policy::new(all | Keep::TEXT)));
+        assert_eq!(Policy::parse("all+text"), Ok(Policy::new(all | KeptKinds::TEXT)));
         assert_eq!(Policy::parse("full"), Ok(Policy::FULL));
-        assert_eq!(Policy::parse("space,program"), Ok(Policy::new(Keep::SPACE | Keep::PROGRAM)));
-        assert_eq!(Policy::parse("full-text"), Ok(Policy::new(Keep::all() - Keep::TEXT)));
+        assert_eq!(
+            Policy::parse("space,program"),
+            Ok(Policy::new(KeptKinds::SPACE | KeptKinds::PROGRAM))
+        );
+        assert_eq!(Policy::parse("full-text"), Ok(Policy::new(KeptKinds::all() - KeptKinds::TEXT)));
         assert_eq!(
             Policy::parse("full-work-area-text+text").unwrap().to_string(),
             "program+space+region+attachment+text+process+execution+debt"
@@ -183,7 +189,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read(bits in 0u32..512) {
-            let policy = Policy::new(Keep::from_bits_truncate(bits));
+            let policy = Policy::new(KeptKinds::from_bits_truncate(bits));
             prop_assert_eq!(Policy::parse(&policy.to_string()), Ok(policy));
         }
 

@@ -1,6 +1,6 @@
 //! The sums of an account.
 
-use crate::{Fault, Part};
+use crate::{Fault, StartPart};
 
 /// The readings of the clocks at an event, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,9 +28,9 @@ pub enum Runner {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     /// The time of each part.
-    times: [u64; Part::COUNT],
+    times: [u64; StartPart::COUNT],
     /// How often each part was entered.
-    entered: [u64; Part::COUNT],
+    entered: [u64; StartPart::COUNT],
     /// How many faults of each kind there were, and their time.
     faults: [(u64, u64); Fault::COUNT],
     /// Time in which the processor was idle.
@@ -42,31 +42,31 @@ pub struct Account {
     /// The last readings of the clocks.
     at: Moment,
     /// The part the new process is in.
-    part: Part,
+    part: StartPart,
     /// The part its parent is in.
-    parent_part: Part,
+    parent_part: StartPart,
 }
 
 impl Account {
     /// Begins with the parent about to make a process.
     pub fn begin(at: Moment) -> Account {
         Account {
-            times: [0; Part::COUNT],
-            entered: [0; Part::COUNT],
+            times: [0; StartPart::COUNT],
+            entered: [0; StartPart::COUNT],
             faults: [(0, 0); Fault::COUNT],
             idle: 0,
             tracing: 0,
             begin: at.now,
             at,
-            part: Part::Before,
-            parent_part: Part::Fork,
+            part: StartPart::Before,
+            parent_part: StartPart::Fork,
         }
     }
 
     /// Restores an account from its sums: times, counts, faults with their times.
     pub(crate) fn from_sums(
-        times: [u64; Part::COUNT],
-        entered: [u64; Part::COUNT],
+        times: [u64; StartPart::COUNT],
+        entered: [u64; StartPart::COUNT],
         faults: [(u64, u64); Fault::COUNT],
         idle: u64,
         tracing: u64,
@@ -93,12 +93,12 @@ impl Account {
         let idle = share(now.idle.saturating_sub(self.at.idle));
         self.add(self.part, child);
         self.add(self.parent_part, parent);
-        self.add(Part::Others, left);
+        self.add(StartPart::Others, left);
         self.idle += idle;
         self.at = Moment { now: now.now.max(self.at.now), ..now };
     }
 
-    fn add(&mut self, part: Part, time: u64) {
+    fn add(&mut self, part: StartPart, time: u64) {
         if let Some(sum) = self.times.get_mut(part as usize) {
             *sum += time;
         }
@@ -106,7 +106,7 @@ impl Account {
 
     /// Moves the new process to another part; returns the previous one. [`pass`](Self::pass) must
     /// be called first.
-    pub fn enter(&mut self, part: Part) -> Part {
+    pub fn enter(&mut self, part: StartPart) -> StartPart {
         if let Some(count) = self.entered.get_mut(part as usize) {
             *count += 1;
         }
@@ -114,12 +114,12 @@ impl Account {
     }
 
     /// Moves the new process back to a part that it left for a moment.
-    pub fn back(&mut self, part: Part) {
+    pub fn back(&mut self, part: StartPart) {
         self.part = part;
     }
 
     /// Moves the parent to another part.
-    pub fn parent_enters(&mut self, part: Part) {
+    pub fn parent_enters(&mut self, part: StartPart) {
         self.parent_part = part;
     }
 
@@ -143,17 +143,17 @@ impl Account {
     }
 
     /// The part the new process is in.
-    pub fn part(&self) -> Part {
+    pub fn part(&self) -> StartPart {
         self.part
     }
 
     /// The time of a part.
-    pub fn time(&self, part: Part) -> u64 {
+    pub fn time(&self, part: StartPart) -> u64 {
         self.times.get(part as usize).copied().unwrap_or(0)
     }
 
     /// How often a part was entered.
-    pub fn entered(&self, part: Part) -> u64 {
+    pub fn entered(&self, part: StartPart) -> u64 {
         self.entered.get(part as usize).copied().unwrap_or(0)
     }
 
@@ -205,17 +205,17 @@ mod tests {
         let mut account = Account::begin(at(1000, 0, 50, 7));
         // The parent needed 100 to make a process, 5 went to the switch, the child ran for 20.
         account.pass(at(1125, 20, 150, 7));
-        assert_eq!(account.enter(Part::LookUp), Part::Before);
+        assert_eq!(account.enter(StartPart::LookUp), StartPart::Before);
         account.skip(1135, Runner::Child);
         // The process waited for the disk.
         account.pass(at(1435, 130, 150, 207));
-        assert_eq!(account.time(Part::Fork), 100);
-        assert_eq!(account.time(Part::Before), 20);
-        assert_eq!(account.time(Part::LookUp), 100);
-        assert_eq!(account.time(Part::Others), 5);
+        assert_eq!(account.time(StartPart::Fork), 100);
+        assert_eq!(account.time(StartPart::Before), 20);
+        assert_eq!(account.time(StartPart::LookUp), 100);
+        assert_eq!(account.time(StartPart::Others), 5);
         assert_eq!((account.idle(), account.tracing()), (200, 10));
         assert_eq!((account.whole(), account.total()), (435, 225));
-        assert_eq!(account.entered(Part::LookUp), 1);
+        assert_eq!(account.entered(StartPart::LookUp), 1);
         assert!(account.is_balanced());
     }
 
@@ -230,7 +230,7 @@ mod tests {
             for (wall, child, parent, idle, what) in steps {
                 now = at(now.now + wall, now.child + child, now.parent + parent, now.idle + idle);
                 account.pass(now);
-                account.enter(Part::ALL[what % Part::COUNT]);
+                account.enter(StartPart::ALL[what % StartPart::COUNT]);
                 if what % 3 == 0 {
                     now.now += 3;
                     now.child += 3;

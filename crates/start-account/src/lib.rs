@@ -2,11 +2,11 @@
 //! to the end of the wait for it.
 //!
 //! The kernel keeps an [`Account`]: at each event (a call, a fault, the next step of an exec),
-//! every nanosecond since the previous event is added to exactly one [`Part`], so the parts always
-//! add up to the whole. The clocks of a [`Moment`] divide this time: the new process's processor
-//! time goes to its current part, its parent's to the parent's part, idle time is kept apart, and
-//! the rest belongs to other processes. The time of the accounting itself is kept apart too
-//! ([`Account::skip`]).
+//! every nanosecond since the previous event is added to exactly one [`StartPart`], so the parts
+//! always add up to the whole. The clocks of a [`Moment`] divide this time: the new process's
+//! processor time goes to its current part, its parent's to the parent's part, idle time is kept
+//! apart, and the rest belongs to other processes. The time of the accounting itself is kept apart
+//! too ([`Account::skip`]).
 //!
 //! A finished account with its counts is a [`Start`]. The kernel writes it as lines of text
 //! (`/proc/hayate/starts`), `./hayate explain` reads them back: both directions are in [`text`], so
@@ -23,5 +23,5 @@ mod part;
 mod text;
 
 pub use account::{Account, Moment, Runner};
-pub use part::{Fault, Part, Stage};
+pub use part::{Fault, Stage, StartPart};
 pub use text::{Start, parse};

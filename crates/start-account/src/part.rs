@@ -57,7 +57,7 @@ macro_rules! kinds {
 
 kinds! {
     /// A part of a start. All time belongs to exactly one.
-    Part {
+    StartPart {
         Fork "fork" "process made (fork, vfork)";
         Before "before" "child, until it executes";
         BeforeFaults "before-faults" "its page faults";
@@ -99,43 +99,45 @@ kinds! {
     }
 }
 
-impl Part {
+impl StartPart {
     /// The stage it belongs to.
     pub fn stage(self) -> Stage {
         match self {
-            Part::Fork => Stage::Fork,
-            Part::Before | Part::BeforeFaults => Stage::Before,
-            Part::Arguments
-            | Part::LookUp
-            | Part::Read
-            | Part::Parse
-            | Part::Space
-            | Part::Attach
-            | Part::Stack
-            | Part::Change
-            | Part::ExecFaults => Stage::Exec,
-            Part::Link | Part::LinkCalls | Part::LinkFaults => Stage::Link,
-            Part::Program | Part::ProgramCalls | Part::ProgramFaults => Stage::Program,
-            Part::Exit | Part::ExitSpace | Part::ExitFaults => Stage::Exit,
-            Part::Wait => Stage::Wait,
-            Part::Interrupts | Part::Others => Stage::Others,
+            StartPart::Fork => Stage::Fork,
+            StartPart::Before | StartPart::BeforeFaults => Stage::Before,
+            StartPart::Arguments
+            | StartPart::LookUp
+            | StartPart::Read
+            | StartPart::Parse
+            | StartPart::Space
+            | StartPart::Attach
+            | StartPart::Stack
+            | StartPart::Change
+            | StartPart::ExecFaults => Stage::Exec,
+            StartPart::Link | StartPart::LinkCalls | StartPart::LinkFaults => Stage::Link,
+            StartPart::Program | StartPart::ProgramCalls | StartPart::ProgramFaults => {
+                Stage::Program
+            }
+            StartPart::Exit | StartPart::ExitSpace | StartPart::ExitFaults => Stage::Exit,
+            StartPart::Wait => Stage::Wait,
+            StartPart::Interrupts | StartPart::Others => Stage::Others,
         }
     }
 
     /// Returns the part for the page faults of a stage.
-    pub fn faults(stage: Stage) -> Part {
+    pub fn faults(stage: Stage) -> StartPart {
         match stage {
-            Stage::Fork | Stage::Before => Part::BeforeFaults,
-            Stage::Exec => Part::ExecFaults,
-            Stage::Link => Part::LinkFaults,
-            Stage::Program => Part::ProgramFaults,
-            Stage::Exit | Stage::Wait | Stage::Others => Part::ExitFaults,
+            Stage::Fork | Stage::Before => StartPart::BeforeFaults,
+            Stage::Exec => StartPart::ExecFaults,
+            Stage::Link => StartPart::LinkFaults,
+            Stage::Program => StartPart::ProgramFaults,
+            Stage::Exit | Stage::Wait | Stage::Others => StartPart::ExitFaults,
         }
     }
 
     /// Whether this is the part for the page faults of its stage.
     pub fn is_faults(self) -> bool {
-        self == Part::faults(self.stage())
+        self == StartPart::faults(self.stage())
     }
 }
 
@@ -181,23 +183,23 @@ impl Stage {
     }
 
     /// Returns the part for time of a stage that is neither a step of the kernel nor a fault.
-    pub fn own(self) -> Part {
+    pub fn own(self) -> StartPart {
         match self {
-            Stage::Fork | Stage::Before => Part::Before,
-            Stage::Exec => Part::Change,
-            Stage::Link => Part::Link,
-            Stage::Program => Part::Program,
-            Stage::Exit => Part::Exit,
-            Stage::Wait => Part::Wait,
-            Stage::Others => Part::Others,
+            Stage::Fork | Stage::Before => StartPart::Before,
+            Stage::Exec => StartPart::Change,
+            Stage::Link => StartPart::Link,
+            Stage::Program => StartPart::Program,
+            Stage::Exit => StartPart::Exit,
+            Stage::Wait => StartPart::Wait,
+            Stage::Others => StartPart::Others,
         }
     }
 
     /// Returns the part for the system calls of a program in this stage.
-    pub fn calls(self) -> Part {
+    pub fn calls(self) -> StartPart {
         match self {
-            Stage::Link => Part::LinkCalls,
-            Stage::Program => Part::ProgramCalls,
+            Stage::Link => StartPart::LinkCalls,
+            Stage::Program => StartPart::ProgramCalls,
             other => other.own(),
         }
     }
@@ -209,23 +211,23 @@ mod tests {
 
     #[test]
     fn names_lead_back() {
-        for &part in Part::ALL {
-            assert_eq!(Part::from_key(part.key()), Some(part));
+        for &part in StartPart::ALL {
+            assert_eq!(StartPart::from_key(part.key()), Some(part));
         }
         for &fault in Fault::ALL {
             assert_eq!(Fault::from_key(fault.key()), Some(fault));
         }
-        assert_eq!(Part::from_key("nothing"), None);
+        assert_eq!(StartPart::from_key("nothing"), None);
     }
 
     #[test]
     fn faults_stay_in_their_stage() {
         let with_faults = [Stage::Before, Stage::Exec, Stage::Link, Stage::Program, Stage::Exit];
         for stage in with_faults {
-            assert_eq!(Part::faults(stage).stage(), stage);
-            assert!(Part::faults(stage).is_faults());
+            assert_eq!(StartPart::faults(stage).stage(), stage);
+            assert!(StartPart::faults(stage).is_faults());
             assert!(!stage.own().is_faults());
         }
-        assert!(!Part::Others.is_faults());
+        assert!(!StartPart::Others.is_faults());
     }
 }

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
 
-use crate::{Account, Fault, Part};
+use crate::{Account, Fault, StartPart};
 
 /// A finished start, with its counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl fmt::Display for Start {
         writeln!(f, "linked {}", u8::from(self.linked))?;
         writeln!(f, "hertz {}", self.hertz)?;
         writeln!(f, "started {}", self.started)?;
-        for &part in Part::ALL {
+        for &part in StartPart::ALL {
             let (time, entered) = (account.time(part), account.entered(part));
             writeln!(f, "part {} {time} {entered}", part.key())?;
         }
@@ -77,8 +77,8 @@ impl fmt::Display for Start {
 /// The part of a start that was read so far.
 struct Reading {
     start: Start,
-    times: [u64; Part::COUNT],
-    entered: [u64; Part::COUNT],
+    times: [u64; StartPart::COUNT],
+    entered: [u64; StartPart::COUNT],
     faults: [(u64, u64); Fault::COUNT],
     idle: u64,
     tracing: u64,
@@ -87,7 +87,8 @@ struct Reading {
 
 impl Reading {
     fn new(pid: u32) -> Reading {
-        let (times, entered, faults) = ([0; Part::COUNT], [0; Part::COUNT], [(0, 0); Fault::COUNT]);
+        let (times, entered, faults) =
+            ([0; StartPart::COUNT], [0; StartPart::COUNT], [(0, 0); Fault::COUNT]);
         let start = Start {
             program: String::new(),
             pid,
@@ -119,7 +120,7 @@ impl Reading {
             "hertz" => start.hertz = next(&mut words)?,
             "started" => start.started = next(&mut words)?,
             "part" => {
-                let part = Part::from_key(words.next()?)?;
+                let part = StartPart::from_key(words.next()?)?;
                 *self.times.get_mut(part as usize)? = next(&mut words)?;
                 *self.entered.get_mut(part as usize)? = next(&mut words)?;
             }
@@ -188,7 +189,7 @@ mod tests {
     fn start() -> Start {
         let mut account = Account::begin(Moment { now: 10, child: 0, parent: 3, idle: 0 });
         account.pass(Moment { now: 110, child: 20, parent: 80, idle: 0 });
-        account.enter(Part::LinkFaults);
+        account.enter(StartPart::LinkFaults);
         account.skip(115, Runner::Child);
         account.pass(Moment { now: 200, child: 80, parent: 80, idle: 20 });
         account.fault(Fault::Zeroed, 55);
@@ -216,7 +217,7 @@ mod tests {
         for again in read {
             assert_eq!(again, Start { account: again.account.clone(), ..one.clone() });
             assert_eq!(again.account.total(), one.account.total());
-            assert_eq!(again.account.time(Part::LinkFaults), 55);
+            assert_eq!(again.account.time(StartPart::LinkFaults), 55);
             assert_eq!(again.account.faults(Fault::Zeroed), (1, 55));
         }
         let odd = Start { program: "/a\nend".into(), ..one };

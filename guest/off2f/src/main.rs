@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, Result, bail, ensure};
-use hayate_off2f::{Header, Identity, MAGIC, MARK, Options, PAGE, Place, convert};
+use hayate_off2f::{Header, Identity, MAGIC, MARK, Options, PAGE, StorePlace, convert};
 use hayate_off2f_tool::{
     ATTRIBUTE, describe, description, memory, name, phase, replace, replacement,
 };
@@ -198,7 +198,7 @@ fn convert_file(file: &Path, options: Options) -> Result<(String, Value)> {
     let (store, found) = memory::find(&areas, &made.header.text)
         .context("the text that was stored is not on the memory")?;
     if let Some(id) = bytes_of(&store.id) {
-        made.set_place(Place { store: id, page: found.page });
+        made.set_place(StorePlace { store: id, page: found.page });
     }
     let mode = file.metadata()?.mode();
     let new = replacement(file, &made.file, mode | MARK)?;

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
 use core::ops::Range;
 use hayate_abi::Result;
-use hayate_recycler::Kind;
+use hayate_recycler::ResourceKind;
 use hayate_space_map::{Region, SpaceMap};
 use machine::cpu::{Lent, Local, OfObject, PerCpu, empty_slot};
 use machine::paging::{self, PageTable, Resident};
@@ -124,7 +124,7 @@ impl Space {
             barriers: AtomicU32::new(0),
         });
         SPACES.enter(place, &space);
-        statistics::made(Kind::Space);
+        statistics::made(ResourceKind::Space);
         Ok(space)
     }
 

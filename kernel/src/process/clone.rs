@@ -24,7 +24,7 @@ use super::pids;
 use super::pids::Number;
 use super::record::{Inheritance, Process, notice};
 use super::signal::sets::is_signal;
-use super::thread::{Parts, Thread, ThreadName, current};
+use super::thread::{Thread, ThreadName, ThreadParts, current};
 use super::transform::{Executed, Position};
 use crate::credentials::Capability;
 use crate::memory::Space;
@@ -34,7 +34,7 @@ use crate::schedule::{Execution, Woken};
 
 /// The arguments of `clone`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Request {
+pub struct CloneRequest {
     /// `CLONE_*`.
     pub flags: u64,
     /// The signal that is sent to the parent at the end; 0 for none.
@@ -60,7 +60,7 @@ const NAMESPACES: u64 = CLONE_NEWNS
     | CLONE_NEWNET
     | CLONE_NEWTIME;
 
-impl Request {
+impl CloneRequest {
     fn has(&self, flag: u64) -> bool {
         self.flags & flag != 0
     }
@@ -80,7 +80,7 @@ impl Request {
 }
 
 /// Starts a thread or a process that continues like the current thread; returns its number.
-pub fn start(regs: &UserRegs, request: &Request) -> Result<u32> {
+pub fn start(regs: &UserRegs, request: &CloneRequest) -> Result<u32> {
     request.check()?;
     let parent = current();
     if !request.has(CLONE_THREAD) && parent.has_signals() {
@@ -137,13 +137,13 @@ pub fn start(regs: &UserRegs, request: &Request) -> Result<u32> {
 
 /// The space of a new thread: the parent's, or a copy.
 #[inline(always)]
-fn space_for(parent: &Thread, request: &Request) -> Result<Arc<Space>> {
+fn space_for(parent: &Thread, request: &CloneRequest) -> Result<Arc<Space>> {
     let space = parent.space().ok_or(Errno::ESRCH)?;
     if request.has(CLONE_VM) { Ok(space) } else { space.fork() }
 }
 
 /// Gives the caller a descriptor of the new process.
-fn hold(parent: &Thread, process: &Arc<Process>, request: &Request) -> Result<i32> {
+fn hold(parent: &Thread, process: &Arc<Process>, request: &CloneRequest) -> Result<i32> {
     let descriptor = parent.install(pidfd::open(process, 0)?, true)?;
     UserPtr::new(request.pidfd).write(&descriptor).inspect_err(|_| {
         let _ = parent.files().close(descriptor);
@@ -177,7 +177,7 @@ fn check_limit(parent: &Thread) -> Result<()> {
 
 fn new_process(
     parent: &Thread,
-    request: &Request,
+    request: &CloneRequest,
     id: u32,
     program: Executed,
 ) -> Result<(Arc<Process>, ThreadName)> {
@@ -226,7 +226,7 @@ fn new_process(
 
 fn new_thread(
     parent: &Thread,
-    request: &Request,
+    request: &CloneRequest,
     id: u32,
     process: Arc<Process>,
     name: ThreadName,
@@ -236,7 +236,7 @@ fn new_thread(
     let files = parent.files();
     let directories = parent.directories()?;
     let shares_space = request.has(CLONE_VM);
-    let thread = Thread::new(Parts {
+    let thread = Thread::new(ThreadParts {
         id,
         process,
         name,
@@ -269,7 +269,7 @@ fn new_thread(
 
 /// The position of a new thread: the caller's, with 0 as the result of the call.
 #[inline(always)]
-fn position_after(regs: &UserRegs, request: &Request) -> Result<Position> {
+fn position_after(regs: &UserRegs, request: &CloneRequest) -> Result<Position> {
     if request.has(CLONE_SETTLS) && request.tls >= cpu::USER_END {
         return Err(Errno::EPERM);
     }
@@ -305,7 +305,7 @@ fn introduce(
     parent: &Thread,
     thread: &Arc<Thread>,
     number: Number,
-    request: &Request,
+    request: &CloneRequest,
 ) -> Result<()> {
     let process = &thread.process;
     if request.has(CLONE_THREAD) {

@@ -14,7 +14,7 @@ use super::pids::{INIT, Number};
 use super::record::{Inheritance, Process, Vectors};
 use super::session::Session;
 use super::signal::actions::ActionTable;
-use super::thread::{Parts, Thread, name_of};
+use super::thread::{Thread, ThreadParts, name_of};
 use super::transform::Position;
 use crate::credentials::Credentials;
 use crate::memory;
@@ -43,7 +43,7 @@ pub fn start_first(
     let limits = Arc::new(Limits::initial());
     let location = Resolver { context: &directories, credentials: &credentials, start: None }
         .resolve(path, WalkFlags::empty())?;
-    let prepared = program::prepare::<Unwatched>(program::Request {
+    let prepared = program::prepare::<Unwatched>(program::ExecRequest {
         location,
         path,
         path_vanishes: false,
@@ -59,7 +59,7 @@ pub fn start_first(
     let position = Position::start(prepared.entry as u64, prepared.stack.pointer as u64);
     let vectors = exec::vectors(&prepared.stack);
     let process = make_process(number.get(), limits, prepared.executable, vectors);
-    let thread = Thread::new(Parts {
+    let thread = Thread::new(ThreadParts {
         id: number.get(),
         process: process.clone(),
         name: name_of(&prepared.name),

@@ -16,15 +16,15 @@ use super::thread::{Thread, current};
 use crate::memory;
 use crate::memory::{PAGE, RegionFlags, Space};
 use crate::reclaim::growth::Grow;
-use crate::recycle::Kind;
+use crate::recycle::ResourceKind;
 use crate::recycle::registry;
-use crate::recycle::registry::{Attributes, Entry, Serial, Source};
+use crate::recycle::registry::{ResourceAttributes, ResourceRow, ResourceSource, Serial};
 use crate::vfs::mount;
 
 /// Registers all sources of this module with the registry; boot calls it once.
 pub fn register() {
     for source in [
-        &Processes as &'static dyn Source,
+        &Processes as &'static dyn ResourceSource,
         &Executions,
         &WorkAreas,
         &Programs,
@@ -65,14 +65,14 @@ impl Processes {
     }
 }
 
-impl Source for Processes {
-    fn kind(&self) -> Kind {
-        Kind::Process
+impl ResourceSource for Processes {
+    fn kind(&self) -> ResourceKind {
+        ResourceKind::Process
     }
 
-    fn visit(&self, show: &mut dyn FnMut(Entry)) -> Result<()> {
+    fn visit(&self, show: &mut dyn FnMut(ResourceRow)) -> Result<()> {
         for process in pids::processes()? {
-            show(Entry {
+            show(ResourceRow {
                 serial: Serial::of(process.serial()),
                 name: name(&process),
                 owner: owner(&process),
@@ -83,7 +83,7 @@ impl Source for Processes {
         Ok(())
     }
 
-    fn describe(&self, serial: Serial, to: &mut Attributes) -> Result<()> {
+    fn describe(&self, serial: Serial, to: &mut ResourceAttributes) -> Result<()> {
         let process = Self::find(serial)?;
         to.add("pid", format_args!("{}", process.id()))?;
         to.add("parent", format_args!("{}", process.parent_id()))?;
@@ -134,15 +134,15 @@ impl Executions {
     }
 }
 
-impl Source for Executions {
-    fn kind(&self) -> Kind {
-        Kind::Execution
+impl ResourceSource for Executions {
+    fn kind(&self) -> ResourceKind {
+        ResourceKind::Execution
     }
 
-    fn visit(&self, show: &mut dyn FnMut(Entry)) -> Result<()> {
+    fn visit(&self, show: &mut dyn FnMut(ResourceRow)) -> Result<()> {
         each_thread(|_, thread| {
             if let Some(execution) = thread.execution() {
-                show(Entry {
+                show(ResourceRow {
                     serial: Serial::of(execution.id()),
                     name: thread.shown_name().to_vec(),
                     owner: thread.credentials().uid,
@@ -153,7 +153,7 @@ impl Source for Executions {
         })
     }
 
-    fn describe(&self, serial: Serial, to: &mut Attributes) -> Result<()> {
+    fn describe(&self, serial: Serial, to: &mut ResourceAttributes) -> Result<()> {
         let (process, thread, execution) = Self::find(serial)?;
         to.add("process", format_args!("{}", process.serial()))?;
         to.add("thread", format_args!("{}", thread.id()))?;
@@ -183,17 +183,17 @@ impl Source for Executions {
 /// execution for which it was made.
 struct WorkAreas;
 
-impl Source for WorkAreas {
-    fn kind(&self) -> Kind {
-        Kind::WorkArea
+impl ResourceSource for WorkAreas {
+    fn kind(&self) -> ResourceKind {
+        ResourceKind::WorkArea
     }
 
-    fn visit(&self, show: &mut dyn FnMut(Entry)) -> Result<()> {
+    fn visit(&self, show: &mut dyn FnMut(ResourceRow)) -> Result<()> {
         let bytes = (STACK_SIZE + FpuState::signal_size()) as u64;
-        Executions.visit(&mut |entry| show(Entry { bytes, ..entry }))
+        Executions.visit(&mut |entry| show(ResourceRow { bytes, ..entry }))
     }
 
-    fn describe(&self, serial: Serial, to: &mut Attributes) -> Result<()> {
+    fn describe(&self, serial: Serial, to: &mut ResourceAttributes) -> Result<()> {
         let (process, ..) = Executions::find(serial)?;
         to.add("process", format_args!("{}", process.serial()))?;
         to.add("execution", format_args!("{serial}"))?;
@@ -204,12 +204,12 @@ impl Source for WorkAreas {
 /// The programs that processes execute; a program has the serial of its page cache.
 struct Programs;
 
-impl Source for Programs {
-    fn kind(&self) -> Kind {
-        Kind::Program
+impl ResourceSource for Programs {
+    fn kind(&self) -> ResourceKind {
+        ResourceKind::Program
     }
 
-    fn visit(&self, show: &mut dyn FnMut(Entry)) -> Result<()> {
+    fn visit(&self, show: &mut dyn FnMut(ResourceRow)) -> Result<()> {
         let mut seen: Vec<u64> = Vec::new();
         let Some(root) = mount::root() else { return Ok(()) };
         for process in pids::processes()? {
@@ -221,7 +221,7 @@ impl Source for Programs {
             seen.make_room(1)?;
             seen.push(id);
             let attributes = executable.file().inode().attributes();
-            show(Entry {
+            show(ResourceRow {
                 serial: Serial::of(id),
                 name: executable.location().display(&root)?,
                 owner: attributes.uid,
@@ -232,7 +232,7 @@ impl Source for Programs {
         Ok(())
     }
 
-    fn describe(&self, serial: Serial, to: &mut Attributes) -> Result<()> {
+    fn describe(&self, serial: Serial, to: &mut ResourceAttributes) -> Result<()> {
         let mut used = 0;
         let mut found = None;
         for process in pids::processes()? {
@@ -292,14 +292,14 @@ fn space(number: u64) -> Result<Used> {
 
 struct Spaces;
 
-impl Source for Spaces {
-    fn kind(&self) -> Kind {
-        Kind::Space
+impl ResourceSource for Spaces {
+    fn kind(&self) -> ResourceKind {
+        ResourceKind::Space
     }
 
-    fn visit(&self, show: &mut dyn FnMut(Entry)) -> Result<()> {
+    fn visit(&self, show: &mut dyn FnMut(ResourceRow)) -> Result<()> {
         for used in spaces()? {
-            show(Entry {
+            show(ResourceRow {
                 serial: Serial::of(used.space.serial()),
                 name: used.name,
                 owner: used.owner,
@@ -310,7 +310,7 @@ impl Source for Spaces {
         Ok(())
     }
 
-    fn describe(&self, serial: Serial, to: &mut Attributes) -> Result<()> {
+    fn describe(&self, serial: Serial, to: &mut ResourceAttributes) -> Result<()> {
         let used = space(serial.number)?;
         let resident = used.space.resident();
         let (minor, major) = used.space.faults();
@@ -326,10 +326,10 @@ impl Source for Spaces {
 /// Regions and their attachments. An attached region has the serial of its space with the address
 /// where it is attached. The two kinds show two sides of it: its content, and where and with which
 /// access rights a space has it.
-struct Attached(Kind);
+struct Attached(ResourceKind);
 
-static REGIONS: Attached = Attached(Kind::Region);
-static ATTACHMENTS: Attached = Attached(Kind::Attachment);
+static REGIONS: Attached = Attached(ResourceKind::Region);
+static ATTACHMENTS: Attached = Attached(ResourceKind::Attachment);
 
 /// The role of a region in its process.
 fn role(shown: &memory::show::Shown) -> &'static str {
@@ -348,15 +348,15 @@ fn role(shown: &memory::show::Shown) -> &'static str {
     }
 }
 
-impl Source for Attached {
-    fn kind(&self) -> Kind {
+impl ResourceSource for Attached {
+    fn kind(&self) -> ResourceKind {
         self.0
     }
 
-    fn visit(&self, show: &mut dyn FnMut(Entry)) -> Result<()> {
+    fn visit(&self, show: &mut dyn FnMut(ResourceRow)) -> Result<()> {
         for used in spaces()? {
             for region in used.space.shown(false)? {
-                show(Entry {
+                show(ResourceRow {
                     serial: Serial { number: used.space.serial(), part: Some(region.start as u64) },
                     name: role(&region).into(),
                     owner: used.owner,
@@ -368,12 +368,12 @@ impl Source for Attached {
         Ok(())
     }
 
-    fn describe(&self, serial: Serial, to: &mut Attributes) -> Result<()> {
+    fn describe(&self, serial: Serial, to: &mut ResourceAttributes) -> Result<()> {
         let used = space(serial.number)?;
         let all = used.space.shown(true)?;
         let found = all.iter().find(|region| Some(region.start as u64) == serial.part);
         let region = found.ok_or(Errno::ENOENT)?;
-        if self.0 == Kind::Attachment {
+        if self.0 == ResourceKind::Attachment {
             use memory::Protection;
             let right = |what, letter| if region.protection.contains(what) { letter } else { '-' };
             to.add("space", format_args!("{}", serial.number))?;
@@ -408,8 +408,11 @@ impl Source for Attached {
 
 /// Whether a user may see a resource: addresses in memory and names of files are visible to their
 /// owner and to root only.
-pub fn may_see(kind: Kind, of: u32) -> bool {
+pub fn may_see(kind: ResourceKind, of: u32) -> bool {
     let viewer = current().credentials();
-    let private = matches!(kind, Kind::Plate | Kind::Space | Kind::Region | Kind::Attachment);
+    let private = matches!(
+        kind,
+        ResourceKind::Plate | ResourceKind::Space | ResourceKind::Region | ResourceKind::Attachment
+    );
     !private || viewer.euid == of || viewer.has(crate::credentials::Capability::SysPtrace)
 }

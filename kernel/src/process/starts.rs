@@ -34,8 +34,8 @@ use hayate_start_account::{Account, Fault, Moment, Runner, Stage, Start};
 use super::thread::{Thread, current, try_current};
 use super::{fault, pids};
 use crate::reclaim::growth::Grow;
-use crate::recycle::watch::{Pages, Part, Watch};
-use crate::recycle::{Counts, Kind, statistics};
+use crate::recycle::watch::{Pages, StartPart, Watch};
+use crate::recycle::{ResourceCounts, ResourceKind, statistics};
 use crate::schedule;
 use crate::schedule::{Execution, time};
 
@@ -71,8 +71,8 @@ struct Course {
     linked: bool,
     /// The values of these counters when the start began.
     started: u64,
-    records: Counts,
-    spaces: Counts,
+    records: ResourceCounts,
+    spaces: ResourceCounts,
     before: (u64, u64),
     filled: (u64, u64),
 }
@@ -208,8 +208,8 @@ pub fn begins() {
         entry: None,
         linked: false,
         started: pids::started(),
-        records: statistics::counts(Kind::Program),
-        spaces: statistics::counts(Kind::Attachment),
+        records: statistics::counts(ResourceKind::Program),
+        spaces: statistics::counts(ResourceKind::Attachment),
         before: (0, 0),
         filled: (0, 0),
     };
@@ -223,7 +223,7 @@ pub fn begins() {
 /// Handles the return of the parent's call, which made the process with this number or failed.
 pub fn made(result: i64) {
     if result > 0 {
-        mark(Runner::Parent, |course| course.account.parent_enters(Part::Wait));
+        mark(Runner::Parent, |course| course.account.parent_enters(StartPart::Wait));
     } else if CHILD.load(Relaxed) == 0 {
         let old = STATE.lock().going_on.take();
         drop(old);
@@ -244,7 +244,7 @@ pub fn waited() {
     let Some(course) = state.going_on.take() else { return };
     let oldest = if state.finished.len() >= KEPT { state.finished.pop_front() } else { None };
     let (records, spaces) =
-        (statistics::counts(Kind::Program), statistics::counts(Kind::Attachment));
+        (statistics::counts(ResourceKind::Program), statistics::counts(ResourceKind::Attachment));
     let [copied, zeroed, left] = RESTORED.each_ref().map(|count| count.load(Relaxed));
     let start = Start {
         program: course.program,
@@ -293,7 +293,7 @@ pub fn calls(call: Call) -> Stage {
         match call {
             Call::Exec => {
                 course.stage = Stage::Exec;
-                course.account.enter(Part::Arguments);
+                course.account.enter(StartPart::Arguments);
             }
             Call::Exit => {
                 cpu::set_breakpoint(None);
@@ -330,7 +330,7 @@ pub fn page_fault(at: &PageFault, regs: Option<&mut UserRegs>) -> FaultOutcome {
     let address = at.address as usize;
     let begun = mark(Runner::Child, |course| {
         let seen = Seen::now(address);
-        let from = course.account.enter(Part::faults(course.stage));
+        let from = course.account.enter(StartPart::faults(course.stage));
         (from, course.account.time(course.account.part()), seen)
     });
     let outcome = fault::page_fault(at, regs);
@@ -410,7 +410,7 @@ pub fn attend(attend: impl FnOnce()) {
     if role() != Role::Child {
         return attend();
     }
-    let before = mark(Runner::Child, |course| course.account.enter(Part::Interrupts));
+    let before = mark(Runner::Child, |course| course.account.enter(StartPart::Interrupts));
     attend();
     if let Some(before) = before {
         mark(Runner::Child, |course| course.account.back(before));
@@ -421,7 +421,7 @@ pub fn attend(attend: impl FnOnce()) {
 pub struct Watched;
 
 impl Watch for Watched {
-    fn enter(part: Part) {
+    fn enter(part: StartPart) {
         mark(Runner::Child, |course| course.account.enter(part));
     }
 

@@ -138,7 +138,7 @@ pub struct Trap {
 }
 
 /// The parts and properties with which a new thread starts.
-pub struct Parts {
+pub struct ThreadParts {
     /// Its number.
     pub id: u32,
     /// The process it belongs to.
@@ -173,7 +173,7 @@ pub struct Parts {
 
 impl Thread {
     /// Makes a thread that is not yet in its process's list and has no execution.
-    pub fn new(parts: Parts) -> Arc<Thread> {
+    pub fn new(parts: ThreadParts) -> Arc<Thread> {
         Arc::new_cyclic(|this| Thread {
             this: this.clone(),
             id: AtomicU32::new(parts.id),

@@ -10,14 +10,14 @@ use hayate_abi::{Errno, Result};
 use super::family;
 use super::family::bury;
 use super::record::{DUMPED, Process};
-use super::signal::stop::Change;
+use super::signal::stop::StopChange;
 use super::usage::Usage;
 use crate::schedule;
 use crate::schedule::Woken;
 
 /// Which children to wait for.
 #[derive(Clone, Copy, Debug)]
-pub enum Which {
+pub enum WaitFor {
     /// Any.
     Any,
     /// The one with this number.
@@ -42,12 +42,12 @@ pub struct Report {
     pub usage: Usage,
 }
 
-impl Which {
+impl WaitFor {
     fn matches(self, child: &Process) -> bool {
         match self {
-            Which::Any => true,
-            Which::Process(id) => child.id() == id,
-            Which::Group(group) => child.group() == group,
+            WaitFor::Any => true,
+            WaitFor::Process(id) => child.id() == id,
+            WaitFor::Group(group) => child.group() == group,
         }
     }
 }
@@ -83,7 +83,7 @@ fn is_of_caller(parent: &Process, child: &Process) -> bool {
 ///
 /// Returns `None` with `WNOHANG` if there are children but none has changed. Fails with `ECHILD` if
 /// there is no child to wait for, `ERESTARTSYS` if a signal comes first.
-pub fn wait(parent: &Arc<Process>, which: Which, options: u32) -> Result<Option<Report>> {
+pub fn wait(parent: &Arc<Process>, which: WaitFor, options: u32) -> Result<Option<Report>> {
     if options & WNOHANG == 0 {
         schedule::current().waits_for_child();
     }
@@ -99,7 +99,7 @@ pub fn wait(parent: &Arc<Process>, which: Which, options: u32) -> Result<Option<
 }
 
 /// Checks the children once. `None` if the caller must sleep.
-fn look(parent: &Arc<Process>, which: Which, options: u32) -> Option<Result<Option<Report>>> {
+fn look(parent: &Arc<Process>, which: WaitFor, options: u32) -> Option<Result<Option<Report>>> {
     let keep = options & WNOWAIT != 0;
     let mut any = false;
     let mut children = parent.children.lock();
@@ -165,10 +165,10 @@ fn report_end(child: &Process) -> Report {
     Report { pid: child.id(), uid: real_user(child), status, code, value, usage }
 }
 
-fn report_change(child: &Process, change: Change) -> Report {
+fn report_change(child: &Process, change: StopChange) -> Report {
     let (status, code, value) = match change {
-        Change::Stopped(signal) => ((signal as i32) << 8 | 0x7f, CLD_STOPPED, signal as i32),
-        Change::Continued => (0xffff, CLD_CONTINUED, SIGCONT as i32),
+        StopChange::Stopped(signal) => ((signal as i32) << 8 | 0x7f, CLD_STOPPED, signal as i32),
+        StopChange::Continued => (0xffff, CLD_CONTINUED, SIGCONT as i32),
     };
     let usage = child.usage();
     Report { pid: child.id(), uid: real_user(child), status, code, value, usage }

@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 
 use hayate_abi::{Errno, Result};
-use hayate_recycler::Content;
+use hayate_recycler::ContentKey;
 
 use crate::credentials::{Credentials, Id, access};
 use crate::page_cache::access::WriteDenial;
@@ -110,9 +110,9 @@ impl Executable {
 
     /// The content and name of the file: the identity by which kept parts match. It does not change
     /// while this exists, because no process can write the file.
-    pub fn content(&self) -> Content {
+    pub fn content(&self) -> ContentKey {
         let location = self.location();
-        Content {
+        ContentKey {
             page_cache: self.page_cache.id(),
             version: self.page_cache.version(),
             place: (Arc::as_ptr(&location.mount) as usize, Arc::as_ptr(&location.dentry) as usize),

@@ -66,7 +66,7 @@ fn protection(segment: &Segment) -> Protection {
 
 /// The role of a loaded file in its process. Faults on the text of the two roles count separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum LoadRole {
     /// The program.
     Program,
     /// The interpreter that the program names.
@@ -85,7 +85,7 @@ pub fn load(
     executable: &Executable,
     plan: &Plan,
     at: Option<usize>,
-    role: Role,
+    role: LoadRole,
     cleared: &mut Vec<Range<usize>>,
 ) -> Result<Loaded> {
     let bias = match (plan.position, at) {
@@ -98,8 +98,8 @@ pub fn load(
     };
     let (page_cache, file) = (executable.page_cache().clone(), executable.file().clone());
     let backing = match role {
-        Role::Program => Backing::program(page_cache, file)?,
-        Role::Interpreter => Backing::file(page_cache, file, false)?,
+        LoadRole::Program => Backing::program(page_cache, file)?,
+        LoadRole::Interpreter => Backing::file(page_cache, file, false)?,
     };
     for segment in &plan.segments {
         map(space, &backing, segment, bias, cleared)?;
@@ -134,7 +134,7 @@ pub fn add(space: &Space, executable: &Executable, plan: &Plan, replace: bool) -
         protection: Protection::empty(),
         ..MapRequest::anonymous(length)
     })?;
-    let role = Role::Program;
+    let role = LoadRole::Program;
     load(space, executable, plan, Some(start), role, &mut Vec::new()).inspect_err(|_| {
         // It was mapped a moment ago, so only memory to split a region may be exhausted; then the
         // range stays mapped and unreadable.

@@ -26,7 +26,7 @@ use hayate_recycler::AttachmentKey;
 use smallvec::SmallVec;
 
 use crate::recycle::policy;
-use crate::recycle::programs::{self, Record};
+use crate::recycle::programs::{self, ProgramRecord};
 pub use executable::Executable;
 pub use strings::Strings;
 
@@ -37,8 +37,8 @@ use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 use crate::recycle::regions;
 use crate::recycle::spaces;
-use crate::recycle::watch::{Pages, Part, Watch};
-use crate::recycle::{Kind, statistics};
+use crate::recycle::watch::{Pages, StartPart, Watch};
+use crate::recycle::{ResourceKind, statistics};
 use crate::vfs::context::FsContext;
 use crate::vfs::mount::Location;
 use crate::vfs::notify;
@@ -49,7 +49,7 @@ use crate::vfs::watch::Mask;
 const DEPTH: usize = 5;
 
 /// The arguments of [`prepare`].
-pub struct Request<'a> {
+pub struct ExecRequest<'a> {
     /// The file.
     pub location: Location,
     /// The path by which it was named. It is passed to a script's interpreter and as `AT_EXECFN`.
@@ -133,9 +133,9 @@ pub struct Program {
     /// The file.
     pub executable: Arc<Executable>,
     /// What is known of it.
-    pub record: Arc<Record>,
+    pub record: Arc<ProgramRecord>,
     /// The interpreter that it names (the dynamic linker).
-    pub interpreter: Option<(Executable, Arc<Record>)>,
+    pub interpreter: Option<(Executable, Arc<ProgramRecord>)>,
     /// The reads that finding it made.
     pub reads: Reads,
     /// The strings that replace the first argument, if the program was found through `#!`.
@@ -177,7 +177,7 @@ pub fn find<W: Watch>(
     context: &FsContext,
     credentials: &Credentials,
 ) -> Result<Program> {
-    W::enter(Part::LookUp);
+    W::enter(StartPart::LookUp);
     let mut executable = Executable::open(location, context, credentials)?;
     let mut path: Option<Vec<u8>> = None;
     let mut arguments = Strings::new();
@@ -188,13 +188,13 @@ pub fn find<W: Watch>(
     let mut scripts = Vec::new();
     let record = loop {
         reads.note(&executable, executable.page_cache().size().min(Reads::HEAD) as usize);
-        W::enter(Part::Parse);
+        W::enter(StartPart::Parse);
         if let Some(record) = programs::find(&executable) {
             break record;
         }
-        W::enter(Part::Read);
+        W::enter(StartPart::Read);
         let (bytes, length) = load::head(&executable)?;
-        W::enter(Part::Parse);
+        W::enter(StartPart::Parse);
         let bytes = bytes.get(..length).unwrap_or(&bytes);
         let script = match Image::recognise(bytes.get(..HEAD).unwrap_or(bytes))? {
             Image::Elf(_) => break programs::make(&executable, bytes)?,
@@ -212,7 +212,7 @@ pub fn find<W: Watch>(
             Some(argument) => arguments.replace_first(&[script.interpreter, argument, own])?,
             None => arguments.replace_first(&[script.interpreter, own])?,
         }
-        W::enter(Part::LookUp);
+        W::enter(StartPart::LookUp);
         let next = open_path(script.interpreter, context, credentials)?;
         path = Some(growth::copy(script.interpreter)?);
         scripts.make_room(1)?;
@@ -221,13 +221,13 @@ pub fn find<W: Watch>(
     reads.note(&executable, usize::from(record.plan.header_count) * Reads::PROGRAM_HEADER);
     let interpreter = match &record.interpreter {
         Some(path) => {
-            W::enter(Part::LookUp);
+            W::enter(StartPart::LookUp);
             // The path includes its NUL.
             reads.note(&executable, path.len() + 1);
             let mut file = open_path(path, context, credentials)?;
             file.is_interpreter = true;
             executable.interpreter = Some(Arc::clone(file.file()));
-            W::enter(Part::Parse);
+            W::enter(StartPart::Parse);
             let record = programs::of_interpreter(&file)?;
             reads.note(&file, Reads::FILE_HEADER);
             reads.note(&file, usize::from(record.plan.header_count) * Reads::PROGRAM_HEADER);
@@ -262,7 +262,7 @@ impl Program {
         // the libraries, to leave the usual program address free.
         let base = self.interpreter.as_ref().map(|_| layout.program_base);
         let program =
-            load::load(space, &self.executable, plan, base, load::Role::Program, &mut cleared)?;
+            load::load(space, &self.executable, plan, base, load::LoadRole::Program, &mut cleared)?;
         let (entry, interpreter) = match &self.interpreter {
             Some((file, record)) => {
                 let loaded = load::load(
@@ -270,7 +270,7 @@ impl Program {
                     file,
                     &record.plan,
                     None,
-                    load::Role::Interpreter,
+                    load::LoadRole::Interpreter,
                     &mut cleared,
                 )?;
                 (loaded.entry, loaded.bias)
@@ -348,11 +348,11 @@ impl Program {
 ///
 /// Errors as `execve(2)`: `EACCES`, `ENOEXEC`, `ENOENT`, `ELOOP`, `ETXTBSY`, `ENOMEM`, `EINVAL`,
 /// `ELIBBAD`, `E2BIG`, `EIO`.
-pub fn prepare<W: Watch>(request: Request<'_>) -> Result<Prepared> {
-    let Request { context, credentials, mut arguments, .. } = request;
+pub fn prepare<W: Watch>(request: ExecRequest<'_>) -> Result<Prepared> {
+    let ExecRequest { context, credentials, mut arguments, .. } = request;
     let program =
         find::<W>(request.location, request.path, request.path_vanishes, context, credentials)?;
-    W::enter(Part::Arguments);
+    W::enter(StartPart::Arguments);
     program.complete(&mut arguments)?;
 
     let set_id = program.executable.is_set_id();
@@ -363,7 +363,7 @@ pub fn prepare<W: Watch>(request: Request<'_>) -> Result<Prepared> {
         program.executable.set_group.filter(|_| privileged),
     );
 
-    W::enter(Part::Space);
+    W::enter(StartPart::Space);
     // A space whose program gained privilege is not kept.
     let plain = !secure && !set_id && (policy::keeps_whole_spaces() || regions::are_wanted());
     let concealed = !program.is_readable();
@@ -381,13 +381,13 @@ pub fn prepare<W: Watch>(request: Request<'_>) -> Result<Prepared> {
         None => {
             let space = Space::new(layout, request.limits)?;
             W::pages(Pages::Before, || space.own_pages());
-            W::enter(Part::Attach);
+            W::enter(StartPart::Attach);
             let attached = program.attach(&space)?;
             (space, attached)
         }
     };
     W::attached(request.path, attached.program.entry, attached.interpreter != 0);
-    W::enter(Part::Stack);
+    W::enter(StartPart::Stack);
     let strings = (&arguments, &request.environment);
     let stack = program.build_stack(&space, &attached, strings, request.path, &new, secure)?;
     if is_new
@@ -395,9 +395,9 @@ pub fn prepare<W: Watch>(request: Request<'_>) -> Result<Prepared> {
         && let Some(cleared) = attached.cleared
     {
         if policy::keeps_whole_spaces() {
-            statistics::made(Kind::Attachment);
+            statistics::made(ResourceKind::Attachment);
         }
-        W::enter(Part::Attach);
+        W::enter(StartPart::Attach);
         let Attached { entry, program, interpreter, .. } = attached;
         space.begins_here(key, Start { entry, program, interpreter }, cleared);
     }

@@ -22,7 +22,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use arrayvec::ArrayVec;
 use hayate_abi::Result;
-use hayate_recycler::{Keep, Kind};
+use hayate_recycler::{KeptKinds, ResourceKind};
 use machine::cpu::{self, MAX_CPUS};
 use machine::sync::SpinLock;
 
@@ -63,19 +63,19 @@ fn most() -> usize {
 
 /// Takes an empty space, if one is kept.
 pub fn take(layout: Layout) -> Option<Arc<Space>> {
-    if !policy::keeps(Keep::SPACE) {
+    if !policy::keeps(KeptKinds::SPACE) {
         return None;
     }
     let space = own_first(&PARTS, |part| part.pop())?;
     space.begin_as_new(layout);
-    statistics::reused(Kind::Space, SIZE);
+    statistics::reused(ResourceKind::Space, SIZE);
     Some(space)
 }
 
 /// Empties a space that has no other user, and keeps it if the policy wants it; else drops it. Call
 /// it without locks, since dropping its mappings may close files.
 pub fn keep(space: Arc<Space>) {
-    if !policy::keeps(Keep::SPACE) {
+    if !policy::keeps(KeptKinds::SPACE) {
         return;
     }
     // Dropped here, after the space's lock.
@@ -91,7 +91,7 @@ pub fn keep(space: Arc<Space>) {
         }
     };
     if refused.is_none() {
-        statistics::stored(Kind::Space, SIZE);
+        statistics::stored(ResourceKind::Space, SIZE);
     }
 }
 
@@ -137,12 +137,12 @@ impl Space {
 }
 
 impl pools::AnyPool for Spaces {
-    fn kind(&self) -> Kind {
-        Kind::Space
+    fn kind(&self) -> ResourceKind {
+        ResourceKind::Space
     }
 
     fn is_wanted(&self) -> bool {
-        policy::keeps(Keep::SPACE)
+        policy::keeps(KeptKinds::SPACE)
     }
 
     fn limit(&self) -> usize {
@@ -160,7 +160,7 @@ impl pools::AnyPool for Spaces {
                 if gone.is_none() {
                     break;
                 }
-                statistics::dropped(Kind::Space, SIZE);
+                statistics::dropped(ResourceKind::Space, SIZE);
             }
         }
     }
@@ -172,7 +172,7 @@ impl pools::AnyPool for Spaces {
     fn drop_oldest(&self) -> Option<usize> {
         let gone = PARTS.iter().find_map(|part| part.lock().pop())?;
         drop(gone);
-        statistics::dropped(Kind::Space, SIZE);
+        statistics::dropped(ResourceKind::Space, SIZE);
         Some(SIZE)
     }
 }

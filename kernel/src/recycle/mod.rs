@@ -53,7 +53,7 @@ pub mod stacks;
 pub mod statistics;
 pub mod watch;
 
-pub use hayate_recycler::{Counts, Keep, Kind, Policy};
+pub use hayate_recycler::{KeptKinds, Policy, ResourceCounts, ResourceKind};
 
 /// Reads the policy from the command line; boot calls it once, before all other users.
 pub fn init() {

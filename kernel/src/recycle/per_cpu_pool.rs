@@ -34,7 +34,7 @@
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 
-use hayate_recycler::{Fingerprint, Kind, Pool, Stored};
+use hayate_recycler::{Fingerprint, Pool, ResourceKind, Stored};
 use machine::cpu::{self, MAX_CPUS};
 use machine::sync::SpinLock;
 
@@ -46,7 +46,7 @@ pub trait Resource: Send + Sized + 'static {
     type Key: Fingerprint + PartialEq + Send;
 
     /// The kind under which it is counted.
-    const KIND: Kind;
+    const KIND: ResourceKind;
 
     /// Whether the policy in force allows such resources to be kept.
     fn is_wanted() -> bool;
@@ -153,7 +153,7 @@ fn oldest<V: Resource>(part: &CpuPart<V>) -> Option<u64> {
 }
 
 impl<V: Resource> pools::AnyPool for PerCpuPool<V> {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ResourceKind {
         V::KIND
     }
 

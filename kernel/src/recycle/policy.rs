@@ -8,13 +8,13 @@
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
-use hayate_recycler::{Keep, Policy};
+use hayate_recycler::{KeptKinds, Policy};
 use machine::paging::teardown;
 use machine::{boot, warn};
 
 use super::pools;
 
-static POLICY: AtomicU32 = AtomicU32::new(Keep::all().bits());
+static POLICY: AtomicU32 = AtomicU32::new(KeptKinds::all().bits());
 
 /// Reads `recycle=` from the command line. An invalid value is reported and treated as `full`.
 pub fn init() {
@@ -32,26 +32,26 @@ pub fn init() {
 /// The policy in force.
 #[inline]
 pub fn get() -> Policy {
-    Policy::new(Keep::from_bits_truncate(POLICY.load(Relaxed)))
+    Policy::new(KeptKinds::from_bits_truncate(POLICY.load(Relaxed)))
 }
 
 /// Whether all of `what` is to be kept.
 #[inline]
-pub fn keeps(what: Keep) -> bool {
+pub fn keeps(what: KeptKinds) -> bool {
     POLICY.load(Relaxed) & what.bits() == what.bits()
 }
 
 /// Whether spaces are kept with their pages: under `attachment`, or where both spaces and regions
 /// are kept.
 pub fn keeps_whole_spaces() -> bool {
-    keeps(Keep::ATTACHMENT) || keeps(Keep::SPACE | Keep::REGION)
+    keeps(KeptKinds::ATTACHMENT) || keeps(KeptKinds::SPACE | KeptKinds::REGION)
 }
 
 /// Sets another policy and drops what it does not keep. Call it without locks, since dropping may
 /// close files.
 pub fn set(policy: Policy) {
     put(policy);
-    if !keeps(Keep::DEFERRED_FREE) {
+    if !keeps(KeptKinds::DEFERRED_FREE) {
         teardown::free_all(|| {});
     }
     pools::follow_policy();
@@ -59,5 +59,5 @@ pub fn set(policy: Policy) {
 
 fn put(policy: Policy) {
     POLICY.store(policy.keep().bits(), Relaxed);
-    teardown::allow(policy.keeps(Keep::DEFERRED_FREE));
+    teardown::allow(policy.keeps(KeptKinds::DEFERRED_FREE));
 }

@@ -5,7 +5,7 @@
 //! their kind: [`relieve`].
 
 use arrayvec::ArrayVec;
-use hayate_recycler::{Counts, Kind};
+use hayate_recycler::{ResourceCounts, ResourceKind};
 use machine::layout::PAGE_SIZE;
 use machine::sync::SpinLock;
 
@@ -17,7 +17,7 @@ use crate::reclaim::Cache;
 /// may close files.
 pub trait AnyPool: Send + Sync {
     /// The kind of resource that it keeps.
-    fn kind(&self) -> Kind;
+    fn kind(&self) -> ResourceKind;
 
     /// Whether the policy allows it to keep anything.
     fn is_wanted(&self) -> bool;
@@ -38,8 +38,8 @@ pub trait AnyPool: Send + Sync {
     fn follow_policy(&self) {}
 
     /// The counts of its resources, if [`statistics`] does not count them.
-    fn counts(&self) -> Counts {
-        Counts::default()
+    fn counts(&self) -> ResourceCounts {
+        ResourceCounts::default()
     }
 
     /// Drops what it keeps of a page cache (number `id`), so that the file can be deleted.
@@ -97,7 +97,7 @@ pub fn relieve(bytes: usize) -> usize {
 }
 
 /// Drops everything kept of a kind, or of all kinds; returns the bytes freed.
-pub fn drop_all(kind: Option<Kind>) -> usize {
+pub fn drop_all(kind: Option<ResourceKind>) -> usize {
     let mut freed = 0;
     for pool in all() {
         if kind.is_none_or(|kind| kind == pool.kind()) {
@@ -118,7 +118,7 @@ pub fn forget_page_cache(id: u64) {
 
 /// Sets how much is kept of a kind, in bytes, in all its pools together. Returns false if no pool
 /// keeps that kind.
-pub fn set_limit(kind: Kind, bytes: usize) -> bool {
+pub fn set_limit(kind: ResourceKind, bytes: usize) -> bool {
     let pools = all();
     let count = pools.iter().filter(|pool| pool.kind() == kind).count();
     for pool in pools.iter().filter(|pool| pool.kind() == kind) {
@@ -128,13 +128,13 @@ pub fn set_limit(kind: Kind, bytes: usize) -> bool {
 }
 
 /// The most that is kept of a kind, in bytes, in all its pools; `None` if no pool keeps it.
-pub fn limit(kind: Kind) -> Option<usize> {
+pub fn limit(kind: ResourceKind) -> Option<usize> {
     let limits = all().into_iter().filter(|pool| pool.kind() == kind).map(|pool| pool.limit());
     limits.reduce(usize::saturating_add)
 }
 
 /// The counts of a kind, summed over all pools and processors.
-pub fn counts(kind: Kind) -> Counts {
+pub fn counts(kind: ResourceKind) -> ResourceCounts {
     let mut sum = statistics::counts(kind);
     for pool in all().iter().filter(|pool| pool.kind() == kind) {
         sum += pool.counts();

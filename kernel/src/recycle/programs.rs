@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 
 use hayate_abi::{Errno, Result};
 use hayate_program_image::Plan;
-use hayate_recycler::{Content, Keep, Kind};
+use hayate_recycler::{ContentKey, KeptKinds, ResourceKind};
 use machine::cpu;
 
 use super::per_cpu_pool::{PerCpuPool, Resource};
@@ -24,7 +24,7 @@ use crate::program::load;
 use crate::schedule::time;
 
 /// What is known of an executable.
-pub struct Record {
+pub struct ProgramRecord {
     /// Its mappings.
     pub plan: Plan,
     /// The path of its interpreter.
@@ -35,22 +35,22 @@ pub struct Record {
 /// The most memory for records on each processor, in bytes: a hundred programs.
 const SHARE: usize = 64 << 10;
 
-static POOL: PerCpuPool<Arc<Record>> = PerCpuPool::new();
+static POOL: PerCpuPool<Arc<ProgramRecord>> = PerCpuPool::new();
 
-impl Resource for Arc<Record> {
-    type Key = Content;
+impl Resource for Arc<ProgramRecord> {
+    type Key = ContentKey;
 
-    const KIND: Kind = Kind::Program;
+    const KIND: ResourceKind = ResourceKind::Program;
 
     fn is_wanted() -> bool {
-        policy::keeps(Keep::PROGRAM)
+        policy::keeps(KeptKinds::PROGRAM)
     }
 
     fn since(&self) -> u64 {
         self.since
     }
 
-    fn refers_to(&self, key: &Content, page_cache: u64) -> bool {
+    fn refers_to(&self, key: &ContentKey, page_cache: u64) -> bool {
         key.page_cache == page_cache
     }
 }
@@ -61,14 +61,14 @@ pub fn init() {
 }
 
 /// The key of a record, which does not depend on the file's name.
-fn key(executable: &Executable) -> Content {
+fn key(executable: &Executable) -> ContentKey {
     let page_cache = executable.page_cache();
-    Content { page_cache: page_cache.id(), version: page_cache.version(), place: (0, 0) }
+    ContentKey { page_cache: page_cache.id(), version: page_cache.version(), place: (0, 0) }
 }
 
 /// Returns the record of an executable, if one is kept.
-pub fn find(executable: &Executable) -> Option<Arc<Record>> {
-    if !policy::keeps(Keep::PROGRAM) {
+pub fn find(executable: &Executable) -> Option<Arc<ProgramRecord>> {
+    if !policy::keeps(KeptKinds::PROGRAM) {
         return None;
     }
     POOL.share(&key(executable))
@@ -79,15 +79,15 @@ pub fn find(executable: &Executable) -> Option<Arc<Record>> {
 ///
 /// # Errors
 /// `ENOEXEC`, `ENOMEM`, `EIO`.
-pub fn make(executable: &Executable, head: &[u8]) -> Result<Arc<Record>> {
+pub fn make(executable: &Executable, head: &[u8]) -> Result<Arc<ProgramRecord>> {
     let plan = load::plan(executable, head)?;
     let interpreter = load::interpreter_path(executable, &plan)?;
-    let bytes = size_of::<Record>()
+    let bytes = size_of::<ProgramRecord>()
         + size_of_val(plan.segments.as_slice())
         + interpreter.as_ref().map_or(0, Vec::len);
-    let record = Arc::new(Record { plan, interpreter, since: time::monotonic_ns() });
-    statistics::made(Kind::Program);
-    if policy::keeps(Keep::PROGRAM) {
+    let record = Arc::new(ProgramRecord { plan, interpreter, since: time::monotonic_ns() });
+    statistics::made(ResourceKind::Program);
+    if policy::keeps(KeptKinds::PROGRAM) {
         POOL.store(key(executable), record.clone(), bytes);
     }
     Ok(record)
@@ -97,7 +97,7 @@ pub fn make(executable: &Executable, head: &[u8]) -> Result<Arc<Record>> {
 ///
 /// # Errors
 /// As [`make`], and `ELIBBAD` if the file is not ELF.
-pub fn of_interpreter(executable: &Executable) -> Result<Arc<Record>> {
+pub fn of_interpreter(executable: &Executable) -> Result<Arc<ProgramRecord>> {
     if let Some(record) = find(executable) {
         return Ok(record);
     }

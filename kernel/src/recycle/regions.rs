@@ -30,14 +30,14 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use hayate_abi::{Errno, Result};
-use hayate_recycler::{Keep, Kind, RegionKey, Role, Stored};
+use hayate_recycler::{KeptKinds, RegionKey, RegionRole, ResourceKind, Stored};
 use hayate_space_map::Region;
 use machine::frames::{self, Frame};
 use machine::paging::{Edit, Fate, Found, PageKind, Slot};
 
 use super::per_cpu_pool::{PerCpuPool, Resource};
 use super::registry;
-use super::registry::{Attributes, Entry, Serial, Source};
+use super::registry::{ResourceAttributes, ResourceRow, ResourceSource, Serial};
 use super::{policy, statistics};
 use crate::memory::page::PAGE;
 use crate::memory::region::{Mapping, Protection, RegionFlags};
@@ -86,7 +86,7 @@ struct KeptRegion {
 impl Resource for KeptRegion {
     type Key = RegionKey;
 
-    const KIND: Kind = Kind::Region;
+    const KIND: ResourceKind = ResourceKind::Region;
 
     fn is_wanted() -> bool {
         are_wanted()
@@ -115,50 +115,50 @@ pub fn init() {
 
 /// Whether regions are to be kept by themselves and not in their spaces.
 pub fn are_wanted() -> bool {
-    policy::keeps(Keep::REGION) && !policy::keeps_whole_spaces()
+    policy::keeps(KeptKinds::REGION) && !policy::keeps_whole_spaces()
 }
 
 /// The role of a region in its program; `None` if such regions are not kept.
-fn role(mapping: &Mapping) -> Option<Role> {
+fn role(mapping: &Mapping) -> Option<RegionRole> {
     let Mapping { protection, flags, backing, .. } = mapping;
     if flags.intersects(RegionFlags::SHARED | RegionFlags::HEAP) {
         return None;
     }
     let writable = protection.contains(Protection::WRITE);
     match backing {
-        None if flags.contains(RegionFlags::STACK) => Some(Role::Stack),
-        None => writable.then_some(Role::Bss),
-        Some(_) if writable => Some(Role::Data),
+        None if flags.contains(RegionFlags::STACK) => Some(RegionRole::Stack),
+        None => writable.then_some(RegionRole::Bss),
+        Some(_) if writable => Some(RegionRole::Data),
         // Text on non-volatile memory is entered in the page table when it is mapped.
         Some(backing) if backing.page_cache.place().is_some() => None,
-        Some(_) => Some(Role::Text),
+        Some(_) => Some(RegionRole::Text),
     }
 }
 
 /// The role of a region in its program, if keeping the region is worthwhile.
-fn worthy(region: &Region<Mapping>) -> Option<Role> {
+fn worthy(region: &Region<Mapping>) -> Option<RegionRole> {
     if region.size() < WORTH {
         return None;
     }
-    role(&region.value).filter(|role| *role != Role::Text || policy::keeps(Keep::TEXT))
+    role(&region.value).filter(|role| *role != RegionRole::Text || policy::keeps(KeptKinds::TEXT))
 }
 
 /// Whether a program that begins with these `regions` has one worth keeping, besides its stack.
 pub fn are_worthy<'a>(mut regions: impl Iterator<Item = &'a Region<Mapping>>) -> bool {
-    regions.any(|region| worthy(region).is_some_and(|role| role != Role::Stack))
+    regions.any(|region| worthy(region).is_some_and(|role| role != RegionRole::Stack))
 }
 
-fn name(role: Role) -> &'static str {
+fn name(role: RegionRole) -> &'static str {
     match role {
-        Role::Text => "text",
-        Role::Data => "data",
-        Role::Bss => "bss",
-        Role::Stack => "stack",
+        RegionRole::Text => "text",
+        RegionRole::Data => "data",
+        RegionRole::Bss => "bss",
+        RegionRole::Stack => "stack",
     }
 }
 
-fn key(role: Role, size: usize) -> RegionKey {
-    RegionKey { role, bytes: if role == Role::Stack { STACK } else { size } }
+fn key(role: RegionRole, size: usize) -> RegionKey {
+    RegionKey { role, bytes: if role == RegionRole::Stack { STACK } else { size } }
 }
 
 /// Takes the regions of an ended program out of its space, which has no other user. Call it without
@@ -185,18 +185,18 @@ fn lift(
 ) {
     let Some(role) = worthy(region) else { return };
     let range = match role {
-        Role::Stack => region.end.saturating_sub(STACK).max(region.start)..region.end,
+        RegionRole::Stack => region.end.saturating_sub(STACK).max(region.start)..region.end,
         _ => region.start..region.end,
     };
     let mut pages: Vec<(u32, Frame)> = Vec::new();
     let mut visit = |page: &Found| {
         let fits = match role {
-            Role::Text => page.kind == PageKind::File,
+            RegionRole::Text => page.kind == PageKind::File,
             _ => page.kind == PageKind::Private && page.frame().references() == 1,
         };
         if fits && pages.make_room(1).is_ok() {
             let bytes = match role {
-                Role::Stack => region.end - PAGE - page.address,
+                RegionRole::Stack => region.end - PAGE - page.address,
                 _ => page.address - region.start,
             };
             pages.push(((bytes / PAGE) as u32, page.frame().clone()));
@@ -252,28 +252,28 @@ impl Space {
         let Some(mapping) = self.mapping_of(&range) else { return };
         let Some(role) = role(&mapping) else { return };
         let content = Content::of(&mapping);
-        let fits = |region: &KeptRegion| role != Role::Text || region.content == content;
+        let fits = |region: &KeptRegion| role != RegionRole::Text || region.content == content;
         let Some(Stored { value, bytes, .. }) = POOL.take(&key(role, range.len()), fits) else {
-            statistics::made(Kind::Region);
+            statistics::made(ResourceKind::Region);
             return;
         };
         if let Some(backing) = &mapping.backing {
             backing.page_cache.remember();
         }
         let place = |index: u32| match role {
-            Role::Stack => (range.end - PAGE).checked_sub(index as usize * PAGE),
+            RegionRole::Stack => (range.end - PAGE).checked_sub(index as usize * PAGE),
             _ => range.start.checked_add(index as usize * PAGE),
         };
         let mut pages = value.pages;
         pages.retain(|(index, frame)| {
             let Some(at) = place(*index).filter(|at| range.contains(at)) else { return false };
             match role {
-                Role::Text => true,
-                Role::Bss | Role::Stack => {
+                RegionRole::Text => true,
+                RegionRole::Bss | RegionRole::Stack => {
                     frame.zero();
                     true
                 }
-                Role::Data => {
+                RegionRole::Data => {
                     let backing = mapping.backing.as_ref();
                     let pristine = backing
                         .and_then(|file| file.page_cache.peek(mapping.index(range.start, at)));
@@ -284,8 +284,8 @@ impl Space {
                 }
             }
         });
-        statistics::reused(Kind::Region, bytes);
-        let kind = if role == Role::Text { PageKind::File } else { PageKind::Private };
+        statistics::reused(ResourceKind::Region, bytes);
+        let kind = if role == RegionRole::Text { PageKind::File } else { PageKind::Private };
         let mut access = mapping.protection.access();
         access.write &= kind == PageKind::Private;
         let mut guard = self.table.lock();
@@ -319,18 +319,18 @@ impl Space {
     }
 }
 
-impl Source for Regions {
-    fn kind(&self) -> Kind {
-        Kind::Region
+impl ResourceSource for Regions {
+    fn kind(&self) -> ResourceKind {
+        ResourceKind::Region
     }
 
-    fn visit(&self, show: &mut dyn FnMut(Entry)) -> Result<()> {
+    fn visit(&self, show: &mut dyn FnMut(ResourceRow)) -> Result<()> {
         for part in POOL.parts() {
-            let mut entries: Vec<Entry> = Vec::new();
+            let mut entries: Vec<ResourceRow> = Vec::new();
             {
                 let part = part.lock();
                 entries.make_room(part.len())?;
-                entries.extend(part.iter().map(|kept| Entry {
+                entries.extend(part.iter().map(|kept| ResourceRow {
                     serial: Serial::of(kept.value.serial),
                     name: name(kept.key.role).into(),
                     owner: 0,
@@ -343,7 +343,7 @@ impl Source for Regions {
         Ok(())
     }
 
-    fn describe(&self, serial: Serial, to: &mut Attributes) -> Result<()> {
+    fn describe(&self, serial: Serial, to: &mut ResourceAttributes) -> Result<()> {
         let found = POOL.parts().find_map(|part| {
             let part = part.lock();
             let kept = part.iter().find(|kept| Serial::of(kept.value.serial) == serial)?;

@@ -5,10 +5,10 @@
 //! only the serial of a space, and no lock is shared. The result is a snapshot that may be out of
 //! date when it is read: a resource that is gone meanwhile gives `ENOENT`.
 //!
-//! A module that has resources registers a [`Source`] for each kind at boot. The operations are the
-//! same for all kinds: [`visit`], [`find`] by serial, [`find_by_name`], [`describe`], [`control`].
-//! The modules themselves make, release and reuse resources; [`statistics`](super::statistics)
-//! counts them.
+//! A module that has resources registers a [`ResourceSource`] for each kind at boot. The operations
+//! are the same for all kinds: [`visit`], [`find`] by serial, [`find_by_name`], [`describe`],
+//! [`control`]. The modules themselves make, release and reuse resources;
+//! [`statistics`](super::statistics) counts them.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -17,7 +17,7 @@ use core::fmt;
 use crate::reclaim::growth::Grow;
 use arrayvec::ArrayVec;
 use hayate_abi::{Errno, Result};
-use hayate_recycler::Kind;
+use hayate_recycler::ResourceKind;
 use machine::sync::SpinLock;
 
 /// The identity of a resource among all of its kind, as long as the machine runs.
@@ -68,7 +68,7 @@ impl fmt::Display for Serial {
 
 /// One resource in a snapshot.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct ResourceRow {
     /// Its serial.
     pub serial: Serial,
     /// Its name; several may have the same, and some have none.
@@ -83,9 +83,9 @@ pub struct Entry {
 
 /// Attributes of one resource, as lines `name: value`.
 #[derive(Default)]
-pub struct Attributes(Vec<(&'static str, String)>);
+pub struct ResourceAttributes(Vec<(&'static str, String)>);
 
-impl Attributes {
+impl ResourceAttributes {
     /// Adds an attribute. Fails with `ENOMEM`.
     pub fn add(&mut self, name: &'static str, value: fmt::Arguments<'_>) -> Result<()> {
         self.0.make_room(1)?;
@@ -100,16 +100,16 @@ impl Attributes {
 }
 
 /// The owner of the resources of a kind. Its functions are called without locks and may sleep.
-pub trait Source: Sync {
+pub trait ResourceSource: Sync {
     /// The kind.
-    fn kind(&self) -> Kind;
+    fn kind(&self) -> ResourceKind;
 
     /// Shows every resource there is. Fails with `ENOMEM`.
-    fn visit(&self, show: &mut dyn FnMut(Entry)) -> Result<()>;
+    fn visit(&self, show: &mut dyn FnMut(ResourceRow)) -> Result<()>;
 
-    /// Adds the attributes of one resource, besides those of its [`Entry`]. Fails with `ENOENT` if
-    /// it is gone.
-    fn describe(&self, serial: Serial, to: &mut Attributes) -> Result<()>;
+    /// Adds the attributes of one resource, besides those of its [`ResourceRow`]. Fails with
+    /// `ENOENT` if it is gone.
+    fn describe(&self, serial: Serial, to: &mut ResourceAttributes) -> Result<()>;
 
     /// Changes an attribute. Fails with `EINVAL` if it cannot be changed, or not to that value.
     fn control(&self, serial: Serial, attribute: &str, value: &str) -> Result<()> {
@@ -119,42 +119,42 @@ pub trait Source: Sync {
 }
 
 /// The most sources: one or two for each kind.
-const MOST: usize = 2 * Kind::COUNT;
+const MOST: usize = 2 * ResourceKind::COUNT;
 
-static SOURCES: SpinLock<ArrayVec<&'static dyn Source, MOST>> =
+static SOURCES: SpinLock<ArrayVec<&'static dyn ResourceSource, MOST>> =
     SpinLock::new(ArrayVec::new_const());
 
 /// Adds a source; at boot, once each.
 ///
 /// # Panics
 /// If there are more than the list has places: a mistake in the kernel.
-pub fn register(source: &'static dyn Source) {
+pub fn register(source: &'static dyn ResourceSource) {
     if SOURCES.lock().try_push(source).is_err() {
         panic!("more sources of resources than the list of them has places");
     }
 }
 
-fn sources(kind: Kind) -> impl Iterator<Item = &'static dyn Source> {
+fn sources(kind: ResourceKind) -> impl Iterator<Item = &'static dyn ResourceSource> {
     let all = SOURCES.lock().clone();
     all.into_iter().filter(move |source| source.kind() == kind)
 }
 
 /// Shows every resource of a kind. Fails with `ENOMEM`.
-pub fn visit(kind: Kind, show: &mut dyn FnMut(Entry)) -> Result<()> {
+pub fn visit(kind: ResourceKind, show: &mut dyn FnMut(ResourceRow)) -> Result<()> {
     sources(kind).try_for_each(|source| source.visit(show))
 }
 
 /// Returns the resource with this serial. Fails with `ENOENT`.
-pub fn find(kind: Kind, serial: Serial) -> Result<Entry> {
+pub fn find(kind: ResourceKind, serial: Serial) -> Result<ResourceRow> {
     first(kind, |entry| entry.serial == serial)
 }
 
 /// Returns the first resource with this name. Fails with `ENOENT`.
-pub fn find_by_name(kind: Kind, name: &[u8]) -> Result<Entry> {
+pub fn find_by_name(kind: ResourceKind, name: &[u8]) -> Result<ResourceRow> {
     first(kind, |entry| !name.is_empty() && entry.name == name)
 }
 
-fn first(kind: Kind, matches: impl Fn(&Entry) -> bool) -> Result<Entry> {
+fn first(kind: ResourceKind, matches: impl Fn(&ResourceRow) -> bool) -> Result<ResourceRow> {
     let mut found = None;
     visit(kind, &mut |entry| {
         if found.is_none() && matches(&entry) {
@@ -165,9 +165,9 @@ fn first(kind: Kind, matches: impl Fn(&Entry) -> bool) -> Result<Entry> {
 }
 
 /// Returns the attributes of a resource. Fails with `ENOENT`.
-pub fn describe(kind: Kind, serial: Serial) -> Result<Attributes> {
+pub fn describe(kind: ResourceKind, serial: Serial) -> Result<ResourceAttributes> {
     let entry = find(kind, serial)?;
-    let mut all = Attributes::default();
+    let mut all = ResourceAttributes::default();
     all.add("kind", format_args!("{kind}"))?;
     all.add("serial", format_args!("{serial}"))?;
     all.add("name", format_args!("{}", entry.name.escape_ascii()))?;
@@ -185,7 +185,7 @@ pub fn describe(kind: Kind, serial: Serial) -> Result<Attributes> {
 }
 
 /// Changes an attribute of a resource. Fails with `ENOENT`, `EINVAL`.
-pub fn control(kind: Kind, serial: Serial, attribute: &str, value: &str) -> Result<()> {
+pub fn control(kind: ResourceKind, serial: Serial, attribute: &str, value: &str) -> Result<()> {
     let mut result = Err(Errno::ENOENT);
     for source in sources(kind) {
         result = source.control(serial, attribute, value);

@@ -48,7 +48,7 @@ use core::ops::Range;
 
 use arrayvec::ArrayVec;
 use hayate_abi::{Errno, Result};
-use hayate_recycler::{AttachmentKey, Keep, Kind, Stored};
+use hayate_recycler::{AttachmentKey, KeptKinds, ResourceKind, Stored};
 use hayate_space_map::{Region, SpaceMap};
 use machine::frames::{self, Frame};
 use machine::paging::{self, Access, Edit, Fate, Found, PageKind};
@@ -96,7 +96,7 @@ struct KeptSpace {
 impl Resource for KeptSpace {
     type Key = AttachmentKey;
 
-    const KIND: Kind = Kind::Attachment;
+    const KIND: ResourceKind = ResourceKind::Attachment;
 
     fn is_wanted() -> bool {
         policy::keeps_whole_spaces()
@@ -175,11 +175,11 @@ pub fn take<W: Watch>(
     // If another thread holds a reference, or the space cannot be restored, exec makes a new one.
     let start = if Arc::strong_count(&space) == 1 { space.restore::<W>(layout) } else { None };
     let Some(start) = start else {
-        statistics::dropped(Kind::Attachment, bytes);
+        statistics::dropped(ResourceKind::Attachment, bytes);
         return None;
     };
     space.begin_again(limits);
-    statistics::reused(Kind::Attachment, bytes);
+    statistics::reused(ResourceKind::Attachment, bytes);
     Some((space, start))
 }
 
@@ -281,7 +281,7 @@ impl Space {
             let Inner { origin, altered, .. } = inner;
             let origin = origin.as_mut()?;
             origin.lives += 1;
-            let text = policy::keeps(Keep::TEXT);
+            let text = policy::keeps(KeptKinds::TEXT);
             for region in origin.map.iter() {
                 let mapping = &region.value;
                 let writable = mapping.protection.contains(Protection::WRITE);

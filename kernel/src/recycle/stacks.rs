@@ -16,7 +16,7 @@
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 
-use hayate_recycler::{Counts, Keep, Kind};
+use hayate_recycler::{KeptKinds, ResourceCounts, ResourceKind};
 use machine::stack::{self, STACK_SIZE};
 use machine::{cpu, frames};
 
@@ -37,12 +37,12 @@ pub fn init() {
 }
 
 impl pools::AnyPool for WorkAreas {
-    fn kind(&self) -> Kind {
-        Kind::WorkArea
+    fn kind(&self) -> ResourceKind {
+        ResourceKind::WorkArea
     }
 
     fn is_wanted(&self) -> bool {
-        policy::keeps(Keep::WORK_AREA)
+        policy::keeps(KeptKinds::WORK_AREA)
     }
 
     fn limit(&self) -> usize {
@@ -74,10 +74,10 @@ impl pools::AnyPool for WorkAreas {
         stack::drop_one()
     }
 
-    fn counts(&self) -> Counts {
+    fn counts(&self) -> ResourceCounts {
         let stack::StackCounts { made, stored, dropped, kept } = stack::counts();
         // A stack that was stored and is neither kept nor dropped was taken out again.
         let reused = stored.saturating_sub(dropped + kept);
-        Counts { made, reused, stored, dropped, kept, bytes: kept * STACK_SIZE as u64 }
+        ResourceCounts { made, reused, stored, dropped, kept, bytes: kept * STACK_SIZE as u64 }
     }
 }

@@ -6,7 +6,7 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use hayate_recycler::{Counts, Kind};
+use hayate_recycler::{ResourceCounts, ResourceKind};
 use machine::cpu::{MAX_CPUS, PerCpu};
 use machine::per_cpu;
 
@@ -36,7 +36,8 @@ impl Own {
 }
 
 per_cpu! {
-    static OWN: PerCpu<[Own; Kind::COUNT]> = PerCpu::new([const { Own::new() }; Kind::COUNT]);
+    static OWN: PerCpu<[Own; ResourceKind::COUNT]> =
+        PerCpu::new([const { Own::new() }; ResourceKind::COUNT]);
 }
 
 /// Adds to a counter that only this processor writes.
@@ -47,13 +48,13 @@ fn add(counter: &AtomicU64, more: u64) {
 
 /// Counts a resource that was made new.
 #[inline]
-pub fn made(kind: Kind) {
+pub fn made(kind: ResourceKind) {
     add(&OWN.here()[kind.index()].made, 1);
 }
 
 /// Counts a resource of `bytes` that was put into a pool.
 #[inline]
-pub fn stored(kind: Kind, bytes: usize) {
+pub fn stored(kind: ResourceKind, bytes: usize) {
     let own = &OWN.here()[kind.index()];
     add(&own.stored, 1);
     add(&own.kept, 1);
@@ -62,7 +63,7 @@ pub fn stored(kind: Kind, bytes: usize) {
 
 /// Counts a resource of `bytes` that was taken out of a pool to be used.
 #[inline]
-pub fn reused(kind: Kind, bytes: usize) {
+pub fn reused(kind: ResourceKind, bytes: usize) {
     let own = &OWN.here()[kind.index()];
     add(&own.reused, 1);
     add(&own.kept, 1u64.wrapping_neg());
@@ -71,13 +72,13 @@ pub fn reused(kind: Kind, bytes: usize) {
 
 /// Counts a use of a resource that stays in its pool (a program record, which many share).
 #[inline]
-pub fn shared(kind: Kind) {
+pub fn shared(kind: ResourceKind) {
     add(&OWN.here()[kind.index()].reused, 1);
 }
 
 /// Counts a resource of `bytes` that was dropped from a pool.
 #[inline]
-pub fn dropped(kind: Kind, bytes: usize) {
+pub fn dropped(kind: ResourceKind, bytes: usize) {
     let own = &OWN.here()[kind.index()];
     add(&own.dropped, 1);
     add(&own.kept, 1u64.wrapping_neg());
@@ -85,11 +86,11 @@ pub fn dropped(kind: Kind, bytes: usize) {
 }
 
 /// The counts of a kind, summed over all processors.
-pub fn counts(kind: Kind) -> Counts {
-    let mut sum = Counts::default();
+pub fn counts(kind: ResourceKind) -> ResourceCounts {
+    let mut sum = ResourceCounts::default();
     for all in (0..MAX_CPUS).filter_map(|cpu| OWN.of(cpu)) {
         let own = &all[kind.index()];
-        sum += Counts {
+        sum += ResourceCounts {
             made: own.made.load(Relaxed),
             reused: own.reused.load(Relaxed),
             stored: own.stored.load(Relaxed),

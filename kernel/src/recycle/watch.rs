@@ -21,13 +21,13 @@
 //!   but not its parts, and the parts are what the measurement is for.
 //! * Another kernel, built with the marks. Then what is measured is not what runs.
 
-pub use hayate_start_account::Part;
+pub use hayate_start_account::StartPart;
 
 /// An observer of a start's steps.
 pub trait Watch {
     /// The start enters this part.
     #[inline(always)]
-    fn enter(_: Part) {}
+    fn enter(_: StartPart) {}
 
     /// The program is mapped: the address of its entry, and whether a dynamic linker runs before
     /// it.

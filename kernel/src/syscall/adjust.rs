@@ -2,7 +2,7 @@
 
 use hayate_abi::time::{NANOS_PER_SEC, Timespec, Timeval, Timex};
 use hayate_abi::{Errno, Result};
-use hayate_clock_discipline::{Discipline, MOST_FREQUENCY, Request, TICKS, modes, status};
+use hayate_clock_discipline::{Adjustment, Discipline, MOST_FREQUENCY, TICKS, modes, status};
 use hayate_machine::user::UserPtr;
 
 use super::time as clocks;
@@ -75,7 +75,7 @@ fn adjust(asked: &Timex, at: usize) -> Result<i32> {
         let seconds = asked.time.tv_sec.checked_mul(NANOS_PER_SEC as i64).ok_or(Errno::EINVAL)?;
         clock::step(seconds.checked_add(asked.time.tv_usec * finer).ok_or(Errno::EINVAL)?)?;
     }
-    let request = Request {
+    let request = Adjustment {
         modes: asked.modes,
         offset: asked.offset,
         freq: asked.freq,

@@ -16,27 +16,27 @@ use super::file as paths;
 use crate::memory;
 use crate::process;
 use crate::process::clone;
-use crate::process::clone::Request;
+use crate::process::clone::CloneRequest;
 use crate::process::usage::Usage;
 use crate::process::wait;
-use crate::process::wait::{Report, Which};
+use crate::process::wait::{Report, WaitFor};
 use crate::process::{Process, Thread, exec, exit, job_control, pidfd, pids, thread};
 use crate::program;
 use crate::program::{Strings, strings};
 use crate::reclaim::growth::Grow;
-use crate::recycle::watch::{Part, Unwatched, Watch};
+use crate::recycle::watch::{StartPart, Unwatched, Watch};
 use crate::schedule::time;
 use crate::vfs::path::WalkFlags;
 
 /// `fork(2)`
 pub fn fork(regs: &mut UserRegs) -> Result<u32> {
-    clone::start(regs, &Request { exit_signal: SIGCHLD, ..Request::default() })
+    clone::start(regs, &CloneRequest { exit_signal: SIGCHLD, ..CloneRequest::default() })
 }
 
 /// `vfork(2)`
 pub fn vfork(regs: &mut UserRegs) -> Result<u32> {
     let flags = CLONE_VM | CLONE_VFORK;
-    clone::start(regs, &Request { flags, exit_signal: SIGCHLD, ..Request::default() })
+    clone::start(regs, &CloneRequest { flags, exit_signal: SIGCHLD, ..CloneRequest::default() })
 }
 
 /// `clone(2)`
@@ -51,7 +51,7 @@ pub fn clone(
     let flags = flags as u64 & 0xffff_ffff;
     clone::start(
         regs,
-        &Request {
+        &CloneRequest {
             flags: flags & !CSIGNAL,
             exit_signal: (flags & CSIGNAL) as u32,
             stack: stack as u64,
@@ -96,7 +96,7 @@ pub fn clone3(regs: &mut UserRegs, arguments: usize, size: usize) -> Result<u32>
     let stack = args.stack.checked_add(args.stack_size).ok_or(Errno::EINVAL)?;
     clone::start(
         regs,
-        &Request {
+        &CloneRequest {
             flags: args.flags,
             exit_signal: args.exit_signal as u32,
             stack,
@@ -151,7 +151,7 @@ pub(super) fn execute<W: Watch>(
     flags: u32,
 ) -> Result<()> {
     let prepared = prepare::<W>(directory, path, arguments, environment, flags)?;
-    W::enter(Part::Change);
+    W::enter(StartPart::Change);
     exec::execute(&process::current(), regs, prepared)
 }
 
@@ -169,7 +169,7 @@ fn prepare<W: Watch>(
         return Err(Errno::EINVAL);
     }
     let thread = process::current();
-    W::enter(Part::LookUp);
+    W::enter(StartPart::LookUp);
     let path = paths::path(path)?;
     let mut walk = WalkFlags::empty();
     walk.set(WalkFlags::NOFOLLOW, flags & AT_SYMLINK_NOFOLLOW != 0);
@@ -191,12 +191,12 @@ fn prepare<W: Watch>(
     };
     let path_vanishes = by_descriptor && thread.files().close_on_exec(directory).unwrap_or(false);
 
-    W::enter(Part::Arguments);
+    W::enter(StartPart::Arguments);
     let limits = thread.process.limits();
     let mut budget = strings::budget(limits.soft(RLIMIT_STACK));
     let arguments = Strings::read(arguments, &mut budget)?;
     let environment = Strings::read(environment, &mut budget)?;
-    program::prepare::<W>(program::Request {
+    program::prepare::<W>(program::ExecRequest {
         location,
         path: &shown,
         path_vanishes,
@@ -231,10 +231,10 @@ pub fn wait4(pid: i32, status: usize, options: u32, usage: usize) -> Result<u32>
     let own = process::current();
     let which = match pid {
         i32::MIN => return Err(Errno::ESRCH),
-        -1 => Which::Any,
-        0 => Which::Group(own.process.group()),
-        group if group < 0 => Which::Group(group.unsigned_abs()),
-        id => Which::Process(id.unsigned_abs()),
+        -1 => WaitFor::Any,
+        0 => WaitFor::Group(own.process.group()),
+        group if group < 0 => WaitFor::Group(group.unsigned_abs()),
+        id => WaitFor::Process(id.unsigned_abs()),
     };
     let Some(report) = wait::wait(&own.process, which, options | WEXITED)? else { return Ok(0) };
     if status != 0 {
@@ -260,8 +260,8 @@ pub fn waitid(kind: i32, id: i32, info: usize, options: u32, usage: usize) -> Re
     let own = process::current();
     let mut nonblocking = false;
     let which = match kind {
-        P_ALL => Which::Any,
-        P_PID if id > 0 => Which::Process(id.unsigned_abs()),
+        P_ALL => WaitFor::Any,
+        P_PID if id > 0 => WaitFor::Process(id.unsigned_abs()),
         P_PIDFD if id >= 0 => {
             let file = paths::open_file(id)?;
             nonblocking = file.nonblocking();
@@ -269,10 +269,10 @@ pub fn waitid(kind: i32, id: i32, info: usize, options: u32, usage: usize) -> Re
                 Errno::ESRCH => Errno::ECHILD,
                 error => error,
             })?;
-            Which::Process(held.id())
+            WaitFor::Process(held.id())
         }
-        P_PGID if id == 0 => Which::Group(own.process.group()),
-        P_PGID if id > 0 => Which::Group(id.unsigned_abs()),
+        P_PGID if id == 0 => WaitFor::Group(own.process.group()),
+        P_PGID if id > 0 => WaitFor::Group(id.unsigned_abs()),
         _ => return Err(Errno::EINVAL),
     };
     let wanted = if nonblocking { options | WNOHANG } else { options };

@@ -8,7 +8,7 @@ use super::process;
 use crate::process::exit;
 use crate::process::starts;
 use crate::process::starts::{Call, Role, Watched};
-use crate::recycle::watch::{Part, Watch};
+use crate::recycle::watch::{StartPart, Watch};
 
 const CLONE: u64 = 56;
 const FORK: u64 = 57;
@@ -66,9 +66,9 @@ fn of_child(regs: &mut UserRegs) {
                 .to_register()
         }
         EXIT | EXIT_GROUP => {
-            Watched::enter(Part::ExitSpace);
+            Watched::enter(StartPart::ExitSpace);
             exit::release_space();
-            Watched::enter(Part::Exit);
+            Watched::enter(StartPart::Exit);
             calls::dispatch(regs);
             regs.rax as i64
         }

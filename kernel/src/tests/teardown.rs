@@ -12,7 +12,7 @@ use machine::smp;
 
 use super::memory::{BASE, at, free, get, put, space};
 use crate::memory::*;
-use crate::recycle::{Keep, policy};
+use crate::recycle::{KeptKinds, policy};
 use crate::{check, ktest};
 
 /// A space with `pages` pages, each of which contains its number plus one.
@@ -96,7 +96,7 @@ ktest! {
 ktest! {
     fn without_the_policy_nothing_is_deferred() {
         let was = policy::get();
-        policy::set(crate::recycle::Policy::new(was.keep() - Keep::DEFERRED_FREE));
+        policy::set(crate::recycle::Policy::new(was.keep() - KeptKinds::DEFERRED_FREE));
         let before = left();
         drop(filled(3000).unwrap());
         check!(teardown::pending() == 0);

@@ -446,7 +446,7 @@ ktest! {
         let world = World::new();
         let file = world.open(b"/locked", O_RDWR | O_CREAT).unwrap();
         let (mine, other) = (FdTable::new(), FdTable::new());
-        let (me, you) = (locks::Owner::of_table(&mine), locks::Owner::of_table(&other));
+        let (me, you) = (locks::LockOwner::of_table(&mine), locks::LockOwner::of_table(&other));
         let (read, write, unlock) = (0, 1, 2);
         check!(locks::set(&file, me, 1, &range(write, 0, 100), false) == Ok(()));
         check!(error(locks::set(&file, you, 2, &range(read, 50, 1), false)) == Some(Errno::EAGAIN));

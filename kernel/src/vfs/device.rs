@@ -18,9 +18,9 @@ pub trait Device: Send + Sync {
 }
 
 /// A device for which every open returns the same operations.
-pub struct Shared<T: FileOps>(pub Arc<T>);
+pub struct SharedDevice<T: FileOps>(pub Arc<T>);
 
-impl<T: FileOps> Device for Shared<T> {
+impl<T: FileOps> Device for SharedDevice<T> {
     fn open(&self, _: DeviceNumber, _: &OpenRequest<'_>) -> Result<Arc<dyn FileOps>> {
         Ok(self.0.clone())
     }

@@ -24,7 +24,7 @@ use super::descriptor::FdTable;
 use super::inode::FileKind;
 use super::open_file;
 use super::open_file::{Marks, OpenFile};
-use super::signal_owner::{Band, Owner};
+use super::signal_owner::{Band, SignalOwner};
 use super::users::Limit;
 use super::watch;
 use super::watch::{Event, Mask, WATCHES, Watchers};
@@ -78,7 +78,7 @@ struct Watch {
     table: usize,
     fd: i32,
     changes: Changes,
-    owner: Arc<Owner>,
+    owner: Arc<SignalOwner>,
 }
 
 static TABLE: SpinLock<Vec<Watch>> = SpinLock::new(Vec::new());

@@ -17,7 +17,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use hayate_abi::Result;
 use hayate_machine::sync::SpinLock;
 
-use super::signal_owner::{Band, Owner};
+use super::signal_owner::{Band, SignalOwner};
 use crate::reclaim::growth::Grow;
 
 /// The events that an open file wants signals for.
@@ -43,7 +43,7 @@ struct Asking {
     file: usize,
     fd: i32,
     interest: Interest,
-    owner: Arc<Owner>,
+    owner: Arc<SignalOwner>,
 }
 
 /// The open files of one object that want signals.
@@ -114,7 +114,7 @@ impl Signals {
         file: usize,
         fd: i32,
         interest: Interest,
-        owner: &Arc<Owner>,
+        owner: &Arc<SignalOwner>,
     ) -> Result<()> {
         let owner = Arc::clone(owner);
         let mut entries = self.entries.lock();

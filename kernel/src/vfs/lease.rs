@@ -32,7 +32,7 @@ use super::inode::{FileKind, Inode};
 use super::open_file;
 use super::open_file::flags::{O_ACCMODE, O_NONBLOCK, O_RDONLY};
 use super::open_file::{Marks, OpenFile};
-use super::signal_owner::{Band, Owner};
+use super::signal_owner::{Band, SignalOwner};
 use super::users::Limit;
 use crate::credentials::{Capability, Credentials};
 use crate::reclaim::growth::Grow;
@@ -73,7 +73,7 @@ struct Lease {
     file: usize,
     fd: i32,
     kind: LeaseKind,
-    owner: Arc<Owner>,
+    owner: Arc<SignalOwner>,
     /// Once the lease is broken: when it becomes a read lease by itself (`reads_at`), and when it
     /// ends by itself (`ends_at`; monotonic ns).
     reads_at: Option<u64>,
@@ -246,7 +246,7 @@ fn check_others(file: &OpenFile, kind: LeaseKind) -> Result<()> {
         return Ok(());
     }
     // A file that was mapped by an ended program and is kept does not count as an open file.
-    pools::drop_all(Some(recycle::Kind::Attachment));
+    pools::drop_all(Some(recycle::ResourceKind::Attachment));
     if is_free(file, kind) { Ok(()) } else { Err(Errno::EAGAIN) }
 }
 
@@ -304,7 +304,7 @@ fn break_leases(inode: &Arc<dyn Inode>, flags: u32) -> Result<()> {
 
 /// Marks the next conflicting lease that is not yet marked as broken; returns the owner and
 /// descriptor to signal.
-fn break_one(leases: &mut [Lease], writes: bool, end: u64) -> Option<(Arc<Owner>, i32)> {
+fn break_one(leases: &mut [Lease], writes: bool, end: u64) -> Option<(Arc<SignalOwner>, i32)> {
     for lease in leases.iter_mut().filter(|lease| lease.conflicts(writes)) {
         let told = lease.ends_at.is_some() || !writes && lease.reads_at.is_some();
         if told {

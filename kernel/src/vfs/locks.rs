@@ -43,29 +43,29 @@ pub const F_UNLCK: i16 = 2;
 
 /// The holder of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Owner {
+pub enum LockOwner {
     /// A descriptor table, by address.
     Table(usize),
     /// An open file, by address.
     Description(usize),
 }
 
-impl Owner {
+impl LockOwner {
     /// Returns the owner that stands for a process: its descriptor table.
-    pub fn of_table(table: &FdTable) -> Owner {
-        Owner::Table((&raw const *table).addr())
+    pub fn of_table(table: &FdTable) -> LockOwner {
+        LockOwner::Table((&raw const *table).addr())
     }
 
     /// Returns the owner that stands for an open file.
-    pub fn of_description(file: &OpenFile) -> Owner {
-        Owner::Description((&raw const *file).addr())
+    pub fn of_description(file: &OpenFile) -> LockOwner {
+        LockOwner::Description((&raw const *file).addr())
     }
 }
 
 /// A locked range, both ends included.
 #[derive(Clone, Copy)]
 struct Record {
-    owner: Owner,
+    owner: LockOwner,
     pid: i32,
     first: u64,
     last: u64,
@@ -108,13 +108,13 @@ struct Queued {
     wanted: Record,
     whole: bool,
     /// An owner that holds a conflicting lock.
-    blocker: Owner,
+    blocker: LockOwner,
 }
 
 impl Queued {
     /// Returns the key of its edge. The owner alone is not enough: it may wait with several
     /// threads.
-    fn edge(&self) -> (Owner, usize) {
+    fn edge(&self) -> (LockOwner, usize) {
         (self.wanted.owner, Arc::as_ptr(&self.waiter).addr())
     }
 }
@@ -122,13 +122,13 @@ impl Queued {
 /// A range that an owner gave up.
 #[derive(Clone, Copy)]
 struct Freed {
-    owner: Owner,
+    owner: LockOwner,
     first: u64,
     last: u64,
 }
 
 impl Freed {
-    fn all_of(owner: Owner) -> Freed {
+    fn all_of(owner: LockOwner) -> Freed {
         Freed { owner, first: 0, last: u64::MAX }
     }
 
@@ -142,10 +142,10 @@ impl Freed {
 }
 
 /// Which holder each owner waits for, by owner and waiter.
-type Edges = BTreeMap<(Owner, usize), Owner>;
+type Edges = BTreeMap<(LockOwner, usize), LockOwner>;
 
 /// Whether waiting for `blocker` would close a cycle back to `owner`.
-fn would_deadlock(edges: &Edges, owner: Owner, blocker: Owner) -> bool {
+fn would_deadlock(edges: &Edges, owner: LockOwner, blocker: LockOwner) -> bool {
     let mut next = blocker;
     for _ in 0..=edges.len() {
         if next == owner {
@@ -164,7 +164,7 @@ fn would_deadlock(edges: &Edges, owner: Owner, blocker: Owner) -> bool {
 struct FileLocks {
     records: Vec<Record>,
     /// One exclusive lock, or any number of shared ones.
-    whole: Vec<(Owner, bool)>,
+    whole: Vec<(LockOwner, bool)>,
     /// In order of arrival.
     waiters: Vec<Queued>,
 }
@@ -193,7 +193,7 @@ impl FileLocks {
     }
 
     /// Returns an owner whose whole-file lock conflicts with the wanted kind.
-    fn whole_conflict(&self, exclusive: bool) -> Option<Owner> {
+    fn whole_conflict(&self, exclusive: bool) -> Option<LockOwner> {
         self.whole.first().filter(|held| held.1 || exclusive).map(|held| held.0)
     }
 
@@ -204,7 +204,7 @@ impl FileLocks {
 
     /// Removes the owner's locks from a range; a lock that reaches beyond the range on both sides
     /// is split. `ENOLCK` without memory for the split; then nothing has changed.
-    fn clear(&mut self, owner: Owner, first: u64, last: u64) -> Result<()> {
+    fn clear(&mut self, owner: LockOwner, first: u64, last: u64) -> Result<()> {
         self.reserve(1)?;
         let mut rest = None;
         self.records.retain_mut(|held| {
@@ -254,7 +254,7 @@ impl FileLocks {
     }
 
     /// Adds a whole-file lock. `ENOLCK`.
-    fn add_whole(&mut self, owner: Owner, exclusive: bool) -> Result<()> {
+    fn add_whole(&mut self, owner: LockOwner, exclusive: bool) -> Result<()> {
         self.whole.make_room(1).map_err(|_| Errno::ENOLCK)?;
         self.whole.push((owner, exclusive));
         Ok(())
@@ -365,7 +365,7 @@ impl Table {
             }),
             (Some(_), None) => Err(Errno::EAGAIN),
             (Some(blocker), Some(waiter)) => {
-                let waits = !whole && matches!(wanted.owner, Owner::Table(_));
+                let waits = !whole && matches!(wanted.owner, LockOwner::Table(_));
                 if waits && would_deadlock(&self.edges, wanted.owner, blocker) {
                     Err(Errno::EDEADLK)
                 } else if locks.waiters.make_room(1).is_err() {
@@ -449,7 +449,7 @@ fn range(file: &OpenFile, lock: &Flock) -> Result<(u64, u64)> {
     Ok((first as u64, last as u64))
 }
 
-fn record(file: &OpenFile, owner: Owner, pid: i32, lock: &Flock) -> Result<Record> {
+fn record(file: &OpenFile, owner: LockOwner, pid: i32, lock: &Flock) -> Result<Record> {
     let (first, last) = range(file, lock)?;
     let exclusive = match lock.l_type {
         F_RDLCK | F_UNLCK => false,
@@ -460,8 +460,8 @@ fn record(file: &OpenFile, owner: Owner, pid: i32, lock: &Flock) -> Result<Recor
 }
 
 /// `F_GETLK` and `F_OFD_GETLK`: puts a conflicting lock into `lock`, or `F_UNLCK`.
-pub fn query(file: &OpenFile, owner: Owner, lock: &mut Flock) -> Result<()> {
-    let unlock_asked = lock.l_type == F_UNLCK && matches!(owner, Owner::Table(_));
+pub fn query(file: &OpenFile, owner: LockOwner, lock: &mut Flock) -> Result<()> {
+    let unlock_asked = lock.l_type == F_UNLCK && matches!(owner, LockOwner::Table(_));
     if unlock_asked {
         return Err(Errno::EINVAL);
     }
@@ -483,7 +483,7 @@ pub fn query(file: &OpenFile, owner: Owner, lock: &mut Flock) -> Result<()> {
 }
 
 /// `F_SETLK`, `F_SETLKW` (`wait`) and their `F_OFD_` forms. `pid` is what other processes see.
-pub fn set(file: &OpenFile, owner: Owner, pid: i32, lock: &Flock, wait: bool) -> Result<()> {
+pub fn set(file: &OpenFile, owner: LockOwner, pid: i32, lock: &Flock, wait: bool) -> Result<()> {
     let wanted = record(file, owner, pid, lock)?;
     let identity = file.metadata()?.identity();
     match lock.l_type {
@@ -496,7 +496,7 @@ pub fn set(file: &OpenFile, owner: Owner, pid: i32, lock: &Flock, wait: bool) ->
         }
         _ => {}
     }
-    if matches!(owner, Owner::Description(_)) {
+    if matches!(owner, LockOwner::Description(_)) {
         file.note_locks();
     }
     take(identity, wanted, false, wait)
@@ -508,7 +508,7 @@ pub fn flock(file: &OpenFile, operation: i32) -> Result<()> {
     const LOCK_EX: i32 = 2;
     const LOCK_NB: i32 = 4;
     const LOCK_UN: i32 = 8;
-    let owner = Owner::of_description(file);
+    let owner = LockOwner::of_description(file);
     let identity = file.metadata()?.identity();
     let exclusive = match operation & !LOCK_NB {
         LOCK_SH => false,
@@ -533,7 +533,7 @@ pub fn flock(file: &OpenFile, operation: i32) -> Result<()> {
     take(identity, wanted, true, operation & LOCK_NB == 0)
 }
 
-fn give_up_whole(file: (u64, u64), owner: Owner) -> Result<()> {
+fn give_up_whole(file: (u64, u64), owner: LockOwner) -> Result<()> {
     TABLE.lock().free(file, Freed::all_of(owner), |locks| {
         locks.whole.retain(|held| held.0 != owner);
         Ok(())
@@ -549,7 +549,7 @@ pub fn init() {
 /// The last reference to an open file is going away: its `flock` and description locks end.
 fn release_open_file(file: &OpenFile) {
     let Ok(metadata) = file.metadata() else { return };
-    let owner = Owner::of_description(file);
+    let owner = LockOwner::of_description(file);
     let _ = TABLE.lock().free(metadata.identity(), Freed::all_of(owner), |locks| {
         locks.records.retain(|held| held.owner != owner);
         locks.whole.retain(|held| held.0 != owner);
@@ -560,7 +560,7 @@ fn release_open_file(file: &OpenFile) {
 /// A descriptor of `file` is closed in `table`: the record locks of its process on the file end.
 pub fn release_record_locks(table: &FdTable, file: &OpenFile) {
     let Ok(metadata) = file.metadata() else { return };
-    let owner = Owner::of_table(table);
+    let owner = LockOwner::of_table(table);
     let _ = TABLE.lock().free(metadata.identity(), Freed::all_of(owner), |locks| {
         locks.records.retain(|held| held.owner != owner);
         Ok(())
@@ -587,7 +587,7 @@ pub fn all() -> Result<Vec<Shown>> {
     let mut shown = Vec::new();
     for (&file, locks) in &table.files {
         for held in &locks.records {
-            let kind = if matches!(held.owner, Owner::Table(_)) { "POSIX" } else { "OFDLCK" };
+            let kind = if matches!(held.owner, LockOwner::Table(_)) { "POSIX" } else { "OFDLCK" };
             let (exclusive, range) = (held.exclusive, (held.first, held.last));
             growth::push(&mut shown, Shown { kind, exclusive, pid: held.pid, file, range })?;
         }

@@ -16,7 +16,7 @@ use super::mount::{Location, Mount};
 use super::path::{Resolver, WalkFlags};
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
-use crate::recycle::{Kind, pools};
+use crate::recycle::{ResourceKind, pools};
 
 fn is_mount_root(place: &Location) -> bool {
     Arc::ptr_eq(&place.dentry, place.mount.root())
@@ -182,7 +182,7 @@ pub fn expire(place: Location, root: &Location) -> Result<()> {
     }
     let Location { mount, dentry } = place;
     drop(dentry);
-    pools::drop_all(Some(Kind::Attachment));
+    pools::drop_all(Some(ResourceKind::Attachment));
     if Arc::strong_count(&mount) > UNUSED {
         return Err(Errno::EBUSY);
     }
@@ -203,7 +203,7 @@ pub fn unmount(place: Location, lazily: bool) -> Result<()> {
     let Location { mount, dentry } = place;
     drop(dentry);
     // What is kept of ended programs must not keep the file system in use.
-    pools::drop_all(Some(Kind::Attachment));
+    pools::drop_all(Some(ResourceKind::Attachment));
     let _lock = mount::lock();
     if mount.attached().is_none() {
         // The first root cannot be unmounted.

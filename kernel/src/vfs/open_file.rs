@@ -21,7 +21,7 @@ use super::inode::{Inode, Metadata};
 use super::mount::Location;
 use super::poll::{Events, Registrar, Watch};
 use super::registered::Registered;
-use super::signal_owner::Owner;
+use super::signal_owner::SignalOwner;
 use super::socket::SocketOps;
 use super::transfer::{Input, Output};
 use super::watch;
@@ -265,7 +265,7 @@ pub struct OpenFile {
     traits: Traits,
     position: schedule::Mutex<u64>,
     /// The owner that gets its signals; made when a program first asks.
-    owner: Once<Arc<Owner>>,
+    owner: Once<Arc<SignalOwner>>,
     /// The registrations to undo at the end, as [`Marks`].
     marks: AtomicU32,
     /// The epoll sets that watch this file.
@@ -440,8 +440,8 @@ impl OpenFile {
     }
 
     /// Returns the owner that gets its signals.
-    pub fn owner(&self) -> &Arc<Owner> {
-        self.owner.call_once(|| Arc::new(Owner::default()))
+    pub fn owner(&self) -> &Arc<SignalOwner> {
+        self.owner.call_once(|| Arc::new(SignalOwner::default()))
     }
 
     /// Tells watchers that the file is closed, because no program uses it any more; something that

@@ -12,7 +12,7 @@ use alloc::sync::Arc;
 
 use hayate_abi::{Errno, Result};
 pub use hayate_path_walk::{Ending, PATH_MAX, WalkFlags};
-use hayate_path_walk::{Hold, Kind, Target, Tree};
+use hayate_path_walk::{EntryKind, Hold, Target, Tree};
 
 use super::context::FsContext;
 use super::dentry::{Dentry, DentryState, NAME_MAX, Name};
@@ -152,12 +152,12 @@ impl Tree for Resolver<'_> {
         here: &Location,
         directory: &Arc<dyn Inode>,
         name: &[u8],
-    ) -> Result<(Arc<Dentry>, Kind)> {
+    ) -> Result<(Arc<Dentry>, EntryKind)> {
         let child = lookup(&here.dentry, directory, name)?;
         let kind = match child.inode().ok_or(Errno::ENOENT)?.attributes().kind {
-            FileKind::Directory => Kind::Directory,
-            FileKind::Symlink => Kind::Link,
-            _ => Kind::Other,
+            FileKind::Directory => EntryKind::Directory,
+            FileKind::Symlink => EntryKind::Link,
+            _ => EntryKind::Other,
         };
         Ok((child, kind))
     }

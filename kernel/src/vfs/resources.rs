@@ -15,9 +15,9 @@ use super::mount;
 use super::mount::Location;
 use crate::page_cache::cache::{PAGE, PageCache};
 use crate::reclaim::growth::Grow;
-use crate::recycle::Kind;
+use crate::recycle::ResourceKind;
 use crate::recycle::registry;
-use crate::recycle::registry::{Attributes, Entry, Serial, Source};
+use crate::recycle::registry::{ResourceAttributes, ResourceRow, ResourceSource, Serial};
 
 /// Registers with the registry; boot calls it once.
 pub fn register() {
@@ -62,15 +62,15 @@ fn find(serial: Serial) -> Result<Arc<PageCache>> {
     found.ok_or(Errno::ENOENT)
 }
 
-impl Source for PageCaches {
-    fn kind(&self) -> Kind {
-        Kind::Plate
+impl ResourceSource for PageCaches {
+    fn kind(&self) -> ResourceKind {
+        ResourceKind::Plate
     }
 
-    fn visit(&self, show: &mut dyn FnMut(Entry)) -> Result<()> {
+    fn visit(&self, show: &mut dyn FnMut(ResourceRow)) -> Result<()> {
         let Some(root) = mount::root() else { return Ok(()) };
         each(|page_cache, place, owner| {
-            show(Entry {
+            show(ResourceRow {
                 serial: Serial::of(page_cache.id()),
                 name: place.display(&root).unwrap_or_default(),
                 owner,
@@ -80,7 +80,7 @@ impl Source for PageCaches {
         })
     }
 
-    fn describe(&self, serial: Serial, to: &mut Attributes) -> Result<()> {
+    fn describe(&self, serial: Serial, to: &mut ResourceAttributes) -> Result<()> {
         let page_cache = find(serial)?;
         to.add("size", format_args!("{}", page_cache.size()))?;
         to.add("resident-pages", format_args!("{}", page_cache.resident()))?;

@@ -114,9 +114,9 @@ struct State {
 
 /// The addressee of an open file's signals, and the signal.
 #[derive(Default)]
-pub struct Owner(SpinLock<State>);
+pub struct SignalOwner(SpinLock<State>);
 
-impl Owner {
+impl SignalOwner {
     /// Sets the owner (`F_SETOWN_EX`); 0 means none. `ESRCH` when nothing has this number.
     pub fn set(&self, kind: AddresseeKind, number: i32) -> Result<()> {
         let directory = directory()?;

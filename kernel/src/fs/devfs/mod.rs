@@ -17,7 +17,7 @@ use crate::credentials::Capability;
 use crate::page_cache::read_ahead;
 use crate::vfs::caller;
 use crate::vfs::device;
-use crate::vfs::device::Shared;
+use crate::vfs::device::SharedDevice;
 use crate::vfs::filesystem::{Caching, FileSystem};
 use crate::vfs::filesystem_type::{FileSystemType, MountRequest, register_type};
 use crate::vfs::inode::{DeviceNumber, FileKind, Inode, Owner};
@@ -297,7 +297,7 @@ pub fn init() {
     ];
     for (minor, name, memory) in devices {
         let number = DeviceNumber::new(1, minor);
-        let ops = Arc::new(Shared(Arc::new(memory)));
+        let ops = Arc::new(SharedDevice(Arc::new(memory)));
         device::register(FileKind::CharDevice, number, "mem", ops);
         add(name, FileKind::CharDevice, number, 0o666);
     }

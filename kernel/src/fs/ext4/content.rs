@@ -16,7 +16,7 @@ use crate::reclaim::growth::Grow;
 const PAGE: u64 = 4096;
 
 /// Fills a file's pages.
-pub struct Content {
+pub struct FilePages {
     disk: Arc<Disk>,
     map: Arc<Map>,
     size: u64,
@@ -29,7 +29,7 @@ struct Request<'a> {
     segments: Vec<Segment<'a>>,
 }
 
-impl Content {
+impl FilePages {
     pub fn new(disk: Arc<Disk>, map: Arc<Map>, size: u64) -> Self {
         Self { disk, map, size }
     }
@@ -45,7 +45,7 @@ impl Content {
     }
 }
 
-impl PageSource for Content {
+impl PageSource for FilePages {
     fn read_pages(&self, first: u64, frames: &[Frame]) -> Result<usize> {
         let mut request = Request { place: 0, length: 0, segments: Vec::new() };
         // A page has up to four blocks.

@@ -8,7 +8,7 @@
 use alloc::vec::Vec;
 
 use hayate_abi::{Errno, Result};
-use hayate_ext4::{Error, Inode, Kind, Map, Run};
+use hayate_ext4::{EntryKind, Error, Inode, Map, Run};
 
 use super::volume::DiskVolume;
 use crate::hash::hash_name;
@@ -124,16 +124,16 @@ impl Directory<'_> {
     }
 }
 
-fn kind(kind: Kind) -> FileKind {
+fn kind(kind: EntryKind) -> FileKind {
     match kind {
         // `DT_UNKNOWN`: the program then calls `stat` itself.
-        Kind::Unknown => FileKind::Anonymous,
-        Kind::Regular => FileKind::Regular,
-        Kind::Directory => FileKind::Directory,
-        Kind::Character => FileKind::CharDevice,
-        Kind::Block => FileKind::BlockDevice,
-        Kind::Fifo => FileKind::Fifo,
-        Kind::Socket => FileKind::Socket,
-        Kind::Link => FileKind::Symlink,
+        EntryKind::Unknown => FileKind::Anonymous,
+        EntryKind::Regular => FileKind::Regular,
+        EntryKind::Directory => FileKind::Directory,
+        EntryKind::Character => FileKind::CharDevice,
+        EntryKind::Block => FileKind::BlockDevice,
+        EntryKind::Fifo => FileKind::Fifo,
+        EntryKind::Socket => FileKind::Socket,
+        EntryKind::Link => FileKind::Symlink,
     }
 }

@@ -9,7 +9,7 @@ use hayate_ext4::{Map, ROOT, Time};
 use hayate_machine::sync::{Once, SpinLock};
 use hayate_off2f::MARK;
 
-use super::content::Content;
+use super::content::FilePages;
 use super::directory::{Directory, Index};
 use super::volume::DiskVolume;
 use crate::in_place::view;
@@ -152,7 +152,7 @@ impl Node {
             return Ok(page_cache);
         }
         let size = self.inode.size;
-        let source = Arc::new(Content::new(Arc::clone(&self.volume().disk), map, size));
+        let source = Arc::new(FilePages::new(Arc::clone(&self.volume().disk), map, size));
         let shown = if self.is_marked() { view::view(source.clone(), size)? } else { None };
         let page_cache = shown.unwrap_or_else(|| PageCache::cached(size, source, true));
         Ok(self.page_cache.call_once(|| page_cache))
@@ -260,7 +260,7 @@ impl Inode for Node {
             return Err(Errno::ENODATA);
         }
         let (map, size) = (Arc::clone(self.map()?), self.inode.size);
-        view::first_page(&Content::new(Arc::clone(&self.volume().disk), map, size), size)
+        view::first_page(&FilePages::new(Arc::clone(&self.volume().disk), map, size), size)
     }
 
     fn page_cache(&self) -> Option<Arc<PageCache>> {

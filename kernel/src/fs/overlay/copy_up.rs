@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use hayate_abi::{Errno, Result};
 
-use super::node::{Node, PRIVATE, Place};
+use super::node::{Node, PRIVATE, UpperPlace};
 use crate::reclaim::growth::Grow;
 use crate::vfs::inode::{Change, FileKind, Inode, Metadata, Owner};
 
@@ -90,7 +90,7 @@ impl Node {
         let _changes = parent.changes.lock();
         let directory = parent.upper().ok_or(Errno::EIO)?;
         // It may have been removed before the lock was taken.
-        let name = self.place.lock().as_ref().map(|Place { name, .. }| name.clone());
+        let name = self.place.lock().as_ref().map(|UpperPlace { name, .. }| name.clone());
         let upper = match (name, file) {
             (None, Some(file)) => file,
             (None, None) => return Err(Errno::ENOENT),

@@ -54,7 +54,7 @@ pub const OPAQUE: &[u8] = b"trusted.overlay.opaque";
 pub const PRIVATE: &[u8] = b"trusted.overlay.";
 
 /// The place where a file that is not in the upper layer yet will appear there.
-pub struct Place {
+pub struct UpperPlace {
     pub parent: Arc<Node>,
     pub name: Vec<u8>,
 }
@@ -75,7 +75,7 @@ pub struct Node {
     pub lowers: Vec<(usize, Arc<dyn Inode>)>,
     /// Its place, while it is not in the upper layer; `None` for the root and for a node that was
     /// removed meanwhile.
-    pub place: SpinLock<Option<Place>>,
+    pub place: SpinLock<Option<UpperPlace>>,
     /// Held over changes of this directory's entries.
     pub changes: Mutex<()>,
     /// Held over the copy-up of this node.
@@ -143,7 +143,7 @@ impl Node {
         overlay: &Arc<Overlay>,
         upper: Option<Arc<dyn Inode>>,
         lowers: Vec<(usize, Arc<dyn Inode>)>,
-        place: Option<Place>,
+        place: Option<UpperPlace>,
     ) -> Result<Arc<Self>> {
         let lower = lowers.first().map(|(_, inode)| inode);
         let first = Arc::clone(upper.as_ref().or(lower).ok_or(Errno::ENOENT)?);
@@ -262,7 +262,7 @@ impl Node {
         match (upper, lowers.is_empty()) {
             (Some(upper), true) => Self::of_upper(&self.overlay, upper),
             (upper, _) => {
-                let place = Place { parent: Arc::clone(self), name: name.to_vec() };
+                let place = UpperPlace { parent: Arc::clone(self), name: name.to_vec() };
                 Self::build(&self.overlay, upper, lowers, Some(place))
             }
         }

@@ -30,7 +30,7 @@ use crate::reclaim::growth::Grow;
 use crate::reclaim::refusal;
 use crate::recycle::registry;
 use crate::recycle::registry::Serial;
-use crate::recycle::{Kind, Policy, policy, pools};
+use crate::recycle::{Policy, ResourceKind, policy, pools};
 #[cfg(debug_assertions)]
 use crate::schedule;
 use crate::vfs::inode::{DirectorySink, FileKind, Inode};
@@ -51,21 +51,21 @@ pub static ITEMS: &[Item<()>] = &[
 
 /// A directory for each kind.
 static KINDS: &[Item<()>] = &[
-    Item { name: "attachment", what: What::Listing(&OfKind(Kind::Attachment)) },
-    Item { name: "execution", what: What::Listing(&OfKind(Kind::Execution)) },
-    Item { name: "plate", what: What::Listing(&OfKind(Kind::Plate)) },
-    Item { name: "process", what: What::Listing(&OfKind(Kind::Process)) },
-    Item { name: "program", what: What::Listing(&OfKind(Kind::Program)) },
-    Item { name: "region", what: What::Listing(&OfKind(Kind::Region)) },
-    Item { name: "space", what: What::Listing(&OfKind(Kind::Space)) },
-    Item { name: "work-area", what: What::Listing(&OfKind(Kind::WorkArea)) },
+    Item { name: "attachment", what: What::Listing(&OfKind(ResourceKind::Attachment)) },
+    Item { name: "execution", what: What::Listing(&OfKind(ResourceKind::Execution)) },
+    Item { name: "plate", what: What::Listing(&OfKind(ResourceKind::Plate)) },
+    Item { name: "process", what: What::Listing(&OfKind(ResourceKind::Process)) },
+    Item { name: "program", what: What::Listing(&OfKind(ResourceKind::Program)) },
+    Item { name: "region", what: What::Listing(&OfKind(ResourceKind::Region)) },
+    Item { name: "space", what: What::Listing(&OfKind(ResourceKind::Space)) },
+    Item { name: "work-area", what: What::Listing(&OfKind(ResourceKind::WorkArea)) },
 ];
 
 /// The subject of a resource's file: only what is needed to find the resource, so that an open file
 /// keeps nothing alive.
 #[derive(Clone)]
 struct Resource {
-    kind: Kind,
+    kind: ResourceKind,
     serial: Serial,
     owner: u32,
 }
@@ -85,7 +85,7 @@ impl Subject for Resource {
 }
 
 /// All resources of a kind.
-struct OfKind(Kind);
+struct OfKind(ResourceKind);
 
 impl OfKind {
     /// A file that every user may read.
@@ -112,7 +112,7 @@ impl Listing<()> for OfKind {
             return Err(Errno::ENOENT);
         }
         let what = match kind {
-            Kind::Space | Kind::Region | Kind::Attachment => &PRIVATE,
+            ResourceKind::Space | ResourceKind::Region | ResourceKind::Attachment => &PRIVATE,
             _ => &OPEN,
         };
         let subject = Resource { kind, serial: entry.serial, owner: entry.owner };
@@ -168,8 +168,8 @@ fn change(resource: &Resource, text: &[u8]) -> Result<()> {
     let caller = process::current().credentials();
     let right = match resource.kind {
         // As setpriority(2) for a higher priority.
-        Kind::Execution if value.trim().starts_with('-') => Some(Capability::SysNice),
-        Kind::Plate => Some(Capability::SysAdmin),
+        ResourceKind::Execution if value.trim().starts_with('-') => Some(Capability::SysNice),
+        ResourceKind::Plate => Some(Capability::SysAdmin),
         _ => None,
     };
     if let Some(right) = right {
@@ -191,7 +191,7 @@ fn set_policy(_: &(), text: &[u8]) -> Result<()> {
 
 fn show_pools(_: &(), out: &mut Vec<u8>) -> Result<()> {
     line(out, format_args!("kind made reused stored dropped kept bytes limit"))?;
-    for kind in Kind::ALL {
+    for kind in ResourceKind::ALL {
         let counts = pools::counts(kind);
         // A kind without a pool keeps nothing.
         let limit = pools::limit(kind).unwrap_or(0);
@@ -236,7 +236,7 @@ fn watch_starts(_: &(), text: &[u8]) -> Result<()> {
 fn change_pools(_: &(), text: &[u8]) -> Result<()> {
     process::current().credentials().require(Capability::SysAdmin)?;
     let text = str::from_utf8(text).map_err(|_| Errno::EINVAL)?;
-    let kind = |name: &str| Kind::from_name(name).ok_or(Errno::EINVAL);
+    let kind = |name: &str| ResourceKind::from_name(name).ok_or(Errno::EINVAL);
     let mut words = text.split_whitespace();
     let wanted = (words.next(), words.next(), words.next(), words.next());
     match wanted {
@@ -253,7 +253,7 @@ fn change_pools(_: &(), text: &[u8]) -> Result<()> {
     Ok(())
 }
 
-fn drop_kept(kind: Option<Kind>) {
+fn drop_kept(kind: Option<ResourceKind>) {
     if kind.is_none() {
         deferred_free::settle();
     }

@@ -13,7 +13,7 @@ use hayate_machine::sync::SpinLock;
 use hayate_off2f::MARK;
 use smallvec::SmallVec;
 
-use super::shared::Shared;
+use super::superblock::Superblock;
 use super::xattr::Xattrs;
 use crate::hash::NameHasher;
 use crate::in_place::view;
@@ -74,7 +74,7 @@ enum Content {
 
 /// A file.
 pub struct TmpInode {
-    shared: Arc<Shared>,
+    superblock: Arc<Superblock>,
     number: u64,
     kind: FileKind,
     info: SpinLock<Info>,
@@ -106,7 +106,7 @@ impl Entries {
 
 impl Drop for TmpInode {
     fn drop(&mut self) {
-        self.shared.inodes.fetch_sub(1, Ordering::Relaxed);
+        self.superblock.inodes.fetch_sub(1, Ordering::Relaxed);
         let Content::Directory(entries) = &mut self.content else { return };
         // Trees may be deeper than the kernel's stack, so each directory is emptied before it is
         // dropped. An entry that does not fit into the list is dropped recursively; a chain of
@@ -129,21 +129,25 @@ impl Drop for TmpInode {
 
 impl TmpInode {
     /// Makes a directory without a parent.
-    pub(super) fn directory(shared: &Arc<Shared>, mode: u16, owner: Owner) -> Arc<TmpInode> {
+    pub(super) fn directory(
+        superblock: &Arc<Superblock>,
+        mode: u16,
+        owner: Owner,
+    ) -> Arc<TmpInode> {
         let content = Content::Directory(SpinLock::new(Entries::default()));
-        TmpInode::build(shared, FileKind::Directory, mode, owner, content)
+        TmpInode::build(superblock, FileKind::Directory, mode, owner, content)
     }
 
     /// Makes a regular file without a name.
-    pub(super) fn nameless(shared: &Arc<Shared>, mode: u16, owner: Owner) -> Arc<TmpInode> {
-        let content = Content::Regular(PageCache::memory_counted(0, shared.clone()));
-        let inode = TmpInode::build(shared, FileKind::Regular, mode, owner, content);
+    pub(super) fn nameless(superblock: &Arc<Superblock>, mode: u16, owner: Owner) -> Arc<TmpInode> {
+        let content = Content::Regular(PageCache::memory_counted(0, superblock.clone()));
+        let inode = TmpInode::build(superblock, FileKind::Regular, mode, owner, content);
         inode.info.lock().links = 0;
         inode
     }
 
     fn build(
-        shared: &Arc<Shared>,
+        superblock: &Arc<Superblock>,
         kind: FileKind,
         mode: u16,
         owner: Owner,
@@ -161,10 +165,10 @@ impl TmpInode {
             changed: now,
             created: now,
         };
-        shared.inodes.fetch_add(1, Ordering::Relaxed);
+        superblock.inodes.fetch_add(1, Ordering::Relaxed);
         Arc::new(TmpInode {
-            shared: Arc::clone(shared),
-            number: shared.next_number.fetch_add(1, Ordering::Relaxed),
+            superblock: Arc::clone(superblock),
+            number: superblock.next_number.fetch_add(1, Ordering::Relaxed),
             kind,
             info: SpinLock::new(info),
             content,
@@ -252,9 +256,9 @@ impl TmpInode {
         owner: Owner,
         content: Content,
     ) -> Result<Arc<dyn Inode>> {
-        self.shared.may_grow()?;
+        self.superblock.may_grow()?;
         self.make_room(1)?;
-        let inode = TmpInode::build(&self.shared, kind, mode, owner, content);
+        let inode = TmpInode::build(&self.superblock, kind, mode, owner, content);
         self.entries()?.lock().insert(name, inode.clone())?;
         self.touch(if kind == FileKind::Directory { 1 } else { 0 });
         Ok(inode)
@@ -299,7 +303,7 @@ impl Inode for TmpInode {
         };
         let info = *self.info.lock();
         Ok(Metadata {
-            device: self.shared.device,
+            device: self.superblock.device,
             number: self.number,
             kind: self.kind,
             mode: info.mode,
@@ -347,12 +351,12 @@ impl Inode for TmpInode {
     }
 
     fn create(&self, name: &[u8], mode: u16, owner: Owner) -> Result<Arc<dyn Inode>> {
-        let page_cache = PageCache::memory_counted(0, self.shared.clone());
+        let page_cache = PageCache::memory_counted(0, self.superblock.clone());
         self.add(name, FileKind::Regular, mode, owner, Content::Regular(page_cache))
     }
 
     fn create_unnamed(&self, mode: u16, owner: Owner) -> Result<Arc<dyn Inode>> {
-        Ok(TmpInode::nameless(&self.shared, mode, owner))
+        Ok(TmpInode::nameless(&self.superblock, mode, owner))
     }
 
     fn mkdir(&self, name: &[u8], mode: u16, owner: Owner) -> Result<Arc<dyn Inode>> {
@@ -432,7 +436,7 @@ impl Inode for TmpInode {
         // All that can fail comes before the first change: the new name, and a whiteout in place of
         // the old one.
         if flags.contains(RenameFlags::WHITEOUT) {
-            self.shared.may_grow()?;
+            self.superblock.may_grow()?;
         }
         self.make_room(2)?;
         target.make_room(2)?;

@@ -12,7 +12,7 @@
 
 mod inode;
 pub mod memfd;
-mod shared;
+mod superblock;
 pub mod xattr;
 
 use alloc::format;
@@ -22,13 +22,13 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use hayate_abi::{Errno, Result};
 
-use self::shared::Shared;
+use self::superblock::Superblock;
 use crate::vfs::filesystem::{Caching, FileSystem, Usage};
 use crate::vfs::filesystem_type::{FileSystemType, MountRequest};
 use crate::vfs::inode::{Inode, Owner};
 
 pub use inode::TmpInode;
-pub use shared::used_pages;
+pub use superblock::used_pages;
 
 /// `TMPFS_MAGIC` of `include/uapi/linux/magic.h`.
 const MAGIC: u64 = 0x0102_1994;
@@ -45,7 +45,7 @@ pub static RAMFS: FileSystemType =
 pub struct TmpFs {
     name: &'static str,
     caching: Caching,
-    shared: Arc<Shared>,
+    superblock: Arc<Superblock>,
     root: Arc<TmpInode>,
 }
 
@@ -75,7 +75,7 @@ impl TmpFs {
         limit: Option<u64>,
         caching: Caching,
     ) -> Result<Arc<TmpFs>> {
-        let shared = Arc::new(Shared {
+        let superblock = Arc::new(Superblock {
             device: crate::vfs::filesystem::anonymous_device(),
             next_number: AtomicU64::new(1),
             limit: AtomicU64::new(limit.unwrap_or(u64::MAX)),
@@ -87,14 +87,14 @@ impl TmpFs {
             }),
             inodes: AtomicU64::new(0),
         });
-        shared::enter(&shared)?;
-        let root = TmpInode::directory(&shared, mode, owner);
-        Ok(Arc::new(TmpFs { name, caching, shared, root }))
+        superblock::enter(&superblock)?;
+        let root = TmpInode::directory(&superblock, mode, owner);
+        Ok(Arc::new(TmpFs { name, caching, superblock, root }))
     }
 
     /// Makes a regular file without a name (memfd).
     pub fn unnamed(&self, mode: u16, owner: Owner) -> Arc<TmpInode> {
-        TmpInode::nameless(&self.shared, mode, owner)
+        TmpInode::nameless(&self.superblock, mode, owner)
     }
 }
 
@@ -104,7 +104,7 @@ impl FileSystem for TmpFs {
     }
 
     fn device(&self) -> u64 {
-        self.shared.device
+        self.superblock.device
     }
 
     fn root(&self) -> Arc<dyn Inode> {
@@ -112,11 +112,11 @@ impl FileSystem for TmpFs {
     }
 
     fn usage(&self) -> Usage {
-        let limit = self.shared.limit.load(Ordering::Relaxed);
-        let used = self.shared.used.load(Ordering::Relaxed);
+        let limit = self.superblock.limit.load(Ordering::Relaxed);
+        let used = self.superblock.used.load(Ordering::Relaxed);
         let blocks = if limit == u64::MAX { 0 } else { limit };
         let free = blocks.saturating_sub(used);
-        let files = match self.shared.inode_limit.load(Ordering::Relaxed) {
+        let files = match self.superblock.inode_limit.load(Ordering::Relaxed) {
             u64::MAX => 0,
             limit => limit,
         };
@@ -127,8 +127,8 @@ impl FileSystem for TmpFs {
             free,
             available: free,
             files,
-            files_free: files.saturating_sub(self.shared.inodes.load(Ordering::Relaxed)),
-            id: self.shared.device,
+            files_free: files.saturating_sub(self.superblock.inodes.load(Ordering::Relaxed)),
+            id: self.superblock.device,
             name_length: 255,
         }
     }
@@ -138,7 +138,7 @@ impl FileSystem for TmpFs {
     }
 
     fn options(&self) -> String {
-        match self.shared.limit.load(Ordering::Relaxed) {
+        match self.superblock.limit.load(Ordering::Relaxed) {
             u64::MAX => String::new(),
             limit => format!(",size={}k", limit.saturating_mul(4)),
         }
@@ -147,10 +147,10 @@ impl FileSystem for TmpFs {
     fn reconfigure(&self, _: bool, data: &[u8]) -> Result<()> {
         let options = Options::parse(data.split(|&byte| byte == b','))?;
         if let Some(limit) = options.limit {
-            self.shared.limit.store(limit, Ordering::Relaxed);
+            self.superblock.limit.store(limit, Ordering::Relaxed);
         }
         if let Some(inodes) = options.inodes {
-            self.shared.inode_limit.store(inodes, Ordering::Relaxed);
+            self.superblock.inode_limit.store(inodes, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -226,7 +226,7 @@ fn mount_tmpfs(request: &MountRequest<'_>) -> Result<Arc<dyn FileSystem>> {
     let mode = options.mode.unwrap_or(0o1777);
     let fs = TmpFs::make("tmpfs", mode, owner, Some(limit), Caching::All)?;
     if let Some(inodes) = options.inodes {
-        fs.shared.inode_limit.store(inodes, Ordering::Relaxed);
+        fs.superblock.inode_limit.store(inodes, Ordering::Relaxed);
     }
     Ok(fs)
 }

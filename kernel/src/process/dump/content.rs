@@ -34,7 +34,7 @@ pub struct Piece {
 }
 
 /// All of a core file but the memory itself.
-pub struct Content {
+pub struct CoreContent {
     /// The notes, one behind the other.
     pub notes: Vec<u8>,
     /// The memory, in order.
@@ -42,7 +42,7 @@ pub struct Content {
 }
 
 /// Collects the content for the process of the current thread. All other threads have stopped.
-pub fn of(thread: &Thread, info: &Siginfo, regs: &UserRegs) -> Result<Content> {
+pub fn of(thread: &Thread, info: &Siginfo, regs: &UserRegs) -> Result<CoreContent> {
     let process = &thread.process;
     let space = thread.space().ok_or(Errno::ESRCH)?;
     let signal = info.si_signo as u32;
@@ -78,7 +78,7 @@ pub fn of(thread: &Thread, info: &Siginfo, regs: &UserRegs) -> Result<Content> {
     files(&regions, &root)?.put(&mut list).map_err(lack)?;
     extended(&mut list)?;
     let pieces = pieces(&space, &regions, process.dump_filter.load(Ordering::Relaxed))?;
-    Ok(Content { notes: list, pieces })
+    Ok(CoreContent { notes: list, pieces })
 }
 
 /// The notes of the current thread, which another one's core file tells.

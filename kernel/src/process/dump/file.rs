@@ -11,10 +11,10 @@ use core::sync::atomic::Ordering;
 use hayate_abi::process::{RLIMIT_CORE, RLIMIT_FSIZE};
 use hayate_abi::{Errno, Result};
 use hayate_core_file::image;
-use hayate_core_file::name::{self, Facts, Place};
+use hayate_core_file::name::{self, CoreTarget, Facts};
 use hayate_machine::{time, vdso};
 
-use super::content::Content;
+use super::content::CoreContent;
 use super::pattern;
 use crate::memory::{PAGE, Space};
 use crate::process::identity;
@@ -37,9 +37,9 @@ use crate::vfs::{directory, open};
 /// (`elf_core_dump`).
 ///
 /// Fails if there is no file.
-pub fn write(thread: &Thread, signal: u32, content: &Content) -> Result<()> {
+pub fn write(thread: &Thread, signal: u32, content: &CoreContent) -> Result<()> {
     let process = &thread.process;
-    let Place::File(name) = place(thread, signal)? else { return Err(Errno::EINVAL) };
+    let CoreTarget::File(name) = place(thread, signal)? else { return Err(Errno::EINVAL) };
     let file = create(thread, &name)?;
     let mut writer = Writer {
         process,
@@ -62,7 +62,7 @@ pub fn write(thread: &Thread, signal: u32, content: &Content) -> Result<()> {
 }
 
 /// Where the pattern leads.
-fn place(thread: &Thread, signal: u32) -> Result<Place> {
+fn place(thread: &Thread, signal: u32) -> Result<CoreTarget> {
     let process = &thread.process;
     let root = thread.directories()?.root();
     let path = match process.executable() {
@@ -125,7 +125,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn everything(&mut self, content: &Content, space: &Space) -> Result<()> {
+    fn everything(&mut self, content: &CoreContent, space: &Space) -> Result<()> {
         let segments = content.pieces.len() + 1;
         let notes_at = image::HEADER + segments * image::PROGRAM_HEADER;
         let memory_at = (notes_at + content.notes.len()).next_multiple_of(PAGE) as u64;

@@ -40,7 +40,7 @@ pub fn wake() {
 }
 
 /// A change of a child that `wait` can report.
-pub enum Change {
+pub enum StopChange {
     /// It was stopped by this signal.
     Stopped(u32),
     /// It continued.

@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use hayate_abi::signal::*;
 
 use super::send;
-use super::stop::{Change, STOPPED};
+use super::stop::{STOPPED, StopChange};
 use crate::process::record::{Process, notice};
 use crate::process::thread::Thread;
 
@@ -63,7 +63,7 @@ impl Process {
     }
 
     /// Returns the change that `wait` has not reported yet, and marks it as reported unless `keep`.
-    pub fn untold_change(&self, stops: bool, continues: bool, keep: bool) -> Option<Change> {
+    pub fn untold_change(&self, stops: bool, continues: bool, keep: bool) -> Option<StopChange> {
         let mut control = self.control.lock();
         let stop = &mut control.stop;
         if stops && stop.untold_stop != 0 {
@@ -71,13 +71,13 @@ impl Process {
             if !keep {
                 stop.untold_stop = 0;
             }
-            return Some(Change::Stopped(signal));
+            return Some(StopChange::Stopped(signal));
         }
         if continues && stop.untold_continue {
             if !keep {
                 stop.untold_continue = false;
             }
-            return Some(Change::Continued);
+            return Some(StopChange::Continued);
         }
         None
     }

@@ -159,7 +159,7 @@ fn is_first() -> bool {
     }
     let (stack, length) = origin::stack();
     let call = origin::call();
-    if number == 0 && !places::is_fresh(places::Place::new(call, &stack[..length])) {
+    if number == 0 && !places::is_fresh(places::AllocationSite::new(call, &stack[..length])) {
         return false;
     }
     if REFUSING.compare_exchange(0, current(), Relaxed, Relaxed).is_err() {

@@ -25,16 +25,16 @@ const VISITS: u32 = u32::BITS;
 
 /// The number of a place: a hash that is not 0.
 #[derive(Clone, Copy)]
-pub struct Place(u64);
+pub struct AllocationSite(u64);
 
-impl Place {
+impl AllocationSite {
     /// The place that `call` has reached by these return addresses.
-    pub fn new(call: u64, stack: &[u64]) -> Place {
+    pub fn new(call: u64, stack: &[u64]) -> AllocationSite {
         let mix = |hash: u64, word: &u64| {
             (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
         };
         let hash = stack.iter().fold(mix(0, &call), mix);
-        Place((hash ^ hash >> 32) | 1)
+        AllocationSite((hash ^ hash >> 32) | 1)
     }
 }
 
@@ -93,7 +93,7 @@ pub fn counts() -> (u32, u32) {
 }
 
 /// Counts a visit of `place`; whether it is fresh, and no longer from now on.
-pub fn is_fresh(place: Place) -> bool {
+pub fn is_fresh(place: AllocationSite) -> bool {
     let Some(slot) = find(place) else {
         LOST.fetch_add(1, Relaxed);
         return false;
@@ -107,7 +107,7 @@ pub fn is_fresh(place: Place) -> bool {
 }
 
 /// The slot of `place`, which may be new.
-fn find(place: Place) -> Option<&'static Slot> {
+fn find(place: AllocationSite) -> Option<&'static Slot> {
     for probe in 0..PROBES {
         let slot = &TABLE[((place.0 >> 1) as usize + probe) % SLOTS];
         match slot.place.compare_exchange(0, place.0, Relaxed, Relaxed) {

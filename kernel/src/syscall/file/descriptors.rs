@@ -16,7 +16,7 @@ use crate::vfs::inode::FileKind;
 use crate::vfs::open_file::OpenFile;
 use crate::vfs::open_file::flags::*;
 use crate::vfs::path::WalkFlags;
-use crate::vfs::signal_owner::{AddresseeKind, Owner};
+use crate::vfs::signal_owner::{AddresseeKind, SignalOwner};
 use crate::vfs::{dnotify, hint, lease, locks, open};
 
 /// The flags that `openat2` accepts; the older calls ignore others.
@@ -193,7 +193,7 @@ fn owner_number(file: &OpenFile) -> i32 {
 }
 
 /// Sets the owner, and notifies the file of it.
-fn set_owner(file: &OpenFile, set: impl FnOnce(&Owner) -> Result<()>) -> Result<i64> {
+fn set_owner(file: &OpenFile, set: impl FnOnce(&SignalOwner) -> Result<()>) -> Result<i64> {
     set(file.owner())?;
     file.ops().owned(file);
     Ok(0)
@@ -399,14 +399,14 @@ fn lock_owner(
     file: &Arc<OpenFile>,
     description: bool,
     lock: &Flock,
-) -> Result<locks::Owner> {
+) -> Result<locks::LockOwner> {
     if description {
         if lock.l_pid != 0 {
             return Err(Errno::EINVAL);
         }
-        return Ok(locks::Owner::of_description(file));
+        return Ok(locks::LockOwner::of_description(file));
     }
-    Ok(locks::Owner::of_table(table))
+    Ok(locks::LockOwner::of_table(table))
 }
 
 /// `flock(2)`

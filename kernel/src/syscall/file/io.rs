@@ -32,9 +32,9 @@ const RWF_APPEND: u32 = 16;
 
 /// Where in the file a call reads or writes.
 #[derive(Clone, Copy)]
-pub enum Place {
+pub enum FileOffset {
     /// At the position, which moves.
-    Position,
+    Current,
     /// At an offset given by the call.
     At(u64),
 }
@@ -47,16 +47,16 @@ pub fn count_both(outcome: Result<usize>) -> Result<usize> {
     outcome
 }
 
-fn offset(raw: i64) -> Result<Place> {
-    u64::try_from(raw).map(Place::At).map_err(|_| Errno::EINVAL)
+fn offset(raw: i64) -> Result<FileOffset> {
+    u64::try_from(raw).map(FileOffset::At).map_err(|_| Errno::EINVAL)
 }
 
 /// Reads, counts the call, and notifies watchers.
 #[inline(always)]
-fn read_file(file: &OpenFile, place: Place, out: &mut Output<'_>) -> Result<usize> {
+fn read_file(file: &OpenFile, place: FileOffset, out: &mut Output<'_>) -> Result<usize> {
     let outcome = match place {
-        Place::Position => file.read(out),
-        Place::At(offset) => file.read_at(offset, out),
+        FileOffset::Current => file.read(out),
+        FileOffset::At(offset) => file.read_at(offset, out),
     };
     process::current().moved.read(outcome.unwrap_or(0));
     let count = outcome?;
@@ -68,7 +68,7 @@ fn read_file(file: &OpenFile, place: Place, out: &mut Output<'_>) -> Result<usiz
 
 /// Writes, counts the call, and notifies watchers; raises SIGPIPE and SIGXFSZ for their errors.
 #[inline(always)]
-pub fn write_file(file: &OpenFile, place: Place, input: &mut Input<'_>) -> Result<usize> {
+pub fn write_file(file: &OpenFile, place: FileOffset, input: &mut Input<'_>) -> Result<usize> {
     // A stream skips the code for positions at once.
     let outcome = if file.traits().contains(Traits::POSITIONED) {
         write_positioned(file, place, input)
@@ -88,20 +88,20 @@ pub fn write_file(file: &OpenFile, place: Place, input: &mut Input<'_>) -> Resul
 /// Writes a piece of a longer transfer, at an offset or at the position. The limits apply as to any
 /// write, but the caller notifies watchers of the whole transfer.
 pub fn write_piece(file: &OpenFile, at: Option<u64>, input: &mut Input<'_>) -> Result<usize> {
-    write_positioned(file, at.map_or(Place::Position, Place::At), input)
+    write_positioned(file, at.map_or(FileOffset::Current, FileOffset::At), input)
 }
 
 #[inline(always)]
-fn write_there(file: &OpenFile, place: Place, input: &mut Input<'_>) -> Result<usize> {
+fn write_there(file: &OpenFile, place: FileOffset, input: &mut Input<'_>) -> Result<usize> {
     match place {
-        Place::Position => file.write(input),
-        Place::At(offset) => file.write_at(offset, input),
+        FileOffset::Current => file.write(input),
+        FileOffset::At(offset) => file.write_at(offset, input),
     }
 }
 
 /// A separate function, so that a stream need not save the registers that this one uses.
 #[inline(never)]
-fn write_positioned(file: &OpenFile, place: Place, input: &mut Input<'_>) -> Result<usize> {
+fn write_positioned(file: &OpenFile, place: FileOffset, input: &mut Input<'_>) -> Result<usize> {
     if file.traits().contains(Traits::REGULAR) && input.remaining() != 0 {
         limit_size(file, place, input)?;
         remove_privileges(file.inode())?;
@@ -121,15 +121,15 @@ fn check_limit(limit: u64, at: u64, input: &mut Input<'_>) -> Result<()> {
     Ok(())
 }
 
-fn limit_size(file: &OpenFile, place: Place, input: &mut Input<'_>) -> Result<()> {
+fn limit_size(file: &OpenFile, place: FileOffset, input: &mut Input<'_>) -> Result<()> {
     let limit = super::size_limit();
     if limit == u64::MAX || file.inode().attributes().kind != FileKind::Regular {
         return Ok(());
     }
     let at = match place {
         _ if file.appends() => file.metadata()?.size,
-        Place::At(offset) => offset,
-        Place::Position => *file.lock_position(),
+        FileOffset::At(offset) => offset,
+        FileOffset::Current => *file.lock_position(),
     };
     check_limit(limit, at, input)
 }
@@ -155,7 +155,7 @@ fn read_open(file: &OpenFile, buffer: usize, count: usize) -> Result<usize> {
         return Err(Errno::EBADF);
     }
     let length = length(buffer, count)?;
-    read_file(file, Place::Position, &mut Output::user_within(buffer, length))
+    read_file(file, FileOffset::Current, &mut Output::user_within(buffer, length))
 }
 
 /// `write(2)`
@@ -169,7 +169,7 @@ fn write_open(file: &OpenFile, buffer: usize, count: usize) -> Result<usize> {
         return Err(Errno::EBADF);
     }
     let length = length(buffer, count)?;
-    write_file(file, Place::Position, &mut Input::user_within(buffer, length))
+    write_file(file, FileOffset::Current, &mut Input::user_within(buffer, length))
 }
 
 /// `pread(2)`
@@ -236,14 +236,14 @@ pub fn vector(address: usize, count: usize) -> Result<Vec<UserBytes>> {
 pub fn readv(fd: i32, address: usize, count: usize) -> Result<usize> {
     let file = open_file(fd)?;
     let pieces = vector(address, count)?;
-    read_file(&file, Place::Position, &mut Output::vector(&pieces))
+    read_file(&file, FileOffset::Current, &mut Output::vector(&pieces))
 }
 
 /// `writev(2)`
 pub fn writev(fd: i32, address: usize, count: usize) -> Result<usize> {
     let file = open_file(fd)?;
     let pieces = vector(address, count)?;
-    write_file(&file, Place::Position, &mut Input::vector(&pieces))
+    write_file(&file, FileOffset::Current, &mut Input::vector(&pieces))
 }
 
 /// `preadv(2)`. On x86-64 the low word is the whole offset.
@@ -262,8 +262,8 @@ pub fn pwritev(fd: i32, address: usize, count: usize, at: i64, _high: usize) -> 
     write_file(&file, place, &mut Input::vector(&pieces))
 }
 
-fn place_or_position(at: i64) -> Result<Place> {
-    if at == -1 { Ok(Place::Position) } else { offset(at) }
+fn place_or_position(at: i64) -> Result<FileOffset> {
+    if at == -1 { Ok(FileOffset::Current) } else { offset(at) }
 }
 
 /// `preadv2(2)`
@@ -309,7 +309,7 @@ pub fn pwritev2(
     let written = if flags & RWF_APPEND != 0 && file.flags() & O_APPEND == 0 {
         // Append without O_APPEND on the file: the end is looked up for this call.
         let end = file.metadata()?.size;
-        write_file(&file, Place::At(end), &mut input)?
+        write_file(&file, FileOffset::At(end), &mut input)?
     } else {
         write_file(&file, place, &mut input)?
     };

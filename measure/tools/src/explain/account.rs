@@ -1,7 +1,7 @@
 //! The kernel's record of starts, as lines of numbers.
 
 use crate::arguments::Explain;
-use hayate_start_account::{Fault, Part, Stage, Start};
+use hayate_start_account::{Fault, Stage, Start, StartPart};
 use serde_json::{Value, json};
 
 /// Starts of one program, and the meaning of their numbers.
@@ -49,13 +49,13 @@ impl Explained {
     }
 
     /// Returns the time of a part of a start.
-    pub fn part(&self, start: &Start, part: Part) -> u64 {
+    pub fn part(&self, start: &Start, part: StartPart) -> u64 {
         self.in_unit(start, start.account.time(part))
     }
 
     /// Returns the time of a stage of a start: the sum of its parts.
     pub fn stage(&self, start: &Start, stage: Stage) -> u64 {
-        let parts = Part::ALL.iter().filter(|part| part.stage() == stage);
+        let parts = StartPart::ALL.iter().filter(|part| part.stage() == stage);
         parts.map(|part| self.part(start, *part)).sum()
     }
 
@@ -80,14 +80,14 @@ impl Explained {
                 continue;
             }
             lines.push(Line { title: stage.title().into(), depth: 0, values: whole });
-            let of_stage = Part::ALL.iter().copied().filter(|part| part.stage() == stage);
+            let of_stage = StartPart::ALL.iter().copied().filter(|part| part.stage() == stage);
             let parts: Vec<_> = of_stage
                 .map(|part| (part, self.each(|start| self.part(start, part))))
                 .filter(|(_, values)| values.iter().any(|value| *value > 0))
                 .collect();
             for (part, values) in parts {
                 let mut title = part.title().to_string();
-                if matches!(part, Part::LinkCalls | Part::ProgramCalls) {
+                if matches!(part, StartPart::LinkCalls | StartPart::ProgramCalls) {
                     let counts = self.each(|start| start.account.entered(part));
                     title = format!("{title} ({})", join(&counts));
                 }
@@ -161,7 +161,7 @@ fn join(numbers: &[u64]) -> String {
 pub fn json(explained: &Explained) -> Value {
     let start = |start: &Start| {
         let account = &start.account;
-        let parts = Part::ALL.iter().map(|part| {
+        let parts = StartPart::ALL.iter().map(|part| {
             json!({
                 "part": part.key(),
                 "stage": part.stage().key(),

@@ -3,7 +3,7 @@
 
 use super::account::Explained;
 use crate::numbers::grouped;
-use hayate_start_account::{Part, Stage, Start};
+use hayate_start_account::{Stage, Start, StartPart};
 use measure_chart::{Anchor, COLOURS, LEGEND_LINE, Picture, Scale};
 
 const WIDTH: f64 = 900.0;
@@ -56,7 +56,7 @@ fn bar(picture: &mut Picture, explained: &Explained, start: &Start, most: u64, y
     let mut before = 0;
     for (index, stage) in Stage::ALL.iter().enumerate() {
         let class = format!("part f{}", index % COLOURS);
-        for part in Part::ALL.iter().filter(|part| part.stage() == *stage) {
+        for part in StartPart::ALL.iter().filter(|part| part.stage() == *stage) {
             let value = explained.part(start, *part);
             if value == 0 {
                 continue;

@@ -99,15 +99,15 @@ fn remarks(out: &mut String, explained: &Explained) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hayate_start_account::{Account, Fault, Moment, Part, Runner, Start, parse};
+    use hayate_start_account::{Account, Fault, Moment, Runner, Start, StartPart, parse};
 
     fn explained() -> Explained {
         let mut account = Account::begin(Moment::default());
         account.pass(Moment { now: 5_000, child: 1_000, parent: 3_900, idle: 0 });
-        account.enter(Part::LookUp);
+        account.enter(StartPart::LookUp);
         account.skip(5_100, Runner::Child);
         account.pass(Moment { now: 1_005_100, child: 1_000_100, parent: 3_900, idle: 700 });
-        account.enter(Part::LinkFaults);
+        account.enter(StartPart::LinkFaults);
         account.pass(Moment { now: 1_005_642, child: 1_000_642, parent: 3_900, idle: 700 });
         account.fault(Fault::Zeroed, 542);
         let text = Start {

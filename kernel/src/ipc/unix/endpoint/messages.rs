@@ -11,7 +11,7 @@ use super::super::message::Message;
 use super::super::{flight, urgent};
 use super::{Endpoint, Kind, QUEUE_DATAGRAMS, Role, wake};
 use crate::reclaim::growth::Grow;
-use crate::vfs::signal_owner::{Band, Owner};
+use crate::vfs::signal_owner::{Band, SignalOwner};
 use crate::vfs::socket::Attempt;
 
 impl Endpoint {
@@ -93,7 +93,7 @@ impl Endpoint {
     }
 
     /// Sets the owner of its open file, which gets SIGURG.
-    pub fn set_file_owner(&self, owner: &Arc<Owner>) {
+    pub fn set_file_owner(&self, owner: &Arc<SignalOwner>) {
         self.file_owner.call_once(|| Arc::clone(owner));
     }
 

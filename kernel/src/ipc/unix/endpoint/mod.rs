@@ -29,7 +29,7 @@ use crate::vfs::fasync::Signals;
 use crate::vfs::inode::Inode;
 use crate::vfs::open_file::OpenFile;
 use crate::vfs::poll::Events;
-use crate::vfs::signal_owner::{Band, Owner};
+use crate::vfs::signal_owner::{Band, SignalOwner};
 use crate::vfs::socket::{Attempt, kinds};
 
 /// The number of datagrams from senders other than its peer that may wait in one queue:
@@ -117,7 +117,7 @@ pub struct Endpoint {
     /// The signals of its socket, if a program asked for them.
     pub signals: Signals,
     /// The owner that gets SIGURG; set once the socket has an owner.
-    file_owner: Once<Arc<Owner>>,
+    file_owner: Once<Arc<SignalOwner>>,
     /// There was no room when a send or a poll last looked.
     space_wanted: AtomicBool,
 }

@@ -12,7 +12,7 @@ use crate::page_cache::source::PageSource;
 use crate::reclaim::growth;
 
 /// The state that all files of one instance share.
-pub struct Shared {
+pub struct Superblock {
     pub device: u64,
     pub next_number: AtomicU64,
     /// The limit in pages; `u64::MAX` none.
@@ -23,7 +23,7 @@ pub struct Shared {
     pub inodes: AtomicU64,
 }
 
-impl Shared {
+impl Superblock {
     /// Whether one more inode is within the limit; `ENOSPC` if not.
     pub fn may_grow(&self) -> Result<()> {
         let within = self.inodes.load(Ordering::Relaxed) < self.inode_limit.load(Ordering::Relaxed);
@@ -31,7 +31,7 @@ impl Shared {
     }
 }
 
-impl PageSource for Shared {
+impl PageSource for Superblock {
     fn read_pages(&self, _: u64, _: &[Frame]) -> Result<usize> {
         Err(Errno::EIO)
     }
@@ -54,14 +54,14 @@ impl PageSource for Shared {
     }
 }
 
-static INSTANCES: SpinLock<Vec<Weak<Shared>>> = SpinLock::new(Vec::new());
+static INSTANCES: SpinLock<Vec<Weak<Superblock>>> = SpinLock::new(Vec::new());
 
 /// Enters an instance in the list of all. `ENOMEM`.
-pub fn enter(shared: &Arc<Shared>) -> Result<()> {
+pub fn enter(superblock: &Arc<Superblock>) -> Result<()> {
     let mut instances = INSTANCES.lock();
     // Those that have gone since would keep their memory.
     instances.retain(|instance| instance.strong_count() != 0);
-    growth::push(&mut instances, Arc::downgrade(shared))
+    growth::push(&mut instances, Arc::downgrade(superblock))
 }
 
 /// Returns the number of pages that the files of all instances hold, memfds included.
@@ -69,5 +69,5 @@ pub fn used_pages() -> u64 {
     let mut instances = INSTANCES.lock();
     instances.retain(|instance| instance.strong_count() != 0);
     let live = instances.iter().filter_map(Weak::upgrade);
-    live.map(|shared| shared.used.load(Ordering::Relaxed)).sum()
+    live.map(|superblock| superblock.used.load(Ordering::Relaxed)).sum()
 }
