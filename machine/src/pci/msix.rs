@@ -10,6 +10,10 @@ use crate::mmio::Registers;
 #[derive(Debug)]
 pub struct Msix {
     table: Registers,
+    /// The number of entries.
+    size: u16,
+    /// The first entry that was not given to a part of the device ([`Msix::take`]).
+    free: u16,
 }
 
 impl Enabled {
@@ -29,15 +33,25 @@ impl Enabled {
         }
         capability.set_enabled(true, Ports);
         capability.set_function_mask(false, Ports);
-        Some(Msix { table })
+        Some(Msix { table, size: capability.table_size(), free: 1 })
     }
 }
 
 impl Msix {
-    /// Makes `entry` raise `vector` on the first processor from now on. An entry that does not
-    /// exist is ignored.
-    pub(crate) fn route(&mut self, entry: u16, vector: u8) {
-        let (address, data) = crate::apic::message(0, vector);
+    /// Returns an entry that no other part of the device has; `None` when there is none left. Entry
+    /// 0 is for what has no entry of its own.
+    pub(crate) fn take(&mut self) -> Option<u16> {
+        let entry = self.free;
+        (entry < self.size).then(|| {
+            self.free += 1;
+            entry
+        })
+    }
+
+    /// Makes `entry` raise `vector` on processor `cpu` from now on. An entry that does not exist is
+    /// ignored.
+    pub(crate) fn route(&mut self, entry: u16, vector: u8, cpu: usize) {
+        let (address, data) = crate::apic::message(cpu, vector);
         let base = usize::from(entry) * 16;
         self.table.write(base + 12, 1);
         self.table.write(base, address as u32);

@@ -1,11 +1,12 @@
 //! The requests of a queue: memory that the device reads, then memory that it writes.
 //!
 //! A box asserts each time that it is moved that nothing else accesses its bytes; a device does
-//! access them. So [`Bytes`] keeps an address instead, and lends the bytes only to the owner of the
-//! chain.
+//! access them. So [`Bytes`] keeps the parts of a list instead, and lends the bytes only to the
+//! owner of the chain.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::ptr::NonNull;
 
@@ -30,10 +31,16 @@ pub enum Piece {
 }
 
 /// Bytes of the heap that a device may read or write while they are with it.
+///
+/// Invariant: the three fields are those of a list of bytes that nothing else owns.
 #[derive(Debug)]
-pub struct Bytes(NonNull<[u8]>);
+pub struct Bytes {
+    memory: NonNull<u8>,
+    length: usize,
+    capacity: usize,
+}
 
-// SAFETY: it owns its memory, like the box that it was made from.
+// SAFETY: it owns its memory, like the list that it was made from.
 unsafe impl Send for Bytes {}
 // SAFETY: bytes behind a shared reference are only read.
 unsafe impl Sync for Bytes {}
@@ -42,24 +49,35 @@ impl Deref for Bytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: this is initialised memory of a box. Bytes that a device has are lent to no code:
-        // the queue keeps the chain until the device has answered.
-        unsafe { self.0.as_ref() }
+        // SAFETY: this is initialised memory of a list. Bytes that a device has are lent to no
+        // code: the queue keeps the chain until the device has answered.
+        unsafe { core::slice::from_raw_parts(self.memory.as_ptr(), self.length) }
     }
 }
 
 impl Drop for Bytes {
     fn drop(&mut self) {
-        // SAFETY: made from a box, and not in use by a device: a queue does not drop chains that
-        // are.
-        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+        // SAFETY: the parts of a list (invariant), and not in use by a device: a queue does not
+        // drop chains that are.
+        drop(unsafe { Vec::from_raw_parts(self.memory.as_ptr(), self.length, self.capacity) });
     }
 }
 
 impl Piece {
     /// Bytes of the heap.
     pub fn bytes(bytes: Box<[u8]>) -> Self {
-        Self::Bytes(Bytes(NonNull::from(Box::leak(bytes))))
+        Self::list(bytes.into_vec())
+    }
+
+    /// Bytes of the heap, as a list that may have room for more; no byte moves.
+    pub fn list(list: Vec<u8>) -> Self {
+        let mut list = ManuallyDrop::new(list);
+        Self::Bytes(Bytes {
+            // A list's pointer is never null, not even without memory.
+            memory: NonNull::new(list.as_mut_ptr()).unwrap_or(NonNull::dangling()),
+            length: list.len(),
+            capacity: list.capacity(),
+        })
     }
 
     /// All of a frame.
@@ -70,7 +88,7 @@ impl Piece {
     /// Whether a device can reach it: large heap memory may be scattered.
     fn is_usable(&self) -> bool {
         match self {
-            Self::Bytes(bytes) => !crate::scattered::holds(bytes.0.addr().get()),
+            Self::Bytes(bytes) => !crate::scattered::holds(bytes.memory.addr().get()),
             Self::Frame { .. } => true,
         }
     }
@@ -78,10 +96,10 @@ impl Piece {
     /// Returns the physical address and the length.
     fn place(&self) -> (u64, usize) {
         match self {
-            // An empty box has no memory.
-            Self::Bytes(bytes) if bytes.0.is_empty() => (0, 0),
+            // An empty list may have no memory.
+            Self::Bytes(bytes) if bytes.length == 0 => (0, 0),
             // In the direct map: `is_usable`.
-            Self::Bytes(bytes) => (frames::physical(bytes.0.as_ptr().cast()), bytes.0.len()),
+            Self::Bytes(bytes) => (frames::physical(bytes.memory.as_ptr()), bytes.length),
             Self::Frame { frame, offset, length } => {
                 let offset = (*offset).min(PAGE_SIZE);
                 (frame.address() + offset as u64, (*length).min(PAGE_SIZE - offset))
@@ -103,6 +121,13 @@ impl Chain {
     /// An empty chain with a token.
     pub fn new(token: u64) -> Self {
         Self { token, ..Self::default() }
+    }
+
+    /// Makes room for `more` pieces. Returns `false` when memory for the list is exhausted; after
+    /// `true`, so many pieces are not refused for want of memory.
+    #[must_use]
+    pub fn make_room(&mut self, more: usize) -> bool {
+        self.pieces.try_reserve(more).is_ok()
     }
 
     /// Appends memory that the device reads; it must precede memory that the device writes. Returns

@@ -1,10 +1,11 @@
 //! A device: its start, its queues, its configuration, over either transport.
 
-use super::queue::{Bell, Queue};
+use super::queue::{Bell, EVENT_INDEX, Queue};
 use crate::clock;
 use crate::interrupt::Handler;
 use crate::nvm::{self, Area, Refusal};
 use alloc::boxed::Box;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 /// The kinds of devices that drivers name; the others are passed on by number.
 pub mod kind {
@@ -75,6 +76,15 @@ pub(super) trait Transport: Send + Sync {
     fn bell(&self, queue: u16) -> Bell;
     /// Lets the device interrupt for all queues and changes of configuration.
     fn connect(&self, handler: Handler) -> bool;
+    /// Moves the interrupts of these queues, which are set up, to a handler and a processor of
+    /// their own. False if the transport cannot do that: nothing has changed then.
+    fn connect_queues(&self, _queues: &[u16], _cpu: usize, _handler: Handler) -> bool {
+        false
+    }
+    /// Whether an interrupt since the last call may have been for a change of configuration.
+    fn may_have_changed(&self) -> bool {
+        true
+    }
     fn generation(&self) -> u32;
     fn config8(&self, offset: usize) -> u8;
     fn config32(&self, offset: usize) -> u32;
@@ -82,12 +92,18 @@ pub(super) trait Transport: Send + Sync {
 
 /// A virtio device.
 pub struct Device {
-    pub(super) transport: Box<dyn Transport>,
+    transport: Box<dyn Transport>,
     /// The device's address, for messages.
-    pub(super) place: alloc::string::String,
+    place: alloc::string::String,
+    /// The features that were negotiated.
+    agreed: AtomicU64,
 }
 
 impl Device {
+    pub(super) fn new(transport: Box<dyn Transport>, place: alloc::string::String) -> Device {
+        Device { transport, place, agreed: AtomicU64::new(0) }
+    }
+
     /// Returns the kind of device (see [`kind`]).
     pub fn kind(&self) -> u32 {
         self.transport.kind()
@@ -101,6 +117,12 @@ impl Device {
     /// Resets the device and negotiates the features of `wanted` that it offers, which are
     /// returned.
     pub fn negotiate(&self, wanted: u64) -> Result<u64, Error> {
+        self.negotiate_by(|offered| offered & wanted)
+    }
+
+    /// Resets the device and negotiates those features that `choose` picks out of the offered ones,
+    /// which are returned: where some features need others.
+    pub fn negotiate_by(&self, choose: impl FnOnce(u64) -> u64) -> Result<u64, Error> {
         let transport = &*self.transport;
         transport.set_status(0);
         // A device may take some time (VIRTIO 1.2, 4.1.4.3.2); a removed device reads as all ones.
@@ -118,13 +140,14 @@ impl Device {
             transport.set_status(status::FAILED);
             return Err(Error::Legacy);
         }
-        let agreed = offered & (wanted | VERSION_1);
+        let agreed = offered & (choose(offered) | VERSION_1);
         transport.set_features(agreed);
         transport.set_status(status::ACKNOWLEDGE | status::DRIVER | status::FEATURES_OK);
         if transport.status() & status::FEATURES_OK == 0 {
             transport.set_status(status::FAILED);
             return Err(Error::Features);
         }
+        self.agreed.store(agreed, Ordering::Relaxed);
         Ok(agreed)
     }
 
@@ -134,7 +157,8 @@ impl Device {
         if size == 0 || !size.is_power_of_two() {
             return Err(Error::NoQueue);
         }
-        let queue = Queue::new(size, self.transport.bell(index)).ok_or(Error::Memory)?;
+        let events = self.agreed.load(Ordering::Relaxed) & EVENT_INDEX != 0;
+        let queue = Queue::new(size, self.transport.bell(index), events).ok_or(Error::Memory)?;
         let [descriptors, available, used] = queue.parts();
         self.transport.set_queue(index, size, descriptors, available, used);
         Ok(queue)
@@ -144,6 +168,14 @@ impl Device {
     /// once.
     pub fn connect(&self, handler: Handler) -> Result<(), Error> {
         if self.transport.connect(handler) { Ok(()) } else { Err(Error::Interrupt) }
+    }
+
+    /// Gives queues, which are set up, an interrupt and a handler of their own, on processor `cpu`.
+    /// Returns false if the transport has only one interrupt for all, or none left: then these
+    /// queues keep the handler of [`connect`](Self::connect). Called before
+    /// [`start`](Self::start).
+    pub fn connect_queues(&self, queues: &[u16], cpu: usize, handler: Handler) -> bool {
+        self.transport.connect_queues(queues, cpu, handler)
     }
 
     /// Makes an area of the memory that a persistent memory device reports (virtio 1.2, 5.19.4).
@@ -171,6 +203,12 @@ impl Device {
     pub fn start(&self) {
         use status::{ACKNOWLEDGE, DRIVER, DRIVER_OK, FEATURES_OK};
         self.transport.set_status(ACKNOWLEDGE | DRIVER | FEATURES_OK | DRIVER_OK);
+    }
+
+    /// Whether the device's configuration may have changed since the last call; for the handler of
+    /// [`connect`](Self::connect).
+    pub fn may_have_changed(&self) -> bool {
+        self.transport.may_have_changed()
     }
 
     /// Reads the device's configuration with `read`, repeatedly until it has not changed meanwhile.

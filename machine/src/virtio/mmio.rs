@@ -8,7 +8,9 @@
 
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::device::{Device, Transport};
 use super::queue::Bell;
@@ -48,6 +50,8 @@ mod register {
 
 struct Mmio {
     registers: Registers,
+    /// Whether an interrupt was for a change of configuration.
+    changed: Arc<AtomicBool>,
     /// The global system interrupt: the I/O APIC's input.
     interrupt: u32,
     /// Makes the selection of a queue or feature word and the access that follows one step.
@@ -117,10 +121,9 @@ fn probe(address: u64, interrupt: u32) -> Option<Device> {
         );
         return None;
     }
-    Some(Device {
-        transport: Box::new(Mmio { registers, interrupt, select: SpinLock::new(()) }),
-        place: format!("mmio {address:#x}"),
-    })
+    let changed = Arc::new(AtomicBool::new(false));
+    let transport = Mmio { registers, changed, interrupt, select: SpinLock::new(()) };
+    Some(Device::new(Box::new(transport), format!("mmio {address:#x}")))
 }
 
 impl Mmio {
@@ -181,17 +184,26 @@ impl Transport for Mmio {
     }
 
     fn connect(&self, handler: Handler) -> bool {
-        let registers = self.registers;
+        /// The bit of the status that stands for a change of configuration.
+        const CHANGE: u32 = 2;
+        let (registers, changed) = (self.registers, Arc::clone(&self.changed));
         let vector = interrupt::attach(Box::new(move || {
             let status = registers.read(register::INTERRUPT_STATUS);
             if status != 0 {
                 // Acknowledged first: completions from here on raise the interrupt again.
                 registers.write(register::INTERRUPT_ACKNOWLEDGE, status);
+                if status & CHANGE != 0 {
+                    changed.store(true, Ordering::Relaxed);
+                }
                 handler();
             }
         }));
         // The line is edge-triggered here: the acknowledgement lowers it.
         vector.is_some_and(|vector| ioapic::route(self.interrupt, vector, false, false))
+    }
+
+    fn may_have_changed(&self) -> bool {
+        self.changed.swap(false, Ordering::Relaxed)
     }
 
     fn generation(&self) -> u32 {

@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 pub use crate::interrupt::Handler;
 pub use chain::{Bytes, Chain, Piece};
 pub use device::{ClaimedMemory, Config, Device, Error, kind};
-pub use queue::Queue;
+pub use queue::{EVENT_INDEX, Queue};
 
 /// Finds all virtio devices, on the PCI bus and by memory-mapped registers. Devices that cannot be
 /// used are left out with a line in the log.

@@ -66,8 +66,9 @@ pub(super) fn devices() -> Vec<Device> {
             continue;
         };
         match Pci::new(&function, kind) {
-            Some(transport) => found
-                .push(Device { transport: Box::new(transport), place: format!("pci {function}") }),
+            Some(transport) => {
+                found.push(Device::new(Box::new(transport), format!("pci {function}")));
+            }
             None => crate::warn!("virtio: pci {function}: no modern interface; device left out"),
         }
     }
@@ -171,10 +172,30 @@ impl Transport for Pci {
     fn connect(&self, handler: Handler) -> bool {
         let Some(msix) = &self.msix else { return false };
         let Some(vector) = interrupt::attach(handler) else { return false };
-        msix.lock().route(0, vector);
+        msix.lock().route(0, vector, 0);
         let _guard = self.select.lock();
         self.common.write16(common::CONFIG_VECTOR, 0);
         self.common.read16(common::CONFIG_VECTOR) == 0
+    }
+
+    fn connect_queues(&self, queues: &[u16], cpu: usize, handler: Handler) -> bool {
+        let Some(msix) = &self.msix else { return false };
+        let mut messages = msix.lock();
+        let Some(entry) = messages.take() else { return false };
+        let Some(vector) = interrupt::attach(handler) else { return false };
+        messages.route(entry, vector, cpu);
+        let _guard = self.select.lock();
+        let set = |queue: u16, entry: u16| {
+            self.common.write16(common::QUEUE_SELECT, queue);
+            self.common.write16(common::QUEUE_VECTOR, entry);
+            // A device without the means for it answers with another number (4.1.5.1.2.1).
+            self.common.read16(common::QUEUE_VECTOR) == entry
+        };
+        let done = queues.iter().all(|&queue| set(queue, entry));
+        if !done {
+            queues.iter().for_each(|&queue| _ = set(queue, 0));
+        }
+        done
     }
 
     fn generation(&self) -> u32 {

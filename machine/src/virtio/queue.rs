@@ -3,6 +3,11 @@
 //! Invariant: a descriptor is either on the free list or belongs to the chain that `waiting` keeps
 //! at the chain's first descriptor. Links are kept in the kernel's own memory; the device's copy is
 //! only written. The device's answers are checked: an answer that matches no chain is dropped.
+//!
+//! Notifications are suppressed by flags, or, if [`EVENT_INDEX`] was negotiated, by indices (2.7.7,
+//! 2.7.10): each side says at which count it wants to hear from the other. An interrupt that was
+//! asked for then comes once, until it is asked for again. The index that the device writes is only
+//! compared: a wrong one costs a notification that is too many or missing.
 
 use alloc::vec::Vec;
 use core::mem::ManuallyDrop;
@@ -13,6 +18,11 @@ use crate::frames::Block;
 use crate::layout::PAGE_SIZE;
 use crate::mmio::Registers;
 
+/// The feature `VIRTIO_F_EVENT_IDX`: notifications are suppressed by indices.
+pub const EVENT_INDEX: u64 = 1 << 29;
+
+/// Flag of the available ring: the device need not interrupt.
+const NO_INTERRUPT: u16 = 1;
 /// Descriptor flags.
 const NEXT: u16 = 1;
 const WRITE: u16 = 2;
@@ -48,6 +58,8 @@ pub struct Queue {
     memory: ManuallyDrop<Block>,
     size: u16,
     bell: Bell,
+    /// Whether [`EVENT_INDEX`] was negotiated.
+    events: bool,
     /// The next descriptor in a chain or on the free list.
     next: Vec<u16>,
     free: u16,
@@ -69,7 +81,7 @@ fn layout(size: u16) -> (usize, usize, usize) {
 }
 
 impl Queue {
-    pub(super) fn new(size: u16, bell: Bell) -> Option<Self> {
+    pub(super) fn new(size: u16, bell: Bell, events: bool) -> Option<Self> {
         let (_, _, bytes) = layout(size);
         let memory = Block::allocate(bytes.div_ceil(PAGE_SIZE) as u32)?;
         memory.zero();
@@ -83,6 +95,7 @@ impl Queue {
             memory: ManuallyDrop::new(memory),
             size,
             bell,
+            events,
             next,
             free: 0,
             free_count: size,
@@ -100,11 +113,51 @@ impl Queue {
         [base, base + available as u64, base + used as u64]
     }
 
-    /// Asks the device not to interrupt when it answers: its driver polls.
+    /// Asks the device not to interrupt when it answers: its driver polls. An interrupt that is on
+    /// its way still comes.
     pub fn silence(&mut self) {
-        const NO_INTERRUPT: u16 = 1;
+        if self.events {
+            // The count that is furthest away: it is passed after 65,535 further answers.
+            self.set_event(self.taken.wrapping_sub(1));
+        } else {
+            let (available, _, _) = layout(self.size);
+            self.write(available, NO_INTERRUPT);
+        }
+    }
+
+    /// Asks the device for an interrupt at its next answer. Returns whether there are answers
+    /// already, for which no interrupt may come.
+    #[must_use]
+    pub fn listen(&mut self) -> bool {
+        self.listen_after(1)
+    }
+
+    /// Like [`listen`](Self::listen), for an interrupt once `answers` more answers are there (one at
+    /// least), and whether they are. A device without [`EVENT_INDEX`] interrupts at each answer.
+    #[must_use]
+    pub fn listen_after(&mut self, answers: u16) -> bool {
+        let (available, used, _) = layout(self.size);
+        let answers = answers.max(1);
+        if self.events {
+            self.set_event(self.taken.wrapping_add(answers - 1));
+        } else {
+            self.write(available, 0u16);
+        }
+        // The request must be visible before the count is read: otherwise the device could answer
+        // in between, without an interrupt, and unseen.
+        fence(Ordering::SeqCst);
+        self.read::<u16>(used + 2).wrapping_sub(self.taken) >= answers
+    }
+
+    /// Writes the count of answers at which the device is to interrupt: behind the available ring.
+    fn set_event(&mut self, count: u16) {
         let (available, _, _) = layout(self.size);
-        self.write(available, NO_INTERRUPT);
+        self.write(available + 4 + 2 * usize::from(self.size), count);
+    }
+
+    /// Returns how many chains the device has not answered, or whose answers were not taken.
+    pub fn outstanding(&self) -> u16 {
+        self.given.wrapping_sub(self.taken)
     }
 
     /// Returns the number of descriptors.
@@ -173,15 +226,23 @@ impl Queue {
 
     /// Notifies the device of new chains, unless it is at work and will find them itself.
     pub fn notify(&mut self) {
-        if self.rung == self.given {
+        let before = core::mem::replace(&mut self.rung, self.given);
+        if before == self.given {
             return;
         }
-        self.rung = self.given;
         // The count must be visible before the device's flag is read, or driver and device could
         // both miss the other's write.
         fence(Ordering::SeqCst);
-        let (_, used, _) = layout(self.size);
-        if self.read::<u16>(used) & 1 == 0 {
+        let (_, used, end) = layout(self.size);
+        let wanted = if self.events {
+            // The device wants to hear of the chain of this number, behind the used ring. Is it one
+            // of those since the last notification?
+            let event: u16 = self.read(end - 2);
+            self.given.wrapping_sub(event).wrapping_sub(1) < self.given.wrapping_sub(before)
+        } else {
+            self.read::<u16>(used) & 1 == 0
+        };
+        if wanted {
             self.bell.ring();
         }
     }
