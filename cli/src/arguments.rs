@@ -1,5 +1,6 @@
 //! The options of each command, with the help that says what they mean.
 
+pub mod network;
 pub mod values;
 
 use clap::builder::NonEmptyStringValueParser;
@@ -183,6 +184,10 @@ pub struct Machine {
     /// the texts of --off2f there
     #[arg(long, value_name = "[virtio:]FILE|[virtio:]SIZE|pseudo:SIZE|virtio")]
     pub nvm: Option<OsString>,
+
+    /// The network.
+    #[command(flatten)]
+    pub network: network::Network,
 
     /// Make guest time the number of instructions executed, the same in every run: instruction
     /// counting, fixed seed and clock, one processor, tcg

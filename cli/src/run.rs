@@ -64,8 +64,14 @@ pub fn boot(options: &Run, explain: Option<Explain>) -> Result<(Outcome, bool)> 
         .map(|(image, path)| Ok(Mount { device: qemu.disk(&image)?, kind: "ext4".into(), path }))
         .collect::<Result<_>>()?;
     let input = if machine.deterministic && !on_terminal { known_input()? } else { None };
-    let job =
-        Job { root, mounts, input_along: input.is_some(), explain, ..job(options, on_terminal) };
+    let job = Job {
+        root,
+        mounts,
+        input_along: input.is_some(),
+        network: qemu.network(),
+        explain,
+        ..job(options, on_terminal)
+    };
     let initramfs =
         initramfs::make(&job, archive.as_deref(), input.as_deref(), &[], &qemu.boot.modules)?;
     let streams = streams(on_terminal, input.is_some())?;
@@ -121,6 +127,7 @@ fn job(options: &Run, on_terminal: bool) -> Job {
         mounts: Vec::new(),
         streams,
         input_along: false,
+        network: None,
         explain: None,
     }
 }

@@ -14,6 +14,7 @@ use super::log::Sink;
 use super::qemu::{self, Qemu};
 use super::session::{End, Session, Streams};
 use super::{initramfs, terminal};
+use crate::arguments::network::Network;
 use crate::arguments::{Accel, Board, Machine, Profile};
 use crate::compile;
 use anyhow::Result;
@@ -111,6 +112,7 @@ fn attempt(accel: Accel, profile: Profile, limit: Duration) -> Result<Attempt> {
         mounts: Vec::new(),
         streams: hayate_job::Streams::Separate,
         input_along: false,
+        network: None,
         explain: None,
     };
     let initramfs = initramfs::make(&job, None, None, &[], &[])?;
@@ -144,6 +146,7 @@ fn small(accel: Accel, profile: Profile) -> Machine {
         board: Board::Q35,
         deterministic: false,
         nvm: None,
+        network: Network::default(),
         append: Vec::new(),
         qemu: Vec::new(),
         kernel: None,

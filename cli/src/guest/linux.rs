@@ -17,6 +17,9 @@ const NEEDED: [&str; 7] =
 /// Further modules for a disk on an NVDIMM.
 const NVDIMM: [&str; 2] = ["nfit", "nd_pmem"];
 
+/// Further modules for a network device.
+const NETWORK: [&str; 1] = ["virtio_net"];
+
 /// Parts of the names of these modules and their dependencies: only those are unpacked.
 const NEEDED_OR_BELOW: [&str; 11] = [
     "virtio", "ext4", "overlay", "jbd2", "mbcache", "crc", "failover", "rng", "nfit", "nvdimm",
@@ -31,6 +34,8 @@ pub struct Linux {
     pub modules: Vec<PathBuf>,
     /// Further drivers for an NVDIMM, in the same order.
     pub nvdimm: Vec<PathBuf>,
+    /// Further drivers for a network device, in the same order.
+    pub network: Vec<PathBuf>,
 }
 
 /// Returns the kernel, fetched if it is missing.
@@ -53,9 +58,13 @@ pub fn kernel() -> Result<Linux> {
         .with_context(|| format!("the package {PACKAGE} has no modules"))?;
     let files = files(&modules)?;
     let modules = order(&NEEDED, &files)?;
-    let mut nvdimm = order(&NVDIMM, &files)?;
-    nvdimm.retain(|module| !modules.contains(module));
-    Ok(Linux { kernel, modules, nvdimm })
+    let further = |names: &[&str]| -> Result<Vec<PathBuf>> {
+        let mut further = order(names, &files)?;
+        further.retain(|module| !modules.contains(module));
+        Ok(further)
+    };
+    let (nvdimm, network) = (further(&NVDIMM)?, further(&NETWORK)?);
+    Ok(Linux { kernel, modules, nvdimm, network })
 }
 
 fn find(folder: &Path, start: &str) -> Option<PathBuf> {

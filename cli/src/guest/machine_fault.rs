@@ -80,7 +80,7 @@ impl MachineFault {
     /// Returns the fault of a QEMU that ended before the first byte from its guest.
     pub fn of(ended: &QemuEnd) -> MachineFault {
         let code = ended.status.code();
-        let said = gist(ended.complaint);
+        let said = in_our_words(gist(ended.complaint));
         if code.is_some_and(|code| NOT_EXECUTED.contains(&code)) && !ended.up {
             let why = said.rsplit_once(": ").map_or(said.as_str(), |(_, why)| why).to_string();
             return MachineFault::Unexecutable { program: ended.program.into(), why };
@@ -166,6 +166,18 @@ fn gist(complaint: &str) -> String {
     line.chars().filter(|c| !c.is_control()).take(MOST_SAID).collect()
 }
 
+/// Says what QEMU says of an option that it does not have here by the option of this command.
+fn in_our_words(said: String) -> String {
+    // Before and since QEMU 8.
+    let lacks = ["expects a netdev backend type", "is not compiled into this binary"];
+    if said.contains("-netdev user") && lacks.iter().any(|text| said.contains(text)) {
+        return "this QEMU has no network of its own (libslirp) for --net user; \
+                use passt, tap:NAME or none"
+            .into();
+    }
+    said
+}
+
 /// Returns the version that a program reports; any program may have QEMU's name.
 fn version(program: &Path) -> Option<(u64, u64)> {
     let mut command = tool::command("timeout").ok()?;
@@ -221,6 +233,17 @@ mod tests {
         assert_eq!(fault.to_string(), text);
         assert!(!fault.may_be_of_kvm());
         assert!(of(ONE, false, None, "Could not access KVM kernel module: busy").may_be_of_kvm());
+    }
+
+    #[test]
+    fn a_qemu_without_a_network_of_its_own_is_told() {
+        for said in [
+            "-netdev user,id=net: Parameter 'type' expects a netdev backend type",
+            "-netdev user,id=net: network backend 'user' is not compiled into this binary",
+        ] {
+            let text = of(ONE, false, None, &format!("qemu-system-x86_64: {said}")).to_string();
+            assert!(text.contains("this QEMU has no network of its own"), "{text}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub mod lifecycle;
 pub mod linux;
 pub mod log;
 pub mod machine_fault;
+pub mod network;
 pub mod nvm;
 pub mod processor;
 pub mod qemu;

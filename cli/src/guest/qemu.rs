@@ -12,8 +12,10 @@
 //! A machine can be started more than once: [`Qemu::command`] takes the ports that were added since
 //! the last start, and everything else stays.
 
+use super::network::{Helper, Link};
 use super::nvm::{self, Nvm, NvmDevice};
 use super::{linux, processor, qmp};
+use crate::arguments::network::Net;
 use crate::arguments::{Accel, Board, Machine};
 use crate::failure::{Failure, USAGE};
 use crate::{compile, off2f, tool};
@@ -93,7 +95,10 @@ impl BootFiles {
     /// Builds or finds the kernel that the options ask for.
     fn of(options: &Machine) -> Result<BootFiles> {
         if options.linux {
-            let linux::Linux { kernel, modules, nvdimm } = linux::kernel()?;
+            let linux::Linux { kernel, mut modules, nvdimm, network } = linux::kernel()?;
+            if *options.network.net() != Net::None {
+                modules.extend(network);
+            }
             return Ok(BootFiles { system: System::Linux, kernel, modules, nvdimm });
         }
         let kernel = match &options.kernel {
@@ -122,6 +127,9 @@ pub struct Qemu {
     nvm_device: NvmDevice,
     ports: Vec<(&'static str, UnixStream)>,
     words: Vec<String>,
+    link: Option<Link>,
+    /// The program that the network of the last start needs beside QEMU.
+    helper: Option<Helper>,
 }
 
 impl Qemu {
@@ -141,6 +149,7 @@ impl Qemu {
         }
         words.extend(options.append.iter().cloned());
         let (nvm_device, nvm) = nvm::requested(options, &mut words)?;
+        let link = Link::requested(options)?;
         Ok(Qemu {
             boot,
             program,
@@ -152,6 +161,8 @@ impl Qemu {
             nvm_device,
             ports: Vec::new(),
             words,
+            link,
+            helper: None,
         })
     }
 
@@ -201,6 +212,11 @@ impl Qemu {
         self.texts(file)?;
         self.boot.modules.append(&mut self.boot.nvdimm);
         Ok("/dev/pmem0p1".into())
+    }
+
+    /// Returns what the guest is told of its network, if it has one.
+    pub fn network(&self) -> Option<hayate_job::Network> {
+        self.link.as_ref().map(Link::configuration)
     }
 
     /// Adds a port by name and returns the host's end.
@@ -268,7 +284,7 @@ impl Qemu {
         sockets.push(theirs.into());
         command.args(["-mon", &format!("chardev={MONITOR},mode=control")]);
         let ports = std::mem::take(&mut self.ports);
-        self.devices(&mut command, ports, &mut sockets);
+        self.helper = self.devices(&mut command, ports, &mut sockets)?;
         if let Some(initramfs) = initramfs {
             command.args(["-initrd", &format!("/dev/fd/{}", FIRST_SOCKET + sockets.len() as i32)]);
             sockets.push(initramfs.try_clone().context("cannot duplicate a descriptor")?.into());
@@ -372,7 +388,7 @@ impl Qemu {
         command: &mut Command,
         ports: Vec<(&'static str, UnixStream)>,
         sockets: &mut Vec<OwnedFd>,
-    ) {
+    ) -> Result<Option<Helper>> {
         let bus = match self.options.board {
             Board::Q35 => "pci",
             Board::Microvm => "device",
@@ -409,6 +425,10 @@ impl Qemu {
             let terminal = name == hayate_job::port::TTY && self.boot.system == System::Linux;
             let kind = if terminal { "virtconsole" } else { "virtserialport" };
             command.args(["-device", &format!("{kind},chardev={id},name={name}")]);
+        }
+        match &self.link {
+            Some(link) => link.add(command, self.options.board, events, FIRST_SOCKET, sockets),
+            None => Ok(None),
         }
     }
 }

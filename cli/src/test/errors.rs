@@ -65,6 +65,14 @@ fn wrong_values(hayate: &Hayate) -> Result<()> {
     refused(&["--timeout", "0"], "--timeout")?;
     refused(&["--append", "a\nb"], "one line of text")?;
     refused(&["--off2f="], "--off2f")?;
+    refused(&["--net", "tap"], "name the interface: tap:NAME")?;
+    refused(&["--net", "socket:listen=9000"], "write it as socket:listen=127.0.0.1:9000")?;
+    refused(&["--net", "user", "-p", "80"], "write it as 8080:80")?;
+    refused(
+        &["--net", "user", "--ip", "10.0.2.16/24"],
+        "--ip goes with --net tap or --net socket",
+    )?;
+    refused(&["--net", "none", "-p", "8080:80"], "--publish goes with --net user or --net passt")?;
     for size in ["64T", "3M", "0M", "1", "1024G"] {
         one_line(&hayate.run(&["--nvm", size], &["true"])?, 2, &format!("--nvm {size}: "))?;
     }
@@ -101,6 +109,16 @@ fn impossible(hayate: &Hayate) -> Result<()> {
     failed(&["--kernel", &path("empty")], "QEMU does not start the machine: ")?;
     failed(&["--qemu", "-no-such-option"], "QEMU does not start the machine: -no-such-option")?;
     failed(&["--nvm", "/dev/null"], "/dev/null cannot be non-volatile memory")?;
+    failed(&["--net", "tap:hayate-none"], "the host has no interface hayate-none; make one: ")?;
+    failed(&["--net", "tap:lo"], "lo is not a tap interface")?;
+    let taken = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let place = format!("127.0.0.1:{}", taken.local_addr()?.port());
+    let line = format!("cannot use port {} of 127.0.0.1: another program has it", &place[10..]);
+    failed(&["--net", "user", "--publish", &format!("{place}:80")], &line)?;
+    failed(&["--net", &format!("socket:listen={place}")], &line)?;
+    if crate::tool::find("passt").is_none() {
+        failed(&["--net", "passt"], "--net passt: passt is not installed")?;
+    }
     // Longer than any clock: no limit.
     expect(&hayate.run(&["--timeout", "18446744073709551615"], &["true"])?, 0, "", "")
 }

@@ -2,6 +2,7 @@
 
 use super::report::{Case, judge};
 use super::{Report, Trial};
+use crate::arguments::network::{Net, Network};
 use crate::arguments::{Board, Machine, Profile, Test};
 use crate::guest::log::Sink;
 use crate::guest::session::{End, Outcome, Session, Streams};
@@ -90,6 +91,7 @@ pub fn kernel_trials(options: &Test) -> Vec<Trial> {
         let mut machine = machine(options, cpus);
         machine.profile = Profile::Dev;
         machine.append.push("ktest".into());
+        machine.network = Network::of(Net::User);
         let trial = Trial::new(format!("kernel/{cpus}-cpu"), move |_| {
             let qemu = {
                 let _one_at_a_time = MAKING_ARTIFACTS.lock();
@@ -226,6 +228,7 @@ pub(super) fn machine(options: &Test, cpus: u8) -> Machine {
         board: Board::Q35,
         deterministic: false,
         nvm: None,
+        network: Network::default(),
         append: Vec::new(),
         qemu: Vec::new(),
         kernel: None,
@@ -265,6 +268,7 @@ pub(super) fn run(
         mounts: vec![Mount { device: tests, kind: "ext4".into(), path: variable(GUEST_FOLDER) }],
         streams: hayate_job::Streams::Separate,
         input_along: false,
+        network: qemu.network(),
         explain: None,
     };
     let initramfs = initramfs::make(&job, None, None, &[], &qemu.boot.modules)?;

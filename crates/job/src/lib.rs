@@ -15,6 +15,7 @@ extern crate alloc;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::net::IpAddr;
 
 /// The path of the file in the initramfs.
 pub const PATH: &str = "/hayate.job";
@@ -97,6 +98,20 @@ pub enum Explain {
     Fork,
 }
 
+/// The guest's place in a network: what it is told at its start, instead of asking for it. It is
+/// about the first network device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Network {
+    /// Its addresses, each with the length of its network's prefix.
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// The routers to everywhere else.
+    pub gateways: Vec<IpAddr>,
+    /// The name servers.
+    pub name_servers: Vec<IpAddr>,
+    /// Whether the user named them: then they replace those that the root file system names.
+    pub own_name_servers: bool,
+}
+
 /// A program to run in the guest, and its environment there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
@@ -120,6 +135,8 @@ pub struct Job {
     /// input from a port arrives, so no two runs would be the same. Only with
     /// [`Streams::Separate`].
     pub input_along: bool,
+    /// The network, if the machine has one.
+    pub network: Option<Network>,
     /// Start the program twice and report to the host where the time of the starts went.
     pub explain: Option<Explain>,
 }
@@ -171,6 +188,18 @@ impl Job {
         if self.input_along {
             put("input", b"along");
         }
+        if let Some(network) = &self.network {
+            put("network", if network.own_name_servers { b"own-name-servers" } else { b"" });
+            for (address, prefix) in &network.addresses {
+                put("network-address", format!("{address}/{prefix}").as_bytes());
+            }
+            for gateway in &network.gateways {
+                put("network-gateway", gateway.to_string().as_bytes());
+            }
+            for server in &network.name_servers {
+                put("network-name-server", server.to_string().as_bytes());
+            }
+        }
         match self.explain {
             None => {}
             Some(Explain::Spawn) => put("explain", b"spawn"),
@@ -191,8 +220,10 @@ impl Job {
             mounts: Vec::new(),
             streams: Streams::Separate,
             input_along: false,
+            network: None,
             explain: None,
         };
+        let mut network = Network::default();
         let (mut mount_device, mut mount_kind) = (String::new(), String::new());
         let (mut device, mut kind, mut options) = (String::new(), String::new(), String::new());
         let mut disk = false;
@@ -226,12 +257,22 @@ impl Job {
                 b"input" if value == b"along" => job.input_along = true,
                 b"explain" if value == b"spawn" => job.explain = Some(Explain::Spawn),
                 b"explain" if value == b"fork" => job.explain = Some(Explain::Fork),
+                b"network" => {
+                    network.own_name_servers = value == b"own-name-servers";
+                    job.network = Some(Network::default());
+                }
+                b"network-address" => network.addresses.push(prefixed(value)?),
+                b"network-gateway" => network.gateways.push(number(value)?),
+                b"network-name-server" => network.name_servers.push(number(value)?),
                 b"streams" => terminal = value == b"terminal",
                 _ => return Err(format!("unknown key {:?}", String::from_utf8_lossy(key))),
             }
         }
         if disk {
             job.root = Root::Disk { device, kind, options };
+        }
+        if job.network.is_some() {
+            job.network = Some(network);
         }
         if terminal {
             job.streams = Streams::Terminal { rows, columns };
@@ -244,6 +285,13 @@ fn text(value: &[u8]) -> Result<String, String> {
     core::str::from_utf8(value)
         .map(String::from)
         .map_err(|_| format!("not text: {:?}", String::from_utf8_lossy(value)))
+}
+
+/// `10.0.2.15/24`.
+fn prefixed(value: &[u8]) -> Result<(IpAddr, u8), String> {
+    let at = value.iter().position(|&byte| byte == b'/');
+    let at = at.ok_or_else(|| format!("no '/' in {:?}", String::from_utf8_lossy(value)))?;
+    Ok((number(&value[..at])?, number(&value[at + 1..])?))
 }
 
 fn number<N: core::str::FromStr>(value: &[u8]) -> Result<N, String> {
@@ -281,6 +329,15 @@ mod tests {
             mounts: vec![mount("/dev/vdb", b"/a"), mount("/dev/vdc", b"/b\xfe")],
             streams: Streams::Terminal { rows: 24, columns: 80 },
             input_along: false,
+            network: Some(Network {
+                addresses: vec![
+                    ("10.0.2.15".parse().unwrap(), 24),
+                    ("fec0::15".parse().unwrap(), 64),
+                ],
+                gateways: vec!["fe80::2".parse().unwrap()],
+                name_servers: vec!["10.0.2.3".parse().unwrap()],
+                own_name_servers: true,
+            }),
             explain: Some(Explain::Fork),
         }
     }
@@ -290,7 +347,9 @@ mod tests {
         assert_eq!(Job::decode(&job().encode()), Ok(job()));
         let plain = Job { root: Root::Memory, streams: Streams::Separate, explain: None, ..job() };
         assert_eq!(Job::decode(&plain.encode()), Ok(plain.clone()));
-        let along = Job { input_along: true, ..plain };
+        let unconfigured = Job { network: Some(Network::default()), ..plain.clone() };
+        assert_eq!(Job::decode(&unconfigured.encode()), Ok(unconfigured));
+        let along = Job { input_along: true, network: None, ..plain };
         assert_eq!(Job::decode(&along.encode()), Ok(along));
     }
 
@@ -303,5 +362,7 @@ mod tests {
         assert!(Job::decode(b"rows=many\0").is_err());
         assert!(Job::decode(b"rows=70000\0").is_err());
         assert!(Job::decode(b"hostname=\xff\0").is_err());
+        assert!(Job::decode(b"network-address=10.0.2.15\0").is_err());
+        assert!(Job::decode(b"network-address=10.0.2.256/24\0").is_err());
     }
 }

@@ -14,6 +14,7 @@
 mod control;
 mod modules;
 mod mounts;
+mod network;
 mod nvdimm;
 mod port;
 mod program;
@@ -77,6 +78,8 @@ fn start(control: &mut Option<Control>) -> Result<pump::ProgramEnd, Failure> {
     nvdimm::prepare(&job.root)?;
     mounts::root(&job.root, &job.mounts)?;
     let _ = rustix::system::sethostname(job.hostname.as_bytes());
+    network::configure(job.network.as_ref())?;
+    network::write_files(job.network.as_ref(), &job.hostname);
     let end = match (job.streams, lines) {
         (Streams::Separate, Some(lines)) => program::with_pipes(&job, control, lines),
         (Streams::Terminal { rows, columns }, _) => {

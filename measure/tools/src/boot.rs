@@ -1,6 +1,7 @@
 //! One boot of one system with the suite in it, from the start of the machine to the measured run.
 
 use anyhow::{Context, Result, bail};
+use hayate_cli::arguments::network::Network;
 use hayate_cli::arguments::{Accel, Board, Machine, Profile};
 use hayate_cli::compile;
 use hayate_cli::failure::{self, Failure};
@@ -229,6 +230,7 @@ impl Setup {
             mounts,
             streams: hayate_job::Streams::Separate,
             input_along: false,
+            network: None,
             explain: None,
         };
         let archive = system.disk.is_none().then_some(self.image.as_path());
@@ -257,6 +259,7 @@ impl Setup {
             board: Board::Q35,
             deterministic: self.counting,
             nvm: None,
+            network: Network::default(),
             append: Some(system.words.clone())
                 .filter(|words| !words.is_empty())
                 .into_iter()

@@ -1,6 +1,7 @@
 //! Tests of sessions in which a script takes the place of QEMU and fails at each stage of a start.
 
 use super::*;
+use crate::arguments::network::Network;
 use crate::arguments::{Accel, Board, Machine, Profile};
 use crate::test::start::put_program;
 
@@ -67,6 +68,7 @@ fn play(accel: Accel, script: &str, qemu: &[&str]) -> Played {
         board: Board::Q35,
         deterministic: false,
         nvm: None,
+        network: Network::default(),
         append: Vec::new(),
         qemu: qemu.iter().map(Into::into).collect(),
         kernel: None,

@@ -1,0 +1,270 @@
+//! The guest's place in a network: the addresses and routers that the job names, by the ioctls of
+//! netdevice(7), and the files that name hosts and servers.
+//!
+//! Nothing is asked of the network, so nothing is waited for.
+
+use crate::Failure;
+use hayate_job::Network;
+use std::fmt::Write;
+use std::io::{Error, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
+
+/// The machine's network device; further ones are left to programs.
+const DEVICE: &str = "eth0";
+/// The part of a hosts file that is not about this host, as Debian and Docker have it.
+const HOSTS: &str = "\
+127.0.0.1\tlocalhost
+::1\tlocalhost ip6-localhost ip6-loopback
+fe00::\tip6-localnet
+ff00::\tip6-mcastprefix
+ff02::1\tip6-allnodes
+ff02::2\tip6-allrouters
+";
+
+/// Brings the loopback up, and the device with the addresses and routers of `network`. A kernel
+/// without the internet protocols is left as it is.
+pub fn configure(network: Option<&Network>) -> Result<(), Failure> {
+    let Some(four) = socket(libc::AF_INET)? else { return Ok(()) };
+    // Without it a kernel has no 127.0.0.1; that matters only to programs that use it.
+    let _ = bring_up(&four, "lo");
+    let Some(network) = network else { return Ok(()) };
+    let said = |what: String| {
+        move |error: Error| Failure::new(format!("cannot {what} of the network device: {error}"))
+    };
+    // Nobody else on these networks has the address: its use need not wait for the question.
+    let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{DEVICE}/accept_dad"), "0");
+    let mut index = 0;
+    for &(address, prefix) in &network.addresses {
+        let set = match address {
+            IpAddr::V4(address) => {
+                // Further addresses of IPv4 are those of aliases.
+                let name = if index == 0 { DEVICE.into() } else { format!("{DEVICE}:{index}") };
+                index += 1;
+                set_address4(&four, &name, address, prefix)
+            }
+            IpAddr::V6(address) => set_address6(&four, address, prefix),
+        };
+        set.map_err(said(format!("set the address {address}/{prefix}")))?;
+    }
+    bring_up(&four, DEVICE).map_err(said("bring up the link".into()))?;
+    for &gateway in &network.gateways {
+        let set = match gateway {
+            IpAddr::V4(gateway) => add_gateway4(&four, gateway),
+            IpAddr::V6(gateway) => add_gateway6(&four, gateway),
+        };
+        set.map_err(said(format!("set the router {gateway}")))?;
+    }
+    Ok(())
+}
+
+/// Opens a socket by which devices are configured; `None` if the kernel has no such protocol.
+fn socket(family: i32) -> Result<Option<OwnedFd>, Failure> {
+    // SAFETY: no memory is passed.
+    let socket = unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    if socket >= 0 {
+        // SAFETY: a new descriptor, which nothing else owns.
+        return Ok(Some(unsafe { OwnedFd::from_raw_fd(socket) }));
+    }
+    match Error::last_os_error() {
+        error if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => Ok(None),
+        error => Err(Failure::new(format!("cannot open a socket: {error}"))),
+    }
+}
+
+fn control<T>(socket: &OwnedFd, request: libc::c_ulong, argument: &mut T) -> Result<(), Error> {
+    // SAFETY: the argument is the structure that the request takes (netdevice(7)), and lives as
+    // long as the call.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), request as _, argument as *mut T) };
+    if done < 0 { Err(Error::last_os_error()) } else { Ok(()) }
+}
+
+fn request(name: &str) -> libc::ifreq {
+    // SAFETY: all zeroes are a valid value of this structure.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes().take(libc::IFNAMSIZ - 1)) {
+        *to = from as libc::c_char;
+    }
+    request
+}
+
+fn bring_up(socket: &OwnedFd, name: &str) -> Result<(), Error> {
+    let mut request = request(name);
+    control(socket, libc::SIOCGIFFLAGS, &mut request)?;
+    // SAFETY: the kernel has filled in the flags.
+    let flags = unsafe { request.ifr_ifru.ifru_flags };
+    request.ifr_ifru.ifru_flags = flags | libc::IFF_UP as libc::c_short;
+    control(socket, libc::SIOCSIFFLAGS, &mut request)
+}
+
+fn address4(address: Ipv4Addr) -> libc::sockaddr {
+    let bytes = address.octets();
+    let address = libc::sockaddr_in {
+        sin_family: libc::AF_INET as libc::sa_family_t,
+        sin_port: 0,
+        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(bytes) },
+        sin_zero: [0; 8],
+    };
+    // SAFETY: both structures consist of 16 bytes of integers.
+    unsafe { std::mem::transmute::<libc::sockaddr_in, libc::sockaddr>(address) }
+}
+
+fn set_address4(socket: &OwnedFd, name: &str, own: Ipv4Addr, prefix: u8) -> Result<(), Error> {
+    let mut request = request(name);
+    request.ifr_ifru.ifru_addr = address4(own);
+    control(socket, libc::SIOCSIFADDR, &mut request)?;
+    let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
+    request.ifr_ifru.ifru_netmask = address4(Ipv4Addr::from(mask));
+    control(socket, libc::SIOCSIFNETMASK, &mut request)
+}
+
+fn add_gateway4(socket: &OwnedFd, gateway: Ipv4Addr) -> Result<(), Error> {
+    // SAFETY: all zeroes are a valid value of this structure: a null pointer for the device.
+    let mut route: libc::rtentry = unsafe { std::mem::zeroed() };
+    route.rt_dst = address4(Ipv4Addr::UNSPECIFIED);
+    route.rt_genmask = address4(Ipv4Addr::UNSPECIFIED);
+    route.rt_gateway = address4(gateway);
+    route.rt_flags = libc::RTF_UP | libc::RTF_GATEWAY;
+    control(socket, libc::SIOCADDRT as _, &mut route)
+}
+
+/// `struct in6_ifreq` of linux/ipv6.h.
+#[repr(C)]
+struct Address6 {
+    address: [u8; 16],
+    prefix: u32,
+    device: i32,
+}
+
+/// `struct in6_rtmsg` of linux/ipv6_route.h.
+#[repr(C)]
+#[derive(Default)]
+struct Route6 {
+    destination: [u8; 16],
+    source: [u8; 16],
+    gateway: [u8; 16],
+    kind: u32,
+    destination_prefix: u16,
+    source_prefix: u16,
+    metric: u32,
+    info: libc::c_ulong,
+    flags: u32,
+    device: i32,
+}
+
+/// Returns a socket of IPv6 and the device's number. A kernel without IPv6 has none: `Unsupported`.
+fn six(four: &OwnedFd) -> Result<(OwnedFd, i32), Error> {
+    let six = socket(libc::AF_INET6).map_err(|failure| Error::other(failure.text))?;
+    let six = six.ok_or(ErrorKind::Unsupported)?;
+    let mut request = request(DEVICE);
+    control(four, libc::SIOCGIFINDEX, &mut request)?;
+    // SAFETY: the kernel has filled in the number.
+    Ok((six, unsafe { request.ifr_ifru.ifru_ifindex }))
+}
+
+/// Without IPv6 the guest does with IPv4.
+fn unless_missing(done: Result<(), Error>) -> Result<(), Error> {
+    match done {
+        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(()),
+        other => other,
+    }
+}
+
+fn set_address6(four: &OwnedFd, own: Ipv6Addr, prefix: u8) -> Result<(), Error> {
+    unless_missing(six(four).and_then(|(six, device)| {
+        let mut request = Address6 { address: own.octets(), prefix: prefix.into(), device };
+        control(&six, libc::SIOCSIFADDR, &mut request)
+    }))
+}
+
+fn add_gateway6(four: &OwnedFd, gateway: Ipv6Addr) -> Result<(), Error> {
+    unless_missing(six(four).and_then(|(six, device)| {
+        let flags = u32::from(libc::RTF_UP | libc::RTF_GATEWAY);
+        // As the `route` command does.
+        let metric = 1;
+        let gateway = gateway.octets();
+        let mut route = Route6 { gateway, metric, flags, device, ..Route6::default() };
+        control(&six, libc::SIOCADDRT as _, &mut route)
+    }))
+}
+
+/// Writes `/etc/hosts` and `/etc/resolv.conf` into the root, as Docker does, where the image has
+/// none of its own. Called when the root is mounted: nothing reaches the image. A root that cannot
+/// be written keeps what it has.
+pub fn write_files(network: Option<&Network>, hostname: &str) {
+    let hosts = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
+    if names_nobody(&hosts) && (network.is_some() || hosts.is_empty()) {
+        let mut text = String::from(HOSTS);
+        let own = network.and_then(|network| network.addresses.first());
+        // As Debian does for a host without an address of its own.
+        let own = own.map_or(Ipv4Addr::new(127, 0, 1, 1).into(), |own| own.0);
+        let _ = writeln!(text, "{own}\t{hostname}");
+        replace("/etc/hosts", &text);
+    }
+    let Some(network) = network else { return };
+    let servers = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    if network.name_servers.is_empty() || (!network.own_name_servers && names_a_server(&servers)) {
+        return;
+    }
+    let mut text = String::new();
+    for server in &network.name_servers {
+        let _ = writeln!(text, "nameserver {server}");
+    }
+    replace("/etc/resolv.conf", &text);
+}
+
+/// Whether a hosts file names only what every host has: then it is a distribution's.
+fn names_nobody(hosts: &str) -> bool {
+    let mut words = hosts.lines().map(|line| {
+        let line = line.split('#').next().unwrap_or_default();
+        line.split_whitespace().next()
+    });
+    words.all(|address| {
+        let Some(address) = address else { return true };
+        match address.parse() {
+            Ok(IpAddr::V4(address)) => address.is_loopback(),
+            Ok(IpAddr::V6(address)) => {
+                address.is_loopback()
+                    || address.is_multicast()
+                    || address == Ipv6Addr::new(0xfe00, 0, 0, 0, 0, 0, 0, 0)
+            }
+            Err(_) => true,
+        }
+    })
+}
+
+/// Whether a file names a server that is not on this host, where none runs.
+fn names_a_server(file: &str) -> bool {
+    let servers = file.lines().filter_map(|line| line.trim().strip_prefix("nameserver"));
+    let mut addresses = servers.filter_map(|rest| rest.trim().parse::<IpAddr>().ok());
+    addresses.any(|address| !address.is_loopback())
+}
+
+/// Writes a file anew: a link that stood there may lead nowhere.
+fn replace(path: &str, text: &str) {
+    let _ = std::fs::create_dir_all("/etc");
+    if Path::new(path).is_symlink() {
+        let _ = std::fs::remove_file(path);
+    }
+    let _ = std::fs::write(path, text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_a_distribution_are_known() {
+        assert!(names_nobody(""));
+        assert!(names_nobody(HOSTS));
+        assert!(names_nobody("127.0.0.1 localhost\n127.0.1.1 debian # x\n\n::1 localhost\n"));
+        assert!(names_nobody("fe00::0 ip6-localnet\nff02::1 ip6-allnodes\n# 10.0.0.1 x\n"));
+        assert!(!names_nobody("127.0.0.1 localhost\n10.0.0.1 build\n"));
+        assert!(!names_nobody("fd00::1 build\n"));
+        assert!(!names_a_server(""));
+        assert!(!names_a_server("# nameserver 10.0.0.1\noptions edns0\nnameserver 127.0.0.53\n"));
+        assert!(names_a_server("nameserver 127.0.0.1\nnameserver 10.0.0.1\n"));
+        assert!(names_a_server(" nameserver\tfd00::1\n"));
+    }
+}
