@@ -11,8 +11,10 @@
 pub mod block;
 pub mod entropy;
 mod fw_disk;
+pub mod net;
 mod virtio_blk;
 pub mod virtio_console;
+pub mod virtio_net;
 pub mod virtio_pmem;
 
 use hayate_machine::virtio::{self, kind};
@@ -27,6 +29,7 @@ pub fn init() {
             kind::BLOCK => virtio_blk::start(device),
             kind::CONSOLE => virtio_console::start(device),
             kind::ENTROPY => entropy::start(device),
+            kind::NET => virtio_net::start(device),
             kind::PMEM => virtio_pmem::start(device),
             other => {
                 info!("virtio: {place}: no driver for device type {other}");

@@ -1,0 +1,203 @@
+//! A transmit queue.
+//!
+//! What the device has sent is given back when further frames come, without an interrupt for each:
+//! the queue asks for one only when it is full, when somebody waits for a frame's memory
+//! ([`OutgoingFrame::prompt`]), or when sent frames hold [`HELD`] bytes. So what an idle queue holds
+//! is bounded by that.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use arrayvec::ArrayVec;
+use hayate_abi::Result;
+use hayate_machine::sync::{SpinGuard, SpinLock};
+use hayate_machine::virtio::{Chain, Piece, Queue};
+use hayate_virtio_net as format;
+
+use crate::drivers::net::{Counts, OutgoingFrame};
+use crate::reclaim::growth::{self, Grow};
+
+/// Bytes in the queue from which on an interrupt tells that they were sent.
+const HELD: usize = 64 << 10;
+/// Frames that are given back under one hold of the lock.
+const BATCH: usize = 16;
+
+/// A transmit queue.
+pub struct Transmit {
+    state: SpinLock<State>,
+    agreed: u64,
+}
+
+struct State {
+    queue: Queue,
+    /// What is known of each frame in the queue; its number is the chain's token.
+    notes: Vec<Note>,
+    /// The numbers of free notes.
+    free: Vec<u16>,
+    /// Bytes of the frames in the queue.
+    held: usize,
+    /// Frames in the queue for whose memory somebody waits.
+    prompt: usize,
+    /// Whether somebody was refused for want of room, and not yet woken.
+    wanted: bool,
+    counts: Counts,
+}
+
+#[derive(Default)]
+struct Note {
+    length: usize,
+    prompt: bool,
+    owner: Option<Box<dyn Send>>,
+}
+
+/// Frames that were sent, to be dropped without the lock.
+type Done = ArrayVec<(Chain, Option<Box<dyn Send>>), BATCH>;
+
+impl Transmit {
+    /// An empty queue, which wants no interrupts. `ENOMEM`.
+    pub fn new(mut queue: Queue, agreed: u64) -> Result<Transmit> {
+        queue.silence();
+        let size = queue.size();
+        let mut notes = Vec::new();
+        notes.make_room_exact(size.into())?;
+        notes.resize_with(size.into(), Note::default);
+        let free = growth::collect((0..size).rev())?;
+        let counts = Counts::default();
+        let state = State { queue, notes, free, held: 0, prompt: 0, wanted: false, counts };
+        Ok(Transmit { state: SpinLock::new(state), agreed })
+    }
+
+    /// What went through it.
+    pub fn counts(&self) -> Counts {
+        self.state.lock().counts
+    }
+
+    /// Gives a frame to the device; see `NetworkDevice::transmit`.
+    pub fn give(&self, frame: OutgoingFrame) -> core::result::Result<(), OutgoingFrame> {
+        let header = format::write(&frame.offload, frame.length(), self.agreed);
+        let mut done = Done::new();
+        let mut state = self.state.lock();
+        let needed = 1 + frame.slices();
+        let Some(header) = header.ok().filter(|_| needed <= usize::from(state.queue.size())) else {
+            state.counts.tx_errors += 1;
+            return Ok(());
+        };
+        loop {
+            state.collect(&mut done);
+            if usize::from(state.queue.room()) >= needed {
+                break;
+            }
+            if done.is_empty() && state.listen() {
+                state.wanted = true;
+                return Err(frame);
+            }
+            state = self.part(state, &mut done);
+        }
+        let left = state.put(frame, header);
+        while state.wants_interrupts() && !state.listen() {
+            // They are sent already.
+            state.collect(&mut done);
+            state = self.part(state, &mut done);
+        }
+        drop(state);
+        // Dropped without the lock, as all that was sent.
+        drop(left);
+        Ok(())
+    }
+
+    /// For the interrupt handler: gives back what was sent. Returns whether those who wait for room
+    /// are to be woken.
+    pub fn interrupt(&self) -> bool {
+        let mut done = Done::new();
+        let mut state = self.state.lock();
+        let mut wake = false;
+        loop {
+            while state.collect(&mut done) != 0 {
+                state = self.part(state, &mut done);
+            }
+            if state.queue.room() >= state.queue.size() / 2 {
+                wake |= core::mem::take(&mut state.wanted);
+            }
+            if !state.wants_interrupts() {
+                state.queue.silence();
+                return wake;
+            }
+            if state.listen() {
+                return wake;
+            }
+        }
+    }
+
+    /// Drops what was sent, without the lock meanwhile.
+    fn part<'a>(&'a self, state: SpinGuard<'a, State>, done: &mut Done) -> SpinGuard<'a, State> {
+        drop(state);
+        done.clear();
+        self.state.lock()
+    }
+}
+
+impl State {
+    /// Takes frames that were sent out of the queue; returns how many.
+    fn collect(&mut self, done: &mut Done) -> usize {
+        let before = done.len();
+        while !done.is_full()
+            && let Some((chain, _)) = self.queue.take()
+        {
+            let number = chain.token as u16;
+            let note = self.notes.get_mut(usize::from(number)).map(core::mem::take);
+            let note = note.unwrap_or_default();
+            self.free.push(number);
+            self.held -= note.length;
+            self.prompt -= usize::from(note.prompt);
+            done.push((chain, note.owner));
+        }
+        done.len() - before
+    }
+
+    /// Puts a frame into the queue, which has room for it. Returns what is to be dropped instead, if
+    /// memory is exhausted.
+    fn put(
+        &mut self,
+        frame: OutgoingFrame,
+        header: [u8; format::HEADER],
+    ) -> Option<(Chain, Option<Box<dyn Send>>)> {
+        let (length, prompt, pieces) = (frame.length(), frame.prompt, 1 + frame.slices());
+        let (head, slices, owner) = frame.into_parts(header);
+        let mut chain = Chain::new(0);
+        let mut good = chain.make_room(pieces) && chain.reads(Piece::list(head));
+        for slice in slices {
+            let (frame, offset, length) = slice.into_parts();
+            good = good && chain.reads(Piece::Frame { frame, offset, length });
+        }
+        let number = if good { self.free.pop() } else { None };
+        let Some(number) = number else {
+            self.counts.tx_dropped += 1;
+            return Some((chain, owner));
+        };
+        chain.token = number.into();
+        if let Err(chain) = self.queue.give(chain) {
+            self.free.push(number);
+            self.counts.tx_dropped += 1;
+            return Some((chain, owner));
+        }
+        self.notes[usize::from(number)] = Note { length, prompt, owner };
+        self.held += length;
+        self.prompt += usize::from(prompt);
+        self.counts.tx_packets += 1;
+        self.counts.tx_bytes += length as u64;
+        self.queue.notify();
+        None
+    }
+
+    /// Whether somebody is to hear of frames that are sent, before more of them come.
+    fn wants_interrupts(&self) -> bool {
+        self.queue.outstanding() > 0 && (self.wanted || self.prompt > 0 || self.held >= HELD)
+    }
+
+    /// Asks for an interrupt. Returns false if there is something to collect instead.
+    fn listen(&mut self) -> bool {
+        let all = self.queue.outstanding();
+        // If senders wait for room, three quarters are enough to go on, before the rest is sent, too.
+        !self.queue.listen_after(if self.prompt > 0 { all } else { all - all / 4 })
+    }
+}
