@@ -55,6 +55,8 @@ extern "C" fn start() -> ! {
     cpu::set_online(0);
     serial::init();
     crate::ipi::init();
+    // SAFETY: the boot tables map the constants writable, no other CPU runs, and traps come later.
+    unsafe { trap::sort_fixups() };
     trap::init();
     if !cpu::has_syscall() {
         // Checked here; see `entry` for the features that are checked earlier.

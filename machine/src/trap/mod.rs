@@ -15,6 +15,7 @@ mod frame;
 mod calls;
 mod entry;
 mod exception;
+mod fixup;
 mod handlers;
 mod idt;
 #[cfg(debug_assertions)]
@@ -31,6 +32,7 @@ pub use crate::cpu::FaultCode;
 pub use crate::mode::GATED;
 pub use calls::{Call, set_call};
 pub(crate) use entry::{init_syscalls, user_start_address};
+pub(crate) use fixup::sort as sort_fixups;
 pub use handlers::{
     FaultOutcome, Handlers, PageFault, check_stack, register, serve_syscall, set_syscall_handler,
 };
