@@ -603,6 +603,33 @@ TEST(orphan_goes_to_the_subreaper) {
     CHECK_EQ(pids[1], getpid());
 }
 
+/* None is lost, also when the end of their parent is refused memory (`stress/refusal`). */
+TEST(all_orphans_can_be_waited_for) {
+    OK(syscall(SYS_prctl, 36 /* PR_SET_CHILD_SUBREAPER */, 1, 0, 0, 0));
+    enum { ORPHANS = 20 };
+    GATE(go);
+    pid_t middle = FORK();
+    if (middle == 0) {
+        for (int i = 0; i < ORPHANS; i++)
+            if (FORK() == 0) {
+                gate_pass(&go); /* the parent is gone */
+                _exit(i);
+            }
+        _exit(0);
+    }
+    EXITS(middle, 0);
+    for (int i = 0; i < ORPHANS; i++) gate_open(&go);
+    unsigned seen = 0;
+    for (int i = 0; i < ORPHANS; i++) {
+        int status;
+        OK(wait(&status));
+        CHECK(WIFEXITED(status));
+        seen |= 1u << WEXITSTATUS(status);
+    }
+    CHECK_EQ(seen, (1u << ORPHANS) - 1);
+    ERR(wait(NULL), ECHILD);
+}
+
 TEST(orphan_goes_to_init_without_a_subreaper) {
     pid_t *pids = SHARED(PAGE);
     GATE(go);

@@ -19,7 +19,7 @@ use super::signal::send;
 use super::signal::send::about_child;
 
 /// Makes a new process, whose parent is set already, a child of that parent. Fails with `EAGAIN` if
-/// the parent is ending, `ENOMEM` if memory is exhausted.
+/// the parent is ending.
 pub fn adopt(child: &Arc<Process>) -> Result<()> {
     let parent = child.parent.lock();
     let Some(parent) = parent.as_ref() else { return Ok(()) };
@@ -27,7 +27,8 @@ pub fn adopt(child: &Arc<Process>) -> Result<()> {
     if children.closed {
         return Err(Errno::EAGAIN);
     }
-    children.add(child)
+    children.add(child.clone());
+    Ok(())
 }
 
 /// Undoes [`adopt`].
@@ -41,12 +42,12 @@ pub fn disown(child: &Process) {
 /// Hands the children of an ending process to the nearest subreaper above it that is not ending, or
 /// to the first process. Sends them their parent-death signals.
 pub fn hand_over_children(process: &Arc<Process>) {
-    let orphans = {
+    let mut orphans = {
         let mut children = process.children.lock();
         children.closed = true;
-        core::mem::take(&mut children.list)
+        children.list.take()
     };
-    for orphan in orphans {
+    while let Some(orphan) = orphans.pop_front() {
         hand_over(process, orphan);
     }
 }
@@ -58,8 +59,7 @@ fn hand_over(from: &Arc<Process>, orphan: Arc<Process>) {
     loop {
         let mut children = reaper.children.lock();
         if !children.closed {
-            // If memory for the list is exhausted, the orphan is lost to wait(2), but still ends.
-            let _ = children.add(&orphan);
+            children.add(orphan.clone());
             break;
         }
         drop(children);

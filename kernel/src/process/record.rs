@@ -2,12 +2,12 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use hayate_abi::process::{RLIM_INFINITY, RLIMIT_CPU};
 use hayate_abi::signal::{SIGKILL, Siginfo, SignalSet};
 use hayate_machine::sync::SpinLock;
+use intrusive_collections::{LinkedList, LinkedListAtomicLink, linked_list};
 use smallvec::SmallVec;
 
 use super::limits::Limits;
@@ -74,9 +74,20 @@ pub struct Vectors {
     pub auxiliary_end: usize,
 }
 
-/// The children of a process.
+#[allow(unsafe_code)]
+mod adapter {
+    use alloc::sync::Arc;
+
+    use crate::process::record::Process;
+    use intrusive_collections::{LinkedListAtomicLink, intrusive_adapter};
+    intrusive_adapter!(pub Siblings = Arc<Process>: Process { sibling => LinkedListAtomicLink });
+}
+use adapter::Siblings;
+
+/// The children of a process, the oldest first. They are linked, so that an ending process can hand
+/// them over without memory: a child that no process waits for would stay for ever.
 pub struct Children {
-    pub(super) list: Vec<Arc<Process>>,
+    pub(super) list: LinkedList<Siblings>,
     /// The process is ending and gets no more children.
     pub(super) closed: bool,
 }
@@ -84,31 +95,35 @@ pub struct Children {
 impl Children {
     /// An empty list.
     pub const fn none() -> Children {
-        Children { list: Vec::new(), closed: false }
+        Children { list: LinkedList::new(Siblings::NEW), closed: false }
     }
 
     /// Iterates over the children.
-    pub fn iter(&self) -> core::slice::Iter<'_, Arc<Process>> {
+    pub fn iter(&self) -> linked_list::Iter<'_, Siblings> {
         self.list.iter()
     }
 
-    /// The number of children.
-    pub fn count(&self) -> usize {
-        self.list.len()
+    /// The oldest child, from which one can go on.
+    pub fn oldest(&self) -> linked_list::Cursor<'_, Siblings> {
+        self.list.front()
     }
 
-    /// Adds a child. Fails with `ENOMEM`.
-    pub(super) fn add(&mut self, child: &Arc<Process>) -> hayate_abi::Result<()> {
-        self.list.make_room(1)?;
-        self.list.push(child.clone());
-        Ok(())
+    /// Adds a child, which is on no such list.
+    pub(super) fn add(&mut self, child: Arc<Process>) {
+        self.list.push_back(child);
     }
 
     /// Removes a child.
     pub fn remove(&mut self, child: &Process) -> Option<Arc<Process>> {
         // The child that ended last was often the last to start.
-        let index = self.list.iter().rposition(|entry| core::ptr::eq(&**entry, child))?;
-        Some(self.list.swap_remove(index))
+        let mut at = self.list.back_mut();
+        while let Some(entry) = at.get() {
+            if core::ptr::eq(entry, child) {
+                return at.remove();
+            }
+            at.move_prev();
+        }
+        None
     }
 }
 
@@ -119,6 +134,8 @@ pub struct Process {
     pub(super) parent: SpinLock<Option<Arc<Process>>>,
     pub(super) parent_id: AtomicU32,
     pub(super) children: SpinLock<Children>,
+    /// Its place among the children of its parent.
+    sibling: LinkedListAtomicLink,
     /// Woken when a child ends, stops or continues, and when a thread of this process ends.
     pub child_events: WaitQueue,
     pub(super) threads: SpinLock<SmallVec<[Arc<Thread>; 1]>>,
@@ -213,6 +230,7 @@ impl Process {
             parent: SpinLock::new(from.parent),
             parent_id: AtomicU32::new(parent_id),
             children: SpinLock::new(Children::none()),
+            sibling: LinkedListAtomicLink::new(),
             child_events: WaitQueue::new(),
             threads: SpinLock::new(SmallVec::new()),
             group: AtomicU32::new(from.group),

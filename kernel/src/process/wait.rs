@@ -104,16 +104,18 @@ fn look(parent: &Arc<Process>, which: WaitFor, options: u32) -> Option<Result<Op
     let mut any = false;
     let mut children = parent.children.lock();
     let mut ended = None;
-    for child in children.iter() {
+    let mut at = children.oldest();
+    while let Some(child) = at.get() {
         if !which.matches(child)
             || !kind_matches(child, options)
             || options & __WNOTHREAD != 0 && !is_of_caller(parent, child)
         {
+            at.move_next();
             continue;
         }
         any = true;
         if options & WEXITED != 0 && child.is_waitable() {
-            ended = Some(child.clone());
+            ended = at.clone_pointer();
             break;
         }
         let stops = options & WSTOPPED != 0;
@@ -125,6 +127,7 @@ fn look(parent: &Arc<Process>, which: WaitFor, options: u32) -> Option<Result<Op
             drop(children);
             return Some(Ok(Some(report)));
         }
+        at.move_next();
     }
     let Some(child) = ended else {
         drop(children);
