@@ -289,6 +289,40 @@ TEST(nonblocking_read_is_eagain) {
     ERR(read(master, c, 8), EAGAIN);
 }
 
+/* They wait like bytes: a writer whose peer does not read cannot go on for ever. */
+TEST(ends_of_file_fill_the_buffer_too) {
+    open_pair();
+    OK(fcntl(master, F_SETFL, O_NONBLOCK));
+    OK(fcntl(slave, F_SETFL, O_NONBLOCK));
+    static char ends[4096];
+    memset(ends, 4, sizeof ends);
+    size_t written = 0;
+    ssize_t n;
+    while ((n = write(master, ends, sizeof ends)) > 0) {
+        written += (size_t)n;
+        CHECK(written < 1 << 20);
+    }
+    CHECK(n == -1 && errno == EAGAIN);
+    CHECK(written >= 4095);
+    char c;
+    size_t read_back = 0;
+    for (int pauses = 0; pauses < 20;) {
+        n = read(slave, &c, 1);
+        if (n == -1) {
+            CHECK_EQ(errno, EAGAIN);
+            usleep(10000);
+            pauses++;
+        } else {
+            CHECK_EQ(n, 0);
+            read_back++;
+        }
+    }
+    CHECK_EQ(read_back, written);
+    type("line\n");
+    ARRIVED();
+    CHECK_STR(line(), "line\n");
+}
+
 TEST(fionread_counts_bytes) {
     open_pair();
     int n = -1;

@@ -17,10 +17,13 @@
 //!
 //! # Invariants
 //!
-//! * `pending` never holds more than [`CAPACITY`] bytes, whatever is received.
+//! * `pending` never holds more than [`CAPACITY`] bytes, whatever is received, less one for each end
+//!   of file that waits: Linux keeps these in the same buffer.
 //! * In canonical mode the lengths in `lines` add up to at most `pending.len()`; the bytes beyond
 //!   them are the line being edited, and only that line can be erased.
 //! * In raw mode `lines` is empty and every byte of `pending` can be read.
+//!
+//! A received byte for which there is no memory is lost, like one for which there is no place.
 //!
 //! # Not here
 //!
@@ -74,8 +77,12 @@ pub enum Effect {
 #[derive(Clone, Copy, Debug)]
 struct Line {
     /// Bytes of it in `pending`, with its terminator unless that was VEOF.
-    length: usize,
+    length: u16,
+    /// Its terminator was VEOF.
+    end_of_file: bool,
 }
+
+const _: () = assert!(CAPACITY <= u16::MAX as usize);
 
 /// The state of one terminal's line discipline.
 #[derive(Debug)]
@@ -85,6 +92,8 @@ pub struct Discipline {
     lines: VecDeque<Line>,
     /// Bytes of `pending` that belong to finished lines: the sum of `lines`.
     finished: usize,
+    /// How many of `lines` ended with VEOF.
+    ends_of_file: usize,
     /// The next byte is taken literally (after VLNEXT).
     literal: bool,
     /// Output is held by VSTOP.
@@ -109,6 +118,7 @@ impl Discipline {
             pending: VecDeque::new(),
             lines: VecDeque::new(),
             finished: 0,
+            ends_of_file: 0,
             literal: false,
             stopped: false,
             line_column: 0,
@@ -136,10 +146,9 @@ impl Discipline {
         if was_canonical == self.canonical() {
             return false;
         }
-        self.lines.clear();
-        self.finished = 0;
+        self.forget_lines();
         if self.canonical() && !self.pending.is_empty() {
-            self.finish_line();
+            self.finish_line(false);
         }
         !self.pending.is_empty()
     }
@@ -157,9 +166,15 @@ impl Discipline {
     /// Discards received bytes that were not read yet, as tcflush(3) asks.
     pub fn flush_input(&mut self) {
         self.pending.clear();
+        self.forget_lines();
+        self.literal = false;
+    }
+
+    /// Makes what waits one line that is being edited.
+    fn forget_lines(&mut self) {
         self.lines.clear();
         self.finished = 0;
-        self.literal = false;
+        self.ends_of_file = 0;
     }
 
     /// How many bytes a read could take now: FIONREAD.
@@ -176,7 +191,12 @@ impl Discipline {
     /// Returns the free places in the buffer. The sender of a pseudo terminal waits while there is
     /// none and bytes are readable (otherwise no read could ever free places).
     pub fn room(&self) -> usize {
-        CAPACITY.saturating_sub(self.pending.len() + 1)
+        CAPACITY.saturating_sub(self.used() + 1)
+    }
+
+    /// Returns how many places of the buffer are taken.
+    fn used(&self) -> usize {
+        self.pending.len() + self.ends_of_file
     }
 
     /// True in canonical mode (ICANON).
@@ -189,7 +209,7 @@ impl Discipline {
     pub fn read(&mut self, into: &mut [u8]) -> usize {
         let most = if self.canonical() {
             let Some(line) = self.lines.front() else { return 0 };
-            line.length.min(into.len())
+            usize::from(line.length).min(into.len())
         } else {
             self.pending.len().min(into.len())
         };
@@ -199,8 +219,9 @@ impl Discipline {
         if self.canonical() {
             self.finished -= most;
             if let Some(line) = self.lines.front_mut() {
-                line.length -= most;
+                line.length -= most as u16;
                 if line.length == 0 && (most > 0 || !into.is_empty()) {
+                    self.ends_of_file -= usize::from(line.end_of_file);
                     self.lines.pop_front();
                 }
             }
@@ -327,27 +348,29 @@ impl Discipline {
 
     /// Ends the line being edited, with its terminator unless that is an end of file.
     fn end_line(&mut self, terminator: Option<u8>) -> Effect {
-        if let Some(byte) = terminator {
-            if self.pending.len() >= CAPACITY {
-                return Effect::None;
-            }
-            self.pending.push_back(byte);
+        if self.used() >= CAPACITY
+            || self.lines.try_reserve(1).is_err()
+            || self.pending.try_reserve(1).is_err()
+        {
+            return Effect::None;
         }
-        self.finish_line();
+        self.pending.extend(terminator);
+        self.finish_line(terminator.is_none());
         self.line_column = self.screen.column();
         Effect::Readable
     }
 
-    fn finish_line(&mut self) {
+    fn finish_line(&mut self, end_of_file: bool) {
         let length = self.pending.len() - self.finished;
         self.finished += length;
-        self.lines.push_back(Line { length });
+        self.ends_of_file += usize::from(end_of_file);
+        self.lines.push_back(Line { length: length as u16, end_of_file });
     }
 
     /// Stores an ordinary byte and echoes it.
     fn accept(&mut self, byte: u8, literal: bool, echo: &mut impl FnMut(&[u8])) -> Effect {
         // One place stays free in canonical mode so that the line can still be ended.
-        if self.room() == 0 {
+        if self.room() == 0 || self.pending.try_reserve(2).is_err() {
             if self.termios.iflag & IMAXBEL != 0 {
                 self.emit(b"\x07", echo);
             }

@@ -49,6 +49,23 @@ fn a_line_is_readable_only_when_it_is_finished() {
 }
 
 #[test]
+fn ends_of_file_take_places_and_give_them_back() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.type_in(&[4; 2 * CAPACITY]).len(), CAPACITY);
+    assert_eq!(bench.line.room(), 0);
+    assert_eq!(bench.type_in(b"x\n"), []);
+    for _ in 0..CAPACITY {
+        assert!(bench.line.readable());
+        assert_eq!(bench.read(10), b"");
+    }
+    assert!(!bench.line.readable());
+    assert_eq!(bench.line.room(), CAPACITY - 1);
+    assert_eq!(bench.type_in(b"ab\x04"), [Effect::Readable]);
+    assert_eq!(bench.read(10), b"ab");
+    assert_eq!(bench.line.room(), CAPACITY - 1);
+}
+
+#[test]
 fn one_read_takes_one_line_and_a_short_read_leaves_the_rest() {
     let mut bench = Bench::new();
     bench.type_in(b"hello\nworld\n");
@@ -219,9 +236,12 @@ proptest! {
                 }
             }
             prop_assert!(line.pending.len() <= CAPACITY);
-            let sum: usize = line.lines.iter().map(|line| line.length).sum();
+            let sum: usize = line.lines.iter().map(|line| usize::from(line.length)).sum();
             prop_assert_eq!(sum, line.finished);
             prop_assert!(line.finished <= line.pending.len());
+            let ends = line.lines.iter().filter(|line| line.end_of_file).count();
+            prop_assert_eq!(ends, line.ends_of_file);
+            prop_assert!(line.used() <= CAPACITY);
         }
         let available = line.available();
         let mut read = 0;
