@@ -15,5 +15,5 @@ mod option;
 mod position;
 
 pub use merge::{Merge, Outcome, Seen};
-pub use option::{lower_paths, unescape};
+pub use option::{Fault, lower_paths, unescape};
 pub use position::Position;

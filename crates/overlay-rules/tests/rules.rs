@@ -1,6 +1,6 @@
 //! Compares the rules with a simple model.
 
-use hayate_overlay_rules::{Merge, Outcome, Position, Seen, lower_paths, unescape};
+use hayate_overlay_rules::{Fault, Merge, Outcome, Position, Seen, lower_paths, unescape};
 use proptest::prelude::*;
 
 const PLAIN: Seen = Seen::Directory { opaque: false };
@@ -63,15 +63,15 @@ fn the_cases_of_the_documentation() {
 #[test]
 fn lower_directories_are_listed_with_escapes() {
     let paths = |list: &str| lower_paths(list.as_bytes());
-    assert_eq!(paths("/a"), Some(vec![b"/a".to_vec()]));
-    assert_eq!(paths("/a:/b"), Some(vec![b"/a".to_vec(), b"/b".to_vec()]));
-    assert_eq!(paths(r"/a\:b:/c"), Some(vec![b"/a:b".to_vec(), b"/c".to_vec()]));
-    assert_eq!(paths(r"/a\\b"), Some(vec![br"/a\b".to_vec()]));
-    assert_eq!(paths(""), None);
-    assert_eq!(paths("/a:"), None);
-    assert_eq!(paths(":/a"), None);
-    assert_eq!(paths("/a::/b"), None);
-    assert_eq!(unescape(br"/a\:b\"), br"/a:b\");
+    assert_eq!(paths("/a"), Ok(vec![b"/a".to_vec()]));
+    assert_eq!(paths("/a:/b"), Ok(vec![b"/a".to_vec(), b"/b".to_vec()]));
+    assert_eq!(paths(r"/a\:b:/c"), Ok(vec![b"/a:b".to_vec(), b"/c".to_vec()]));
+    assert_eq!(paths(r"/a\\b"), Ok(vec![br"/a\b".to_vec()]));
+    assert_eq!(paths(""), Err(Fault::Empty));
+    assert_eq!(paths("/a:"), Err(Fault::Empty));
+    assert_eq!(paths(":/a"), Err(Fault::Empty));
+    assert_eq!(paths("/a::/b"), Err(Fault::Empty));
+    assert_eq!(unescape(br"/a\:b\"), Ok(br"/a:b\".to_vec()));
 }
 
 #[test]
@@ -122,6 +122,6 @@ proptest! {
             .collect::<Vec<_>>()
             .join(":");
         let expected: Vec<_> = paths.iter().map(|path| path.as_bytes().to_vec()).collect();
-        prop_assert_eq!(lower_paths(list.as_bytes()), Some(expected));
+        prop_assert_eq!(lower_paths(list.as_bytes()), Ok(expected));
     }
 }

@@ -3,10 +3,10 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::reclaim::growth;
+use crate::reclaim::growth::{self, Grow};
 use hayate_abi::{Errno, Result};
 use hayate_machine::warn;
-use hayate_overlay_rules::{lower_paths, unescape};
+use hayate_overlay_rules::{Fault, lower_paths, unescape};
 
 /// The most lower layers (Linux' `OVL_MAX_STACK`).
 const MOST_LAYERS: usize = 500;
@@ -52,6 +52,13 @@ fn words(data: &[u8]) -> Result<Vec<&[u8]>> {
     Ok(words)
 }
 
+fn error(fault: Fault) -> Errno {
+    match fault {
+        Fault::Empty => Errno::EINVAL,
+        Fault::Memory => Errno::ENOMEM,
+    }
+}
+
 impl Options {
     /// Parses the option text of `mount(2)`. `EINVAL` for options that are unknown or ask for a
     /// feature that is not implemented.
@@ -59,17 +66,19 @@ impl Options {
         let mut options = Self { lower: Vec::new(), upper: None, work: None, shown: String::new() };
         for word in words(data)? {
             if let Some(list) = word.strip_prefix(b"lowerdir=") {
-                options.lower = lower_paths(list).ok_or(Errno::EINVAL)?;
+                options.lower = lower_paths(list).map_err(error)?;
             } else if let Some(path) = word.strip_prefix(b"upperdir=") {
-                options.upper = Some(unescape(path));
+                options.upper = Some(unescape(path).map_err(error)?);
             } else if let Some(path) = word.strip_prefix(b"workdir=") {
-                options.work = Some(unescape(path));
+                options.work = Some(unescape(path).map_err(error)?);
             } else if !HARMLESS.contains(&word) {
                 warn!("overlay: option {} is not supported", word.escape_ascii());
                 return Err(Errno::EINVAL);
             }
+            let word = growth::text(word)?;
+            options.shown.make_room(1 + word.len())?;
             options.shown.push(',');
-            options.shown.push_str(&String::from_utf8_lossy(word));
+            options.shown.push_str(&word);
         }
         if options.lower.is_empty() || options.lower.len() > MOST_LAYERS {
             warn!("overlay: lowerdir is missing or has too many layers");
