@@ -7,6 +7,7 @@ use hayate_abi::{Errno, Result};
 use hayate_space_map::SpaceMap;
 use machine::paging::Edit;
 
+use super::error::{Failure, relieved};
 use super::origin::Altered;
 use super::region::{Mapping, RegionFlags};
 use super::space::{Inner, Space, data_size};
@@ -20,8 +21,14 @@ impl Space {
     /// `ENOMEM`.
     #[inline]
     pub fn copy_to(&self, child: &Space) -> Result<()> {
-        let mut wiped = Vec::new();
         child.set_limits(self.limits());
+        relieved(|| self.try_copy_to(child))
+    }
+
+    /// Attempts to make `child` a copy.
+    #[inline]
+    fn try_copy_to(&self, child: &Space) -> Result<(), Failure> {
+        let mut wiped = Vec::new();
         let mut young = child.table.lock();
         let forked = {
             let mut guard = self.table.lock();
@@ -45,23 +52,24 @@ impl Space {
             });
             match map {
                 Ok(map) if !lacking => {
+                    let forked = inner.inherit(map).ok_or(Failure::NoMemory)?;
                     edit.share_with(&mut young);
-                    inner.inherit(map)
+                    forked
                 }
-                _ => Err(Errno::ENOMEM),
+                _ => return Err(Failure::NoMemory),
             }
-        }?;
+        };
         let (inner, mut edit) = young.parts();
         *inner = forked;
-        inner.wipe(&mut edit, wiped)
+        Ok(inner.wipe(&mut edit, wiped)?)
     }
 }
 
 impl Inner {
-    /// What the child of a fork begins with, beside the map.
+    /// What the child of a fork begins with, beside the page table. `None`: memory is exhausted.
     #[inline]
-    fn inherit(&self, map: SpaceMap<Mapping>) -> Result<Inner> {
-        Ok(Inner {
+    fn inherit(&self, map: SpaceMap<Mapping>) -> Option<Inner> {
+        Some(Inner {
             map,
             layout: self.layout,
             heap_start: self.heap_start,
@@ -72,7 +80,7 @@ impl Inner {
             full_above: self.full_above,
             origin: None,
             altered: Altered::default(),
-            sites: self.sites.try_clone().ok_or(Errno::ENOMEM)?,
+            sites: self.sites.try_clone()?,
             user_only: self.user_only,
         })
     }

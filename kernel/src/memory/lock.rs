@@ -8,7 +8,7 @@ use core::ops::Range;
 
 use hayate_abi::{Errno, Result};
 
-use super::error::NoMemoryError;
+use super::error::relieved;
 use super::limits::{is_privileged, may_lock};
 use super::page::{PAGE, USER_END, page_up};
 use super::region::{Mapping, RegionFlags};
@@ -107,21 +107,22 @@ impl Space {
         range: Range<usize>,
         mut change: impl FnMut(&mut RegionFlags),
     ) -> Result<bool> {
-        let mut guard = self.table.lock();
-        let (inner, ..) = guard.parts();
         if range.is_empty() {
             return Ok(true);
         }
-        if inner.too_many(inner.map.splits(&range)) {
-            return Err(Errno::ENOMEM);
-        }
-        let covered = inner.map.is_covered(range.clone());
-        let changed = inner.map.update(range, |mapping| change(&mut mapping.flags));
-        changed.map_err(NoMemoryError::from)?;
-        let locked = |mapping: &Mapping| mapping.flags.contains(RegionFlags::LOCKED);
-        inner.locked =
-            inner.map.iter().filter(|region| locked(&region.value)).map(|r| r.size()).sum();
-        Ok(covered)
+        relieved(|| {
+            let mut guard = self.table.lock();
+            let (inner, ..) = guard.parts();
+            if inner.too_many(inner.map.splits(&range)) {
+                return Err(Errno::ENOMEM.into());
+            }
+            let covered = inner.map.is_covered(range.clone());
+            inner.map.update(range.clone(), |mapping| change(&mut mapping.flags))?;
+            let locked = |mapping: &Mapping| mapping.flags.contains(RegionFlags::LOCKED);
+            inner.locked =
+                inner.map.iter().filter(|region| locked(&region.value)).map(|r| r.size()).sum();
+            Ok(covered)
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Each operation checks everything first, reserves the memory it needs in the map, and only then
 //! changes the map. After an error nothing has changed, except where Linux documents otherwise
-//! (`mprotect`).
+//! (`mprotect`). For a map that cannot grow, kept and cached memory is given back ([`relieved`]).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use hayate_abi::{Errno, Result};
 use hayate_space_map::{Content, NoMemory, Region};
 use machine::paging::Edit;
 
-use super::error::NoMemoryError;
+use super::error::{Failure, NoMemoryError, relieved};
 use super::fault::{FaultResult, Touch};
 use super::layout::STACK_GUARD;
 use super::limits::{Limits, may_lock};
@@ -277,53 +277,67 @@ impl Space {
         if fixed {
             reclaim::make_room();
         }
-        let mut mapping = Mapping {
+        let mapping = Mapping {
             protection: request.protection,
             flags: request.flags,
             backing: request.backing,
             offset: request.offset,
         };
-        let limits = self.limits();
         let data = mapping.counts_as_data();
         if data && !mapping.flags.contains(RegionFlags::NO_RESERVE) && is_obvious_overcommit(size) {
             return Err(Errno::ENOMEM);
         }
-        // Declared first: dropped after the lock.
-        let _removed;
-        let (at, locked) = {
-            let mut guard = self.table.lock();
-            let (inner, mut edit) = guard.parts();
-            mapping.flags |= inner.future;
-            let at = if fixed {
-                address
-            } else {
-                inner.placed(&mapping, size, address, place == Placement::Low)?
-            };
-            let range = at..at + size;
-            let replaced = if fixed { inner.map.size_in(range.clone()) } else { 0 };
-            if replaced != 0 && place == Placement::FixedNoReplace {
-                return Err(Errno::EEXIST);
-            }
-            let locked = mapping.flags.contains(RegionFlags::LOCKED);
-            inner.check_limits(&limits, size, replaced, data, locked)?;
-            inner.map.reserve(3).map_err(NoMemoryError::from)?;
-            let on_fault = mapping.flags.contains(RegionFlags::LOCK_ON_FAULT);
-            _removed =
-                if replaced == 0 { Removed::new() } else { inner.cut(&mut edit, range.clone())? };
-            let entered = attach::enter(&mapping, fixed, range.clone(), &mut edit);
-            if let Err(error) = inner.put(range.clone(), mapping) {
-                if entered {
-                    // No table is shared here, so unmapping needs no memory.
-                    let _ = edit.unmap(range);
-                }
-                return Err(NoMemoryError::from(error).into());
-            }
-            (at, locked && !on_fault)
-        };
-        if populate || locked {
+        let mut mapping = Some(mapping);
+        let (at, comes_in) = relieved(|| self.try_map(&mut mapping, address, place, size))?;
+        if populate || comes_in {
             self.populate(at..at + size);
         }
         Ok(at)
+    }
+
+    /// Attempts to map `size` bytes of `mapping`, which is taken then. Returns the address, and
+    /// whether its pages come in at once, because they are locked.
+    #[inline]
+    fn try_map(
+        &self,
+        mapping: &mut Option<Mapping>,
+        address: usize,
+        place: Placement,
+        size: usize,
+    ) -> Result<(usize, bool), Failure> {
+        let limits = self.limits();
+        let fixed = place.is_fixed();
+        // Declared first: dropped after the lock.
+        let _removed;
+        let mut guard = self.table.lock();
+        let (inner, mut edit) = guard.parts();
+        let wanted = mapping.as_ref().ok_or(Errno::ENOMEM)?;
+        let flags = wanted.flags | inner.future;
+        let at = if fixed {
+            address
+        } else {
+            inner.placed(wanted, size, address, place == Placement::Low)?
+        };
+        let range = at..at + size;
+        let replaced = if fixed { inner.map.size_in(range.clone()) } else { 0 };
+        if replaced != 0 && place == Placement::FixedNoReplace {
+            return Err(Errno::EEXIST.into());
+        }
+        let locked = flags.contains(RegionFlags::LOCKED);
+        inner.check_limits(&limits, size, replaced, wanted.counts_as_data(), locked)?;
+        inner.map.reserve(3)?;
+        _removed =
+            if replaced == 0 { Removed::new() } else { inner.cut(&mut edit, range.clone())? };
+        let entered = attach::enter(wanted, fixed, range.clone(), &mut edit);
+        let taken = mapping.take().ok_or(Errno::ENOMEM)?;
+        if inner.put(range.clone(), Mapping { flags, ..taken }).is_err() {
+            if entered {
+                // No table is shared here, so unmapping needs no memory.
+                let _ = edit.unmap(range);
+            }
+            return Err(Errno::ENOMEM.into());
+        }
+        Ok((at, locked && !flags.contains(RegionFlags::LOCK_ON_FAULT)))
     }
 
     /// Unmaps everything in `length` bytes from `address`.
@@ -336,23 +350,17 @@ impl Space {
         if range.is_empty() {
             return Err(Errno::EINVAL);
         }
-        loop {
+        relieved(|| {
             // Declared first: dropped after the lock.
-            let removed;
-            {
-                let mut guard = self.table.lock();
-                let (inner, mut edit) = guard.parts();
-                if inner.map.splits(&range) == 2 && inner.too_many(1) {
-                    return Err(Errno::ENOMEM);
-                }
-                removed = inner.cut(&mut edit, range.clone());
+            let _removed;
+            let mut guard = self.table.lock();
+            let (inner, mut edit) = guard.parts();
+            if inner.map.splits(&range) == 2 && inner.too_many(1) {
+                return Err(Errno::ENOMEM.into());
             }
-            match removed {
-                Ok(_) => return Ok(()),
-                Err(_) if reclaim::relieve() => {}
-                Err(_) => return Err(Errno::ENOMEM),
-            }
-        }
+            _removed = inner.cut(&mut edit, range.clone())?;
+            Ok(())
+        })
     }
 
     /// Changes the access rights in `length` bytes from `address`. `grows_down`: from the beginning
@@ -375,37 +383,46 @@ impl Space {
             return Ok(());
         }
         let end = page_up(length).and_then(|length| address.checked_add(length));
-        let mut range = address..end.filter(|&end| end <= USER_END).ok_or(Errno::ENOMEM)?;
-        let limits = self.limits();
+        let range = address..end.filter(|&end| end <= USER_END).ok_or(Errno::ENOMEM)?;
         reclaim::make_room();
+        relieved(|| self.try_protect(range.clone(), protection, grows_down))
+    }
+
+    /// Attempts to change the access rights in `range`.
+    fn try_protect(
+        &self,
+        mut range: Range<usize>,
+        protection: Protection,
+        grows_down: bool,
+    ) -> Result<(), Failure> {
+        let limits = self.limits();
         let mut guard = self.table.lock();
         let (inner, mut edit) = guard.parts();
         if grows_down {
             let stack = inner.map.find_from(range.start).ok_or(Errno::ENOMEM)?;
             if stack.start >= range.end || !stack.value.flags.contains(RegionFlags::GROWS_DOWN) {
-                return Err(Errno::EINVAL);
+                return Err(Errno::EINVAL.into());
             }
             range.start = stack.start;
         }
         let (reached, result) = inner.reach(&range, protection);
         let range = range.start..reached;
         if range.is_empty() {
-            return result;
+            return Ok(result?);
         }
         let (before, after) = inner.data_in(&range, protection);
         if after > before && after - before > limits.data.saturating_sub(inner.data) {
-            return Err(Errno::ENOMEM);
+            return Err(Errno::ENOMEM.into());
         }
         if inner.too_many(inner.map.splits(&range)) {
-            return Err(Errno::ENOMEM);
+            return Err(Errno::ENOMEM.into());
         }
-        inner.map.reserve(2).map_err(NoMemoryError::from)?;
+        inner.map.reserve(2)?;
         inner.note_altered(&range);
-        edit.protect(range.clone(), protection.access()).map_err(NoMemoryError::from)?;
-        let changed = inner.map.update(range, |mapping| mapping.protection = protection);
-        changed.map_err(NoMemoryError::from)?;
+        edit.protect(range.clone(), protection.access())?;
+        inner.map.update(range, |mapping| mapping.protection = protection)?;
         inner.data = inner.data + after - before;
-        result
+        Ok(result?)
     }
 
     /// Finds a gap of `length` bytes where `mmap` without a hint would map, for a caller that maps
@@ -438,57 +455,61 @@ impl Space {
 
     /// Moves the end of the heap to `end` if possible; returns the end of the heap (`brk(2)`).
     pub fn brk(&self, end: usize) -> usize {
-        let limits = self.limits();
-        let _removed;
-        let (before, populate) = {
-            let mut guard = self.table.lock();
-            let (inner, mut edit) = guard.parts();
-            let before = inner.heap_end;
-            if end < inner.heap_start || end > USER_END - PAGE {
-                return before;
+        match relieved(|| self.try_brk(end)) {
+            Ok(None) => end,
+            Ok(Some(new)) => {
+                self.populate(new);
+                end
             }
-            let old = before.next_multiple_of(PAGE);
-            let new = end.next_multiple_of(PAGE);
-            if new < old {
-                match inner.cut(&mut edit, new..old) {
-                    Ok(removed) => _removed = removed,
-                    Err(_) => return before,
-                }
-            }
-            let mut populate = false;
-            if new > old {
-                let size = new - old;
-                let next = inner.map.find_from(old);
-                let guard = |flags: RegionFlags| {
-                    if flags.contains(RegionFlags::GROWS_DOWN) { STACK_GUARD } else { 0 }
-                };
-                if next.is_some_and(|next| next.start < new + guard(next.value.flags))
-                    || size > limits.address_space.saturating_sub(inner.map.size())
-                    || size > limits.data.saturating_sub(inner.data)
-                    || is_obvious_overcommit(size)
-                    || inner.too_many(1)
-                {
-                    return before;
-                }
-                let flags = RegionFlags::HEAP | RegionFlags::MAY_WRITE | RegionFlags::MAY_EXECUTE;
-                let flags = flags | inner.future;
-                populate = flags.contains(RegionFlags::LOCKED);
-                if populate && !may_lock(size, inner.locked, limits.locked) {
-                    return before;
-                }
-                let protection = Protection::READ | Protection::WRITE;
-                let heap = Mapping { protection, flags, backing: None, offset: 0 };
-                if inner.put(old..new, heap).is_err() {
-                    return before;
-                }
-            }
-            inner.heap_end = end;
-            (before, populate)
-        };
-        if populate {
-            self.populate(before.next_multiple_of(PAGE)..end.next_multiple_of(PAGE));
+            Err(_) => self.heap().end,
         }
-        end
+    }
+
+    /// Attempts to move the end of the heap to `end`. Returns the new part whose pages come in at
+    /// once, because they are locked. Any error: the heap ends where it did.
+    #[inline]
+    fn try_brk(&self, end: usize) -> Result<Option<Range<usize>>, Failure> {
+        let limits = self.limits();
+        // Declared first: dropped after the lock.
+        let _removed;
+        let mut guard = self.table.lock();
+        let (inner, mut edit) = guard.parts();
+        if end < inner.heap_start || end > USER_END - PAGE {
+            return Err(Errno::EINVAL.into());
+        }
+        let old = inner.heap_end.next_multiple_of(PAGE);
+        let new = end.next_multiple_of(PAGE);
+        if new < old {
+            _removed = inner.cut(&mut edit, new..old)?;
+        }
+        let mut comes_in = None;
+        if new > old {
+            let size = new - old;
+            let next = inner.map.find_from(old);
+            let guard = |flags: RegionFlags| {
+                if flags.contains(RegionFlags::GROWS_DOWN) { STACK_GUARD } else { 0 }
+            };
+            if next.is_some_and(|next| next.start < new + guard(next.value.flags))
+                || size > limits.address_space.saturating_sub(inner.map.size())
+                || size > limits.data.saturating_sub(inner.data)
+                || is_obvious_overcommit(size)
+                || inner.too_many(1)
+            {
+                return Err(Errno::ENOMEM.into());
+            }
+            let flags = RegionFlags::HEAP | RegionFlags::MAY_WRITE | RegionFlags::MAY_EXECUTE;
+            let flags = flags | inner.future;
+            if flags.contains(RegionFlags::LOCKED) {
+                if !may_lock(size, inner.locked, limits.locked) {
+                    return Err(Errno::EAGAIN.into());
+                }
+                comes_in = Some(old..new);
+            }
+            let protection = Protection::READ | Protection::WRITE;
+            inner.put(old..new, Mapping { protection, flags, backing: None, offset: 0 })?;
+        }
+        inner.heap_end = end;
+        Ok(comes_in)
     }
 
     /// Brings in the pages of `range` as far as possible: writable private ones as writes would,

@@ -6,7 +6,7 @@ use hayate_abi::{Errno, Result};
 use hayate_space_map::Content;
 use machine::paging::Edit;
 
-use super::error::NoMemoryError;
+use super::error::{Failure, relieved};
 use super::limits::{Limits, may_lock};
 use super::map::{Removed, checked_range, part};
 use super::page::{LOWEST, PAGE, USER_END, page_up};
@@ -81,21 +81,24 @@ impl Inner {
         size: usize,
         (place, keep): (Move, bool),
         removed: &mut [Removed; 2],
-    ) -> Result<usize> {
+    ) -> Result<usize, Failure> {
         let [target, source] = removed;
         let at = match place {
-            Move::Never => return Err(Errno::ENOMEM),
+            Move::Never => return Err(Errno::ENOMEM.into()),
             Move::To(to) => {
                 *target = self.cut(edit, to..to + size)?;
                 to
             }
             Move::Anywhere => self.find_gap(size, PAGE, 0, false)?,
         };
+        edit.prepare(from.clone())?;
         let moved = from.start..from.start + from.len().min(size);
-        edit.move_pages(moved, at).map_err(NoMemoryError::from)?;
-        self.put(at..at + size, mapping).map_err(NoMemoryError::from)?;
+        edit.move_pages(moved, at)?;
+        // From here on there is no way back, and no more than a little memory is needed.
+        let lack = |_| Errno::ENOMEM;
+        self.put(at..at + size, mapping).map_err(lack)?;
         if !keep && !from.is_empty() {
-            *source = self.cut(edit, from)?;
+            *source = self.cut(edit, from).map_err(|_| Errno::ENOMEM)?;
         }
         Ok(at)
     }
@@ -117,57 +120,65 @@ impl Space {
         keep: bool,
     ) -> Result<usize> {
         let (from, size) = checked(address, old, new, place, keep)?;
-        let limits = self.limits();
         reclaim::make_room();
-        // Declared first: dropped after the lock.
-        let (mut _tail, mut _removed) = (Removed::new(), [Removed::new(), Removed::new()]);
-        let (at, populate) = {
-            let mut guard = self.table.lock();
-            let (inner, mut edit) = guard.parts();
-            let region = inner.map.find(from.start).ok_or(Errno::EFAULT)?;
-            let shared = region.value.is_shared();
-            if (from.is_empty() && !shared) || (keep && (shared || region.value.backing.is_some()))
-            {
-                return Err(Errno::EINVAL);
-            }
-            // Shrinking in place works whatever is mapped after it.
-            if size <= from.len() && !matches!(place, Move::To(_)) && !keep {
-                if size < from.len() {
-                    _tail = inner.cut(&mut edit, from.start + size..from.end)?;
-                }
-                return Ok(from.start);
-            }
-            if region.end < from.end.min(from.start + size) {
-                return Err(Errno::EFAULT);
-            }
-            let (mapping, whole) = (part(region, from.start), region.end == from.end);
-            let locked = mapping.flags.contains(RegionFlags::LOCKED);
-            let added = if keep { size } else { size.saturating_sub(from.len()) };
-            inner.may_add(&limits, &mapping, added)?;
-            mapping.offset.checked_add(size as u64).ok_or(Errno::EINVAL)?;
-            inner.map.reserve(5).map_err(NoMemoryError::from)?;
-            let stay = from.start..from.start + size;
-            // Growing in place.
-            if !matches!(place, Move::To(_))
-                && !keep
-                && !from.is_empty()
-                && whole
-                && stay.end <= USER_END
-                && inner.map.is_free(from.end..stay.end)
-            {
-                let mut more = mapping;
-                more.advance(from.len());
-                inner.put(from.end..stay.end, more).map_err(NoMemoryError::from)?;
-                (from.start, locked.then_some(stay))
-            } else {
-                let moved = (place, keep);
-                let at = inner.relocate(&mut edit, mapping, from, size, moved, &mut _removed)?;
-                (at, locked.then_some(at..at + size))
-            }
-        };
-        if let Some(range) = populate {
+        let (at, comes_in) = relieved(|| self.try_remap(from.clone(), size, place, keep))?;
+        if let Some(range) = comes_in {
             self.populate(range);
         }
         Ok(at)
+    }
+
+    /// Attempts to change the size of the mapping of `from`. Returns its address, and the range
+    /// whose pages come in at once, because they are locked.
+    fn try_remap(
+        &self,
+        from: Range<usize>,
+        size: usize,
+        place: Move,
+        keep: bool,
+    ) -> Result<(usize, Option<Range<usize>>), Failure> {
+        let limits = self.limits();
+        // Declared first: dropped after the lock.
+        let (mut _tail, mut _removed) = (Removed::new(), [Removed::new(), Removed::new()]);
+        let mut guard = self.table.lock();
+        let (inner, mut edit) = guard.parts();
+        let region = inner.map.find(from.start).ok_or(Errno::EFAULT)?;
+        let shared = region.value.is_shared();
+        if (from.is_empty() && !shared) || (keep && (shared || region.value.backing.is_some())) {
+            return Err(Errno::EINVAL.into());
+        }
+        // Shrinking in place works whatever is mapped after it.
+        if size <= from.len() && !matches!(place, Move::To(_)) && !keep {
+            if size < from.len() {
+                _tail = inner.cut(&mut edit, from.start + size..from.end)?;
+            }
+            return Ok((from.start, None));
+        }
+        if region.end < from.end.min(from.start + size) {
+            return Err(Errno::EFAULT.into());
+        }
+        let (mapping, whole) = (part(region, from.start), region.end == from.end);
+        let locked = mapping.flags.contains(RegionFlags::LOCKED);
+        let added = if keep { size } else { size.saturating_sub(from.len()) };
+        inner.may_add(&limits, &mapping, added)?;
+        mapping.offset.checked_add(size as u64).ok_or(Errno::EINVAL)?;
+        inner.map.reserve(5)?;
+        let stay = from.start..from.start + size;
+        // Growing in place.
+        if !matches!(place, Move::To(_))
+            && !keep
+            && !from.is_empty()
+            && whole
+            && stay.end <= USER_END
+            && inner.map.is_free(from.end..stay.end)
+        {
+            let mut more = mapping;
+            more.advance(from.len());
+            inner.put(from.end..stay.end, more)?;
+            return Ok((from.start, locked.then_some(stay)));
+        }
+        let moved = (place, keep);
+        let at = inner.relocate(&mut edit, mapping, from, size, moved, &mut _removed)?;
+        Ok((at, locked.then_some(at..at + size)))
     }
 }
