@@ -227,14 +227,16 @@ impl Space {
     /// Unmaps what the program added. Returns the key and the size under which to keep the space,
     /// and the removed regions; `None` if it cannot be kept.
     fn strip(&self) -> Option<(AttachmentKey, usize, Removed)> {
+        // Declared first: dropped after the lock, also when the space cannot be kept.
+        let mut removed = Removed::new();
+        let origin;
         let mut guard = self.table.lock();
         let (inner, mut edit) = guard.parts();
-        let origin = inner.origin.take()?;
+        origin = inner.origin.take()?;
         if origin.key.randomised && origin.lives >= LIVES {
             return None;
         }
         let is_large = edit.begin_end();
-        let mut removed = Removed::new();
         // Nearly always the only new region is the stack, at its random address.
         if origin.key.randomised
             && let Some(stack) = inner.map.find(inner.layout.stack_top - 1)
@@ -246,15 +248,13 @@ impl Space {
             let mut extra: ArrayVec<Range<usize>, 32> = ArrayVec::new();
             find_added(&inner.map, &origin.map, &mut extra)?;
             for range in extra {
-                let gone = inner.cut_with_tables(&mut edit, range)?;
-                removed.make_room(gone.len()).ok()?;
-                removed.extend(gone);
+                removed.make_room(inner.map.overlapping(range.clone()).count()).ok()?;
+                removed.extend(inner.cut_with_tables(&mut edit, range)?);
             }
             if !is_same(&inner.map, &origin.map) {
                 let fresh = origin.map.try_clone(|region| Some(region.value.clone())).ok()?;
-                let mut old = core::mem::replace(&mut inner.map, fresh);
-                removed.make_room(old.len()).ok()?;
-                removed.extend(old.take());
+                removed.make_room(inner.map.len()).ok()?;
+                removed.extend(core::mem::replace(&mut inner.map, fresh).take());
             }
         }
         inner.data = origin.data;
