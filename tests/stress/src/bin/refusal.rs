@@ -30,6 +30,7 @@ Runs every case of the programs in FOLDER with its N-th request for memory refus
   --most N     no more than N refusals of each case [1000]
   --sweeps N   sweep a program so often before growth counts as a leak [4]
   --odd        show failures that name neither a lack of memory nor a signal
+  --watch      show after which refusals the kernel held more than before
 Example: refusal --places 2 --only pipe --case splice /tests/static";
 
 /// The time limit of an undisturbed case, in seconds. Disturbed ones get little more than they took
@@ -179,6 +180,8 @@ struct Ends {
     shown: BTreeSet<String>,
     /// Show the odd ones.
     show: bool,
+    /// Show the runs after which the kernel held more.
+    watch: bool,
 }
 
 impl Ends {
@@ -233,8 +236,10 @@ fn sweep(
             Plan::Numbers { .. } => nth.to_string(),
             Plan::Places { .. } => "fresh".to_string(),
         };
+        let held_before = ends.watch.then(held);
         let said = run(program, case, Some(&refuse));
         let last = number("last");
+        let place = held_before.is_some().then(|| fs::read_to_string(REFUSAL).unwrap_or_default());
         let said = said.ok_or(format!("no end with request {last} refused"))?;
         before.restore();
         if !said.contains("test result:") {
@@ -244,6 +249,9 @@ fn sweep(
             break;
         }
         ends.count(case.name, &said);
+        if let (Some(before), Some(place)) = (held_before, place) {
+            show_growth(&before, &held(), &place);
+        }
         refused.push(last);
     }
     Ok(refused)
@@ -251,10 +259,22 @@ fn sweep(
 
 /// Returns the kernel's memory that could leak: the number of small objects, the larger ones, and
 /// how many there are of each size.
-fn held() -> ((u64, u64), String) {
+fn held() -> Held {
     match memory(true) {
         Some(Memory::Frames { count, large, kinds, .. }) => ((count, large), kinds),
         _ => ((0, 0), String::new()),
+    }
+}
+
+/// What [`held`] returns.
+type Held = ((u64, u64), String);
+
+/// Says what the kernel holds more after a run, if anything, and at which place it was refused. It
+/// may be a table that has grown to its final size.
+fn show_growth(before: &Held, after: &Held, place: &str) {
+    if after.0.0 > before.0.0 || after.0.1 > before.0.1 {
+        println!("      more:{}", changed(&before.1, &after.1));
+        print!("{}", place.lines().map(|line| format!("        {line}\n")).collect::<String>());
     }
 }
 
@@ -371,7 +391,7 @@ fn fill_tables(options: &Options) {
 
 fn main() {
     let values = ["places", "stride", "only", "case", "most", "sweeps"];
-    let options = Options::parse(USAGE, &values, &["each", "odd"]);
+    let options = Options::parse(USAGE, &values, &["each", "odd", "watch"]);
     let (most, sweeps) = (options.get("most", 1000), options.get("sweeps", 4));
     let plan = match options.get("places", 0) {
         0 => Plan::Numbers { stride: options.get("stride", 1).max(1), most },
@@ -407,7 +427,8 @@ fn main() {
             }
         }
         let start = Instant::now();
-        let mut ends = Ends { show: options.has("odd"), ..Ends::default() };
+        let mut ends =
+            Ends { show: options.has("odd"), watch: options.has("watch"), ..Ends::default() };
         let outcome = sweep_all(program, &cases, plan, sweeps, &mut ends);
         let seconds = start.elapsed().as_secs();
         match outcome {
