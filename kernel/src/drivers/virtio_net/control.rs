@@ -104,15 +104,13 @@ impl Control {
         if answer.is_some_and(|(_, good)| good) { Ok(()) } else { Err(Errno::EIO) }
     }
 
-    /// Takes answers.
+    /// Takes answers, and asks for an interrupt at the next one.
     fn collect(&self) {
         let mut state = self.state.lock();
-        while let Some((chain, _)) = state.queue.take() {
-            let good =
-                matches!(chain.pieces().last(), Some(Piece::Bytes(bytes)) if **bytes == [OK]);
-            state.answer = Some((chain.token, good));
-            if state.begun && chain.token == 1 {
-                state.first = Some(good);
+        loop {
+            state.take();
+            if !state.queue.listen() {
+                return;
             }
         }
     }
@@ -123,5 +121,18 @@ impl Control {
         self.collect();
         self.answered.wake_all();
         self.state.lock().first.take()
+    }
+}
+
+impl State {
+    fn take(&mut self) {
+        while let Some((chain, _)) = self.queue.take() {
+            let last = chain.pieces().last();
+            let good = matches!(last, Some(Piece::Bytes(bytes)) if **bytes == [OK]);
+            self.answer = Some((chain.token, good));
+            if self.begun && chain.token == 1 {
+                self.first = Some(good);
+            }
+        }
     }
 }

@@ -229,6 +229,7 @@ impl Card {
         match self.control.as_ref().and_then(Control::interrupt) {
             Some(true) if self.pairs.len() > 1 => {
                 self.active.store(self.pairs.len(), Ordering::Release);
+                info!("virtio-net: {} pairs of queues at work", self.pairs.len());
             }
             Some(false) => warn!("virtio-net: the device refuses a command"),
             _ => {}
