@@ -191,8 +191,12 @@ impl FdTable {
         FdTable { slots: SpinLock::new(Slots::default()), acts_on_closing: AtomicBool::new(false) }
     }
 
-    /// Copies the table for a child; the files are shared.
+    /// Copies the table for a child; the files are shared. Call it without spin locks. `ENOMEM`.
     pub fn fork(&self) -> Result<FdTable> {
+        growth::relieved(|| self.try_fork())
+    }
+
+    fn try_fork(&self) -> Result<FdTable> {
         let mut copy = Slots::default();
         let slots = self.slots.lock();
         let words = slots.used.iter().rposition(|&bits| bits != 0).map_or(0, |last| last + 1);
