@@ -12,6 +12,9 @@
 //!
 //! Invariants: a waiter is in at most one bucket; it is marked if and only if a waker took it out.
 //!
+//! An empty queue has room for a few waiters at most: what many waiters took is given back. There are
+//! hundreds of buckets, and a program could have each of them keep room for all its threads.
+//!
 //! Lock order: buckets by their index, at most two (`requeue`); then the locks that [`Wake::wake`]
 //! takes.
 //!
@@ -79,6 +82,9 @@ pub struct Entry<K, S> {
     waiter: Arc<Waiter<S>>,
 }
 
+/// For how many waiters an empty queue keeps room.
+const KEPT: usize = 16;
+
 /// The waiters of a bucket; the one that has waited longest is first.
 pub type Queue<K, S> = Vec<Entry<K, S>>;
 
@@ -134,7 +140,9 @@ impl<B: Bucket> Table<'_, B> {
         let remove = |bucket: &B| {
             bucket.with(|queue| {
                 let place = queue.iter().position(|entry| Arc::ptr_eq(&entry.waiter, waiter));
-                place.map(|place| queue.remove(place)).is_some()
+                let left = place.map(|place| queue.remove(place)).is_some();
+                give_back(queue);
+                left
             })
         };
         if remove(&self.0[bucket]) {
@@ -202,7 +210,15 @@ fn wake_in<K: PartialEq + Copy, S: Wake>(
         }
         true
     });
+    give_back(queue);
     woken
+}
+
+/// Gives the memory of an empty queue back, unless it is little.
+fn give_back<K, S>(queue: &mut Queue<K, S>) {
+    if queue.is_empty() && queue.capacity() > KEPT {
+        *queue = Queue::new();
+    }
 }
 
 /// Moves waiters to another word: to `other`, or, if that is the same bucket, to the end of
@@ -232,5 +248,63 @@ fn move_between<K: PartialEq + Copy, S>(
         }
         moved += 1;
     }
+    give_back(queue);
     moved
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use core::cell::RefCell;
+
+    struct Asleep;
+
+    impl Wake for Asleep {
+        fn wake(&self) {}
+    }
+
+    #[derive(Default)]
+    struct Cell(RefCell<Queue<u32, Asleep>>);
+
+    impl Bucket for Cell {
+        type Key = u32;
+        type Sleep = Asleep;
+
+        fn with<R>(&self, look: impl FnOnce(&mut Queue<u32, Asleep>) -> R) -> R {
+            look(&mut self.0.borrow_mut())
+        }
+    }
+
+    const FIRST: Which<u32> = Which { key: 1, bucket: 0, bits: 1 };
+    const SECOND: Which<u32> = Which { key: 2, bucket: 1, bits: 1 };
+
+    fn crowd(table: &Table<'_, Cell>) -> Vec<Arc<Waiter<Asleep>>> {
+        let waiters: Vec<_> = (0..1000).map(|_| Arc::new(Waiter::new(Asleep))).collect();
+        waiters.iter().for_each(|waiter| table.enter(FIRST, waiter).unwrap());
+        waiters
+    }
+
+    fn kept(table: &Table<'_, Cell>) -> usize {
+        table.0.iter().map(|bucket| bucket.0.borrow().capacity()).max().unwrap()
+    }
+
+    #[test]
+    fn what_many_waiters_took_is_given_back() {
+        let buckets = [Cell::default(), Cell::default()];
+        let table = Table(&buckets);
+        crowd(&table);
+        assert!(kept(&table) >= 1000);
+        assert_eq!(table.wake(FIRST, 1000), 1000);
+        assert!(kept(&table) <= KEPT, "woken");
+        for waiter in crowd(&table) {
+            assert!(table.leave(0, &waiter, || {}));
+        }
+        assert!(kept(&table) <= KEPT, "left");
+        crowd(&table);
+        let moved = table.requeue(FIRST, SECOND, 1, 1000, || Ok::<(), ()>(()));
+        assert_eq!(moved, Ok((1, 999)));
+        assert_eq!(buckets[0].0.borrow().capacity(), 0);
+        assert_eq!(table.wake(SECOND, 1000), 999);
+        assert!(kept(&table) <= KEPT, "moved and woken");
+    }
 }
