@@ -48,7 +48,7 @@ const FEW: u64 = 3;
 const LEFT_OUT: [(&str, &str); 4] = [
     ("mode", "changes the mode in which the machine's programs run"),
     ("pressure", "needs a machine with less memory; all its cases are skipped"),
-    ("recycle", "takes minutes, and grows by some twenty objects a sweep: not explained yet"),
+    ("recycle", "takes minutes"),
     ("rust-std", "its runner does not arm its cases"),
 ];
 
@@ -76,14 +76,23 @@ fn command(text: &str) {
     }
 }
 
-/// The state before the first case: a case that does not finish leaves mounts and files behind.
+/// The state before the first case: a case that does not finish leaves mounts, files and settings
+/// behind.
 struct Before {
     mounts: String,
     files: Vec<PathBuf>,
+    settings: Vec<String>,
 }
 
 /// The folders in which cases leave files.
 const PLACES: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
+
+/// The settings that cases change, as far as later ones depend on them.
+const SETTINGS: [&str; 2] = ["/proc/sys/kernel/core_pattern", "/proc/sys/kernel/core_uses_pid"];
+
+fn settings() -> Vec<String> {
+    SETTINGS.iter().map(|name| fs::read_to_string(name).unwrap_or_default()).collect()
+}
 
 fn files() -> Vec<PathBuf> {
     let entries = PLACES.iter().filter_map(|place| fs::read_dir(place).ok());
@@ -93,10 +102,15 @@ fn files() -> Vec<PathBuf> {
 impl Before {
     fn look() -> Before {
         let _ = fs::write(OUTPUT, "");
-        Before { mounts: fs::read_to_string("/proc/mounts").unwrap_or_default(), files: files() }
+        Before {
+            mounts: fs::read_to_string("/proc/mounts").unwrap_or_default(),
+            files: files(),
+            settings: settings(),
+        }
     }
 
-    /// Unmounts and removes the mounts and files that did not exist before.
+    /// Unmounts and removes the mounts and files that did not exist before, and makes the settings
+    /// what they were.
     fn restore(&self) {
         let now = fs::read_to_string("/proc/mounts").unwrap_or_default();
         for line in now.lines().rev().filter(|line| !self.mounts.lines().any(|old| old == *line)) {
@@ -106,6 +120,11 @@ impl Before {
                 // SAFETY: a string that ends with a zero.
                 unsafe { libc::umount2(place.as_ptr(), libc::MNT_DETACH) };
             }
+        }
+        let changed =
+            |&at: &usize| fs::read_to_string(SETTINGS[at]).unwrap_or_default() != self.settings[at];
+        for at in (0..SETTINGS.len()).filter(changed) {
+            let _ = fs::write(SETTINGS[at], &self.settings[at]);
         }
         for file in files().iter().filter(|file| !self.files.contains(file)) {
             let _ = fs::remove_file(file).or_else(|_| fs::remove_dir_all(file));
