@@ -66,6 +66,7 @@ impl<B: Bytes> Queue<B> {
     }
 
     /// Appends a piece.
+    #[inline]
     pub(crate) fn push(&mut self, bytes: B) -> Result<(), Error> {
         let length = bytes.len();
         if length == 0 {
@@ -139,6 +140,14 @@ impl<B: Bytes> Queue<B> {
         if from >= to {
             return Ok(());
         }
+        if let Some(piece) = self.pieces.front()
+            && piece.at == from
+            && piece.bytes.len() as u64 == to - from
+            && into.is_empty()
+        {
+            into.push(piece.bytes.slice(0, piece.bytes.len()));
+            return Ok(());
+        }
         let first = self.find(from);
         for piece in self.pieces.range(first..) {
             let end = piece.at + piece.bytes.len() as u64;
@@ -190,6 +199,19 @@ impl<B: Bytes> Queue<B> {
     /// Takes pieces up to `to` out of the queue.
     pub(crate) fn take(&mut self, to: Position, into: &mut Pieces<B>) -> Result<(), Error> {
         let to = to.min(self.end);
+        // One piece, all of it.
+        if self.pieces.len() == 1
+            && to == self.end
+            && into.len() < into.capacity()
+            && let Some(first) = self.pieces.front()
+            && first.at == self.start
+        {
+            if let Some(piece) = self.pieces.pop_front() {
+                into.push(piece.bytes);
+            }
+            (self.start, self.cost) = (self.end, 0);
+            return Ok(());
+        }
         while self.start < to {
             let Some(first) = self.pieces.front() else { break };
             let end = first.at + first.bytes.len() as u64;

@@ -269,6 +269,32 @@ impl<B: Bytes> Receive<B> {
         self.queue.cost() + cost <= limit || self.queue.is_empty()
     }
 
+    /// Nothing is missing, urgent, ending, reported or owed.
+    #[inline]
+    pub(crate) fn is_simple(&self) -> bool {
+        self.holes.is_empty()
+            && self.mark == Mark::None
+            && self.fin.is_none()
+            && self.duplicate.is_none()
+            && self.due != Due::Now
+    }
+
+    /// One more piece in order may come without a thought, and there is room for it in the list.
+    #[inline]
+    pub(crate) fn fits(&mut self, length: u64, cost: usize) -> bool {
+        self.next + length <= self.edge
+            && self.queue.cost() + cost <= self.memory_limit() / 2
+            && self.queue.reserve(1).is_ok()
+    }
+
+    /// Appends a piece for which [`Receive::fits`] was true.
+    #[inline]
+    pub(crate) fn append(&mut self, piece: B, length: u64) {
+        if self.queue.push(piece).is_ok() {
+            self.next += length;
+        }
+    }
+
     /// Memory is spent on pieces that show little.
     #[inline]
     pub(crate) fn is_wasteful(&self) -> bool {

@@ -215,6 +215,20 @@ impl Scoreboard {
         }
     }
 
+    /// Takes the only record, if it was sent once and ends at `una`, and tells when it was sent.
+    #[inline]
+    pub(crate) fn take_only(&mut self, una: Position, now: Nanos) -> Option<Nanos> {
+        let record = *self.records.front()?;
+        if self.records.len() != 1 || record.end != una || record.flags != 0 {
+            return None;
+        }
+        self.records.pop_front();
+        let rack = &mut self.rack;
+        rack.highest = rack.highest.max(record.end);
+        (rack.at, rack.end, rack.rtt) = (record.at, record.end, now.saturating_sub(record.at));
+        Some(record.at)
+    }
+
     /// Marks what lies in `from..to` as arrived.
     pub(crate) fn sack(
         &mut self,

@@ -51,7 +51,8 @@ impl<B: Bytes> Connection<B> {
     }
 
     /// What the program may learn when the send queue has become shorter.
-    fn freed(&mut self, before: usize) -> Events {
+    #[inline]
+    pub(super) fn freed(&mut self, before: usize) -> Events {
         let send = &mut self.send;
         // The buffer holds two congestion windows (Linux: `tcp_sndbuf_expand`).
         if send.limit < send.limit_max {

@@ -15,10 +15,13 @@ impl<B: Bytes> Connection<B> {
     pub fn on_segment(
         &mut self,
         now: Nanos,
-        segment: Segment<B>,
+        mut segment: Segment<B>,
         out: &mut impl Sink<B>,
     ) -> Events {
         self.counters.segments_in += 1;
+        if let Some(events) = self.predict(now, &mut segment, out) {
+            return events;
+        }
         match self.state {
             State::Closed | State::TimeWait => Events::empty(),
             State::SynSent => self.on_segment_syn_sent(now, segment, out),

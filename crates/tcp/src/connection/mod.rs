@@ -1,12 +1,13 @@
 //! One end of a connection.
 //!
-//! `open` begins it, `input` takes segments, `acknowledge` does what an acknowledgement asks for,
+//! `open` begins it, `input` takes segments, `fast` the usual ones, `acknowledge` does what an acknowledgement asks for,
 //! `recovery` decides what is lost, `output` makes segments, `timer` acts when time has passed,
 //! `data` is what a program does with bytes, `close` ends it.
 
 mod acknowledge;
 mod close;
 mod data;
+mod fast;
 mod input;
 mod open;
 mod output;

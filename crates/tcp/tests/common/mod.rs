@@ -1,6 +1,8 @@
 //! What the tests share: pieces of memory, an end with its program, a network in simulated time.
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub mod script;
+
 use std::collections::BTreeMap;
 use std::rc::Rc;
 

@@ -1,0 +1,121 @@
+//! The usual segment (Van Jacobson's header prediction; Linux: `tcp_rcv_established`): the next data
+//! in one piece, or an acknowledgement of all of the one segment in flight, or both, while nothing
+//! is lost, missing, urgent or ending. What it does is what `input` and `acknowledge` would do, with
+//! most of their questions answered by "no" at once. Anything else goes there, untouched.
+
+use super::{Connection, Phase};
+use crate::receive::Due;
+use crate::timers::NEVER;
+use crate::{Bytes, Events, Flags, Nanos, Segment, Sink, State};
+
+impl<B: Bytes> Connection<B> {
+    /// Takes a usual segment; `None` if it is not, and then nothing has changed.
+    #[inline]
+    pub(super) fn predict(
+        &mut self,
+        now: Nanos,
+        segment: &mut Segment<B>,
+        out: &mut impl Sink<B>,
+    ) -> Option<Events> {
+        let ack = segment.ack?;
+        let (send, receive) = (&self.send, &self.receive);
+        let usual = self.state == State::Established
+            && (segment.flags | Flags::PSH) == Flags::PSH
+            && segment.seq == receive.wire(receive.next)
+            && segment.options.sack.is_empty()
+            && receive.is_simple()
+            && self.recovery.phase == Phase::Open;
+        if !usual {
+            return None;
+        }
+        let stamp = match segment.options.timestamp {
+            Some((value, _)) if self.stamps.enabled => {
+                if (value.wrapping_sub(self.stamps.recent) as i32) < 0 {
+                    return None;
+                }
+                Some(value)
+            }
+            _ if self.stamps.enabled => return None,
+            _ => None,
+        };
+        let length = match segment.payload.as_slice() {
+            [] => 0,
+            [piece] => piece.len() as u64,
+            _ => return None,
+        };
+        let acked = u64::from(ack.distance(send.wire(send.una)) as u32);
+        if acked > send.flight() || length == 0 && acked == 0 {
+            return None;
+        }
+        if length > 0 && !self.receive.fits(length, segment.payload.first()?.cost()) {
+            return None;
+        }
+        let window = u64::from(segment.window) << self.send.shift;
+        if acked == 0 && self.send.una + window < self.send.edge {
+            return None;
+        }
+        let mut events = Events::empty();
+        let sequence = self.receive.next;
+        if acked > 0 {
+            if self.recovery.probe.is_some() || self.recovery.undo.is_some() {
+                return None;
+            }
+            let una = self.send.una + acked;
+            let sent_at = self.send.sent.take_only(una, now)?;
+            let room = self.send.room();
+            self.send.una = una;
+            self.send.queue.advance(una);
+            if self.send.urgent.is_some_and(|urgent| urgent <= una) {
+                self.send.urgent = None;
+            }
+            self.counters.bytes_acknowledged += acked;
+            self.recovery.timeouts = 0;
+            self.recovery.backoff = 0;
+            self.recovery.duplicates = 0;
+            self.recovery.base = now;
+            self.rtt.sample(now, now.saturating_sub(sent_at));
+            if self.congestion.limited || self.congestion.window < 2 * acked {
+                self.congestion.on_ack(now, acked, acked, self.rtt.smoothed);
+            }
+            events |= self.freed(room);
+        }
+        self.recovery.probes = 0;
+        self.recovery.keepalives = 0;
+        self.receive.heard_at = now;
+        self.send.edge = self.send.una + window;
+        self.send.updated = sequence;
+        if window > self.send.largest {
+            self.send.largest = window;
+        }
+        self.recovery.probe_backoff = 0;
+        if let Some(value) = stamp
+            && sequence <= self.receive.acked
+        {
+            (self.stamps.recent, self.stamps.recent_at) = (value, now);
+        }
+        if length > 0 {
+            let push = segment.flags.contains(Flags::PSH);
+            let piece = segment.payload.pop()?;
+            self.counters.data_segments_in += 1;
+            self.counters.bytes_received += length;
+            self.receive.observe(now, length as u32, self.rtt.timeout);
+            self.receive.append(piece, length);
+            self.receive.pushed |= push;
+            if let Some(delay) = self.receive.schedule(self.rtt.smoothed) {
+                self.delay_ack(now, delay);
+            }
+            events |= Events::READABLE;
+        }
+        if self.send.unsent() {
+            self.transmit(now, out);
+        } else if self.send.sent.is_empty() {
+            self.timers.send = NEVER;
+        } else if acked > 0 {
+            self.arm(now);
+        }
+        if self.receive.due == Due::Now {
+            self.send_ack(now, out);
+        }
+        Some(events)
+    }
+}
