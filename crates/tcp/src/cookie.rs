@@ -1,10 +1,10 @@
 //! First numbers (RFC 6528), timestamp offsets, and SYN cookies: a SYN is answered and forgotten.
 //!
 //! A cookie is the number of the SYN-ACK, as in Linux (`net/ipv4/syncookies.c`): a keyed hash of
-//! the addresses and ports, plus the peer's number, plus a count of minutes in the upper eight bits,
-//! plus, in the lower 24 bits, the index of the MSS under a second hash that contains the minute.
-//! With timestamps, the low six bits of ours carry the window scale (15: none) and whether SACK is
-//! permitted. The hash is SipHash-2-4.
+//! the addresses and ports, plus the peer's number, plus a count of minutes in the upper eight
+//! bits, plus, in the lower 24 bits, the index of the MSS under a second hash that contains the
+//! minute. With timestamps, the low six bits of ours carry the window scale (15: none) and whether
+//! SACK is permitted. The hash is SipHash-2-4.
 
 use core::hash::Hasher;
 use siphasher::sip::SipHasher24;

@@ -90,8 +90,9 @@ mod tests {
         assert_eq!(cube_root(u64::MAX), 2_642_245);
     }
 
-    /// A loss at 100 segments, 200 ms round trips (so that Reno is behind): the window is back at its peak after K
-    /// seconds (RFC 9438, 4.2), K = cbrt(100 * 0.3 / 0.4) = 4.2 s, and grows behind it.
+    /// A loss at 100 segments, 200 ms round trips (so that Reno is behind): the window is back at
+    /// its peak after K seconds (RFC 9438, 4.2), K = cbrt(100 * 0.3 / 0.4) = 4.2 s, and grows
+    /// behind it.
     #[test]
     fn growth_is_concave_then_convex() {
         let mss = 1000;

@@ -3,13 +3,14 @@
 //! # Design
 //!
 //! A [`Connection`] is one end. It takes segments ([`Connection::on_segment`]), the passing of time
-//! ([`Connection::on_timer`], due at [`Connection::next_deadline`]) and a program's wishes, and gives
-//! segments to a [`Sink`] and [`Events`] to its caller, which owns sockets, addresses, checksums,
-//! listening queues and waiting threads. A [`TimeWait`] is what is left of a connection for a
-//! minute. [`cookie`] answers a SYN without keeping anything.
+//! ([`Connection::on_timer`], due at [`Connection::next_deadline`]) and a program's wishes, and
+//! gives segments to a [`Sink`] and [`Events`] to its caller, which owns sockets, addresses,
+//! checksums, listening queues and waiting threads. A [`TimeWait`] is what is left of a connection
+//! for a minute. [`cookie`] answers a SYN without keeping anything.
 //!
-//! Data are lists of counted pieces of memory ([`Bytes`]); nothing is copied. A segment holds slices
-//! of the pieces that the program sent, and the receiver's queue holds the pieces that arrived.
+//! Data are lists of counted pieces of memory ([`Bytes`]); nothing is copied. A segment holds
+//! slices of the pieces that the program sent, and the receiver's queue holds the pieces that
+//! arrived.
 //!
 //! Inside, a sequence number is a [`seq::Position`]: 64 bits that never wrap. Only segments carry
 //! the 32 bits of the wire ([`Seq`]).
@@ -20,22 +21,38 @@
 //! # Invariants
 //!
 //! * A segment is an allegation. Nothing in it makes this code panic, and what it can make a
-//!   connection keep is bounded: by bytes and by the cost of pieces (`receive.rs`), by the number of
-//!   records of what was sent (`scoreboard.rs`).
+//!   connection keep is bounded: by bytes and by the cost of pieces (`receive.rs`), by the number
+//!   of records of what was sent (`scoreboard.rs`).
 //! * Every list grows by `try_reserve`. When memory is refused, a segment is dropped as if the
 //!   network had lost it, or the caller gets [`Error::NoMemory`].
-//! * While there is something to send or to acknowledge, [`Connection::next_deadline`] is some time:
-//!   a connection never waits for nothing.
+//! * While there is something to send or to acknowledge, [`Connection::next_deadline`] is some
+//!   time: a connection never waits for nothing.
 //! * The right edge of the window that was offered never moves back.
 //!
 //! # Road not taken
 //!
 //! `smoltcp` 0.14 has a TCP socket. Its state and its functions that process and make segments are
 //! private, so nothing could be added from outside: recovery by selective acknowledgements and by
-//! time (RFC 6675, 8985), TIME-WAIT outside the socket, SYN cookies, a path MTU that changes, urgent
-//! data, keepalive counts, `TCP_INFO`, and queues that share pages instead of copying through a ring
-//! of bytes. Its formats of the wire are used beside this crate. `xarxa` is a reserved name without
-//! code.
+//! time (RFC 6675, 8985), TIME-WAIT outside the socket, SYN cookies, a path MTU that changes,
+//! urgent data, keepalive counts, `TCP_INFO`, and queues that share pages instead of copying
+//! through a ring of bytes. Its formats of the wire are used beside this crate. `xarxa` is a
+//! reserved name without code.
+//!
+//! # Measured
+//!
+//! `examples/compare.rs` moves 16 MiB over a link of 125 MB/s with 10 ms of round-trip time,
+//! between two ends of this crate and between two of smoltcp (CUBIC, 1 MiB of buffers):
+//!
+//! | loss | this crate | smoltcp | this crate | smoltcp |
+//! |---|---|---|---|---|
+//! | 0 % | 69.1 MB/s | 47.1 MB/s | 0.70 ns/byte | 2.69 ns/byte |
+//! | 1 % | 1.73 MB/s | 0.85 MB/s | 1.15 ns/byte | 1.77 ns/byte |
+//! | 5 % | 0.66 MB/s | 0.03 MB/s | 1.35 ns/byte | 2.01 ns/byte |
+//!
+//! The rates are of simulated time. At a loss the bound of Mathis and others (1997) is 1.8 and 0.8
+//! MB/s. The costs are of the processor, both ends together; smoltcp's contain headers, not
+//! checksums. A round trip of 32 bytes (`examples/round_trip.rs`) takes 2,714 instructions, two
+//! writes and two reads together; without `connection/fast.rs` it took 4,020.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -53,10 +53,16 @@ impl<B: Bytes> Queue<B> {
     }
 
     /// Makes room for `count` more pieces.
+    #[inline]
     pub(crate) fn reserve(&mut self, count: usize) -> Result<(), Error> {
         if self.pieces.len() + count <= self.pieces.capacity() {
             return Ok(());
         }
+        self.enlarge(count)
+    }
+
+    #[cold]
+    fn enlarge(&mut self, count: usize) -> Result<(), Error> {
         self.pieces.try_reserve(count).map_err(|_| Error::NoMemory)
     }
 
@@ -80,6 +86,7 @@ impl<B: Bytes> Queue<B> {
     }
 
     /// Appends a piece, as a part of the last one where that is possible.
+    #[inline]
     pub(crate) fn push_joined(&mut self, bytes: B) -> Result<(), Error> {
         if let Some(last) = self.pieces.back_mut() {
             let before = last.bytes.cost();
@@ -130,22 +137,27 @@ impl<B: Bytes> Queue<B> {
     }
 
     /// Adds slices of `from..to`, as far as the queue has them, to `into`.
+    #[inline]
     pub(crate) fn range(
         &self,
         from: Position,
         to: Position,
         into: &mut Pieces<B>,
     ) -> Result<(), Error> {
-        let (mut from, to) = (from.max(self.start), to.min(self.end));
-        if from >= to {
-            return Ok(());
-        }
         if let Some(piece) = self.pieces.front()
             && piece.at == from
-            && piece.bytes.len() as u64 == to - from
+            && piece.at + piece.bytes.len() as u64 == to
             && into.is_empty()
         {
             into.push(piece.bytes.slice(0, piece.bytes.len()));
+            return Ok(());
+        }
+        self.slices(from, to, into)
+    }
+
+    fn slices(&self, from: Position, to: Position, into: &mut Pieces<B>) -> Result<(), Error> {
+        let (mut from, to) = (from.max(self.start), to.min(self.end));
+        if from >= to {
             return Ok(());
         }
         let first = self.find(from);
@@ -154,9 +166,8 @@ impl<B: Bytes> Queue<B> {
             if into.len() == into.capacity() {
                 into.try_reserve(1).map_err(|_| Error::NoMemory)?;
             }
-            into.push(
-                piece.bytes.slice((from - piece.at) as usize, (end.min(to) - piece.at) as usize),
-            );
+            let (low, high) = ((from - piece.at) as usize, (end.min(to) - piece.at) as usize);
+            into.push(piece.bytes.slice(low, high));
             from = end;
             if end >= to {
                 break;
@@ -180,6 +191,16 @@ impl<B: Bytes> Queue<B> {
         if to <= self.start {
             return;
         }
+        // One piece, all of it.
+        if to >= self.end && self.pieces.len() == 1 {
+            self.pieces.pop_front();
+            (self.start, self.cost) = (self.end, 0);
+            return;
+        }
+        self.drop_before(to);
+    }
+
+    fn drop_before(&mut self, to: Position) {
         self.start = to.min(self.end);
         while let Some(first) = self.pieces.front()
             && first.at + first.bytes.len() as u64 <= self.start
@@ -197,6 +218,7 @@ impl<B: Bytes> Queue<B> {
     }
 
     /// Takes pieces up to `to` out of the queue.
+    #[inline]
     pub(crate) fn take(&mut self, to: Position, into: &mut Pieces<B>) -> Result<(), Error> {
         let to = to.min(self.end);
         // One piece, all of it.
@@ -212,6 +234,10 @@ impl<B: Bytes> Queue<B> {
             (self.start, self.cost) = (self.end, 0);
             return Ok(());
         }
+        self.take_some(to, into)
+    }
+
+    fn take_some(&mut self, to: Position, into: &mut Pieces<B>) -> Result<(), Error> {
         while self.start < to {
             let Some(first) = self.pieces.front() else { break };
             let end = first.at + first.bytes.len() as u64;

@@ -4,8 +4,8 @@
 //!
 //! Data wait in order in `queue` and out of order in `holes`. The window counts bytes, and is
 //! smaller when pieces cost much more than they show: a peer that sends single bytes fills memory
-//! 4096 times as fast. Beyond [`MEMORY`] times the limit, pieces are joined where the memory's owner
-//! can do so ([`Bytes::extend`]), then what is out of order is dropped, then segments are.
+//! 4096 times as fast. Beyond [`MEMORY`] times the limit, pieces are joined where the memory's
+//! owner can do so ([`Bytes::extend`]), then what is out of order is dropped, then segments are.
 
 use crate::assembly::Assembly;
 use crate::config::Config;
@@ -169,11 +169,15 @@ impl<B: Bytes> Receive<B> {
     }
 
     /// True if a program that has read should let the peer know (Linux: `tcp_cleanup_rbuf`).
+    #[inline]
     pub(crate) fn window_has_doubled(&self) -> bool {
         let offered = self.edge.saturating_sub(self.next);
+        if 2 * offered > self.limit as u64 {
+            return false;
+        }
         let free = self.free();
         let grain = u64::from(self.mss).min(self.limit as u64 / 2);
-        2 * offered <= self.limit as u64 && free >= 2 * offered && free >= offered + grain
+        free >= 2 * offered && free >= offered + grain
     }
 
     /// Data arrived: measures the peer's segments and pace (Linux: `tcp_event_data_recv`).
@@ -346,7 +350,8 @@ impl<B: Bytes> Receive<B> {
     }
 
     /// Up to where `limit` bytes go from `from` on. Reading stops before the mark and begins behind
-    /// it, and the byte of a mark that is not inline is skipped (tcp(7), Linux: `tcp_recvmsg_locked`).
+    /// it, and the byte of a mark that is not inline is skipped (tcp(7), Linux:
+    /// `tcp_recvmsg_locked`).
     pub(crate) fn stretch(&self, from: Position, limit: usize) -> (Position, Position) {
         let end = self.queue.end();
         let mut from = from;

@@ -1,8 +1,8 @@
-//! Arbitrary segments, calls and times in every state: no panic, bounded memory, a window that never
-//! shrinks, and a deadline whenever something waits.
+//! Arbitrary segments, calls and times in every state: no panic, bounded memory, a window that
+//! never shrinks, and a deadline whenever something waits.
 //!
-//! `FUZZ_ROUNDS` sets how many connections are tried and `FUZZ_SEED` the first; a failure prints the
-//! seed.
+//! `FUZZ_ROUNDS` sets how many connections are tried and `FUZZ_SEED` the first; a failure prints
+//! the seed.
 
 mod common;
 

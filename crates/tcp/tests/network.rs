@@ -8,16 +8,32 @@ use hayate_tcp::{Config, MILLISECOND, SECOND, State};
 use proptest::prelude::*;
 
 /// Runs until both ends are over. Returns the simulated time.
-fn run(network: &mut Network, limit: u64) -> u64 {
+/// With `pauses`, programs stop reading now and then.
+fn run(network: &mut Network, limit: u64, pauses: bool) -> u64 {
     let mut steps = 0u64;
     loop {
         network.program(0);
         network.program(1);
         let done = |side: usize| network.ends[side].as_ref().is_some_and(|end| end.over);
         if done(0) && done(1) {
+            // What is left can still be read.
+            for side in 0..2 {
+                network.ends[side].as_mut().unwrap().reads = true;
+                network.program(side);
+            }
             break;
         }
-        assert!(network.step(), "nothing is due, nothing is over: {:#?}", state(network));
+        if pauses {
+            for side in 0..2 {
+                let toggle = network.random.one_in(20);
+                let slow = network.random.one_in(3);
+                if let Some(end) = network.ends[side].as_mut().filter(|_| toggle) {
+                    end.reads = !slow;
+                }
+            }
+        }
+        let due = network.step();
+        assert!(due, "nothing is due, nothing is over: {:#?}", state(network));
         steps += 1;
         assert!(steps < limit, "{:#?}", state(network));
     }
@@ -45,7 +61,7 @@ fn check(network: &mut Network) {
 #[test]
 fn a_clean_path() {
     let mut network = Network::new(1, Faults::default(), Default::default(), [1_000_000, 300_000]);
-    let time = run(&mut network, 1_000_000);
+    let time = run(&mut network, 1_000_000, false);
     check(&mut network);
     assert!(time < 2 * SECOND, "{}", time / MILLISECOND);
 }
@@ -54,12 +70,13 @@ fn a_clean_path() {
 fn a_large_transfer_over_a_lossy_path() {
     let config = Config { segment_limit: 65_000, ..Config::default() };
     // Lossy: near MSS / RTT * 1.22 / sqrt(loss) (Mathis and others, 1997).
-    for (loss, least) in [(0, 50_000_000), (10, 1_400_000), (50, 400_000)] {
+    for (loss, least, bytes) in
+        [(0, 50_000_000, 256 << 20), (10, 1_400_000, 32 << 20), (50, 400_000, 256 << 20)]
+    {
         let faults =
             Faults { loss, delay: 5 * MILLISECOND, rate: 125_000_000, ..Faults::default() };
-        let bytes = 32 << 20;
         let mut network = Network::new(7, faults, [config.clone(), config.clone()], [bytes, 0]);
-        let time = run(&mut network, 100_000_000);
+        let time = run(&mut network, 100_000_000, false);
         check(&mut network);
         let rate = bytes * SECOND / time;
         println!("loss {loss}/1000: {rate} bytes/s, {} segments", network.carried);
@@ -106,6 +123,7 @@ proptest! {
         duplicates in 0usize..50,
         reorder in 0usize..300,
         jitter in 0u64..100,
+        pauses in any::<bool>(),
     ) {
         let mtu = configs.iter().map(|c| c.mss).min().unwrap() + 40;
         let faults = Faults {
@@ -114,7 +132,7 @@ proptest! {
         };
         let mut network = Network::new(seed, faults, configs, bytes);
         network.ends[0].as_mut().unwrap().chunk = chunks[0];
-        run(&mut network, 5_000_000);
+        run(&mut network, 5_000_000, pauses);
         check(&mut network);
     }
 }

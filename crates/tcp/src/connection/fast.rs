@@ -1,7 +1,7 @@
-//! The usual segment (Van Jacobson's header prediction; Linux: `tcp_rcv_established`): the next data
-//! in one piece, or an acknowledgement of all of the one segment in flight, or both, while nothing
-//! is lost, missing, urgent or ending. What it does is what `input` and `acknowledge` would do, with
-//! most of their questions answered by "no" at once. Anything else goes there, untouched.
+//! The usual segment (Van Jacobson's header prediction; Linux: `tcp_rcv_established`): the next
+//! data in one piece, or an acknowledgement of all of the one segment in flight, or both, while
+//! nothing is lost, missing, urgent or ending. What it does is what `input` and `acknowledge` would
+//! do, with most of their questions answered by "no" at once. Anything else goes there, untouched.
 
 use super::{Connection, Phase};
 use crate::receive::Due;
@@ -10,7 +10,7 @@ use crate::{Bytes, Events, Flags, Nanos, Segment, Sink, State};
 
 impl<B: Bytes> Connection<B> {
     /// Takes a usual segment; `None` if it is not, and then nothing has changed.
-    #[inline]
+    #[inline(always)]
     pub(super) fn predict(
         &mut self,
         now: Nanos,

@@ -79,6 +79,7 @@ impl<B: Bytes> Connection<B> {
         events
     }
 
+    #[inline(never)]
     fn on_segment_synchronized(
         &mut self,
         now: Nanos,

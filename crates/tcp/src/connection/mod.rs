@@ -1,8 +1,8 @@
 //! One end of a connection.
 //!
-//! `open` begins it, `input` takes segments, `fast` the usual ones, `acknowledge` does what an acknowledgement asks for,
-//! `recovery` decides what is lost, `output` makes segments, `timer` acts when time has passed,
-//! `data` is what a program does with bytes, `close` ends it.
+//! `open` begins it, `input` takes segments, `fast` the usual ones, `acknowledge` does what an
+//! acknowledgement asks for, `recovery` decides what is lost, `output` makes segments, `timer` acts
+//! when time has passed, `data` is what a program does with bytes, `close` ends it.
 
 mod acknowledge;
 mod close;

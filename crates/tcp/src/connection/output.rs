@@ -126,6 +126,7 @@ impl<B: Bytes> Connection<B> {
     }
 
     /// Sends new data and the FIN.
+    #[inline(always)]
     fn send_new(&mut self, now: Nanos, out: &mut impl Sink<B>) {
         if self.send.next > self.send.queue.end() {
             return;
@@ -142,14 +143,14 @@ impl<B: Bytes> Connection<B> {
                 Some(next) => next,
                 None => break,
             };
-            if !self.send_range(now, length, fin, out) {
+            if !self.send_range(now, length, fin, mss, out) {
                 break;
             }
         }
     }
 
     /// How much the next segment of new data carries, and whether the FIN goes with it.
-    #[inline]
+    #[inline(always)]
     fn next_segment(&mut self, mss: u64) -> Option<(u64, bool)> {
         let send = &self.send;
         let unsent = send.queue.end() - send.next;
@@ -197,15 +198,17 @@ impl<B: Bytes> Connection<B> {
     }
 
     /// Sends `length` new bytes, and the FIN behind them. False if there was no memory.
+    #[inline]
     pub(super) fn send_range(
         &mut self,
         now: Nanos,
         length: u64,
         fin: bool,
+        mss: u64,
         out: &mut impl Sink<B>,
     ) -> bool {
         let (start, end) = (self.send.next, self.send.next + length + u64::from(fin));
-        if !self.send.sent.reserve() || self.emit(now, start, end, out).is_err() {
+        if !self.send.sent.reserve() || self.make(now, start, end, out).is_err() {
             return false;
         }
         if self.send.sent.is_empty() {
@@ -214,7 +217,7 @@ impl<B: Bytes> Connection<B> {
         self.send.sent.push(start, end, now);
         self.send.next = end;
         if length > 0 {
-            if !length.is_multiple_of(self.payload()) {
+            if length < mss || !length.is_multiple_of(mss) {
                 self.send.small = end;
             }
             self.counters.bytes_sent += length;
@@ -228,6 +231,18 @@ impl<B: Bytes> Connection<B> {
 
     /// Makes a segment of the positions from `start` to before `end`.
     pub(super) fn emit(
+        &mut self,
+        now: Nanos,
+        start: Position,
+        end: Position,
+        out: &mut impl Sink<B>,
+    ) -> Result<(), Error> {
+        self.make(now, start, end, out)
+    }
+
+    /// The same, as a part of its caller: for new data.
+    #[inline(always)]
+    fn make(
         &mut self,
         now: Nanos,
         start: Position,
@@ -273,7 +288,7 @@ impl<B: Bytes> Connection<B> {
     }
 
     /// Adds what every segment has, and sends it.
-    #[inline]
+    #[inline(always)]
     fn finish(&mut self, now: Nanos, mut segment: Segment<B>, out: &mut impl Sink<B>) {
         if self.stamps.enabled {
             segment.options.timestamp = Some((self.stamps.value(now), self.stamps.recent));

@@ -1,11 +1,11 @@
 //! Loss recovery: what is lost, how fast it is sent again.
 //!
-//! With SACK, loss is a matter of time (RFC 8985), and the count of RFC 6675 rules how much is sent.
-//! Without it, three duplicate acknowledgements lose the first segment (RFC 5681) and each partial
-//! acknowledgement the next one (NewReno, RFC 6582); each duplicate stands for one segment that
-//! arrived. In both cases the window falls in proportion to what arrives (RFC 6937), and new data
-//! follow each segment that is known to have arrived, which contains limited transmit (RFC 3042).
-//! A timestamp older than the first retransmission undoes it all (Eifel, RFC 3522 and 4015).
+//! With SACK, loss is a matter of time (RFC 8985), and the count of RFC 6675 rules how much is
+//! sent. Without it, three duplicate acknowledgements lose the first segment (RFC 5681) and each
+//! partial acknowledgement the next one (NewReno, RFC 6582); each duplicate stands for one segment
+//! that arrived. In both cases the window falls in proportion to what arrives (RFC 6937), and new
+//! data follow each segment that is known to have arrived, which contains limited transmit (RFC
+//! 3042). A timestamp older than the first retransmission undoes it all (Eifel, RFC 3522 and 4015).
 
 use super::{Connection, Phase};
 use crate::config::MIN_MSS;

@@ -7,9 +7,6 @@ use crate::seq::{BASE, FIRST};
 use crate::timers::{Kind, NEVER};
 use crate::{Bytes, Error, Events, MILLISECOND, Nanos, Sink, State};
 
-/// The most that a peer delays an acknowledgement (RFC 8985, 7.2: WCDelAckT).
-const ACK_DELAY_MAX: Nanos = 200 * MILLISECOND;
-
 impl<B: Bytes> Connection<B> {
     /// Acts on what is due at `now`; earlier it does nothing.
     pub fn on_timer(&mut self, now: Nanos, out: &mut impl Sink<B>) -> Events {
@@ -67,13 +64,12 @@ impl<B: Bytes> Connection<B> {
             && recovery.probe.is_none()
             && self.send.sent.sacked == 0
             && self.rtt.smoothed != 0
-            && self.send.next > FIRST
+            && self.send.flight() > self.congestion.mss
         {
-            // RFC 8985, 7.2; Linux: `tcp_schedule_loss_probe`.
-            let single = self.send.flight() <= self.congestion.mss;
-            let extra = if single { ACK_DELAY_MAX } else { 2 * MILLISECOND };
+            // RFC 8985, 7.2; Linux: `tcp_schedule_loss_probe`. With a single segment in flight the
+            // probe would have to wait for a delayed acknowledgement, longer than the timeout.
             let from = recovery.base.max(self.send.last_at);
-            let probe = from + 2 * self.rtt.smoothed + extra;
+            let probe = from + 2 * self.rtt.smoothed + 2 * MILLISECOND;
             if probe < timers.send {
                 (timers.kind, timers.send) = (Kind::Tail, probe);
             }
@@ -162,7 +158,7 @@ impl<B: Bytes> Connection<B> {
         self.counters.probes += 1;
         if length > 0 && window >= length && !self.send.cork {
             let fin = self.send.fin && length == unsent && window > length;
-            if self.send_range(now, length, fin, out) {
+            if self.send_range(now, length, fin, mss, out) {
                 self.recovery.probe = Some((self.send.next, false));
             }
         } else if let Some((index, start, end)) = self.send.sent.tail(mss)
@@ -192,10 +188,11 @@ impl<B: Bytes> Connection<B> {
         let window = self.send.edge.saturating_sub(self.send.next);
         let unsent = self.send.queue.end().saturating_sub(self.send.next);
         if window > 0 {
-            let length = unsent.min(window).min(self.payload());
+            let mss = self.payload();
+            let length = unsent.min(window).min(mss);
             let fin = self.send.fin && length == unsent && window > length;
             if length > 0 || fin {
-                if self.send_range(now, length, fin, out) {
+                if self.send_range(now, length, fin, mss, out) {
                     self.recovery.probe_backoff = 0;
                     return Events::empty();
                 }

@@ -171,6 +171,12 @@ impl Network {
         let Some(end) = &mut self.ends[side] else { return };
         let events = act(end, self.now, &mut out);
         end.events |= events;
+        let connection = &end.connection;
+        let waits = connection.unacknowledged() > 0 || connection.info().unacknowledged > 0;
+        if waits && !matches!(connection.state(), State::Closed | State::TimeWait) {
+            let due = connection.next_deadline();
+            assert!(due.is_some(), "something waits for nothing: {:?}", connection.info());
+        }
         if events.intersects(Events::CLOSED | Events::TIME_WAIT) {
             end.over = true;
             end.waiting = end.waiting.take().or(end.connection.time_wait(self.now));
