@@ -136,6 +136,13 @@ impl<B: Bytes> Queue<B> {
         }
     }
 
+    /// All that the queue has, if that is one piece that begins at `at`.
+    #[inline]
+    pub(crate) fn only(&self, at: Position) -> Option<B> {
+        let piece = self.pieces.front()?;
+        (self.pieces.len() == 1 && piece.at == at).then(|| piece.bytes.slice(0, piece.bytes.len()))
+    }
+
     /// Adds slices of `from..to`, as far as the queue has them, to `into`.
     #[inline]
     pub(crate) fn range(
@@ -155,6 +162,7 @@ impl<B: Bytes> Queue<B> {
         self.slices(from, to, into)
     }
 
+    #[inline(never)]
     fn slices(&self, from: Position, to: Position, into: &mut Pieces<B>) -> Result<(), Error> {
         let (mut from, to) = (from.max(self.start), to.min(self.end));
         if from >= to {
@@ -200,6 +208,7 @@ impl<B: Bytes> Queue<B> {
         self.drop_before(to);
     }
 
+    #[inline(never)]
     fn drop_before(&mut self, to: Position) {
         self.start = to.min(self.end);
         while let Some(first) = self.pieces.front()
@@ -224,19 +233,18 @@ impl<B: Bytes> Queue<B> {
         // One piece, all of it.
         if self.pieces.len() == 1
             && to == self.end
-            && into.len() < into.capacity()
-            && let Some(first) = self.pieces.front()
-            && first.at == self.start
+            && into.is_empty()
+            && self.pieces.front().is_some_and(|first| first.at == self.start)
+            && let Some(piece) = self.pieces.pop_front()
         {
-            if let Some(piece) = self.pieces.pop_front() {
-                into.push(piece.bytes);
-            }
+            into.push(piece.bytes);
             (self.start, self.cost) = (self.end, 0);
             return Ok(());
         }
         self.take_some(to, into)
     }
 
+    #[inline(never)]
     fn take_some(&mut self, to: Position, into: &mut Pieces<B>) -> Result<(), Error> {
         while self.start < to {
             let Some(first) = self.pieces.front() else { break };

@@ -31,7 +31,7 @@ impl Rtt {
     /// Takes a sample of a segment that was sent once (Karn).
     #[inline]
     pub(crate) fn sample(&mut self, now: Nanos, sample: Nanos) {
-        let sample = sample.clamp(1000, 3600 * SECOND);
+        let sample = sample.max(1000);
         if self.smoothed == 0 {
             self.smoothed = sample;
             self.variation = sample / 2;

@@ -123,15 +123,18 @@ impl Scoreboard {
     /// Makes sure that the next [`Scoreboard::push`] works.
     #[inline]
     pub(crate) fn reserve(&mut self) -> bool {
-        self.records.len() < self.records.capacity() || self.records.try_reserve(1).is_ok()
+        self.records.len() < self.records.capacity() || self.enlarge()
     }
 
-    /// New data were sent.
+    #[cold]
+    fn enlarge(&mut self) -> bool {
+        self.records.try_reserve(1).is_ok()
+    }
+
+    /// New data were sent, for which [`Scoreboard::reserve`] made room.
     #[inline]
     pub(crate) fn push(&mut self, start: Position, end: Position, at: Nanos) {
-        if self.reserve() {
-            self.records.push_back(Record { start, end, at, flags: 0 });
-        }
+        self.records.push_back(Record { start, end, at, flags: 0 });
     }
 
     /// When the first record was sent.

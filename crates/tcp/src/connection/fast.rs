@@ -5,8 +5,8 @@
 
 use super::{Connection, Phase};
 use crate::receive::Due;
-use crate::timers::NEVER;
-use crate::{Bytes, Events, Flags, Nanos, Segment, Sink, State};
+use crate::timers::{Kind, NEVER};
+use crate::{Bytes, Events, Flags, Nanos, Segment, Sink, State, options};
 
 impl<B: Bytes> Connection<B> {
     /// Takes a usual segment; `None` if it is not, and then nothing has changed.
@@ -117,5 +117,50 @@ impl<B: Bytes> Connection<B> {
             self.send_ack(now, out);
         }
         Some(events)
+    }
+
+    /// Sends the one small piece that waits while nothing is in flight; false if it is not so, and
+    /// then nothing has changed.
+    #[inline(always)]
+    pub(super) fn send_single(&mut self, now: Nanos, out: &mut impl Sink<B>) -> bool {
+        let (send, receive) = (&mut self.send, &mut self.receive);
+        let (start, end) = (send.next, send.queue.end());
+        let length = end.saturating_sub(start);
+        let usual = self.state == State::Established
+            && length > 0
+            && send.sent.is_empty()
+            && receive.holes.is_empty()
+            && receive.duplicate.is_none()
+            && !(send.cork || send.more || send.fin)
+            && send.urgent.is_none()
+            && self.recovery.phase == Phase::Open
+            && end <= send.edge
+            && length + options::TIMESTAMP as u64 <= u64::from(send.mss)
+            && 2 * length <= send.largest
+            && now.saturating_sub(send.last_at) <= self.rtt.timeout;
+        if !usual || !send.sent.reserve() {
+            return false;
+        }
+        let Some(piece) = send.queue.only(start) else { return false };
+        let mut segment =
+            Segment::new(send.wire(start), Some(receive.wire(receive.next)), Flags::PSH);
+        segment.payload.push(piece);
+        if self.stamps.enabled {
+            segment.options.timestamp = Some((self.stamps.value(now), self.stamps.recent));
+        }
+        segment.window = receive.offer();
+        receive.acknowledged();
+        receive.answered(now);
+        send.sent.push(start, end, now);
+        (send.next, send.small, send.last_at) = (end, end, now);
+        self.recovery.base = now;
+        self.timers.acknowledge = NEVER;
+        self.timers.kind = Kind::Timeout;
+        self.timers.send = now + self.rtt.backed_off(self.recovery.backoff);
+        self.counters.data_segments_out += 1;
+        self.counters.segments_out += 1;
+        self.counters.bytes_sent += length;
+        out.send(segment);
+        true
     }
 }

@@ -15,6 +15,13 @@ impl<B: Bytes> Connection<B> {
     /// [`Connection::connect`], [`Connection::accept`], [`Connection::send`], and when an option
     /// that held data back was switched off.
     pub fn transmit(&mut self, now: Nanos, out: &mut impl Sink<B>) {
+        if !self.send_single(now, out) {
+            self.transmit_all(now, out);
+        }
+    }
+
+    #[inline(never)]
+    fn transmit_all(&mut self, now: Nanos, out: &mut impl Sink<B>) {
         match self.state {
             State::Closed | State::TimeWait => return,
             State::SynSent | State::SynReceived => {
