@@ -72,6 +72,9 @@ pub(crate) struct Receive<B> {
     pub mark_at: Position,
     pub inline: bool,
     pub due: Due,
+    /// Data were refused for want of memory: no window until there is some (Linux:
+    /// `ICSK_ACK_NOMEM`).
+    starved: bool,
     quick: u8,
     /// Data are answered by data: acknowledgements ride on those (Linux: pingpong).
     pub interactive: bool,
@@ -108,6 +111,7 @@ impl<B: Bytes> Receive<B> {
             mark_at: 0,
             inline: config.urgent_inline,
             due: Due::No,
+            starved: false,
             quick: 0,
             interactive: false,
             pushed: false,
@@ -155,6 +159,9 @@ impl<B: Bytes> Receive<B> {
     /// or half the buffer, never back.
     #[inline]
     pub(crate) fn offer(&mut self) -> u16 {
+        if self.starved && !self.recovered() {
+            return 0;
+        }
         let candidate = self.next + self.free();
         let grain = u64::from(self.mss).min(self.limit as u64 / 2);
         let grows = candidate >= self.edge + grain;
@@ -162,10 +169,18 @@ impl<B: Bytes> Receive<B> {
         // Rounded up where rounding down would move the edge back; not when the queue is full, or
         // a trickle of bytes would move the edge on for ever.
         let up = !grows && self.queue.len() < self.limit;
-        let field = if up { window.div_ceil(1 << self.shift) } else { window >> self.shift };
+        let part = if up { (1 << self.shift) - 1 } else { 0 };
+        let field = (window + part) >> self.shift;
         let field = field.min(0xffff);
         self.edge = self.edge.max(self.next + (field << self.shift));
         field as u16
+    }
+
+    /// Memory was refused to data and is there again.
+    pub(crate) fn recovered(&mut self) -> bool {
+        let recovered = self.starved && self.queue.cost() <= self.memory_limit();
+        self.starved &= !recovered;
+        recovered
     }
 
     /// True if a program that has read should let the peer know (Linux: `tcp_cleanup_rbuf`).
@@ -270,7 +285,8 @@ impl<B: Bytes> Receive<B> {
         if !self.holes.is_empty() {
             self.holes.clear();
         }
-        self.queue.cost() + cost <= limit || self.queue.is_empty()
+        self.starved = self.queue.cost() + cost > limit && !self.queue.is_empty();
+        !self.starved
     }
 
     /// Nothing is missing, urgent, ending, reported or owed.

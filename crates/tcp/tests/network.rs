@@ -25,10 +25,10 @@ fn run(network: &mut Network, limit: u64, pauses: bool) -> u64 {
         }
         if pauses {
             for side in 0..2 {
-                let toggle = network.random.one_in(20);
-                let slow = network.random.one_in(3);
-                if let Some(end) = network.ends[side].as_mut().filter(|_| toggle) {
-                    end.reads = !slow;
+                let pause = network.random.one_in(40);
+                let time = network.random.below(3000) as u64 * MILLISECOND;
+                if let Some(end) = network.ends[side].as_mut().filter(|end| pause && end.reads) {
+                    (end.reads, end.resumes) = (false, network.now + time);
                 }
             }
         }

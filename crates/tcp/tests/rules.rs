@@ -653,6 +653,23 @@ mod loss {
             > P. 3501:3701",
         );
     }
+
+    #[test]
+    fn a_peer_that_closes_its_window_and_answers_lives() {
+        let mut script = "write 100\n> P. 1:101\n".to_string();
+        for time in [201, 401, 801, 1601, 3201, 6401, 12801, 25601, 51201, 102_401] {
+            script += &format!("< . 1:1 ack 1 win 0\n+{time}\n> P. 1:101\n");
+        }
+        for _ in 0..20 {
+            script += "< . 1:1 ack 1 win 0\n+120001\n> P. 1:101\n";
+        }
+        script += "state Established
+            < . 1:1 ack 1 win 500
+            > P. 1:101                   # at once
+            < . 1:1 ack 101 win 500
+            no deadline";
+        open(&script);
+    }
 }
 
 mod attacks {

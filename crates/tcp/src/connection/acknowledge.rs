@@ -1,6 +1,6 @@
 //! An acknowledgement comes in.
 
-use super::Connection;
+use super::{Connection, Phase};
 use crate::scoreboard::Sample;
 use crate::seq::Position;
 use crate::{Bytes, Events, Flags, MILLISECOND, Nanos, Segment};
@@ -21,8 +21,14 @@ impl<B: Bytes> Connection<B> {
         let (una, flight) = (self.send.una, self.send.flight());
         self.recovery.probes = 0;
         let mut duplicate = ack == una && length == 0 && flight > 0;
+        let closed = self.send.edge <= una;
         if self.update_window(ack, segment, seq) {
             duplicate = false;
+            if closed && ack == una && self.recovery.phase == Phase::Loss {
+                // What was sent into the closed window was dropped.
+                self.send.sent.lose_all(false);
+                (self.recovery.backoff, self.recovery.base) = (0, now);
+            }
         }
         let advanced = ack > una;
         let room = self.send.room();

@@ -135,7 +135,7 @@ impl<B: Bytes> Connection<B> {
             receive.pushed = false;
         }
         let open = !self.receive.shut && !self.is_peer_closed();
-        if acknowledge || open && self.receive.window_has_doubled() {
+        if acknowledge || open && (self.receive.window_has_doubled() || self.receive.recovered()) {
             if acknowledge {
                 self.receive.due = Due::Now;
             }

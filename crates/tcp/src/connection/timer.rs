@@ -125,6 +125,16 @@ impl<B: Bytes> Connection<B> {
                 None => count >= limits.syn_retries,
             },
             State::SynReceived => count >= limits.synack_retries,
+            // The peer has closed its window and answers: it lives (Linux:
+            // `tcp_rtx_probe0_timed_out`).
+            _ if self.send.edge <= self.send.una && !self.orphan => {
+                let silent = now.saturating_sub(self.receive.heard_at);
+                count > 0
+                    && match self.user_timeout {
+                        Some(timeout) => elapsed >= timeout,
+                        None => elapsed > 2 * RTO_MAX && silent > 2 * RTO_MAX,
+                    }
+            }
             _ => {
                 let retries = if self.orphan { limits.orphan_retries } else { limits.retries };
                 let patience = match self.user_timeout {

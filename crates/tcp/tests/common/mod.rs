@@ -90,6 +90,8 @@ pub struct End {
     pub got: u64,
     /// The program reads at all; closes its side when it has sent all; has closed.
     pub reads: bool,
+    /// When it reads again, if it does not.
+    pub resumes: Nanos,
     pub shut: bool,
     pub closed: Option<Closing>,
     pub over: bool,
@@ -107,6 +109,7 @@ impl End {
             given: 0,
             got: 0,
             reads: true,
+            resumes: 0,
             shut: false,
             closed: None,
             over: false,
@@ -280,7 +283,8 @@ impl Network {
     pub fn next(&self) -> Option<Nanos> {
         let arrival = self.wire.keys().next().map(|(at, _)| *at);
         let timers = self.ends.iter().flatten().filter_map(|end| end.connection.next_deadline());
-        timers.chain(arrival).min()
+        let pauses = self.ends.iter().flatten().filter(|end| !end.reads).map(|end| end.resumes);
+        timers.chain(arrival).chain(pauses).min()
     }
 
     /// Does what is due next. False if nothing ever is.
@@ -309,6 +313,7 @@ impl Network {
             if end.closed.is_some() {
                 return Events::empty();
             }
+            end.reads |= now >= end.resumes;
             let mut count = 0;
             while end.reads {
                 let mut pieces = Pieces::new();
