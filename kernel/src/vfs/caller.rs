@@ -26,6 +26,11 @@ pub fn register(caller: Caller) {
     CALLER.call_once(|| caller);
 }
 
+/// Whether the calling process has a capability.
+pub fn has(capability: Capability) -> bool {
+    CALLER.get().is_some_and(|caller| (caller.credentials)().has(capability))
+}
+
 /// Checks that the calling process has a capability: `EPERM`.
 pub fn require(capability: Capability) -> Result<()> {
     let caller = CALLER.get().ok_or(Errno::EPERM)?;

@@ -23,11 +23,13 @@ use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
 use hayate_abi::socket::Ucred;
+use hayate_abi::time::{Timespec, Timeval};
 use hayate_abi::{Errno, Result};
 use smallvec::SmallVec;
+use zerocopy::IntoBytes;
 
 use super::open_file::{FileOps, OpenFile};
-use super::socket_options::{Buffer, Common, OptionOutput, OptionValue, SOL_SOCKET};
+use super::socket_options::{Buffer, Common, OptionOutput, OptionValue, SOL_SOCKET, Switches};
 use super::transfer::{Input, Output};
 use crate::schedule::{WaitQueue, Woken};
 
@@ -60,6 +62,11 @@ pub mod kinds {
     pub const PACKET: i32 = 5;
 }
 
+/// SCM_TIMESTAMP and SCM_TIMESTAMPNS, which are the numbers of the options too.
+pub const SO_TIMESTAMP: i32 = 29;
+/// See [`SO_TIMESTAMP`].
+pub const SO_TIMESTAMPNS: i32 = 35;
+
 /// `sizeof(struct sockaddr_storage)`, which bounds the addresses of every family.
 pub const ADDRESS_LENGTH: usize = 128;
 
@@ -75,6 +82,21 @@ pub struct ControlMessage {
     pub kind: i32,
     /// The data after the header.
     pub data: SmallVec<[u8; 32]>,
+}
+
+impl ControlMessage {
+    /// Makes the control message that reports the time of a message in nanoseconds since 1970, if
+    /// these options ask for it.
+    pub fn of_time(options: &Common, nanos: u64) -> Option<Self> {
+        let (kind, data) = if options.has(Switches::TIMESTAMP) {
+            (SO_TIMESTAMP, SmallVec::from_slice(Timeval::from_nanos(nanos).as_bytes()))
+        } else if options.has(Switches::TIMESTAMP_NS) {
+            (SO_TIMESTAMPNS, SmallVec::from_slice(Timespec::from_nanos(nanos).as_bytes()))
+        } else {
+            return None;
+        };
+        Some(Self { level: SOL_SOCKET, kind, data })
+    }
 }
 
 /// The arguments of a send besides its bytes.
@@ -214,7 +236,7 @@ pub trait SocketOps: Send + Sync {
     }
 
     /// setsockopt(2), for what is not common to all families: other levels, and options of
-    /// `SOL_SOCKET` that only this family has.
+    /// `SOL_SOCKET` that this family has alone or treats in its own way (ENOPROTOOPT for others).
     fn set_option(&self, level: i32, option: i32, value: OptionValue) -> Result<()> {
         let _ = (option, value);
         Err(no_option(level))
@@ -224,6 +246,11 @@ pub trait SocketOps: Send + Sync {
     fn get_option(&self, level: i32, option: i32, out: OptionOutput) -> Result<()> {
         let _ = (option, out);
         Err(no_option(level))
+    }
+
+    /// Called after options that are common to all families were switched on or off.
+    fn switched(&self, which: Switches) {
+        let _ = which;
     }
 
     /// SO_ERROR: returns the pending error and clears it.

@@ -36,15 +36,25 @@ pub enum Buffer {
 }
 
 impl Buffer {
+    /// The largest wish that is heeded, and the least size.
+    fn limits(self) -> (usize, usize) {
+        match self {
+            Buffer::Send => (SEND_DEFAULT, SEND_LEAST),
+            Buffer::Receive => (RECEIVE_DEFAULT, RECEIVE_LEAST),
+        }
+    }
+
     /// The size for a wish: half of every buffer is assumed to be overhead, so twice the requested
     /// size is granted; a wish beyond the limits is cut (socket(7)). A negative one is a very large
     /// one (`sk_setsockopt`).
     pub fn granted(self, asked: i32) -> usize {
-        let (most, least) = match self {
-            Buffer::Send => (SEND_DEFAULT, SEND_LEAST),
-            Buffer::Receive => (RECEIVE_DEFAULT, RECEIVE_LEAST),
-        };
+        let (most, least) = self.limits();
         ((asked as u32 as usize).min(most) * 2).max(least)
+    }
+
+    /// The size for a wish that no limit cuts (SO_SNDBUFFORCE); a negative one is 0.
+    pub fn forced(self, asked: i32) -> usize {
+        (asked.clamp(0, i32::MAX / 2) as usize * 2).max(self.limits().1)
     }
 }
 
@@ -62,22 +72,106 @@ bitflags::bitflags! {
         const URGENT_INLINE = 8;
         /// SO_PASSCRED: the credentials of senders are reported.
         const PASS_CREDENTIALS = 16;
+        /// SO_LINGER: close(2) waits for what is not yet sent.
+        const LINGER = 32;
+        /// SO_DONTROUTE: only hosts on the same link are reached.
+        const ON_LINK = 64;
+        /// SO_NO_CHECK: datagrams over IPv4 without a checksum.
+        const NO_CHECKSUM = 128;
+        /// SO_TIMESTAMP: messages are reported with the time of their arrival.
+        const TIMESTAMP = 256;
+        /// SO_TIMESTAMPNS: the same in nanoseconds, in place of the other.
+        const TIMESTAMP_NS = 512;
+        /// SO_RXQ_OVFL: the number of lost messages is reported.
+        const LOST = 1024;
+        /// SO_DEBUG.
+        const DEBUG = 2048;
     }
 }
 
 /// The options that every socket has.
-#[derive(Default)]
 pub struct Common {
     switches: AtomicU32,
     /// SO_RCVTIMEO and SO_SNDTIMEO in nanoseconds; 0 means none.
     receive_timeout: AtomicU64,
     send_timeout: AtomicU64,
+    /// SO_RCVLOWAT: a stream is read when so many bytes are there.
+    pub low_water: AtomicU32,
+    /// The time of SO_LINGER in seconds.
+    pub linger: AtomicU32,
+    /// SO_PRIORITY.
+    pub priority: AtomicU32,
+    /// SO_MARK.
+    pub mark: AtomicU32,
+    /// SO_INCOMING_CPU: the processor that the last packet came in on, or that was set; all ones
+    /// for none.
+    pub processor: AtomicU32,
+    /// SO_COOKIE; 0 until a program asks.
+    cookie: AtomicU64,
+}
+
+static COOKIES: AtomicU64 = AtomicU64::new(1);
+
+impl Default for Common {
+    fn default() -> Self {
+        Self {
+            switches: AtomicU32::new(0),
+            receive_timeout: AtomicU64::new(0),
+            send_timeout: AtomicU64::new(0),
+            low_water: AtomicU32::new(1),
+            linger: AtomicU32::new(0),
+            priority: AtomicU32::new(0),
+            mark: AtomicU32::new(0),
+            processor: AtomicU32::new(u32::MAX),
+            cookie: AtomicU64::new(0),
+        }
+    }
 }
 
 impl Common {
     /// Makes the options of a new socket.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Copies the options of a listener to a connection that it accepts.
+    pub fn inherit(&self, listener: &Common) {
+        let (to, from) = (self.words(), listener.words());
+        for (to, from) in to.into_iter().zip(from) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        for which in [Buffer::Receive, Buffer::Send] {
+            let span = listener.timeout(which).load(Ordering::Relaxed);
+            self.timeout(which).store(span, Ordering::Relaxed);
+        }
+    }
+
+    fn words(&self) -> [&AtomicU32; 6] {
+        let Common { switches, low_water, linger, priority, mark, processor, .. } = self;
+        [switches, low_water, linger, priority, mark, processor]
+    }
+
+    /// Returns the number of bytes that a read of a stream waits for if it wants `room` bytes at
+    /// most: SO_RCVLOWAT, or all of them with MSG_WAITALL (`sock_rcvlowat`).
+    pub fn target(&self, room: usize, wait_for_all: bool) -> usize {
+        if wait_for_all {
+            return room;
+        }
+        (self.low_water.load(Ordering::Relaxed) as usize).min(room)
+    }
+
+    /// Returns a number that no other socket has: SO_COOKIE.
+    pub fn cookie(&self) -> u64 {
+        let number = || COOKIES.fetch_add(1, Ordering::Relaxed);
+        match self.cookie.load(Ordering::Relaxed) {
+            0 => {
+                let new = number();
+                let met =
+                    self.cookie.compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed);
+                met.err().unwrap_or(new)
+            }
+            cookie => cookie,
+        }
     }
 
     /// Whether an option is on.
@@ -92,6 +186,12 @@ impl Common {
         } else {
             self.switches.fetch_and(!option.bits(), Ordering::Relaxed);
         }
+    }
+
+    /// Switches one kind of time stamps on, in place of the other, or both off.
+    pub fn switch_timestamps(&self, kind: Switches, on: bool) {
+        self.switch(Switches::TIMESTAMP.union(Switches::TIMESTAMP_NS), false);
+        self.switch(kind, on);
     }
 
     /// SO_RCVTIMEO (for the buffer that is received) or SO_SNDTIMEO in nanoseconds, 0 for none.

@@ -64,6 +64,7 @@ impl Socket {
         nonblocking: bool,
     ) -> Result<Incoming> {
         let peek = how & flags::PEEK != 0;
+        let target = self.options().target(out.remaining(), how & flags::WAITALL != 0);
         let mut incoming = Incoming::default();
         while out.remaining() > 0 {
             let has_some = incoming.count > 0;
@@ -71,7 +72,7 @@ impl Socket {
                 room: out.remaining().min(STREAM_PIECE),
                 peek: peek.then_some(incoming.count),
                 sender: incoming.sender.filter(|_| self.options().has(Switches::PASS_CREDENTIALS)),
-                is_satisfied: has_some && (peek || how & flags::WAITALL == 0),
+                is_satisfied: has_some && (peek || incoming.count >= target),
                 reader: Reader { has_some, inline: self.options().has(Switches::URGENT_INLINE) },
             };
             let look = || self.endpoint().receive(|queue, unread| take(queue, wish, unread));

@@ -4,11 +4,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use hayate_abi::file::Iovec;
-use hayate_abi::signal::{SIGPIPE, SIGXFSZ};
+use hayate_abi::signal::SIGXFSZ;
 use hayate_abi::{Errno, Result};
 use hayate_machine::user::{UserBytes, UserPtr, in_user_half};
 
-use super::{open_file, raise};
+use super::{open_file, raise, raise_broken_pipe};
 use crate::memory::USER_END;
 use crate::page_cache::read_ahead;
 use crate::process;
@@ -79,7 +79,7 @@ pub fn write_file(file: &OpenFile, place: FileOffset, input: &mut Input<'_>) -> 
     match outcome {
         Ok(0) => {}
         Ok(_) => notify::file(file, Mask::MODIFY),
-        Err(Errno::EPIPE) => raise(SIGPIPE),
+        Err(Errno::EPIPE) => raise_broken_pipe(file),
         Err(_) => {}
     }
     outcome

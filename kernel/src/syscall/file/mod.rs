@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 
 use hayate_abi::file::AT_FDCWD;
 use hayate_abi::process::{RLIMIT_FSIZE, RLIMIT_NOFILE};
-use hayate_abi::signal::{SI_USER, Siginfo};
+use hayate_abi::signal::{SI_USER, SIGPIPE, Siginfo};
 use hayate_abi::{Errno, Result};
 use hayate_machine::user;
 
@@ -30,6 +30,7 @@ use crate::vfs::descriptor::FdTable;
 use crate::vfs::mount::Location;
 use crate::vfs::open_file::OpenFile;
 use crate::vfs::path::{PATH_MAX, Resolver, WalkFlags};
+use crate::vfs::socket::kinds;
 
 /// Flags of the *at calls (`include/uapi/linux/fcntl.h`).
 #[allow(missing_docs, reason = "named as in openat(2) and its kin")]
@@ -181,6 +182,15 @@ pub fn locate(view: &View, fd: i32, path_address: usize, flags: u32) -> Result<L
         walk |= WalkFlags::EMPTY;
     }
     view.resolve(fd, &path(path_address)?, walk)
+}
+
+/// Raises SIGPIPE after a write to this file failed with EPIPE: sockets that are no streams have
+/// only the error (`unix_dgram_sendmsg`, `udp_sendmsg`).
+#[cold]
+pub fn raise_broken_pipe(file: &OpenFile) {
+    if file.ops().as_socket().is_none_or(|socket| socket.kind() == kinds::STREAM) {
+        raise(SIGPIPE);
+    }
 }
 
 /// Sends the calling thread a signal that one of its own calls raised.

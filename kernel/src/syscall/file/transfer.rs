@@ -1,12 +1,11 @@
 //! `sendfile`, `splice`, `tee`, `vmsplice`.
 
-use hayate_abi::signal::SIGPIPE;
 use hayate_abi::{Errno, Result};
 use hayate_machine::user::UserPtr;
 
 use super::io;
 use super::io::vector;
-use super::{open_file, raise};
+use super::{open_file, raise_broken_pipe};
 use crate::ipc::pipe;
 use crate::ipc::splice;
 use crate::ipc::splice::Side;
@@ -43,10 +42,10 @@ fn side(offset: &mut Option<u64>) -> Side<'_> {
     }
 }
 
-/// Raises SIGPIPE for EPIPE.
-fn report(outcome: Result<usize>) -> Result<usize> {
+/// Raises SIGPIPE for EPIPE where that is due.
+fn report(to: &OpenFile, outcome: Result<usize>) -> Result<usize> {
     if outcome == Err(Errno::EPIPE) {
-        raise(SIGPIPE);
+        raise_broken_pipe(to);
     }
     outcome
 }
@@ -80,7 +79,7 @@ pub fn sendfile(out: i32, input: i32, offset: usize, count: usize) -> Result<usi
         notify::file(&from, Mask::ACCESS);
         notify::file(&to, Mask::MODIFY);
     }
-    report(outcome)
+    report(&to, outcome)
 }
 
 /// `splice(2)`
@@ -145,7 +144,7 @@ pub fn splice(
         notify::file(&to, Mask::MODIFY);
         notify::file(&from, Mask::ACCESS);
     }
-    report(outcome)
+    report(&to, outcome)
 }
 
 /// `tee(2)`
@@ -168,7 +167,7 @@ pub fn tee(input: i32, out: i32, count: usize, flags: u32) -> Result<usize> {
         notify::file(&from, Mask::ACCESS);
         notify::file(&to, Mask::MODIFY);
     }
-    report(outcome)
+    report(&to, outcome)
 }
 
 /// `vmsplice(2)`: copies the program's pages, which is all that a program may rely on. Only the
@@ -186,7 +185,7 @@ pub fn vmsplice(fd: i32, address: usize, count: usize, flags: u32) -> Result<usi
     let nonblocking = flags & SPLICE_F_NONBLOCK != 0;
     let pipe = pipe::end::of(&file).ok_or(Errno::EBADF)?;
     if file.writable() {
-        let outcome = report(pipe.write_some(nonblocking, &mut Input::vector(&pieces)));
+        let outcome = report(&file, pipe.write_some(nonblocking, &mut Input::vector(&pieces)));
         if matches!(outcome, Ok(1..)) {
             notify::file(&file, Mask::MODIFY);
         }

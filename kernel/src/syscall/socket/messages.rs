@@ -10,22 +10,13 @@ use hayate_machine::user::{self, UserBytes, UserPtr};
 use super::super::control;
 use super::super::control::{Control, Received};
 use super::super::file::io::{PIECES_MAX, vector};
+use super::super::file::raise_broken_pipe;
 use super::address;
 use super::descriptor::{lookup, socket_of};
-use crate::process;
 use crate::vfs::open_file::OpenFile;
-use crate::vfs::socket::{ADDRESS_LENGTH, AddressBytes, OutgoingMessage, flags, kinds};
+use crate::vfs::socket::{ADDRESS_LENGTH, AddressBytes, OutgoingMessage, flags};
 use crate::vfs::socket_options::Switches;
 use crate::vfs::transfer::{Input, Output};
-
-/// Raises SIGPIPE for EPIPE unless MSG_NOSIGNAL was given.
-fn piped<T>(result: Result<T>, how: u32, kind: i32) -> Result<T> {
-    let stream = matches!(kind, kinds::STREAM | kinds::PACKET);
-    if matches!(result, Err(Errno::EPIPE)) && how & flags::NOSIGNAL == 0 && stream {
-        process::current().signal_self(hayate_abi::signal::SIGPIPE);
-    }
-    result
-}
 
 /// sendto(2).
 pub fn sendto(
@@ -58,7 +49,11 @@ fn send(
         claimed: control.claimed,
         control: control.others,
     };
-    piped(socket.send(input, message), how, socket.kind())
+    let outcome = socket.send(input, message);
+    if outcome == Err(Errno::EPIPE) && how & flags::NOSIGNAL == 0 {
+        raise_broken_pipe(file);
+    }
+    outcome
 }
 
 /// Fails with EINVAL for headers of 32-bit programs: only the kernel may set this flag.

@@ -20,8 +20,9 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::user::UserPtr;
 
 use self::descriptor::{lookup, socket_of};
+use super::file::{descriptor_limit, files};
 use crate::process;
-use crate::vfs::open_file::{FileOps, flags as open};
+use crate::vfs::open_file::{FileOps, OpenFile, flags as open};
 use crate::vfs::socket::Directions;
 use crate::vfs::socket_family;
 use crate::vfs::socket_family::Family;
@@ -35,11 +36,15 @@ pub fn init() {
     unix::init();
 }
 
+/// Makes the open file of a socket.
+fn open_file(ops: Arc<dyn FileOps>, how: i32) -> Result<Arc<OpenFile>> {
+    let status = open::O_RDWR | if how & SOCK_NONBLOCK != 0 { open::O_NONBLOCK } else { 0 };
+    socket_family::open(ops, status)
+}
+
 /// Makes the open file of a socket and gives it a descriptor.
 fn install(ops: Arc<dyn FileOps>, how: i32) -> Result<i32> {
-    let status = open::O_RDWR | if how & SOCK_NONBLOCK != 0 { open::O_NONBLOCK } else { 0 };
-    let file = socket_family::open(ops, status)?;
-    process::current().install(file, how & SOCK_CLOEXEC != 0)
+    process::current().install(open_file(ops, how)?, how & SOCK_CLOEXEC != 0)
 }
 
 /// Checks the flags in the type of a socket, and finds the family.
@@ -105,9 +110,13 @@ pub fn accept4(fd: i32, at: usize, length: usize, how: u32) -> Result<i32> {
         return Err(Errno::EINVAL);
     }
     let file = lookup(fd)?;
+    // First of all, so that no connection is lost for the lack of a descriptor
+    // (`__sys_accept4_file`).
+    let (table, limit) = (files(), descriptor_limit());
+    let reserved = table.reserve(0, limit, how & SOCK_CLOEXEC != 0)?;
     let accepted = socket_of(&file)?.accept(file.nonblocking())?;
     address::write(&accepted.peer, at, length)?;
-    install(accepted.ops, how)
+    Ok(reserved.install(open_file(accepted.ops, how)?))
 }
 
 /// getsockname(2).

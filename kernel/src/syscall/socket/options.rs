@@ -2,33 +2,53 @@
 //!
 //! Those of the level `SOL_SOCKET` that mean the same for every family are set and read here, as
 //! `sk_setsockopt` and `sk_getsockopt` of Linux do (net/core/sock.c); all others are the family's.
+//! A family is asked before the options whose effect is its own (from `set_late` on): what reaches
+//! these has no effect in that family on Linux either, beyond what [`Common`] says.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 
-use hayate_abi::socket::Ucred;
+use hayate_abi::socket::{Linger, Ucred};
 use hayate_abi::time::Timeval;
 use hayate_abi::{Errno, Result};
 use zerocopy::IntoBytes;
 
 use super::descriptor::{lookup, socket_of};
-use crate::vfs::socket::SocketOps;
-use crate::vfs::socket_options::{Buffer, OptionOutput, OptionValue, SOL_SOCKET, Switches};
+use crate::credentials::Capability;
+use crate::vfs::caller;
+use crate::vfs::socket::{SO_TIMESTAMP, SO_TIMESTAMPNS, SocketOps};
+use crate::vfs::socket_options::{Buffer, Common, OptionOutput, OptionValue, SOL_SOCKET, Switches};
 
+const SO_DEBUG: i32 = 1;
 const SO_REUSEADDR: i32 = 2;
 const SO_TYPE: i32 = 3;
 const SO_ERROR: i32 = 4;
+const SO_DONTROUTE: i32 = 5;
 const SO_BROADCAST: i32 = 6;
 const SO_SNDBUF: i32 = 7;
 const SO_RCVBUF: i32 = 8;
 const SO_KEEPALIVE: i32 = 9;
 const SO_OOBINLINE: i32 = 10;
+const SO_NO_CHECK: i32 = 11;
+const SO_PRIORITY: i32 = 12;
+const SO_LINGER: i32 = 13;
+const SO_BSDCOMPAT: i32 = 14;
+const SO_REUSEPORT: i32 = 15;
 const SO_PASSCRED: i32 = 16;
 const SO_PEERCRED: i32 = 17;
+const SO_RCVLOWAT: i32 = 18;
+const SO_SNDLOWAT: i32 = 19;
 const SO_RCVTIMEO: i32 = 20;
 const SO_SNDTIMEO: i32 = 21;
+const SO_PEERNAME: i32 = 28;
 const SO_ACCEPTCONN: i32 = 30;
+const SO_SNDBUFFORCE: i32 = 32;
+const SO_RCVBUFFORCE: i32 = 33;
+const SO_MARK: i32 = 36;
 const SO_PROTOCOL: i32 = 38;
 const SO_DOMAIN: i32 = 39;
+const SO_RXQ_OVFL: i32 = 40;
+const SO_INCOMING_CPU: i32 = 49;
+const SO_COOKIE: i32 = 57;
 
 /// setsockopt(2).
 pub fn setsockopt(fd: i32, level: i32, option: i32, value: usize, length: u32) -> Result<()> {
@@ -65,6 +85,30 @@ fn switch_of(option: i32) -> Option<Switches> {
     })
 }
 
+/// Switches that a family may treat in its own way.
+fn late_switch_of(option: i32) -> Option<Switches> {
+    Some(match option {
+        SO_DEBUG => Switches::DEBUG,
+        SO_DONTROUTE => Switches::ON_LINK,
+        SO_NO_CHECK => Switches::NO_CHECKSUM,
+        SO_RXQ_OVFL => Switches::LOST,
+        SO_TIMESTAMP => Switches::TIMESTAMP,
+        SO_TIMESTAMPNS => Switches::TIMESTAMP_NS,
+        _ => return None,
+    })
+}
+
+/// Options that are one number.
+fn number_of(common: &Common, option: i32) -> Option<&AtomicU32> {
+    Some(match option {
+        SO_PRIORITY => &common.priority,
+        SO_MARK => &common.mark,
+        SO_RCVLOWAT => &common.low_water,
+        SO_INCOMING_CPU => &common.processor,
+        _ => return None,
+    })
+}
+
 fn timeout_of(option: i32) -> Option<Buffer> {
     match option {
         SO_RCVTIMEO => Some(Buffer::Receive),
@@ -75,8 +119,8 @@ fn timeout_of(option: i32) -> Option<Buffer> {
 
 fn buffer_of(option: i32) -> Option<Buffer> {
     match option {
-        SO_RCVBUF => Some(Buffer::Receive),
-        SO_SNDBUF => Some(Buffer::Send),
+        SO_RCVBUF | SO_RCVBUFFORCE => Some(Buffer::Receive),
+        SO_SNDBUF | SO_SNDBUFFORCE => Some(Buffer::Send),
         _ => None,
     }
 }
@@ -85,19 +129,77 @@ fn buffer_of(option: i32) -> Option<Buffer> {
 fn set(socket: &dyn SocketOps, option: i32, value: OptionValue) -> Result<()> {
     if let Some(switch) = switch_of(option) {
         socket.common().switch(switch, value.number()? != 0);
+        socket.switched(switch);
     } else if let Some(which) = timeout_of(option) {
         let span = value.read::<Timeval>()?.to_nanos().map_err(|_| Errno::EDOM)?;
         socket.common().timeout(which).store(span, Ordering::Relaxed);
     } else if let Some(which) = buffer_of(option) {
-        socket.set_buffer_size(which, which.granted(value.number()?));
+        let asked = value.number()?;
+        let size = if matches!(option, SO_SNDBUFFORCE | SO_RCVBUFFORCE) {
+            caller::require(Capability::NetAdmin)?;
+            which.forced(asked)
+        } else {
+            which.granted(asked)
+        };
+        socket.set_buffer_size(which, size);
     } else {
-        return socket.set_option(SOL_SOCKET, option, value);
+        match socket.set_option(SOL_SOCKET, option, value) {
+            Err(Errno::ENOPROTOOPT) => return set_late(socket, option, value),
+            outcome => return outcome,
+        }
     }
+    Ok(())
+}
+
+/// Sets an option that the family does not treat in its own way.
+fn set_late(socket: &dyn SocketOps, option: i32, value: OptionValue) -> Result<()> {
+    let common = socket.common();
+    // As in `sk_setsockopt`, the number is read before the option is looked at.
+    let number = value.number()?;
+    let on = number != 0;
+    let is_administrator = || caller::has(Capability::NetAdmin);
+    let may_mark = || caller::has(Capability::NetRaw) || is_administrator();
+    match option {
+        SO_DEBUG if on && !is_administrator() => return Err(Errno::EACCES),
+        SO_PRIORITY if !(0..=6).contains(&number) && !may_mark() => return Err(Errno::EPERM),
+        SO_MARK if !may_mark() => return Err(Errno::EPERM),
+        // Only families of the Internet have ports.
+        SO_REUSEPORT if on => return Err(Errno::EOPNOTSUPP),
+        SO_REUSEPORT | SO_BSDCOMPAT => return Ok(()),
+        SO_LINGER => return set_linger(common, value),
+        _ => {}
+    }
+    if let Some(switch @ (Switches::TIMESTAMP | Switches::TIMESTAMP_NS)) = late_switch_of(option) {
+        common.switch_timestamps(switch, on);
+    } else if let Some(switch) = late_switch_of(option) {
+        common.switch(switch, on);
+    } else if let Some(place) = number_of(common, option) {
+        let number = match (option, number) {
+            // A negative one is a very large one, 0 means 1 (`sk_setsockopt`).
+            (SO_RCVLOWAT, ..=-1) => i32::MAX,
+            (SO_RCVLOWAT, 0) => 1,
+            _ => number,
+        };
+        place.store(number as u32, Ordering::Relaxed);
+    } else {
+        return Err(Errno::ENOPROTOOPT);
+    }
+    Ok(())
+}
+
+fn set_linger(common: &Common, value: OptionValue) -> Result<()> {
+    let linger: Linger = value.read()?;
+    if linger.l_onoff != 0 {
+        common.linger.store(linger.l_linger as u32, Ordering::Relaxed);
+    }
+    common.switch(Switches::LINGER, linger.l_onoff != 0);
     Ok(())
 }
 
 /// Gets an option of `SOL_SOCKET`.
 fn get(socket: &dyn SocketOps, option: i32, out: OptionOutput) -> Result<()> {
+    // As in `sk_getsockopt`, before anything else: a pending error must not be lost.
+    out.room()?;
     if let Some(switch) = switch_of(option) {
         return out.put_number(i32::from(socket.common().has(switch)));
     }
@@ -105,7 +207,7 @@ fn get(socket: &dyn SocketOps, option: i32, out: OptionOutput) -> Result<()> {
         let span = socket.common().timeout(which).load(Ordering::Relaxed);
         return out.put(Timeval::from_nanos(span).as_bytes());
     }
-    if let Some(which) = buffer_of(option) {
+    if let (SO_SNDBUF | SO_RCVBUF, Some(which)) = (option, buffer_of(option)) {
         return out.put_number(socket.buffer_size(which) as i32);
     }
     match option {
@@ -118,6 +220,41 @@ fn get(socket: &dyn SocketOps, option: i32, out: OptionOutput) -> Result<()> {
             let nobody = Ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
             out.put(socket.peer_credentials().unwrap_or(nobody).as_bytes())
         }
-        _ => socket.get_option(SOL_SOCKET, option, out),
+        SO_PEERNAME => get_peer_name(socket, out),
+        SO_COOKIE if out.room()? < size_of::<u64>() => Err(Errno::EINVAL),
+        SO_COOKIE => out.put(&socket.common().cookie().to_ne_bytes()),
+        _ => match socket.get_option(SOL_SOCKET, option, out) {
+            Err(Errno::ENOPROTOOPT) => get_late(socket.common(), option, out),
+            outcome => outcome,
+        },
     }
+}
+
+/// Gets an option that the family does not treat in its own way.
+fn get_late(common: &Common, option: i32, out: OptionOutput) -> Result<()> {
+    if let Some(switch) = late_switch_of(option) {
+        return out.put_number(i32::from(common.has(switch)));
+    }
+    if let Some(place) = number_of(common, option) {
+        return out.put_number(place.load(Ordering::Relaxed) as i32);
+    }
+    match option {
+        SO_LINGER => {
+            let l_onoff = i32::from(common.has(Switches::LINGER));
+            let l_linger = common.linger.load(Ordering::Relaxed) as i32;
+            out.put(Linger { l_onoff, l_linger }.as_bytes())
+        }
+        SO_REUSEPORT | SO_BSDCOMPAT => out.put_number(0),
+        SO_SNDLOWAT => out.put_number(1),
+        _ => Err(Errno::ENOPROTOOPT),
+    }
+}
+
+/// SO_PEERNAME: as getpeername(2), but the program may not have room for more than there is.
+fn get_peer_name(socket: &dyn SocketOps, out: OptionOutput) -> Result<()> {
+    let name = socket.peer_name().map_err(|_| Errno::ENOTCONN)?;
+    if name.len() < out.room()? {
+        return Err(Errno::EINVAL);
+    }
+    out.put(&name)
 }

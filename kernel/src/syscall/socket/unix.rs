@@ -5,10 +5,12 @@
 //! directory ([`View`]), which `ipc` knows nothing of.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use hayate_abi::file::AT_FDCWD;
 use hayate_abi::socket::Ucred;
 use hayate_abi::{Errno, Result};
+use hayate_machine::time::realtime_ns;
 
 use super::super::file::View;
 use crate::credentials::access;
@@ -22,8 +24,8 @@ use crate::vfs::inode::{DeviceNumber, FileKind, Inode};
 use crate::vfs::open_file::FileOps;
 use crate::vfs::path::{WalkFlags, permitted};
 use crate::vfs::socket::{
-    Accepted, AddressBytes, Ancillary, Directions, IncomingMessage, OutgoingMessage, SocketOps,
-    flags, kinds,
+    Accepted, AddressBytes, Ancillary, ControlMessage, Directions, IncomingMessage,
+    OutgoingMessage, SocketOps, flags, kinds,
 };
 use crate::vfs::socket_family::{Family, Pair, register};
 use crate::vfs::socket_options::{Buffer, Common};
@@ -167,20 +169,20 @@ impl SocketOps for Socket {
     }
 
     fn send(&self, input: &mut Input<'_>, message: OutgoingMessage<'_>) -> Result<usize> {
-        let address = message.to.map(Address::parse).transpose()?;
         let urgent = message.flags & flags::OOB != 0;
         if urgent {
             self.check_urgent(input.remaining())?;
         }
-        let to = match address {
-            None => None,
-            Some(_) if self.endpoint().kind.connects() => {
+        let to = match (self.endpoint().kind, message.to) {
+            // An address of a packet is ignored (`unix_seqpacket_sendmsg`).
+            (_, None) | (Kind::Packet, _) => None,
+            (Kind::Stream, Some(_)) => {
                 return Err(match self.endpoint().peer() {
                     Ok(_) => Errno::EISCONN,
                     Err(_) => Errno::EOPNOTSUPP,
                 });
             }
-            Some(address) => Some(find(address)?),
+            (Kind::Datagram, Some(address)) => Some(find(Address::parse(address)?)?),
         };
         let outgoing = Outgoing {
             to,
@@ -210,6 +212,10 @@ impl SocketOps for Socket {
             credentials: sender,
             ..IncomingMessage::default()
         };
+        let is_whole = self.endpoint().kind != Kind::Stream && sender.is_some();
+        if is_whole && let Some(time) = ControlMessage::of_time(self.options(), realtime_ns()) {
+            message.control = Vec::from([time]);
+        }
         // A sender without a name has no address, not one that is empty (unix_copy_addr).
         if let Some(name) = from {
             message.from = address::to_bytes(Some(&name));
