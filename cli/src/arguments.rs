@@ -128,9 +128,9 @@ pub struct Run {
     #[arg(long)]
     pub timing: bool,
 
-    /// What the kernel keeps of processes that ended, for the next ones: none, program, space, region, all,
-    /// all+text, full, or attachment, text, work-area, process, execution, debt joined to these by
-    /// + or taken away by - [default: full]
+    /// What the kernel keeps of processes that ended, for the next ones: none, program, space,
+    /// region, all, all+text, full, or attachment, text, work-area, process, execution, debt joined
+    /// to these by + or taken away by - [default: full]
     #[arg(long, value_name = "POLICY", value_parser = policy)]
     pub recycle: Option<String>,
 
@@ -178,10 +178,10 @@ pub struct Machine {
     #[arg(long = "machine", value_enum, default_value_t = Board::Q35)]
     pub board: Board,
 
-    /// Give the machine non-volatile memory: FILE keeps what the guest writes there, SIZE is blank at
-    /// each run, pseudo:SIZE is a part of its ordinary memory that survives a reset of the guest.
-    /// FILE and SIZE are an NVDIMM; virtio:FILE and virtio:SIZE are virtio-pmem, and virtio alone puts
-    /// the texts of --off2f there
+    /// Give the machine non-volatile memory: FILE keeps what the guest writes there, SIZE is blank
+    /// at each run, pseudo:SIZE is a part of its ordinary memory that survives a reset of the
+    /// guest. FILE and SIZE are an NVDIMM; virtio:FILE and virtio:SIZE are virtio-pmem, and virtio
+    /// alone puts the texts of --off2f there
     #[arg(long, value_name = "[virtio:]FILE|[virtio:]SIZE|pseudo:SIZE|virtio")]
     pub nvm: Option<OsString>,
 

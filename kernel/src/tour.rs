@@ -29,8 +29,8 @@
 ///    frame, the page of the page cache
 ///    ([`PageCache::peek`](crate::page_cache::cache::PageCache::peek)), or a copy of a page that is
 ///    shared since a fork.
-/// 5. [`Edit`](machine::paging::Edit) enters it, and copies page tables that a fork shared
-///    (`machine/src/paging/share.rs`).
+/// 5. [`Edit`](machine::paging::Edit) walks to the entry, and copies page tables that a fork shared
+///    (`machine/src/paging/own.rs`, `share.rs`); [`Slot`](machine::paging::Slot) enters the page.
 /// 6. If the page must be read from a disk or memory must be found, the lock is released first:
 ///    `handle_slowly`, [`PageCache::read_for`](crate::page_cache::cache::PageCache::read_for),
 ///    [`reclaim::relieve`](crate::reclaim::relieve). Then the attempt is made again from step 4.
@@ -50,10 +50,11 @@ pub mod page_fault {}
 /// 3. [`syscall::dispatch`](crate::syscall::dispatch): looks the number up in
 ///    [`HANDLERS`](crate::syscall::HANDLERS).
 /// 4. `syscall/table.rs`: one row for each call: number, name, arguments with their types, how
-///    complete it is, and the function. The macro makes the handler of it, which decodes the
-///    registers ([`syscall::argument`](crate::syscall::argument)) and encodes the result.
+///    complete it is, and the function. The macros of `syscall/calls.rs` make the handler of it,
+///    which decodes the registers ([`syscall::argument`](crate::syscall::argument)) and encodes the
+///    result.
 /// 5. The function, in a file of its family, for instance `syscall/process.rs`: checks, then
-///    calls the room that does the work. Memory of the program is reached by checked copies only
+///    calls the module that does the work. Memory of the program is reached by checked copies only
 ///    ([`machine::user`]): a bad pointer is EFAULT.
 /// 6. Back in the stub: if the attention word of this processor is zero, `sysretq`. If not,
 ///    [`Handlers::attention`](machine::trap::Handlers) is called until it is:
@@ -80,8 +81,9 @@ pub mod system_call {}
 /// 5. `introduce` is the point of no return: the child enters its parent's list
 ///    (`process/family.rs`) and the table of numbers (`process/pids.rs`). Until here everything can
 ///    fail and is undone.
-/// 6. The child becomes runnable: [`schedule::start_child`](crate::schedule::start_child) puts it
-///    on the parent's processor if the parent tends to wait at once
+/// 6. The child becomes runnable: [`schedule::start_child`](crate::schedule::start_child)
+///    (`schedule/start.rs`) puts it into a run queue (`schedule/run_queue.rs`), on the parent's
+///    processor if the parent tends to wait at once
 ///    ([`wake_affinity`](crate::schedule::wake_affinity)). The parent of a vfork waits in
 ///    `wait_for_space`.
 /// 7. The child's first instructions are the way out of a system call with 0 in `rax`
@@ -103,8 +105,8 @@ pub mod fork {}
 ///      or is made and mapped (`program/load.rs`, [`crate::memory::map`]);
 ///    * the first stack is built (`program/stack.rs`).
 /// 3. [`exec::execute`](crate::process::exec::execute) ends the other threads of the process.
-/// 4. `commit` is the point of no return: credentials, space and program are replaced together,
-///    close-on-exec descriptors are closed, signal handlers are reset.
+/// 4. `commit` is the point of no return: credentials, space and program are replaced together
+///    (`process/transform.rs`), close-on-exec descriptors are closed, signal handlers are reset.
 /// 5. [`recycle::spaces::release`](crate::recycle::spaces::release) keeps the space that the
 ///    process left, if nobody else uses it.
 /// 6. The frame of the system call gets the entry point and the new stack pointer, so that the way
@@ -116,21 +118,22 @@ pub mod exec {}
 
 /// A read of a file.
 ///
-/// 1. `syscall/file/io.rs`, `read`: from the descriptor to the
-///    open file ([`FdTable`](crate::vfs::descriptor::FdTable), without a lock on the table's part
-///    that is read).
+/// 1. `syscall/file/io.rs`, `read`: from the descriptor to the open file
+///    ([`Thread::file`](crate::process::Thread::file) asks the
+///    [`FdTable`](crate::vfs::descriptor::FdTable), under the table's own spin lock).
 /// 2. [`OpenFile::read`](crate::vfs::open_file::OpenFile): checks the mode, takes the position, and
 ///    calls the operations of the file ([`FileOps`](crate::vfs::open_file::FileOps)). For a pipe, a
 ///    socket or a terminal those are in [`crate::ipc`] or [`crate::tty`], and the path ends there.
-/// 3. A file with pages: its file system in [`crate::fs`] leads to
-///    [`vfs::content::read`](crate::vfs::content::read), the loop that is the same for all of them.
+/// 3. A file with pages: its file system in [`crate::fs`] (`fs/ext4/file.rs`) leads to
+///    [`vfs::content::read_cached`](crate::vfs::content::read_cached), the loop that is the same
+///    for all of them.
 /// 4. [`PageCache::peek`](crate::page_cache::cache::PageCache::peek): the page is in memory, and
 ///    [`Output`](crate::vfs::transfer::Output) copies it to the program, checked. A hole of a file
 ///    in memory is zeroes.
 /// 5. The page is not in memory:
 ///    [`PageCache::readahead`](crate::page_cache::cache::PageCache::readahead) asks the
 ///    [`PageSource`](crate::page_cache::source::PageSource) for this page and those that follow;
-///    [`crate::fs::ext4`] finds the blocks (crate `hayate-ext4`), [`crate::drivers`] reads them,
+///    `fs/ext4/content.rs` finds the blocks (crate `hayate-ext4`), [`crate::drivers`] reads them,
 ///    and the thread sleeps meanwhile. A reader that goes on finds the next ones asked for in the
 ///    background ([`read_ahead`](crate::page_cache::read_ahead)).
 /// 6. Back in step 1: the bytes are counted, and watchers are told ([`crate::vfs::notify`]).

@@ -199,9 +199,9 @@ pub struct RunArguments {
     /// Neither --before nor --cold concerns the program of this name (can be repeated).
     #[arg(long, value_name = "NAME")]
     pub warm: Vec<String>,
-    /// Of starts of these programs, take off the time in which the only processor had nothing to do, as
-    /// Linux tells it in /proc/timer_list. An emulator that counts instructions and does not wait lets its clock
-    /// jump then.
+    /// Of starts of these programs, take off the time in which the only processor had nothing to
+    /// do, as Linux tells it in /proc/timer_list. An emulator that counts instructions and does not
+    /// wait lets its clock jump then.
     #[arg(long)]
     pub without_idle: bool,
     /// Measure only if this path is there, or end with status 4 (can be repeated).

@@ -2,6 +2,7 @@
 //! end.
 
 use super::report::{Case, Verdict};
+use super::screen::Screen;
 use super::{Report, Trial};
 use crate::arguments::{Accel, Profile, Test};
 use crate::guest::accel::settled;
@@ -451,55 +452,6 @@ fn converse(screen: &mut Screen) -> Result<()> {
     screen.until("C2")?;
     screen.until("# ")?;
     screen.keys("exit 5\r")
-}
-
-/// The screen's content, read by a thread.
-struct Screen {
-    keyboard: File,
-    pieces: std::sync::mpsc::Receiver<Vec<u8>>,
-    seen: String,
-    all: String,
-}
-
-impl Screen {
-    fn new(master: File) -> Result<Screen> {
-        let keyboard = master.try_clone()?;
-        let (sender, pieces) = std::sync::mpsc::channel();
-        std::thread::spawn(move || {
-            let mut master = master;
-            let mut buffer = [0; 4096];
-            while let Ok(count @ 1..) = master.read(&mut buffer) {
-                if sender.send(buffer[..count].to_vec()).is_err() {
-                    return;
-                }
-            }
-        });
-        Ok(Screen { keyboard, pieces, seen: String::new(), all: String::new() })
-    }
-
-    fn keys(&mut self, keys: &str) -> Result<()> {
-        Ok(self.keyboard.write_all(keys.as_bytes())?)
-    }
-
-    /// Waits for a text, and discards everything up to its end.
-    fn until(&mut self, text: &str) -> Result<()> {
-        let began = Instant::now();
-        loop {
-            if let Some(at) = self.seen.find(text) {
-                self.seen.drain(..at + text.len());
-                return Ok(());
-            }
-            let left = Duration::from_secs(60).saturating_sub(began.elapsed());
-            match self.pieces.recv_timeout(left) {
-                Ok(piece) => {
-                    let piece = String::from_utf8_lossy(&piece).into_owned();
-                    self.seen.push_str(&piece);
-                    self.all.push_str(&piece);
-                }
-                Err(_) => bail!("waited for {text:?}; on the screen is:\n{}", self.all),
-            }
-        }
-    }
 }
 
 /// Programs from the default image that print the time, random numbers and their addresses.

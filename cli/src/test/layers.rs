@@ -32,9 +32,9 @@ const CIRCLES: [(&[&str], &str); 2] = [
             "vfs::open_file",
             "vfs::socket",
         ],
-        "an inode opens as operations on an open file, which may be those of a socket; an open file \
-         knows its place in the tree of mounts and dentries, and a dentry leads to an inode, as in \
-         Linux's fs.h",
+        "an inode opens as operations on an open file, which may be those of a socket; an open \
+         file knows its place in the tree of mounts and dentries, and a dentry leads to an inode, \
+         as in Linux's fs.h",
     ),
     (
         &["process::record", "process::thread"],

@@ -33,6 +33,7 @@ mod off2f;
 mod processor;
 mod report;
 mod schedule;
+mod screen;
 mod sources;
 pub mod start;
 mod stress;

@@ -85,10 +85,8 @@ impl Unpacker<'_> {
     fn entry(&mut self, entry: &Entry<'_>) -> Result<()> {
         let mut parts: Vec<&[u8]> =
             hayate_cpio::components(entry.name).ok_or(Errno::EINVAL)?.collect();
-        let owner = Owner { uid: entry.uid, gid: entry.gid };
-        let mode = (entry.mode & 0o7777) as u16;
         let change = Change {
-            mode: Some(mode),
+            mode: Some(mode(entry)),
             uid: Some(entry.uid),
             gid: Some(entry.gid),
             modified: Some(Timestamp { seconds: entry.modified.into(), nanoseconds: 0 }),
@@ -125,17 +123,7 @@ impl Unpacker<'_> {
             // The content comes with only one of the names, the first or the last.
             return if entry.content.is_empty() { Ok(()) } else { fill(&first, entry.content) };
         }
-        let device = DeviceNumber::new(entry.node.0, entry.node.1);
-        let made = match kind {
-            FileKind::Directory => directory.mkdir(name, mode, owner)?,
-            FileKind::Symlink => directory.symlink(name, entry.content, owner)?,
-            FileKind::Regular => {
-                let made = directory.create(name, mode, owner)?;
-                fill(&made, entry.content)?;
-                made
-            }
-            _ => directory.mknod(name, kind, mode, device, owner)?,
-        };
+        let made = make(&directory, name, kind, entry)?;
         if kind != FileKind::Symlink {
             made.set_metadata(&change)?;
         }
@@ -185,6 +173,32 @@ impl Unpacker<'_> {
             }
         }
         Ok(trail.pop().unwrap_or_else(|| Arc::clone(self.root)))
+    }
+}
+
+/// The permission bits of an entry.
+fn mode(entry: &Entry<'_>) -> u16 {
+    (entry.mode & 0o7777) as u16
+}
+
+/// Makes the file of an entry, with its content.
+fn make(
+    directory: &Arc<dyn Inode>,
+    name: &[u8],
+    kind: FileKind,
+    entry: &Entry<'_>,
+) -> Result<Arc<dyn Inode>> {
+    let owner = Owner { uid: entry.uid, gid: entry.gid };
+    let device = DeviceNumber::new(entry.node.0, entry.node.1);
+    match kind {
+        FileKind::Directory => directory.mkdir(name, mode(entry), owner),
+        FileKind::Symlink => directory.symlink(name, entry.content, owner),
+        FileKind::Regular => {
+            let made = directory.create(name, mode(entry), owner)?;
+            fill(&made, entry.content)?;
+            Ok(made)
+        }
+        _ => directory.mknod(name, kind, mode(entry), device, owner),
     }
 }
 

@@ -40,8 +40,8 @@
 //! cache's lock, then the frame allocator's. A space's lock is a spin lock, so nothing sleeps under
 //! it: pages are read from disk with the lock released, and the region is looked up again. An
 //! unmapped region may hold the last reference to an open file, whose release may sleep, so removed
-//! regions are dropped after the lock is released. Only one space is locked at a time, but for fork:
-//! it locks the child, which no other thread can reach yet, and then the parent.
+//! regions are dropped after the lock is released. Only one space is locked at a time, but for
+//! fork: it locks the child, which no other thread can reach yet, and then the parent.
 //!
 //! No global lock is on the path of fork, exec, fault or exit: the list of all spaces has one part
 //! for each processor.

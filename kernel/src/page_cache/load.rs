@@ -31,6 +31,18 @@ pub fn text_read() -> u64 {
     TEXT_READ.load(Ordering::Relaxed)
 }
 
+/// The result of an attempt to load a page.
+enum Claim {
+    /// It is there.
+    Present(Frame),
+    /// It and the pages after it, this many in all, are the caller's to load.
+    Own(usize),
+    /// Another thread loads it.
+    Others,
+    /// There is no memory for the mark.
+    NoMemory,
+}
+
 impl PageCache {
     /// Makes the page cache of a file of `size` bytes that `source` reads; `immutable` if neither
     /// size nor content ever changes.
@@ -121,6 +133,25 @@ impl PageCache {
         }
     }
 
+    /// Marks page `index`, and up to `most - 1` missing pages after it, as being loaded.
+    fn claim(&self, index: u64, most: usize) -> Claim {
+        let mut pages = self.pages.lock();
+        match pages.get(index) {
+            Slot::Present(frame) => Claim::Present(frame),
+            Slot::Loading => Claim::Others,
+            Slot::Empty => {
+                let mut marked = 0;
+                while marked < most
+                    && matches!(pages.get(index + marked as u64), Slot::Empty)
+                    && pages.mark_loading(index + marked as u64).is_ok()
+                {
+                    marked += 1;
+                }
+                if marked == 0 { Claim::NoMemory } else { Claim::Own(marked) }
+            }
+        }
+    }
+
     /// Reads page `index` and up to `most - 1` missing pages after it from the source.
     fn load(&self, reader: Reader, index: u64, most: u64) -> Result<Frame> {
         /// Pages in one request of the source.
@@ -136,35 +167,18 @@ impl PageCache {
             frames.make_room_exact(count as usize)?;
             frames.push(reclaim::frame()?);
             frames.extend((1..count).map_while(|_| Frame::allocate()));
-            {
-                let mut pages = self.pages.lock();
-                match pages.get(index) {
-                    Slot::Present(frame) => return Ok(frame),
-                    Slot::Loading => frames.clear(),
-                    Slot::Empty => {
-                        let mut marked = 0;
-                        while marked < frames.len()
-                            && matches!(pages.get(index + marked as u64), Slot::Empty)
-                            && pages.mark_loading(index + marked as u64).is_ok()
-                        {
-                            marked += 1;
-                        }
-                        if marked == 0 {
-                            drop(pages);
-                            if reclaim::relieve() {
-                                continue;
-                            }
-                            return Err(Errno::ENOMEM);
-                        }
-                        frames.truncate(marked);
-                    }
+            match self.claim(index, frames.len()) {
+                Claim::Present(frame) => return Ok(frame),
+                Claim::Own(marked) => frames.truncate(marked),
+                Claim::NoMemory if reclaim::relieve() => continue,
+                Claim::NoMemory => return Err(Errno::ENOMEM),
+                Claim::Others => {
+                    drop(frames);
+                    self.arrivals.wait_for_device(|| {
+                        (!matches!(self.pages.lock().get(index), Slot::Loading)).then_some(())
+                    });
+                    continue;
                 }
-            }
-            if frames.is_empty() {
-                self.arrivals.wait_for_device(|| {
-                    (!matches!(self.pages.lock().get(index), Slot::Loading)).then_some(())
-                });
-                continue;
             }
             super::reclaim::keep_room();
             let read = source.read_pages(index, &frames);

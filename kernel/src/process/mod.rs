@@ -25,7 +25,7 @@
 //! | [`exit`], [`exec`], [`clone`], [`first`] | end, exec, start, the first start |
 //! | [`signal`]: `deliver`, [`fault`] | signals and exceptions on the way from and to a program |
 //! | [`attention`] | what is to be done before a thread returns to user mode |
-//! | [`addressee`], [`resources`], [`starts`] | what lower rooms and the registry ask, measured starts |
+//! | [`addressee`], [`resources`], [`starts`] | what lower modules and the registry ask, measured starts |
 //!
 //! [`record`] and [`thread`] know each other, which no layer can undo: a process lists its threads,
 //! and each thread names its process without a look-up.

@@ -219,30 +219,47 @@ pub fn find<W: Watch>(
         scripts.push(core::mem::replace(&mut executable, next));
     };
     reads.note(&executable, usize::from(record.plan.header_count) * Reads::PROGRAM_HEADER);
+    let caller = (context, credentials);
     let interpreter = match &record.interpreter {
-        Some(path) => {
-            W::enter(StartPart::LookUp);
-            // The path includes its NUL.
-            reads.note(&executable, path.len() + 1);
-            let mut file = open_path(path, context, credentials)?;
-            file.is_interpreter = true;
-            executable.interpreter = Some(Arc::clone(file.file()));
-            W::enter(StartPart::Parse);
-            let record = programs::of_interpreter(&file)?;
-            reads.note(&file, Reads::FILE_HEADER);
-            reads.note(&file, usize::from(record.plan.header_count) * Reads::PROGRAM_HEADER);
-            Some((file, record))
-        }
+        Some(path) => Some(find_interpreter::<W>(path, &mut executable, &mut reads, caller)?),
         None => None,
     };
     // A script's thread has the script's name, not the interpreter's (`begin_new_exec`,
     // `bprm->filename`): `pidof` relies on it.
-    let last = shown.rsplit(|&byte| byte == b'/').next().unwrap_or(shown);
+    let name = last_part(shown)?;
+    let executable = Arc::new(executable);
+    Ok(Program { executable, record, interpreter, reads, arguments, name })
+}
+
+/// The name of a thread that executes the program with this path.
+#[inline(always)]
+fn last_part(path: &[u8]) -> Result<Name> {
+    let last = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
     let mut name = Name::new();
     name.make_room(last.len())?;
     name.extend_from_slice(last);
-    let executable = Arc::new(executable);
-    Ok(Program { executable, record, interpreter, reads, arguments, name })
+    Ok(name)
+}
+
+/// Finds the interpreter that `executable` names: its file and what is known of it.
+#[inline(always)]
+fn find_interpreter<W: Watch>(
+    path: &[u8],
+    executable: &mut Executable,
+    reads: &mut Reads,
+    (context, credentials): (&FsContext, &Credentials),
+) -> Result<(Executable, Arc<ProgramRecord>)> {
+    W::enter(StartPart::LookUp);
+    // The path includes its NUL.
+    reads.note(executable, path.len() + 1);
+    let mut file = open_path(path, context, credentials)?;
+    file.is_interpreter = true;
+    executable.interpreter = Some(Arc::clone(file.file()));
+    W::enter(StartPart::Parse);
+    let record = programs::of_interpreter(&file)?;
+    reads.note(&file, Reads::FILE_HEADER);
+    reads.note(&file, usize::from(record.plan.header_count) * Reads::PROGRAM_HEADER);
+    Ok((file, record))
 }
 
 impl Program {
@@ -330,6 +347,30 @@ impl Program {
         stack::build(space, strings.0, strings.1, path, &facts)
     }
 
+    /// Returns a space to which the program is attached: the kept one with this key, or a new one.
+    #[inline(always)]
+    fn space_with_segments<W: Watch>(
+        &self,
+        key: Option<&AttachmentKey>,
+        limits: Limits,
+        layout: Layout,
+    ) -> Result<(Arc<Space>, Attached)> {
+        if let Some((space, start)) = key.and_then(|key| spaces::take::<W>(key, limits, layout)) {
+            self.set_heap(&space, start.program.end);
+            let Start { entry, program, interpreter } = start;
+            W::pages(Pages::Before, || space.own_pages());
+            return Ok((
+                space,
+                Attached { entry, program, interpreter, cleared: None, kept: true },
+            ));
+        }
+        let space = Space::new(layout, limits)?;
+        W::pages(Pages::Before, || space.own_pages());
+        W::enter(StartPart::Attach);
+        let attached = self.attach(&space)?;
+        Ok((space, attached))
+    }
+
     /// Completes the arguments: puts the interpreter of `#!` before them, and adds an empty
     /// argument if there is none.
     pub fn complete(&self, arguments: &mut Strings) -> Result<()> {
@@ -369,28 +410,13 @@ pub fn prepare<W: Watch>(request: ExecRequest<'_>) -> Result<Prepared> {
     let concealed = !program.is_readable();
     let key = plain.then(|| program.key(&new, &request.limits, request.randomise));
     let layout = layout(&request.limits, request.randomise);
-    let kept = key.as_ref().and_then(|key| spaces::take::<W>(key, request.limits, layout));
-    let is_new = kept.is_none();
-    let (space, attached) = match kept {
-        Some((space, start)) => {
-            program.set_heap(&space, start.program.end);
-            let Start { entry, program, interpreter } = start;
-            W::pages(Pages::Before, || space.own_pages());
-            (space, Attached { entry, program, interpreter, cleared: None, kept: true })
-        }
-        None => {
-            let space = Space::new(layout, request.limits)?;
-            W::pages(Pages::Before, || space.own_pages());
-            W::enter(StartPart::Attach);
-            let attached = program.attach(&space)?;
-            (space, attached)
-        }
-    };
+    let (space, attached) =
+        program.space_with_segments::<W>(key.as_ref(), request.limits, layout)?;
     W::attached(request.path, attached.program.entry, attached.interpreter != 0);
     W::enter(StartPart::Stack);
     let strings = (&arguments, &request.environment);
     let stack = program.build_stack(&space, &attached, strings, request.path, &new, secure)?;
-    if is_new
+    if !attached.kept
         && let Some(key) = key
         && let Some(cleared) = attached.cleared
     {

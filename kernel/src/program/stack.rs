@@ -2,6 +2,7 @@
 //! 3.4.1; `create_elf_tables` of Linux).
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use hayate_abi::{Errno, Result, raw::auxvec::*};
 use smallvec::SmallVec;
@@ -108,23 +109,7 @@ pub fn build(
     content.resize(total, 0);
 
     let start = page_down(pointer).checked_sub(ROOM).ok_or_else(no_room)?;
-    let mut protection = Protection::READ | Protection::WRITE;
-    protection.set(Protection::EXECUTE, facts.executable_stack);
-    let flags = load::stack_flags();
-    if facts.kept {
-        let mapping = Mapping { protection, flags, backing: None, offset: 0 };
-        space.place_stack(start..top, mapping, pointer, &content)?;
-    } else {
-        space.map(MapRequest {
-            address: start,
-            place: Placement::FixedNoReplace,
-            protection,
-            flags,
-            ..MapRequest::anonymous(top - start)
-        })?;
-        space.recycle_region(start..top);
-        space.fill_foreign(pointer, &content)?;
-    }
+    place(space, start..top, pointer, &content, facts)?;
     Ok(Stack {
         pointer,
         arguments: arguments_at,
@@ -133,6 +118,33 @@ pub fn build(
         auxiliary: pointer + vector_words * 8,
         auxiliary_end: pointer + words * 8,
     })
+}
+
+/// Maps the stack and fills it from `pointer` on.
+#[inline(always)]
+fn place(
+    space: &Space,
+    range: Range<usize>,
+    pointer: usize,
+    content: &[u8],
+    facts: &Facts<'_>,
+) -> Result<()> {
+    let mut protection = Protection::READ | Protection::WRITE;
+    protection.set(Protection::EXECUTE, facts.executable_stack);
+    let flags = load::stack_flags();
+    if facts.kept {
+        let mapping = Mapping { protection, flags, backing: None, offset: 0 };
+        return space.place_stack(range, mapping, pointer, content);
+    }
+    space.map(MapRequest {
+        address: range.start,
+        place: Placement::FixedNoReplace,
+        protection,
+        flags,
+        ..MapRequest::anonymous(range.len())
+    })?;
+    space.recycle_region(range);
+    space.fill_foreign(pointer, content)
 }
 
 /// The auxiliary vector: kinds and their values.

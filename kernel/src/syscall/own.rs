@@ -192,15 +192,8 @@ pub fn change(regs: &mut UserRegs, change: usize, size: usize) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     let wanted: UserChange = UserPtr::new(change).read()?;
-    let has = |what| wanted.what & what != 0;
-    if wanted.what & !(CHANGE_SPACE | CHANGE_PROGRAM | CHANGE_POSITION) != 0
-        || wanted.what == 0
-        || wanted.flags & !REPLACE != 0
-        || (!has(CHANGE_PROGRAM)
-            && (wanted.arguments | wanted.environment != 0 || wanted.flags != 0))
-    {
-        return Err(Errno::EINVAL);
-    }
+    let has = |what| wanted.has(what);
+    wanted.check()?;
     let thread = process::current();
     if has(CHANGE_SPACE | CHANGE_PROGRAM) {
         alone(&thread)?;
@@ -217,21 +210,15 @@ pub fn change(regs: &mut UserRegs, change: usize, size: usize) -> Result<()> {
         let file = open_file(wanted.program)?;
         let held = held::program(&file)?;
         let prepared = load_with_stack(&thread, held, &space, &wanted)?;
-        if position.regs.rip == 0 {
-            position.regs.rip = prepared.attached.entry as u64;
-        }
-        if let (0, Some(stack)) = (position.regs.rsp, &prepared.stack) {
-            position.regs.rsp = stack.pointer as u64;
-        }
+        prepared.complete(&mut position);
         program = Some((held.program.clone(), prepared));
     }
-    if has(CHANGE_POSITION)
-        && let Err(error) = position.check()
-    {
-        if let Some((held, prepared)) = &program {
-            prepared.undo(&space, held);
-        }
-        return Err(error);
+    if has(CHANGE_POSITION) {
+        position.check().inspect_err(|_| {
+            if let Some((held, prepared)) = &program {
+                prepared.undo(&space, held);
+            }
+        })?;
     }
 
     // Nothing fails from here on.
@@ -258,6 +245,23 @@ pub fn change(regs: &mut UserRegs, change: usize, size: usize) -> Result<()> {
         running.change_position(&position);
     }
     Ok(())
+}
+
+impl UserChange {
+    fn has(&self, what: u32) -> bool {
+        self.what & what != 0
+    }
+
+    /// Fails with `EINVAL` unless it names changes that there are, and only arguments that belong
+    /// to them.
+    fn check(&self) -> Result<()> {
+        let valid = self.what & !(CHANGE_SPACE | CHANGE_PROGRAM | CHANGE_POSITION) == 0
+            && self.what != 0
+            && self.flags & !REPLACE == 0
+            && (self.has(CHANGE_PROGRAM)
+                || (self.arguments | self.environment == 0 && self.flags == 0));
+        if valid { Ok(()) } else { Err(Errno::EINVAL) }
+    }
 }
 
 impl UserPosition {
@@ -356,6 +360,17 @@ struct Placed {
 }
 
 impl Placed {
+    /// Fills what the caller left open: the program's entry, the first stack.
+    fn complete(&self, position: &mut Position) {
+        let regs = &mut position.regs;
+        if regs.rip == 0 {
+            regs.rip = self.attached.entry as u64;
+        }
+        if let (0, Some(stack)) = (regs.rsp, &self.stack) {
+            regs.rsp = stack.pointer as u64;
+        }
+    }
+
     fn undo(&self, space: &Space, program: &Program) {
         detach(space, program, &self.attached);
         if let Some(stack) = &self.stack {

@@ -67,13 +67,7 @@ pub fn prctl(which: i32, second: usize, third: usize, fourth: usize, fifth: usiz
     let process = &thread.process;
     let rest_is_zero = third == 0 && fourth == 0 && fifth == 0;
     match which {
-        PR_SET_PDEATHSIG => {
-            let signal = u32::try_from(second).map_err(|_| Errno::EINVAL)?;
-            if signal != 0 && !is_signal(signal) {
-                return Err(Errno::EINVAL);
-            }
-            thread.parent_death_signal.store(signal, Ordering::Relaxed);
-        }
+        PR_SET_PDEATHSIG => set_parent_death_signal(&thread, second)?,
         PR_GET_PDEATHSIG => {
             let signal = thread.parent_death_signal.load(Ordering::Relaxed);
             UserPtr::new(second).write(&signal)?;
@@ -94,22 +88,12 @@ pub fn prctl(which: i32, second: usize, third: usize, fourth: usize, fifth: usiz
             let bit = capability(second)?;
             return Ok(i64::from(thread.credentials().bounding.0 & bit != 0));
         }
-        PR_CAPBSET_DROP => {
-            let bit = capability(second)?;
-            thread.credentials().require(Capability::Setpcap)?;
-            let mut new = (*thread.credentials()).clone();
-            new.bounding = CapabilitySet(new.bounding.0 & !bit);
-            thread.set_credentials(alloc::sync::Arc::new(new));
-        }
+        PR_CAPBSET_DROP => drop_from_bounding(&thread, second)?,
         PR_GET_TSC => {
             let may = schedule::current().may_read_tsc();
             UserPtr::new(second).write(if may { &PR_TSC_ENABLE } else { &PR_TSC_SIGSEGV })?;
         }
-        PR_SET_TSC => match i32::try_from(second) {
-            Ok(PR_TSC_ENABLE) => schedule::current().let_read_tsc(true),
-            Ok(PR_TSC_SIGSEGV) => schedule::current().let_read_tsc(false),
-            _ => return Err(Errno::EINVAL),
-        },
+        PR_SET_TSC => set_tsc(second)?,
         PR_GET_SECUREBITS => return Ok(i64::from(thread.credentials().securebits)),
         PR_SET_SECUREBITS => set_securebits(&thread, second)?,
         PR_SET_TIMERSLACK => {
@@ -122,16 +106,10 @@ pub fn prctl(which: i32, second: usize, third: usize, fourth: usize, fifth: usiz
             let on = i32::from(process.subreaper.load(Ordering::Relaxed));
             UserPtr::new(second).write(&on)?;
         }
-        PR_SET_NO_NEW_PRIVS => {
-            if second != 1 || !rest_is_zero {
-                return Err(Errno::EINVAL);
-            }
+        PR_SET_NO_NEW_PRIVS if second == 1 && rest_is_zero => {
             thread.no_new_privileges.store(true, Ordering::Relaxed);
         }
-        PR_GET_NO_NEW_PRIVS => {
-            if second != 0 || !rest_is_zero {
-                return Err(Errno::EINVAL);
-            }
+        PR_GET_NO_NEW_PRIVS if second == 0 && rest_is_zero => {
             return Ok(i64::from(thread.no_new_privileges.load(Ordering::Relaxed)));
         }
         PR_GET_TID_ADDRESS => {
@@ -141,6 +119,35 @@ pub fn prctl(which: i32, second: usize, third: usize, fourth: usize, fifth: usiz
         _ => return Err(Errno::EINVAL),
     }
     Ok(0)
+}
+
+fn set_parent_death_signal(thread: &Thread, signal: usize) -> Result<()> {
+    let signal = u32::try_from(signal).map_err(|_| Errno::EINVAL)?;
+    if signal != 0 && !is_signal(signal) {
+        return Err(Errno::EINVAL);
+    }
+    thread.parent_death_signal.store(signal, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Removes a capability from the bounding set (capabilities(7)).
+fn drop_from_bounding(thread: &Thread, number: usize) -> Result<()> {
+    let bit = capability(number)?;
+    thread.credentials().require(Capability::Setpcap)?;
+    let mut new = (*thread.credentials()).clone();
+    new.bounding = CapabilitySet(new.bounding.0 & !bit);
+    thread.set_credentials(alloc::sync::Arc::new(new));
+    Ok(())
+}
+
+/// Lets the thread read the time-stamp counter, or makes that a fault.
+fn set_tsc(mode: usize) -> Result<()> {
+    match i32::try_from(mode) {
+        Ok(PR_TSC_ENABLE) => schedule::current().let_read_tsc(true),
+        Ok(PR_TSC_SIGSEGV) => schedule::current().let_read_tsc(false),
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(())
 }
 
 /// The bit of a capability's number. Fails with `EINVAL` for an unknown number.

@@ -22,6 +22,7 @@ use crate::vfs::context::FsContext;
 use crate::vfs::descriptor::FdTable;
 use crate::vfs::filesystem::Caching;
 use crate::vfs::inode::{DirectorySink, FileKind, Owner, RenameFlags};
+use crate::vfs::lock_owner::LockOwner;
 use crate::vfs::mount::{Location, Mount};
 use crate::vfs::open_file::flags::*;
 use crate::vfs::open_file::{OpenFile, Whence};
@@ -446,7 +447,7 @@ ktest! {
         let world = World::new();
         let file = world.open(b"/locked", O_RDWR | O_CREAT).unwrap();
         let (mine, other) = (FdTable::new(), FdTable::new());
-        let (me, you) = (locks::LockOwner::of_table(&mine), locks::LockOwner::of_table(&other));
+        let (me, you) = (LockOwner::of_table(&mine), LockOwner::of_table(&other));
         let (read, write, unlock) = (0, 1, 2);
         check!(locks::set(&file, me, 1, &range(write, 0, 100), false) == Ok(()));
         check!(error(locks::set(&file, you, 2, &range(read, 50, 1), false)) == Some(Errno::EAGAIN));

@@ -67,6 +67,69 @@ struct State {
     locked: bool,
 }
 
+/// The effect of typed bytes, up to the first that asks for a signal.
+#[derive(Default)]
+struct Typed {
+    /// How many were taken.
+    taken: usize,
+    /// A program can read more.
+    readable: bool,
+    /// The master can read more.
+    shown: bool,
+    /// The signal that the last of them asks for.
+    signal: Option<Signal>,
+}
+
+impl State {
+    /// Whether no more input is taken. A full buffer takes more only while it holds nothing that
+    /// could be read: then the input is dropped, except for the character that ends the line.
+    fn is_full(&self) -> bool {
+        self.discipline.room() == 0 && self.discipline.readable()
+    }
+
+    /// Passes bytes through the line discipline, until the buffer is full or a signal is asked for.
+    fn type_in(&mut self, bytes: &[u8]) -> Typed {
+        let mut typed = Typed::default();
+        let before = self.output.len();
+        for &byte in bytes {
+            if self.is_full() {
+                break;
+            }
+            typed.taken += 1;
+            let output = &mut self.output;
+            let effect = self.discipline.receive(byte, &mut |echo: &[u8]| {
+                let room = output.len() + echo.len() <= OUTPUT_LIMIT;
+                if room && output.make_room(echo.len()).is_ok() {
+                    output.extend(echo);
+                }
+            });
+            match effect {
+                Effect::None => {}
+                Effect::Readable => typed.readable = true,
+                Effect::Stop => self.packet_status |= packet::STOP,
+                Effect::Start => {
+                    self.packet_status |= packet::START;
+                    typed.shown = true;
+                }
+                Effect::Signal(which, flush) => {
+                    if flush {
+                        // Keep the echo of the character itself.
+                        let echo = self.output.len().saturating_sub(before);
+                        let drop = self.output.len() - echo.min(2);
+                        self.output.drain(..drop);
+                        self.packet_status |= packet::FLUSHREAD | packet::FLUSHWRITE;
+                    }
+                    typed.signal = Some(which);
+                    typed.shown = true;
+                    break;
+                }
+            }
+        }
+        typed.shown |= self.output.len() > before;
+        typed
+    }
+}
+
 /// The result of taking output.
 pub enum Output {
     /// This many bytes were taken.
@@ -129,56 +192,16 @@ impl Tty {
         let mut readable = false;
         let mut shown = false;
         while taken < bytes.len() {
-            let mut wanted = None;
+            let wanted;
             {
                 let mut state = self.state.lock();
-                let state = &mut *state;
-                let before = state.output.len();
-                while taken < bytes.len() {
-                    // A full buffer takes more input only while it holds nothing that could be
-                    // read: then the input is dropped, except for the character that ends the line.
-                    if state.discipline.room() == 0 && state.discipline.readable() {
-                        break;
-                    }
-                    let byte = bytes[taken];
-                    taken += 1;
-                    let output = &mut state.output;
-                    let effect = state.discipline.receive(byte, &mut |echo: &[u8]| {
-                        let room = output.len() + echo.len() <= OUTPUT_LIMIT;
-                        if room && output.make_room(echo.len()).is_ok() {
-                            output.extend(echo);
-                        }
-                    });
-                    match effect {
-                        Effect::None => {}
-                        Effect::Readable => readable = true,
-                        Effect::Stop => state.packet_status |= packet::STOP,
-                        Effect::Start => {
-                            state.packet_status |= packet::START;
-                            shown = true;
-                        }
-                        Effect::Signal(which, flush) => {
-                            if flush {
-                                // Keep the echo of the character itself.
-                                let echo = state.output.len().saturating_sub(before);
-                                let keep = echo.min(2);
-                                let drop = state.output.len() - keep;
-                                state.output.drain(..drop);
-                                state.packet_status |= packet::FLUSHREAD | packet::FLUSHWRITE;
-                            }
-                            wanted = state.foreground.map(|group| (group, which));
-                            shown = true;
-                            break;
-                        }
-                    }
-                }
-                shown |= state.output.len() > before;
-                if wanted.is_none() && taken < bytes.len() {
-                    // Either the buffer is full, or a signal without a foreground group ended the
-                    // inner loop.
-                    if state.discipline.room() == 0 && state.discipline.readable() {
-                        break;
-                    }
+                let typed = state.type_in(&bytes[taken..]);
+                wanted = typed.signal.and_then(|which| Some((state.foreground?, which)));
+                taken += typed.taken;
+                readable |= typed.readable;
+                shown |= typed.shown;
+                if wanted.is_none() && taken < bytes.len() && state.is_full() {
+                    break;
                 }
             }
             if let (Some((group, which)), Some(groups)) = (wanted, groups()) {

@@ -352,7 +352,6 @@ fn check_rename(
     moved: &Attributes,
     replaced: Option<&Attributes>,
 ) -> Result<()> {
-    let is_directory = |attributes: &Attributes| attributes.kind == FileKind::Directory;
     let moves_directory = is_directory(moved);
     let replaces_directory = replaced.is_some_and(is_directory);
     let old_attributes = old.inode.attributes();
@@ -384,6 +383,10 @@ fn check_rename(
     Ok(())
 }
 
+fn is_directory(attributes: &Attributes) -> bool {
+    attributes.kind == FileKind::Directory
+}
+
 /// The moved file, and the name that it replaced or was exchanged with.
 type Renamed = Option<(Arc<dyn Inode>, Option<Arc<Dentry>>)>;
 
@@ -405,14 +408,13 @@ fn rename_locked(
         return Err(Errno::ENOENT);
     }
     let moved_attributes = moved.attributes();
-    let moves_directory = moved_attributes.kind == FileKind::Directory;
+    let moves_directory = is_directory(&moved_attributes);
     let replaced_attributes = replaced.as_ref().map(|inode| inode.attributes());
-    let replaces_directory =
-        replaced_attributes.is_some_and(|attributes| attributes.kind == FileKind::Directory);
-    if !moves_directory && (old.slash || !exchange && new.slash) {
-        return Err(Errno::ENOTDIR);
-    }
-    if exchange && new.slash && !replaces_directory {
+    let replaces_directory = replaced_attributes.as_ref().is_some_and(is_directory);
+    // A slash after a name asks for a directory.
+    if !moves_directory && (old.slash || !exchange && new.slash)
+        || exchange && new.slash && !replaces_directory
+    {
         return Err(Errno::ENOTDIR);
     }
     // A directory cannot become its own descendant, nor replace its ancestor.
@@ -441,22 +443,34 @@ fn rename_locked(
     old_dir.reserve(2)?;
     new_dir.reserve(2)?;
     old.inode.rename(&old.name, &moved, &new.inode, &new.name, replaced.as_ref(), flags)?;
+    rename_cached(old, new, &source, &target, exchange)?;
+    drop(victim);
+    Ok(Some((moved, (exchange || replaced.is_some()).then_some(target))))
+}
+
+/// Renames in the tables of names what the file system has renamed.
+fn rename_cached(
+    old: &Side<'_>,
+    new: &Side<'_>,
+    source: &Arc<Dentry>,
+    target: &Arc<Dentry>,
+    exchange: bool,
+) -> Result<()> {
+    let (old_dir, new_dir) = (&old.directory.dentry, &new.directory.dentry);
     drop(old_dir.disown(&old.name));
     drop(new_dir.disown(&new.name));
     let caches = new_dir.filesystem().caching() != Caching::Never;
     source.relink(Arc::clone(new_dir), Arc::clone(&new.name));
     if caches {
-        new_dir.adopt(&source)?;
+        new_dir.adopt(source)?;
     }
     if exchange {
         target.relink(Arc::clone(old_dir), Arc::clone(&old.name));
         if caches {
-            old_dir.adopt(&target)?;
+            old_dir.adopt(target)?;
         }
-        drop(victim);
-        return Ok(Some((moved, Some(target))));
+    } else {
+        target.remove();
     }
-    target.remove();
-    drop(victim);
-    Ok(Some((moved, replaced.map(|_| target))))
+    Ok(())
 }

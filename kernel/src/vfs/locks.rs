@@ -30,6 +30,7 @@ use hayate_machine::sync::SpinLock;
 
 use super::descriptor;
 use super::descriptor::FdTable;
+use super::lock_owner::{Edges, LockOwner, would_deadlock};
 use super::open_file;
 use super::open_file::{Marks, OpenFile};
 use crate::reclaim::growth;
@@ -40,27 +41,6 @@ const F_RDLCK: i16 = 0;
 const F_WRLCK: i16 = 1;
 /// The lock type that releases a range.
 pub const F_UNLCK: i16 = 2;
-
-/// The holder of a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LockOwner {
-    /// A descriptor table, by address.
-    Table(usize),
-    /// An open file, by address.
-    Description(usize),
-}
-
-impl LockOwner {
-    /// Returns the owner that stands for a process: its descriptor table.
-    pub fn of_table(table: &FdTable) -> LockOwner {
-        LockOwner::Table((&raw const *table).addr())
-    }
-
-    /// Returns the owner that stands for an open file.
-    pub fn of_description(file: &OpenFile) -> LockOwner {
-        LockOwner::Description((&raw const *file).addr())
-    }
-}
 
 /// A locked range, both ends included.
 #[derive(Clone, Copy)]
@@ -139,25 +119,6 @@ impl Freed {
                 && self.first <= queued.wanted.last
                 && queued.wanted.first <= self.last)
     }
-}
-
-/// Which holder each owner waits for, by owner and waiter.
-type Edges = BTreeMap<(LockOwner, usize), LockOwner>;
-
-/// Whether waiting for `blocker` would close a cycle back to `owner`.
-fn would_deadlock(edges: &Edges, owner: LockOwner, blocker: LockOwner) -> bool {
-    let mut next = blocker;
-    for _ in 0..=edges.len() {
-        if next == owner {
-            return true;
-        }
-        let mut waits = edges.range((next, 0)..=(next, usize::MAX));
-        match waits.next() {
-            Some((_, holder)) => next = *holder,
-            None => return false,
-        }
-    }
-    false
 }
 
 #[derive(Default)]

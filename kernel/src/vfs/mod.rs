@@ -39,7 +39,7 @@
 //! | [`poll_wait`] | waiting for several files (`poll`, `select`) |
 //! | [`notify`] | reports of file events by the operations below |
 //! | [`dnotify`] | watches of directories by a signal (`F_NOTIFY`); inotify is in [`crate::ipc`] |
-//! | [`locks`], [`lease`] | record locks, `flock`, leases |
+//! | [`lock_owner`], [`locks`], [`lease`] | record locks, `flock`, leases |
 //! | [`context`] | root, working directory and umask of a process |
 //! | [`path`] | from the text of a path to a place |
 //! | [`filesystem_type`] | the types of file systems that can be mounted |
@@ -79,12 +79,14 @@ pub mod filesystem_type;
 pub mod hint;
 pub mod inode;
 pub mod lease;
+pub mod lock_owner;
 pub mod locks;
 pub mod mount;
 pub mod mount_tree;
 pub mod notify;
 pub mod open;
 pub mod open_file;
+pub mod open_flags;
 pub mod path;
 pub mod poll;
 pub mod poll_wait;

@@ -86,25 +86,7 @@ impl Edit<'_> {
                         table.clear(at);
                         self.gather.displace(entry, start, level == 1);
                     }
-                    Change::Protect(most) => {
-                        let now = entry.access();
-                        let then = Access {
-                            read: most.read,
-                            write: now.write && most.write && most.read,
-                            execute: most.execute,
-                        };
-                        if now != then {
-                            table.store(at, entry.with(then));
-                            // Rights that only grow need no flush: a stale entry faults, and the
-                            // fault drops it.
-                            if (now.read && !then.read)
-                                || (now.write && !then.write)
-                                || (now.execute && !then.execute)
-                            {
-                                self.gather.stale(start, start + size);
-                            }
-                        }
-                    }
+                    Change::Protect(most) => self.limit(table, at, entry, start, size, most),
                 }
                 return;
             }
@@ -131,6 +113,34 @@ impl Edit<'_> {
             table.settle(first, last);
         }
         result
+    }
+
+    /// Limits the rights of the page of `size` bytes at `start` to `most`.
+    #[inline(always)]
+    fn limit(
+        &mut self,
+        table: Table,
+        at: usize,
+        entry: TableEntry,
+        start: usize,
+        size: usize,
+        most: &Access,
+    ) {
+        let now = entry.access();
+        let then = Access {
+            read: most.read,
+            write: now.write && most.write && most.read,
+            execute: most.execute,
+        };
+        if now == then {
+            return;
+        }
+        table.store(at, entry.with(then));
+        // Rights that only grow need no flush: a stale entry faults, and the fault drops it.
+        if (now.read && !then.read) || (now.write && !then.write) || (now.execute && !then.execute)
+        {
+            self.gather.stale(start, start + size);
+        }
     }
 
     /// Unmaps the pages of a lowest table between two indexes (inclusive); `base` is the address of

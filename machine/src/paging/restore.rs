@@ -88,30 +88,7 @@ impl Edit<'_> {
             }
             let start = base + (at << shift(level));
             if level == 0 {
-                let found = Found {
-                    address: start,
-                    kind: entry.kind(),
-                    written: entry.has(TableEntry::DIRTY),
-                    // SAFETY: this is the entry's own reference, which is not given up here, or the
-                    // zero page, which is never freed. The table is locked, so the entry stays
-                    // meanwhile.
-                    frame: ManuallyDrop::new(unsafe { Frame::from_number(entry.number()) }),
-                };
-                match decide(&found) {
-                    Fate::Keep(mut access) => {
-                        // The content of a file and the zero page are never written in place.
-                        access.write &= found.kind == PageKind::Private;
-                        let then = entry.with(access).unwritten();
-                        if then != entry {
-                            table.store(at, then);
-                        }
-                    }
-                    Fate::Drop => {
-                        table.clear(at);
-                        self.gather.displace(entry, start, false);
-                        emptied = true;
-                    }
-                }
+                emptied |= self.restore_page(table, at, start, entry, decide);
                 return;
             }
             let size = 1usize << shift(level);
@@ -139,5 +116,41 @@ impl Edit<'_> {
             table.settle(first, last);
         }
         result
+    }
+
+    /// Restores the page of an entry in a lowest table; says whether it was dropped.
+    #[inline(always)]
+    fn restore_page(
+        &mut self,
+        table: Table,
+        at: usize,
+        address: usize,
+        entry: TableEntry,
+        decide: &mut impl FnMut(&Found) -> Fate,
+    ) -> bool {
+        let found = Found {
+            address,
+            kind: entry.kind(),
+            written: entry.has(TableEntry::DIRTY),
+            // SAFETY: this is the entry's own reference, which is not given up here, or the zero
+            // page, which is never freed. The table is locked, so the entry stays meanwhile.
+            frame: ManuallyDrop::new(unsafe { Frame::from_number(entry.number()) }),
+        };
+        match decide(&found) {
+            Fate::Keep(mut access) => {
+                // The content of a file and the zero page are never written in place.
+                access.write &= found.kind == PageKind::Private;
+                let then = entry.with(access).unwritten();
+                if then != entry {
+                    table.store(at, then);
+                }
+                false
+            }
+            Fate::Drop => {
+                table.clear(at);
+                self.gather.displace(entry, address, false);
+                true
+            }
+        }
     }
 }

@@ -11,6 +11,7 @@ use hayate_abi::{Errno, Result};
 use super::copy_up::{Content, discard};
 use super::node::{Node, OPAQUE, Upper, entry, is_whiteout};
 use crate::reclaim::growth::Grow;
+use crate::schedule::MutexGuard;
 use crate::vfs::inode::{DeviceNumber, DirectorySink, FileKind, Inode, Owner, RenameFlags};
 
 /// The kind of a new entry.
@@ -243,14 +244,7 @@ impl Node {
         if exchange && let Some(other) = replaced {
             other.copy_up(Content::Keep)?;
         }
-        let same = core::ptr::eq(self, &**target);
-        let (first, second) = if core::ptr::from_ref(self) < Arc::as_ptr(target) {
-            (&self.changes, &target.changes)
-        } else {
-            (&target.changes, &self.changes)
-        };
-        let _first = first.lock();
-        let _second = (!same).then(|| second.lock());
+        let _both = lock_both(self, target);
         let victim = replaced.filter(|other| other.kind == FileKind::Directory && !exchange);
         let _inside = victim.map(|victim| victim.changes.lock());
         if let Some(victim) = victim {
@@ -259,42 +253,26 @@ impl Node {
         // Where a lower layer has the name, a directory that is moved there must hide it, and an
         // entry that is moved away must leave a whiteout.
         let (below_old, below_new) = (self.lower_has(name)?, target.lower_has(new_name)?);
-        let hide = |node: &Node, inode: &Arc<dyn Inode>, below: bool| {
-            if below && node.kind == FileKind::Directory {
-                inode.set_xattr(OPAQUE, Some(b"y"), 0)
-            } else {
-                Ok(())
-            }
-        };
-        hide(moved, &file, below_new)?;
+        moved.hide(&file, below_new)?;
         let old = entry(&to, new_name)?;
         if exchange {
             let (Some(old), Some(other)) = (&old, replaced) else { return Err(Errno::ENOENT) };
-            hide(other, old, below_old)?;
+            other.hide(old, below_old)?;
             from.rename(name, &file, &to, new_name, Some(old), RenameFlags::EXCHANGE)?;
             self.overlay.changed(&from, name);
             self.overlay.changed(&to, new_name);
             return Ok(());
         }
+        // The upper layer does not replace one kind by the other, so the two are exchanged first.
+        let exchanged = if old.is_some() { RenameFlags::EXCHANGE } else { RenameFlags::empty() };
+        from.rename(name, &file, &to, new_name, old.as_ref(), exchanged)?;
         match &old {
-            // The upper layer does not replace one kind by the other, so the two are exchanged
-            // first.
-            Some(old) => {
-                from.rename(name, &file, &to, new_name, Some(old), RenameFlags::EXCHANGE)?;
-                if below_old {
-                    upper.cover(&self.overlay.temporary(), &from, name, Some(old))?;
-                } else if old.attributes().kind == FileKind::Directory {
-                    from.rmdir(name, old)?;
-                } else {
-                    from.unlink(name, old)?;
-                }
+            _ if below_old => {
+                upper.cover(&self.overlay.temporary(), &from, name, old.as_ref())?;
             }
-            None => {
-                from.rename(name, &file, &to, new_name, None, RenameFlags::empty())?;
-                if below_old {
-                    upper.cover(&self.overlay.temporary(), &from, name, None)?;
-                }
-            }
+            Some(old) if old.attributes().kind == FileKind::Directory => from.rmdir(name, old)?,
+            Some(old) => from.unlink(name, old)?,
+            None => {}
         }
         self.overlay.changed(&from, name);
         self.overlay.changed(&to, new_name);
@@ -303,4 +281,26 @@ impl Node {
         }
         Ok(())
     }
+
+    /// Makes a directory, which is `inode` in the upper layer, hide what lower layers have below
+    /// the name that it gets, if they have that name.
+    fn hide(&self, inode: &Arc<dyn Inode>, below: bool) -> Result<()> {
+        if below && self.kind == FileKind::Directory {
+            inode.set_xattr(OPAQUE, Some(b"y"), 0)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Locks two directories, which may be one, for changes: the one with the lower address first.
+fn lock_both<'a>(
+    one: &'a Node,
+    other: &'a Node,
+) -> (MutexGuard<'a, ()>, Option<MutexGuard<'a, ()>>) {
+    let same = core::ptr::eq(one, other);
+    let one_first = core::ptr::from_ref(one) < core::ptr::from_ref(other);
+    let (first, second) = if one_first { (one, other) } else { (other, one) };
+    let first = first.changes.lock();
+    (first, (!same).then(|| second.changes.lock()))
 }

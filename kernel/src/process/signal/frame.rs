@@ -69,12 +69,7 @@ pub fn enter_handler(
     }
     let on_stack = entering || is_on(&stack, regs.rsp);
 
-    let mut state: Vec<u8> = Vec::new();
-    state.make_room_exact(FpuState::signal_size())?;
-    state.resize(FpuState::signal_size(), 0);
-    if !fpu::to_signal_bytes(&mut state) {
-        return Err(Errno::EFAULT);
-    }
+    let state = fpu_bytes()?;
     let fpu = sp.wrapping_sub(state.len() as u64) & !63;
     // As after a call: the return address makes the stack pointer 8 past a multiple of 16.
     let frame = (fpu.wrapping_sub(FRAME) & !15).wrapping_sub(8);
@@ -110,6 +105,14 @@ pub fn enter_handler(
     regs.sanitize();
     trap::attention::raise(trap::FULL_RETURN);
     Ok(())
+}
+
+/// The floating-point registers as the frame holds them.
+fn fpu_bytes() -> Result<Vec<u8>> {
+    let mut state: Vec<u8> = Vec::new();
+    state.make_room_exact(FpuState::signal_size())?;
+    state.resize(FpuState::signal_size(), 0);
+    if fpu::to_signal_bytes(&mut state) { Ok(state) } else { Err(Errno::EFAULT) }
 }
 
 fn registers(thread: &Thread, regs: &UserRegs, fpu: u64, mask: SignalSet) -> Sigcontext {

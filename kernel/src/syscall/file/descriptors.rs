@@ -13,6 +13,7 @@ use crate::ipc::pipe;
 use crate::process;
 use crate::vfs::descriptor::FdTable;
 use crate::vfs::inode::FileKind;
+use crate::vfs::lock_owner::LockOwner;
 use crate::vfs::open_file::OpenFile;
 use crate::vfs::open_file::flags::*;
 use crate::vfs::path::WalkFlags;
@@ -399,14 +400,14 @@ fn lock_owner(
     file: &Arc<OpenFile>,
     description: bool,
     lock: &Flock,
-) -> Result<locks::LockOwner> {
+) -> Result<LockOwner> {
     if description {
         if lock.l_pid != 0 {
             return Err(Errno::EINVAL);
         }
-        return Ok(locks::LockOwner::of_description(file));
+        return Ok(LockOwner::of_description(file));
     }
-    Ok(locks::LockOwner::of_table(table))
+    Ok(LockOwner::of_table(table))
 }
 
 /// `flock(2)`

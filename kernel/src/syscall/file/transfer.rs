@@ -82,6 +82,15 @@ pub fn sendfile(out: i32, input: i32, offset: usize, count: usize) -> Result<usi
     report(&to, outcome)
 }
 
+/// The offset that a call gives for a file; `EINVAL` if the file has none.
+fn place_in(file: &OpenFile, offset: usize) -> Result<Option<u64>> {
+    let at = read_offset(offset)?;
+    if at.is_some() && !file.traits().contains(Traits::ADDRESSABLE) {
+        return Err(Errno::EINVAL);
+    }
+    Ok(at)
+}
+
 /// `splice(2)`
 pub fn splice(
     input: i32,
@@ -107,17 +116,13 @@ pub fn splice(
     if from_pipe.is_some() && input_offset != 0 || to_pipe.is_some() && out_offset != 0 {
         return Err(Errno::ESPIPE);
     }
-    let addressable = |file: &OpenFile| file.traits().contains(Traits::ADDRESSABLE);
     let outcome = match (from_pipe, to_pipe) {
         (Some(source), Some(target)) => {
             let nonblocking = asked || from.nonblocking() || to.nonblocking();
             splice::between_pipes(source, target, count, nonblocking, false)
         }
         (Some(source), None) => {
-            let mut at = read_offset(out_offset)?;
-            if at.is_some() && !addressable(&to) {
-                return Err(Errno::EINVAL);
-            }
+            let mut at = place_in(&to, out_offset)?;
             if to.appends() {
                 return Err(Errno::EINVAL);
             }
@@ -129,10 +134,7 @@ pub fn splice(
             outcome
         }
         (None, Some(target)) => {
-            let mut at = read_offset(input_offset)?;
-            if at.is_some() && !addressable(&from) {
-                return Err(Errno::EINVAL);
-            }
+            let mut at = place_in(&from, input_offset)?;
             let nonblocking = asked || to.nonblocking();
             let outcome = splice::into_pipe(&from, side(&mut at), target, count, nonblocking);
             write_offset(input_offset, at)?;
