@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 /// The Debian package of each tool that the command needs beyond a bare machine.
-const PACKAGES: [(&str, &str); 14] = [
+const PACKAGES: [(&str, &str); 13] = [
     ("apt-get", "apt"),
     ("cargo", "rustup"),
     ("debugfs", "e2fsprogs"),
@@ -15,7 +15,6 @@ const PACKAGES: [(&str, &str); 14] = [
     ("make", "make"),
     ("mke2fs", "e2fsprogs"),
     ("musl-gcc", "musl-tools"),
-    ("passt", "passt"),
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("setpriv", "util-linux"),
     ("tar", "tar"),
