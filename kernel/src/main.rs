@@ -11,6 +11,7 @@
 //! | [`program`] | executables: what they need, loaded into a space |
 //! | [`memory`] | spaces, regions, page faults |
 //! | [`tty`], [`ipc`], [`fs`] | terminals; pipes, sockets, events; file systems |
+//! | [`net`] | IPv4 and IPv6: TCP, UDP, ICMP; the packets between sockets |
 //! | [`vfs`] | paths, mounts, inodes, open files, descriptors, locks |
 //! | [`page_cache`] | contents of files as pages in memory |
 //! | [`drivers`] | disks, console, entropy, persistent memory |
@@ -44,6 +45,7 @@ pub mod hash;
 pub mod in_place;
 pub mod ipc;
 pub mod memory;
+pub mod net;
 pub mod page_cache;
 pub mod process;
 pub mod program;
@@ -137,6 +139,9 @@ fn threaded() {
         fs::proc::register();
         fs::sysfs::register();
     });
+    if let Err(error) = timed("network", net::init) {
+        panic!("the network: {error:?}");
+    }
     timed("devices", || {
         drivers::init();
         in_place::store::init();

@@ -7,7 +7,7 @@ use hayate_abi::socket::Ucred;
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::Once;
 
-use crate::credentials::{Capability, Credentials};
+use crate::credentials::{Capability, Credentials, Id};
 
 /// The process layer, as seen from here.
 pub struct Caller {
@@ -35,6 +35,14 @@ pub fn has(capability: Capability) -> bool {
 pub fn require(capability: Capability) -> Result<()> {
     let caller = CALLER.get().ok_or(Errno::EPERM)?;
     (caller.credentials)().require(capability)
+}
+
+/// Whether the caller's group, or one of its supplementary groups, is one from `first` to `last`.
+pub fn is_in_groups(first: Id, last: Id) -> bool {
+    let Some(caller) = CALLER.get() else { return false };
+    let credentials = (caller.credentials)();
+    let within = |group: &Id| (first..=last).contains(group);
+    within(&credentials.egid) || credentials.groups.iter().any(within)
 }
 
 /// Returns the calling process and its effective ids, as sockets report them: those of the kernel

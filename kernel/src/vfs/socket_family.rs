@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 
 use hayate_abi::{Errno, Result};
-use hayate_machine::sync::Lazy;
+use hayate_machine::sync::{Lazy, Once};
 
 use super::anonymous;
 use super::anonymous::AnonymousInode;
@@ -19,6 +19,22 @@ pub fn open(ops: Arc<dyn FileOps>, flags: u32) -> Result<Arc<OpenFile>> {
     let inode = AnonymousInode::new(SOCKFS.filesystem().device(), FileKind::Socket, 0o777);
     let shown = alloc::format!("socket:[{}]", inode.metadata()?.number);
     OpenFile::new(ops, anonymous::location(&SOCKFS, shown.as_bytes(), inode), flags)
+}
+
+/// Answers a request about a network interface (netdevice(7)).
+type Request = fn(command: u32, at: usize) -> Result<i64>;
+
+static INTERFACES: Once<Request> = Once::new();
+
+/// Registers the function that answers requests about interfaces; at boot.
+pub fn register_interfaces(request: Request) {
+    INTERFACES.call_once(|| request);
+}
+
+/// Answers a request about a network interface, as every socket does, whatever its family:
+/// `ENOTTY` if it is none.
+pub fn interface_request(command: u32, at: usize) -> Result<i64> {
+    INTERFACES.get().map_or(Err(Errno::ENOTTY), |request| request(command, at))
 }
 
 /// The operations of two sockets that are connected.

@@ -56,6 +56,14 @@ impl<B: Bytes> Connection<B> {
         self.receive.available()
     }
 
+    /// Bytes that one read can return: those before the urgent mark, or behind it if it is next.
+    #[inline]
+    pub fn readable(&self) -> usize {
+        let queue = &self.receive.queue;
+        let (from, to) = self.receive.stretch(queue.start(), queue.len());
+        (to - from) as usize
+    }
+
     /// True when the peer has closed and everything was read, or the program reads no more: a read
     /// returns 0.
     pub fn at_end(&self) -> bool {

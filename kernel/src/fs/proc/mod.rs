@@ -37,6 +37,7 @@ mod frames;
 mod hayate;
 mod inside;
 mod namespaces;
+mod network;
 mod nvm;
 mod process;
 mod processes;

@@ -15,7 +15,7 @@ use super::target::Target;
 use super::text::{bytes, line, line_of, list_numbers, number};
 use super::tree;
 use super::tree::{Item, Listing, Node, What};
-use super::{descriptors, inside, namespaces, settings, status, system};
+use super::{descriptors, inside, namespaces, network, settings, status, system};
 use crate::credentials::Capability;
 use crate::memory::Space;
 use crate::process;
@@ -46,6 +46,7 @@ pub static PROCESS: What<Target> = What::Directory(&[
     Item { name: "mem", what: What::Opened(0o600, inside::open_memory) },
     Item { name: "mountinfo", what: What::Text(mountinfo) },
     Item { name: "mounts", what: What::Text(mounts) },
+    Item { name: "net", what: What::Directory(network::ITEMS) },
     Item { name: "ns", what: What::Directory(namespaces::ITEMS) },
     Item { name: "oom_score_adj", what: What::Setting(oom_score_adj, set_oom_score_adj) },
     Item { name: "pagemap", what: What::Opened(0o400, inside::open_page_map) },
@@ -73,6 +74,7 @@ pub static THREAD: What<Target> = What::Directory(&[
     Item { name: "mem", what: What::Opened(0o600, inside::open_memory) },
     Item { name: "mountinfo", what: What::Text(mountinfo) },
     Item { name: "mounts", what: What::Text(mounts) },
+    Item { name: "net", what: What::Directory(network::ITEMS) },
     Item { name: "ns", what: What::Directory(namespaces::ITEMS) },
     Item { name: "pagemap", what: What::Opened(0o400, inside::open_page_map) },
     Item { name: "root", what: What::Magic(root, |target| show(target, root)) },

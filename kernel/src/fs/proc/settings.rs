@@ -6,6 +6,7 @@ use core::str;
 
 use hayate_abi::{Errno, Result};
 
+use super::network;
 use super::text::{line, line_of};
 use super::tree::{Item, What};
 use crate::ipc::pipe::limits;
@@ -160,6 +161,8 @@ static RANDOM: &[Item<()>] = &[
 
 static NET: &[Item<()>] = &[
     Item { name: "core", what: What::Directory(NET_CORE) },
+    Item { name: "ipv4", what: What::Directory(network::IPV4) },
+    Item { name: "ipv6", what: What::Directory(network::IPV6) },
     Item { name: "unix", what: What::Directory(NET_UNIX) },
 ];
 

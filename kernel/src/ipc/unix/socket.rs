@@ -17,6 +17,7 @@ use crate::vfs::fasync::{Interest, Signals};
 use crate::vfs::open_file::{FileOps, OpenFile, Traits};
 use crate::vfs::poll::{Events, Registrar};
 use crate::vfs::socket::{Attempt, SocketOps, flags};
+use crate::vfs::socket_family;
 use crate::vfs::socket_options::{Buffer, Common, Switches};
 use crate::vfs::transfer::{Input, Output};
 use crate::vfs::{caller, socket};
@@ -318,7 +319,7 @@ impl FileOps for Socket {
             TIOCOUTQ => self.endpoint.account.in_flight(),
             SIOCATMARK if self.endpoint.kind != Kind::Stream => return Err(Errno::EOPNOTSUPP),
             SIOCATMARK => usize::from(self.endpoint.is_at_mark()),
-            _ => return Err(Errno::ENOTTY),
+            _ => return socket_family::interface_request(command, arg as usize),
         };
         let number = number.min(i32::MAX as usize) as i32;
         UserPtr::<i32>::new(arg as usize).write(&number)?;

@@ -54,6 +54,9 @@ const SO_COOKIE: i32 = 57;
 pub fn setsockopt(fd: i32, level: i32, option: i32, value: usize, length: u32) -> Result<()> {
     let file = lookup(fd)?;
     let socket = socket_of(&file)?;
+    if i32::try_from(length).is_err() {
+        return Err(Errno::EINVAL);
+    }
     let value = OptionValue::new(value, length as usize);
     if level == SOL_SOCKET {
         set(socket, option, value)

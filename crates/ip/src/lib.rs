@@ -1,0 +1,23 @@
+//! What IPv4 and IPv6 are made of, without I/O, locks or clocks: addresses, socket addresses,
+//! checksums, headers, the rules of binding, routes.
+//!
+//! The kernel's `net` keeps the state and moves the packets. Headers are read and written by the
+//! wire formats of smoltcp; its sockets and its interface are not used, because they scan every
+//! socket for each packet (see ARCHITECTURE.md).
+//!
+//! Everything that is parsed here is untrusted: parsers return `None` and never panic.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod address;
+pub mod binding;
+pub mod checksum;
+pub mod header;
+pub mod icmp;
+pub mod route;
+pub mod socket_address;
+
+pub use address::Address;
+pub use socket_address::SocketAddress;

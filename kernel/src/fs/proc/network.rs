@@ -1,0 +1,213 @@
+//! `/proc/PID/net` and `/proc/sys/net`: what the network is made of, and its settings
+//! (`proc_pid_net(5)`, Documentation/networking/ip-sysctl.rst of Linux 6.1).
+//!
+//! There is one network, so every process sees the same. Only files that say what is true are here;
+//! the tables of sockets are not yet.
+
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use hayate_abi::{Errno, Result};
+use hayate_tcp::{Config, Keepalive, SECOND};
+
+use super::target::Target;
+use super::text::{line, put};
+use super::tree::{Item, What};
+use crate::net::{config, neighbour, settings};
+
+/// The items of `/proc/PID/net`.
+pub static ITEMS: &[Item<Target>] = &[
+    Item { name: "arp", what: What::Text(|_, out| arp(out)) },
+    Item { name: "dev", what: What::Text(|_, out| devices(out)) },
+    Item { name: "if_inet6", what: What::Text(|_, out| addresses_v6(out)) },
+    Item { name: "route", what: What::Text(|_, out| routes(out)) },
+];
+
+/// A setting that shows what is compiled in.
+macro_rules! constant {
+    ($name:literal, $value:expr) => {
+        Item { name: $name, what: What::Text(|(), out| line(out, format_args!("{}", $value))) }
+    };
+}
+
+/// The items of `/proc/sys/net/ipv4`.
+pub static IPV4: &[Item<()>] = &[
+    constant!("icmp_echo_ignore_all", 0),
+    constant!("icmp_echo_ignore_broadcasts", 1),
+    constant!("ip_default_ttl", 64),
+    constant!("ip_forward", 0),
+    Item { name: "ip_local_port_range", what: What::Setting(port_range, set_port_range) },
+    Item {
+        name: "ip_unprivileged_port_start",
+        what: What::Setting(
+            |(), out| line(out, format_args!("{}", settings::unprivileged_start())),
+            |(), text| {
+                let [port] = numbers(text)?;
+                let port = u16::try_from(port).map_err(|_| Errno::EINVAL)?;
+                settings::set_unprivileged_start(port);
+                Ok(())
+            },
+        ),
+    },
+    Item { name: "ping_group_range", what: What::Setting(ping_groups, set_ping_groups) },
+    constant!("tcp_allowed_congestion_control", "cubic reno"),
+    constant!("tcp_available_congestion_control", "cubic reno"),
+    constant!("tcp_congestion_control", Config::default().algorithm.name()),
+    constant!("tcp_fastopen", 0),
+    constant!("tcp_fin_timeout", Config::default().fin_timeout / SECOND),
+    constant!("tcp_keepalive_intvl", Keepalive::default().interval / SECOND),
+    constant!("tcp_keepalive_probes", Keepalive::default().count),
+    constant!("tcp_keepalive_time", Keepalive::default().idle / SECOND),
+    constant!("tcp_retries2", Config::default().retries),
+    Item { name: "tcp_rmem", what: What::Text(|(), out| receive_memory(out)) },
+    constant!("tcp_sack", i32::from(Config::default().sack)),
+    constant!("tcp_syn_retries", Config::default().syn_retries),
+    constant!("tcp_synack_retries", Config::default().synack_retries),
+    constant!("tcp_syncookies", 1),
+    constant!("tcp_timestamps", i32::from(Config::default().timestamps)),
+    constant!("tcp_window_scaling", i32::from(Config::default().window_scaling)),
+    Item { name: "tcp_wmem", what: What::Text(|(), out| send_memory(out)) },
+];
+
+/// The items of `/proc/sys/net/ipv6`.
+pub static IPV6: &[Item<()>] = &[constant!("bindv6only", 0)];
+
+/// Splits a text into numbers.
+fn numbers<const N: usize>(text: &[u8]) -> Result<[u32; N]> {
+    let text = core::str::from_utf8(text).map_err(|_| Errno::EINVAL)?;
+    let mut words = text.split_ascii_whitespace().map(|word| word.parse().ok());
+    let mut numbers = [0; N];
+    for number in &mut numbers {
+        *number = words.next().flatten().ok_or(Errno::EINVAL)?;
+    }
+    if words.next().is_some() { Err(Errno::EINVAL) } else { Ok(numbers) }
+}
+
+fn port_range((): &(), out: &mut Vec<u8>) -> Result<()> {
+    let (low, high) = settings::port_range();
+    line(out, format_args!("{low}\t{high}"))
+}
+
+fn set_port_range((): &(), text: &[u8]) -> Result<()> {
+    let [low, high] = numbers(text)?.map(|port| u16::try_from(port).map_err(|_| Errno::EINVAL));
+    if settings::set_port_range(low?, high?) { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
+fn ping_groups((): &(), out: &mut Vec<u8>) -> Result<()> {
+    let (first, last) = settings::ping_groups();
+    line(out, format_args!("{first}\t{last}"))
+}
+
+fn set_ping_groups((): &(), text: &[u8]) -> Result<()> {
+    let [first, last] = numbers(text)?;
+    // A range the wrong way round is nobody's (`set_ping_group_range`).
+    let (first, last) = if first > last { (1, 0) } else { (first, last) };
+    settings::set_ping_groups(first, last);
+    Ok(())
+}
+
+fn receive_memory(out: &mut Vec<u8>) -> Result<()> {
+    let config = Config::default();
+    let (first, most) = (config.receive_limit * 2, config.receive_limit_max * 2);
+    line(out, format_args!("4096\t{first}\t{most}"))
+}
+
+fn send_memory(out: &mut Vec<u8>) -> Result<()> {
+    let most = Config::default().send_limit_max;
+    line(out, format_args!("4096\t{}\t{most}", crate::net::tcp::SEND_DEFAULT))
+}
+
+fn addresses_v6(out: &mut Vec<u8>) -> Result<()> {
+    let config = config::current();
+    for own in config.addresses.iter().filter(|own| !own.address.is_v4()) {
+        let Some(interface) = config.interface(own.interface) else { continue };
+        // IPV6_ADDR_LOOPBACK, IPV6_ADDR_LINKLOCAL; IFA_F_PERMANENT.
+        let scope = match own.address {
+            address if address.is_loopback() => 0x10,
+            address if address.is_link_local() => 0x20,
+            _ => 0,
+        };
+        let (bits, prefix, index) = (own.address.bits(), own.prefix, own.interface);
+        let name = &interface.name;
+        line(out, format_args!("{bits:032x} {index:02x} {prefix:02x} {scope:02x} 80 {name:>8}"))?;
+    }
+    Ok(())
+}
+
+fn devices(out: &mut Vec<u8>) -> Result<()> {
+    line(
+        out,
+        format_args!(
+            "Inter-|   Receive                                                |  Transmit"
+        ),
+    )?;
+    put(out, format_args!(" face |bytes    packets errs drop fifo frame compressed multicast|"))?;
+    line(out, format_args!("bytes    packets errs drop fifo colls carrier compressed"))?;
+    for interface in &config::current().interfaces {
+        let counters = &interface.counters;
+        let count = |counter: &core::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let (bytes, packets) = (count(&counters.bytes_in), count(&counters.packets_in));
+        let dropped = count(&counters.dropped_in);
+        put(out, format_args!("{:>6}: {bytes:7} {packets:7}    0 {dropped:4}", interface.name))?;
+        put(out, format_args!("    0     0          0         0 "))?;
+        let (bytes, packets) = (count(&counters.bytes_out), count(&counters.packets_out));
+        let dropped = count(&counters.dropped_out);
+        put(out, format_args!("{bytes:8} {packets:7}    0 {dropped:4}"))?;
+        line(out, format_args!("    0     0       0          0"))?;
+    }
+    Ok(())
+}
+
+fn routes(out: &mut Vec<u8>) -> Result<()> {
+    put(out, format_args!("Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\t"))?;
+    line(
+        out,
+        format_args!("MTU\tWindow\tIRTT                                                       "),
+    )?;
+    let config = config::current();
+    for route in config.routes.iter() {
+        let Some(network) = route.network.to_v4() else { continue };
+        // The route of 127.0.0.0/8 is in the local table, which is not shown.
+        if route.interface == config::LOOPBACK {
+            continue;
+        }
+        let Some(interface) = config.interface(route.interface) else { continue };
+        let gateway = route.gateway.and_then(|gateway| gateway.to_v4()).unwrap_or(0);
+        let mask = u32::MAX.checked_shl(32 - u32::from(route.prefix)).unwrap_or(0);
+        // RTF_UP, RTF_GATEWAY. Addresses are shown as they lie in memory.
+        let flags = if route.gateway.is_some() { 3 } else { 1 };
+        let [network, gateway, mask] = [network, gateway, mask].map(u32::swap_bytes);
+        let (name, metric) = (&interface.name, route.metric);
+        put(
+            out,
+            format_args!("{name}\t{network:08X}\t{gateway:08X}\t{flags:04X}\t0\t0\t{metric}"),
+        )?;
+        line(out, format_args!("\t{mask:08X}\t0\t0\t0"))?;
+    }
+    Ok(())
+}
+
+fn arp(out: &mut Vec<u8>) -> Result<()> {
+    line(
+        out,
+        format_args!(
+            "IP address       HW type     Flags       HW address            Mask     Device"
+        ),
+    )?;
+    let mut result = Ok(());
+    neighbour::for_each(|interface, address, hardware| {
+        if address.is_v4() && result.is_ok() {
+            let [a, b, c, d, e, f] = hardware.unwrap_or_default();
+            let flags = if hardware.is_some() { 2 } else { 0 };
+            result = line(
+                out,
+                format_args!(
+                    "{address:<16} 0x1         {flags:#x}         \
+                 {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}     *        {}",
+                    interface.name,
+                ),
+            );
+        }
+    });
+    result
+}

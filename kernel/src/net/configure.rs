@@ -1,0 +1,241 @@
+//! The requests of netdevice(7) that change interfaces, addresses and routes (`devinet_ioctl`,
+//! `ip_rt_ioctl`, `addrconf_add_ifaddr`, `ipv6_route_ioctl` of Linux 6.1). All take CAP_NET_ADMIN.
+
+use core::sync::atomic::Ordering;
+
+use hayate_abi::{Errno, Result};
+use hayate_ip::route::Route;
+use hayate_ip::{Address, SocketAddress};
+use hayate_machine::user::UserPtr;
+
+use super::config::{self, Config, LocalAddress, flag};
+use crate::credentials::Capability;
+use crate::reclaim::growth;
+use crate::vfs::caller;
+
+/// Add and delete a route.
+pub const SIOCADDRT: u32 = 0x890b;
+/// See [`SIOCADDRT`].
+pub const SIOCDELRT: u32 = 0x890c;
+/// Set flags, address, netmask, broadcast address and MTU of an interface.
+pub const SIOCSIFFLAGS: u32 = 0x8914;
+/// See [`SIOCSIFFLAGS`].
+pub const SIOCSIFADDR: u32 = 0x8916;
+/// See [`SIOCSIFFLAGS`].
+pub const SIOCSIFNETMASK: u32 = 0x891c;
+/// See [`SIOCSIFFLAGS`].
+pub const SIOCSIFMTU: u32 = 0x8922;
+/// Take an address from an interface.
+pub const SIOCDIFADDR: u32 = 0x8936;
+
+/// The route goes to a gateway, and to a host (`RTF_GATEWAY`, `RTF_HOST`).
+const GATEWAY: u16 = 2;
+const HOST: u16 = 4;
+/// The routes that a program sets (`RTPROT_BOOT`).
+const BOOT: u8 = 3;
+/// The least MTU of an interface (`ETH_MIN_MTU`).
+const LEAST_MTU: u32 = 68;
+
+/// Reads the IPv4 address of a `struct sockaddr`.
+fn address(bytes: &[u8]) -> Result<Address> {
+    let bytes = bytes.get(..16).ok_or(Errno::EINVAL)?;
+    SocketAddress::parse(bytes, false).map(|address| address.address).map_err(|_| Errno::EINVAL)
+}
+
+/// Changes an interface by a `struct ifreq`, whose value begins after the name.
+///
+/// # Errors
+/// `EPERM`, `ENODEV`, `EINVAL`, `EADDRNOTAVAIL`, `ENOMEM`.
+pub fn change(command: u32, index: u32, value: &[u8]) -> Result<()> {
+    caller::require(Capability::NetAdmin)?;
+    let number = value.first_chunk().map_or(0, |number| u32::from_ne_bytes(*number));
+    match command {
+        SIOCSIFFLAGS => {
+            let config = config::current();
+            let interface = config.interface(index).ok_or(Errno::ENODEV)?;
+            let up = number as u16 as u32 & flag::UP;
+            let flags = interface.flags.load(Ordering::Relaxed) & !flag::UP | up;
+            interface.flags.store(flags, Ordering::Relaxed);
+            // The ways of connections are found anew.
+            config::change(|_| Ok(()))
+        }
+        SIOCSIFMTU => {
+            let config = config::current();
+            let interface = config.interface(index).ok_or(Errno::ENODEV)?;
+            let most = interface.device.as_ref().map_or(u32::MAX, |card| card.mtu() as u32);
+            if number < LEAST_MTU || number > most {
+                return Err(Errno::EINVAL);
+            }
+            interface.mtu.store(number, Ordering::Relaxed);
+            config::change(|_| Ok(()))
+        }
+        SIOCSIFADDR => {
+            let new = address(value)?;
+            // The mask of the address's class, as `inet_abc_len`.
+            let prefix = match new.to_v4().unwrap_or(0) >> 28 {
+                0..8 => 8,
+                8..12 => 16,
+                12..14 => 24,
+                _ => return Err(Errno::EINVAL),
+            };
+            config::change(|config| {
+                let old = first_v4(config, index).map(|own| own.address);
+                if let Some(old) = old {
+                    remove(config, old, index);
+                }
+                if new.is_any() {
+                    return Ok(());
+                }
+                add(config, LocalAddress { address: new, prefix, interface: index })
+            })
+        }
+        SIOCSIFNETMASK => {
+            let mask = address(value)?.to_v4().ok_or(Errno::EINVAL)?;
+            if mask.leading_ones() != mask.count_ones() {
+                return Err(Errno::EINVAL);
+            }
+            config::change(|config| {
+                let own = first_v4(config, index).ok_or(Errno::EADDRNOTAVAIL)?;
+                remove(config, own.address, index);
+                add(config, LocalAddress { prefix: mask.leading_ones() as u8, ..own })
+            })
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn first_v4(config: &Config, index: u32) -> Option<LocalAddress> {
+    let mut own = config.addresses.iter().filter(|own| own.interface == index);
+    own.find(|own| own.address.is_v4()).copied()
+}
+
+fn add(config: &mut Config, new: LocalAddress) -> Result<()> {
+    if config.addresses.iter().any(|old| old.address == new.address) {
+        return Err(Errno::EEXIST);
+    }
+    growth::push(&mut config.addresses, new)?;
+    let route = Route {
+        network: new.address.network(new.prefix),
+        prefix: new.prefix,
+        gateway: None,
+        interface: new.interface,
+        metric: 0,
+        source: Some(new.address),
+        // `RTPROT_KERNEL`.
+        protocol: 2,
+    };
+    config.routes.add(route).map_err(|_| Errno::ENOMEM)?;
+    Ok(())
+}
+
+/// Takes an address away, and the routes from it.
+fn remove(config: &mut Config, address: Address, index: u32) -> bool {
+    let before = config.addresses.len();
+    config.addresses.retain(|own| own.address != address || own.interface != index);
+    config.routes.remove(|route| route.source == Some(address) && route.interface == index);
+    config.addresses.len() < before
+}
+
+/// SIOCADDRT and SIOCDELRT with a `struct rtentry`.
+///
+/// # Errors
+/// `EPERM`, `EFAULT`, `EINVAL`, `ENODEV`, `ENETUNREACH`, `EEXIST`, `ESRCH`, `ENOMEM`.
+pub fn route_v4(command: u32, at: usize) -> Result<()> {
+    caller::require(Capability::NetAdmin)?;
+    // struct rtentry: a word; destination, gateway and mask as `struct sockaddr`; flags; ...
+    let bytes: [u8; 120] = UserPtr::new(at).read()?;
+    let flags = u16::from_ne_bytes([bytes[56], bytes[57]]);
+    let destination = address(&bytes[8..24])?;
+    let gateway = if flags & GATEWAY != 0 { Some(address(&bytes[24..40])?) } else { None };
+    let mask = match flags & HOST {
+        0 => address(&bytes[40..56]).unwrap_or(Address::ANY_V4).to_v4().ok_or(Errno::EINVAL)?,
+        _ => u32::MAX,
+    };
+    let metric = i16::from_ne_bytes([bytes[82], bytes[83]]);
+    change_route(
+        command,
+        destination,
+        mask.leading_ones() as u8,
+        gateway,
+        0,
+        metric.max(1) as u32 - 1,
+    )
+}
+
+/// The same with a `struct in6_rtmsg`.
+///
+/// # Errors
+/// Those of [`route_v4`].
+pub fn route_v6(command: u32, at: usize) -> Result<()> {
+    caller::require(Capability::NetAdmin)?;
+    // struct in6_rtmsg: destination, source, gateway; type; two prefixes; metric; info; flags; index.
+    let bytes: [u8; 80] = UserPtr::new(at).read()?;
+    let six = |at: usize| {
+        let bits = bytes[at..].first_chunk().map_or(0, |bits| u128::from_be_bytes(*bits));
+        Address::v6(bits)
+    };
+    let word = |at: usize| bytes[at..].first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
+    let prefix = u16::from_ne_bytes([bytes[52], bytes[53]]);
+    let prefix = u8::try_from(prefix).ok().filter(|&prefix| prefix <= 128).ok_or(Errno::EINVAL)?;
+    let gateway = (word(72) & u32::from(GATEWAY) != 0).then(|| six(32));
+    change_route(command, six(0), prefix, gateway, word(76), word(56))
+}
+
+fn change_route(
+    command: u32,
+    network: Address,
+    prefix: u8,
+    gateway: Option<Address>,
+    index: u32,
+    metric: u32,
+) -> Result<()> {
+    let network = network.network(prefix);
+    if command == SIOCDELRT {
+        return config::change(|config| {
+            let is_it = |route: &Route| {
+                (route.network, route.prefix) == (network, prefix)
+                    && (gateway.is_none() || route.gateway == gateway)
+            };
+            if config.routes.remove(is_it) == 0 { Err(Errno::ESRCH) } else { Ok(()) }
+        });
+    }
+    config::change(|config| {
+        let interface = match (index, gateway) {
+            (0, Some(gateway)) => {
+                let way = config.routes.find(gateway, 0).filter(|route| route.gateway.is_none());
+                way.map(|route| route.interface).ok_or(Errno::ENETUNREACH)?
+            }
+            (0, None) => return Err(Errno::ENODEV),
+            (index, _) => config.interface(index).ok_or(Errno::ENODEV)?.index,
+        };
+        let route =
+            Route { network, prefix, gateway, interface, metric, source: None, protocol: BOOT };
+        let added = config.routes.add(route).map_err(|_| Errno::ENOMEM)?;
+        if added { Ok(()) } else { Err(Errno::EEXIST) }
+    })
+}
+
+/// SIOCSIFADDR and SIOCDIFADDR of an IPv6 socket, with a `struct in6_ifreq`.
+///
+/// # Errors
+/// `EPERM`, `EFAULT`, `EINVAL`, `ENODEV`, `EEXIST`, `EADDRNOTAVAIL`, `ENOMEM`.
+pub fn address_v6(command: u32, at: usize) -> Result<()> {
+    caller::require(Capability::NetAdmin)?;
+    let bytes: [u8; 24] = UserPtr::new(at).read()?;
+    let address =
+        Address::v6(bytes[..16].first_chunk().map_or(0, |bits| u128::from_be_bytes(*bits)));
+    let word = |at: usize| bytes[at..].first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
+    let prefix = u8::try_from(word(16)).map_err(|_| Errno::EINVAL)?;
+    if prefix > 128 || !address.is_unicast() || address.is_v4() {
+        return Err(Errno::EINVAL);
+    }
+    let interface = word(20);
+    config::change(|config| {
+        config.interface(interface).ok_or(Errno::ENODEV)?;
+        if command == SIOCDIFADDR {
+            let removed = remove(config, address, interface);
+            return if removed { Ok(()) } else { Err(Errno::EADDRNOTAVAIL) };
+        }
+        add(config, LocalAddress { address, prefix, interface })
+    })
+}

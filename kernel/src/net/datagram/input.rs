@@ -1,0 +1,185 @@
+//! Datagrams and errors that arrive for sockets.
+
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+
+use hayate_abi::Errno;
+use hayate_ip::{Address, SocketAddress};
+
+use super::{Failure, Protocol, Received, Socket};
+use crate::net::config;
+use crate::net::ip_options::Wishes;
+use crate::net::packet::{Body, Packet, Ports};
+use crate::net::ports::Ports as Table;
+use crate::net::slice::Payload;
+use crate::reclaim::growth::Grow;
+use crate::schedule::time;
+use crate::vfs::poll::Events;
+
+/// Gives a UDP datagram to the sockets that want it. Returns whether there is one.
+pub fn receive_udp(packet: &Packet) -> bool {
+    let Body::Udp(ports, payload) = &packet.body else { return false };
+    let to = packet.header.destination;
+    if to.is_multicast() || config::current().is_broadcast(to) {
+        receive_by_all(*ports, packet);
+        return true;
+    }
+    let from = SocketAddress::new(packet.header.source, ports.source);
+    let found = find(&super::UDP, ports.destination, to, from, packet.interface);
+    if let Some(socket) = &found {
+        socket.arrive(&packet.header, packet.interface, from, payload.clone());
+    }
+    found.is_some()
+}
+
+/// Gives the answer to an echo request to the socket with its identifier.
+pub fn receive_echo_reply(packet: &Packet, identifier: u16, payload: &Payload) {
+    let from = SocketAddress::new(packet.header.source, 0);
+    let to = packet.header.destination;
+    if let Some(socket) = find(&super::ECHO, identifier, to, from, packet.interface) {
+        socket.arrive(&packet.header, packet.interface, from, payload.clone());
+    }
+}
+
+/// Finds the socket for a packet; one that is connected to its sender is preferred.
+fn find(
+    table: &Table<Socket>,
+    port: u16,
+    to: Address,
+    from: SocketAddress,
+    interface: u32,
+) -> Option<Arc<Socket>> {
+    let choice = u32::from(from.port) ^ from.address.bits() as u32;
+    table.find(port, to, interface, choice, |socket| socket.accepts(from))
+}
+
+fn receive_by_all(ports: Ports, packet: &Packet) {
+    let Body::Udp(_, payload) = &packet.body else { return };
+    let to = packet.header.destination;
+    let from = SocketAddress::new(packet.header.source, ports.source);
+    let Ok(sockets) = super::UDP.find_all(ports.destination, to, packet.interface) else { return };
+    for socket in sockets {
+        if socket.accepts(from).is_some() && socket.listens_to(to, packet.interface) {
+            socket.arrive(&packet.header, packet.interface, from, payload.clone());
+        }
+    }
+}
+
+/// An error that ICMP reported about a packet of this machine.
+pub struct Reported {
+    /// The protocol of the packet.
+    pub protocol: Protocol,
+    /// Its sender and receiver.
+    pub from: SocketAddress,
+    /// The receiver.
+    pub to: SocketAddress,
+    /// The error; a hard one is told to connected sockets.
+    pub errno: Errno,
+    /// Whether a connected socket is told of it without IP_RECVERR.
+    pub is_hard: bool,
+    /// Type, code and information of ICMP.
+    pub icmp: (u8, u8, u32),
+    /// The host that reported it.
+    pub reporter: Address,
+    /// As much of the packet's payload as came back.
+    pub payload: Payload,
+}
+
+/// Tells the socket that sent a packet of an error.
+pub fn failed(reported: Reported) {
+    let table = match reported.protocol {
+        Protocol::Udp => &super::UDP,
+        Protocol::Echo => &super::ECHO,
+    };
+    let (from, to) = (reported.from, reported.to);
+    if let Some(socket) = find(table, from.port, from.address, to, 0) {
+        socket.fail(reported);
+    }
+}
+
+impl Socket {
+    /// Says how much better than an unconnected socket this one fits a sender; `None` if it is
+    /// connected to another one.
+    fn accepts(&self, from: SocketAddress) -> Option<u32> {
+        match *self.remote.lock() {
+            None => Some(0),
+            Some(remote) => {
+                let port = self.protocol == Protocol::Echo || remote.port == from.port;
+                (port && remote.address == from.address).then_some(4)
+            }
+        }
+    }
+
+    /// Whether it gets packets of a multicast group.
+    fn listens_to(&self, group: Address, interface: u32) -> bool {
+        if !group.is_multicast() {
+            return true;
+        }
+        // IP_MULTICAST_ALL: every group that a socket of this machine has joined (ip(7)).
+        let all = self.options.lock().wishes.contains(Wishes::MULTICAST_ALL);
+        self.groups_have(group, interface) || all && super::options::is_joined(group, interface)
+    }
+
+    /// Puts a datagram into the queue, or drops it if the queue is full.
+    fn arrive(
+        &self,
+        header: &hayate_ip::header::Header,
+        interface: u32,
+        from: SocketAddress,
+        payload: Payload,
+    ) {
+        let charge = payload.charge();
+        let scope = if from.address.is_link_local() { interface } else { 0 };
+        let datagram = Received {
+            payload,
+            from: SocketAddress { scope, ..from },
+            to: header.destination,
+            interface,
+            hop_limit: header.hop_limit,
+            traffic_class: header.traffic_class,
+            time: time::realtime_ns(),
+        };
+        {
+            let mut queue = self.queue.lock();
+            let full = queue.charge >= self.receive_limit.load(Ordering::Relaxed);
+            if full || queue.no_receive || queue.datagrams.make_room(1).is_err() {
+                queue.dropped = queue.dropped.saturating_add(1);
+                return;
+            }
+            queue.charge += charge;
+            queue.datagrams.push_back(datagram);
+        }
+        self.wake(Events::READABLE);
+    }
+
+    /// Notes an error: for the next call if the socket is connected or asks for errors, in the queue
+    /// of errors if it asks (`__udp4_lib_err`).
+    fn fail(&self, reported: Reported) {
+        let v4 = reported.to.address.is_v4();
+        let wish = if v4 && !self.v6 { Wishes::ERRORS } else { Wishes::ERRORS_V6 };
+        let asks = self.options.lock().wishes.contains(wish);
+        let told = asks || reported.is_hard && self.remote.lock().is_some();
+        if !told {
+            return;
+        }
+        {
+            let mut queue = self.queue.lock();
+            if asks && queue.failures.make_room(1).is_ok() {
+                let (kind, code, information) = reported.icmp;
+                queue.failures.push_back(Failure {
+                    errno: reported.errno,
+                    // SO_EE_ORIGIN_ICMP, SO_EE_ORIGIN_ICMP6.
+                    origin: if v4 { 2 } else { 3 },
+                    kind,
+                    code,
+                    information,
+                    reporter: reported.reporter,
+                    to: reported.to,
+                    payload: reported.payload,
+                });
+            }
+            queue.error = Some(reported.errno);
+        }
+        self.wake(Events::ERR);
+    }
+}

@@ -1,0 +1,285 @@
+//! Sockets that send and receive datagrams: UDP, and ICMP echo without privilege (udp(7), icmp(7)).
+//!
+//! A received datagram is a list of slices of frames in the socket's queue; its bytes are copied
+//! once, to the program. What a datagram counts for in SO_RCVBUF is its bytes and what it takes
+//! besides ([`Payload::charge`](super::slice::Payload::charge)).
+//!
+//! # Locks
+//!
+//! `setup` may sleep and comes first: names, connection, options that are not plain numbers. Then
+//! the locks of the tables of ports. `remote`, `options` and `queue` are leaves; packets that arrive
+//! take only these, and `groups` before the list of all groups.
+
+mod control;
+mod input;
+mod names;
+mod options;
+mod receive;
+mod send;
+
+use alloc::collections::VecDeque;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+
+use hayate_abi::raw::ioctl::{FIONREAD, TIOCOUTQ};
+use hayate_abi::{Errno, Result};
+use hayate_ip::binding::Binding;
+use hayate_ip::socket_address::{INET, INET6};
+use hayate_ip::{Address, SocketAddress};
+use hayate_machine::sync::SpinLock;
+use hayate_machine::user::UserPtr;
+
+use super::config::Path;
+use super::ip_options::IpOptions;
+use super::level::Level;
+use super::ports::Ports;
+use super::slice::Payload;
+use crate::schedule::{Mutex, WaitQueue};
+use crate::vfs::caller;
+use crate::vfs::fasync::{Interest, Signals};
+use crate::vfs::open_file::{FileOps, OpenFile, Traits};
+use crate::vfs::poll::{Events, Registrar};
+use crate::vfs::signal_owner::Band;
+use crate::vfs::socket::{OutgoingMessage, SocketOps};
+use crate::vfs::socket_options::{Common, RECEIVE_DEFAULT, SEND_DEFAULT, Switches};
+use crate::vfs::transfer::{Input, Output};
+
+pub use input::{Reported, failed, receive_echo_reply, receive_udp};
+
+/// The protocol of a datagram socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// UDP.
+    Udp,
+    /// ICMP or ICMPv6 echo: the port is the identifier.
+    Echo,
+}
+
+/// The ports of UDP.
+pub static UDP: Ports<Socket> = Ports::new(Binding::conflicts_as_datagram);
+/// The identifiers of ICMP echo.
+pub static ECHO: Ports<Socket> = Ports::new(Binding::conflicts_as_datagram);
+
+/// A datagram socket.
+pub struct Socket {
+    me: Weak<Socket>,
+    protocol: Protocol,
+    v6: bool,
+    /// The user who made it.
+    user: u32,
+    common: Common,
+    level: Level,
+    options: SpinLock<IpOptions>,
+    setup: Mutex<Setup>,
+    /// Multicast groups, each on an interface.
+    groups: SpinLock<Vec<(Address, u32)>>,
+    /// UDP_SEGMENT, 0 for none.
+    segment: AtomicU16,
+    /// The peer of a connected socket: it receives only from there.
+    remote: SpinLock<Option<SocketAddress>>,
+    queue: SpinLock<Queue>,
+    receive_limit: AtomicUsize,
+    send_limit: AtomicUsize,
+    readers: WaitQueue,
+    signals: Signals,
+}
+
+/// The names of a socket.
+struct Setup {
+    /// The local address and port; port 0 if it is not bound.
+    local: SocketAddress,
+    /// Where the table of ports has it.
+    binding: Option<Binding>,
+    /// bind(2) named the address: connect(2) and its end do not change it.
+    address_given: bool,
+    /// bind(2) named the port: AF_UNSPEC does not give it back.
+    port_given: bool,
+    /// The way to the peer, and the generation of the configuration that it is from.
+    path: Option<(u64, Path)>,
+    /// What UDP_CORK or MSG_MORE gathers.
+    corked: Option<Corked>,
+    is_corked: bool,
+}
+
+/// A datagram that is not sent yet.
+struct Corked {
+    to: SocketAddress,
+    payload: Payload,
+}
+
+/// A datagram that was received.
+pub struct Received {
+    payload: Payload,
+    from: SocketAddress,
+    /// The address that it was sent to.
+    to: Address,
+    interface: u32,
+    hop_limit: u8,
+    traffic_class: u8,
+    /// When it arrived, in nanoseconds since 1970.
+    time: u64,
+}
+
+/// An error that ICMP reported, for MSG_ERRQUEUE.
+struct Failure {
+    errno: Errno,
+    /// The reporter's protocol, and ICMP's type, code and information.
+    origin: u8,
+    kind: u8,
+    code: u8,
+    information: u32,
+    /// The host that reported it.
+    reporter: Address,
+    /// The datagram that it concerns.
+    to: SocketAddress,
+    payload: Payload,
+}
+
+#[derive(Default)]
+struct Queue {
+    datagrams: VecDeque<Received>,
+    charge: usize,
+    dropped: u32,
+    error: Option<Errno>,
+    failures: VecDeque<Failure>,
+    /// shutdown(2) ended a direction.
+    no_receive: bool,
+    no_send: bool,
+}
+
+impl Socket {
+    /// Makes a socket.
+    pub fn new(protocol: Protocol, v6: bool) -> Arc<Socket> {
+        let any = if v6 { Address::ANY_V6 } else { Address::ANY_V4 };
+        let common = Common::new();
+        // Identifiers are shared from the beginning (`ping_init_sock`).
+        common.switch(Switches::REUSE_ADDRESS, protocol == Protocol::Echo);
+        Arc::new_cyclic(|me| Socket {
+            me: Weak::clone(me),
+            protocol,
+            v6,
+            user: caller::identity().uid,
+            common,
+            level: Level::default(),
+            options: SpinLock::new(IpOptions::default()),
+            setup: Mutex::new(Setup {
+                local: SocketAddress::new(any, 0),
+                binding: None,
+                address_given: false,
+                port_given: false,
+                path: None,
+                corked: None,
+                is_corked: false,
+            }),
+            groups: SpinLock::new(Vec::new()),
+            segment: AtomicU16::new(0),
+            remote: SpinLock::new(None),
+            queue: SpinLock::new(Queue::default()),
+            receive_limit: AtomicUsize::new(RECEIVE_DEFAULT),
+            send_limit: AtomicUsize::new(SEND_DEFAULT),
+            readers: WaitQueue::new(),
+            signals: Signals::new(),
+        })
+    }
+
+    fn ports(&self) -> &'static Ports<Socket> {
+        match self.protocol {
+            Protocol::Udp => &UDP,
+            Protocol::Echo => &ECHO,
+        }
+    }
+
+    fn family_number(&self) -> u16 {
+        if self.v6 { INET6 } else { INET }
+    }
+
+    /// Tells readers that something arrived.
+    fn wake(&self, events: Events) {
+        self.readers.wake_events(events.bits());
+        self.signals.tell(Band::In);
+    }
+
+    fn events(&self) -> Events {
+        let queue = self.queue.lock();
+        let mut events = Events::WRITABLE;
+        if !queue.datagrams.is_empty() || queue.no_receive {
+            events |= Events::READABLE;
+        }
+        if queue.error.is_some() || !queue.failures.is_empty() {
+            events |= Events::ERR;
+        }
+        if queue.no_receive {
+            events |= Events::RDHUP;
+            if queue.no_send {
+                events |= Events::HUP;
+            }
+        }
+        events
+    }
+
+    /// Takes the pending error.
+    fn pending(&self) -> Option<Errno> {
+        self.queue.lock().error.take()
+    }
+
+    /// Returns what `/proc/net/udp` shows: local and remote address, bytes queued, user, drops.
+    pub fn shown(&self) -> (SocketAddress, Option<SocketAddress>, usize, u32, u32) {
+        let local = self.setup.lock().local;
+        let remote = *self.remote.lock();
+        let queue = self.queue.lock();
+        (local, remote, queue.charge, self.user, queue.dropped)
+    }
+}
+
+impl FileOps for Socket {
+    fn traits(&self) -> Traits {
+        Traits::STREAM
+    }
+
+    fn as_socket(&self) -> Option<&dyn SocketOps> {
+        Some(self)
+    }
+
+    fn read(&self, file: &OpenFile, _offset: u64, out: &mut Output<'_>) -> Result<usize> {
+        Ok(SocketOps::receive(self, out, 0, file.nonblocking())?.count)
+    }
+
+    fn write(&self, file: &OpenFile, _offset: &mut u64, input: &mut Input<'_>) -> Result<usize> {
+        let nonblocking = file.nonblocking();
+        SocketOps::send(self, input, OutgoingMessage { nonblocking, ..OutgoingMessage::default() })
+    }
+
+    fn poll(&self, _file: &OpenFile, registrar: &mut Registrar<'_>) -> Events {
+        registrar.register(&self.readers);
+        self.events()
+    }
+
+    fn ioctl(&self, _file: &OpenFile, command: u32, arg: u64) -> Result<i64> {
+        let number = match command {
+            // The length of the first datagram (udp(7)).
+            FIONREAD => self.queue.lock().datagrams.front().map_or(0, |first| first.payload.len()),
+            // Datagrams leave at once.
+            TIOCOUTQ => 0,
+            _ if self.v6 => return super::ioctl::interface_v6(command, arg as usize),
+            _ => return super::ioctl::interface(command, arg as usize),
+        };
+        UserPtr::<i32>::new(arg as usize).write(&(number as i32))?;
+        Ok(0)
+    }
+
+    fn signals(&self, _file: &OpenFile) -> Option<(&Signals, Interest)> {
+        Some((&self.signals, Interest::BOTH))
+    }
+
+    fn release(&self, _file: &OpenFile) {
+        let mut setup = self.setup.lock();
+        self.unbind(&mut setup);
+        setup.corked = None;
+        drop(setup);
+        self.leave_groups();
+        let queue = core::mem::take(&mut *self.queue.lock());
+        drop(queue);
+        self.receive_limit.store(0, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,104 @@
+//! Receiving datagrams.
+
+use alloc::vec::Vec;
+
+use hayate_abi::{Errno, Result};
+use hayate_ip::SocketAddress;
+
+use super::control::{report, report_failure};
+use super::{Queue, Received, Socket};
+use crate::vfs::socket::{AddressBytes, Attempt, IncomingMessage, flags, until};
+use crate::vfs::socket_options::Buffer;
+use crate::vfs::transfer::Output;
+
+impl Socket {
+    /// Writes an address for a program.
+    pub(super) fn address_bytes(&self, address: SocketAddress) -> AddressBytes {
+        address.to_bytes(self.v6).into_iter().collect()
+    }
+
+    /// Receives a datagram, or with MSG_ERRQUEUE an error.
+    pub(super) fn receive_message(
+        &self,
+        out: &mut Output<'_>,
+        how: u32,
+        nonblocking: bool,
+    ) -> Result<IncomingMessage> {
+        if how & flags::ERRQUEUE != 0 {
+            return self.receive_failure(out);
+        }
+        let peek = how & flags::PEEK != 0;
+        let attempt = || Ok(self.queue.lock().next(peek)?.map_or(Attempt::Wait, Attempt::Done));
+        let next = until(&self.common, Buffer::Receive, nonblocking, &self.readers, attempt)?;
+        let Some((datagram, drops)) = next else { return Ok(IncomingMessage::default()) };
+        let full = datagram.payload.len();
+        let wanted = full.min(out.remaining());
+        if datagram.payload.put(0, wanted, out)? < wanted {
+            return Err(Errno::EFAULT);
+        }
+        let options = *self.options.lock();
+        Ok(IncomingMessage {
+            count: wanted,
+            full,
+            flags: if wanted < full { flags::TRUNC } else { 0 },
+            from: self.address_bytes(datagram.from),
+            descriptors: Vec::new(),
+            credentials: None,
+            control: report(&datagram, &options, &self.common, drops)?,
+        })
+    }
+
+    /// Takes an error that ICMP reported, with the datagram that it concerns.
+    fn receive_failure(&self, out: &mut Output<'_>) -> Result<IncomingMessage> {
+        let failure = {
+            let mut queue = self.queue.lock();
+            let failure = queue.failures.pop_front().ok_or(Errno::EAGAIN)?;
+            // The pending error is that of the next one (`sock_dequeue_err_skb`).
+            queue.error = queue.failures.front().map(|next| next.errno);
+            failure
+        };
+        let full = failure.payload.len();
+        let wanted = full.min(out.remaining());
+        let count = failure.payload.put(0, wanted, out)?;
+        Ok(IncomingMessage {
+            count,
+            full,
+            flags: flags::ERRQUEUE | if count < full { flags::TRUNC } else { 0 },
+            from: self.address_bytes(failure.to),
+            descriptors: Vec::new(),
+            credentials: None,
+            control: report_failure(&failure, self.v6)?,
+        })
+    }
+}
+
+impl Queue {
+    /// Takes or shows the first datagram with the number of dropped ones. `Some(None)`: nothing will
+    /// come any more. `None`: wait.
+    ///
+    /// # Errors
+    /// The pending error.
+    #[allow(clippy::option_option, reason = "three outcomes, as described")]
+    fn next(&mut self, peek: bool) -> Result<Option<Option<(Received, u32)>>> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        let dropped = self.dropped;
+        if peek {
+            if let Some(first) = self.datagrams.front() {
+                return Ok(Some(Some((first.share(), dropped))));
+            }
+        } else if let Some(first) = self.datagrams.pop_front() {
+            self.charge -= first.payload.charge();
+            return Ok(Some(Some((first, dropped))));
+        }
+        Ok(if self.no_receive { Some(None) } else { None })
+    }
+}
+
+impl Received {
+    /// Another reference to the same bytes.
+    fn share(&self) -> Received {
+        Received { payload: self.payload.clone(), ..*self }
+    }
+}

@@ -1,0 +1,227 @@
+//! Sending datagrams.
+
+use core::sync::atomic::Ordering;
+
+use hayate_abi::{Errno, Result};
+use hayate_ip::SocketAddress;
+use hayate_ip::header::{self, Header};
+
+use super::control::Marks;
+use super::names::destination;
+use super::{Corked, Protocol, Setup, Socket};
+use crate::net::config;
+use crate::net::config::Path;
+use crate::net::ip_options::Wishes;
+use crate::net::packet::{Body, Packet, Ports};
+use crate::net::slice::Payload;
+use crate::net::{echo, output};
+use crate::schedule::MutexGuard;
+use crate::vfs::socket::{OutgoingMessage, flags};
+use crate::vfs::socket_options::Switches;
+use crate::vfs::transfer::Input;
+
+/// The longest UDP datagram over IPv4 and over IPv6, without headers.
+fn most(v4: bool) -> usize {
+    usize::from(u16::MAX) - header::LENGTH_UDP - if v4 { header::LENGTH_V4 } else { 0 }
+}
+
+impl Socket {
+    /// Finds where a message goes: EDESTADDRREQ and the errors of addresses.
+    fn aim(&self, to: Option<&[u8]>) -> Result<(SocketAddress, bool)> {
+        let Some(bytes) = to else {
+            return self.remote.lock().map(|to| (to, true)).ok_or(Errno::EDESTADDRREQ);
+        };
+        let to = destination(bytes, self.v6)?;
+        if to.port == 0 && self.protocol == Protocol::Udp {
+            return Err(Errno::EINVAL);
+        }
+        self.check_version(to.address)?;
+        Ok((to, false))
+    }
+
+    /// Sends a datagram. Returns its length.
+    pub(super) fn send_message(
+        &self,
+        input: &mut Input<'_>,
+        message: &OutgoingMessage<'_>,
+    ) -> Result<usize> {
+        let length = input.remaining();
+        if length > usize::from(u16::MAX) {
+            return Err(Errno::EMSGSIZE);
+        }
+        if message.flags & flags::OOB != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if self.queue.lock().no_send {
+            return Err(Errno::EPIPE);
+        }
+        if let Some(error) = self.pending() {
+            return Err(error);
+        }
+        let marks = Marks::parse(self.v6, &message.control)?;
+        let mut setup = self.setup.lock();
+        // Before anything else, as `inet_send_prepare`.
+        self.bind_automatically(&mut setup)?;
+        let more = setup.is_corked || message.flags & flags::MORE != 0;
+        if more || setup.corked.is_some() {
+            return self.gather(setup, input, message, &marks, more);
+        }
+        let (to, connected) = self.aim(message.to)?;
+        if length > most(to.address.is_v4()) {
+            return Err(Errno::EMSGSIZE);
+        }
+        let (path, local) = self.prepare(&mut setup, to, connected, &marks)?;
+        drop(setup);
+        let payload = Payload::take(input, length)?;
+        let set = self.segment.load(Ordering::Relaxed);
+        let size = marks.segment.or((set != 0).then_some(set));
+        if let Some(size) = size.filter(|&size| usize::from(size) < length) {
+            self.emit_segments(&path, local, to, payload, &marks, usize::from(size))?;
+        } else {
+            self.emit(&path, local, to, payload, &marks)?;
+        }
+        Ok(length)
+    }
+
+    /// Finds the way to the destination and the source of the packet, and binds the socket if it is
+    /// not yet.
+    fn prepare(
+        &self,
+        setup: &mut Setup,
+        to: SocketAddress,
+        connected: bool,
+        marks: &Marks,
+    ) -> Result<(Path, SocketAddress)> {
+        let path = match &setup.path {
+            Some((generation, path)) if connected && *generation == config::generation() => {
+                path.clone()
+            }
+            _ => {
+                let path = self.path(setup, SocketAddress { scope: marks.interface(to), ..to })?;
+                if connected {
+                    setup.path = Some((config::generation(), path.clone()));
+                }
+                path
+            }
+        };
+        if path.is_broadcast && !self.common.has(Switches::BROADCAST) {
+            return Err(Errno::EACCES);
+        }
+        self.bind_automatically(setup)?;
+        let mut local = setup.local;
+        if let Some(source) = marks.source {
+            if !config::current().is_local(source) {
+                return Err(Errno::ENETUNREACH);
+            }
+            local.address = source;
+        } else if local.address.is_any() || local.address.is_multicast() {
+            local.address = path.source;
+        }
+        Ok((path, local))
+    }
+
+    /// Adds to the datagram that UDP_CORK or MSG_MORE gathers; sends it when no more follows.
+    fn gather(
+        &self,
+        mut setup: MutexGuard<'_, Setup>,
+        input: &mut Input<'_>,
+        message: &OutgoingMessage<'_>,
+        marks: &Marks,
+        more: bool,
+    ) -> Result<usize> {
+        let length = input.remaining();
+        let to = match &setup.corked {
+            Some(corked) => corked.to,
+            None => self.aim(message.to)?.0,
+        };
+        let before = setup.corked.as_ref().map_or(0, |corked| corked.payload.len());
+        if before + length > most(to.address.is_v4()) {
+            return Err(Errno::EMSGSIZE);
+        }
+        let part = Payload::take(input, length)?;
+        let corked = setup.corked.get_or_insert_with(|| Corked { to, payload: Payload::new() });
+        for slice in part.into_slices() {
+            corked.payload.push(slice)?;
+        }
+        if !more {
+            self.uncork(setup, marks)?;
+        }
+        Ok(length)
+    }
+
+    /// Sends the datagram that was gathered.
+    pub(super) fn uncork(&self, mut setup: MutexGuard<'_, Setup>, marks: &Marks) -> Result<()> {
+        let Some(Corked { to, payload }) = setup.corked.take() else { return Ok(()) };
+        let (path, local) = self.prepare(&mut setup, to, false, marks)?;
+        drop(setup);
+        self.emit(&path, local, to, payload, marks)
+    }
+
+    /// Sends datagrams of `size` bytes each, and one of the rest (UDP_SEGMENT, udp(7)).
+    fn emit_segments(
+        &self,
+        path: &Path,
+        local: SocketAddress,
+        to: SocketAddress,
+        mut payload: Payload,
+        marks: &Marks,
+        size: usize,
+    ) -> Result<()> {
+        /// The most segments of one call (`UDP_MAX_SEGMENTS`).
+        const MOST: usize = 64;
+        if payload.len() > size * MOST {
+            return Err(Errno::EINVAL);
+        }
+        while !payload.is_empty() {
+            let mut segment = payload.clone();
+            segment.truncate(size);
+            payload.skip(size);
+            self.emit(path, local, to, segment, marks)?;
+        }
+        Ok(())
+    }
+
+    fn emit(
+        &self,
+        path: &Path,
+        local: SocketAddress,
+        to: SocketAddress,
+        payload: Payload,
+        marks: &Marks,
+    ) -> Result<()> {
+        let destination = if to.address.is_any() { path.next_hop } else { to.address };
+        let options = *self.options.lock();
+        let multicast = destination.is_multicast();
+        let (ttl, tos) = options.marks(destination.is_v4(), multicast);
+        let header = Header {
+            source: local.address,
+            destination,
+            protocol: header::UDP,
+            hop_limit: marks.hop_limit.unwrap_or(ttl),
+            traffic_class: marks.traffic_class.unwrap_or(tos),
+            dont_fragment: options.discover[usize::from(!destination.is_v4())] >= 2,
+            fragment: None,
+        };
+        let ports = Ports { source: local.port, destination: to.port };
+        let packet = match self.protocol {
+            Protocol::Udp => Packet { header, body: Body::Udp(ports, payload), interface: 0 },
+            Protocol::Echo => echo::request(header, local.port, payload)?,
+        };
+        if multicast && options.wishes.contains(Wishes::MULTICAST_LOOP) {
+            self.loop_back(path, &packet);
+            if path.interface.is_loopback() {
+                return Ok(());
+            }
+        }
+        output::send(path, packet)
+    }
+
+    /// Gives this machine's sockets a multicast packet that leaves it (IP_MULTICAST_LOOP).
+    fn loop_back(&self, path: &Path, packet: &Packet) {
+        if let Some(lo) = config::current().interface(config::LOOPBACK) {
+            let mut copy = packet.clone();
+            copy.interface = path.interface.index;
+            crate::net::loopback::send(lo, output::length(packet), copy);
+        }
+    }
+}

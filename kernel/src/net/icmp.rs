@@ -1,0 +1,239 @@
+//! ICMP and ICMPv6: echo, and errors in both directions (RFC 792, RFC 1122, RFC 4443).
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use hayate_abi::Errno;
+use hayate_ip::SocketAddress;
+use hayate_ip::checksum::Checksum;
+use hayate_ip::header::{self, Header, Icmp, LENGTH_ICMP};
+use hayate_ip::icmp::{Failure, failure_v4, failure_v6, is_error, v4, v6};
+
+use super::config;
+use super::datagram;
+use super::datagram::Protocol;
+use super::icmp_message::{ADVERTISEMENT, SOLICITATION, packet};
+use super::link;
+use super::output;
+use super::packet::{Body, Packet};
+use super::slice::Payload;
+use super::wire;
+use crate::schedule::time::monotonic_ns;
+
+/// How much of a packet comes back with an error: all that fits in a packet of this length, which
+/// every link takes.
+const BACK_V4: usize = 576 - header::LENGTH_V4 - LENGTH_ICMP;
+const BACK_V6: usize = 1280 - header::LENGTH_V6 - LENGTH_ICMP;
+/// The least time between two errors to hosts outside, in nanoseconds (1,000 a second, Linux'
+/// `icmp_msgs_per_sec`).
+const PACE: u64 = 1_000_000;
+
+/// Handles a message that arrived.
+pub fn receive(packet: &Packet) {
+    let Body::Bytes(payload) = &packet.body else { return };
+    let header = &packet.header;
+    let is_v4 = header.destination.is_v4();
+    let mut sum = Checksum::new();
+    if !is_v4 {
+        sum.add_pseudo(header.source, header.destination, header::ICMP_V6, payload.len());
+    }
+    payload.add_to(&mut sum);
+    let mut head = [0; LENGTH_ICMP];
+    let count = payload.read(0, &mut head);
+    let Some(message) = Icmp::parse(&head[..count]) else { return };
+    if !sum.is_good() {
+        return;
+    }
+    let [high, low, ..] = message.rest;
+    match (is_v4, message.kind) {
+        (true, v4::ECHO) | (false, v6::ECHO) => answer(packet, message, payload),
+        (true, v4::ECHO_REPLY) | (false, v6::ECHO_REPLY) => {
+            datagram::receive_echo_reply(packet, u16::from_be_bytes([high, low]), payload);
+        }
+        (false, SOLICITATION | ADVERTISEMENT) => {
+            // One that is not good is dropped.
+            let _ = link::receive_discovery(packet, message, payload);
+        }
+        _ => fail(packet, message, payload),
+    }
+}
+
+/// Answers an echo request. One to a group or a broadcast address gets no answer (Linux'
+/// `icmp_echo_ignore_broadcasts`).
+fn answer(request: &Packet, message: Icmp, payload: &Payload) {
+    let header = &request.header;
+    if !header.destination.is_unicast() || !header.source.is_unicast() {
+        return;
+    }
+    let kind = if header.source.is_v4() { v4::ECHO_REPLY } else { v6::ECHO_REPLY };
+    let mut data = payload.clone();
+    data.skip(LENGTH_ICMP);
+    let back = Header {
+        source: header.destination,
+        destination: header.source,
+        hop_limit: 64,
+        dont_fragment: false,
+        ..*header
+    };
+    let Ok(path) = config::current().path(header.source, request_scope(request)) else { return };
+    if let Ok(reply) = packet(back, Icmp { kind, ..message }, data) {
+        // An answer that cannot be sent is lost, as any packet may be.
+        let _ = output::send(&path, reply);
+    }
+}
+
+fn request_scope(packet: &Packet) -> u32 {
+    if packet.header.source.is_link_local() { packet.interface } else { 0 }
+}
+
+fn errno(failure: Failure) -> Errno {
+    match failure {
+        Failure::NetworkUnreachable => Errno::ENETUNREACH,
+        Failure::HostUnreachable => Errno::EHOSTUNREACH,
+        Failure::NoProtocol => Errno::ENOPROTOOPT,
+        Failure::Refused => Errno::ECONNREFUSED,
+        Failure::TooBig(_) => Errno::EMSGSIZE,
+        Failure::SourceRoute => Errno::EOPNOTSUPP,
+        Failure::HostDown => Errno::EHOSTDOWN,
+        Failure::Isolated => Errno::ENONET,
+        Failure::Forbidden => Errno::EACCES,
+        Failure::Protocol => Errno::EPROTO,
+    }
+}
+
+/// Tells the socket that sent a packet why it did not arrive. What came back of the packet is an
+/// allegation: a socket is found only if addresses and ports are right.
+fn fail(packet: &Packet, message: Icmp, payload: &Payload) {
+    let is_v4 = packet.header.destination.is_v4();
+    let failure = if is_v4 { failure_v4 } else { failure_v6 };
+    let Some((failure, is_hard)) = failure(message.kind, message.code, message.rest) else {
+        return;
+    };
+    let mut inner = payload.clone();
+    inner.skip(LENGTH_ICMP);
+    let mut head = [0; header::MOST];
+    let count = inner.read(0, &mut head);
+    // The packet's length is that of the whole packet, of which only the beginning came back.
+    let Some((sent, extent)) = header::parse(&head[..count], usize::from(u16::MAX) + 40) else {
+        return;
+    };
+    inner.skip(extent.offset);
+    let mut ports = [0; 8];
+    if inner.read(0, &mut ports) < ports.len() {
+        return;
+    }
+    let port = |at: usize| u16::from_be_bytes([ports[at], ports[at + 1]]);
+    let from = |port| SocketAddress::new(sent.source, port);
+    let to = |port| SocketAddress::new(sent.destination, port);
+    let (protocol, from, to, skipped) = match sent.protocol {
+        header::UDP => (Protocol::Udp, from(port(0)), to(port(2)), header::LENGTH_UDP),
+        header::ICMP | header::ICMP_V6 => (Protocol::Echo, from(port(4)), to(0), 0),
+        header::TCP => {
+            let sequence = u32::from_be_bytes([ports[4], ports[5], ports[6], ports[7]]);
+            super::tcp::failed(from(port(0)), to(port(2)), sequence, failure);
+            return;
+        }
+        _ => return,
+    };
+    inner.skip(skipped);
+    let information = if let Failure::TooBig(mtu) = failure { mtu } else { 0 };
+    datagram::failed(datagram::Reported {
+        protocol,
+        from,
+        to,
+        errno: errno(failure),
+        is_hard,
+        icmp: (message.kind, message.code, information),
+        reporter: packet.header.source,
+        payload: inner,
+    });
+}
+
+/// Tells the sender of a packet, which is this machine, that the host does not answer
+/// (`arp_error_report`).
+pub fn report_unreachable(packet: &Packet) {
+    let header = &packet.header;
+    let from = |port| SocketAddress::new(header.source, port);
+    let to = |port| SocketAddress::new(header.destination, port);
+    match &packet.body {
+        Body::Tcp(ports, segment) => {
+            let (from, to) = (from(ports.source), to(ports.destination));
+            super::tcp::failed(from, to, segment.seq.0, Failure::HostUnreachable);
+        }
+        Body::Udp(ports, payload) => datagram::failed(datagram::Reported {
+            protocol: Protocol::Udp,
+            from: from(ports.source),
+            to: to(ports.destination),
+            errno: Errno::EHOSTUNREACH,
+            is_hard: false,
+            icmp: (v4::UNREACHABLE, 1, 0),
+            reporter: header.source,
+            payload: payload.clone(),
+        }),
+        Body::Bytes(_) => {}
+    }
+}
+
+/// What is wrong with a packet that this machine got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unwanted {
+    /// No socket has its port.
+    Port,
+    /// Nothing handles its protocol.
+    Protocol,
+}
+
+/// Tells the sender of a packet that it is not wanted here, unless that is forbidden (RFC 1122,
+/// 3.2.2; RFC 4443, 2.4) or too many errors were sent.
+pub fn refuse(original: &Packet, why: Unwanted) {
+    let header = &original.header;
+    if !header.destination.is_unicast() || !header.source.is_unicast() {
+        return;
+    }
+    let is_v4 = header.destination.is_v4();
+    if let Body::Bytes(payload) = &original.body
+        && matches!(header.protocol, header::ICMP | header::ICMP_V6)
+    {
+        let mut kind = [0];
+        if payload.read(0, &mut kind) == 0 || is_error(is_v4, kind[0]) {
+            return;
+        }
+    }
+    let config = config::current();
+    let Ok(path) = config.path(header.source, request_scope(original)) else { return };
+    if !path.is_local && !is_due() {
+        return;
+    }
+    let (kind, code) = match (is_v4, why) {
+        (true, Unwanted::Port) => (v4::UNREACHABLE, v4::PORT),
+        (true, Unwanted::Protocol) => (v4::UNREACHABLE, v4::PROTOCOL),
+        (false, Unwanted::Port) => (v6::UNREACHABLE, v6::PORT),
+        (false, Unwanted::Protocol) => (v6::PARAMETER_PROBLEM, v6::NEXT_HEADER),
+    };
+    // The next header stands in the sixth byte of an IPv6 header.
+    let pointer = u32::from(kind == v6::PARAMETER_PROBLEM && !is_v4) * 6;
+    let Ok(mut data) = wire::emit(original) else { return };
+    data.truncate(if is_v4 { BACK_V4 } else { BACK_V6 });
+    let back = Header {
+        source: header.destination,
+        destination: header.source,
+        protocol: if is_v4 { header::ICMP } else { header::ICMP_V6 },
+        hop_limit: 64,
+        // Internetwork control (RFC 1812, 4.3.2.5), as Linux' `icmp_send`.
+        traffic_class: header.traffic_class & 0x1e | 0xc0,
+        dont_fragment: false,
+        fragment: None,
+    };
+    if let Ok(error) = packet(back, Icmp { kind, code, rest: pointer.to_be_bytes() }, data) {
+        // An error that cannot be sent is lost.
+        let _ = output::send(&path, error);
+    }
+}
+
+/// Whether an error to a host outside may be sent now.
+fn is_due() -> bool {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let now = monotonic_ns();
+    let next = NEXT.load(Ordering::Relaxed);
+    now >= next
+        && NEXT.compare_exchange(next, now + PACE, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+}

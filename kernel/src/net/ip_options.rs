@@ -1,0 +1,249 @@
+//! The options of a socket at the levels of IPv4 and IPv6 (ip(7), ipv6(7)).
+//!
+//! All are one small value that a sender or a receiver copies under a lock which is a leaf. Numbers
+//! may be given as one byte or as an `int` at the level of IPv4, and come back in the size that the
+//! program asks for (`do_ip_setsockopt`, `do_ip_getsockopt`, net/ipv4/ip_sockglue.c of Linux 6.1).
+
+use hayate_abi::{Errno, Result};
+
+use super::config;
+use crate::vfs::socket_options::{OptionOutput, OptionValue};
+
+/// `SOL_IP`.
+pub const SOL_IP: i32 = 0;
+/// `SOL_IPV6`.
+pub const SOL_IPV6: i32 = 41;
+
+/// Options of the level `SOL_IP`.
+pub mod ip {
+    #![allow(missing_docs, reason = "named as in ip(7)")]
+    pub const TOS: i32 = 1;
+    pub const TTL: i32 = 2;
+    pub const PKTINFO: i32 = 8;
+    pub const MTU_DISCOVER: i32 = 10;
+    pub const RECVERR: i32 = 11;
+    pub const RECVTTL: i32 = 12;
+    pub const RECVTOS: i32 = 13;
+    pub const FREEBIND: i32 = 15;
+    pub const BIND_ADDRESS_NO_PORT: i32 = 24;
+    pub const MULTICAST_IF: i32 = 32;
+    pub const MULTICAST_TTL: i32 = 33;
+    pub const MULTICAST_LOOP: i32 = 34;
+    pub const ADD_MEMBERSHIP: i32 = 35;
+    pub const DROP_MEMBERSHIP: i32 = 36;
+    pub const MULTICAST_ALL: i32 = 49;
+}
+
+/// Options of the level `SOL_IPV6`.
+pub mod ipv6 {
+    #![allow(missing_docs, reason = "named as in ipv6(7)")]
+    pub const UNICAST_HOPS: i32 = 16;
+    pub const MULTICAST_IF: i32 = 17;
+    pub const MULTICAST_HOPS: i32 = 18;
+    pub const MULTICAST_LOOP: i32 = 19;
+    pub const ADD_MEMBERSHIP: i32 = 20;
+    pub const DROP_MEMBERSHIP: i32 = 21;
+    pub const MTU_DISCOVER: i32 = 23;
+    pub const RECVERR: i32 = 25;
+    pub const V6ONLY: i32 = 26;
+    pub const RECVPKTINFO: i32 = 49;
+    pub const PKTINFO: i32 = 50;
+    pub const RECVHOPLIMIT: i32 = 51;
+    pub const HOPLIMIT: i32 = 52;
+    pub const RECVTCLASS: i32 = 66;
+    pub const TCLASS: i32 = 67;
+}
+
+bitflags::bitflags! {
+    /// Options that are switched on and off.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Wishes: u16 {
+        /// IP_PKTINFO.
+        const PACKET_INFO = 1;
+        /// IP_RECVTTL.
+        const TTL = 2;
+        /// IP_RECVTOS.
+        const TOS = 4;
+        /// IP_RECVERR.
+        const ERRORS = 8;
+        /// IP_FREEBIND.
+        const FREE_BIND = 16;
+        /// IP_BIND_ADDRESS_NO_PORT.
+        const BIND_NO_PORT = 32;
+        /// IP_MULTICAST_LOOP.
+        const MULTICAST_LOOP = 64;
+        /// IP_MULTICAST_ALL.
+        const MULTICAST_ALL = 128;
+        /// IPV6_RECVPKTINFO.
+        const PACKET_INFO_V6 = 256;
+        /// IPV6_RECVHOPLIMIT.
+        const HOP_LIMIT_V6 = 512;
+        /// IPV6_RECVTCLASS.
+        const TRAFFIC_CLASS_V6 = 1024;
+        /// IPV6_RECVERR.
+        const ERRORS_V6 = 2048;
+        /// IPV6_V6ONLY.
+        const ONLY_V6 = 4096;
+    }
+}
+
+/// The values of a socket.
+#[derive(Clone, Copy, Debug)]
+pub struct IpOptions {
+    /// Those that are on.
+    pub wishes: Wishes,
+    /// IP_TTL.
+    pub ttl: u8,
+    /// IP_TOS.
+    pub tos: u8,
+    /// IPV6_UNICAST_HOPS.
+    pub hop_limit: u8,
+    /// IPV6_TCLASS.
+    pub traffic_class: u8,
+    /// IP_MULTICAST_TTL and IPV6_MULTICAST_HOPS.
+    pub multicast_ttl: u8,
+    /// IP_MULTICAST_IF and IPV6_MULTICAST_IF: the index, 0 for none.
+    pub multicast_interface: u32,
+    /// IP_MTU_DISCOVER and IPV6_MTU_DISCOVER.
+    pub discover: [u8; 2],
+}
+
+/// The default TTL and hop limit (`net.ipv4.ip_default_ttl`).
+const TTL: u8 = 64;
+
+impl Default for IpOptions {
+    fn default() -> Self {
+        Self {
+            wishes: Wishes::MULTICAST_LOOP | Wishes::MULTICAST_ALL,
+            ttl: TTL,
+            tos: 0,
+            hop_limit: TTL,
+            traffic_class: 0,
+            multicast_ttl: 1,
+            multicast_interface: 0,
+            // IP_PMTUDISC_WANT.
+            discover: [1, 1],
+        }
+    }
+}
+
+fn flag_of(level: i32, option: i32) -> Option<Wishes> {
+    Some(match (level, option) {
+        (SOL_IP, ip::PKTINFO) => Wishes::PACKET_INFO,
+        (SOL_IP, ip::RECVTTL) => Wishes::TTL,
+        (SOL_IP, ip::RECVTOS) => Wishes::TOS,
+        (SOL_IP, ip::RECVERR) => Wishes::ERRORS,
+        (SOL_IP, ip::FREEBIND) => Wishes::FREE_BIND,
+        (SOL_IP, ip::BIND_ADDRESS_NO_PORT) => Wishes::BIND_NO_PORT,
+        (SOL_IP, ip::MULTICAST_LOOP) | (SOL_IPV6, ipv6::MULTICAST_LOOP) => Wishes::MULTICAST_LOOP,
+        (SOL_IP, ip::MULTICAST_ALL) => Wishes::MULTICAST_ALL,
+        (SOL_IPV6, ipv6::RECVPKTINFO) => Wishes::PACKET_INFO_V6,
+        (SOL_IPV6, ipv6::RECVHOPLIMIT) => Wishes::HOP_LIMIT_V6,
+        (SOL_IPV6, ipv6::RECVTCLASS) => Wishes::TRAFFIC_CLASS_V6,
+        (SOL_IPV6, ipv6::RECVERR) => Wishes::ERRORS_V6,
+        (SOL_IPV6, ipv6::V6ONLY) => Wishes::ONLY_V6,
+        _ => return None,
+    })
+}
+
+/// Reads a number of the level of IPv4: an `int` or a byte.
+fn number(level: i32, value: OptionValue) -> Result<i32> {
+    if level == SOL_IP && (1..4).contains(&value.length) {
+        let mut byte = [0];
+        return Ok(i32::from(value.bytes(&mut byte)?.first().copied().unwrap_or(0)));
+    }
+    value.number()
+}
+
+/// A number within bounds, or -1 for the default.
+fn within(number: i32, least: i32, default: u8) -> Result<u8> {
+    match number {
+        -1 => Ok(default),
+        _ if (least..=255).contains(&number) => Ok(number as u8),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+impl IpOptions {
+    /// Returns TTL and TOS (hop limit and traffic class) for packets to an address of this version.
+    pub fn marks(&self, v4: bool, multicast: bool) -> (u8, u8) {
+        let (ttl, tos) =
+            if v4 { (self.ttl, self.tos) } else { (self.hop_limit, self.traffic_class) };
+        (if multicast { self.multicast_ttl } else { ttl }, tos)
+    }
+
+    /// Sets an option. Returns `false` if it is none of these.
+    ///
+    /// # Errors
+    /// `EINVAL`, `EFAULT`.
+    pub fn set(&mut self, level: i32, option: i32, value: i32) -> Result<bool> {
+        if let Some(flag) = flag_of(level, option) {
+            self.wishes.set(flag, value != 0);
+            return Ok(true);
+        }
+        match (level, option) {
+            (SOL_IP, ip::TOS) => self.tos = value as u8,
+            (SOL_IP, ip::TTL) => self.ttl = within(value, 1, TTL)?,
+            (SOL_IP, ip::MULTICAST_TTL) | (SOL_IPV6, ipv6::MULTICAST_HOPS) => {
+                self.multicast_ttl = within(value, 0, 1)?;
+            }
+            (SOL_IPV6, ipv6::UNICAST_HOPS) => self.hop_limit = within(value, 0, TTL)?,
+            (SOL_IPV6, ipv6::TCLASS) => self.traffic_class = within(value, 0, 0)?,
+            (SOL_IP, ip::MTU_DISCOVER) | (SOL_IPV6, ipv6::MTU_DISCOVER) => {
+                if !(0..=5).contains(&value) {
+                    return Err(Errno::EINVAL);
+                }
+                self.discover[usize::from(level == SOL_IPV6)] = value as u8;
+            }
+            (SOL_IPV6, ipv6::MULTICAST_IF) => {
+                let index = u32::try_from(value).map_err(|_| Errno::ENODEV)?;
+                if index != 0 && config::current().interface(index).is_none() {
+                    return Err(Errno::ENODEV);
+                }
+                self.multicast_interface = index;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Returns an option; `None` if it is none of these.
+    pub fn get(&self, level: i32, option: i32) -> Option<i32> {
+        if let Some(flag) = flag_of(level, option) {
+            return Some(i32::from(self.wishes.contains(flag)));
+        }
+        Some(match (level, option) {
+            (SOL_IP, ip::TOS) => i32::from(self.tos),
+            (SOL_IP, ip::TTL) => i32::from(self.ttl),
+            (SOL_IP, ip::MULTICAST_TTL) | (SOL_IPV6, ipv6::MULTICAST_HOPS) => {
+                i32::from(self.multicast_ttl)
+            }
+            (SOL_IPV6, ipv6::UNICAST_HOPS) => i32::from(self.hop_limit),
+            (SOL_IPV6, ipv6::TCLASS) => i32::from(self.traffic_class),
+            (SOL_IP, ip::MTU_DISCOVER) => i32::from(self.discover[0]),
+            (SOL_IPV6, ipv6::MTU_DISCOVER) => i32::from(self.discover[1]),
+            (SOL_IPV6, ipv6::MULTICAST_IF) => self.multicast_interface as i32,
+            _ => return None,
+        })
+    }
+}
+
+/// Reads the number that a program gives for an option of these levels.
+///
+/// # Errors
+/// `EINVAL` if it is too short, `EFAULT`.
+pub fn read(level: i32, value: OptionValue) -> Result<i32> {
+    number(level, value)
+}
+
+/// Writes a number in the size that the program asks for.
+///
+/// # Errors
+/// `EINVAL`, `EFAULT`.
+pub fn write(level: i32, number: i32, out: OptionOutput) -> Result<()> {
+    let room = out.room()?;
+    if level == SOL_IP && (1..4).contains(&room) && (0..=255).contains(&number) {
+        return out.put(&[number as u8]);
+    }
+    out.put_number(number)
+}

@@ -1,0 +1,107 @@
+//! The options of the level `SOL_SOCKET` that only sockets of the Internet heed (socket(7)). Those of
+//! all families are in `vfs::socket_options`.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use hayate_abi::{Errno, Result};
+
+use super::config;
+use crate::credentials::Capability;
+use crate::vfs::caller;
+use crate::vfs::socket_options::{OptionOutput, OptionValue};
+
+const SO_REUSEPORT: i32 = 15;
+const SO_BINDTODEVICE: i32 = 25;
+const SO_PEEK_OFF: i32 = 42;
+const SO_BINDTOIFINDEX: i32 = 62;
+
+/// The values of a socket.
+#[derive(Default)]
+pub struct Level {
+    reuse_port: AtomicBool,
+    interface: AtomicU32,
+}
+
+impl Level {
+    /// SO_REUSEPORT.
+    pub fn shares_port(&self) -> bool {
+        self.reuse_port.load(Ordering::Relaxed)
+    }
+
+    /// SO_BINDTODEVICE: the interface's index, 0 for none.
+    pub fn interface(&self) -> u32 {
+        self.interface.load(Ordering::Relaxed)
+    }
+
+    /// Copies the values to a connection that was accepted.
+    pub fn inherit(&self, from: &Level) {
+        self.reuse_port.store(from.shares_port(), Ordering::Relaxed);
+        self.interface.store(from.interface(), Ordering::Relaxed);
+    }
+
+    /// Sets an option.
+    ///
+    /// # Errors
+    /// `ENOPROTOOPT` if it is none of these; `EINVAL`, `EFAULT`, `ENODEV`, `EPERM`; `EOPNOTSUPP`
+    /// for SO_PEEK_OFF, as before Linux 6.9.
+    pub fn set(&self, option: i32, value: OptionValue) -> Result<()> {
+        match option {
+            SO_REUSEPORT => self.reuse_port.store(value.number()? != 0, Ordering::Relaxed),
+            SO_PEEK_OFF => return Err(Errno::EOPNOTSUPP),
+            SO_BINDTODEVICE => {
+                let mut name = [0; 16];
+                let name = value.bytes(&mut name)?;
+                let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+                let config = config::current();
+                let index = match name {
+                    [] => 0,
+                    name => config.interface_named(name).ok_or(Errno::ENODEV)?.index,
+                };
+                self.bind_interface(index)?;
+            }
+            SO_BINDTOIFINDEX => {
+                let index = u32::try_from(value.number()?).map_err(|_| Errno::EINVAL)?;
+                if index != 0 && config::current().interface(index).is_none() {
+                    return Err(Errno::ENODEV);
+                }
+                self.bind_interface(index)?;
+            }
+            _ => return Err(Errno::ENOPROTOOPT),
+        }
+        Ok(())
+    }
+
+    /// A socket that has an interface needs CAP_NET_RAW to change it (`sock_bindtoindex_locked`).
+    fn bind_interface(&self, index: u32) -> Result<()> {
+        if self.interface() != 0 {
+            caller::require(Capability::NetRaw)?;
+        }
+        self.interface.store(index, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Returns an option.
+    ///
+    /// # Errors
+    /// `ENOPROTOOPT` if it is none of these; `EFAULT`, `EINVAL`.
+    pub fn get(&self, option: i32, out: OptionOutput) -> Result<()> {
+        match option {
+            SO_REUSEPORT => out.put_number(i32::from(self.shares_port())),
+            SO_BINDTODEVICE => {
+                let config = config::current();
+                let Some(interface) = config.interface(self.interface()) else {
+                    return out.put_length(0);
+                };
+                let mut name = [0; 16];
+                let length = interface.name.len().min(15);
+                name[..length].copy_from_slice(&interface.name.as_bytes()[..length]);
+                if out.room()? < name.len() {
+                    return Err(Errno::EINVAL);
+                }
+                out.put(&name[..=length])
+            }
+            SO_BINDTOIFINDEX => out.put_number(self.interface() as i32),
+            _ => Err(Errno::ENOPROTOOPT),
+        }
+    }
+}

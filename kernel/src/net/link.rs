@@ -1,0 +1,327 @@
+//! Ethernet: packets to and from network devices.
+//!
+//! A frame that arrives is taken apart by the execution of its receive queue; the payload stays in
+//! the frames of memory that the device wrote. A packet that leaves is put together from its headers
+//! and the sender's slices; the device completes the checksum if it can.
+
+use alloc::format;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use hayate_abi::{Errno, Result};
+use hayate_ip::Address;
+use hayate_ip::header::{self, Header, Icmp};
+use hayate_machine::sync::Once;
+use smoltcp::wire::{ArpOperation, ArpPacket, ArpRepr, EthernetAddress};
+
+use super::config::{self, Counters, Interface, Path, flag};
+use super::icmp_message;
+use super::neighbour::{self, Hardware, Link};
+use super::packet::Packet;
+use super::slice::{Payload, Slice};
+use super::wire;
+use crate::drivers::net as device;
+use crate::drivers::net::{
+    Checksum, IncomingFrame, NetworkDevice, OutgoingFrame, Partial, Receiver,
+};
+
+/// The length of an Ethernet header.
+const ETHERNET: usize = 14;
+const IPV4: u16 = 0x0800;
+const ARP: u16 = 0x0806;
+const IPV6: u16 = 0x86dd;
+/// The length of an ARP message about IPv4 on Ethernet.
+const ARP_LENGTH: usize = 28;
+const EVERYBODY: Hardware = [0xff; 6];
+
+/// The function that receives packets, which stands above.
+static RECEIVE: Once<fn(Packet)> = Once::new();
+
+/// Makes an interface of each network device and receives its frames; at boot. `receive` gets the
+/// packets in them; `unreachable` tells the sender of a packet that a host does not answer.
+///
+/// # Errors
+/// `ENOMEM`.
+pub(super) fn init(receive: fn(Packet), unreachable: fn(&Packet)) -> Result<()> {
+    RECEIVE.call_once(|| receive);
+    neighbour::register(Link { ask, transmit, unreachable });
+    for (number, card) in device::devices().into_iter().enumerate() {
+        config::add_interface(|index| Interface {
+            index,
+            name: format!("eth{number}"),
+            hardware: card.mac(),
+            mtu: AtomicU32::new(card.mtu() as u32),
+            flags: AtomicU32::new(flag::BROADCAST | flag::MULTICAST | link_flags(&*card)),
+            counters: Counters::default(),
+            device: Some(card),
+        })?;
+    }
+    device::set_receiver(&Links);
+    Ok(())
+}
+
+fn link_flags(card: &dyn NetworkDevice) -> u32 {
+    if card.link_up() { flag::LOWER_UP | flag::RUNNING } else { 0 }
+}
+
+/// Returns the interface of a device.
+fn interface_of(device: usize) -> Option<Arc<Interface>> {
+    let index = u32::try_from(device).ok()? + config::LOOPBACK + 1;
+    config::current().interface(index).cloned()
+}
+
+struct Links;
+
+impl Receiver for Links {
+    fn receive(&self, device: usize, frame: IncomingFrame) {
+        let Some(interface) = interface_of(device) else { return };
+        let counters = &interface.counters;
+        counters.packets_in.fetch_add(1, Ordering::Relaxed);
+        counters.bytes_in.fetch_add(frame.length as u64, Ordering::Relaxed);
+        if !interface.is_up() || receive(&interface, frame).is_none() {
+            counters.dropped_in.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn link_changed(&self, device: usize) {
+        let (Some(interface), Some(card)) = (interface_of(device), device::device(device)) else {
+            return;
+        };
+        let both = flag::LOWER_UP | flag::RUNNING;
+        let flags = interface.flags.load(Ordering::Relaxed) & !both | link_flags(&*card);
+        interface.flags.store(flags, Ordering::Relaxed);
+    }
+}
+
+/// Receives a frame. `None`: it is dropped.
+fn receive(interface: &Arc<Interface>, frame: IncomingFrame) -> Option<()> {
+    let good = !matches!(frame.checksum, Checksum::Unknown);
+    let mut payload = Payload::new();
+    for slice in frame.slices {
+        let (offset, length) = (slice.offset(), slice.len());
+        payload.push(Slice::of_frame(slice.frame().clone(), offset, length)?).ok()?;
+    }
+    let mut head = [0; ETHERNET];
+    if payload.read(0, &mut head) < ETHERNET {
+        return None;
+    }
+    payload.skip(ETHERNET);
+    let to: &Hardware = head.first_chunk()?;
+    if *to != interface.hardware && to[0] & 1 == 0 {
+        return None;
+    }
+    match u16::from_be_bytes([head[12], head[13]]) {
+        ARP => receive_arp(interface, &payload),
+        IPV4 | IPV6 => {
+            let packet = wire::parse(payload, interface.index, good)?;
+            // A packet from outside does not come from this machine (RFC 1122, 3.2.1.3).
+            let (from, to) = (packet.header.source, packet.header.destination);
+            if config::current().is_local(from) || to.is_loopback() {
+                return None;
+            }
+            if packet.header.fragment.is_some() {
+                return None;
+            }
+            RECEIVE.get().map(|receive| receive(packet))
+        }
+        _ => None,
+    }
+}
+
+fn receive_arp(interface: &Arc<Interface>, payload: &Payload) -> Option<()> {
+    let mut bytes = [0; ARP_LENGTH];
+    if payload.read(0, &mut bytes) < ARP_LENGTH {
+        return None;
+    }
+    let message = ArpRepr::parse(&ArpPacket::new_checked(&bytes[..]).ok()?).ok()?;
+    let ArpRepr::EthernetIpv4 {
+        operation,
+        source_hardware_addr,
+        source_protocol_addr,
+        target_protocol_addr,
+        ..
+    } = message
+    else {
+        return None;
+    };
+    let (source, target) = (source_protocol_addr.into(), target_protocol_addr.into());
+    let ours = config::current()
+        .addresses
+        .iter()
+        .any(|own| own.address == target && own.interface == interface.index);
+    neighbour::learn(interface, source, source_hardware_addr.0, ours);
+    if ours && operation == ArpOperation::Request {
+        send_arp(interface, ArpOperation::Reply, target, source_hardware_addr.0, source);
+    }
+    Some(())
+}
+
+fn send_arp(
+    interface: &Interface,
+    operation: ArpOperation,
+    source: Address,
+    to: Hardware,
+    target: Address,
+) -> Option<()> {
+    let (source, target) = (source.to_v4()?, target.to_v4()?);
+    let asks = operation == ArpOperation::Request;
+    let message = ArpRepr::EthernetIpv4 {
+        operation,
+        source_hardware_addr: EthernetAddress(interface.hardware),
+        source_protocol_addr: source.into(),
+        target_hardware_addr: EthernetAddress(if asks { [0; 6] } else { to }),
+        target_protocol_addr: target.into(),
+    };
+    let mut bytes = [0; ARP_LENGTH];
+    message.emit(&mut ArpPacket::new_unchecked(&mut bytes[..]));
+    let mut frame = OutgoingFrame::new(ETHERNET + ARP_LENGTH).ok()?;
+    frame.push(&ethernet(interface, to, ARP)).ok()?;
+    frame.push(&bytes).ok()?;
+    give(interface, frame);
+    Some(())
+}
+
+fn ethernet(interface: &Interface, to: Hardware, kind: u16) -> [u8; ETHERNET] {
+    let mut bytes = [0; ETHERNET];
+    bytes[..6].copy_from_slice(&to);
+    bytes[6..12].copy_from_slice(&interface.hardware);
+    bytes[12..].copy_from_slice(&kind.to_be_bytes());
+    bytes
+}
+
+fn give(interface: &Interface, frame: OutgoingFrame) {
+    let counters = &interface.counters;
+    let length = frame.length() as u64;
+    let sent = interface.device.as_ref().is_some_and(|card| card.transmit(frame).is_ok());
+    if sent {
+        counters.packets_out.fetch_add(1, Ordering::Relaxed);
+        counters.bytes_out.fetch_add(length, Ordering::Relaxed);
+    } else {
+        counters.dropped_out.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Asks the hosts on a link for the hardware address of one of them.
+pub(super) fn ask(interface: &Arc<Interface>, address: Address) {
+    let Some(source) = config::current().source_on(interface.index, address) else { return };
+    if address.is_v4() {
+        let _ = send_arp(interface, ArpOperation::Request, source, EVERYBODY, address);
+        return;
+    }
+    if let Ok(packet) = icmp_message::solicitation(source, address, interface.hardware) {
+        transmit(interface, group(packet.header.destination), &packet);
+    }
+}
+
+/// Returns the hardware address of a group (RFC 1112, 6.4; RFC 2464, 7).
+fn group(address: Address) -> Hardware {
+    let [.., a, b, c, d] = address.octets();
+    match address.to_v4() {
+        Some(_) => [0x01, 0x00, 0x5e, b & 0x7f, c, d],
+        None => [0x33, 0x33, a, b, c, d],
+    }
+}
+
+/// Sends a packet on its path.
+///
+/// # Errors
+/// `ENOBUFS`.
+pub(super) fn send(path: &Path, packet: Packet) -> Result<()> {
+    let interface = &path.interface;
+    if path.is_broadcast {
+        transmit(interface, EVERYBODY, &packet);
+    } else if path.next_hop.is_multicast() {
+        transmit(interface, group(path.next_hop), &packet);
+    } else if let Some((hardware, packet)) = neighbour::resolve(interface, path.next_hop, packet) {
+        transmit(interface, hardware, &packet);
+    }
+    Ok(())
+}
+
+/// Sends a packet to a hardware address. One for which there is no memory is lost.
+pub(super) fn transmit(interface: &Arc<Interface>, to: Hardware, packet: &Packet) {
+    let Some(card) = &interface.device else { return };
+    let completes = card.offloads().checksum;
+    if let Ok(frame) = frame(interface, to, packet, completes) {
+        give(interface, frame);
+    } else {
+        interface.counters.dropped_out.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn frame(
+    interface: &Interface,
+    to: Hardware,
+    packet: &Packet,
+    completes: bool,
+) -> Result<OutgoingFrame> {
+    let kind = if packet.header.destination.is_v4() { IPV4 } else { IPV6 };
+    let mut bytes = [0; wire::HEADERS];
+    let (length, data, sum) = wire::head(packet, &mut bytes, completes)?;
+    let mut frame = OutgoingFrame::new(ETHERNET + length)?;
+    frame.push(&ethernet(interface, to, kind))?;
+    frame.push(&bytes[..length])?;
+    for slice in data {
+        let (memory, offset, count) = slice.parts();
+        let slice = device::Slice::new(memory.clone(), offset, count).ok_or(Errno::EINVAL)?;
+        frame.append(slice)?;
+    }
+    if let Some((start, offset)) = sum {
+        let start = (ETHERNET + start) as u16;
+        frame.offload.checksum = Some(Partial { start, offset: offset as u16 });
+    }
+    Ok(frame)
+}
+
+/// Whether a packet is a message of neighbour discovery that came from the link itself (RFC 4861,
+/// 6.1 and 7.1): nobody else can send one with this hop limit.
+pub(super) fn is_from_link(header: &Header) -> bool {
+    header.hop_limit == 255 && header.protocol == header::ICMP_V6
+}
+
+/// Handles a message of neighbour discovery.
+pub(super) fn receive_discovery(packet: &Packet, message: Icmp, payload: &Payload) -> Option<()> {
+    let interface = config::current().interface(packet.interface)?.clone();
+    if !is_from_link(&packet.header) || interface.is_loopback() {
+        return None;
+    }
+    let mut bytes = [0; 128];
+    let count = payload.read(header::LENGTH_ICMP, &mut bytes);
+    let (target, options) = bytes[..count].split_first_chunk::<16>()?;
+    let target = Address::v6(u128::from_be_bytes(*target));
+    let hardware = hardware_option(options, message.kind);
+    if message.kind == icmp_message::ADVERTISEMENT {
+        neighbour::learn(&interface, target, hardware?, false);
+        return Some(());
+    }
+    let config = config::current();
+    let own =
+        |own: &config::LocalAddress| own.address == target && own.interface == interface.index;
+    if !config.addresses.iter().any(own) {
+        return None;
+    }
+    let source = packet.header.source;
+    if let Some(hardware) = hardware {
+        neighbour::learn(&interface, source, hardware, true);
+    }
+    let answer = icmp_message::advertisement(target, source, interface.hardware).ok()?;
+    let path = config.path(answer.header.destination, interface.index).ok()?;
+    send(&path, answer).ok()
+}
+
+/// Finds the link-layer address among the options: the source's in a solicitation (1), the target's
+/// in an advertisement (2).
+fn hardware_option(mut options: &[u8], kind: u8) -> Option<Hardware> {
+    let wanted = if kind == icmp_message::ADVERTISEMENT { 2 } else { 1 };
+    while let [kind, length, rest @ ..] = options {
+        let size = usize::from(*length) * 8;
+        if size == 0 || size > options.len() {
+            return None;
+        }
+        if *kind == wanted {
+            return rest.first_chunk().copied();
+        }
+        options = &options[size..];
+    }
+    None
+}

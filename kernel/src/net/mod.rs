@@ -1,0 +1,68 @@
+//! The network: IPv4 and IPv6 sockets, and the packets between them.
+//!
+//! # Design
+//!
+//! A packet between two sockets of this machine is a structure that shares the sender's memory
+//! ([`packet`], [`mod@slice`]); it becomes bytes only for a device ([`wire`]). The state machine of TCP
+//! is a crate without I/O (`hayate_tcp`); addresses, headers, rules of binding and routes are
+//! another (`hayate_ip`). Here are the sockets, the tables that find them, the clocks, and the ways
+//! of packets.
+//!
+//! | file | contents |
+//! |---|---|
+//! | [`mod@slice`], [`packet`] | bytes of packets, packets |
+//! | [`settings`], [`config`], [`ports`] | settings; interfaces, addresses, routes; ports that are bound |
+//! | [`ip_options`], [`level`], [`configure`], [`ioctl`] | options and requests that all these sockets share |
+//! | [`wire`], [`loopback`], [`output`] | packets as bytes; to this machine; on their way out |
+//! | [`datagram`], [`tcp`] | sockets |
+//! | [`neighbour`], [`icmp_message`], [`link`] | hardware addresses; messages; Ethernet |
+//! | [`icmp`], [`echo`] | echo and errors |
+//! | [`input`] | packets that arrive |
+//! | [`family`] | socket(2) |
+//!
+//! # Locks
+//!
+//! Every socket has its own, and is found through tables of many parts with a lock each. There is
+//! no lock that two packets of different sockets both take, except a part of a table for the time
+//! of a look-up. No socket's lock is held while a packet is sent: on the loopback interface sending
+//! is receiving. Each module writes its order down.
+//!
+//! # Road not taken
+//!
+//! smoltcp's interface: it asks every socket for each packet and for each poll, under one lock.
+
+pub mod config;
+mod configure;
+pub mod datagram;
+mod echo;
+pub mod family;
+mod icmp;
+mod icmp_message;
+mod input;
+pub mod ioctl;
+mod ip_options;
+mod level;
+mod link;
+mod loopback;
+pub mod neighbour;
+mod output;
+mod packet;
+pub mod ports;
+pub mod settings;
+mod slice;
+pub mod tcp;
+mod wire;
+
+use hayate_abi::Result;
+
+/// Makes the loopback interface and registers the families of sockets; at boot.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn init() -> Result<()> {
+    loopback::register(input::receive);
+    config::init()?;
+    link::init(input::receive, icmp::report_unreachable)?;
+    family::register();
+    Ok(())
+}

@@ -1,0 +1,234 @@
+//! The hardware addresses of hosts on a link: ARP (RFC 826) and neighbour discovery (RFC 4861, 7).
+//!
+//! A packet for a host whose address is not known waits for it, with a few others; the host is asked
+//! three times, a second apart, then the packets are dropped. A known address is asked for again
+//! after [`FRESH`], and used meanwhile.
+//!
+//! What a message says is an allegation: it changes an entry that this machine wants, and makes one
+//! only for a host that asks for this machine's address (as Linux without `arp_accept`). The table
+//! is bounded.
+//!
+//! Locks: one for each of [`PARTS`] parts, a leaf; nothing is sent with one held.
+
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::hash::BuildHasherDefault;
+
+use hashbrown::HashMap;
+use hayate_ip::Address;
+use hayate_machine::sync::{Once, SpinLock};
+
+use super::config::Interface;
+use super::packet::Packet;
+use crate::hash::IndexHasher;
+use crate::reclaim::growth::Grow;
+use crate::schedule::time::monotonic_ns;
+use crate::schedule::{Timer, TimerTarget};
+
+const PARTS: usize = 16;
+/// The most entries of a part (`gc_thresh3` is 1024 for all).
+const MOST: usize = 64;
+/// The most packets that wait for an address.
+const WAITING: usize = 16;
+const SECOND: u64 = 1_000_000_000;
+/// How long an address is used without being asked for again.
+const FRESH: u64 = 60 * SECOND;
+/// How often a host is asked.
+const TRIES: u32 = 3;
+
+/// What is done on a link for this table, which stands below it.
+pub struct Link {
+    /// Asks the hosts for the hardware address of one of them.
+    pub ask: fn(&Arc<Interface>, Address),
+    /// Sends a packet to a hardware address.
+    pub transmit: fn(&Arc<Interface>, Hardware, &Packet),
+    /// Tells the sender of a packet that the host does not answer.
+    pub unreachable: fn(&Packet),
+}
+
+static LINK: Once<Link> = Once::new();
+
+/// Registers what is done on links; at boot.
+pub fn register(link: Link) {
+    LINK.call_once(|| link);
+}
+
+/// A hardware address.
+pub type Hardware = [u8; 6];
+
+struct Entry {
+    interface: Arc<Interface>,
+    hardware: Option<Hardware>,
+    confirmed: u64,
+    asked: u64,
+    tries: u32,
+    waiting: Vec<Packet>,
+}
+
+type Key = (u64, u64, u32);
+type Part = HashMap<Key, Entry, BuildHasherDefault<IndexHasher>>;
+
+static TABLE: [SpinLock<Part>; PARTS] =
+    [const { SpinLock::new(HashMap::with_hasher(BuildHasherDefault::new())) }; PARTS];
+
+fn key(interface: &Interface, address: Address) -> Key {
+    let bits = address.bits();
+    ((bits >> 64) as u64, bits as u64, interface.index)
+}
+
+fn part(address: Address) -> &'static SpinLock<Part> {
+    &TABLE[address.bits() as usize % PARTS]
+}
+
+/// Finds the hardware address of a host on a link, for a packet; gives the packet back with it.
+/// `None`: the packet waits, or was dropped.
+pub fn resolve(
+    interface: &Arc<Interface>,
+    address: Address,
+    packet: Packet,
+) -> Option<(Hardware, Packet)> {
+    let now = monotonic_ns();
+    let (known, ask) = {
+        let mut part = part(address).lock();
+        let key = key(interface, address);
+        if !part.contains_key(&key) && !make_entry(&mut part, key, interface, now) {
+            return None;
+        }
+        let entry = part.get_mut(&key)?;
+        let old = entry.hardware.is_none() || now - entry.confirmed > FRESH;
+        let ask = old && now - entry.asked >= SECOND && entry.tries < TRIES;
+        if ask {
+            entry.asked = now;
+            entry.tries += 1;
+        }
+        if entry.hardware.is_none() {
+            if entry.waiting.len() < WAITING && entry.waiting.make_room(1).is_ok() {
+                entry.waiting.push(packet);
+            }
+            (None, ask)
+        } else {
+            (entry.hardware.map(|hardware| (hardware, packet)), ask)
+        }
+    };
+    if let Some(link) = LINK.get().filter(|_| ask) {
+        (link.ask)(interface, address);
+        watch(now);
+    }
+    known
+}
+
+fn make_entry(part: &mut Part, key: Key, interface: &Arc<Interface>, now: u64) -> bool {
+    if part.len() >= MOST {
+        // Those that were not confirmed for long go, then any that is known.
+        part.retain(|_, entry| entry.hardware.is_some() && now - entry.confirmed <= FRESH);
+        if part.len() >= MOST {
+            part.retain(|_, entry| entry.hardware.is_none());
+        }
+    }
+    if part.make_room(1).is_err() {
+        return false;
+    }
+    let entry = Entry {
+        interface: Arc::clone(interface),
+        hardware: None,
+        confirmed: 0,
+        asked: now.saturating_sub(SECOND),
+        tries: 0,
+        waiting: Vec::new(),
+    };
+    part.insert(key, entry);
+    true
+}
+
+/// A host on a link says its hardware address. `wanted`: it asks for this machine's, so it will be
+/// needed.
+pub fn learn(interface: &Arc<Interface>, address: Address, hardware: Hardware, wanted: bool) {
+    // A group has no hardware address of its own.
+    if !address.is_unicast() || hardware[0] & 1 != 0 || hardware == [0; 6] {
+        return;
+    }
+    let now = monotonic_ns();
+    let waiting = {
+        let mut part = part(address).lock();
+        let key = key(interface, address);
+        if wanted && !part.contains_key(&key) && !make_entry(&mut part, key, interface, now) {
+            return;
+        }
+        let Some(entry) = part.get_mut(&key) else { return };
+        entry.hardware = Some(hardware);
+        entry.confirmed = now;
+        entry.tries = 0;
+        core::mem::take(&mut entry.waiting)
+    };
+    let Some(link) = LINK.get() else { return };
+    for packet in waiting {
+        (link.transmit)(interface, hardware, &packet);
+    }
+}
+
+/// Asks again for the addresses that packets wait for.
+struct Asker;
+
+static ASKER: Once<(Arc<Asker>, Arc<Timer>)> = Once::new();
+
+fn watch(now: u64) {
+    let (_, timer) = ASKER.call_once(|| {
+        let asker = Arc::new(Asker);
+        let target: Weak<dyn TimerTarget> = Arc::<Asker>::downgrade(&asker);
+        (asker, Timer::new(target))
+    });
+    if timer.deadline().is_none() {
+        timer.arm(now + SECOND);
+    }
+}
+
+impl TimerTarget for Asker {
+    fn expire(&self, now: u64) -> Option<u64> {
+        let mut waits = false;
+        for part in &TABLE {
+            let mut asked: Vec<(Arc<Interface>, Address)> = Vec::new();
+            let mut dropped = Vec::new();
+            let mut part = part.lock();
+            for (key, entry) in part.iter_mut().filter(|(_, entry)| entry.tries > 0) {
+                if now - entry.asked < SECOND {
+                    waits = true;
+                } else if entry.tries >= TRIES {
+                    // It does not answer. A later packet asks anew.
+                    entry.tries = 0;
+                    entry.hardware = None;
+                    if dropped.make_room(1).is_ok() {
+                        dropped.push(core::mem::take(&mut entry.waiting));
+                    } else {
+                        entry.waiting.clear();
+                    }
+                } else if asked.make_room(1).is_ok() {
+                    entry.asked = now;
+                    entry.tries += 1;
+                    waits = true;
+                    let bits = u128::from(key.0) << 64 | u128::from(key.1);
+                    asked.push((Arc::clone(&entry.interface), Address::v6(bits)));
+                }
+            }
+            drop(part);
+            let Some(link) = LINK.get() else { continue };
+            for (interface, address) in asked {
+                (link.ask)(&interface, address);
+            }
+            for packet in dropped.into_iter().flatten() {
+                (link.unreachable)(&packet);
+            }
+        }
+        waits.then_some(now + SECOND)
+    }
+}
+
+/// Calls `visit` with interface, address and hardware address of every host that is known or asked
+/// for; under the lock of its part.
+pub fn for_each(mut visit: impl FnMut(&Interface, Address, Option<Hardware>)) {
+    for part in &TABLE {
+        for (key, entry) in part.lock().iter() {
+            let bits = u128::from(key.0) << 64 | u128::from(key.1);
+            visit(&entry.interface, Address::v6(bits), entry.hardware);
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Packets on their way out of this machine, or back into it.
+
+use core::sync::atomic::Ordering;
+
+use hayate_abi::{Errno, Result};
+use hayate_ip::header;
+
+use super::config::Path;
+use super::packet::{Body, Packet};
+use super::{link, loopback};
+
+/// The length of a TCP header without options.
+const LENGTH_TCP: usize = 20;
+
+/// Returns the length of a packet in bytes, with its headers.
+pub fn length(packet: &Packet) -> usize {
+    header::length(&packet.header)
+        + match &packet.body {
+            Body::Tcp(_, segment) => {
+                LENGTH_TCP + segment.options.wire_len() + segment.payload_len()
+            }
+            Body::Udp(_, payload) => header::LENGTH_UDP + payload.len(),
+            Body::Bytes(payload) => payload.len(),
+        }
+}
+
+/// Sends a packet on its path. The caller holds no lock of a socket.
+///
+/// # Errors
+/// `EMSGSIZE` if it is too long for the path and must not be cut, `ENOBUFS`.
+pub fn send(path: &Path, mut packet: Packet) -> Result<()> {
+    let length = length(&packet);
+    packet.interface = path.interface.index;
+    if length > path.interface.mtu() {
+        path.interface.counters.dropped_out.fetch_add(1, Ordering::Relaxed);
+        return Err(Errno::EMSGSIZE);
+    }
+    if path.interface.is_loopback() {
+        loopback::send(&path.interface, length, packet);
+        return Ok(());
+    }
+    link::send(path, packet)
+}

@@ -1,0 +1,52 @@
+//! A packet between the layers.
+//!
+//! Between two sockets of this machine a packet is never bytes: its header is a structure, its body
+//! what the transport protocol gave. Only a device, a raw socket or a packet socket sees bytes
+//! (`wire`).
+
+use hayate_ip::header::Header;
+use hayate_ip::header::{TCP, UDP};
+
+use super::slice::{Payload, Slice};
+
+/// An IP packet.
+#[derive(Clone, Debug)]
+pub struct Packet {
+    /// The IP header. The protocol of a [`Body::Bytes`] is its own; that of others is known.
+    pub header: Header,
+    /// What it carries.
+    pub body: Body,
+    /// The interface that it arrived on.
+    pub interface: u32,
+}
+
+/// The ports of a transport protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ports {
+    /// The sender's.
+    pub source: u16,
+    /// The receiver's.
+    pub destination: u16,
+}
+
+/// What a packet carries.
+#[derive(Clone, Debug)]
+pub enum Body {
+    /// A TCP segment.
+    Tcp(Ports, hayate_tcp::Segment<Slice>),
+    /// A UDP datagram.
+    Udp(Ports, Payload),
+    /// Another protocol: everything after the IP header.
+    Bytes(Payload),
+}
+
+impl Packet {
+    /// Returns the number of the protocol that it carries.
+    pub fn protocol(&self) -> u8 {
+        match self.body {
+            Body::Tcp(..) => TCP,
+            Body::Udp(..) => UDP,
+            Body::Bytes(_) => self.header.protocol,
+        }
+    }
+}

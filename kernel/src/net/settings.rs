@@ -1,0 +1,67 @@
+//! The settings of the network that `/proc/sys/net` shows and lets root change. Defaults are those
+//! of Linux 6.1 (Documentation/networking/ip-sysctl.rst).
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::ports::DEFAULT_RANGE;
+
+/// `net.ipv4.ip_local_port_range`: the two ports, in one word so that they are read together.
+static PORT_RANGE: AtomicU32 =
+    AtomicU32::new((DEFAULT_RANGE.0 as u32) << 16 | DEFAULT_RANGE.1 as u32);
+/// `net.ipv4.ip_unprivileged_port_start`.
+static UNPRIVILEGED: AtomicU32 = AtomicU32::new(1024);
+/// `net.ipv4.ping_group_range`: first and last group. The default, 1 and 0, means nobody.
+static PING_GROUPS: AtomicU64 = AtomicU64::new(1 << 32);
+/// `net.core.somaxconn`.
+static BACKLOG: AtomicU32 = AtomicU32::new(4096);
+
+/// Returns the first and the last port for sockets that do not ask for one.
+pub fn port_range() -> (u16, u16) {
+    let both = PORT_RANGE.load(Ordering::Relaxed);
+    ((both >> 16) as u16, both as u16)
+}
+
+/// Sets them. Returns `false` if they are not a range of ports.
+pub fn set_port_range(low: u16, high: u16) -> bool {
+    let good = low > 0 && low <= high;
+    if good {
+        PORT_RANGE.store(u32::from(low) << 16 | u32::from(high), Ordering::Relaxed);
+    }
+    good
+}
+
+/// Whether binding to a port takes CAP_NET_BIND_SERVICE.
+pub fn is_privileged(port: u16) -> bool {
+    port != 0 && u32::from(port) < UNPRIVILEGED.load(Ordering::Relaxed)
+}
+
+/// Returns the first port that anybody may bind to.
+pub fn unprivileged_start() -> u32 {
+    UNPRIVILEGED.load(Ordering::Relaxed)
+}
+
+/// Sets it; at most 65535.
+pub fn set_unprivileged_start(port: u16) {
+    UNPRIVILEGED.store(u32::from(port), Ordering::Relaxed);
+}
+
+/// Returns the first and the last group whose members may send ICMP echo requests.
+pub fn ping_groups() -> (u32, u32) {
+    let both = PING_GROUPS.load(Ordering::Relaxed);
+    ((both >> 32) as u32, both as u32)
+}
+
+/// Sets them.
+pub fn set_ping_groups(first: u32, last: u32) {
+    PING_GROUPS.store(u64::from(first) << 32 | u64::from(last), Ordering::Relaxed);
+}
+
+/// Returns the largest backlog of a listening socket.
+pub fn most_backlog() -> usize {
+    BACKLOG.load(Ordering::Relaxed) as usize
+}
+
+/// Sets it.
+pub fn set_most_backlog(most: u32) {
+    BACKLOG.store(most, Ordering::Relaxed);
+}

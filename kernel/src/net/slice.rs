@@ -1,0 +1,327 @@
+//! The bytes of packets: pieces of counted frames, which queues and devices share without a copy.
+//!
+//! A [`Slice`] is a part of a frame. Its bytes are written once, when it is made, and never after:
+//! so the sender's queue, a packet on its way and the receiver's queue can refer to the same slice.
+//! Large payloads get frames of their own. Small ones are cut from a frame that the processor keeps
+//! for that ([`FRAGMENTS`]), so that many small messages do not take a frame each. Nobody can reach
+//! a byte of the frame outside of the slice, and slices of one frame never overlap.
+//!
+//! A frame that holds small slices is freed when the last of them is dropped; [`Slice::charge`]
+//! says what a slice counts for in the limits of a socket.
+//!
+//! Lock order: the processor's fragment lock is a leaf, and is not held while a frame is obtained.
+
+use hayate_abi::{Errno, Result};
+use hayate_ip::checksum::Checksum;
+use hayate_machine::cpu::PerCpu;
+use hayate_machine::frames::Frame;
+use hayate_machine::per_cpu;
+use hayate_machine::sync::SpinLock;
+use smallvec::SmallVec;
+
+use crate::reclaim;
+use crate::reclaim::growth::Grow;
+use crate::vfs::transfer::{Input, Output};
+
+/// The bytes of a frame.
+const PAGE: usize = 4096;
+/// The largest slice that is cut from the processor's frame.
+const SMALL: usize = 2048;
+/// What a slice counts for besides its bytes: its place in a queue, and its part of the frame's
+/// rest (as Linux counts an `sk_buff` and its shared data).
+const OVERHEAD: usize = 576;
+
+/// A part of a frame.
+#[derive(Clone, Debug)]
+pub struct Slice {
+    frame: Frame,
+    offset: u16,
+    length: u16,
+}
+
+/// The frame that small slices of a processor are cut from.
+struct Fragments {
+    frame: Option<Frame>,
+    used: usize,
+}
+
+per_cpu! {
+    static FRAGMENTS: PerCpu<SpinLock<Fragments>> =
+        PerCpu::new(SpinLock::new(Fragments { frame: None, used: 0 }));
+}
+
+impl Fragments {
+    fn cut(&mut self, length: usize) -> Option<Slice> {
+        let frame = self.frame.as_ref()?;
+        if PAGE - self.used < length {
+            return None;
+        }
+        let slice = Slice { frame: frame.clone(), offset: self.used as u16, length: length as u16 };
+        self.used += length;
+        Some(slice)
+    }
+}
+
+impl Slice {
+    /// Makes a slice of at most a page whose bytes are written next, before another thread sees it.
+    fn fresh(length: usize, obtain: impl FnOnce() -> Option<Frame>) -> Option<Slice> {
+        let length = length.min(PAGE);
+        if length > SMALL {
+            return Some(Slice { frame: obtain()?, offset: 0, length: length as u16 });
+        }
+        if let Some(slice) = FRAGMENTS.here().lock().cut(length) {
+            return Some(slice);
+        }
+        let frame = obtain()?;
+        let mut fragments = FRAGMENTS.here().lock();
+        // The caller may be on another processor by now; whatever is there is replaced.
+        fragments.frame = Some(frame);
+        fragments.used = 0;
+        fragments.cut(length)
+    }
+
+    /// Makes a slice of the bytes that a device wrote to a frame. `None` if they are not in it.
+    pub fn of_frame(frame: Frame, offset: usize, length: usize) -> Option<Slice> {
+        let inside = offset <= PAGE && length <= PAGE - offset;
+        inside.then(|| Slice { frame, offset: offset as u16, length: length as u16 })
+    }
+
+    /// Copies bytes to a new slice; at most a page of them. Any lock may be held. `None`: memory is
+    /// exhausted.
+    pub fn copy(bytes: &[u8]) -> Option<Slice> {
+        let slice = Slice::fresh(bytes.len(), Frame::allocate)?;
+        slice.frame.write(usize::from(slice.offset), bytes);
+        Some(slice)
+    }
+
+    /// Returns its length in bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        usize::from(self.length)
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Returns the bytes from `from` up to `to`, of the same memory; cut to what there is.
+    pub fn slice(&self, from: usize, to: usize) -> Slice {
+        let to = to.min(self.len());
+        let from = from.min(to);
+        let offset = self.offset + from as u16;
+        Slice { frame: self.frame.clone(), offset, length: (to - from) as u16 }
+    }
+
+    /// Joins `next` to this slice if its bytes lie directly behind; returns whether it did.
+    pub fn join(&mut self, next: &Slice) -> bool {
+        let joins = self.frame == next.frame && self.offset + self.length == next.offset;
+        if joins {
+            self.length += next.length;
+        }
+        joins
+    }
+
+    /// Drops the first bytes.
+    pub fn skip(&mut self, count: usize) {
+        let count = count.min(self.len()) as u16;
+        self.offset += count;
+        self.length -= count;
+    }
+
+    /// Returns what it counts for in the limits of a socket, in bytes.
+    #[inline]
+    pub fn charge(&self) -> usize {
+        self.len() + OVERHEAD
+    }
+
+    /// Copies bytes out, from `offset` in the slice; returns how many.
+    pub fn read(&self, offset: usize, to: &mut [u8]) -> usize {
+        let offset = offset.min(self.len());
+        let count = to.len().min(self.len() - offset);
+        self.frame.read(usize::from(self.offset) + offset, &mut to[..count])
+    }
+
+    /// Returns frame, offset and length, for a device.
+    pub fn parts(&self) -> (&Frame, usize, usize) {
+        (&self.frame, usize::from(self.offset), self.len())
+    }
+}
+
+/// The payload of a packet: slices in order.
+#[derive(Clone, Debug, Default)]
+pub struct Payload {
+    slices: SmallVec<[Slice; 4]>,
+    length: usize,
+}
+
+impl Payload {
+    /// No bytes.
+    pub fn new() -> Payload {
+        Payload::default()
+    }
+
+    /// Takes exactly `length` bytes from a program (or the kernel's buffer). Sleeps; call it
+    /// without spin locks.
+    ///
+    /// # Errors
+    /// `EFAULT` if not all of them can be read, `ENOMEM` or `ENOBUFS`.
+    pub fn take(input: &mut Input<'_>, length: usize) -> Result<Payload> {
+        let mut payload = Payload::new();
+        let mut left = length;
+        while left > 0 {
+            let slice = Slice::fresh(left, || reclaim::frame().ok()).ok_or(Errno::ENOBUFS)?;
+            let (count, offset) = (slice.len(), usize::from(slice.offset));
+            if input.take_frame(&slice.frame, offset, count)? < count {
+                return Err(Errno::EFAULT);
+            }
+            left -= count;
+            payload.push(slice)?;
+        }
+        Ok(payload)
+    }
+
+    /// Copies bytes to new slices. Any lock may be held. `ENOMEM`.
+    pub fn copy(bytes: &[u8]) -> Result<Payload> {
+        let mut payload = Payload::new();
+        for part in bytes.chunks(PAGE) {
+            payload.push(Slice::copy(part).ok_or(Errno::ENOMEM)?)?;
+        }
+        Ok(payload)
+    }
+
+    /// Appends a slice. `ENOMEM`.
+    pub fn push(&mut self, slice: Slice) -> Result<()> {
+        if slice.is_empty() {
+            return Ok(());
+        }
+        self.length += slice.len();
+        if self.slices.last_mut().is_some_and(|last| last.join(&slice)) {
+            return Ok(());
+        }
+        self.slices.make_room(1).inspect_err(|_| self.length -= slice.len())?;
+        self.slices.push(slice);
+        Ok(())
+    }
+
+    /// Returns its length in bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether it has no bytes.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Returns its slices, in order.
+    pub fn slices(&self) -> &[Slice] {
+        &self.slices
+    }
+
+    /// Takes the slices out.
+    pub fn into_slices(self) -> SmallVec<[Slice; 4]> {
+        self.slices
+    }
+
+    /// Returns what it counts for in the limits of a socket, in bytes.
+    pub fn charge(&self) -> usize {
+        OVERHEAD + self.slices.iter().map(Slice::charge).sum::<usize>()
+    }
+
+    /// Drops the first bytes.
+    pub fn skip(&mut self, count: usize) {
+        let mut left = count.min(self.length);
+        self.length -= left;
+        let whole = self.slices.iter().take_while(|slice| {
+            let whole = slice.len() <= left;
+            left -= if whole { slice.len() } else { 0 };
+            whole
+        });
+        let whole = whole.count();
+        self.slices.drain(..whole);
+        if let Some(first) = self.slices.first_mut() {
+            first.skip(left);
+        }
+    }
+
+    /// Keeps only the first bytes.
+    pub fn truncate(&mut self, length: usize) {
+        let mut left = length.min(self.length);
+        self.length = left;
+        let mut kept = 0;
+        for slice in &mut self.slices {
+            if left == 0 {
+                break;
+            }
+            if slice.len() > left {
+                *slice = slice.slice(0, left);
+            }
+            left -= slice.len();
+            kept += 1;
+        }
+        self.slices.truncate(kept);
+    }
+
+    /// Copies bytes out, from `offset`; returns how many.
+    pub fn read(&self, offset: usize, to: &mut [u8]) -> usize {
+        let (mut skip, mut done) = (offset, 0);
+        for slice in &self.slices {
+            if done == to.len() {
+                break;
+            }
+            if skip >= slice.len() {
+                skip -= slice.len();
+                continue;
+            }
+            done += slice.read(skip, &mut to[done..]);
+            skip = 0;
+        }
+        done
+    }
+
+    /// Copies up to `length` bytes to a program, from `offset`; returns how many. Call it without
+    /// spin locks. `EFAULT` if none can be written.
+    pub fn put(&self, offset: usize, length: usize, out: &mut Output<'_>) -> Result<usize> {
+        let (mut skip, mut left, mut done) = (offset, length, 0);
+        for slice in &self.slices {
+            if left == 0 {
+                break;
+            }
+            if skip >= slice.len() {
+                skip -= slice.len();
+                continue;
+            }
+            let wanted = left.min(slice.len() - skip);
+            let at = usize::from(slice.offset) + skip;
+            let count = match out.put_frame(&slice.frame, at, wanted) {
+                Ok(count) => count,
+                Err(_) if done > 0 => return Ok(done),
+                Err(error) => return Err(error),
+            };
+            done += count;
+            if count < wanted {
+                return Ok(done);
+            }
+            left -= count;
+            skip = 0;
+        }
+        Ok(done)
+    }
+
+    /// Adds all bytes to a checksum.
+    pub fn add_to(&self, sum: &mut Checksum) {
+        let mut buffer = [0; 256];
+        let mut offset = 0;
+        loop {
+            let count = self.read(offset, &mut buffer);
+            if count == 0 {
+                return;
+            }
+            sum.add(&buffer[..count]);
+            offset += count;
+        }
+    }
+}

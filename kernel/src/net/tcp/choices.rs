@@ -1,0 +1,45 @@
+//! What a program chose for its connections (tcp(7)).
+
+use hayate_tcp::{Algorithm, Config, Keepalive};
+
+/// What a program chose for its connections.
+#[derive(Clone, Copy)]
+pub struct Choices {
+    pub nodelay: bool,
+    pub cork: bool,
+    pub quick: bool,
+    pub keepalive: Keepalive,
+    pub syn_retries: u32,
+    /// TCP_LINGER2 in seconds, 0 for the default; below 0: FIN-WAIT-2 does not last.
+    pub fin_timeout: i32,
+    /// TCP_DEFER_ACCEPT in seconds.
+    pub defer_accept: i32,
+    pub user_timeout: u32,
+    pub algorithm: Algorithm,
+    /// TCP_MAXSEG; 0 if it is not set.
+    pub max_segment: u32,
+    /// TCP_NOTSENT_LOWAT.
+    pub not_sent: u32,
+    /// TCP_WINDOW_CLAMP; 0 for none.
+    pub window_clamp: u32,
+}
+
+impl Default for Choices {
+    fn default() -> Self {
+        let config = Config::default();
+        Self {
+            nodelay: false,
+            cork: false,
+            quick: true,
+            keepalive: Keepalive::default(),
+            syn_retries: config.syn_retries,
+            fin_timeout: 0,
+            defer_accept: 0,
+            user_timeout: 0,
+            algorithm: config.algorithm,
+            max_segment: 0,
+            not_sent: 0,
+            window_clamp: 0,
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Segments that arrive: to which socket they belong.
+
+use alloc::sync::Arc;
+
+use hayate_ip::header::Header;
+use hayate_ip::icmp::Failure;
+use hayate_ip::{Address, SocketAddress};
+use hayate_tcp::{Error, Segment, Seq, Verdict};
+
+use super::route::{Ends, Route};
+use super::table::{self, Entry, Remnant};
+use super::{PORTS, Socket};
+use crate::net::packet::Ports;
+use crate::net::slice::Slice;
+use crate::schedule::time::monotonic_ns;
+
+/// Receives a segment.
+pub fn receive(header: Header, ports: Ports, segment: Segment<Slice>, interface: u32) {
+    let ends = Ends {
+        local: SocketAddress::new(header.destination, ports.destination),
+        remote: SocketAddress::new(header.source, ports.source),
+    };
+    match table::find(&ends) {
+        Some(Entry::Socket(socket)) => socket.on_segment(segment),
+        Some(Entry::Remnant(remnant)) => on_remnant(&remnant, ends, segment, interface),
+        None => on_stranger(ends, &segment, interface, None),
+    }
+}
+
+/// Handles a segment of no connection: it is for a listener, or refused.
+fn on_stranger(ends: Ends, segment: &Segment<Slice>, interface: u32, first: Option<Seq>) {
+    let (to, from) = (ends.local.address, ends.remote.address);
+    // No connection is made with a group, nor an answer given to one (RFC 9293, 3.9.2.3).
+    if !to.is_unicast() || !from.is_unicast() {
+        return;
+    }
+    let choice = u32::from(ends.remote.port) ^ from.bits() as u32;
+    if let Some(listener) = PORTS.find(ends.local.port, to, interface, choice, |_| Some(0))
+        && listener.on_stranger(ends, segment, first)
+    {
+        return;
+    }
+    if let Some(refusal) = segment.refusal()
+        && let Ok(route) = Route::find(ends, scope(from, interface), (64, 0))
+    {
+        route.send(refusal);
+    }
+}
+
+fn scope(from: Address, interface: u32) -> u32 {
+    if from.is_link_local() { interface } else { 0 }
+}
+
+fn on_remnant(remnant: &Arc<Remnant>, ends: Ends, segment: Segment<Slice>, interface: u32) {
+    let verdict = remnant.state.lock().on_segment(monotonic_ns(), &segment);
+    match verdict {
+        Verdict::Ignore => {}
+        Verdict::Answer(answer) => remnant.route.send(answer),
+        Verdict::Ended => remnant.end(),
+        Verdict::Reopen(first) => {
+            remnant.end();
+            on_stranger(ends, &segment, interface, Some(first));
+        }
+    }
+}
+
+/// Ends what is left of a connection with this name, if a new one may take its place.
+pub(super) fn make_way(ends: &Ends) {
+    if let Some(Entry::Remnant(remnant)) = table::find(ends)
+        && remnant.state.lock().may_reuse(monotonic_ns())
+    {
+        remnant.end();
+    }
+}
+
+impl Socket {
+    /// Handles a segment of this connection.
+    #[inline]
+    fn on_segment(&self, segment: Segment<Slice>) {
+        self.act(|connection, now, out| ((), connection.on_segment(now, segment, out)));
+    }
+}
+
+/// Tells a connection of an error that ICMP reported about one of its segments.
+pub fn failed(from: SocketAddress, to: SocketAddress, seq: u32, failure: Failure) {
+    let ends = Ends { local: from, remote: to };
+    let Some(Entry::Socket(socket)) = table::find(&ends) else { return };
+    let seq = Seq(seq);
+    socket.act(|connection, now, out| {
+        // A stranger cannot know what is in flight (RFC 5927, 4.1).
+        if !connection.in_flight(seq) {
+            return ((), hayate_tcp::Events::empty());
+        }
+        let error = match failure {
+            Failure::TooBig(mtu) => {
+                let headers = if ends.remote.address.is_v4() { 40 } else { 60 };
+                connection.set_path_mss(now, mtu.saturating_sub(headers), out);
+                return ((), hayate_tcp::Events::empty());
+            }
+            Failure::NetworkUnreachable => Error::NetworkUnreachable,
+            Failure::NoProtocol => Error::NoProtocol,
+            Failure::Refused => Error::Refused,
+            _ => Error::HostUnreachable,
+        };
+        ((), connection.on_unreachable(seq, error))
+    });
+}

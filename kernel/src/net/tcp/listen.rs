@@ -1,0 +1,258 @@
+//! Listeners: listen(2), accept(2), and connections that begin.
+//!
+//! A SYN makes a connection at once, unless too many have begun and not been completed: then it is
+//! answered with a SYN cookie and nothing is kept.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+
+use hayate_abi::{Errno, Result};
+use hayate_ip::SocketAddress;
+use hayate_ip::binding::Binding;
+use hayate_tcp::{Connection, Events, Flags, SECOND, Segment, cookie};
+
+use super::route::{Ends, Route};
+use super::table;
+use super::{Flow, Listener, Outbox, PORTS, Phase, Socket, State, key};
+use crate::net::settings;
+use crate::net::slice::Slice;
+use crate::reclaim::growth::Grow;
+use crate::schedule::time::monotonic_ns;
+use crate::vfs::poll;
+use crate::vfs::signal_owner::Band;
+use crate::vfs::socket::{Attempt, until};
+use crate::vfs::socket_options::Buffer;
+
+/// How long acknowledgements of cookies are looked for after the last one was sent.
+const COOKIE_LIFE: u64 = 120 * SECOND;
+
+impl Socket {
+    /// listen(2).
+    pub(super) fn begin_listening(&self, backlog: usize) -> Result<()> {
+        let backlog = backlog.min(settings::most_backlog());
+        let me = self.arc()?;
+        let mut state = self.state.lock();
+        match &mut state.phase {
+            Phase::Listening(listener) => {
+                listener.backlog = backlog;
+                return Ok(());
+            }
+            Phase::Connected(_) => return Err(Errno::EINVAL),
+            Phase::Idle => {}
+        }
+        self.bind_automatically(&mut state)?;
+        let port = state.local.port;
+        let old = state.binding.ok_or(Errno::EINVAL)?;
+        let new = self.binding(old.address, true);
+        PORTS.rebind(port, (&old, false), (new, true), &me)?;
+        state.binding = Some(new);
+        state.phase = Phase::Listening(Listener {
+            backlog,
+            ready: VecDeque::new(),
+            begun: 0,
+            cookie_sent: None,
+        });
+        state.no_receive = false;
+        state.no_send = false;
+        Ok(())
+    }
+
+    /// accept(2): returns a connection and the address of its peer.
+    pub(super) fn accept_one(&self, nonblocking: bool) -> Result<(Arc<Socket>, SocketAddress)> {
+        let attempt = || {
+            let mut state = self.state.lock();
+            let Phase::Listening(listener) = &mut state.phase else { return Err(Errno::EINVAL) };
+            Ok(listener.ready.pop_front().map_or(Attempt::Wait, Attempt::Done))
+        };
+        let child = until(&self.common, Buffer::Receive, nonblocking, &self.readers, attempt)?;
+        let remote =
+            child.remote().unwrap_or(SocketAddress::new(self.state.lock().local.address, 0));
+        Ok((child, remote))
+    }
+
+    /// Handles a segment for a listener that belongs to no connection. Returns `false` if it has to
+    /// be refused.
+    pub(super) fn on_stranger(
+        self: &Arc<Socket>,
+        ends: Ends,
+        segment: &Segment<Slice>,
+        first: Option<hayate_tcp::Seq>,
+    ) -> bool {
+        if segment.flags.contains(Flags::RST) {
+            return true;
+        }
+        if segment.ack.is_some() {
+            return self.on_cookie(ends, segment);
+        }
+        if !segment.flags.contains(Flags::SYN) {
+            return true;
+        }
+        let is_begun = {
+            let mut state = self.state.lock();
+            let Phase::Listening(listener) = &mut state.phase else { return false };
+            if listener.is_full() {
+                return true;
+            }
+            let begins = listener.begun < listener.backlog.max(8);
+            if begins {
+                listener.begun += 1;
+            } else {
+                listener.cookie_sent = Some(monotonic_ns());
+            }
+            begins
+        };
+        let marks = self.marks(ends.remote.address);
+        let Ok(route) = Route::find(ends, self.level.interface(), marks) else {
+            if is_begun {
+                self.count_begun(false);
+            }
+            return true;
+        };
+        let mut config = self.config(&route);
+        config.timestamp_offset = key().timestamp_offset(&ends.tuple()[..32]);
+        let now = monotonic_ns();
+        if !is_begun {
+            let v6 = !ends.local.address.is_v4();
+            route.send(cookie::answer(key(), now, &ends.tuple(), v6, &config, segment));
+            return true;
+        }
+        let first = first.unwrap_or_else(|| key().isn(now, &ends.tuple()));
+        let connection = Connection::accept(now, &config, first, segment);
+        if self
+            .make_child(ends, route, connection, |connection, now, out| {
+                connection.transmit(now, out);
+                Events::empty()
+            })
+            .is_err()
+        {
+            self.count_begun(false);
+        }
+        true
+    }
+
+    /// Handles an acknowledgement that may be of a cookie.
+    fn on_cookie(self: &Arc<Socket>, ends: Ends, segment: &Segment<Slice>) -> bool {
+        let now = monotonic_ns();
+        {
+            let mut state = self.state.lock();
+            let Phase::Listening(listener) = &mut state.phase else { return false };
+            let recent = listener.cookie_sent.is_some_and(|sent| now - sent < COOKIE_LIFE);
+            if !recent {
+                return false;
+            }
+            if listener.is_full() {
+                return true;
+            }
+            listener.begun += 1;
+        }
+        let marks = self.marks(ends.remote.address);
+        let route = Route::find(ends, self.level.interface(), marks);
+        let made = route.ok().and_then(|route| {
+            let mut config = self.config(&route);
+            config.timestamp_offset = key().timestamp_offset(&ends.tuple()[..32]);
+            let v6 = !ends.local.address.is_v4();
+            let accepted = cookie::check(key(), now, &ends.tuple(), v6, &config, segment)?;
+            let connection = Connection::resume(now, &config, &accepted, segment);
+            let segment = segment.clone();
+            let made = self.make_child(ends, route, connection, |connection, now, out| {
+                connection.on_segment(now, segment, out) | Events::CONNECTED
+            });
+            made.ok()
+        });
+        if made.is_none() {
+            self.count_begun(false);
+        }
+        made.is_some()
+    }
+
+    /// Makes the socket of a connection that begins, and lets it act for the first time.
+    fn make_child(
+        self: &Arc<Socket>,
+        ends: Ends,
+        route: Arc<Route>,
+        connection: Connection<Slice>,
+        first: impl FnOnce(&mut Connection<Slice>, u64, &mut Outbox) -> Events,
+    ) -> Result<()> {
+        let child = Socket::make(self.v6, self.user);
+        child.inherit(self);
+        let binding = Binding { listens: false, ..self.state.lock().binding.ok_or(Errno::EINVAL)? };
+        PORTS.share(ends.local.port, binding)?;
+        {
+            let mut state = child.state.lock();
+            state.local = ends.local;
+            state.binding = Some(binding);
+            state.address_given = true;
+            state.port_given = true;
+            state.phase = Phase::Connected(Box::new(Flow {
+                connection,
+                route,
+                parent: Some(Arc::clone(self)),
+                is_entered: true,
+                deferred: None,
+            }));
+        }
+        if let Err(error) = table::enter(ends, &child) {
+            PORTS.unbind(ends.local.port, &binding, None);
+            return Err(error);
+        }
+        child.act(|connection, now, out| ((), first(connection, now, out)));
+        Ok(())
+    }
+
+    /// One connection less has begun; `ready`: it is established.
+    fn count_begun(&self, ready: bool) {
+        if let Phase::Listening(listener) = &mut self.state.lock().phase {
+            listener.begun = listener.begun.saturating_sub(1);
+        }
+        if ready {
+            self.readers.wake_events(poll::Events::READABLE.bits());
+            self.signals.tell(Band::In);
+        }
+    }
+
+    /// Tells the listener of this connection that it is established, or that it failed before.
+    pub(super) fn report_to(&self, parent: &Socket, established: bool) {
+        if !established {
+            parent.count_begun(false);
+            return;
+        }
+        let Ok(me) = self.arc() else { return };
+        let taken = match &mut parent.state.lock().phase {
+            Phase::Listening(listener) => {
+                let taken = listener.ready.make_room(1).is_ok();
+                if taken {
+                    listener.ready.push_back(me);
+                }
+                taken
+            }
+            _ => false,
+        };
+        parent.count_begun(taken);
+        if !taken {
+            // The listener is closed, or there is no memory: the peer learns it by a reset.
+            self.abort();
+        }
+    }
+
+    /// The peer of a connection.
+    pub(super) fn remote(&self) -> Option<SocketAddress> {
+        match &self.state.lock().phase {
+            Phase::Connected(flow) => Some(flow.route.ends.remote),
+            _ => None,
+        }
+    }
+}
+
+impl State {
+    /// Takes the listener out.
+    pub(super) fn take_listener(&mut self) -> Option<Listener> {
+        match core::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Listening(listener) => Some(listener),
+            other => {
+                self.phase = other;
+                None
+            }
+        }
+    }
+}

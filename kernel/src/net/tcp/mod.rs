@@ -1,0 +1,459 @@
+//! Stream sockets: TCP (tcp(7)).
+//!
+//! The state machine is `hayate_tcp`. A [`Socket`] is a connection of it, a listener, or neither
+//! yet; it outlives its open file until its connection has ended. The table of connections finds it
+//! by its four numbers ([`table`]), the table of ports as a listener ([`PORTS`]).
+//!
+//! # The way of a segment
+//!
+//! A call of a program, a segment that arrives, or a timer locks the socket, lets the state machine
+//! act, gathers the segments that it makes, sets the timer, and unlocks. Then the segments are sent
+//! and waiting threads are woken. So no socket's lock is held while a segment is on its way, and on
+//! the loopback interface the peer may be locked.
+//!
+//! # Locks
+//!
+//! A socket's `state`; then a part of the table of ports, then one of the table of connections, or
+//! a timer's. Two sockets are never locked at once. A copy from or to a program is made without a
+//! lock; readers take turns by `reader`, which may sleep and comes first.
+
+mod choices;
+mod close;
+mod connect;
+mod data;
+mod input;
+mod listen;
+mod options;
+mod route;
+mod socket_ops;
+mod table;
+mod time_wait;
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::{Arc, Weak};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use hayate_abi::{Errno, Result};
+use hayate_ip::binding::Binding;
+use hayate_ip::{Address, SocketAddress};
+use hayate_machine::sync::{Once, SpinLock};
+use hayate_tcp::cookie::Key;
+use hayate_tcp::{Bytes, Connection, Error, Events, Segment, Sink};
+use smallvec::SmallVec;
+
+use self::choices::Choices;
+use self::route::{Ends, Route};
+use super::ip_options::IpOptions;
+use super::level::Level;
+use super::ports::Ports;
+use super::slice::Slice;
+use crate::random;
+use crate::schedule::time::monotonic_ns;
+use crate::schedule::{Mutex, Timer, TimerTarget, WaitQueue};
+use crate::vfs::caller;
+use crate::vfs::fasync::Signals;
+use crate::vfs::poll;
+use crate::vfs::signal_owner::{Band, SignalOwner};
+use crate::vfs::socket_options::{Common, Switches};
+
+pub use input::{failed, receive};
+pub use options::SEND_DEFAULT;
+pub use table::{Entry, for_each};
+
+/// The ports of TCP.
+pub static PORTS: Ports<Socket> = Ports::new(Binding::conflicts_as_stream);
+
+/// The secret of first numbers and SYN cookies.
+fn key() -> &'static Key {
+    static KEY: Once<Key> = Once::new();
+    KEY.call_once(|| Key::new([random::word(), random::word()]))
+}
+
+/// A stream socket.
+pub struct Socket {
+    me: Weak<Socket>,
+    v6: bool,
+    /// The user who made it.
+    user: u32,
+    common: Common,
+    level: Level,
+    options: SpinLock<IpOptions>,
+    choices: SpinLock<Choices>,
+    state: SpinLock<State>,
+    reader: Mutex<()>,
+    readers: WaitQueue,
+    writers: WaitQueue,
+    signals: Signals,
+    /// The owner that gets SIGURG; set once the socket has one.
+    owner: Once<Arc<SignalOwner>>,
+    timer: Arc<Timer>,
+    /// When the timer expires (`u64::MAX`: never); changed under the state's lock.
+    armed: AtomicU64,
+    /// SO_RCVBUF and SO_SNDBUF; 0 if the program has not set them.
+    receive_size: AtomicUsize,
+    send_size: AtomicUsize,
+}
+
+/// What a socket is.
+struct State {
+    /// The local address and port; port 0 if it is not bound.
+    local: SocketAddress,
+    /// How the table of ports has it.
+    binding: Option<Binding>,
+    /// bind(2) named the address.
+    address_given: bool,
+    /// bind(2) named the port.
+    port_given: bool,
+    phase: Phase,
+    /// connect(2) began and has not yet told how it ended.
+    connecting: bool,
+    /// The error that the next call reports.
+    error: Option<Errno>,
+    /// The open file is gone.
+    released: bool,
+    /// shutdown(2) ended a direction, or the connection is over.
+    no_receive: bool,
+    no_send: bool,
+}
+
+enum Phase {
+    /// Neither connected nor listening.
+    Idle,
+    Listening(Listener),
+    Connected(Box<Flow>),
+}
+
+/// A listening socket's connections.
+struct Listener {
+    /// The most connections that wait to be accepted, less one.
+    backlog: usize,
+    /// Established connections.
+    ready: VecDeque<Arc<Socket>>,
+    /// The number of connections that have begun.
+    begun: usize,
+    /// When the last cookie was sent.
+    cookie_sent: Option<u64>,
+}
+
+impl Listener {
+    /// How many connections wait to be accepted.
+    pub(super) fn ready(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Takes all of them.
+    pub(super) fn into_ready(self) -> VecDeque<Arc<Socket>> {
+        self.ready
+    }
+
+    fn is_full(&self) -> bool {
+        self.ready.len() > self.backlog
+    }
+}
+
+/// A connection and its way.
+struct Flow {
+    connection: Connection<Slice>,
+    route: Arc<Route>,
+    /// The listener that a passive connection belongs to until it is established.
+    parent: Option<Arc<Socket>>,
+    /// The table of connections has it.
+    is_entered: bool,
+    /// TCP_DEFER_ACCEPT: the listener is told of the connection when data come, or at this time.
+    deferred: Option<u64>,
+}
+
+/// Segments that wait until the socket is unlocked.
+#[derive(Default)]
+struct Outbox(SmallVec<[Segment<Slice>; 2]>);
+
+impl Sink<Slice> for Outbox {
+    fn send(&mut self, segment: Segment<Slice>) {
+        // Without memory it is lost, and sent again later.
+        if self.0.try_reserve(1).is_ok() {
+            self.0.push(segment);
+        }
+    }
+}
+
+impl Bytes for Slice {
+    #[inline]
+    fn len(&self) -> usize {
+        Slice::len(self)
+    }
+
+    #[inline]
+    fn slice(&self, from: usize, to: usize) -> Slice {
+        Slice::slice(self, from, to)
+    }
+
+    fn byte(&self, at: usize) -> u8 {
+        let mut byte = [0];
+        self.read(at, &mut byte);
+        byte[0]
+    }
+
+    #[inline]
+    fn cost(&self) -> usize {
+        self.charge()
+    }
+
+    #[inline]
+    fn extend(&mut self, next: &Slice) -> bool {
+        self.join(next)
+    }
+}
+
+/// The error number of a connection's error.
+fn errno(error: Error) -> Errno {
+    match error {
+        Error::Reset => Errno::ECONNRESET,
+        Error::Refused => Errno::ECONNREFUSED,
+        Error::TimedOut => Errno::ETIMEDOUT,
+        Error::HostUnreachable => Errno::EHOSTUNREACH,
+        Error::NetworkUnreachable => Errno::ENETUNREACH,
+        Error::NoProtocol => Errno::ENOPROTOOPT,
+        Error::Pipe => Errno::EPIPE,
+        Error::NotConnected => Errno::ENOTCONN,
+        Error::Invalid => Errno::EINVAL,
+        Error::Again => Errno::EAGAIN,
+        Error::NoMemory => Errno::ENOBUFS,
+    }
+}
+
+/// What has to be done after a socket was unlocked.
+#[must_use]
+struct After {
+    out: Outbox,
+    route: Option<Arc<Route>>,
+    events: Events,
+    /// The listener that is told that a connection is established (true) or has failed.
+    parent: Option<(Arc<Socket>, bool)>,
+}
+
+impl Socket {
+    /// Makes a socket.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn new(v6: bool) -> Result<Arc<Socket>> {
+        Ok(Socket::make(v6, caller::identity().uid))
+    }
+
+    fn make(v6: bool, user: u32) -> Arc<Socket> {
+        let any = if v6 { Address::ANY_V6 } else { Address::ANY_V4 };
+        Arc::new_cyclic(|me: &Weak<Socket>| {
+            let target: Weak<dyn TimerTarget> = Weak::<Socket>::clone(me);
+            Socket {
+                me: Weak::clone(me),
+                v6,
+                user,
+                common: Common::new(),
+                level: Level::default(),
+                options: SpinLock::new(IpOptions::default()),
+                choices: SpinLock::new(Choices::default()),
+                state: SpinLock::new(State {
+                    local: SocketAddress::new(any, 0),
+                    binding: None,
+                    address_given: false,
+                    port_given: false,
+                    phase: Phase::Idle,
+                    connecting: false,
+                    error: None,
+                    released: false,
+                    no_receive: false,
+                    no_send: false,
+                }),
+                reader: Mutex::new(()),
+                readers: WaitQueue::new(),
+                writers: WaitQueue::new(),
+                signals: Signals::new(),
+                owner: Once::new(),
+                timer: Timer::new(target),
+                armed: AtomicU64::new(u64::MAX),
+                receive_size: AtomicUsize::new(0),
+                send_size: AtomicUsize::new(0),
+            }
+        })
+    }
+
+    fn arc(&self) -> Result<Arc<Socket>> {
+        self.me.upgrade().ok_or(Errno::EBADF)
+    }
+
+    /// Lets the state machine act on the socket's connection and does what follows from it. Returns
+    /// the result of `act`, or `None` if there is no connection.
+    #[inline]
+    fn act<T>(
+        &self,
+        act: impl FnOnce(&mut Connection<Slice>, u64, &mut Outbox) -> (T, Events),
+    ) -> Option<T> {
+        let (value, after) = {
+            let mut state = self.state.lock();
+            let Phase::Connected(flow) = &mut state.phase else { return None };
+            let mut out = Outbox::default();
+            let (value, events) = act(&mut flow.connection, monotonic_ns(), &mut out);
+            (value, self.settle(&mut state, out, events))
+        };
+        self.finish(after);
+        Some(value)
+    }
+
+    /// After the state machine has acted, under the lock: the timer, the end of a connection, and
+    /// what is to be done later.
+    #[inline]
+    fn settle(&self, state: &mut State, out: Outbox, events: Events) -> After {
+        let mut after = After { out, route: None, events, parent: None };
+        let Phase::Connected(flow) = &mut state.phase else { return after };
+        if let Some(deadline) = flow.connection.next_deadline()
+            && deadline < self.armed.load(Ordering::Relaxed)
+        {
+            self.armed.store(deadline, Ordering::Relaxed);
+            self.timer.arm(deadline);
+        }
+        if !after.out.0.is_empty() {
+            self.refresh(flow);
+            after.route = Some(Arc::clone(&flow.route));
+        }
+        if flow.parent.is_some() {
+            self.introduce(flow, &mut after);
+        }
+        if events.intersects(Events::FAILED | Events::CLOSED | Events::TIME_WAIT) {
+            self.conclude(state, &mut after);
+        }
+        after
+    }
+
+    /// Tells the listener of a connection that is established; later if the listener wants data
+    /// first (TCP_DEFER_ACCEPT).
+    #[cold]
+    fn introduce(&self, flow: &mut Flow, after: &mut After) {
+        let now = monotonic_ns();
+        if after.events.contains(Events::CONNECTED) {
+            let deferral = self.deferral();
+            flow.deferred = Some(now.saturating_add(deferral));
+            if deferral != 0 {
+                self.armed.store(now, Ordering::Relaxed);
+                self.timer.arm(now.saturating_add(deferral));
+            }
+        }
+        let Some(until) = flow.deferred else { return };
+        let connection = &flow.connection;
+        if now >= until || connection.readable() > 0 || connection.is_peer_closed() {
+            after.parent = flow.parent.take().map(|parent| (parent, true));
+        }
+    }
+
+    /// Finds a connection's way again if the configuration has changed.
+    fn refresh(&self, flow: &mut Flow) {
+        if flow.route.is_stale() {
+            let (ends, marks) = (flow.route.ends, self.marks(flow.route.ends.remote.address));
+            // Without a way now, the old one is tried: TCP gives up by itself.
+            if let Ok(route) = Route::find(ends, self.level.interface(), marks) {
+                flow.route = route;
+            }
+        }
+    }
+
+    fn marks(&self, to: Address) -> (u8, u8) {
+        self.options.lock().marks(to.is_v4(), false)
+    }
+
+    /// Sends the segments, tells the listener, and wakes the threads that wait.
+    #[inline]
+    fn finish(&self, after: After) {
+        if let Some(route) = &after.route {
+            for segment in after.out.0 {
+                route.send(segment);
+            }
+        }
+        if let Some((parent, established)) = after.parent {
+            self.report_to(&parent, established);
+        }
+        if !after.events.is_empty() {
+            self.wake(after.events);
+        }
+    }
+
+    fn wake(&self, events: Events) {
+        const OVER: Events = Events::FAILED.union(Events::CLOSED).union(Events::CONNECTED);
+        if events.intersects(OVER | Events::READABLE | Events::PEER_CLOSED | Events::URGENT) {
+            let mut bits = poll::Events::READABLE;
+            if events.intersects(Events::PEER_CLOSED | OVER) {
+                bits |= poll::Events::RDHUP | poll::Events::HUP | poll::Events::ERR;
+            }
+            if events.contains(Events::URGENT) {
+                bits |= poll::Events::PRI;
+                if let Some(owner) = self.owner.get() {
+                    owner.tell_urgent();
+                }
+            }
+            self.readers.wake_events(bits.bits());
+            self.signals.tell(Band::In);
+        }
+        if events.intersects(OVER | Events::WRITABLE | Events::DRAINED | Events::TIME_WAIT) {
+            let bits = poll::Events::WRITABLE | poll::Events::HUP | poll::Events::ERR;
+            self.writers.wake_events(bits.bits());
+            self.signals.tell(Band::Out);
+        }
+    }
+
+    /// Whether SO_KEEPALIVE is on.
+    fn keeps_alive(&self) -> bool {
+        self.common.has(Switches::KEEP_ALIVE)
+    }
+
+    /// Returns what `/proc/net/tcp` shows: its names, Linux' number of its state, bytes that wait to
+    /// be sent and to be read, and its user.
+    pub fn shown(&self) -> Shown {
+        let state = self.state.lock();
+        let any = state.local.address.wildcard();
+        let mut shown = Shown {
+            ends: Ends { local: state.local, remote: SocketAddress::new(any, 0) },
+            state: LISTEN,
+            sending: 0,
+            receiving: 0,
+            user: self.user,
+        };
+        match &state.phase {
+            Phase::Connected(flow) => {
+                shown.ends = flow.route.ends;
+                shown.state = flow.connection.state() as u8;
+                shown.sending = flow.connection.unacknowledged();
+                shown.receiving = flow.connection.available();
+            }
+            Phase::Listening(listener) => shown.receiving = listener.ready(),
+            Phase::Idle => shown.state = hayate_tcp::State::Closed as u8,
+        }
+        shown
+    }
+}
+
+/// Linux' number of the state LISTEN.
+const LISTEN: u8 = 10;
+
+/// What `/proc/net/tcp` shows of a socket.
+pub struct Shown {
+    /// Its names.
+    pub ends: Ends,
+    /// Linux' number of its state.
+    pub state: u8,
+    /// Bytes that are not acknowledged.
+    pub sending: usize,
+    /// Bytes that wait to be read, or connections to be accepted.
+    pub receiving: usize,
+    /// The user who made it.
+    pub user: u32,
+}
+
+impl TimerTarget for Socket {
+    fn expire(&self, now: u64) -> Option<u64> {
+        {
+            let _state = self.state.lock();
+            self.armed.store(u64::MAX, Ordering::Relaxed);
+        }
+        self.act(|connection, _, out| ((), connection.on_timer(now, out)));
+        None
+    }
+}

@@ -1,0 +1,93 @@
+//! The table of connections: found by the four numbers that name them.
+//!
+//! Locks: one for each of [`PARTS`] parts, a leaf. It is held for a look-up.
+
+use alloc::sync::Arc;
+use core::hash::{BuildHasher, BuildHasherDefault};
+
+use hashbrown::HashMap;
+use hayate_abi::{Errno, Result};
+use hayate_ip::binding::Binding;
+use hayate_machine::sync::SpinLock;
+use hayate_tcp::TimeWait;
+
+use super::Socket;
+use super::route::{Ends, Route};
+use crate::hash::IndexHasher;
+use crate::reclaim::growth::Grow;
+
+const PARTS: usize = 256;
+
+/// What is left of a connection.
+pub struct Remnant {
+    /// Its name.
+    pub ends: Ends,
+    /// What answers late segments.
+    pub state: SpinLock<TimeWait>,
+    /// The way for answers.
+    pub route: Arc<Route>,
+    /// The port that it holds.
+    pub binding: Option<Binding>,
+}
+
+/// What has a name.
+#[derive(Clone)]
+pub enum Entry {
+    /// A connection.
+    Socket(Arc<Socket>),
+    /// What is left of one (TIME-WAIT).
+    Remnant(Arc<Remnant>),
+}
+
+type Part = HashMap<Ends, Entry, BuildHasherDefault<IndexHasher>>;
+
+static TABLE: [SpinLock<Part>; PARTS] =
+    [const { SpinLock::new(HashMap::with_hasher(BuildHasherDefault::new())) }; PARTS];
+
+fn part(ends: &Ends) -> &'static SpinLock<Part> {
+    let hash = BuildHasherDefault::<IndexHasher>::default().hash_one(ends);
+    &TABLE[(hash >> 40) as usize % PARTS]
+}
+
+/// Enters a connection.
+///
+/// # Errors
+/// `EADDRINUSE` if there is one with this name, `ENOMEM`.
+pub fn enter(ends: Ends, socket: &Arc<Socket>) -> Result<()> {
+    let mut part = part(&ends).lock();
+    if part.contains_key(&ends) {
+        return Err(Errno::EADDRINUSE);
+    }
+    part.make_room(1)?;
+    part.insert(ends, Entry::Socket(Arc::clone(socket)));
+    Ok(())
+}
+
+/// Finds a connection or what is left of it.
+#[inline]
+pub fn find(ends: &Ends) -> Option<Entry> {
+    part(ends).lock().get(ends).cloned()
+}
+
+/// Puts what is left of a connection in its place.
+pub fn replace(ends: &Ends, remnant: Arc<Remnant>) {
+    let old = match part(ends).lock().get_mut(ends) {
+        Some(entry) => Some(core::mem::replace(entry, Entry::Remnant(remnant))),
+        None => None,
+    };
+    // Outside of the lock: it may be the last reference.
+    drop(old);
+}
+
+/// Removes a connection or what is left of it, if `is_it` is true of it.
+pub fn remove(ends: &Ends, is_it: impl Fn(&Entry) -> bool) -> Option<Entry> {
+    let mut part = part(ends).lock();
+    if part.get(ends).is_some_and(is_it) { part.remove(ends) } else { None }
+}
+
+/// Calls `visit` with every entry; under the lock of its part.
+pub fn for_each(mut visit: impl FnMut(&Ends, &Entry)) {
+    for part in &TABLE {
+        part.lock().iter().for_each(|(ends, entry)| visit(ends, entry));
+    }
+}
