@@ -17,7 +17,7 @@ use hayate_ip::Address;
 use hayate_ip::route::{Route, Routes};
 use hayate_machine::cpu::PerCpu;
 use hayate_machine::per_cpu;
-use hayate_machine::sync::SpinLock;
+use hayate_machine::sync::{Once, SpinLock};
 
 use crate::drivers::net::NetworkDevice;
 use crate::reclaim::growth;
@@ -165,9 +165,24 @@ pub fn change<T>(change: impl FnOnce(&mut Config) -> Result<T>) -> Result<T> {
     let mut newest = NEWEST.lock();
     let mut config = newest.as_deref().map_or_else(|| Ok(Config::default()), Config::copy)?;
     let value = change(&mut config)?;
-    *newest = Some(Arc::new(config));
+    let config = Arc::new(config);
+    let old = newest.replace(Arc::clone(&config));
     GENERATION.fetch_add(1, Ordering::Release);
+    drop(newest);
+    if let (Some(observer), Some(old)) = (OBSERVER.get(), old) {
+        observer(&old, &config);
+    }
     Ok(value)
+}
+
+/// Is shown the old and the new configuration after a change.
+type Observer = fn(&Config, &Config);
+
+static OBSERVER: Once<Observer> = Once::new();
+
+/// Registers the observer of changes; at boot.
+pub fn observe(observer: Observer) {
+    OBSERVER.call_once(|| observer);
 }
 
 /// Makes the loopback interface with its addresses; at boot.

@@ -45,9 +45,14 @@ pub fn register(receive: fn(Packet)) {
     RECEIVE.call_once(|| receive);
 }
 
-/// Sends a packet of `length` bytes to this machine. It is dropped if the backlog is full.
+/// Sends a packet of `length` bytes to this machine. It is dropped if the interface is down or the
+/// backlog is full.
 pub fn send(interface: &Interface, length: usize, packet: Packet) {
     let counters = &interface.counters;
+    if !interface.is_up() {
+        counters.dropped_out.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
     let backlog = BACKLOG.here();
     if backlog.receives.load(Ordering::Relaxed) {
         let mut packets = backlog.packets.lock();

@@ -19,6 +19,8 @@
 //! | [`icmp`], [`echo`] | echo and errors |
 //! | [`input`] | packets that arrive |
 //! | [`family`] | socket(2) |
+//! | [`netlink`] | netlink sockets, which tell of all this to programs |
+//! | `report` | what they tell, and what they are asked to change |
 //!
 //! # Locks
 //!
@@ -45,9 +47,11 @@ mod level;
 mod link;
 mod loopback;
 pub mod neighbour;
+pub mod netlink;
 mod output;
 mod packet;
 pub mod ports;
+mod report;
 pub mod settings;
 mod slice;
 pub mod tcp;
@@ -64,5 +68,6 @@ pub fn init() -> Result<()> {
     config::init()?;
     link::init(input::receive, icmp::report_unreachable)?;
     family::register();
+    report::init();
     Ok(())
 }

@@ -13,6 +13,7 @@
 mod current;
 mod hash;
 mod memory;
+mod netlink;
 mod network;
 mod overlay;
 mod schedule;

@@ -1,0 +1,105 @@
+//! The endpoints by their ports, and messages to all that hear a group.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use hayate_abi::socket::Ucred;
+use hayate_abi::{Errno, Result};
+use hayate_machine::sync::SpinLock;
+
+use super::endpoint::{Datagram, Endpoint};
+use crate::reclaim::growth;
+
+struct Table {
+    endpoints: BTreeMap<u32, Weak<Endpoint>>,
+    /// Where the search for a port that is no process's begins.
+    next: u32,
+}
+
+/// The first of these ports; the next ones are below (`netlink_autobind`).
+const FIRST_AUTOMATIC: u32 = -4097i32 as u32;
+
+static PORTS: SpinLock<Table> =
+    SpinLock::new(Table { endpoints: BTreeMap::new(), next: FIRST_AUTOMATIC });
+/// The groups that any endpoint has ever heard: a change that none hears of is not written.
+static HEARD: AtomicU64 = AtomicU64::new(0);
+
+/// Gives an endpoint a port; one that it has already stays. EADDRINUSE.
+pub fn bind(endpoint: &Arc<Endpoint>, port: u32) -> Result<u32> {
+    PORTS.lock().enter(endpoint, port)
+}
+
+/// Gives an endpoint the number of its process as port, or another if that is taken.
+pub fn bind_automatic(endpoint: &Arc<Endpoint>, process: u32) -> Result<u32> {
+    let mut table = PORTS.lock();
+    let mut port = process;
+    loop {
+        match table.enter(endpoint, port) {
+            Err(Errno::EADDRINUSE) => {
+                port = table.next;
+                // Down to the least negative number, then from the beginning again.
+                table.next = if port as i32 == i32::MIN { FIRST_AUTOMATIC } else { port - 1 };
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+impl Table {
+    fn enter(&mut self, endpoint: &Arc<Endpoint>, port: u32) -> Result<u32> {
+        if let Some(own) = endpoint.port() {
+            return Ok(own);
+        }
+        if self.endpoints.get(&port).is_some_and(|held| held.strong_count() > 0) {
+            return Err(Errno::EADDRINUSE);
+        }
+        self.endpoints.insert(port, Arc::downgrade(endpoint));
+        Ok(endpoint.set_port(port))
+    }
+}
+
+/// Removes an endpoint that ends.
+pub fn leave(endpoint: &Arc<Endpoint>) {
+    let Some(port) = endpoint.port() else { return };
+    let mut table = PORTS.lock();
+    let is_own = |held: &Weak<Endpoint>| core::ptr::eq(held.as_ptr(), Arc::as_ptr(endpoint));
+    if table.endpoints.get(&port).is_some_and(is_own) {
+        table.endpoints.remove(&port);
+    }
+}
+
+/// Notes that endpoints hear these groups.
+pub fn note_groups(groups: u64) {
+    HEARD.fetch_or(groups, Ordering::Relaxed);
+}
+
+/// Whether any endpoint may hear a group.
+pub fn is_heard(group: u32) -> bool {
+    HEARD.load(Ordering::Relaxed) >> group.wrapping_sub(1).min(63) & 1 != 0
+}
+
+/// Finds the endpoint with a port: ECONNREFUSED.
+pub fn find(port: u32) -> Result<Arc<Endpoint>> {
+    PORTS.lock().endpoints.get(&port).and_then(Weak::upgrade).ok_or(Errno::ECONNREFUSED)
+}
+
+/// Delivers a message to all that hear a group, but not to the sender's port. An endpoint without
+/// room learns that it lost one.
+pub fn broadcast(bytes: &[u8], group: u32, sender: Ucred, port: u32) {
+    let mut hearing = Vec::new();
+    for endpoint in PORTS.lock().endpoints.values().filter_map(Weak::upgrade) {
+        let hears = endpoint.hears(group) && (port == 0 || endpoint.port() != Some(port));
+        if hears && growth::push(&mut hearing, Arc::clone(&endpoint)).is_err() {
+            endpoint.overrun();
+        }
+    }
+    for endpoint in hearing {
+        let delivered = growth::copy(bytes)
+            .and_then(|bytes| endpoint.deliver(Datagram { bytes, port, group, sender }));
+        if delivered.is_err() {
+            endpoint.overrun();
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What NETLINK_ROUTE tells: the network implements [`Provider`] and registers itself at boot,
+//! before the family of sockets.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use hayate_abi::{Errno, Result};
+use hayate_machine::sync::Once;
+use hayate_netlink::route::link::Name;
+use hayate_netlink::route::{Address, Link, Neighbour, Route};
+
+/// The network, as seen from here. The lists are copies, made where growth can fail.
+pub trait Provider: Send + Sync {
+    /// Returns all links, in the order of their indexes.
+    fn links(&self) -> Result<Vec<Link>>;
+
+    /// Returns all addresses, those of IPv4 first.
+    fn addresses(&self) -> Result<Vec<Address>>;
+
+    /// Returns all routes, those of IPv4 first.
+    fn routes(&self) -> Result<Vec<Route>>;
+
+    /// Returns all neighbours, those of IPv4 first.
+    fn neighbours(&self) -> Result<Vec<Neighbour>>;
+
+    /// Finds the way to a destination, by one interface if that is not 0: ENETUNREACH.
+    fn way(&self, to: IpAddr, from: Option<IpAddr>, interface: u32) -> Result<Route>;
+
+    /// Carries out a change; the caller is privileged.
+    fn change(&self, change: Change) -> Result<()> {
+        let _ = change;
+        Err(Errno::EOPNOTSUPP)
+    }
+}
+
+/// The way in which something new is made (`NLM_F_CREATE`, `NLM_F_EXCL`, `NLM_F_REPLACE`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Making {
+    /// It may be new.
+    pub create: bool,
+    /// It must be new: EEXIST.
+    pub exclusive: bool,
+    /// What is there is changed.
+    pub replace: bool,
+}
+
+/// A change that a program asked for.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// Sets flags, the largest packet, the hardware address or the name of a link.
+    Link {
+        /// The link: its index.
+        index: u32,
+        /// The flags, and which of them to set.
+        flags: u32,
+        /// See `flags`.
+        mask: u32,
+        /// The largest packet.
+        mtu: Option<u32>,
+        /// The hardware address.
+        hardware: Option<[u8; 6]>,
+        /// The length of its queue.
+        queue_length: Option<u32>,
+        /// A new name.
+        name: Option<Name>,
+    },
+    /// Adds an address.
+    NewAddress(Address, Making),
+    /// Removes an address: EADDRNOTAVAIL. With a prefix of `None`, of any network.
+    DeleteAddress {
+        /// The link.
+        index: u32,
+        /// The address.
+        address: IpAddr,
+        /// The length of its network's prefix.
+        prefix: Option<u8>,
+    },
+    /// Adds a route.
+    NewRoute(Route, Making),
+    /// Removes a route: ESRCH. Fields that are 0 or `None` match any.
+    DeleteRoute(Route),
+    /// Sets what is known of a neighbour.
+    NewNeighbour(Neighbour, Making),
+    /// Forgets a neighbour: ENOENT.
+    DeleteNeighbour {
+        /// The link.
+        index: u32,
+        /// Its address.
+        address: IpAddr,
+    },
+}
+
+static PROVIDER: Once<&'static dyn Provider> = Once::new();
+
+/// Registers the network; at boot.
+pub fn register(provider: &'static dyn Provider) {
+    PROVIDER.call_once(|| provider);
+}
+
+/// Returns the network.
+pub(super) fn provider() -> Result<&'static dyn Provider> {
+    PROVIDER.get().copied().ok_or(Errno::EOPNOTSUPP)
+}

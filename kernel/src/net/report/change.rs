@@ -1,0 +1,199 @@
+//! The changes of interfaces, addresses and routes that netlink asks for.
+
+use core::sync::atomic::Ordering;
+
+use hayate_abi::{Errno, Result};
+use hayate_ip::Address;
+use hayate_ip::route::Route as Way;
+use hayate_netlink::route::route::{kind, table};
+use hayate_netlink::route::{Address as Own, Route, address};
+
+use super::super::config::{self, Config, LocalAddress, flag};
+use super::super::netlink::provider::{Change, Making};
+use super::super::netlink::route;
+use super::describe::{LEAST_MTU, link_of, name_of};
+use crate::reclaim::growth;
+
+/// Flags that a program sets and nothing heeds: `IFF_NOARP`, `IFF_PROMISC`, `IFF_ALLMULTI`.
+const OTHERS: u32 = 0x80 | 0x100 | 0x200;
+/// What made a route of an address (`RTPROT_KERNEL`).
+const KERNEL: u8 = 2;
+
+/// Carries out a change.
+pub(super) fn carry_out(change: Change) -> Result<()> {
+    match change {
+        Change::Link { index, flags, mask, mtu, hardware, queue_length, name } => {
+            if hardware.is_some() || queue_length.is_some() || name.is_some() {
+                return Err(Errno::EOPNOTSUPP);
+            }
+            set_link(index, flags, mask, mtu)
+        }
+        Change::NewAddress(own, making) => add_address(&own, making),
+        Change::DeleteAddress { index, address, prefix } => {
+            delete_address(index, address.into(), prefix)
+        }
+        Change::NewRoute(route, making) => add_route(&route, making),
+        Change::DeleteRoute(route) => delete_route(&route),
+        Change::NewNeighbour(..) | Change::DeleteNeighbour { .. } => Err(Errno::EOPNOTSUPP),
+    }
+}
+
+fn set_link(index: u32, flags: u32, mask: u32, mtu: Option<u32>) -> Result<()> {
+    let config = config::current();
+    let interface = config.interface(index).ok_or(Errno::ENODEV)?;
+    let old = interface.flags.load(Ordering::Relaxed);
+    let differing = (flags ^ old) & mask;
+    if differing & OTHERS != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if let Some(mtu) = mtu {
+        let most = interface.device.as_ref().map_or(u32::MAX, |card| card.mtu() as u32);
+        if mtu < LEAST_MTU || mtu > most {
+            return Err(Errno::EINVAL);
+        }
+        interface.mtu.store(mtu, Ordering::Relaxed);
+    }
+    let change = differing & flag::UP;
+    interface.flags.fetch_xor(change, Ordering::Relaxed);
+    // The ways of connections are found anew.
+    config::change(|_| Ok(()))?;
+    route::announce_link(&link_of(interface), change, false);
+    Ok(())
+}
+
+fn add_address(own: &Own, making: Making) -> Result<()> {
+    if own.valid != address::FOREVER || own.preferred != address::FOREVER {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let new =
+        LocalAddress { address: own.address.into(), prefix: own.prefix, interface: own.index };
+    if !new.address.is_unicast() {
+        return Err(Errno::EINVAL);
+    }
+    config::change(|config| {
+        let interface = config.interface(own.index).ok_or(Errno::ENODEV)?;
+        let name = name_of(interface);
+        let broadcast = new.address.broadcast(new.prefix).map(core::net::IpAddr::from);
+        let is_other = own.broadcast.is_some() && own.broadcast != broadcast;
+        if is_other || own.label.as_ref().is_some_and(|label| *label != name) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if config.addresses.contains(&new) && !making.exclusive && making.replace {
+            return Ok(());
+        }
+        if config.addresses.iter().any(|old| old.address == new.address) {
+            return Err(Errno::EEXIST);
+        }
+        growth::push(&mut config.addresses, new)?;
+        if own.flags & address::flag::NOPREFIXROUTE == 0 {
+            let network = Way {
+                network: new.address.network(new.prefix),
+                prefix: new.prefix,
+                gateway: None,
+                interface: new.interface,
+                metric: 0,
+                source: Some(new.address),
+                protocol: KERNEL,
+            };
+            config.routes.add(network).map_err(|_| Errno::ENOMEM)?;
+        }
+        Ok(())
+    })
+}
+
+fn delete_address(index: u32, address: Address, prefix: Option<u8>) -> Result<()> {
+    config::change(|config| {
+        let is_it = |own: &LocalAddress| {
+            own.interface == index
+                && own.address == address
+                && prefix.is_none_or(|prefix| prefix == own.prefix)
+        };
+        if !config.addresses.iter().any(is_it) {
+            return Err(Errno::EADDRNOTAVAIL);
+        }
+        config.addresses.retain(|own| !is_it(own));
+        config.routes.remove(|way| way.source == Some(address) && way.interface == index);
+        Ok(())
+    })
+}
+
+/// Checks that a route is one of those that there are here.
+fn check_route(route: &Route) -> Result<()> {
+    if route.table != table::MAIN || !matches!(route.kind, kind::UNSPEC | kind::UNICAST) {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let network = Address::from(route.destination);
+    // The bits behind the prefix are 0 (`fib_table_insert`).
+    if network.is_v4() && network.network(route.prefix) != network {
+        return Err(Errno::EINVAL);
+    }
+    Ok(())
+}
+
+/// The interface of a route: that which was said, or that of its gateway.
+fn interface_of(config: &Config, route: &Route) -> Result<u32> {
+    match (route.interface, route.gateway) {
+        (0, None) => Err(Errno::ENODEV),
+        (0, Some(gateway)) => {
+            let way = config.routes.find(gateway.into(), 0).filter(|way| way.gateway.is_none());
+            way.map(|way| way.interface).ok_or(Errno::ENETUNREACH)
+        }
+        (index, _) => {
+            let interface = config.interface(index).ok_or(Errno::ENODEV)?;
+            if interface.is_up() { Ok(index) } else { Err(Errno::ENETDOWN) }
+        }
+    }
+}
+
+fn add_route(route: &Route, making: Making) -> Result<()> {
+    check_route(route)?;
+    config::change(|config| {
+        let source = route.source.map(Address::from);
+        if source.is_some_and(|source| !config.is_local(source)) {
+            return Err(Errno::EINVAL);
+        }
+        let way = Way {
+            network: Address::from(route.destination).network(route.prefix),
+            prefix: route.prefix,
+            gateway: route.gateway.map(Address::from),
+            interface: interface_of(config, route)?,
+            metric: route.metric,
+            source,
+            protocol: route.protocol,
+        };
+        let is_same = |other: &Way| {
+            (other.network, other.prefix, other.metric) == (way.network, way.prefix, way.metric)
+        };
+        let exists = config.routes.iter().any(is_same);
+        match (exists, making) {
+            (true, Making { exclusive: true, .. }) => return Err(Errno::EEXIST),
+            (true, Making { replace: true, .. }) => {
+                config.routes.remove(is_same);
+            }
+            (true, _) => return Err(Errno::EEXIST),
+            (false, Making { create: false, .. }) => return Err(Errno::ENOENT),
+            (false, _) => {}
+        }
+        config.routes.add(way).map_err(|_| Errno::ENOMEM)?;
+        Ok(())
+    })
+}
+
+fn delete_route(route: &Route) -> Result<()> {
+    check_route(route)?;
+    let network = Address::from(route.destination).network(route.prefix);
+    let gateway = route.gateway.map(Address::from);
+    config::change(|config| {
+        let is_it = |way: &Way| {
+            (way.network, way.prefix) == (network, route.prefix)
+                && (gateway.is_none() || way.gateway == gateway)
+                && (route.interface == 0 || way.interface == route.interface)
+                && (route.metric == 0 || way.metric == route.metric)
+                && (route.protocol == 0 || way.protocol == route.protocol)
+        };
+        // Of several that match, the first goes.
+        let found = config.routes.iter().find(|way| is_it(way)).copied().ok_or(Errno::ESRCH)?;
+        config.routes.remove(|way| *way == found);
+        Ok(())
+    })
+}
