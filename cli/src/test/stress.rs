@@ -86,8 +86,8 @@ const TABLE: &[Stress] = &[
         .dev_kernel().limit(Stress::HOURS),
     row("requests_for_memory_refused", 1,
         "refusal --places 1 --only copy,cred,dir,epoll,errors,exec,fault,file,mapfile,mem,meta,\
-         mount,object,overlay,path,poll,process,processors,refuse,refusefile,segment,socket,sockopt,\
-         thread,transform,watch,xattr /tests/static")
+         mount,object,overlay,path,poll,process,processors,refuse,refusefile,rtnetlink,\
+         segment,socket,sockopt,thread,transform,watch,xattr /tests/static")
         .dev_kernel(),
     long("random_system_calls_for_ten_minutes", 2,
         "sysfuzz --seed 1 --seconds 600 --procs 4 --as-root").beside(),
