@@ -139,9 +139,6 @@ fn threaded() {
         fs::proc::register();
         fs::sysfs::register();
     });
-    if let Err(error) = timed("network", net::init) {
-        panic!("the network: {error:?}");
-    }
     timed("devices", || {
         drivers::init();
         in_place::store::init();
@@ -150,6 +147,9 @@ fn threaded() {
             panic!("the first device files cannot be made: {error:?}");
         }
     });
+    if let Err(error) = timed("network", net::init) {
+        panic!("the network: {error:?}");
+    }
     #[cfg(feature = "tests")]
     if tests::is_wanted() {
         tests::run();

@@ -5,8 +5,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
 /// What `--net` is without being given.
 const DEFAULT: Net = Net::None;
-/// Whether the help leaves these options out: until programs in the guest have a network.
-const HIDDEN: bool = true;
 
 /// The network of a machine.
 #[derive(Args, Clone, Default)]
@@ -15,30 +13,29 @@ pub struct Network {
     /// The machine's network device, and what is at its other end: user (QEMU's own network), passt,
     /// tap:NAME (an interface of the host), socket:listen=ADDR:PORT, socket:connect=ADDR:PORT or
     /// socket:mcast=ADDR:PORT (other machines), none [default: none]
-    #[arg(long, value_name = "KIND", value_parser = net, hide = HIDDEN)]
+    #[arg(long, value_name = "KIND", value_parser = net)]
     net: Option<Net>,
 
     /// Pass what arrives at a port of the host on to a port of the guest, of TCP unless /udp is said;
     /// with --net user or passt (can be repeated)
     #[arg(long, short, value_name = "[ADDR:]HOST:GUEST[/udp]", value_parser = published)]
-    #[arg(hide = HIDDEN)]
     pub publish: Vec<Published>,
 
     /// The guest's address, with --net tap or socket (can be repeated)
-    #[arg(long, value_name = "ADDR/PREFIX", value_parser = address, hide = HIDDEN)]
+    #[arg(long, value_name = "ADDR/PREFIX", value_parser = address)]
     pub ip: Vec<Address>,
 
     /// The router that the guest uses, with --ip (can be repeated)
-    #[arg(long, value_name = "ADDR", hide = HIDDEN)]
+    #[arg(long, value_name = "ADDR")]
     pub gateway: Vec<IpAddr>,
 
     /// A name server for the guest instead of the network's (can be repeated)
-    #[arg(long, value_name = "ADDR", hide = HIDDEN)]
+    #[arg(long, value_name = "ADDR")]
     pub dns: Vec<IpAddr>,
 
     /// The Ethernet address of the guest's device [default: with --net user always the same, else
     /// another in each run]
-    #[arg(long, value_name = "MAC", value_parser = mac, hide = HIDDEN)]
+    #[arg(long, value_name = "MAC", value_parser = mac)]
     pub mac: Option<Mac>,
 }
 

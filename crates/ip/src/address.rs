@@ -106,8 +106,8 @@ impl Address {
         !self.is_any() && !self.is_multicast() && !self.is_broadcast()
     }
 
-    /// Whether the first `length` bits (of 32 for IPv4, of 128 for IPv6) are those of `network`, and
-    /// the versions are the same.
+    /// Whether the first `length` bits (of 32 for IPv4, of 128 for IPv6) are those of `network`,
+    /// and the versions are the same.
     pub const fn is_in(self, network: Address, length: u8) -> bool {
         if self.is_v4() != network.is_v4() {
             return false;

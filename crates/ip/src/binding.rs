@@ -18,8 +18,8 @@ pub struct Binding {
     pub reuse_address: bool,
     /// SO_REUSEPORT.
     pub reuse_port: bool,
-    /// The kernel chose the port for a connection; such connections share ports, as their other ends
-    /// differ.
+    /// The kernel chose the port for a connection; such connections share ports, as their other
+    /// ends differ.
     pub automatic: bool,
     /// The user who made the socket: SO_REUSEPORT shares a port only among sockets of one user.
     pub user: u32,

@@ -168,7 +168,8 @@ pub fn route_v4(command: u32, at: usize) -> Result<()> {
 /// Those of [`route_v4`].
 pub fn route_v6(command: u32, at: usize) -> Result<()> {
     caller::require(Capability::NetAdmin)?;
-    // struct in6_rtmsg: destination, source, gateway; type; two prefixes; metric; info; flags; index.
+    // struct in6_rtmsg: destination, source, gateway; type; two prefixes; metric; info; flags;
+    // index.
     let bytes: [u8; 80] = UserPtr::new(at).read()?;
     let six = |at: usize| {
         let bits = bytes[at..].first_chunk().map_or(0, |bits| u128::from_be_bytes(*bits));

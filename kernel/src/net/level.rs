@@ -1,5 +1,5 @@
-//! The options of the level `SOL_SOCKET` that only sockets of the Internet heed (socket(7)). Those of
-//! all families are in `vfs::socket_options`.
+//! The options of the level `SOL_SOCKET` that only sockets of the Internet heed (socket(7)). Those
+//! of all families are in `vfs::socket_options`.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 

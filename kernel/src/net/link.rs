@@ -1,8 +1,8 @@
 //! Ethernet: packets to and from network devices.
 //!
 //! A frame that arrives is taken apart by the execution of its receive queue; the payload stays in
-//! the frames of memory that the device wrote. A packet that leaves is put together from its headers
-//! and the sender's slices; the device completes the checksum if it can.
+//! the frames of memory that the device wrote. A packet that leaves is put together from its
+//! headers and the sender's slices; the device completes the checksum if it can.
 
 use alloc::format;
 use alloc::sync::Arc;

@@ -3,16 +3,16 @@
 //! # Design
 //!
 //! A packet between two sockets of this machine is a structure that shares the sender's memory
-//! ([`packet`], [`mod@slice`]); it becomes bytes only for a device ([`wire`]). The state machine of TCP
-//! is a crate without I/O (`hayate_tcp`); addresses, headers, rules of binding and routes are
+//! ([`packet`], [`mod@slice`]); it becomes bytes only for a device ([`wire`]). The state machine of
+//! TCP is a crate without I/O (`hayate_tcp`); addresses, headers, rules of binding and routes are
 //! another (`hayate_ip`). Here are the sockets, the tables that find them, the clocks, and the ways
 //! of packets.
 //!
 //! | file | contents |
 //! |---|---|
 //! | [`mod@slice`], [`packet`] | bytes of packets, packets |
-//! | [`settings`], [`config`], [`ports`] | settings; interfaces, addresses, routes; ports that are bound |
-//! | [`ip_options`], [`level`], [`configure`], [`ioctl`] | options and requests that all these sockets share |
+//! | [`settings`], [`config`], [`ports`] | settings; interfaces, addresses, routes; bound ports |
+//! | [`ip_options`], [`level`], [`configure`], [`ioctl`] | options and requests of all sockets |
 //! | [`wire`], [`loopback`], [`output`] | packets as bytes; to this machine; on their way out |
 //! | [`datagram`], [`tcp`] | sockets |
 //! | [`neighbour`], [`icmp_message`], [`link`] | hardware addresses; messages; Ethernet |

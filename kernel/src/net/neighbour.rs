@@ -1,8 +1,8 @@
 //! The hardware addresses of hosts on a link: ARP (RFC 826) and neighbour discovery (RFC 4861, 7).
 //!
-//! A packet for a host whose address is not known waits for it, with a few others; the host is asked
-//! three times, a second apart, then the packets are dropped. A known address is asked for again
-//! after [`FRESH`], and used meanwhile.
+//! A packet for a host whose address is not known waits for it, with a few others; the host is
+//! asked three times, a second apart, then the packets are dropped. A known address is asked for
+//! again after [`FRESH`], and used meanwhile.
 //!
 //! What a message says is an allegation: it changes an entry that this machine wants, and makes one
 //! only for a host that asks for this machine's address (as Linux without `arp_accept`). The table

@@ -8,8 +8,8 @@
 //! # Locks
 //!
 //! Each queue has a spin lock; no code takes two of them, nor any other lock but the heap's and the
-//! frame allocator's while it holds one. `mac` is a leaf. A command to the device holds the sleeping
-//! lock of [`control`].
+//! frame allocator's while it holds one. `mac` is a leaf. A command to the device holds the
+//! sleeping lock of [`control`].
 
 mod control;
 pub mod receive;

@@ -76,7 +76,8 @@ impl Receive {
     pub fn run(&self, number: usize) -> ! {
         let mut full = self.fill(FIRST_BUFFERS);
         loop {
-            // Without enough buffers the device may have none for a packet, and would not interrupt.
+            // Without enough buffers the device may have none for a packet, and would not
+            // interrupt.
             let deadline = (!full).then(|| monotonic_ns() + RETRY);
             let arrived = || self.state.lock().queue.listen().then_some(());
             let _ = self.arrived.wait_interruptible(deadline, arrived);

@@ -2,8 +2,8 @@
 //!
 //! What the device has sent is given back when further frames come, without an interrupt for each:
 //! the queue asks for one only when it is full, when somebody waits for a frame's memory
-//! ([`OutgoingFrame::prompt`]), or when sent frames hold [`HELD`] bytes. So what an idle queue holds
-//! is bounded by that.
+//! ([`OutgoingFrame::prompt`]), or when sent frames hold [`HELD`] bytes. So what an idle queue
+//! holds is bounded by that.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -154,8 +154,8 @@ impl State {
         done.len() - before
     }
 
-    /// Puts a frame into the queue, which has room for it. Returns what is to be dropped instead, if
-    /// memory is exhausted.
+    /// Puts a frame into the queue, which has room for it. Returns what is to be dropped instead,
+    /// if memory is exhausted.
     fn put(
         &mut self,
         frame: OutgoingFrame,
@@ -197,7 +197,8 @@ impl State {
     /// Asks for an interrupt. Returns false if there is something to collect instead.
     fn listen(&mut self) -> bool {
         let all = self.queue.outstanding();
-        // If senders wait for room, three quarters are enough to go on, before the rest is sent, too.
+        // If senders wait for room, three quarters are enough to go on, before the rest is sent,
+        // too.
         !self.queue.listen_after(if self.prompt > 0 { all } else { all - all / 4 })
     }
 }

@@ -151,7 +151,8 @@ pub(super) fn report(
             if wishes.contains(Wishes::TOS) {
                 add(&mut list, SOL_IP, ip::TOS, &[&[datagram.traffic_class]])?;
             }
-            // An IPv6 socket tells of IPv4 packets as of mapped ones (`ip6_datagram_recv_common_ctl`).
+            // An IPv6 socket tells of IPv4 packets as of mapped ones
+            // (`ip6_datagram_recv_common_ctl`).
             if wishes.contains(Wishes::PACKET_INFO_V6) {
                 let index = datagram.interface.to_ne_bytes();
                 add(&mut list, SOL_IPV6, ipv6::PKTINFO, &[&datagram.to.octets(), &index])?;

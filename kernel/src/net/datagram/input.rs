@@ -152,8 +152,8 @@ impl Socket {
         self.wake(Events::READABLE);
     }
 
-    /// Notes an error: for the next call if the socket is connected or asks for errors, in the queue
-    /// of errors if it asks (`__udp4_lib_err`).
+    /// Notes an error: for the next call if the socket is connected or asks for errors, in the
+    /// queue of errors if it asks (`__udp4_lib_err`).
     fn fail(&self, reported: Reported) {
         let v4 = reported.to.address.is_v4();
         let wish = if v4 && !self.v6 { Wishes::ERRORS } else { Wishes::ERRORS_V6 };

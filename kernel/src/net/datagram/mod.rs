@@ -7,8 +7,8 @@
 //! # Locks
 //!
 //! `setup` may sleep and comes first: names, connection, options that are not plain numbers. Then
-//! the locks of the tables of ports. `remote`, `options` and `queue` are leaves; packets that arrive
-//! take only these, and `groups` before the list of all groups.
+//! the locks of the tables of ports. `remote`, `options` and `queue` are leaves; packets that
+//! arrive take only these, and `groups` before the list of all groups.
 
 mod control;
 mod input;

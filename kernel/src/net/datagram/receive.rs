@@ -73,8 +73,8 @@ impl Socket {
 }
 
 impl Queue {
-    /// Takes or shows the first datagram with the number of dropped ones. `Some(None)`: nothing will
-    /// come any more. `None`: wait.
+    /// Takes or shows the first datagram with the number of dropped ones. `Some(None)`: nothing
+    /// will come any more. `None`: wait.
     ///
     /// # Errors
     /// The pending error.

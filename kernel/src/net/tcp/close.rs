@@ -175,8 +175,8 @@ impl Socket {
         self.finish(after);
     }
 
-    /// The last close(2): with SO_LINGER it waits until everything is acknowledged, the time is over
-    /// or a signal comes.
+    /// The last close(2): with SO_LINGER it waits until everything is acknowledged, the time is
+    /// over or a signal comes.
     pub(super) fn close(&self) {
         let deadline = match self.linger() {
             Some(seconds) if seconds > 0 => {

@@ -404,8 +404,8 @@ impl Socket {
         self.common.has(Switches::KEEP_ALIVE)
     }
 
-    /// Returns what `/proc/net/tcp` shows: its names, Linux' number of its state, bytes that wait to
-    /// be sent and to be read, and its user.
+    /// Returns what `/proc/net/tcp` shows: its names, Linux' number of its state, bytes that wait
+    /// to be sent and to be read, and its user.
     pub fn shown(&self) -> Shown {
         let state = self.state.lock();
         let any = state.local.address.wildcard();
