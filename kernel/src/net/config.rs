@@ -219,11 +219,19 @@ pub fn add_interface(make: impl FnOnce(u32) -> Interface) -> Result<Arc<Interfac
 /// # Errors
 /// `EEXIST`, `ENOMEM`.
 pub fn add_address(new: LocalAddress) -> Result<()> {
-    change(|config| {
-        if config.addresses.iter().any(|old| old.address == new.address) {
+    change(|config| config.add_address(new))
+}
+
+impl Config {
+    /// Adds an address and the route to its network.
+    ///
+    /// # Errors
+    /// `EEXIST`, `ENOMEM`.
+    pub fn add_address(&mut self, new: LocalAddress) -> Result<()> {
+        if self.addresses.iter().any(|old| old.address == new.address) {
             return Err(Errno::EEXIST);
         }
-        growth::push(&mut config.addresses, new)?;
+        growth::push(&mut self.addresses, new)?;
         let route = Route {
             network: new.address.network(new.prefix),
             prefix: new.prefix,
@@ -231,14 +239,13 @@ pub fn add_address(new: LocalAddress) -> Result<()> {
             interface: new.interface,
             metric: 0,
             source: Some(new.address),
+            // `RTPROT_KERNEL`.
             protocol: 2,
         };
-        config.routes.add(route).map_err(|_| Errno::ENOMEM)?;
+        self.routes.add(route).map_err(|_| Errno::ENOMEM)?;
         Ok(())
-    })
-}
+    }
 
-impl Config {
     fn copy(&self) -> Result<Config> {
         let mut copy = Config::default();
         copy.interfaces.make_room(self.interfaces.len())?;

@@ -10,7 +10,6 @@ use hayate_machine::user::UserPtr;
 
 use super::config::{self, Config, LocalAddress, flag};
 use crate::credentials::Capability;
-use crate::reclaim::growth;
 use crate::vfs::caller;
 
 /// Add and delete a route.
@@ -86,7 +85,7 @@ pub fn change(command: u32, index: u32, value: &[u8]) -> Result<()> {
                 if new.is_any() {
                     return Ok(());
                 }
-                add(config, LocalAddress { address: new, prefix, interface: index })
+                config.add_address(LocalAddress { address: new, prefix, interface: index })
             })
         }
         SIOCSIFNETMASK => {
@@ -97,7 +96,7 @@ pub fn change(command: u32, index: u32, value: &[u8]) -> Result<()> {
             config::change(|config| {
                 let own = first_v4(config, index).ok_or(Errno::EADDRNOTAVAIL)?;
                 remove(config, own.address, index);
-                add(config, LocalAddress { prefix: mask.leading_ones() as u8, ..own })
+                config.add_address(LocalAddress { prefix: mask.leading_ones() as u8, ..own })
             })
         }
         _ => Err(Errno::EINVAL),
@@ -107,25 +106,6 @@ pub fn change(command: u32, index: u32, value: &[u8]) -> Result<()> {
 fn first_v4(config: &Config, index: u32) -> Option<LocalAddress> {
     let mut own = config.addresses.iter().filter(|own| own.interface == index);
     own.find(|own| own.address.is_v4()).copied()
-}
-
-fn add(config: &mut Config, new: LocalAddress) -> Result<()> {
-    if config.addresses.iter().any(|old| old.address == new.address) {
-        return Err(Errno::EEXIST);
-    }
-    growth::push(&mut config.addresses, new)?;
-    let route = Route {
-        network: new.address.network(new.prefix),
-        prefix: new.prefix,
-        gateway: None,
-        interface: new.interface,
-        metric: 0,
-        source: Some(new.address),
-        // `RTPROT_KERNEL`.
-        protocol: 2,
-    };
-    config.routes.add(route).map_err(|_| Errno::ENOMEM)?;
-    Ok(())
 }
 
 /// Takes an address away, and the routes from it.
@@ -237,6 +217,6 @@ pub fn address_v6(command: u32, at: usize) -> Result<()> {
             let removed = remove(config, address, interface);
             return if removed { Ok(()) } else { Err(Errno::EADDRNOTAVAIL) };
         }
-        add(config, LocalAddress { address, prefix, interface })
+        config.add_address(LocalAddress { address, prefix, interface })
     })
 }

@@ -79,7 +79,12 @@ impl Socket {
         if setup.local.port != 0 {
             return Err(Errno::EINVAL);
         }
-        self.enter_port(&mut setup, wanted.address, wanted.port)?;
+        if wanted.port == 0 && wishes.contains(Wishes::BIND_NO_PORT) {
+            // connect(2) or the first send chooses the port.
+            setup.local = wanted;
+        } else {
+            self.enter_port(&mut setup, wanted.address, wanted.port)?;
+        }
         setup.local.scope = wanted.scope;
         setup.address_given = !wanted.address.is_any();
         setup.port_given = wanted.port != 0;

@@ -18,10 +18,6 @@ pub struct Choices {
     pub algorithm: Algorithm,
     /// TCP_MAXSEG; 0 if it is not set.
     pub max_segment: u32,
-    /// TCP_NOTSENT_LOWAT.
-    pub not_sent: u32,
-    /// TCP_WINDOW_CLAMP; 0 for none.
-    pub window_clamp: u32,
 }
 
 impl Default for Choices {
@@ -38,8 +34,6 @@ impl Default for Choices {
             user_timeout: 0,
             algorithm: config.algorithm,
             max_segment: 0,
-            not_sent: 0,
-            window_clamp: 0,
         }
     }
 }

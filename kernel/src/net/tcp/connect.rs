@@ -57,7 +57,12 @@ impl Socket {
         if state.local.port != 0 || !matches!(state.phase, Phase::Idle) {
             return Err(Errno::EINVAL);
         }
-        self.enter_port(&mut state, wanted)?;
+        if wanted.port == 0 && wishes.contains(Wishes::BIND_NO_PORT) {
+            // connect(2) or listen(2) chooses the port.
+            state.local = wanted;
+        } else {
+            self.enter_port(&mut state, wanted)?;
+        }
         state.address_given = !wanted.address.is_any();
         state.port_given = wanted.port != 0;
         Ok(())

@@ -26,11 +26,12 @@ const PIECE: usize = 64 * 1024;
 const READ: usize = 256 * 1024;
 
 impl State {
-    /// Whether bytes can be queued now: the room for them. `None`: wait.
+    /// Whether bytes can be queued now: the room for them. `None`: wait. `bound` is
+    /// TCP_NOTSENT_LOWAT.
     ///
     /// # Errors
     /// The pending error; EPIPE.
-    fn room(&mut self) -> Result<Option<usize>> {
+    fn room(&mut self, bound: usize) -> Result<Option<usize>> {
         if let Some(error) = self.error.take() {
             return Err(error);
         }
@@ -42,6 +43,9 @@ impl State {
             TcpState::SynSent | TcpState::SynReceived => return Ok(None),
             TcpState::Established | TcpState::CloseWait => {}
             _ => return Err(Errno::EPIPE),
+        }
+        if bound != 0 && flow.connection.unsent() >= bound {
+            return Ok(None);
         }
         let room = flow.connection.send_room();
         Ok((room > 0).then_some(room))
@@ -67,7 +71,9 @@ impl Socket {
         loop {
             let attempt = || {
                 let mut state = self.state.lock();
-                Ok(state.room()?.map_or(Attempt::Wait, Attempt::Done))
+                Ok(state
+                    .room(self.not_sent.load(Ordering::Relaxed))?
+                    .map_or(Attempt::Wait, Attempt::Done))
             };
             let nonblocking = message.nonblocking;
             let room = until(&self.common, Buffer::Send, nonblocking, &self.writers, attempt);
@@ -296,7 +302,10 @@ impl Socket {
             events |= E::READABLE;
         }
         // At least a third of the buffer is free (`sk_stream_is_writeable`).
-        if over || state.no_send || connection.send_room() * 3 >= connection.send_limit() {
+        let bound = self.not_sent.load(Ordering::Relaxed);
+        let few = bound == 0 || connection.unsent() * 2 < bound;
+        let room = few && connection.send_room() * 3 >= connection.send_limit();
+        if over || state.no_send || room {
             events |= E::WRITABLE;
         }
         if connection.has_urgent() {

@@ -93,6 +93,8 @@ pub struct Socket {
     /// SO_RCVBUF and SO_SNDBUF; 0 if the program has not set them.
     receive_size: AtomicUsize,
     send_size: AtomicUsize,
+    /// TCP_NOTSENT_LOWAT: with so many bytes that were never sent it takes no more; 0: no bound.
+    not_sent: AtomicUsize,
 }
 
 /// What a socket is.
@@ -274,6 +276,7 @@ impl Socket {
                 armed: AtomicU64::new(u64::MAX),
                 receive_size: AtomicUsize::new(0),
                 send_size: AtomicUsize::new(0),
+                not_sent: AtomicUsize::new(0),
             }
         })
     }
@@ -315,6 +318,10 @@ impl Socket {
         if !after.out.0.is_empty() {
             self.refresh(flow);
             after.route = Some(Arc::clone(&flow.route));
+        }
+        let bound = self.not_sent.load(Ordering::Relaxed);
+        if bound != 0 && flow.connection.unsent() * 2 < bound {
+            after.events |= Events::WRITABLE;
         }
         if flow.parent.is_some() {
             self.introduce(flow, &mut after);

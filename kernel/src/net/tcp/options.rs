@@ -79,6 +79,8 @@ impl Socket {
         let (send, receive) = listener.sizes();
         self.send_size.store(send, Ordering::Relaxed);
         self.receive_size.store(receive, Ordering::Relaxed);
+        let bound = listener.not_sent.load(Ordering::Relaxed);
+        self.not_sent.store(bound, Ordering::Relaxed);
     }
 
     /// Lets the connection, if there is one, take a change.
@@ -152,7 +154,10 @@ impl Socket {
                 self.apply(|connection, _, _| connection.set_fin_timeout(fin_timeout(time)));
             }
             TCP_DEFER_ACCEPT => self.choices.lock().defer_accept = deferral(number),
-            TCP_WINDOW_CLAMP => self.choices.lock().window_clamp = number.max(0) as u32,
+            TCP_NOTSENT_LOWAT => {
+                self.not_sent.store(number as u32 as usize, Ordering::Relaxed);
+                self.wake(Events::WRITABLE);
+            }
             TCP_QUICKACK => {
                 self.choices.lock().quick = on;
                 self.apply(|connection, now, out| {
@@ -165,7 +170,6 @@ impl Socket {
                 self.choices.lock().user_timeout = millis;
                 self.apply(|connection, _, _| connection.set_user_timeout(user_timeout(millis)));
             }
-            TCP_NOTSENT_LOWAT => self.choices.lock().not_sent = number as u32,
             _ => return Err(Errno::ENOPROTOOPT),
         }
         Ok(())
@@ -209,10 +213,11 @@ impl Socket {
             TCP_LINGER2 if choices.fin_timeout == 0 => FIN_TIMEOUT,
             TCP_LINGER2 => choices.fin_timeout,
             TCP_DEFER_ACCEPT => choices.defer_accept,
-            TCP_WINDOW_CLAMP => choices.window_clamp as i32,
+            // It cannot be set: no window is clamped.
+            TCP_WINDOW_CLAMP => 0,
+            TCP_NOTSENT_LOWAT => self.not_sent.load(Ordering::Relaxed) as i32,
             TCP_QUICKACK => i32::from(choices.quick),
             TCP_USER_TIMEOUT => choices.user_timeout as i32,
-            TCP_NOTSENT_LOWAT => choices.not_sent as i32,
             TCP_CONGESTION => {
                 let mut name = [0; 16];
                 let text = choices.algorithm.name().as_bytes();
