@@ -69,6 +69,7 @@ Examples:
   ./hayate image build                        the default image, from the newest packages
   ./hayate image build ./my-tree              an image of a folder
   ./hayate image build --off2f='/usr/bin/*'   the default image with converted programs
+  ./hayate image build --recipe servers       nginx, Apache, redis, curl and the like
   ./hayate image list";
 
 /// Printed below the help of `build`.
@@ -391,6 +392,12 @@ pub enum ImageRequest {
         /// A folder or a tar archive to make an image of [default: the Debian programs]
         #[arg(value_name = "DIR|TAR")]
         rootfs: Option<PathBuf>,
+
+        /// Make another image of Debian packages instead, one that tests and experiments use:
+        /// compilers, or servers with their clients
+        #[arg(long, value_name = "NAME", conflicts_with = "rootfs")]
+        #[arg(value_parser = ["default", "compilers", "servers"])]
+        recipe: Option<String>,
 
         /// Convert the programs and libraries whose path matches GLOB (all, without it) into two
         /// files each; print the paths of the image and of the memory with their texts

@@ -352,6 +352,55 @@ TEST(a_header_may_be_the_programs) {
     CHECK_EQ(OK(recv(u, got, sizeof got, MSG_DONTWAIT)), 5);
 }
 
+/* Sends bytes `begin` to `end` of a datagram's payload of IP as a fragment. */
+static void send_fragment(int raw, const unsigned char *whole, int id, int begin, int end,
+                          int more) {
+    unsigned char packet[256];
+    struct iphdr ip;
+    memcpy(&ip, whole, 20);
+    ip.id = htons((uint16_t)id);
+    ip.frag_off = htons((uint16_t)(begin / 8 | (more ? 0x2000 : 0)));
+    memcpy(packet, &ip, 20);
+    memcpy(packet + 20, whole + 20 + begin, (size_t)(end - begin));
+    ssize_t n = 20 + end - begin;
+    CHECK_EQ(OK(sendto(raw, packet, (size_t)n, 0, LO4(0))), n);
+}
+
+TEST(fragments_are_put_together) {
+    NEEDS_CAPABILITY(CAP_NET_RAW);
+    int raw = OK(socket(AF_INET, SOCK_RAW, IPPROTO_RAW)), u = udp_socket(AF_INET);
+    const char *text = "0123456789abcdefghijklmnopqrstuvwxyz";
+    unsigned char whole[128];
+    int end = (int)datagram(whole, 4321, port_of(u), text) - 20, id = getpid() & 0x7fff;
+    static const int orders[][3] = {{0, 1, 2}, {2, 1, 0}, {1, 2, 0}};
+    for (int i = 0; i < 3; i++) {
+        for (int j = 0; j < 3; j++) {
+            int at = orders[i][j], begin = at * 16, last = at == 2;
+            send_fragment(raw, whole, id + i, begin, last ? end : begin + 16, !last);
+            if (j == 0) /* once more: it does no harm */
+                send_fragment(raw, whole, id + i, begin, last ? end : begin + 16, !last);
+            if (j < 2)
+                ERR(recv(u, got, sizeof got, MSG_DONTWAIT), EAGAIN);
+        }
+        CHECK_EQ(OK(recv(u, got, sizeof got, MSG_DONTWAIT)), 36);
+        CHECK(memcmp(got, text, 36) == 0);
+        ERR(recv(u, got, sizeof got, MSG_DONTWAIT), EAGAIN);
+    }
+    /* Fragments that overlap end the datagram: RFC 5722, and Linux for IPv4 as well. */
+    id += 3;
+    send_fragment(raw, whole, id, 0, 16, 1);
+    send_fragment(raw, whole, id, 8, 32, 1);
+    send_fragment(raw, whole, id, 16, 32, 1);
+    send_fragment(raw, whole, id, 32, end, 0);
+    ERR(recv(u, got, sizeof got, MSG_DONTWAIT), EAGAIN);
+    /* Those of another number do not belong to it. */
+    send_fragment(raw, whole, id + 1, 0, 16, 1);
+    send_fragment(raw, whole, id + 2, 16, end, 0);
+    ERR(recv(u, got, sizeof got, MSG_DONTWAIT), EAGAIN);
+    send_fragment(raw, whole, id + 1, 16, end, 0);
+    CHECK_EQ(OK(recv(u, got, sizeof got, MSG_DONTWAIT)), 36);
+}
+
 TEST(raw_sockets_are_for_the_privileged) {
     NEEDS_ROOT();
     int s = OK(socket(AF_INET, SOCK_DGRAM, 0));

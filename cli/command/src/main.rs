@@ -54,8 +54,9 @@ fn handle(request: Request) -> Result<u8> {
         Request::Explain(explain) => return explain::explain(&explain),
         Request::Off2f(request) => return off2f::handle(&request),
         Request::Image(image) => match image.request {
-            ImageRequest::Build { rootfs, off2f } => {
-                for path in image::build(rootfs.as_deref(), off2f.as_deref())? {
+            ImageRequest::Build { rootfs, recipe, off2f } => {
+                let recipe = recipe.as_deref().and_then(image::default::recipe);
+                for path in image::build(rootfs.as_deref(), recipe, off2f.as_deref())? {
                     println!("{}", path.display());
                 }
             }

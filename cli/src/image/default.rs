@@ -1,5 +1,5 @@
-//! Images of unchanged Debian programs: the default one, with what a newcomer expects, and one with
-//! compilers.
+//! Images of unchanged Debian programs: the default one, with what a newcomer expects, one with
+//! compilers, and one with servers.
 //!
 //! The packages are unpacked and not installed: their maintainer scripts would need a running
 //! Debian of the same kind, root, and a minute. `settle.sh` creates those results of the scripts
@@ -81,10 +81,60 @@ disk "$root" "$image"
     ),
 };
 
+/// Servers, their clients and the tools of a network, for tests and `./hayate experiment
+/// tender-web`.
+pub const SERVERS: Recipe = Recipe {
+    name: "servers",
+    title: "Debian's servers",
+    packages: &SERVER_PACKAGES,
+    body: concat!(
+        include_str!("servers.sh"),
+        r#"image=$1; scratch=$2; shift 2
+root=$scratch/root
+settle "$root" "$@"
+servers "$root"
+disk "$root" "$image"
+"#
+    ),
+};
+
 /// The recipe of this name.
 pub fn recipe(name: &str) -> Option<&'static Recipe> {
-    [&DEFAULT, &COMPILERS, &SMALL_TEXTS, &LARGE_TEXT].into_iter().find(|recipe| recipe.name == name)
+    [&DEFAULT, &COMPILERS, &SERVERS, &SMALL_TEXTS, &LARGE_TEXT]
+        .into_iter()
+        .find(|recipe| recipe.name == name)
 }
+
+const SERVER_PACKAGES: [&str; 28] = [
+    "apache2",
+    "apache2-utils",
+    "base-files",
+    "base-passwd",
+    "bash",
+    "busybox-static",
+    "coreutils",
+    "curl",
+    "dash",
+    "debianutils",
+    "findutils",
+    "gzip",
+    "hostname",
+    "iperf3",
+    "iproute2",
+    "iputils-ping",
+    "libc-bin",
+    "libpython3-stdlib",
+    "net-tools",
+    "nginx-light",
+    "perl-base",
+    "procps",
+    "python3-minimal",
+    "redis-server",
+    "sed",
+    "tcpdump",
+    MERGED,
+    "util-linux",
+];
 
 const COMPILER_PACKAGES: [&str; 17] = [
     "base-files",

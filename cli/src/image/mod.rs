@@ -18,13 +18,19 @@ use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
 /// `image build`. With `off2f` the programs that match it are in two files, and a second path is
-/// returned, that of their texts.
-pub fn build(rootfs: Option<&Path>, off2f: Option<&str>) -> Result<Vec<PathBuf>> {
+/// returned, that of their texts. Without `rootfs` it is the image of a recipe, the default one if
+/// none is named.
+pub fn build(
+    rootfs: Option<&Path>,
+    recipe: Option<&default::Recipe>,
+    off2f: Option<&str>,
+) -> Result<Vec<PathBuf>> {
+    let recipe = recipe.unwrap_or(&default::DEFAULT);
     let split = match (rootfs, off2f) {
         (Some(path), None) => return Ok(vec![convert::disk(path)?]),
-        (None, None) => return Ok(vec![default::DEFAULT.make()?]),
+        (None, None) => return Ok(vec![recipe.make()?]),
         (Some(path), Some(glob)) => convert::split(path, glob, false)?,
-        (None, Some(glob)) => default::DEFAULT.split(glob)?,
+        (None, Some(glob)) => recipe.split(glob)?,
     };
     Ok(vec![split.image, split.nvm])
 }

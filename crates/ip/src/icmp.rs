@@ -9,6 +9,8 @@ pub mod v4 {
     pub const ECHO: u8 = 8;
     pub const TIME_EXCEEDED: u8 = 11;
     pub const PARAMETER_PROBLEM: u8 = 12;
+    pub const TIMESTAMP: u8 = 13;
+    pub const TIMESTAMP_REPLY: u8 = 14;
     /// Code of [`UNREACHABLE`].
     pub const PROTOCOL: u8 = 2;
     /// Code of [`UNREACHABLE`].

@@ -54,7 +54,9 @@ fn create(kind: i32, protocol: i32, v6: bool) -> Result<Arc<dyn FileOps>> {
         }
         kinds::RAW if protocol != 0 => {
             caller::require(Capability::NetRaw)?;
-            Err(Errno::ESOCKTNOSUPPORT)
+            // IPPROTO_MPTCP is the only number above 255, and has no raw sockets.
+            let number = u8::try_from(protocol).map_err(|_| Errno::EPROTONOSUPPORT)?;
+            Ok(datagram::Socket::new_raw(number, v6)?)
         }
         kinds::STREAM | kinds::DATAGRAM | kinds::RAW => Err(Errno::EPROTONOSUPPORT),
         _ => Err(Errno::ESOCKTNOSUPPORT),

@@ -17,7 +17,7 @@ use super::output;
 use super::packet::{Body, Packet};
 use super::slice::Payload;
 use super::wire;
-use crate::schedule::time::monotonic_ns;
+use crate::schedule::time::{monotonic_ns, realtime_ns};
 
 /// How much of a packet comes back with an error: all that fits in a packet of this length, which
 /// every link takes.
@@ -26,6 +26,10 @@ const BACK_V6: usize = 1280 - header::LENGTH_V6 - LENGTH_ICMP;
 /// The least time between two errors to hosts outside, in nanoseconds (1,000 a second, Linux'
 /// `icmp_msgs_per_sec`).
 const PACE: u64 = 1_000_000;
+/// The code of a time that was exceeded while a packet was put together (RFC 792; RFC 4443, 3.3).
+const REASSEMBLY: u8 = 1;
+/// Milliseconds of a day.
+const DAY: u64 = 86_400_000;
 
 /// Handles a message that arrived.
 pub fn receive(packet: &Packet) {
@@ -49,6 +53,7 @@ pub fn receive(packet: &Packet) {
         (true, v4::ECHO_REPLY) | (false, v6::ECHO_REPLY) => {
             datagram::receive_echo_reply(packet, u16::from_be_bytes([high, low]), payload);
         }
+        (true, v4::TIMESTAMP) if message.code == 0 => answer_time(packet, message, payload),
         (false, SOLICITATION | ADVERTISEMENT) => {
             // One that is not good is dropped.
             let _ = link::receive_discovery(packet, message, payload);
@@ -67,6 +72,31 @@ fn answer(request: &Packet, message: Icmp, payload: &Payload) {
     let kind = if header.source.is_v4() { v4::ECHO_REPLY } else { v6::ECHO_REPLY };
     let mut data = payload.clone();
     data.skip(LENGTH_ICMP);
+    send_back(request, Icmp { kind, ..message }, data);
+}
+
+/// Answers a timestamp request: when it arrived and when the answer leaves, in milliseconds since
+/// midnight (RFC 792; `icmp_timestamp`).
+fn answer_time(request: &Packet, message: Icmp, payload: &Payload) {
+    let header = &request.header;
+    let mut times = [0; 12];
+    if payload.read(LENGTH_ICMP, &mut times) < times.len()
+        || !header.destination.is_unicast()
+        || !header.source.is_unicast()
+    {
+        return;
+    }
+    let now = (realtime_ns() / 1_000_000 % DAY) as u32;
+    times[4..8].copy_from_slice(&now.to_be_bytes());
+    times[8..].copy_from_slice(&now.to_be_bytes());
+    let Ok(data) = Payload::copy(&times) else { return };
+    send_back(request, Icmp { kind: v4::TIMESTAMP_REPLY, ..message }, data);
+}
+
+/// Sends a message back to the sender of another. One that cannot be sent is lost, as any packet
+/// may be.
+fn send_back(request: &Packet, message: Icmp, data: Payload) {
+    let header = &request.header;
     let back = Header {
         source: header.destination,
         destination: header.source,
@@ -75,8 +105,7 @@ fn answer(request: &Packet, message: Icmp, payload: &Payload) {
         ..*header
     };
     let Ok(path) = config::current().path(header.source, request_scope(request)) else { return };
-    if let Ok(reply) = packet(back, Icmp { kind, ..message }, data) {
-        // An answer that cannot be sent is lost, as any packet may be.
+    if let Ok(reply) = packet(back, message, data) {
         let _ = output::send(&path, reply);
     }
 }
@@ -117,6 +146,21 @@ fn fail(packet: &Packet, message: Icmp, payload: &Payload) {
         return;
     };
     inner.skip(extent.offset);
+    let information = if let Failure::TooBig(mtu) = failure { mtu } else { 0 };
+    let reported = |protocol, from, to, payload| datagram::Reported {
+        protocol,
+        from,
+        to,
+        errno: errno(failure),
+        is_hard,
+        icmp: (message.kind, message.code, information),
+        reporter: packet.header.source,
+        payload,
+    };
+    let (source, target) = (sent.source, sent.destination);
+    let (source, target) = (SocketAddress::new(source, 0), SocketAddress::new(target, 0));
+    let raw = Protocol::Raw(sent.protocol);
+    datagram::failed(reported(raw, source, target, inner.clone()));
     let mut ports = [0; 8];
     if inner.read(0, &mut ports) < ports.len() {
         return;
@@ -135,17 +179,7 @@ fn fail(packet: &Packet, message: Icmp, payload: &Payload) {
         _ => return,
     };
     inner.skip(skipped);
-    let information = if let Failure::TooBig(mtu) = failure { mtu } else { 0 };
-    datagram::failed(datagram::Reported {
-        protocol,
-        from,
-        to,
-        errno: errno(failure),
-        is_hard,
-        icmp: (message.kind, message.code, information),
-        reporter: packet.header.source,
-        payload: inner,
-    });
+    datagram::failed(reported(protocol, from, to, inner));
 }
 
 /// Tells the sender of a packet, which is this machine, that the host does not answer
@@ -180,6 +214,8 @@ pub enum Unwanted {
     Port,
     /// Nothing handles its protocol.
     Protocol,
+    /// Its other fragments did not come in time.
+    Incomplete,
 }
 
 /// Tells the sender of a packet that it is not wanted here, unless that is forbidden (RFC 1122,
@@ -208,6 +244,8 @@ pub fn refuse(original: &Packet, why: Unwanted) {
         (true, Unwanted::Protocol) => (v4::UNREACHABLE, v4::PROTOCOL),
         (false, Unwanted::Port) => (v6::UNREACHABLE, v6::PORT),
         (false, Unwanted::Protocol) => (v6::PARAMETER_PROBLEM, v6::NEXT_HEADER),
+        (true, Unwanted::Incomplete) => (v4::TIME_EXCEEDED, REASSEMBLY),
+        (false, Unwanted::Incomplete) => (v6::TIME_EXCEEDED, REASSEMBLY),
     };
     // The next header stands in the sixth byte of an IPv6 header.
     let pointer = u32::from(kind == v6::PARAMETER_PROBLEM && !is_v4) * 6;

@@ -6,10 +6,11 @@ use hayate_ip::header;
 
 use super::config;
 use super::datagram;
+use super::fragments;
 use super::icmp;
 use super::icmp::Unwanted;
 use super::packet::{Body, Packet};
-use super::tcp;
+use super::{tcp, wire};
 
 /// Receives a packet. One for another host is dropped: this machine is no router.
 pub fn receive(packet: Packet) {
@@ -21,6 +22,31 @@ pub fn receive(packet: Packet) {
     if packet.interface != config::LOOPBACK && !is_ours() {
         return;
     }
+    let whole = match packet.header.fragment {
+        None => Some(packet),
+        Some(_) => fragments::receive(packet),
+    };
+    let _ = whole.map(deliver);
+}
+
+/// Gives a whole packet to the sockets that want it.
+fn deliver(packet: Packet) {
+    let is_v4 = packet.header.destination.is_v4();
+    let is_taken = datagram::receive_raw(&packet);
+    match packet.body {
+        Body::Tcp(..) | Body::Udp(..) => deliver_transport(packet),
+        Body::Bytes(_) => match packet.header.protocol {
+            header::ICMP if is_v4 => icmp::receive(&packet),
+            header::ICMP_V6 if !is_v4 => icmp::receive(&packet),
+            // A raw socket sent it, or it came in fragments.
+            header::TCP | header::UDP => wire::parse_body(packet).map_or((), deliver_transport),
+            _ if is_taken => {}
+            _ => icmp::refuse(&packet, Unwanted::Protocol),
+        },
+    }
+}
+
+fn deliver_transport(packet: Packet) {
     match packet.body {
         Body::Tcp(ports, segment) => tcp::receive(packet.header, ports, segment, packet.interface),
         Body::Udp(..) => {
@@ -28,10 +54,6 @@ pub fn receive(packet: Packet) {
                 icmp::refuse(&packet, Unwanted::Port);
             }
         }
-        Body::Bytes(_) => match packet.header.protocol {
-            header::ICMP if to.is_v4() => icmp::receive(&packet),
-            header::ICMP_V6 if !to.is_v4() => icmp::receive(&packet),
-            _ => icmp::refuse(&packet, Unwanted::Protocol),
-        },
+        Body::Bytes(_) => {}
     }
 }

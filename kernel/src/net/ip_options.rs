@@ -19,6 +19,7 @@ pub mod ip {
     #![allow(missing_docs, reason = "named as in ip(7)")]
     pub const TOS: i32 = 1;
     pub const TTL: i32 = 2;
+    pub const HDRINCL: i32 = 3;
     pub const PKTINFO: i32 = 8;
     pub const MTU_DISCOVER: i32 = 10;
     pub const RECVERR: i32 = 11;

@@ -17,7 +17,7 @@
 //! | [`datagram`], [`tcp`] | sockets |
 //! | [`neighbour`], [`icmp_message`], [`link`] | hardware addresses; messages; Ethernet |
 //! | [`icmp`], [`echo`] | echo and errors |
-//! | [`input`] | packets that arrive |
+//! | [`fragments`], [`input`] | packets in parts; packets that arrive |
 //! | [`family`] | socket(2) |
 //! | [`netlink`] | netlink sockets, which tell of all this to programs |
 //! | `report` | what they tell, and what they are asked to change |
@@ -38,6 +38,7 @@ mod configure;
 pub mod datagram;
 mod echo;
 pub mod family;
+mod fragments;
 mod icmp;
 mod icmp_message;
 mod input;

@@ -7,7 +7,7 @@ use hayate_ip::header;
 
 use super::config::Path;
 use super::packet::{Body, Packet};
-use super::{link, loopback};
+use super::{fragments, link, loopback};
 
 /// The length of a TCP header without options.
 const LENGTH_TCP: usize = 20;
@@ -24,17 +24,30 @@ pub fn length(packet: &Packet) -> usize {
         }
 }
 
-/// Sends a packet on its path. The caller holds no lock of a socket.
+/// Sends a packet on its path, in fragments if it is too long for the link. The caller holds no lock
+/// of a socket.
 ///
 /// # Errors
 /// `EMSGSIZE` if it is too long for the path and must not be cut, `ENOBUFS`.
 pub fn send(path: &Path, mut packet: Packet) -> Result<()> {
     let length = length(&packet);
     packet.interface = path.interface.index;
-    if length > path.interface.mtu() {
+    let mtu = path.interface.mtu();
+    let may_be_cut = !packet.header.dont_fragment && !matches!(packet.body, Body::Tcp(..));
+    if length > mtu && may_be_cut {
+        return fragments::cut(&packet, mtu, |piece| {
+            let length = self::length(&piece);
+            give(path, length, piece)
+        });
+    }
+    if length > mtu {
         path.interface.counters.dropped_out.fetch_add(1, Ordering::Relaxed);
         return Err(Errno::EMSGSIZE);
     }
+    give(path, length, packet)
+}
+
+fn give(path: &Path, length: usize, packet: Packet) -> Result<()> {
     if path.interface.is_loopback() {
         loopback::send(&path.interface, length, packet);
         return Ok(());

@@ -132,6 +132,13 @@ pub fn parse(bytes: Payload, interface: u32, good: bool) -> Option<Packet> {
     Some(Packet { header, body, interface })
 }
 
+/// Reads the transport protocol of a packet whose body is bytes. `None`: it has to be dropped.
+pub fn parse_body(packet: Packet) -> Option<Packet> {
+    let Packet { header, body: Body::Bytes(payload), interface } = packet else { return None };
+    let body = parse_transport(&header, payload, false)?;
+    Some(Packet { header, body, interface })
+}
+
 /// Reads the header of the transport protocol.
 fn parse_transport(header: &Header, mut payload: Payload, good: bool) -> Option<Body> {
     let mut head = [0; header::LENGTH_TCP + MAXIMUM];

@@ -66,6 +66,7 @@ fn receive_by_all(ports: Ports, packet: &Packet) {
 }
 
 /// An error that ICMP reported about a packet of this machine.
+#[derive(Clone)]
 pub struct Reported {
     /// The protocol of the packet.
     pub protocol: Protocol,
@@ -90,6 +91,7 @@ pub fn failed(reported: Reported) {
     let table = match reported.protocol {
         Protocol::Udp => &super::UDP,
         Protocol::Echo => &super::ECHO,
+        Protocol::Raw(number) => return super::failed_raw(number, &reported),
     };
     let (from, to) = (reported.from, reported.to);
     if let Some(socket) = find(table, from.port, from.address, to, 0) {
@@ -100,18 +102,18 @@ pub fn failed(reported: Reported) {
 impl Socket {
     /// Says how much better than an unconnected socket this one fits a sender; `None` if it is
     /// connected to another one.
-    fn accepts(&self, from: SocketAddress) -> Option<u32> {
+    pub(super) fn accepts(&self, from: SocketAddress) -> Option<u32> {
         match *self.remote.lock() {
             None => Some(0),
             Some(remote) => {
-                let port = self.protocol == Protocol::Echo || remote.port == from.port;
+                let port = self.protocol != Protocol::Udp || remote.port == from.port;
                 (port && remote.address == from.address).then_some(4)
             }
         }
     }
 
     /// Whether it gets packets of a multicast group.
-    fn listens_to(&self, group: Address, interface: u32) -> bool {
+    pub(super) fn listens_to(&self, group: Address, interface: u32) -> bool {
         if !group.is_multicast() {
             return true;
         }
@@ -121,7 +123,7 @@ impl Socket {
     }
 
     /// Puts a datagram into the queue, or drops it if the queue is full.
-    fn arrive(
+    pub(super) fn arrive(
         &self,
         header: &hayate_ip::header::Header,
         interface: u32,
@@ -154,7 +156,7 @@ impl Socket {
 
     /// Notes an error: for the next call if the socket is connected or asks for errors, in the
     /// queue of errors if it asks (`__udp4_lib_err`).
-    fn fail(&self, reported: Reported) {
+    pub(super) fn fail(&self, reported: Reported) {
         let v4 = reported.to.address.is_v4();
         let wish = if v4 && !self.v6 { Wishes::ERRORS } else { Wishes::ERRORS_V6 };
         let asks = self.options.lock().wishes.contains(wish);

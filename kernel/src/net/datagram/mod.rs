@@ -1,4 +1,5 @@
-//! Sockets that send and receive datagrams: UDP, and ICMP echo without privilege (udp(7), icmp(7)).
+//! Sockets that send and receive datagrams: UDP, ICMP echo without privilege, and raw sockets
+//! (udp(7), icmp(7), raw(7)).
 //!
 //! A received datagram is a list of slices of frames in the socket's queue; its bytes are copied
 //! once, to the program. What a datagram counts for in SO_RCVBUF is its bytes and what it takes
@@ -14,6 +15,7 @@ mod control;
 mod input;
 mod names;
 mod options;
+mod raw;
 mod receive;
 mod send;
 
@@ -44,8 +46,10 @@ use crate::vfs::signal_owner::Band;
 use crate::vfs::socket::{OutgoingMessage, SocketOps};
 use crate::vfs::socket_options::{Common, RECEIVE_DEFAULT, SEND_DEFAULT, Switches};
 use crate::vfs::transfer::{Input, Output};
+use raw::RawOptions;
 
 pub use input::{Reported, failed, receive_echo_reply, receive_udp};
+pub use raw::{failed_raw, receive_raw};
 
 /// The protocol of a datagram socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,12 +58,16 @@ pub enum Protocol {
     Udp,
     /// ICMP or ICMPv6 echo: the port is the identifier.
     Echo,
+    /// The IP protocol with this number, which is the port.
+    Raw(u8),
 }
 
 /// The ports of UDP.
 pub static UDP: Ports<Socket> = Ports::new(Binding::conflicts_as_datagram);
 /// The identifiers of ICMP echo.
 pub static ECHO: Ports<Socket> = Ports::new(Binding::conflicts_as_datagram);
+/// The protocols of raw sockets, any number of which have the same.
+pub static RAW: Ports<Socket> = Ports::new(|_, _| false);
 
 /// A datagram socket.
 pub struct Socket {
@@ -76,6 +84,7 @@ pub struct Socket {
     groups: SpinLock<Vec<(Address, u32)>>,
     /// UDP_SEGMENT, 0 for none.
     segment: AtomicU16,
+    raw: RawOptions,
     /// The peer of a connected socket: it receives only from there.
     remote: SpinLock<Option<SocketAddress>>,
     queue: SpinLock<Queue>,
@@ -174,6 +183,7 @@ impl Socket {
             }),
             groups: SpinLock::new(Vec::new()),
             segment: AtomicU16::new(0),
+            raw: RawOptions::new(protocol, v6),
             remote: SpinLock::new(None),
             queue: SpinLock::new(Queue::default()),
             receive_limit: AtomicUsize::new(RECEIVE_DEFAULT),
@@ -187,6 +197,7 @@ impl Socket {
         match self.protocol {
             Protocol::Udp => &UDP,
             Protocol::Echo => &ECHO,
+            Protocol::Raw(_) => &RAW,
         }
     }
 
@@ -275,6 +286,7 @@ impl FileOps for Socket {
     fn release(&self, _file: &OpenFile) {
         let mut setup = self.setup.lock();
         self.unbind(&mut setup);
+        self.end_raw();
         setup.corked = None;
         drop(setup);
         self.leave_groups();

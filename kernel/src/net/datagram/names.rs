@@ -76,6 +76,13 @@ impl Socket {
             caller::require(Capability::NetBindService).map_err(|_| Errno::EACCES)?;
         }
         let mut setup = self.setup.lock();
+        if let Protocol::Raw(_) = self.protocol {
+            // Its port is its protocol; only the address is chosen.
+            self.move_to(&mut setup, wanted.address)?;
+            setup.local.scope = wanted.scope;
+            setup.address_given = !wanted.address.is_any();
+            return Ok(());
+        }
         if setup.local.port != 0 {
             return Err(Errno::EINVAL);
         }
@@ -105,7 +112,7 @@ impl Socket {
         }
     }
 
-    fn enter_port(&self, setup: &mut Setup, address: Address, port: u16) -> Result<()> {
+    pub(super) fn enter_port(&self, setup: &mut Setup, address: Address, port: u16) -> Result<()> {
         let me = self.me.upgrade().ok_or(Errno::EINVAL)?;
         let binding = self.binding(address);
         let port = if port == 0 {

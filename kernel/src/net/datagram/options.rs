@@ -8,6 +8,7 @@ use hayate_ip::Address;
 use hayate_machine::sync::SpinLock;
 
 use super::control::{Marks, SOL_UDP, UDP_SEGMENT};
+use super::raw::{CHECKSUM, SOL_ICMP_V6, SOL_RAW};
 use super::{Protocol, Socket};
 use crate::net::config;
 use crate::net::ip_options::{self, SOL_IP, SOL_IPV6, ip, ipv6};
@@ -120,7 +121,7 @@ impl SocketOps for Socket {
     }
 
     fn kind(&self) -> i32 {
-        kinds::DATAGRAM
+        if let Protocol::Raw(_) = self.protocol { kinds::RAW } else { kinds::DATAGRAM }
     }
 
     fn protocol(&self) -> i32 {
@@ -128,6 +129,7 @@ impl SocketOps for Socket {
             (Protocol::Udp, _) => SOL_UDP,
             (Protocol::Echo, false) => 1,
             (Protocol::Echo, true) => 58,
+            (Protocol::Raw(number), _) => i32::from(number),
         }
     }
 
@@ -191,6 +193,13 @@ impl SocketOps for Socket {
                 self.segment.store(size, Ordering::Relaxed);
                 Ok(())
             }
+            (SOL_IP, ip::HDRINCL) if self.is_raw() => {
+                self.raw.include_header(ip_options::read(level, value)? != 0);
+                Ok(())
+            }
+            (SOL_RAW | SOL_ICMP_V6, _) | (SOL_IPV6, CHECKSUM) if self.is_raw() => {
+                self.set_raw(level, option, value)
+            }
             (SOL_IP, ip::ADD_MEMBERSHIP) | (SOL_IPV6, ipv6::ADD_MEMBERSHIP) => {
                 self.change_membership(level, value, true)
             }
@@ -226,6 +235,12 @@ impl SocketOps for Socket {
             (SOL_UDP, UDP_SEGMENT) => {
                 out.put_number(i32::from(self.segment.load(Ordering::Relaxed)))
             }
+            (SOL_IP, ip::HDRINCL) if self.is_raw() => {
+                ip_options::write(level, i32::from(self.raw.header_included()), out)
+            }
+            (SOL_RAW | SOL_ICMP_V6, _) | (SOL_IPV6, CHECKSUM) if self.is_raw() => {
+                self.get_raw(level, option, out)
+            }
             (SOL_IP, ip::MULTICAST_IF) => out.put(&self.multicast_address().to_be_bytes()),
             (SOL_IPV6, _) if !self.v6 => Err(Errno::EOPNOTSUPP),
             (SOL_IP | SOL_IPV6, _) => {
@@ -256,6 +271,10 @@ impl SocketOps for Socket {
 }
 
 impl Socket {
+    fn is_raw(&self) -> bool {
+        matches!(self.protocol, Protocol::Raw(_))
+    }
+
     fn end_directions(&self, which: Directions) {
         {
             let mut queue = self.queue.lock();

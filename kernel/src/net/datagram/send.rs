@@ -20,12 +20,14 @@ use crate::vfs::socket::{OutgoingMessage, flags};
 use crate::vfs::socket_options::Switches;
 use crate::vfs::transfer::Input;
 
-/// The longest UDP datagram over IPv4 and over IPv6, without headers.
-fn most(v4: bool) -> usize {
-    usize::from(u16::MAX) - header::LENGTH_UDP - if v4 { header::LENGTH_V4 } else { 0 }
-}
-
 impl Socket {
+    /// Returns the length of the longest message over IPv4 or over IPv6, without headers.
+    fn most(&self, v4: bool) -> usize {
+        let ip = if v4 && !self.raw.header_included() { header::LENGTH_V4 } else { 0 };
+        let raw = matches!(self.protocol, Protocol::Raw(_));
+        usize::from(u16::MAX) - ip - if raw { 0 } else { header::LENGTH_UDP }
+    }
+
     /// Finds where a message goes: EDESTADDRREQ and the errors of addresses.
     fn aim(&self, to: Option<&[u8]>) -> Result<(SocketAddress, bool)> {
         let Some(bytes) = to else {
@@ -67,7 +69,7 @@ impl Socket {
             return self.gather(setup, input, message, &marks, more);
         }
         let (to, connected) = self.aim(message.to)?;
-        if length > most(to.address.is_v4()) {
+        if length > self.most(to.address.is_v4()) {
             return Err(Errno::EMSGSIZE);
         }
         let (path, local) = self.prepare(&mut setup, to, connected, &marks)?;
@@ -135,7 +137,7 @@ impl Socket {
             None => self.aim(message.to)?.0,
         };
         let before = setup.corked.as_ref().map_or(0, |corked| corked.payload.len());
-        if before + length > most(to.address.is_v4()) {
+        if before + length > self.most(to.address.is_v4()) {
             return Err(Errno::EMSGSIZE);
         }
         let part = Payload::take(input, length)?;
@@ -199,13 +201,15 @@ impl Socket {
             protocol: header::UDP,
             hop_limit: marks.hop_limit.unwrap_or(ttl),
             traffic_class: marks.traffic_class.unwrap_or(tos),
-            dont_fragment: options.discover[usize::from(!destination.is_v4())] >= 2,
+            // DO, PROBE and INTERFACE of IP_MTU_DISCOVER (`ip_sk_ignore_df`).
+            dont_fragment: matches!(options.discover[usize::from(!destination.is_v4())], 2..=4),
             fragment: None,
         };
         let ports = Ports { source: local.port, destination: to.port };
         let packet = match self.protocol {
             Protocol::Udp => Packet { header, body: Body::Udp(ports, payload), interface: 0 },
             Protocol::Echo => echo::request(header, local.port, payload)?,
+            Protocol::Raw(_) => self.raw_packet(header, payload)?,
         };
         if multicast && options.wishes.contains(Wishes::MULTICAST_LOOP) {
             self.loop_back(path, &packet);

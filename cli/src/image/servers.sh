@@ -1,0 +1,28 @@
+# servers ROOT: what the maintainer scripts of the servers would make.
+servers() {
+    root=$1
+    # Users that adduser would make.
+    echo 'redis:x:101:101::/var/lib/redis:/usr/sbin/nologin' >>"$root/etc/passwd"
+    echo 'redis:x:101:' >>"$root/etc/group"
+    mkdir -p "$root/var/lib/redis" "$root/var/log/redis" "$root/var/log/nginx" \
+        "$root/var/log/apache2" "$root/var/lib/nginx" "$root/var/www/html" "$root/run/apache2"
+    chown 101:101 "$root/var/lib/redis" "$root/var/log/redis"
+    chown 33:33 "$root/var/lib/nginx"
+    printf '<h1>It works</h1>\n' >"$root/var/www/html/index.html"
+
+    # nginx: the site that its package enables.
+    mkdir -p "$root/etc/nginx/sites-enabled" "$root/etc/nginx/modules-enabled"
+    ln -sf /etc/nginx/sites-available/default "$root/etc/nginx/sites-enabled/default"
+
+    # apache2: the modules and the site that its package enables, and CGI.
+    for module in alias auth_basic authn_core authn_file authz_core authz_host authz_user autoindex \
+        deflate dir env filter mime mpm_event negotiation reqtimeout setenvif status; do
+        for kind in load conf; do
+            [ ! -e "$root/etc/apache2/mods-available/$module.$kind" ] ||
+                ln -sf "../mods-available/$module.$kind" \
+                    "$root/etc/apache2/mods-enabled/$module.$kind"
+        done
+    done
+    ln -sf ../sites-available/000-default.conf "$root/etc/apache2/sites-enabled/000-default.conf"
+    echo 'ServerName localhost' >"$root/etc/apache2/conf-enabled/name.conf"
+}
