@@ -150,6 +150,9 @@ pub fn in_machines(options: &Test, programs: &Programs) -> Vec<Trial> {
     trials
 }
 
+/// How long all programs of a suite may take in one machine.
+const SUITE_LIMIT: Duration = Duration::from_secs(1200);
+
 /// A run of the guest programs in supervisor mode.
 struct ModeRun {
     name: &'static str,
@@ -206,9 +209,16 @@ impl ModeRun {
         format!("{}/{}-cpu/{}", self.name, self.cpus, self.suite)
     }
 
+    /// Returns the machine's time limit: that of a suite, and the time that the row is asked to go on
+    /// changing modes. A guest that hangs must not take the time of all other rows.
+    fn limit(&self) -> Duration {
+        let seconds = self.before.windows(2).find(|words| words[0] == "--seconds");
+        let seconds = seconds.and_then(|words| words[1].parse().ok()).unwrap_or(0);
+        SUITE_LIMIT + Duration::from_secs(seconds)
+    }
+
     fn trial(&self, options: &Test, programs: &Programs) -> Trial {
-        const LIMIT: Duration = Duration::from_secs(5400);
-        let before = self.before;
+        let (before, limit) = (self.before, self.limit());
         let prefix = format!("{}/", self.suite);
         let (mut known, mut all) = (Vec::new(), Vec::new());
         for (path, cases) in programs.for_machines(options) {
@@ -227,7 +237,7 @@ impl ModeRun {
             } else {
                 words.extend(chosen.iter().map(|case| format!("{prefix}{case}")));
             }
-            let (outcome, output, said) = run(&machine, &folder, &words, LIMIT)?;
+            let (outcome, output, said) = run(&machine, &folder, &words, limit)?;
             let cases = judge(named_within(&prefix, &output), end(&outcome));
             Ok(Report { cases, output: format!("{said}{}", failure_shown(&outcome)) })
         });
