@@ -5,8 +5,21 @@
 
 use super::{Connection, Phase};
 use crate::receive::Due;
+use crate::seq::Position;
 use crate::timers::{Kind, NEVER};
 use crate::{Bytes, Events, Flags, Nanos, Segment, Sink, State, options};
+
+/// The facts of a segment that may be a usual one.
+struct Usual {
+    /// Bytes of data that it brings.
+    length: u64,
+    /// Bytes of ours that it acknowledges.
+    acked: u64,
+    /// The window that it announces.
+    window: u64,
+    /// The peer's timestamp, if the two use them.
+    stamp: Option<u32>,
+}
 
 impl<B: Bytes> Connection<B> {
     /// Takes a usual segment; `None` if it is not, and then nothing has changed.
@@ -17,6 +30,35 @@ impl<B: Bytes> Connection<B> {
         segment: &mut Segment<B>,
         out: &mut impl Sink<B>,
     ) -> Option<Events> {
+        let usual = self.examine(segment)?;
+        let mut events = Events::empty();
+        let sequence = self.receive.next;
+        if usual.acked > 0 {
+            events |= self.take_acknowledgement(now, usual.acked)?;
+        }
+        self.note_peer(now, sequence, &usual);
+        if usual.length > 0 {
+            let push = segment.flags.contains(Flags::PSH);
+            self.take_piece(now, segment.payload.pop()?, usual.length, push);
+            events |= Events::READABLE;
+        }
+        if self.send.unsent() {
+            self.transmit(now, out);
+        } else if self.send.sent.is_empty() {
+            self.timers.send = NEVER;
+        } else if usual.acked > 0 {
+            self.arm(now);
+        }
+        if self.receive.due == Due::Now {
+            self.send_ack(now, out);
+        }
+        Some(events)
+    }
+
+    /// Returns the facts of a segment if it is a usual one, as far as they show it: an
+    /// acknowledgement may still be of more than the one segment in flight.
+    #[inline(always)]
+    fn examine(&mut self, segment: &Segment<B>) -> Option<Usual> {
         let ack = segment.ack?;
         let (send, receive) = (&self.send, &self.receive);
         let usual = self.state == State::Established
@@ -54,69 +96,67 @@ impl<B: Bytes> Connection<B> {
         if acked == 0 && self.send.una + window < self.send.edge {
             return None;
         }
-        let mut events = Events::empty();
-        let sequence = self.receive.next;
-        if acked > 0 {
-            if self.recovery.probe.is_some() || self.recovery.undo.is_some() {
-                return None;
-            }
-            let una = self.send.una + acked;
-            let sent_at = self.send.sent.take_only(una, now)?;
-            let room = self.send.room();
-            self.send.una = una;
-            self.send.queue.advance(una);
-            if self.send.urgent.is_some_and(|urgent| urgent <= una) {
-                self.send.urgent = None;
-            }
-            self.counters.bytes_acknowledged += acked;
-            self.recovery.timeouts = 0;
-            self.recovery.backoff = 0;
-            self.recovery.duplicates = 0;
-            self.recovery.base = now;
-            self.rtt.sample(now, now.saturating_sub(sent_at));
-            if self.congestion.limited || self.congestion.window < 2 * acked {
-                self.congestion.on_ack(now, acked, acked, self.rtt.smoothed);
-            }
-            events |= self.freed(room);
+        Some(Usual { length, acked, window, stamp })
+    }
+
+    /// Takes the acknowledgement of all of the one segment in flight; `None` if it is another, and
+    /// then nothing has changed.
+    #[inline(always)]
+    fn take_acknowledgement(&mut self, now: Nanos, acked: u64) -> Option<Events> {
+        if self.recovery.probe.is_some() || self.recovery.undo.is_some() {
+            return None;
         }
+        let una = self.send.una + acked;
+        let sent_at = self.send.sent.take_only(una, now)?;
+        let room = self.send.room();
+        self.send.una = una;
+        self.send.queue.advance(una);
+        if self.send.urgent.is_some_and(|urgent| urgent <= una) {
+            self.send.urgent = None;
+        }
+        self.counters.bytes_acknowledged += acked;
+        self.recovery.timeouts = 0;
+        self.recovery.backoff = 0;
+        self.recovery.duplicates = 0;
+        self.recovery.base = now;
+        self.rtt.sample(now, now.saturating_sub(sent_at));
+        if self.congestion.limited || self.congestion.window < 2 * acked {
+            self.congestion.on_ack(now, acked, acked, self.rtt.smoothed);
+        }
+        Some(self.freed(room))
+    }
+
+    /// Notes that the peer lives, its window and its timestamp, from a segment that begins at
+    /// `sequence`.
+    #[inline(always)]
+    fn note_peer(&mut self, now: Nanos, sequence: Position, usual: &Usual) {
         self.recovery.probes = 0;
         self.recovery.keepalives = 0;
         self.receive.heard_at = now;
-        self.send.edge = self.send.una + window;
+        self.send.edge = self.send.una + usual.window;
         self.send.updated = sequence;
-        if window > self.send.largest {
-            self.send.largest = window;
+        if usual.window > self.send.largest {
+            self.send.largest = usual.window;
         }
         self.recovery.probe_backoff = 0;
-        if let Some(value) = stamp
+        if let Some(value) = usual.stamp
             && sequence <= self.receive.acked
         {
             (self.stamps.recent, self.stamps.recent_at) = (value, now);
         }
-        if length > 0 {
-            let push = segment.flags.contains(Flags::PSH);
-            let piece = segment.payload.pop()?;
-            self.counters.data_segments_in += 1;
-            self.counters.bytes_received += length;
-            self.receive.observe(now, length as u32, self.rtt.timeout);
-            self.receive.append(piece, length);
-            self.receive.pushed |= push;
-            if let Some(delay) = self.receive.schedule(self.rtt.smoothed) {
-                self.delay_ack(now, delay);
-            }
-            events |= Events::READABLE;
+    }
+
+    /// Takes the next piece of data, for which [`Connection::examine`] found room.
+    #[inline(always)]
+    fn take_piece(&mut self, now: Nanos, piece: B, length: u64, push: bool) {
+        self.counters.data_segments_in += 1;
+        self.counters.bytes_received += length;
+        self.receive.observe(now, length as u32, self.rtt.timeout);
+        self.receive.append(piece, length);
+        self.receive.pushed |= push;
+        if let Some(delay) = self.receive.schedule(self.rtt.smoothed) {
+            self.delay_ack(now, delay);
         }
-        if self.send.unsent() {
-            self.transmit(now, out);
-        } else if self.send.sent.is_empty() {
-            self.timers.send = NEVER;
-        } else if acked > 0 {
-            self.arm(now);
-        }
-        if self.receive.due == Due::Now {
-            self.send_ack(now, out);
-        }
-        Some(events)
     }
 
     /// Sends the one small piece that waits while nothing is in flight; false if it is not so, and

@@ -89,24 +89,12 @@ impl<B: Bytes> Connection<B> {
         let length = segment.payload_len() as u64;
         let seq = self.receive.position(segment.seq);
         let end = seq + length + u64::from(segment.flags.contains(Flags::FIN));
-        let rare = Flags::RST | Flags::SYN | Flags::URG;
-        if seq != self.receive.next || segment.flags.intersects(rare) || end > self.receive.edge {
-            match self.is_acceptable(now, &segment, seq, end, out) {
-                Ok(()) => {}
-                Err(events) => return events,
-            }
-        } else if self.is_too_old(now, &segment) {
-            return self.reject(now, &segment, seq, end, out);
+        if let Err(events) = self.check(now, &segment, seq, end, out) {
+            return events;
         }
         let Some(ack) = segment.ack else { return Events::empty() };
         let ack = seq::position(self.send.initial, self.send.una, ack);
-        if let Some((value, _)) = segment.options.timestamp
-            && self.stamps.enabled
-            && seq <= self.receive.acked
-            && (value.wrapping_sub(self.stamps.recent) as i32) >= 0
-        {
-            (self.stamps.recent, self.stamps.recent_at) = (value, now);
-        }
+        self.keep_stamp(now, &segment, seq);
         let mut events = Events::empty();
         if self.state == State::SynReceived {
             if ack != FIRST || self.send.next != FIRST {
@@ -142,17 +130,57 @@ impl<B: Bytes> Connection<B> {
         if self.state == State::Closed {
             return events;
         }
+        events | self.answer(now, out)
+    }
+
+    /// Sends what a segment permits and asks for, once it is taken.
+    #[inline]
+    fn answer(&mut self, now: Nanos, out: &mut impl Sink<B>) -> Events {
         if self.send.sent.pending > 0 || self.send.unsent() {
             self.transmit(now, out);
         } else {
             self.arm(now);
         }
         self.acknowledge(now, out);
-        if self.state == State::TimeWait {
-            events |= Events::TIME_WAIT;
-            self.timers = Timers::new();
+        if self.state != State::TimeWait {
+            return Events::empty();
         }
-        events
+        self.timers = Timers::new();
+        Events::TIME_WAIT
+    }
+
+    /// Keeps the peer's timestamp, for the echo, if it is the newest of a segment that reaches back
+    /// to our last acknowledgement (RFC 7323, 4.3).
+    #[inline]
+    fn keep_stamp(&mut self, now: Nanos, segment: &Segment<B>, seq: Position) {
+        if let Some((value, _)) = segment.options.timestamp
+            && self.stamps.enabled
+            && seq <= self.receive.acked
+            && (value.wrapping_sub(self.stamps.recent) as i32) >= 0
+        {
+            (self.stamps.recent, self.stamps.recent_at) = (value, now);
+        }
+    }
+
+    /// Lets a segment pass that is next or otherwise acceptable. The error is how the connection
+    /// changed when the segment was answered instead.
+    #[inline]
+    fn check(
+        &mut self,
+        now: Nanos,
+        segment: &Segment<B>,
+        seq: Position,
+        end: Position,
+        out: &mut impl Sink<B>,
+    ) -> Result<(), Events> {
+        let rare = Flags::RST | Flags::SYN | Flags::URG;
+        if seq != self.receive.next || segment.flags.intersects(rare) || end > self.receive.edge {
+            return self.is_acceptable(now, segment, seq, end, out);
+        }
+        if self.is_too_old(now, segment) {
+            return Err(self.reject(now, segment, seq, end, out));
+        }
+        Ok(())
     }
 
     /// RFC 7323, 5.3 (PAWS). A segment without a timestamp passes, as in Linux.

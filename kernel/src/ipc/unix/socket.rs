@@ -108,11 +108,9 @@ impl Socket {
         Err(Errno::EOPNOTSUPP)
     }
 
-    /// Sends, as send(2) and its relatives. Returns the number of bytes sent. On EPIPE the caller
-    /// raises SIGPIPE.
-    pub fn send(&self, input: &mut Input<'_>, outgoing: Outgoing) -> Result<usize> {
-        self.endpoint.check_send()?;
-        let to = match outgoing.to {
+    /// Returns the endpoint that a message is for: `to`, or the peer.
+    fn receiver(&self, to: Option<Arc<Endpoint>>) -> Result<Arc<Endpoint>> {
+        Ok(match to {
             Some(_) if self.endpoint.kind.connects() => {
                 return Err(match self.endpoint.peer() {
                     Ok(_) => Errno::EISCONN,
@@ -126,7 +124,14 @@ impl Socket {
                 None if self.endpoint.kind == Kind::Datagram => return Err(Errno::ECONNREFUSED),
                 None => return Err(Errno::EPIPE),
             },
-        };
+        })
+    }
+
+    /// Sends, as send(2) and its relatives. Returns the number of bytes sent. On EPIPE the caller
+    /// raises SIGPIPE.
+    pub fn send(&self, input: &mut Input<'_>, outgoing: Outgoing) -> Result<usize> {
+        self.endpoint.check_send()?;
+        let to = self.receiver(outgoing.to)?;
         let total = input.remaining();
         let stream = self.endpoint.kind == Kind::Stream;
         let buffer = self.endpoint.account.send_size();
@@ -139,16 +144,17 @@ impl Socket {
         let mut descriptors = Descriptors::send(outgoing.descriptors)?;
         let mut sent = 0;
         loop {
-            // At most half the buffer: with a small buffer, a piece should not wait until all of it
-            // is free.
-            let piece = STREAM_PIECE.min(buffer / 2 - 64);
             // Out-of-band data is a message of its own after the rest (`queue_oob`).
             let urgent = outgoing.urgent && sent + 1 == total;
-            let ordinary = total - usize::from(outgoing.urgent);
-            let length = match (stream, urgent) {
-                (true, true) => 1,
-                (true, false) => (ordinary - sent).min(piece),
-                (false, _) => total,
+            let length = if !stream {
+                total
+            } else if urgent {
+                1
+            } else {
+                // At most half the buffer: with a small buffer, a piece should not wait until all
+                // of it is free.
+                let piece = STREAM_PIECE.min(buffer / 2 - 64);
+                (total - usize::from(outgoing.urgent) - sent).min(piece)
             };
             let mut bytes = Vec::new();
             growth::relieved(|| bytes.make_room_exact(length)).map_err(|_| Errno::ENOBUFS)?;

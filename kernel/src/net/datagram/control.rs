@@ -42,66 +42,72 @@ impl Marks {
     pub(super) fn parse(v6: bool, control: &[ControlMessage]) -> Result<Marks> {
         let mut marks = Marks::default();
         for message in control {
-            match (message.level, message.kind) {
-                (SOL_IP, ip::PKTINFO) => {
-                    // struct in_pktinfo: index, source (ipi_spec_dst), destination.
-                    let (index, rest) = message.data.split_first_chunk().ok_or(Errno::EINVAL)?;
-                    let source = rest.first_chunk().ok_or(Errno::EINVAL)?;
-                    if rest.len() < 8 {
-                        return Err(Errno::EINVAL);
-                    }
-                    marks.interface = u32::from_ne_bytes(*index);
-                    let source = Address::v4(u32::from_be_bytes(*source));
-                    marks.source = (!source.is_any()).then_some(source);
-                }
-                (SOL_IPV6, ipv6::PKTINFO) if v6 => {
-                    // struct in6_pktinfo: source, index.
-                    let (source, rest) = message.data.split_first_chunk().ok_or(Errno::EINVAL)?;
-                    let index = rest.first_chunk().ok_or(Errno::EINVAL)?;
-                    marks.interface = u32::from_ne_bytes(*index);
-                    let source = Address::v6(u128::from_be_bytes(*source));
-                    marks.source = (!source.is_any()).then_some(source);
-                }
-                (SOL_IP, ip::TTL) => {
-                    let ttl = int(message)?;
-                    marks.hop_limit = Some(u8::try_from(ttl).map_err(|_| Errno::EINVAL)?);
-                    if ttl == 0 {
-                        return Err(Errno::EINVAL);
-                    }
-                }
-                (SOL_IP, ip::TOS) => {
-                    let tos = if message.data.len() == 1 {
-                        i32::from(message.data[0])
-                    } else {
-                        int(message)?
-                    };
-                    marks.traffic_class = Some(u8::try_from(tos).map_err(|_| Errno::EINVAL)?);
-                }
-                (SOL_IPV6, ipv6::HOPLIMIT) if v6 => {
-                    let limit = int(message)?;
-                    marks.hop_limit = match limit {
-                        -1 => None,
-                        _ => Some(u8::try_from(limit).map_err(|_| Errno::EINVAL)?),
-                    };
-                }
-                (SOL_IPV6, ipv6::TCLASS) if v6 => {
-                    let class = int(message)?;
-                    marks.traffic_class = match class {
-                        -1 => None,
-                        _ => Some(u8::try_from(class).map_err(|_| Errno::EINVAL)?),
-                    };
-                }
-                (SOL_UDP, UDP_SEGMENT) => {
-                    let size = message.data.first_chunk().ok_or(Errno::EINVAL)?;
-                    marks.segment = Some(u16::from_ne_bytes(*size)).filter(|&size| size != 0);
-                }
-                // `ip_cmsg_send` refuses what it does not know at its own level.
-                (SOL_IP, _) => return Err(Errno::EINVAL),
-                (SOL_IPV6, _) if v6 => return Err(Errno::EINVAL),
-                _ => {}
-            }
+            marks.take(v6, message)?;
         }
         Ok(marks)
+    }
+
+    /// Takes one control message.
+    fn take(&mut self, v6: bool, message: &ControlMessage) -> Result<()> {
+        match (message.level, message.kind) {
+            (SOL_IP, ip::PKTINFO) => {
+                // struct in_pktinfo: index, source (ipi_spec_dst), destination.
+                let (index, rest) = message.data.split_first_chunk().ok_or(Errno::EINVAL)?;
+                let source = rest.first_chunk().ok_or(Errno::EINVAL)?;
+                if rest.len() < 8 {
+                    return Err(Errno::EINVAL);
+                }
+                self.interface = u32::from_ne_bytes(*index);
+                let source = Address::v4(u32::from_be_bytes(*source));
+                self.source = (!source.is_any()).then_some(source);
+            }
+            (SOL_IPV6, ipv6::PKTINFO) if v6 => {
+                // struct in6_pktinfo: source, index.
+                let (source, rest) = message.data.split_first_chunk().ok_or(Errno::EINVAL)?;
+                let index = rest.first_chunk().ok_or(Errno::EINVAL)?;
+                self.interface = u32::from_ne_bytes(*index);
+                let source = Address::v6(u128::from_be_bytes(*source));
+                self.source = (!source.is_any()).then_some(source);
+            }
+            (SOL_IP, ip::TTL) => {
+                let ttl = int(message)?;
+                self.hop_limit = Some(u8::try_from(ttl).map_err(|_| Errno::EINVAL)?);
+                if ttl == 0 {
+                    return Err(Errno::EINVAL);
+                }
+            }
+            (SOL_IP, ip::TOS) => {
+                let tos = if message.data.len() == 1 {
+                    i32::from(message.data[0])
+                } else {
+                    int(message)?
+                };
+                self.traffic_class = Some(u8::try_from(tos).map_err(|_| Errno::EINVAL)?);
+            }
+            (SOL_IPV6, ipv6::HOPLIMIT) if v6 => {
+                let limit = int(message)?;
+                self.hop_limit = match limit {
+                    -1 => None,
+                    _ => Some(u8::try_from(limit).map_err(|_| Errno::EINVAL)?),
+                };
+            }
+            (SOL_IPV6, ipv6::TCLASS) if v6 => {
+                let class = int(message)?;
+                self.traffic_class = match class {
+                    -1 => None,
+                    _ => Some(u8::try_from(class).map_err(|_| Errno::EINVAL)?),
+                };
+            }
+            (SOL_UDP, UDP_SEGMENT) => {
+                let size = message.data.first_chunk().ok_or(Errno::EINVAL)?;
+                self.segment = Some(u16::from_ne_bytes(*size)).filter(|&size| size != 0);
+            }
+            // `ip_cmsg_send` refuses what it does not know at its own level.
+            (SOL_IP, _) => return Err(Errno::EINVAL),
+            (SOL_IPV6, _) if v6 => return Err(Errno::EINVAL),
+            _ => {}
+        }
+        Ok(())
     }
 
     /// The interface by which a packet for `to` leaves.

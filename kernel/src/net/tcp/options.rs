@@ -94,22 +94,10 @@ impl Socket {
     /// Sets an option of the level `SOL_TCP` (`do_tcp_setsockopt`).
     pub(super) fn set_tcp(&self, option: i32, value: OptionValue) -> Result<()> {
         if option == TCP_CONGESTION {
-            if value.length == 0 {
-                return Err(Errno::EINVAL);
-            }
-            let mut name = [0; 16];
-            let name = value.bytes(&mut name)?;
-            let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
-            let algorithm = Algorithm::from_name(name).ok_or(Errno::ENOENT)?;
-            self.choices.lock().algorithm = algorithm;
-            self.apply(|connection, _, _| connection.set_algorithm(algorithm));
-            return Ok(());
+            return self.set_congestion(value);
         }
         let number = value.number()?;
         let on = number != 0;
-        let within = |least: i32, most: i32| {
-            if (least..=most).contains(&number) { Ok(number as u32) } else { Err(Errno::EINVAL) }
-        };
         match option {
             TCP_NODELAY => {
                 self.choices.lock().nodelay = on;
@@ -127,31 +115,8 @@ impl Socket {
             }
             TCP_MAXSEG => {
                 // 0 takes the limit away; MAX_TCP_WINDOW bounds it.
-                let size = if number == 0 { 0 } else { within(88, 32767)? };
+                let size = if number == 0 { 0 } else { within(number, 88, 32767)? };
                 self.choices.lock().max_segment = size;
-            }
-            TCP_KEEPIDLE => {
-                let idle = seconds(within(1, 32767)?);
-                self.keepalive(|keep| keep.idle = idle);
-            }
-            TCP_KEEPINTVL => {
-                let interval = seconds(within(1, 32767)?);
-                self.keepalive(|keep| keep.interval = interval);
-            }
-            TCP_KEEPCNT => {
-                let count = within(1, 127)?;
-                self.keepalive(|keep| keep.count = count);
-            }
-            TCP_SYNCNT => {
-                let count = within(1, 127)?;
-                self.choices.lock().syn_retries = count;
-                self.apply(|connection, _, _| connection.set_syn_retries(count));
-            }
-            TCP_LINGER2 => {
-                // More than two minutes are two minutes (`TCP_FIN_TIMEOUT_MAX`).
-                let time = if number < 0 { -1 } else { number.min(120) };
-                self.choices.lock().fin_timeout = time;
-                self.apply(|connection, _, _| connection.set_fin_timeout(fin_timeout(time)));
             }
             TCP_DEFER_ACCEPT => self.choices.lock().defer_accept = deferral(number),
             TCP_NOTSENT_LOWAT => {
@@ -164,6 +129,51 @@ impl Socket {
                     connection.set_quick_acknowledgement(on);
                     connection.acknowledge(now, out);
                 });
+            }
+            _ => return self.set_timing(option, number),
+        }
+        Ok(())
+    }
+
+    /// Sets TCP_CONGESTION.
+    fn set_congestion(&self, value: OptionValue) -> Result<()> {
+        if value.length == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let mut name = [0; 16];
+        let name = value.bytes(&mut name)?;
+        let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+        let algorithm = Algorithm::from_name(name).ok_or(Errno::ENOENT)?;
+        self.choices.lock().algorithm = algorithm;
+        self.apply(|connection, _, _| connection.set_algorithm(algorithm));
+        Ok(())
+    }
+
+    /// Sets an option that says how long, or how often, a silent peer is asked.
+    fn set_timing(&self, option: i32, number: i32) -> Result<()> {
+        match option {
+            TCP_KEEPIDLE => {
+                let idle = seconds(within(number, 1, 32767)?);
+                self.keepalive(|keep| keep.idle = idle);
+            }
+            TCP_KEEPINTVL => {
+                let interval = seconds(within(number, 1, 32767)?);
+                self.keepalive(|keep| keep.interval = interval);
+            }
+            TCP_KEEPCNT => {
+                let count = within(number, 1, 127)?;
+                self.keepalive(|keep| keep.count = count);
+            }
+            TCP_SYNCNT => {
+                let count = within(number, 1, 127)?;
+                self.choices.lock().syn_retries = count;
+                self.apply(|connection, _, _| connection.set_syn_retries(count));
+            }
+            TCP_LINGER2 => {
+                // More than two minutes are two minutes (`TCP_FIN_TIMEOUT_MAX`).
+                let time = if number < 0 { -1 } else { number.min(120) };
+                self.choices.lock().fin_timeout = time;
+                self.apply(|connection, _, _| connection.set_fin_timeout(fin_timeout(time)));
             }
             TCP_USER_TIMEOUT => {
                 let millis = u32::try_from(number).map_err(|_| Errno::EINVAL)?;
@@ -260,6 +270,11 @@ fn deferral(wanted: i32) -> i32 {
     period
 }
 
+/// Returns an option's number if it is one from `least` to `most`.
+fn within(number: i32, least: i32, most: i32) -> Result<u32> {
+    if (least..=most).contains(&number) { Ok(number as u32) } else { Err(Errno::EINVAL) }
+}
+
 fn seconds(count: u32) -> u64 {
     u64::from(count) * SECOND
 }
@@ -297,59 +312,40 @@ fn tcp_info(info: &Info, now: u64) -> [u8; TCP_INFO_LENGTH] {
     bytes[6] = info.send_shift & 15 | info.receive_shift << 4;
     let micros = |nanos: u64| (nanos / 1000).min(u64::from(u32::MAX)) as u32;
     let since = |time: u64| (now.saturating_sub(time) / MILLISECOND) as u32;
-    let words: [(usize, &[u32]); 4] = [
-        (8, &[micros(info.timeout), micros(info.ack_delay), info.send_mss, info.receive_mss]),
-        (
-            24,
-            &[
-                info.unacknowledged,
-                info.sacked,
-                info.lost,
-                info.retransmitted_out,
-                0,
-                since(info.last_sent),
-                0,
-                since(info.last_data),
-                since(info.last_heard),
-                info.path_mss + 40,
-                info.receive_window,
-                micros(info.rtt),
-                micros(info.rtt_variation),
-                info.threshold,
-                info.window,
-                info.announced_mss,
-                3,
-                0,
-                info.receive_space,
-                info.retransmitted as u32,
-            ],
-        ),
-        (
-            136,
-            &[
-                info.segments_out as u32,
-                info.segments_in as u32,
-                info.unsent,
-                micros(info.rtt_least),
-                info.data_segments_in as u32,
-                info.data_segments_out as u32,
-            ],
-        ),
-        (
-            216,
-            &[
-                info.duplicates_reported as u32,
-                u32::from(info.reordering),
-                info.out_of_order as u32,
-                info.send_window,
-            ],
-        ),
-    ];
-    for (start, words) in words {
-        for (index, word) in words.iter().enumerate() {
-            bytes[start + 4 * index..][..4].copy_from_slice(&word.to_ne_bytes());
-        }
-    }
+    let out = &mut bytes;
+    let timeouts = [micros(info.timeout), micros(info.ack_delay), info.send_mss, info.receive_mss];
+    put_words(out, 8, &timeouts);
+    put_words(
+        out,
+        24,
+        &[
+            info.unacknowledged,
+            info.sacked,
+            info.lost,
+            info.retransmitted_out,
+            0,
+            since(info.last_sent),
+            0,
+            since(info.last_data),
+            since(info.last_heard),
+            info.path_mss + 40,
+            info.receive_window,
+            micros(info.rtt),
+            micros(info.rtt_variation),
+            info.threshold,
+            info.window,
+            info.announced_mss,
+            3,
+            0,
+            info.receive_space,
+            info.retransmitted as u32,
+        ],
+    );
+    let (segments_out, segments_in) = (info.segments_out as u32, info.segments_in as u32);
+    put_words(out, 136, &[segments_out, segments_in, info.unsent, micros(info.rtt_least)]);
+    put_words(out, 152, &[info.data_segments_in as u32, info.data_segments_out as u32]);
+    let (duplicates, reordering) = (info.duplicates_reported as u32, u32::from(info.reordering));
+    put_words(out, 216, &[duplicates, reordering, info.out_of_order as u32, info.send_window]);
     for (start, count) in [
         (120, info.bytes_acknowledged),
         (128, info.bytes_received),
@@ -359,4 +355,11 @@ fn tcp_info(info: &Info, now: u64) -> [u8; TCP_INFO_LENGTH] {
         bytes[start..start + 8].copy_from_slice(&count.to_ne_bytes());
     }
     bytes
+}
+
+/// Writes words of 32 bits from `start` on.
+fn put_words(bytes: &mut [u8; TCP_INFO_LENGTH], start: usize, words: &[u32]) {
+    for (index, word) in words.iter().enumerate() {
+        bytes[start + 4 * index..][..4].copy_from_slice(&word.to_ne_bytes());
+    }
 }
