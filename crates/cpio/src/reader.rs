@@ -106,16 +106,7 @@ impl<'a> Reader<'a> {
     /// Reads the item at the current offset, which is within the input.
     fn read(&mut self) -> Result<Item<'a>, Fault> {
         let rest = self.input.get(self.offset..).unwrap_or_default();
-        let sums = match rest.get(..6) {
-            Some(b"070701") => false,
-            Some(b"070702") => true,
-            _ => return Err(wrong_magic(rest)),
-        };
-        let header = rest.get(6..HEADER).ok_or(Fault::Truncated)?;
-        let mut fields = [0u32; 13];
-        for (field, digits) in fields.iter_mut().zip(header.chunks_exact(8)) {
-            *field = hexadecimal(digits).ok_or(Fault::Field)?;
-        }
+        let (sums, fields) = read_header(rest)?;
         let [
             inode,
             mode,
@@ -168,6 +159,21 @@ impl<'a> Reader<'a> {
             content,
         }))
     }
+}
+
+/// Reads the fields of a header, and whether its last is a checksum.
+fn read_header(bytes: &[u8]) -> Result<(bool, [u32; 13]), Fault> {
+    let sums = match bytes.get(..6) {
+        Some(b"070701") => false,
+        Some(b"070702") => true,
+        _ => return Err(wrong_magic(bytes)),
+    };
+    let header = bytes.get(6..HEADER).ok_or(Fault::Truncated)?;
+    let mut fields = [0u32; 13];
+    for (field, digits) in fields.iter_mut().zip(header.chunks_exact(8)) {
+        *field = hexadecimal(digits).ok_or(Fault::Field)?;
+    }
+    Ok((sums, fields))
 }
 
 impl<'a> Iterator for Reader<'a> {

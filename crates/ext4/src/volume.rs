@@ -142,13 +142,7 @@ impl Volume {
         check_features(incompatible)?;
         let seed = check_sum(raw, incompatible, read_only)?;
 
-        let block_shift = u32(raw, 0x18).saturating_add(10);
-        if block_shift > 16 {
-            return Err(Error::Corrupt("the block size in the superblock"));
-        }
-        if block_shift > LARGEST_BLOCK_SHIFT {
-            return Err(Error::Unsupported("a block size over 4096"));
-        }
+        let block_shift = decode_block_shift(raw)?;
         let block_size = 1u32 << block_shift;
         let wide = incompatible & incompat::WIDE != 0;
         let high = |at| if wide { u32(raw, at) } else { 0 };
@@ -164,13 +158,7 @@ impl Volume {
         if inode_size < 128 || !inode_size.is_power_of_two() || u32::from(inode_size) > block_size {
             return Err(Error::Corrupt("the inode size in the superblock"));
         }
-        let descriptor_size = if wide { u16(raw, 0xfe) } else { 32 };
-        if descriptor_size < if wide { 64 } else { 32 }
-            || !descriptor_size.is_power_of_two()
-            || descriptor_size > 1024
-        {
-            return Err(Error::Corrupt("the descriptor size in the superblock"));
-        }
+        let descriptor_size = decode_descriptor_size(raw, wide)?;
         let (blocks_per_group, inodes_per_group) = (u32(raw, 0x20), u32(raw, 0x28));
         if blocks_per_group == 0 || inodes_per_group == 0 || inodes_per_group > block_size * 8 {
             return Err(Error::Corrupt("the group size in the superblock"));
@@ -190,13 +178,7 @@ impl Volume {
             first_data_block,
             descriptor_size,
             first_meta_group: (incompatible & incompat::META_BG != 0).then(|| u32(raw, 0x104)),
-            backups: if compatible & compat::SPARSE_SUPER2 != 0 {
-                Backups::Two(u32(raw, 0x24c), u32(raw, 0x250))
-            } else if read_only & ro_compat::SPARSE_SUPER != 0 {
-                Backups::Sparse
-            } else {
-                Backups::Every
-            },
+            backups: decode_backups(raw, compatible, read_only),
             file_types: incompatible & incompat::FILETYPE != 0,
             seed,
             group_sum: if seed.is_some() {
@@ -238,6 +220,36 @@ impl Volume {
     pub(crate) fn place(&self, block: u64, count: u64) -> Option<u64> {
         let end = block.checked_add(count)?;
         (block > 0 && end <= self.blocks).then_some(block << self.block_shift)
+    }
+}
+
+fn decode_block_shift(raw: &[u8]) -> Result<u32> {
+    let shift = u32(raw, 0x18).saturating_add(10);
+    if shift > 16 {
+        return Err(Error::Corrupt("the block size in the superblock"));
+    }
+    if shift > LARGEST_BLOCK_SHIFT {
+        return Err(Error::Unsupported("a block size over 4096"));
+    }
+    Ok(shift)
+}
+
+/// The size of a group's descriptor; `wide` if block numbers have 64 bits.
+fn decode_descriptor_size(raw: &[u8], wide: bool) -> Result<u16> {
+    let (least, size) = if wide { (64, u16(raw, 0xfe)) } else { (32, 32) };
+    if size < least || !size.is_power_of_two() || size > 1024 {
+        return Err(Error::Corrupt("the descriptor size in the superblock"));
+    }
+    Ok(size)
+}
+
+fn decode_backups(raw: &[u8], compatible: u32, read_only: u32) -> Backups {
+    if compatible & compat::SPARSE_SUPER2 != 0 {
+        Backups::Two(u32(raw, 0x24c), u32(raw, 0x250))
+    } else if read_only & ro_compat::SPARSE_SUPER != 0 {
+        Backups::Sparse
+    } else {
+        Backups::Every
     }
 }
 

@@ -112,6 +112,33 @@ pub struct Network {
     pub own_name_servers: bool,
 }
 
+impl Network {
+    /// Puts the records of a network, that of the key `network` first.
+    fn encode(&self, put: &mut impl FnMut(&str, &[u8])) {
+        put("network", if self.own_name_servers { b"own-name-servers" } else { b"" });
+        for (address, prefix) in &self.addresses {
+            put("network-address", format!("{address}/{prefix}").as_bytes());
+        }
+        for gateway in &self.gateways {
+            put("network-gateway", gateway.to_string().as_bytes());
+        }
+        for server in &self.name_servers {
+            put("network-name-server", server.to_string().as_bytes());
+        }
+    }
+
+    /// Takes a record with an address; false if the key is another.
+    fn decode(&mut self, key: &[u8], value: &[u8]) -> Result<bool, String> {
+        match key {
+            b"network-address" => self.addresses.push(prefixed(value)?),
+            b"network-gateway" => self.gateways.push(number(value)?),
+            b"network-name-server" => self.name_servers.push(number(value)?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
 /// A program to run in the guest, and its environment there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
@@ -189,16 +216,7 @@ impl Job {
             put("input", b"along");
         }
         if let Some(network) = &self.network {
-            put("network", if network.own_name_servers { b"own-name-servers" } else { b"" });
-            for (address, prefix) in &network.addresses {
-                put("network-address", format!("{address}/{prefix}").as_bytes());
-            }
-            for gateway in &network.gateways {
-                put("network-gateway", gateway.to_string().as_bytes());
-            }
-            for server in &network.name_servers {
-                put("network-name-server", server.to_string().as_bytes());
-            }
+            network.encode(&mut put);
         }
         match self.explain {
             None => {}
@@ -229,11 +247,7 @@ impl Job {
         let mut disk = false;
         let (mut rows, mut columns, mut terminal) = (0, 0, false);
         for record in bytes.split(|&byte| byte == 0).filter(|record| !record.is_empty()) {
-            let at = record
-                .iter()
-                .position(|&byte| byte == b'=')
-                .ok_or_else(|| format!("no '=' in record {:?}", String::from_utf8_lossy(record)))?;
-            let (key, value) = (&record[..at], &record[at + 1..]);
+            let (key, value) = split(record)?;
             match key {
                 b"argument" => job.arguments.push(value.to_vec()),
                 b"environment" => job.environment.push(value.to_vec()),
@@ -261,10 +275,8 @@ impl Job {
                     network.own_name_servers = value == b"own-name-servers";
                     job.network = Some(Network::default());
                 }
-                b"network-address" => network.addresses.push(prefixed(value)?),
-                b"network-gateway" => network.gateways.push(number(value)?),
-                b"network-name-server" => network.name_servers.push(number(value)?),
                 b"streams" => terminal = value == b"terminal",
+                _ if network.decode(key, value)? => {}
                 _ => return Err(format!("unknown key {:?}", String::from_utf8_lossy(key))),
             }
         }
@@ -279,6 +291,13 @@ impl Job {
         }
         Ok(job)
     }
+}
+
+/// The key and the value of a record.
+fn split(record: &[u8]) -> Result<(&[u8], &[u8]), String> {
+    let at = record.iter().position(|&byte| byte == b'=');
+    let at = at.ok_or_else(|| format!("no '=' in record {:?}", String::from_utf8_lossy(record)))?;
+    Ok((&record[..at], &record[at + 1..]))
 }
 
 fn text(value: &[u8]) -> Result<String, String> {
