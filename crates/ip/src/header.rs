@@ -53,7 +53,7 @@ pub struct Fragment {
     pub more: bool,
 }
 
-/// What an IP header says.
+/// The fields of an IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The sender.

@@ -1,4 +1,4 @@
-//! What IPv4 and IPv6 are made of, without I/O, locks or clocks: addresses, socket addresses,
+//! The parts of IPv4 and IPv6, without I/O, locks or clocks: addresses, socket addresses,
 //! checksums, headers, fragments, the rules of binding, routes.
 //!
 //! The kernel's `net` keeps the state and moves the packets. Headers are read and written by the

@@ -20,7 +20,7 @@ struct Piece<T> {
     bytes: T,
 }
 
-/// What a fragment did.
+/// The effect of a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
     /// It is kept; others are missing.
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(put(&mut all, 0, 16, true), Err(Broken::Contradiction));
         assert_eq!(put(&mut all, 16, 32, true), Err(Broken::Contradiction));
         assert_eq!(put(&mut all, 0, 64, true), Err(Broken::Contradiction));
-        // What is inside of what came before is a repetition.
+        // A fragment inside of an earlier one is a repetition.
         assert_eq!(put(&mut all, 8, 16, true), Ok(Added::Repeated));
     }
 
@@ -206,7 +206,7 @@ mod tests {
             prop_assert_eq!(bytes, (0..end).map(|byte| byte as u8).collect::<Vec<u8>>());
         }
 
-        /// Fragments of anybody: what becomes whole has each byte once and in its place.
+        /// Fragments from anywhere: a whole packet has each byte once and in its place.
         #[test]
         fn nothing_wrong_becomes_whole(
             fragments in proptest::collection::vec((0usize..12, 1usize..12, any::<bool>()), 1..40),

@@ -28,7 +28,7 @@ impl<'a> Attributes<'a> {
         Self(bytes)
     }
 
-    /// Returns the bytes that no attribute was taken from yet; at the end, what is not one.
+    /// Returns the bytes that no attribute was taken from yet; at the end, those that are none.
     pub fn rest(&self) -> &'a [u8] {
         self.0
     }

@@ -70,7 +70,7 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// What follows the header.
+    /// The bytes behind the header.
     pub fn body(&self) -> &'a [u8] {
         self.bytes.get(HEADER..).unwrap_or_default()
     }
@@ -126,8 +126,8 @@ impl<'a> Writer<'a> {
         self.length
     }
 
-    /// Writes a message: its header, whose length is found out, and what `body` writes. A message
-    /// that does not fit leaves no trace.
+    /// Writes a message: its header, whose length it finds out, and the bytes that `body` writes. A
+    /// message that does not fit leaves no trace.
     pub fn message(
         &mut self,
         header: Header,

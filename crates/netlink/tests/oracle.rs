@@ -1,4 +1,4 @@
-//! What is written here is read by netlink-packet-route, and what that writes is read here.
+//! netlink-packet-route reads the messages that this crate writes, and this crate reads its.
 
 use std::net::IpAddr;
 

@@ -12,7 +12,7 @@
 //!
 //! Invariants: a waiter is in at most one bucket; it is marked if and only if a waker took it out.
 //!
-//! An empty queue has room for a few waiters at most: what many waiters took is given back. There are
+//! An empty queue has room for a few waiters at most: the room of many is given back. There are
 //! hundreds of buckets, and a program could have each of them keep room for all its threads.
 //!
 //! Lock order: buckets by their index, at most two (`requeue`); then the locks that [`Wake::wake`]

@@ -120,7 +120,7 @@ fn a_share_that_shrinks_gives_up_the_oldest() {
     let gone: Vec<u32> = std::iter::from_fn(|| pool.excess()).map(|gone| gone.value).collect();
     assert_eq!(gone, [0, 1, 2, 3, 4, 5, 6]);
     assert_eq!((pool.len(), pool.bytes(), pool.limit()), (3, 30, 35));
-    // What alone exceeds the limit is refused, and displaces nothing.
+    // A value that alone exceeds the limit is refused, and displaces nothing.
     assert_eq!(pool.store(Key(1), 11, 36).unwrap_err().0, 11);
     assert!(pool.excess().is_none());
     assert_eq!(pool.iter().map(|stored| stored.value).collect::<Vec<u32>>(), [7, 8, 9]);

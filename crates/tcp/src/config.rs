@@ -1,10 +1,10 @@
-//! What a connection is told when it begins: limits, options, numbers of `/proc/sys/net/ipv4`.
+//! The settings of a connection when it begins: limits, options, numbers of `/proc/sys/net/ipv4`.
 
 use crate::{Algorithm, Nanos, SECOND};
 
 /// Linux' `TCP_MIN_MSS` (`net.ipv4.tcp_min_snd_mss`): no path makes segments smaller.
 pub const MIN_MSS: u32 = 48;
-/// What a SYN without an MSS option means (RFC 9293, 3.7.1).
+/// The meaning of a SYN without an MSS option (RFC 9293, 3.7.1).
 pub const DEFAULT_MSS: u32 = 536;
 
 /// SO_KEEPALIVE with its times (tcp(7)).

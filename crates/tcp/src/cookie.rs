@@ -27,7 +27,7 @@ const NO_SCALE: u32 = 0xf;
 #[derive(Clone, Copy)]
 pub struct Key([u64; 2]);
 
-/// What a valid cookie tells.
+/// The content of a valid cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted {
     /// Our first number.
@@ -60,7 +60,7 @@ impl Key {
         Seq((self.hash(2, tuple, 0) as u32).wrapping_add((now >> 6) as u32))
     }
 
-    /// What is added to a connection's timestamps; `addresses` without ports, so that the values of
+    /// The offset of a connection's timestamps; `addresses` without ports, so that the values of
     /// successive connections grow (Linux: `secure_tcp_ts_off`; RFC 7323, 5.4).
     pub fn timestamp_offset(&self, addresses: &[u8]) -> u32 {
         self.hash(3, addresses, 0) as u32

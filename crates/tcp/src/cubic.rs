@@ -11,7 +11,7 @@ pub(crate) struct Cubic {
     epoch: Nanos,
     /// Milliseconds from the epoch to the plateau (K).
     plateau: u64,
-    /// What Reno would have (W_est), and the bytes that do not make a segment yet.
+    /// The window that Reno would have (W_est), and the bytes that do not make a segment yet.
     reno: u64,
     /// The window's growth that is less than a byte, in parts of a window.
     remainder: u64,

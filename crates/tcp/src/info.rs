@@ -1,4 +1,4 @@
-//! What TCP_INFO and `/proc/net/tcp` tell.
+//! The numbers of TCP_INFO and `/proc/net/tcp`.
 
 use crate::connection::Connection;
 use crate::timers::Kind;
@@ -56,7 +56,7 @@ pub struct Info {
     pub timeout: Nanos,
     /// How long an acknowledgement may wait.
     pub ack_delay: Nanos,
-    /// Payload of a full segment, the largest segment that came, what was announced.
+    /// Payload of a full segment, of the largest that came, and of the largest that was announced.
     pub send_mss: u32,
     /// See `send_mss`.
     pub receive_mss: u32,
@@ -91,7 +91,7 @@ pub struct Info {
     pub threshold: u32,
     /// The network was seen to reorder.
     pub reordering: bool,
-    /// The receive buffer's limit and what of it is offered.
+    /// The receive buffer's limit, and the part of it that is offered.
     pub receive_space: u32,
     /// See `receive_space`.
     pub receive_window: u32,

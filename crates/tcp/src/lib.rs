@@ -5,7 +5,7 @@
 //! A [`Connection`] is one end. It takes segments ([`Connection::on_segment`]), the passing of time
 //! ([`Connection::on_timer`], due at [`Connection::next_deadline`]) and a program's wishes, and
 //! gives segments to a [`Sink`] and [`Events`] to its caller, which owns sockets, addresses,
-//! checksums, listening queues and waiting threads. A [`TimeWait`] is what is left of a connection
+//! checksums, listening queues and waiting threads. A [`TimeWait`] is the remnant of a connection,
 //! for a minute. [`cookie`] answers a SYN without keeping anything.
 //!
 //! Data are lists of counted pieces of memory ([`Bytes`]); nothing is copied. A segment holds
@@ -20,8 +20,8 @@
 //!
 //! # Invariants
 //!
-//! * A segment is an allegation. Nothing in it makes this code panic, and what it can make a
-//!   connection keep is bounded: by bytes and by the cost of pieces (`receive.rs`), by the number
+//! * A segment is an allegation. Nothing in it makes this code panic, and it makes a connection
+//!   keep only a bounded amount: by bytes and by the cost of pieces (`receive.rs`), by the number
 //!   of records of what was sent (`scoreboard.rs`).
 //! * Every list grows by `try_reserve`. When memory is refused, a segment is dropped as if the
 //!   network had lost it, or the caller gets [`Error::NoMemory`].
@@ -183,7 +183,7 @@ pub enum Error {
 }
 
 bitflags::bitflags! {
-    /// What has changed for those who wait on a connection.
+    /// Changes that a thread may wait for on a connection.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     pub struct Events: u16 {
         /// There are more data to read.

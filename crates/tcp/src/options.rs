@@ -26,7 +26,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Reads the bytes between the fixed header and the data. What is malformed ends the list, as
+    /// Reads the bytes between the fixed header and the data. A malformed option ends the list, as
     /// in Linux (`tcp_parse_options`).
     pub fn parse(mut bytes: &[u8]) -> Options {
         let word = |from: &[u8]| from.try_into().map_or(0, u32::from_be_bytes);

@@ -1,6 +1,6 @@
 //! The receiving half: queue, window, when to acknowledge, how the buffer grows, the urgent mark.
 //!
-//! # What is kept
+//! # Memory
 //!
 //! Data wait in order in `queue` and out of order in `holes`. The window counts bytes, and is
 //! smaller when pieces cost much more than they show: a peer that sends single bytes fills memory
@@ -62,7 +62,7 @@ pub(crate) struct Receive<B> {
     pub limit_max: usize,
     /// The program reads no more.
     pub shut: bool,
-    /// What we announced.
+    /// The largest segment that we announced.
     pub mss: u32,
     /// The largest segment seen, at most `mss` (Linux: `rcv_mss`).
     pub segment: u32,
@@ -150,7 +150,7 @@ impl<B: Bytes> Receive<B> {
     pub(crate) fn begin(&mut self, initial: Seq) {
         self.initial = initial;
         (self.next, self.acked) = (BASE + 1, BASE + 1);
-        // What a SYN offers is not shifted.
+        // The window of a SYN is not shifted.
         self.edge = self.next + self.free().min(0xffff);
         self.space = self.limit as u64 / 2;
     }
@@ -389,7 +389,7 @@ impl<B: Bytes> Receive<B> {
         }
     }
 
-    /// What SIOCINQ tells: bytes up to the mark.
+    /// The number for SIOCINQ: bytes up to the mark.
     pub(crate) fn available(&self) -> usize {
         let start = self.queue.start();
         if self.mark == Mark::None
@@ -403,7 +403,7 @@ impl<B: Bytes> Receive<B> {
         }
     }
 
-    /// Appends data that are next in order, and what they complete.
+    /// Appends data that are next in order, and those that they join.
     pub(crate) fn deliver(&mut self, payload: Pieces<B>) -> Result<(), crate::Error> {
         self.queue.reserve(payload.len())?;
         let wasteful = self.is_wasteful();

@@ -1,5 +1,5 @@
-//! What was sent and is not acknowledged, and what of it is lost: RACK-TLP (RFC 8985) and the
-//! counts of RFC 6675.
+//! The segments that were sent and are not acknowledged, and which of them are lost: RACK-TLP (RFC
+//! 8985) and the counts of RFC 6675.
 //!
 //! One record stands for one segment that was sent, which may be many times the MSS. A record is
 //! split where a selective acknowledgement or a retransmission ends, at multiples of the MSS from
@@ -41,7 +41,7 @@ impl Record {
     }
 }
 
-/// What one acknowledgement says.
+/// The report of one acknowledgement.
 #[derive(Debug, Default)]
 pub(crate) struct Sample {
     /// Bytes that are known to have arrived by it.
@@ -232,7 +232,7 @@ impl Scoreboard {
         Some(record.at)
     }
 
-    /// Marks what lies in `from..to` as arrived.
+    /// Marks the data in `from..to` as arrived.
     pub(crate) fn sack(
         &mut self,
         now: Nanos,
@@ -348,8 +348,8 @@ impl Scoreboard {
         self.change(index, LOST, OUT);
     }
 
-    /// A timeout: all that has not arrived is lost. `reneged`: what was selectively acknowledged
-    /// as well, because the receiver has dropped it (RFC 2018, 8).
+    /// A timeout: all that has not arrived is lost. `reneged`: also the data that were selectively
+    /// acknowledged, because the receiver has dropped it (RFC 2018, 8).
     pub(crate) fn lose_all(&mut self, reneged: bool) {
         for index in 0..self.records.len() {
             if reneged {
@@ -490,7 +490,7 @@ mod tests {
         assert_eq!((index, start, end), (0, 1000, 1100));
         board.sent_again(index, 151 * MS);
         assert_eq!((board.pending, board.out), (0, 100));
-        // The retransmission is lost as well: what was sent later has arrived.
+        // The retransmission is lost as well: a segment that was sent later has arrived.
         board.push(1500, 1600, 152 * MS);
         board.sack(200 * MS, (1500, 1600), 100, 0, &mut sample);
         board.detect(201 * MS, 100, true, (40 * MS, 40 * MS));

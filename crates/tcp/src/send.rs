@@ -1,4 +1,4 @@
-//! The sending half: what is queued, what the peer permits.
+//! The sending half: the queue, and the limits that the peer sets.
 
 use crate::config::{Config, DEFAULT_MSS, MIN_MSS};
 use crate::queue::Queue;
@@ -24,7 +24,7 @@ pub(crate) struct Send<B> {
     pub shift: u8,
     /// Largest segment on the path and for the peer, without options; see [`Config::mss`].
     pub mss: u32,
-    /// What the peer announced.
+    /// The largest segment that the peer announced.
     pub peer_mss: u32,
     /// See [`Config::segment_limit`].
     pub segment_limit: u32,

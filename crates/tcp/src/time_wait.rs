@@ -1,4 +1,4 @@
-//! TIME-WAIT (RFC 9293, 3.6.1): what is left of a connection for a minute, in few bytes.
+//! TIME-WAIT (RFC 9293, 3.6.1): the remnant of a connection, kept for a minute in few bytes.
 //!
 //! It answers the peer's last FIN again, and keeps the same addresses and ports from beginning
 //! anew before old segments have died (Linux: `net/ipv4/tcp_minisocks.c`).
@@ -25,7 +25,7 @@ pub struct TimeWait {
     answered_at: Nanos,
 }
 
-/// What the caller does with a segment that came in TIME-WAIT.
+/// The caller's next step with a segment that came in TIME-WAIT.
 #[derive(Debug)]
 pub enum Verdict<B> {
     /// Nothing.

@@ -5,7 +5,7 @@ use crate::Nanos;
 /// A timer that is not set.
 pub(crate) const NEVER: Nanos = Nanos::MAX;
 
-/// What the retransmission timer is set for (Linux: `icsk_pending`).
+/// The purpose of the retransmission timer (Linux: `icsk_pending`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The timeout of RFC 6298.
@@ -20,7 +20,7 @@ pub(crate) enum Kind {
 
 #[derive(Debug)]
 pub(crate) struct Timers {
-    /// The retransmission timer, and what for.
+    /// The retransmission timer, and its purpose.
     pub send: Nanos,
     pub kind: Kind,
     /// A delayed acknowledgement.

@@ -1,4 +1,4 @@
-//! SYN cookies, first numbers, TIME-WAIT: what has no connection.
+//! Parts without a connection: SYN cookies, first numbers, TIME-WAIT.
 
 mod common;
 

@@ -53,7 +53,8 @@ struct Fuzz {
     now: Nanos,
     connection: Connection<Counted>,
     count: Rc<Cell<usize>>,
-    /// What the peer may know: our newest number, what we acknowledge, the window's right edge.
+    /// Facts that the peer may know: our newest number, our acknowledgement, the window's right
+    /// edge.
     seq: Seq,
     ack: Seq,
     edge: Option<Seq>,

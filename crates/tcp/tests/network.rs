@@ -16,7 +16,7 @@ fn run(network: &mut Network, limit: u64, pauses: bool) -> u64 {
         network.program(1);
         let done = |side: usize| network.ends[side].as_ref().is_some_and(|end| end.over);
         if done(0) && done(1) {
-            // What is left can still be read.
+            // The rest can still be read.
             for side in 0..2 {
                 network.ends[side].as_mut().unwrap().reads = true;
                 network.program(side);

@@ -1,10 +1,10 @@
 //! virtio's network device (virtio 1.2, 5.1): which features go together, and the header that
 //! stands before each frame.
 //!
-//! The header says what is left to the other side: a checksum to be completed, a segment to be cut
-//! up. Linux uses the same terms beyond virtio (`struct virtio_net_hdr` of tun(4) and packet(7)),
-//! and so does Hayate between a driver and the network stack. What a device says is an allegation:
-//! [`read`] checks it against the frame's length before anybody acts on it.
+//! The header says which work is left to the other side: a checksum to be completed, a segment to
+//! be cut up. Linux uses the same terms beyond virtio (`struct virtio_net_hdr` of tun(4) and
+//! packet(7)), and so does Hayate between a driver and the network stack. The device's header is an
+//! allegation: [`read`] checks it against the frame's length before it is used.
 //!
 //! Road not taken: features for UDP segmentation and congestion marks (`UFO`, `ECN`, `USO`).
 //! Fragments of UDP are an attack on the receiver's memory that no program here asks for, and a
@@ -84,7 +84,7 @@ pub struct Segments {
     pub size: u16,
 }
 
-/// What is known of a received frame's checksum.
+/// The state of a received frame's checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksum {
     /// Nothing: the receiver verifies it.
@@ -95,10 +95,10 @@ pub enum Checksum {
     Partial(Partial),
 }
 
-/// What a device says of a received frame.
+/// The header of a received frame, once checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// What is known of the checksum.
+    /// The state of its checksum.
     pub checksum: Checksum,
     /// The segments that were joined to it, if any.
     pub segments: Option<Segments>,
@@ -123,8 +123,8 @@ pub fn buffers(header: &[u8; HEADER], agreed: u64) -> u16 {
     if agreed & feature::MRG_RXBUF == 0 { 1 } else { word(header, 10) }
 }
 
-/// Reads the header of a received frame of `length` bytes (the header not among them), from a device
-/// with these features. What was not negotiated is not believed.
+/// Reads the header of a received frame of `length` bytes (the header not among them), from a
+/// device with these features. Features that were not negotiated are not believed.
 ///
 /// # Errors
 /// [`Invalid`]: segments that were not negotiated or have no size, a checksum outside of the frame.
@@ -154,7 +154,7 @@ pub fn read(header: &[u8; HEADER], length: usize, agreed: u64) -> Result<Receive
     Ok(Received { checksum, segments: Some(Segments { protocol, size }) })
 }
 
-/// What the device is to do with a frame that is sent.
+/// The work that the device is to do on a frame that is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// The checksum to complete.

@@ -90,7 +90,7 @@ fn what_a_device_cannot_do_is_not_asked() {
     assert_eq!(write(&Sent { segments: Some((segments, 4001)), ..whole }, 4000, ALL), Err(Invalid));
 }
 
-/// Whatever a device writes, what is made of it lies inside of the frame.
+/// Whatever a device writes, the result of [`read`] lies inside of the frame.
 #[test]
 fn random_headers_stay_inside_of_the_frame() {
     let mut random = Random::new(1);

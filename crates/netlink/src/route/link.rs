@@ -53,7 +53,7 @@ pub struct Fixed {
     pub change: u32,
 }
 
-/// What passed a link.
+/// Counts of packets that passed a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields say what they count")]
 pub struct Statistics {
@@ -115,7 +115,7 @@ pub struct Link {
     pub queue_length: u32,
     /// The name of the discipline of that queue.
     pub queue: &'static str,
-    /// What passed it.
+    /// Counts of packets that passed it.
     pub statistics: Statistics,
 }
 

@@ -51,7 +51,7 @@ pub struct Neighbour {
     pub address: IpAddr,
     /// Its hardware address, if that is known.
     pub hardware: Option<[u8; 6]>,
-    /// What is known of it ([`state`]).
+    /// How far it is known ([`state`]).
     pub state: u16,
     /// Flags (`NTF_*`).
     pub flags: u8,

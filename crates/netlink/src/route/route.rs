@@ -46,7 +46,7 @@ pub mod kind {
     pub const UNREACHABLE: u8 = 7;
 }
 
-/// What made a route (`RTPROT_*`).
+/// The origin of a route (`RTPROT_*`).
 pub mod protocol {
     #![allow(missing_docs, reason = "named as in rtnetlink(7)")]
     pub const KERNEL: u8 = 2;
@@ -100,7 +100,7 @@ pub struct Route {
     pub interface: u32,
     /// Its [`table`].
     pub table: u32,
-    /// What made it ([`protocol`]).
+    /// Its origin ([`protocol`]).
     pub protocol: u8,
     /// How far the destination is ([`scope`]).
     pub scope: u8,

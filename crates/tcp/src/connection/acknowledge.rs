@@ -25,7 +25,7 @@ impl<B: Bytes> Connection<B> {
         if self.update_window(ack, segment, seq) {
             duplicate = false;
             if closed && ack == una && self.recovery.phase == Phase::Loss {
-                // What was sent into the closed window was dropped.
+                // The peer dropped all that was sent into the closed window.
                 self.send.sent.lose_all(false);
                 (self.recovery.backoff, self.recovery.base) = (0, now);
             }
@@ -56,7 +56,7 @@ impl<B: Bytes> Connection<B> {
         if advanced { self.freed(room) } else { Events::empty() }
     }
 
-    /// What the program may learn when the send queue has become shorter.
+    /// The events of a send queue that has become shorter.
     #[inline]
     pub(super) fn freed(&mut self, before: usize) -> Events {
         let send = &mut self.send;

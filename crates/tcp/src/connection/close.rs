@@ -4,7 +4,7 @@ use super::Connection;
 use crate::timers::{NEVER, Timers};
 use crate::{Bytes, Error, Events, Nanos, Sink, State, TimeWait};
 
-/// What the caller keeps after [`Connection::close`].
+/// The part that the caller keeps after [`Connection::close`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closing {
     /// Nothing: the connection is over.
@@ -45,8 +45,8 @@ impl<B: Bytes> Connection<B> {
         self.receive.shut = true;
     }
 
-    /// The last close(2). Data that were not read are lost to the peer, who learns it by a reset
-    /// (RFC 2525, 2.17; Linux: `__tcp_close`). SO_LINGER: with time 0 the caller calls
+    /// The last close(2). If data were not read, the peer learns by a reset that they are lost (RFC
+    /// 2525, 2.17; Linux: `__tcp_close`). SO_LINGER: with time 0 the caller calls
     /// [`Connection::abort`]; else it waits for [`Events::DRAINED`].
     pub fn close(&mut self, now: Nanos, out: &mut impl Sink<B>) -> Closing {
         self.orphan = true;
@@ -84,7 +84,7 @@ impl<B: Bytes> Connection<B> {
         self.finish_quietly();
     }
 
-    /// The state is CLOSED, and nothing is kept but what the program may still read.
+    /// The state is CLOSED, and only data that the program may still read are kept.
     pub(super) fn finish_quietly(&mut self) -> Events {
         self.state = State::Closed;
         self.timers = Timers::new();
@@ -107,8 +107,8 @@ impl<B: Bytes> Connection<B> {
         }
     }
 
-    /// What is left of a connection in TIME-WAIT; `None` in another state. What has not been read
-    /// stays in the connection.
+    /// The remnant of a connection in TIME-WAIT; `None` in another state. Data that have not been
+    /// read stay in the connection.
     pub fn time_wait(&self, now: Nanos) -> Option<TimeWait> {
         (self.state == State::TimeWait).then(|| TimeWait::new(now, self))
     }

@@ -1,4 +1,4 @@
-//! What a program does with bytes.
+//! A program writes and reads bytes.
 
 use super::Connection;
 use crate::receive::{Due, Mark};
@@ -82,7 +82,7 @@ impl<B: Bytes> Connection<B> {
     ///
     /// # Errors
     ///
-    /// `NoMemory`; what was taken until then is in `into`.
+    /// `NoMemory`; the pieces taken until then are in `into`.
     #[inline]
     pub fn take(&mut self, limit: usize, into: &mut Pieces<B>) -> Result<usize, Error> {
         let receive = &mut self.receive;

@@ -1,7 +1,7 @@
 //! The usual segment (Van Jacobson's header prediction; Linux: `tcp_rcv_established`): the next
 //! data in one piece, or an acknowledgement of all of the one segment in flight, or both, while
-//! nothing is lost, missing, urgent or ending. What it does is what `input` and `acknowledge` would
-//! do, with most of their questions answered by "no" at once. Anything else goes there, untouched.
+//! nothing is lost, missing, urgent or ending. It is a short form of `input` and `acknowledge`,
+//! with most of their questions answered by "no" at once. Any other segment goes there, untouched.
 
 use super::{Connection, Phase};
 use crate::receive::Due;

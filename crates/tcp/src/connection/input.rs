@@ -324,7 +324,7 @@ impl<B: Bytes> Connection<B> {
     ) -> Events {
         let open = matches!(self.state, State::Established | State::FinWait1 | State::FinWait2);
         if !open {
-            // Behind the FIN there is nothing new; what came before it came again.
+            // Behind the FIN there is nothing new: data from before it came again.
             if end <= self.receive.next && end > seq {
                 self.note_duplicate(seq, end);
                 self.receive.due = Due::Now;

@@ -2,7 +2,7 @@
 //!
 //! `open` begins it, `input` takes segments, `fast` the usual ones, `acknowledge` does what an
 //! acknowledgement asks for, `recovery` decides what is lost, `output` makes segments, `timer` acts
-//! when time has passed, `data` is what a program does with bytes, `close` ends it.
+//! when time has passed, `data` takes and gives a program's bytes, `close` ends it.
 
 mod acknowledge;
 mod close;
@@ -60,7 +60,7 @@ pub(crate) enum Phase {
     Loss = 4,
 }
 
-/// Loss recovery and what goes with it.
+/// Loss recovery, and the windows and counts that it needs.
 #[derive(Debug)]
 pub(crate) struct Recovery {
     pub phase: Phase,
@@ -113,7 +113,7 @@ pub struct Connection<B> {
     /// No program has it any more.
     pub(crate) orphan: bool,
     pub(crate) error: Option<Error>,
-    /// What a router said, reported if the connection times out.
+    /// The error that a router reported, told to the program if the connection times out.
     pub(crate) soft_error: Option<Error>,
     pub(crate) challenged_at: Nanos,
     /// The path's MSS; `send.mss` is the smaller of it and the peer's.
@@ -143,8 +143,8 @@ impl<B: Bytes> Connection<B> {
     }
 
     /// When [`Connection::on_timer`] must be called. It moves with most calls, mostly to later; a
-    /// timer that fires early does no harm, so that a caller need only set its own timer when this
-    /// is earlier than what is set.
+    /// timer that fires early does no harm, so a caller sets its own timer only when this is
+    /// earlier.
     #[inline]
     pub fn next_deadline(&self) -> Option<Nanos> {
         self.timers.next()
@@ -246,8 +246,8 @@ impl<B: Bytes> Connection<B> {
         self.send.payload(self.stamp_len()) as u32
     }
 
-    /// True when `seq` was sent and is not acknowledged: what an ICMP error must quote to be
-    /// believed (RFC 5927, 4.1).
+    /// True when `seq` was sent and is not acknowledged. An ICMP error must quote such a number to
+    /// be believed (RFC 5927, 4.1).
     pub fn in_flight(&self, seq: Seq) -> bool {
         let send = &self.send;
         !seq.before(send.wire(send.una)) && seq.before(send.wire(send.next))

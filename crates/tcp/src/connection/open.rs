@@ -89,7 +89,7 @@ impl<B: Bytes> Connection<B> {
 
     /// Makes an established connection from the acknowledgement of a SYN cookie, checked by
     /// [`crate::cookie::check`]. The caller then gives `ack` to [`Connection::on_segment`], for its
-    /// data, and tells who waits that the connection is there.
+    /// data, and wakes the threads that wait for the connection.
     pub fn resume(
         now: Nanos,
         config: &Config,
@@ -115,7 +115,7 @@ impl<B: Bytes> Connection<B> {
         connection
     }
 
-    /// Takes what the peer's SYN says.
+    /// Takes the options and the window of the peer's SYN.
     pub(super) fn take_syn(&mut self, now: Nanos, seq: Seq, options: &Options, window: u64) {
         self.receive.begin(seq);
         self.peer_scales = options.window_scale.is_some();

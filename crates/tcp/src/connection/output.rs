@@ -11,7 +11,7 @@ use crate::{Bytes, Error, Flags, Nanos, Options, Segment, Sink, State, options};
 const SMALL_SEGMENTS: u64 = 1024;
 
 impl<B: Bytes> Connection<B> {
-    /// Sends what the windows permit: what is lost first, then new data. Call it after
+    /// Sends as much as the windows permit: lost segments first, then new data. Call it after
     /// [`Connection::connect`], [`Connection::accept`], [`Connection::send`], and when an option
     /// that held data back was switched off.
     pub fn transmit(&mut self, now: Nanos, out: &mut impl Sink<B>) {

@@ -1,4 +1,4 @@
-//! Loss recovery: what is lost, how fast it is sent again.
+//! Loss recovery: decides which segments are lost, and how fast they are sent again.
 //!
 //! With SACK, loss is a matter of time (RFC 8985), and the count of RFC 6675 rules how much is
 //! sent. Without it, three duplicate acknowledgements lose the first segment (RFC 5681) and each
@@ -23,7 +23,7 @@ impl<B: Bytes> Connection<B> {
         self.recovery.reorder_at = wait.map_or(NEVER, |wait| now + wait);
     }
 
-    /// Takes what an acknowledgement says. `advanced`: it acknowledges new data.
+    /// Takes the report of an acknowledgement. `advanced`: it acknowledges new data.
     pub(super) fn recover(
         &mut self,
         now: Nanos,
@@ -211,7 +211,7 @@ impl<B: Bytes> Connection<B> {
         self.recovery.point = self.send.una;
     }
 
-    /// RFC 8985, 7.4: what became of a tail loss probe. `duplicate`: the peer had its data twice.
+    /// RFC 8985, 7.4: the end of a tail loss probe. `duplicate`: the peer had its data twice.
     pub(super) fn settle_probe(&mut self, duplicate: bool) {
         let Some((end, again)) = self.recovery.probe else { return };
         if self.send.una < end {

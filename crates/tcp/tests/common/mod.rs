@@ -1,4 +1,4 @@
-//! What the tests share: pieces of memory, an end with its program, a network in simulated time.
+//! Shared by the tests: pieces of memory, an end with its program, a network in simulated time.
 #![allow(dead_code, reason = "each test uses a part")]
 
 pub mod script;
