@@ -90,9 +90,9 @@ pub struct IncomingFrame {
     pub slices: Slices,
     /// How many bytes that are.
     pub length: usize,
-    /// What is known of its checksum.
+    /// The state of its checksum.
     pub checksum: Checksum,
-    /// What was joined to it on the way, if it is larger than the medium's frames.
+    /// The segments that were joined to it on the way, if it is larger than the medium's frames.
     pub segments: Option<Segments>,
 }
 
@@ -109,9 +109,9 @@ pub struct OutgoingFrame {
     head: Vec<u8>,
     slices: Slices,
     length: usize,
-    /// What is left to the device; see [`NetworkDevice::offloads`].
+    /// The work that is left to the device; see [`NetworkDevice::offloads`].
     pub offload: Sent,
-    /// Whether somebody waits until the device has sent it: otherwise it may be dropped only when
+    /// Whether the sender waits until the device has sent it: otherwise it may be dropped only when
     /// further frames are sent.
     pub prompt: bool,
     /// Dropped when the device has sent the frame, on whichever processor, without a lock: such as
@@ -197,7 +197,7 @@ impl Slice {
     }
 }
 
-/// What a device does for the stack.
+/// The work that a device takes from the stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offloads {
     /// It completes checksums of TCP and UDP.
@@ -208,7 +208,7 @@ pub struct Offloads {
     pub tso6: bool,
 }
 
-/// What went through a device since boot.
+/// Counts of frames that went through a device since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "they are named as in /proc/net/dev")]
 pub struct Counts {
@@ -250,7 +250,7 @@ pub trait NetworkDevice: Send + Sync {
     /// Whether the other end is there.
     fn link_up(&self) -> bool;
 
-    /// What it does for the stack.
+    /// The work that it takes from the stack.
     fn offloads(&self) -> Offloads;
 
     /// Gives a frame to the device, on the transmit queue of this processor. Does not sleep. The

@@ -68,7 +68,7 @@ pub struct Interface {
     pub mtu: AtomicU32,
     /// [`flag`]s.
     pub flags: AtomicU32,
-    /// What passed it.
+    /// Counts of packets that passed it.
     pub counters: Counters,
     /// The device; the loopback interface has none.
     pub device: Option<Arc<dyn NetworkDevice>>,

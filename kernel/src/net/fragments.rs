@@ -1,8 +1,8 @@
 //! Fragments: packets that are longer than a link takes are cut, and put together where they
 //! arrive.
 //!
-//! Fragments of one packet have its addresses, protocol and identification in common. What is kept
-//! of incomplete packets is bounded: [`MOST`] bytes of memory for all of them (Linux'
+//! Fragments of one packet have its addresses, protocol and identification in common. The memory of
+//! incomplete packets is bounded: [`MOST`] bytes of memory for all of them (Linux'
 //! `net.ipv4.ipfrag_high_thresh`), and a time for each, counted from its first fragment
 //! (`ipfrag_time`; 60 seconds by RFC 8200, 4.5). Beyond the bound new fragments are dropped, and
 //! those that were there go on.
@@ -42,7 +42,7 @@ struct Incomplete {
     interface: u32,
     /// When it is dropped.
     end: u64,
-    /// What its pieces count for in [`MOST`].
+    /// The memory that its pieces count for in [`MOST`].
     charge: usize,
     pieces: Reassembly<Payload>,
 }

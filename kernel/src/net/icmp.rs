@@ -129,8 +129,8 @@ fn errno(failure: Failure) -> Errno {
     }
 }
 
-/// Tells the socket that sent a packet why it did not arrive. What came back of the packet is an
-/// allegation: a socket is found only if addresses and ports are right.
+/// Tells the socket that sent a packet why it did not arrive. The part of the packet that came back
+/// is an allegation: a socket is found only if addresses and ports are right.
 fn fail(packet: &Packet, message: Icmp, payload: &Payload) {
     let is_v4 = packet.header.destination.is_v4();
     let failure = if is_v4 { failure_v4 } else { failure_v6 };
@@ -207,7 +207,7 @@ pub fn report_unreachable(packet: &Packet) {
     }
 }
 
-/// What is wrong with a packet that this machine got.
+/// A fault of a packet that this machine got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unwanted {
     /// No socket has its port.

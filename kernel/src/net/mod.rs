@@ -20,7 +20,7 @@
 //! | [`fragments`], [`input`] | packets in parts; packets that arrive |
 //! | [`family`] | socket(2) |
 //! | [`netlink`] | netlink sockets, which tell of all this to programs |
-//! | `report` | what they tell, and what they are asked to change |
+//! | `report` | the lists that they tell, and the changes that they ask for |
 //!
 //! # Locks
 //!

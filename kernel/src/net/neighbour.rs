@@ -4,9 +4,9 @@
 //! asked three times, a second apart, then the packets are dropped. A known address is asked for
 //! again after [`FRESH`], and used meanwhile.
 //!
-//! What a message says is an allegation: it changes an entry that this machine wants, and makes one
-//! only for a host that asks for this machine's address (as Linux without `arp_accept`). The table
-//! is bounded.
+//! A message is an allegation: it changes an entry that this machine wants, and makes one only for
+//! a host that asks for this machine's address (as Linux without `arp_accept`). The table is
+//! bounded.
 //!
 //! Locks: one for each of [`PARTS`] parts, a leaf; nothing is sent with one held.
 
@@ -36,7 +36,7 @@ const FRESH: u64 = 60 * SECOND;
 /// How often a host is asked.
 const TRIES: u32 = 3;
 
-/// What is done on a link for this table, which stands below it.
+/// The acts on a link for this table, which stands below it.
 pub struct Link {
     /// Asks the hosts for the hardware address of one of them.
     pub ask: fn(&Arc<Interface>, Address),

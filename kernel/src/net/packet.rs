@@ -14,7 +14,7 @@ use super::slice::{Payload, Slice};
 pub struct Packet {
     /// The IP header. The protocol of a [`Body::Bytes`] is its own; that of others is known.
     pub header: Header,
-    /// What it carries.
+    /// Its content.
     pub body: Body,
     /// The interface that it arrived on.
     pub interface: u32,
@@ -29,7 +29,7 @@ pub struct Ports {
     pub destination: u16,
 }
 
-/// What a packet carries.
+/// The content of a packet.
 #[derive(Clone, Debug)]
 pub enum Body {
     /// A TCP segment.

@@ -115,7 +115,7 @@ impl<S> Ports<S> {
             if bucket.iter().any(|entry| entry.port == port && !entry.binding.automatic) {
                 continue;
             }
-            // Room first: what `take` has done is not undone.
+            // Room first, because the work of `take` is not undone.
             bucket.make_room(1)?;
             if take(port)? {
                 enter(&mut bucket, port, binding, None)?;

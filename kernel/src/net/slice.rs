@@ -27,8 +27,8 @@ use crate::vfs::transfer::{Input, Output};
 const PAGE: usize = 4096;
 /// The largest slice that is cut from the processor's frame.
 const SMALL: usize = 2048;
-/// What a slice counts for besides its bytes: its place in a queue, and its part of the frame's
-/// rest (as Linux counts an `sk_buff` and its shared data).
+/// The memory that a slice counts for besides its bytes: its place in a queue, and its part of the
+/// frame's rest (as Linux counts an `sk_buff` and its shared data).
 const OVERHEAD: usize = 576;
 
 /// A part of a frame.
@@ -74,7 +74,7 @@ impl Slice {
         }
         let frame = obtain()?;
         let mut fragments = FRAGMENTS.here().lock();
-        // The caller may be on another processor by now; whatever is there is replaced.
+        // The caller may be on another processor by now, whose frame is replaced.
         fragments.frame = Some(frame);
         fragments.used = 0;
         fragments.cut(length)

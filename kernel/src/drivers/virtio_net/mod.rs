@@ -49,7 +49,7 @@ const QUEUE: u16 = 256;
 const CONTROL_QUEUE: u16 = 16;
 /// The MTU of Ethernet, unless the device says another.
 const MTU: usize = 1500;
-/// What an MTU must be for IPv4 (RFC 791).
+/// The least MTU for IPv4 (RFC 791).
 const LEAST_MTU: usize = 68;
 /// The most of a frame of memory without `MRG_RXBUF`.
 const PAGE_MTU: usize = 4096 - hayate_virtio_net::HEADER - 18;

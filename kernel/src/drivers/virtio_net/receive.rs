@@ -2,7 +2,7 @@
 //!
 //! Each buffer is a frame of memory. The device writes its header and then a packet into one, or,
 //! with `MRG_RXBUF`, a large packet into several; the packet's slices are those very frames, and
-//! new ones take their place. What the device says of lengths and numbers is checked here.
+//! new ones take their place. The lengths and numbers that the device writes are checked here.
 //!
 //! The queue's interrupt only wakes the queue's execution and is then off until that has found the
 //! queue empty (as Linux' NAPI): under load nothing interrupts, and when idle nothing polls.
@@ -42,7 +42,7 @@ struct State {
     counts: Counts,
 }
 
-/// What came of one packet of the device.
+/// The result of taking one packet from the device.
 enum Taken {
     Frame(IncomingFrame),
     /// It was counted and dropped.
@@ -56,7 +56,7 @@ impl Receive {
         Receive { state: SpinLock::new(state), arrived: WaitQueue::new(), agreed }
     }
 
-    /// What went through it.
+    /// Counts of frames that went through it.
     pub fn counts(&self) -> Counts {
         self.state.lock().counts
     }

@@ -1,9 +1,9 @@
 //! A transmit queue.
 //!
-//! What the device has sent is given back when further frames come, without an interrupt for each:
-//! the queue asks for one only when it is full, when somebody waits for a frame's memory
-//! ([`OutgoingFrame::prompt`]), or when sent frames hold [`HELD`] bytes. So what an idle queue
-//! holds is bounded by that.
+//! Frames that the device has sent are given back when further frames come, without an interrupt
+//! for each: the queue asks for one only when it is full, when a sender waits for a frame's memory
+//! ([`OutgoingFrame::prompt`]), or when sent frames hold [`HELD`] bytes. So the memory of an idle
+//! queue is bounded by that.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -30,15 +30,15 @@ pub struct Transmit {
 
 struct State {
     queue: Queue,
-    /// What is known of each frame in the queue; its number is the chain's token.
+    /// A note on each frame in the queue; its number is the chain's token.
     notes: Vec<Note>,
     /// The numbers of free notes.
     free: Vec<u16>,
     /// Bytes of the frames in the queue.
     held: usize,
-    /// Frames in the queue for whose memory somebody waits.
+    /// Frames in the queue for whose memory a sender waits.
     prompt: usize,
-    /// Whether somebody was refused for want of room, and not yet woken.
+    /// Whether a sender was refused for want of room, and not yet woken.
     wanted: bool,
     counts: Counts,
 }
@@ -67,7 +67,7 @@ impl Transmit {
         Ok(Transmit { state: SpinLock::new(state), agreed })
     }
 
-    /// What went through it.
+    /// Counts of frames that went through it.
     pub fn counts(&self) -> Counts {
         self.state.lock().counts
     }
@@ -105,8 +105,8 @@ impl Transmit {
         Ok(())
     }
 
-    /// For the interrupt handler: gives back what was sent. Returns whether those who wait for room
-    /// are to be woken.
+    /// For the interrupt handler: gives back what was sent. Returns whether those that wait for
+    /// room are to be woken.
     pub fn interrupt(&self) -> bool {
         let mut done = Done::new();
         let mut state = self.state.lock();
@@ -189,7 +189,7 @@ impl State {
         None
     }
 
-    /// Whether somebody is to hear of frames that are sent, before more of them come.
+    /// Whether a sender is to hear of frames that are sent, before more of them come.
     fn wants_interrupts(&self) -> bool {
         self.queue.outstanding() > 0 && (self.wanted || self.prompt > 0 || self.held >= HELD)
     }

@@ -1,4 +1,5 @@
-//! Control messages of datagrams: what a sender asks for one packet, and what a receiver is told.
+//! Control messages of datagrams: the wishes of a sender for one packet, and the facts that a
+//! receiver gets with one.
 
 use alloc::vec::Vec;
 
@@ -20,7 +21,7 @@ const SO_TIMESTAMP: i32 = 29;
 const SO_TIMESTAMPNS: i32 = 35;
 const SO_RXQ_OVFL: i32 = 40;
 
-/// What a sender asks for one packet.
+/// The wishes of a sender for one packet.
 #[derive(Default)]
 pub(super) struct Marks {
     /// The source address (IP_PKTINFO).

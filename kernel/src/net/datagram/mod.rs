@@ -2,7 +2,7 @@
 //! (udp(7), icmp(7), raw(7)).
 //!
 //! A received datagram is a list of slices of frames in the socket's queue; its bytes are copied
-//! once, to the program. What a datagram counts for in SO_RCVBUF is its bytes and what it takes
+//! once, to the program. SO_RCVBUF counts the bytes of a datagram, and the memory that it takes
 //! besides ([`Payload::charge`](super::slice::Payload::charge)).
 //!
 //! # Locks
@@ -106,7 +106,7 @@ struct Setup {
     port_given: bool,
     /// The way to the peer, and the generation of the configuration that it is from.
     path: Option<(u64, Path)>,
-    /// What UDP_CORK or MSG_MORE gathers.
+    /// The datagram that UDP_CORK or MSG_MORE gathers.
     corked: Option<Corked>,
     is_corked: bool,
 }

@@ -21,7 +21,7 @@ pub struct Asking<'a> {
     pub options: Options,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It was carried out.

@@ -7,7 +7,7 @@ use hayate_netlink::Full;
 use hayate_netlink::message::{Header, Writer};
 use hayate_netlink::route::{Address, Link, Neighbour, Route};
 
-/// What a dump lists.
+/// The list that a dump shows.
 pub enum List {
     /// RTM_GETLINK.
     Links(Vec<Link>),
@@ -33,7 +33,7 @@ impl List {
         })
     }
 
-    /// What the end says: 0 or a negative errno.
+    /// The number in the end's message: 0 or a negative errno.
     fn outcome(&self) -> i32 {
         match self {
             List::Refused(error) => -error.number(),

@@ -20,7 +20,7 @@ use crate::vfs::socket_options::RECEIVE_DEFAULT;
 
 /// The number of groups of NETLINK_ROUTE (`RTNLGRP_MAX` of Linux 6.1).
 pub const GROUPS: u32 = 36;
-/// What a message counts for beside its bytes, as in Linux (`SKB_TRUESIZE(0)`).
+/// The memory that a message counts for beside its bytes, as in Linux (`SKB_TRUESIZE(0)`).
 const OVERHEAD: usize = 768;
 /// The least room for one message of a dump (`NLMSG_GOODSIZE`), and the most (`netlink_recvmsg`).
 const PIECE_LEAST: usize = 8192 - 320;
@@ -63,7 +63,7 @@ struct State {
     /// Where messages without an address go.
     destination: Destination,
     queue: VecDeque<Datagram>,
-    /// What the queue counts for.
+    /// The memory that the queue counts for.
     queued: usize,
     /// The dump that is under way; not while a piece of it is made.
     dump: Option<Dump>,

@@ -38,7 +38,7 @@ bitflags::bitflags! {
         const CAPPED_ACKS = 8;
         /// NETLINK_EXT_ACK: errors may be explained, which they never are here.
         const EXPLAINED_ACKS = 16;
-        /// NETLINK_GET_STRICT_CHK: requests for dumps are checked, and what they ask for selects.
+        /// NETLINK_GET_STRICT_CHK: requests for dumps are checked, and select by their fields.
         const STRICT = 32;
     }
 }

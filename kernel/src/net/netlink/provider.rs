@@ -1,5 +1,5 @@
-//! What NETLINK_ROUTE tells: the network implements [`Provider`] and registers itself at boot,
-//! before the family of sockets.
+//! The lists and changes of NETLINK_ROUTE: the network implements [`Provider`] and registers itself
+//! at boot, before the family of sockets.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -40,7 +40,7 @@ pub struct Making {
     pub create: bool,
     /// It must be new: EEXIST.
     pub exclusive: bool,
-    /// What is there is changed.
+    /// An entry that is there is changed.
     pub replace: bool,
 }
 

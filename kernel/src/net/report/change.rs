@@ -16,7 +16,7 @@ use crate::reclaim::growth;
 
 /// Flags that a program sets and nothing heeds: `IFF_NOARP`, `IFF_PROMISC`, `IFF_ALLMULTI`.
 const OTHERS: u32 = 0x80 | 0x100 | 0x200;
-/// What made a route of an address (`RTPROT_KERNEL`).
+/// The origin of a route of an address (`RTPROT_KERNEL`).
 const KERNEL: u8 = 2;
 
 /// Carries out a change.

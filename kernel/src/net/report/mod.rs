@@ -1,4 +1,4 @@
-//! What netlink tells of this network, and the changes that it is asked for.
+//! This network as netlink tells of it, and the changes that programs ask for.
 //!
 //! Interfaces, addresses and routes are those of the newest [`config`]; Linux' table of local
 //! routes, which there is none of here, follows from the addresses. Changes of addresses and routes
@@ -12,7 +12,7 @@
 //! |---|---|
 //! | `describe` | interfaces, addresses and routes in the words of rtnetlink(7) |
 //! | `change` | changes that are asked for |
-//! | this | the lists, the way to a host, and what is announced |
+//! | this | the lists, the way to a host, and the announcements |
 //!
 //! Locks: none of its own.
 
@@ -134,7 +134,7 @@ fn announce(old: &config::Config, new: &config::Config) {
     for added in new.addresses.iter().filter(|own| !old.addresses.contains(own)) {
         route::announce_address(&address_of(new, added), false);
     }
-    // Without memory for the lists nobody hears of routes, as when a socket has no room.
+    // Without memory for the lists no program hears of routes, as when a socket has no room.
     let (Ok(before), Ok(after)) = (routes_of(old), routes_of(new)) else { return };
     for gone in before.iter().filter(|way| !after.contains(way)) {
         route::announce_route(gone, true);

@@ -1,8 +1,8 @@
-//! What a program chose for its connections (tcp(7)).
+//! The options that a program chose for its connections (tcp(7)).
 
 use hayate_tcp::{Algorithm, Config, Keepalive};
 
-/// What a program chose for its connections.
+/// The options that a program chose for its connections.
 #[derive(Clone, Copy)]
 pub struct Choices {
     pub nodelay: bool,

@@ -1,4 +1,4 @@
-//! How a connection ends: shutdown(2), the last close(2), and what the state machine reports.
+//! How a connection ends: shutdown(2), the last close(2), and the reports of the state machine.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -32,7 +32,7 @@ impl Socket {
             && let Some(rest) = flow.connection.time_wait(monotonic_ns())
         {
             let route = Arc::clone(&flow.route);
-            // What is left holds the port. One that bind(2) named stays the socket's as well.
+            // The remnant holds the port. One that bind(2) named stays the socket's as well.
             let binding = if state.port_given && !state.released {
                 let shared = state.binding;
                 shared.filter(|binding| PORTS.share(ends.local.port, *binding).is_ok())
@@ -130,7 +130,7 @@ impl Socket {
         self.common.has(Switches::LINGER).then(seconds)
     }
 
-    /// The open file is gone: what is left of the connection ends by itself.
+    /// The open file is gone: the rest of the connection ends by itself.
     pub(super) fn released(&self) {
         let linger = self.linger();
         let mut state = self.state.lock();

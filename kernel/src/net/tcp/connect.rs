@@ -1,4 +1,5 @@
-//! The names of a stream socket: bind(2), connect(2) and what dissolves a connection.
+//! The names of a stream socket: bind(2), connect(2), and the connect(2) that dissolves a
+//! connection.
 
 use alloc::boxed::Box;
 

@@ -97,7 +97,7 @@ pub struct Socket {
     not_sent: AtomicUsize,
 }
 
-/// What a socket is.
+/// The state of a socket.
 struct State {
     /// The local address and port; port 0 if it is not bound.
     local: SocketAddress,
@@ -224,7 +224,7 @@ fn errno(error: Error) -> Errno {
     }
 }
 
-/// What has to be done after a socket was unlocked.
+/// The work that has to be done after a socket was unlocked.
 #[must_use]
 struct After {
     out: Outbox,
@@ -304,7 +304,7 @@ impl Socket {
     }
 
     /// After the state machine has acted, under the lock: the timer, the end of a connection, and
-    /// what is to be done later.
+    /// the work for later.
     #[inline]
     fn settle(&self, state: &mut State, out: Outbox, events: Events) -> After {
         let mut after = After { out, route: None, events, parent: None };
@@ -440,7 +440,7 @@ impl Socket {
 /// Linux' number of the state LISTEN.
 const LISTEN: u8 = 10;
 
-/// What `/proc/net/tcp` shows of a socket.
+/// The line of a socket in `/proc/net/tcp`.
 pub struct Shown {
     /// Its names.
     pub ends: Ends,

@@ -18,11 +18,11 @@ use crate::reclaim::growth::Grow;
 
 const PARTS: usize = 256;
 
-/// What is left of a connection.
+/// The remnant of a connection: TIME-WAIT.
 pub struct Remnant {
     /// Its name.
     pub ends: Ends,
-    /// What answers late segments.
+    /// The state that answers late segments.
     pub state: SpinLock<TimeWait>,
     /// The way for answers.
     pub route: Arc<Route>,
@@ -30,12 +30,12 @@ pub struct Remnant {
     pub binding: Option<Binding>,
 }
 
-/// What has a name.
+/// The holder of a name.
 #[derive(Clone)]
 pub enum Entry {
     /// A connection.
     Socket(Arc<Socket>),
-    /// What is left of one (TIME-WAIT).
+    /// The remnant of one (TIME-WAIT).
     Remnant(Arc<Remnant>),
 }
 
@@ -63,7 +63,7 @@ pub fn enter(ends: Ends, socket: &Arc<Socket>) -> Result<()> {
     Ok(())
 }
 
-/// Finds a connection or what is left of it.
+/// Finds a connection or its remnant.
 #[inline]
 pub fn find(ends: &Ends) -> Option<Entry> {
     part(ends).lock().get(ends).cloned()
@@ -79,7 +79,7 @@ pub fn replace(ends: &Ends, remnant: Arc<Remnant>) {
     drop(old);
 }
 
-/// Removes a connection or what is left of it, if `is_it` is true of it.
+/// Removes a connection or its remnant, if `is_it` is true of it.
 pub fn remove(ends: &Ends, is_it: impl Fn(&Entry) -> bool) -> Option<Entry> {
     let mut part = part(ends).lock();
     if part.get(ends).is_some_and(is_it) { part.remove(ends) } else { None }

@@ -1,4 +1,4 @@
-//! What is left of closed connections: TIME-WAIT (RFC 9293, 3.6.1), a minute each.
+//! The remnants of closed connections: TIME-WAIT (RFC 9293, 3.6.1), a minute each.
 //!
 //! All last equally long, so a processor keeps its own in the order of their end, and one timer for
 //! the first. A remnant that ends early, because its ports are used anew, leaves its place in the

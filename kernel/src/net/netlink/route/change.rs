@@ -1,5 +1,5 @@
-//! Requests that change links, addresses, routes and neighbours. The caller is privileged; what is
-//! asked for is checked here and carried out by the network.
+//! Requests that change links, addresses, routes and neighbours. The caller is privileged; a
+//! request is checked here and carried out by the network.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -179,7 +179,7 @@ fn read_route(request: &Request<'_>, of_family: u8) -> Result<(Route, route::Ask
 
 fn delete_route(request: &Request<'_>, of_family: u8) -> Result<Change> {
     let (mut way, asked) = read_route(request, of_family)?;
-    // What is not said matches any.
+    // A field that is not given matches any.
     way.metric = asked.metric.unwrap_or(0);
     Ok(Change::DeleteRoute(way))
 }

@@ -1,9 +1,9 @@
-//! The lists that dumps show, and what of them a request selects.
+//! The lists that dumps show, and the part of them that a request selects.
 //!
-//! A request of a socket with NETLINK_GET_STRICT_CHK is checked, and selects by its fields; what is
-//! wrong with it is said at the end of the dump, as on Linux (`rtnl_dump_ifinfo`,
-//! `inet_dump_ifaddr`, `inet_dump_fib`, `neigh_dump_info`). Other requests may be of any length, and
-//! only their family counts.
+//! A request of a socket with NETLINK_GET_STRICT_CHK is checked, and selects by its fields; an
+//! error in it is reported at the end of the dump, as on Linux (`rtnl_dump_ifinfo`,
+//! `inet_dump_ifaddr`, `inet_dump_fib`, `neigh_dump_info`). Other requests may be of any length,
+//! and only their family counts.
 
 use hayate_abi::{Errno, Result};
 use hayate_netlink::message::{Request, flag};
