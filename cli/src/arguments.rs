@@ -96,8 +96,8 @@ pub struct Run {
     #[arg(default_missing_value = "*", value_parser = NonEmptyStringValueParser::new())]
     pub off2f: Option<String>,
 
-    /// Show a copy of the folder DIR at PATH in the guest; what the guest changes there is not
-    /// written back (can be repeated)
+    /// Show a copy of the folder DIR at PATH in the guest; changes that the guest makes there are
+    /// not written back (can be repeated)
     #[arg(long, value_name = "DIR:PATH")]
     pub with: Vec<OsString>,
 
@@ -363,7 +363,7 @@ pub enum Off2fRequest {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Convert a whole folder; what `image build --off2f` does before it packs
+    /// Convert a whole folder, as `image build --off2f` does before it packs
     #[command(hide = true)]
     Tree {
         /// The folder

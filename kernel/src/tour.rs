@@ -34,8 +34,8 @@
 /// 6. If the page must be read from a disk or memory must be found, the lock is released first:
 ///    `handle_slowly`, [`PageCache::read_for`](crate::page_cache::cache::PageCache::read_for),
 ///    [`reclaim::relieve`](crate::reclaim::relieve). Then the attempt is made again from step 4.
-/// 7. Back in `process/fault.rs`: what cannot be resolved becomes SIGSEGV, SIGBUS, or the end of
-///    the process. The stub returns by `iretq`, and the instruction is tried again.
+/// 7. Back in `process/fault.rs`: a fault that cannot be resolved becomes SIGSEGV, SIGBUS, or the
+///    end of the process. The stub returns by `iretq`, and the instruction is tried again.
 ///
 /// No global lock is on this path: one lock of the space, and of the frame allocator only the part
 /// of this processor.

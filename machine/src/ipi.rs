@@ -6,8 +6,8 @@
 //! the interrupt (in user mode or idle) or from [`mailbox::poll`] (spinning in the kernel with
 //! interrupts off). `hayate_protocols::shootdown` defines the words, and is model-checked.
 //!
-//! What a target does about the space that it has loaded is not known here: page tables register it
-//! ([`register`]).
+//! This module does not know what a target does about the space that it has loaded: page tables
+//! register it ([`register`]).
 
 use core::sync::atomic::{AtomicBool, Ordering, fence};
 
@@ -44,11 +44,11 @@ pub(crate) enum TlbFlush {
 }
 
 per_cpu! {
-    /// What this CPU requests of others.
+    /// The requests of this CPU to others.
     static REQUEST: PerCpu<FlushRequest> = PerCpu::new(FlushRequest::new());
 }
 
-/// What this processor does about the space that it has loaded.
+/// The acts of this processor on the space that it has loaded.
 pub(crate) struct SpaceActions {
     /// Leaves the space whose root is at this physical address, if it is loaded.
     pub leave: fn(u64),

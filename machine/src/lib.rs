@@ -20,7 +20,7 @@
 //! 8. [`pci`], [`virtio`]
 //! 9. [`trap`], [`context`], [`fpu`]
 //! 10. [`boot`], [`smp`]
-//! 11. `interpreted` (under Miri: what stands in for a machine)
+//! 11. `interpreted` (under Miri: a stand-in for a machine)
 //!
 //! Within a layer the same holds in the order of the list. Where a lower layer has to reach a
 //! higher one, the higher one registers a function at boot: a processor that waits for a lock

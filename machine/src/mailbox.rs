@@ -1,7 +1,7 @@
 //! The mailbox in which other CPUs' requests for this CPU arrive.
 //!
-//! Every loop that waits looks into it, so it lies below the locks. What is done about a request is
-//! registered by [`crate::ipi`].
+//! Every loop that waits looks into it, so it lies below the locks. [`crate::ipi`] registers the
+//! answer to a request.
 
 use hayate_protocols::shootdown::Inbox;
 use spin::once::Once;

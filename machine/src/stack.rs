@@ -278,7 +278,7 @@ pub fn drop_one() -> Option<usize> {
     Some(STACK_SIZE)
 }
 
-/// What happened to stacks: exact when no stack is being made or dropped, otherwise approximate.
+/// Counts of stacks: exact when no stack is being made or dropped, otherwise approximate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StackCounts {
     /// How many were made new.

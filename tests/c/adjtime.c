@@ -1,6 +1,6 @@
 /*
- * adjtimex, clock_adjtime and clocks that are set. What changes the clock runs only where the first
- * process is the one that starts the tests, that is, in a machine of their own.
+ * adjtimex, clock_adjtime and clocks that are set. Cases that change the clock run only where the
+ * first process is the one that starts the tests, that is, in a machine of their own.
  */
 #define AREA "adjtime"
 #include "harness.h"

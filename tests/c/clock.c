@@ -365,7 +365,7 @@ TEST(overruns_are_exact) {
     CHECK_EQ(OK(sigwaitinfo(&set, &info)), SIGUSR1);
     CHECK_EQ(info.si_overrun, INT_MAX);
     CHECK_EQ(OK(syscall(SYS_timer_getoverrun, id)), INT_MAX);
-    /* Once is once; what the short period sent meanwhile goes first. */
+    /* Once is once; signals of the short period go first. */
     t = (struct itimerspec){{0, 0}, {0, 0}};
     OK(syscall(SYS_timer_settime, id, 0, &t, NULL));
     struct timespec now = {0, 0};
@@ -425,7 +425,7 @@ TEST(process_clock_is_the_sum_of_threads) {
     pthread_t t;
     ZERO(pthread_create(&t, NULL, burn_thread, NULL));
     ZERO(pthread_join(t, NULL));
-    /* However long this thread's own part took: what a busy host takes away counts as such. */
+    /* However long this thread's own part took: time that a busy host takes away counts. */
     int64_t own = now_ns(CLOCK_THREAD_CPUTIME_ID) - thread;
     CHECK(now_ns(CLOCK_PROCESS_CPUTIME_ID) - process >= own + 50 * MS);
 }

@@ -1,4 +1,4 @@
-/* Who may look into a process: programs that may be executed and not read, set-id programs, changes
+/* The right to look into a process: programs that may be executed and not read, set-id programs, changes
  * of credentials (ptrace(2), "Ptrace access mode checking"; PR_SET_DUMPABLE; proc(5)). */
 #define AREA "conceal"
 #include "harness.h"
@@ -276,7 +276,7 @@ TEST(equals_with_more_rights_are_not_looked_into) {
     KILLED(pid, SIGKILL);
 }
 
-/* What was opened while it was allowed shows nothing of the program that came after. */
+/* A file opened while it was allowed shows nothing of the program that came after. */
 TEST(an_open_file_does_not_follow_into_the_next_program) {
     COPY(hy_self, "program", 04755);
     OK(chown("program", 1234, 1234));

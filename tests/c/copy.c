@@ -51,7 +51,7 @@ TEST(within_one_file) {
     ERR(copy(out, &from, out, &to, 5, 0), EINVAL);
     from = to = 3;
     ERR(copy(out, &from, out, &to, 1, 0), EINVAL);
-    /* What counts is what would be copied: it ends with the file. */
+    /* The range that would be copied counts: it ends with the file. */
     from = 8, to = 12;
     CHECK_EQ(OK(copy(out, &from, out, &to, 100, 0)), 2);
     from = to = 50;

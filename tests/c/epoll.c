@@ -40,7 +40,7 @@ TEST(a_chain_of_five_is_the_longest) {
     int leaf = OK(eventfd(0, EFD_NONBLOCK));
     OK(add(chain[0], leaf));
     ERR2(add(chain[5], chain[4]), ELOOP, EINVAL); /* EINVAL before 6.1.148: too many paths */
-    /* What happens at the inner end arrives at the outer one. */
+    /* An event at the inner end arrives at the outer one. */
     struct epoll_event e;
     CHECK_EQ(OK(epoll_wait(chain[4], &e, 1, 0)), 0);
     OK(eventfd_write(leaf, 1));

@@ -345,9 +345,9 @@ static UNUSED void needs_user_mode(void) {
     if (in_supervisor_mode()) hy_skip("in supervisor mode nothing is denied");
 }
 
-/* What a process used is free once it has been waited for, unless somebody holds its space for a moment
- * longer. Who switches its mode does (MODE_STORM), as on Linux who reads its /proc/PID/maps
- * (get_task_mm in kernel/fork.c, 6.1). Then, and only then, it may take a moment: whether to look
+/* The memory of a process is free once it has been waited for, unless another process holds its space
+ * for a moment longer: one that switches its mode (MODE_STORM), or, as on Linux, one that reads its
+ * /proc/PID/maps (get_task_mm in kernel/fork.c, 6.1). Then, and only then, it may take a moment: whether to look
  * again, at most two seconds long. */
 static UNUSED bool hy_patience(int *looks) {
     if (!getenv("MODE_STORM") || ++*looks > 2000) return false;

@@ -234,7 +234,7 @@ TEST(fsize_binds_every_call_that_makes_a_file_larger) {
     too_large = 0;
     CHECK_EQ(OK(write(fd, data, 0)), 0); /* nothing is not too much */
     CHECK_EQ(too_large, 0);
-    /* What is too large already may be changed and made smaller. */
+    /* A file that is too large already may be changed and made smaller. */
     limit(RLIMIT_FSIZE, RLIM_INFINITY, RLIM_INFINITY);
     OK(ftruncate(fd, 10000));
     limit(RLIMIT_FSIZE, 5000, RLIM_INFINITY);

@@ -18,7 +18,7 @@ static int lock(int fd, int op, int type, off_t start, off_t len) {
     struct flock l = {.l_type = (short)type, .l_whence = SEEK_SET, .l_start = start, .l_len = len};
     return fcntl(fd, op, &l);
 }
-/* Who, if anybody, would stand in the way. */
+/* The owner of a lock that would stand in the way, if there is one. */
 static struct flock ask(int fd, int op, int type, off_t start, off_t len) {
     struct flock l = {.l_type = (short)type, .l_whence = SEEK_SET, .l_start = start, .l_len = len};
     OK(fcntl(fd, op, &l));

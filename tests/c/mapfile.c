@@ -335,7 +335,7 @@ TEST(fork_of_a_fork_keeps_every_version) {
         pid_t pid = FORK();
         if (pid > 0) {
             EXITS(pid, 0);
-            /* what the descendants wrote is not here */
+            /* the descendants' writes are not here */
             for (int i = 0; i < 8; i++)
                 CHECK_EQ(p[i], i <= depth ? i + 1 : 0);
             seen[depth] = 1;

@@ -297,7 +297,7 @@ TEST(mremap_fixed_moves_over_what_is_there) {
 }
 
 TEST(mremap_argument_errors) {
-    /* Ends at a hole: what lies above another mapping may have merged with it. */
+    /* Ends at a hole: a mapping above another may have merged with it. */
     char *p = anon(8 * PAGE, RW);
     OK(munmap(p + 4 * PAGE, 4 * PAGE));
     char *gone = hole(4 * PAGE);
@@ -818,7 +818,7 @@ TEST(a_fault_counts_once) {
         char *p = anon(4 * PAGE, RW);
         OK(madvise(p, 4 * PAGE, MADV_NOHUGEPAGE) == -1 && errno != EINVAL ? -1 : 0);
         char *q = OK(mmap(NULL, 4 * PAGE, PROT_READ, MAP_PRIVATE, fd, 0));
-        /* The program that runs was read long ago, or not: once, whatever it is. */
+        /* The program that runs was read long ago, or not: its pages count once. */
         char *r = OK(mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, self, 0));
         seen[0] = faults();
         seen[1] = faults();

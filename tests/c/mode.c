@@ -19,7 +19,7 @@ static int ring(void) {
     return cs & 3;
 }
 
-/* Every case begins in user mode, whoever started the program. */
+/* Every case begins in user mode, whichever process started the program. */
 static void begin(void) {
     if (getenv("MODE_STORM")) SKIP("somebody else changes the mode");
     if (switch_user(0) != 0) {
@@ -663,7 +663,7 @@ TEST(interrupts_cannot_be_turned_off_for_long) {
     __asm__ volatile("hlt");
 }
 
-/* Nobody can interrupt a loop behind `cli` but what cannot be masked. microvm has no such thing. */
+/* Only an NMI can interrupt a loop behind `cli`. microvm has no such thing. */
 TEST(a_loop_with_interrupts_off_is_ended) {
     supervisor();
     for (int i = 0; i < 3; i++) {

@@ -1,5 +1,5 @@
 /*
- * What the areas of the network share: addresses on loopback, options, pairs of sockets, and rights
+ * Shared by the areas of the network: addresses on loopback, options, pairs of sockets, and rights
  * that a case needs. Ports are always chosen by the kernel, so that programs may run side by side.
  * musl brings no header of Linux: constants and layouts that it lacks are written here by the names
  * of include/uapi/linux (6.18).

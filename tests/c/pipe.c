@@ -379,7 +379,7 @@ TEST(vmsplice_waits_for_the_first_room_alone) {
     static char data[40 * 4096];
     memset(data, 'v', sizeof data);
     struct iovec piece = {data, sizeof data};
-    /* More than a pipe holds: what fits. */
+    /* More than a pipe holds: as much as fits. */
     ssize_t count = OK(vmsplice(w, &piece, 1, 0));
     CHECK(count > 0 && count <= 65536);
     ERR(vmsplice(w, &piece, 1, SPLICE_F_NONBLOCK), EAGAIN);

@@ -1,5 +1,5 @@
-/* A machine with little memory: what is kept of processes that ended, and what is cached, gives way to
- * whoever asks, however it asks. For machines with 64 MiB; see cli/src/test/guest.rs. */
+/* A machine with little memory: kept parts of ended processes, and caches, give way to every request,
+ * of whichever kind. For machines with 64 MiB; see cli/src/test/guest.rs. */
 #define AREA "pressure"
 #include "harness.h"
 #include "../../guest/interface/include/hayate.h"
@@ -97,7 +97,7 @@ TEST_TIMES(pipes_get_what_is_kept, 4) {
     size_t all = fill(fd);
     OK(ftruncate(fd, 0));
     have_kept();
-    /* All but what is kept and a little: as much more is there only if that goes. */
+    /* All but the kept memory and a little: as much more is there only if that goes. */
     static char piece[64 << 10];
     size_t before = kept("attachment"), wanted = all - before - MIB;
     for (size_t done = 0; done < wanted; done += sizeof piece)

@@ -789,8 +789,8 @@ TEST(kill_reaches_a_whole_group) {
     ERR(kill(-pids[0], SIGTERM), ESRCH);
 }
 
-/* Who has always waited for its children at once may have something else to do for once: the
- * child runs all the same. */
+/* A parent that has always waited for its children at once may have something else to do for once:
+ * the child runs all the same. */
 TEST(a_child_runs_beside_a_parent_that_does_not_wait_for_once) {
     _Atomic int *told = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(told != MAP_FAILED);

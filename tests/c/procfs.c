@@ -599,7 +599,7 @@ TEST(mem_reads_and_writes_what_is_mapped) {
     ERR(pwrite(fd, copy, 1, (off_t)(uintptr_t)bad_address()), EIO);
     ERR(pread(fd, bad_address(), 1, (off_t)(uintptr_t)here), EFAULT);
     ERR(lseek(fd, 0, SEEK_END), EINVAL);
-    /* What lies before a hole is read. */
+    /* The part before a hole is read. */
     char *page = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(page != MAP_FAILED);
     OK(munmap(page + PAGE, PAGE));
@@ -983,7 +983,7 @@ TEST(io_has_threads_that_ended_and_children_that_were_waited_for) {
     CHECK_EQ(own_io("wchar") - written, 17);
 }
 
-/* What the kernel reads of this program to start it: the beginning, the program headers, and of its
+/* The parts of this program that the kernel reads to start it: the beginning, the program headers, and of its
  * interpreter the path, the header and the program headers. */
 static void start_reads(long *calls, long *bytes) {
     Elf64_Ehdr file;

@@ -1,5 +1,5 @@
 /*
- * What a program leaves behind must not be found by the next one: not by the same program, not by
+ * The next program must not find data that one leaves behind: not the same program, not by
  * another, not by another user; and a program that was changed must be the changed one. Any system
  * passes; one that keeps parts of ended processes for the next (Hayate) has to take care.
  */
@@ -268,7 +268,7 @@ TEST(a_program_renamed_over_is_the_new_one) {
         OK(link(next, "new"));
         OK(rename("new", "program"));
     }
-    /* A name of its own shows in the maps, whoever ran under another name before. */
+    /* A name of its own shows in the maps, even if the program ran under another before. */
     IS_VERSION("./a", 'A');
 }
 

@@ -663,7 +663,7 @@ static int hearing(int group) {
     return fd;
 }
 
-/* What a change to the group says next about the address that is sought. */
+/* The next news to the group about the address that is sought. */
 static int announced(int fd, int size, int type) {
     for (;;) {
         ssize_t n = OK(recv(fd, answer, sizeof answer, 0));

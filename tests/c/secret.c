@@ -1,6 +1,6 @@
 /*
- * What one program knew is not to be found by the next: not in its memory, not in its registers, and
- * not in what the kernel hands out, of which some bytes may never have been set. One program puts a
+ * The next program must not find the secret of one: not in its memory, not in its registers, and not
+ * in bytes that the kernel hands out, some of which may never have been set. One program puts a
  * secret everywhere it can, also into the kernel: pipes, messages, attributes, signals, timers. It
  * ends, and another, of the same or another user, on the same or the other processor, searches all it
  * can reach; under every policy of what is kept of ended processes, where the kernel has one.
@@ -65,7 +65,7 @@ static void in_memory(uint64_t word) {
         pthread_join(thread, NULL);
 }
 
-/* Into the kernel's own memory: what it copies in and keeps, and what it copies in for a moment. */
+/* Into the kernel's own memory: data that it copies in and keeps, and data that it copies in for a moment. */
 static void in_kernel(uint64_t word) {
     static uint64_t buffer[2048];
     scribble(buffer, sizeof buffer, word);
@@ -136,7 +136,7 @@ HELPER(tell) {
 
 static uint64_t masked;
 
-/* At any offset: what the kernel writes need not be aligned. */
+/* At any offset: the kernel's copy need not be aligned. */
 static int is_in(const void *at, size_t size) {
     for (size_t i = 0; i + 8 <= size; i++) {
         uint64_t word;
@@ -374,7 +374,7 @@ static bool set_policy(const char *policy) {
 
 TEST_TIMES(nothing_is_found_under_any_policy, 4) {
     bool root = geteuid() == 0, has_policy = access(POLICY, W_OK) == 0;
-    /* Whoever comes may make files here. */
+    /* Every user may make files here. */
     OK(chmod(hy_tmp, 01777));
     COPY(hy_self, "one", 0755);
     COPY(hy_self, "other", 0755);

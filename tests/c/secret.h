@@ -1,9 +1,9 @@
-/* Programs that know a secret, and programs that search for one: what secret.c and recycle.c share. */
+/* Programs that know a secret, and programs that search for one: shared by secret.c and recycle.c. */
 #pragma once
 #include "harness.h"
 
-/* The secret is computed, and not by the compiler: it stands in no file. Who searches for it knows it
- * masked only, so that it does not find its own copy. */
+/* The secret is computed, and not by the compiler: it stands in no file. A program that searches
+ * knows it masked only, so that it does not find its own copy. */
 static const volatile uint64_t factor = 0x9e3779b97f4a7c15u;
 static uint64_t secret(uint64_t seed) { return (seed + 0x1234567) * factor | 1; }
 #define MASK 0x5a5a5a5a5a5a5a5au

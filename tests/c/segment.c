@@ -1,5 +1,5 @@
 /* The bases of FS and GS, which a program sets by instructions where the processor has FSGSBASE:
- * what it sets is its own, whatever it is, and nobody else's. */
+ * any value that it sets is its own, and no other program's. */
 #define AREA "segment"
 #include "harness.h"
 #include <sys/auxv.h>

@@ -106,7 +106,7 @@ TEST(rt_sigqueueinfo_errors) {
     ERR(QUEUE(getppid(), 0, info_with(0, CODE_KERNEL, 0)), EPERM);
     ERR(QUEUE(getppid(), 0, info_with(0, CODE_TKILL, 0)), EPERM);
     ERR(QUEUE(GONE, 0, info_with(0, CODE_TKILL, 0)), EPERM); /* before the process */
-    /* What the kernel does not know must be empty behind what it knows. */
+    /* The fields behind those that the kernel knows must be empty. */
     siginfo_t *info = info_with(SIGUSR1, CODE_UNKNOWN, 0);
     ((char *)info)[127] = 1;
     ERR(QUEUE(getpid(), SIGUSR1, info), E2BIG);

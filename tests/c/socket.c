@@ -549,7 +549,7 @@ TEST(descriptor_passing_errors) {
     ERR(recv(s[1], &byte, 1, MSG_DONTWAIT), EAGAIN); /* nothing of all that arrived */
 }
 
-/* Sends descriptors; who has many on the way waits until those that nobody can reach are collected. */
+/* Sends descriptors; a sender of many waits until those out of reach are collected. */
 static void send_in_time(int to, const int *fds, int count) {
     for (int left = 5000; send_fds(to, fds, count) == -1; left--) {
         if (errno != ETOOMANYREFS || left == 0)

@@ -625,7 +625,7 @@ TEST(a_socket_connects_to_itself) {
 }
 
 TEST(two_sockets_open_at_once) {
-    /* Each binds, both call: whatever comes first is refused, or both meet. */
+    /* Each binds, both call: the first call is refused, or both meet. */
     for (int i = 0; i < 20; i++) {
         int a = tcp4(), b = tcp4();
         OK(bind(a, LO4(0)));

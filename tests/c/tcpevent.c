@@ -363,7 +363,7 @@ static int interrupted(enum call call, int flags, struct timeval limit) {
     if (call == READ)
         CHECK_EQ(OK(write(e[1], "12345", 5)), 5);
     if (call == WRITE) {
-        /* The child may have ended; what it did not write is not waited for. */
+        /* The child may have ended; bytes that it did not write are not waited for. */
         OK(close(e[0]));
         char part[65536];
         size_t got = 0;

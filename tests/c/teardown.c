@@ -257,7 +257,7 @@ TEST_TIMES(large_pages_of_one_that_ended, 4) {
         FAIL("%zu MiB were free, now %zu", before / MIB, memory("MemFree:") / MIB);
 }
 
-/* The file's room goes with the file, whoever had it mapped. */
+/* The file's room goes with the file, even if processes had it mapped. */
 TEST_TIMES(a_mapped_file_goes_after_its_user, 4) {
     size_t size = at_most(24 * MIB, 6);
     for (int round = 0; round < 4; round++) {

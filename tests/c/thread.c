@@ -716,8 +716,8 @@ TEST(thread_exit_clears_and_wakes_the_tid_word) {
         _exit(0);
     }
     EXITS(pid, 0);
-    /* The address is only written while others use the space (mm_release in kernel/fork.c, 6.1); who
-     * switches its mode does. */
+    /* The address is only written while others use the space (mm_release in kernel/fork.c, 6.1); a
+     * process that switches its mode does. */
     if (!getenv("MODE_STORM")) CHECK_EQ(*word, 1);
 }
 

@@ -80,7 +80,7 @@ static void own_path(char *to, size_t size) {
 
 static volatile int written;
 
-/* What every space sees alike: a variable that is set after a copy was taken is not set in it. */
+/* Seen alike by every space: a variable that is set after a copy was taken is not set in it. */
 struct known {
     volatile int here, trial, at, round;
     volatile int spaces[64];
@@ -439,7 +439,7 @@ TEST(errors_of_opening) {
     OK(chmod("text", 0644));
     ERR(hayate_program_open(AT_FDCWD, "text", 0), EACCES);
     if (geteuid() == 0) {
-        /* What can only be executed cannot be looked at. */
+        /* A page that can only be executed cannot be looked at. */
         open_counter();
         OK(chmod("counter", 0711));
         OK(chmod(".", 0755));

@@ -37,7 +37,7 @@ static void raw(int vmin, int vtime) {
 
 static void type(const char *text) { CHECK_EQ(OK(write(master, text, strlen(text))), strlen(text)); }
 
-/* What the slave reads in one call. */
+/* The bytes that the slave reads in one call. */
 static const char *line(void) {
     static char text[5000];
     ssize_t n = OK(read(slave, text, sizeof text - 1));
@@ -45,7 +45,7 @@ static const char *line(void) {
     return text;
 }
 
-/* What has come out at the master, waiting until there are at least `size` bytes. */
+/* The bytes that have come out at the master, waiting until there are at least `size` of them. */
 static const char *shown(size_t size) {
     static char text[8192];
     size_t done = 0;
@@ -65,8 +65,8 @@ static bool readable(int fd) {
 }
 
 /*
- * Linux hands typed bytes to the line discipline in a worker: what depends on their having
- * arrived says so.
+ * Linux hands typed bytes to the line discipline in a worker: a case that depends on their
+ * having arrived says so.
  */
 #define ARRIVED() EVENTUALLY(readable(slave))
 

@@ -394,7 +394,7 @@ TEST(packet_info_tells_the_address) {
     ERR(send_with(b, &to.any, 16, IPPROTO_IP, IP_PKTINFO, &source, sizeof source), ENETUNREACH);
     ERR(send_with(b, &to.any, 16, IPPROTO_IP, IP_PKTINFO, &source, 3), EINVAL);
     ERR(send_with(b, &to.any, 16, IPPROTO_IP, 999, &source, 4), EINVAL);
-    /* Too little room: what fits, and MSG_CTRUNC. */
+    /* Too little room: as many as fit, and MSG_CTRUNC. */
     CHECK_EQ(OK(sendto(b, "x", 1, 0, LO4(port_of(a)))), 1);
     struct iovec v = {body, 1};
     struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control,

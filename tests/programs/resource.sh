@@ -14,7 +14,7 @@ for kind in plate program region space attachment work-area process execution; d
 done
 [ "$(ls $at | wc -l)" -eq 8 ] || fail "a kind too many: $(ls $at)"
 
-# What is there is found by serial and by name, and says so.
+# A resource is found by serial and by name, and says so.
 serial=$(ls $at/process | head -n 1)
 grep -qx "serial: $serial" $at/process/$serial || fail "process $serial does not know its serial"
 own=$(sed -n 's/^pid: //p' $at/process/[0-9]* 2>/dev/null | grep -cx $$)
@@ -41,7 +41,7 @@ until regions=$(ls $at/region | grep -c "^$space-")
     [ $looks -lt 25 ] || fail "$regions regions, $attached attached"
     sleep 0.2
 done
-# What the kernel shows to every program is no region of its space.
+# Pages that the kernel shows to every program are no region of its space.
 [ "$regions" -eq "$(grep -vcE '\[(vsyscall|vvar|vdso)\]' /proc/$sleeper/maps)" ] ||
     fail "the maps say otherwise"
 stack=$(grep -lx 'name: stack' $at/region/$space-* | head -n 1)

@@ -324,8 +324,8 @@ static void run_parallel(int jobs) {
 }
 
 int main(int argc, char **argv) {
-    /* A shell starts background jobs with these ignored (POSIX, "Asynchronous Lists"), and what is
-     * ignored stays so through exec: the cases expect an ordinary session. */
+    /* A shell starts background jobs with these ignored (POSIX, "Asynchronous Lists"), and an
+     * ignored signal stays so through exec: the cases expect an ordinary session. */
     signal(SIGINT, SIG_DFL);
     signal(SIGQUIT, SIG_DFL);
     signal(SIGHUP, SIG_DFL);

@@ -3,7 +3,7 @@
 use clap::Args;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
-/// What `--net` is without being given.
+/// The default of `--net`.
 const DEFAULT: Net = Net::None;
 
 /// The network of a machine.
@@ -45,13 +45,13 @@ impl Network {
         Network { net: Some(net), ..Network::default() }
     }
 
-    /// What `--net` asks for.
+    /// The network that `--net` asks for.
     pub fn net(&self) -> &Net {
         self.net.as_ref().unwrap_or(&DEFAULT)
     }
 }
 
-/// What is at the other end of the machine's network device.
+/// The other end of the machine's network device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Net {
     /// There is no device.

@@ -1,8 +1,8 @@
-//! The network of a machine: QEMU's options for it, what the guest is told of it, and what is
-//! checked before a machine starts.
+//! The network of a machine: QEMU's options for it, its part of the guest's job, and the checks
+//! before a machine starts.
 //!
-//! What the guest needs to know (addresses, routers, name servers) comes with the job, so that its
-//! start waits for nobody's answer.
+//! The guest's addresses, routers and name servers come with the job, so that its start waits for
+//! no answer.
 //!
 //! Road not taken: a taken port or a missing interface as QEMU reports it. It does so in the middle
 //! of its start, in words that name none of this command's options.
@@ -78,7 +78,7 @@ impl Link {
         Ok(Some(Link { network: network.clone(), mac, queues }))
     }
 
-    /// What the guest is told.
+    /// The network's part of the job.
     pub fn configuration(&self) -> hayate_job::Network {
         let network = &self.network;
         let mut told = match network.net() {

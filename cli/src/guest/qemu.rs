@@ -79,7 +79,7 @@ pub struct Launch {
     pub silence: Option<Duration>,
 }
 
-/// The kernel of a machine and what it needs.
+/// The kernel of a machine, and its needs.
 pub struct BootFiles {
     /// Which kernel it is.
     pub system: System,
@@ -113,7 +113,7 @@ impl BootFiles {
 
 /// A machine, to which initramfs, disks and streams can be added.
 pub struct Qemu {
-    /// What it boots.
+    /// The files that it boots.
     pub boot: BootFiles,
     /// QEMU.
     pub program: PathBuf,

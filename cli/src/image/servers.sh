@@ -1,4 +1,4 @@
-# servers ROOT: what the maintainer scripts of the servers would make.
+# servers ROOT: makes the files and users that the maintainer scripts of the servers would make.
 servers() {
     root=$1
     # Users that adduser would make.

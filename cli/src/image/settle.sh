@@ -79,7 +79,7 @@ settle() {
     cd /
 }
 
-# choose NAME PROGRAM: what update-alternatives would set up.
+# choose NAME PROGRAM: sets up the links that update-alternatives would set up.
 choose() {
     [ -e "$root$2" ] || return 0
     mkdir -p etc/alternatives

@@ -22,7 +22,7 @@ const PACKAGES: [&str; 7] =
 const BODY: &str = r#"image=$1; scratch=$2; program=$3; shift 3
 root=$scratch/root
 settle "$root" "$@"
-# Programs run with the language C; what others need would only be unpacked and never read.
+# Programs run with the language C; files for others would only be unpacked and never read.
 rm -rf "$root/usr/share/doc" "$root/usr/share/i18n" "$root/usr/lib/x86_64-linux-gnu/gconv" \
     "$root/usr/lib/locale"
 cp "$program" "$root/usr/bin/measure"

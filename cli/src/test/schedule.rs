@@ -21,14 +21,14 @@ pub const MOST_RETRIED: usize = 8;
 /// A trial and the filters for its cases.
 pub type Chosen = (Trial, Vec<String>);
 
-/// What a trial occupies while it runs.
+/// The means that a trial occupies while it runs.
 #[derive(Clone, Copy)]
 struct Needs {
     processors: usize,
     thing: Option<&'static str>,
 }
 
-/// What running trials leave to the others.
+/// The means that running trials leave to the others.
 struct Room {
     /// Processors without a trial.
     processors: usize,

@@ -60,7 +60,7 @@ const HEAD: &str = "\
 
 Hayate's interface is that of Linux 6.1 on x86-64. This page is generated from the kernel's own
 table (`kernel/src/syscall/table.rs`), from which its dispatcher is made as well; a test fails when
-the two differ. What a partial call lacks answers an error, never a success that was not earned;
+the two differ. The missing part of a partial call answers an error, never an unearned success;
 a call that is not there answers ENOSYS.
 
 Numbers from 1000 on are Hayate's own calls, which Linux answers with ENOSYS;

@@ -98,7 +98,7 @@ pub enum Explain {
     Fork,
 }
 
-/// The guest's place in a network: what it is told at its start, instead of asking for it. It is
+/// The guest's place in a network, told at its start, so that the guest need not ask for it. It is
 /// about the first network device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Network {

@@ -173,7 +173,7 @@ pub struct Measurement {
     pub axis: Option<Axis>,
     /// The prediction.
     pub prediction: Option<Prediction>,
-    /// What a reader must know to judge the number, if anything.
+    /// A note that a reader needs to judge the number, if there is one.
     pub note: Option<String>,
     /// Raw ticks of every sample, one list for each round.
     pub rounds: Vec<Vec<u64>>,

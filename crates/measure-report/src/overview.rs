@@ -1,4 +1,5 @@
-//! The head of the page: what was measured, how reliably, and what it shows about the machine.
+//! The head of the page: the measurements, their reliability, and the properties of the machine
+//! that they show.
 
 use crate::markup::escape;
 use measure_data::Run;

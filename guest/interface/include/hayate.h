@@ -26,15 +26,15 @@ extern "C" {
 
 /* Sources of a space. */
 #define HAYATE_SPACE_EMPTY 0 /* nothing in it */
-#define HAYATE_SPACE_COPY 1  /* a copy of the caller's: private memory, copied as it is written. What
-                              * is written after it was taken is not in it, the variable with its
-                              * descriptor among that: keep that in shared memory or a register. */
+#define HAYATE_SPACE_COPY 1  /* a copy of the caller's: private memory, copied as it is written.
+#Later writes are not in it, that of the variable with its descriptor among them: keep that in
+#shared memory or a register. */
 #define HAYATE_SPACE_OWN 2   /* the one the caller works in */
 
 /* Close the descriptor when another program is executed. */
 #define HAYATE_CLOEXEC 02000000u
 
-/* What hayate_change changes. */
+/* The parts that hayate_change changes. */
 #define HAYATE_CHANGE_SPACE 1u
 #define HAYATE_CHANGE_PROGRAM 2u
 #define HAYATE_CHANGE_POSITION 4u

@@ -1,4 +1,4 @@
-//! File systems: what lies below a mount, behind the interfaces of [`crate::vfs`].
+//! File systems: the trees below mounts, behind the interfaces of [`crate::vfs`].
 //!
 //! | file system | where its files are |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! Completes the deferred free of ended processes, for callers that count frames. What the kernel
-//! does when frames run out is in [`crate::reclaim`].
+//! Completes the deferred free of ended processes, for callers that count frames.
+//! [`crate::reclaim`] decides on the rest that is done when frames run out.
 
 use machine::frames;
 use machine::paging::teardown;

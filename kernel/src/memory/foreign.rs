@@ -137,9 +137,9 @@ impl Space {
         done
     }
 
-    /// The frame of the page around `address` for a debugger, who may read everything and write to
-    /// whatever is private: where the program itself may not write, the page becomes its own copy,
-    /// as read-only as before (`FOLL_FORCE`; `check_vma_flags`, mm/gup.c).
+    /// The frame of the page around `address` for a debugger, which may read everything and write
+    /// to all that is private: where the program itself may not write, the page becomes its own
+    /// copy, as read-only as before (`FOLL_FORCE`; `check_vma_flags`, mm/gup.c).
     pub fn forced_frame(&self, address: usize, touch: Touch) -> Option<Frame> {
         match self.bring(address, touch) {
             Ok(frame) => Some(frame),

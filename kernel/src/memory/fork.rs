@@ -66,7 +66,8 @@ impl Space {
 }
 
 impl Inner {
-    /// What the child of a fork begins with, beside the page table. `None`: memory is exhausted.
+    /// The state that the child of a fork begins with, beside the page table. `None`: memory is
+    /// exhausted.
     #[inline]
     fn inherit(&self, map: SpaceMap<Mapping>) -> Option<Inner> {
         Some(Inner {

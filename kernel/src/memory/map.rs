@@ -367,8 +367,8 @@ impl Space {
     /// of the stack that contains `address` (`PROT_GROWSDOWN`).
     ///
     /// # Errors
-    /// `EINVAL` (misaligned), `ENOMEM` (a gap; what lies before it has been changed, as in Linux),
-    /// `EACCES` (making a file opened for reading writable; what lies before has been changed too).
+    /// `EINVAL` (misaligned), `ENOMEM` (a gap; the part before it has been changed, as in Linux),
+    /// `EACCES` (making a file opened for reading writable; the part before has been changed too).
     pub fn protect(
         &self,
         address: usize,

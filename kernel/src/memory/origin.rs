@@ -1,5 +1,5 @@
-//! The state of a space when its program began, and what changed since: what
-//! [`crate::recycle::spaces`] needs to restore it for the next start of that program.
+//! The state of a space when its program began, and the changes since. [`crate::recycle::spaces`]
+//! needs both to restore the space for the next start of that program.
 
 use core::ops::Range;
 
@@ -22,7 +22,7 @@ pub struct Loaded {
     pub end: usize,
 }
 
-/// Where a program begins: what exec must know besides the space.
+/// Where a program begins, which exec must know besides the space.
 #[derive(Clone, Copy, Debug)]
 pub struct Start {
     /// The first instruction: the interpreter's if there is one.

@@ -100,7 +100,7 @@ pub struct Backing {
     pub page_cache: Arc<PageCache>,
     /// The open file that was mapped, which this reference keeps open.
     file: Option<Arc<OpenFile>>,
-    /// What `/proc/PID/maps` shows if there is no file.
+    /// The name in `/proc/PID/maps` if there is no file.
     name: &'static str,
     /// Whether it is the program that the space executes, not a library.
     program: bool,
@@ -198,7 +198,7 @@ impl Drop for Backing {
 /// The mapping of a region.
 #[derive(Clone)]
 pub struct Mapping {
-    /// What the program may do.
+    /// The accesses that the program is allowed.
     pub protection: Protection,
     /// See [`RegionFlags`].
     pub flags: RegionFlags,

@@ -71,8 +71,7 @@ impl Inner {
     }
 
     /// Moves the pages of `from` to where `place` says, and maps `size` bytes of `mapping` there.
-    /// Returns the address. What was unmapped is pushed to `removed`, to be dropped without the
-    /// lock.
+    /// Returns the address. Unmapped parts are pushed to `removed`, to be dropped without the lock.
     fn relocate(
         &mut self,
         edit: &mut Edit<'_>,

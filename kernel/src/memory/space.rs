@@ -22,7 +22,7 @@ use crate::reclaim;
 use crate::recycle::statistics;
 use crate::supervisor::sites::Sites;
 
-/// What the space's lock protects besides the page table.
+/// The state that the space's lock protects besides the page table.
 pub struct Inner {
     /// The mappings, by address.
     pub map: SpaceMap<Mapping>,
@@ -158,7 +158,7 @@ impl Space {
         self.limits.get()
     }
 
-    /// Changes the limits (`setrlimit`, exec). What is mapped stays mapped.
+    /// Changes the limits (`setrlimit`, exec). Mappings beyond them stay.
     pub fn set_limits(&self, limits: Limits) {
         self.limits.set(limits);
     }

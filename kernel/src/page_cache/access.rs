@@ -1,5 +1,5 @@
-//! Who uses a page cache, counted: open files, running programs, writable mappings, and the seals
-//! that refuse some of them.
+//! The users of a page cache, counted: open files, running programs, writable mappings, and the
+//! seals that refuse some of them.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;

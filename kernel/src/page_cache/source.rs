@@ -1,4 +1,5 @@
-//! What a page cache reads its pages from: a file system, a disk, or the account of a tmpfs.
+//! The source that a page cache reads its pages from: a file system, a disk, or the account of a
+//! tmpfs.
 
 use hayate_abi::{Errno, Result};
 use hayate_machine::frames::Frame;

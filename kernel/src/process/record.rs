@@ -1,4 +1,4 @@
-//! The record of a process: what its threads share besides memory and files.
+//! The record of a process: the state that its threads share besides memory and files.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -157,9 +157,9 @@ pub struct Process {
     pub signal_events: WaitQueue,
     actions: SpinLock<Arc<ActionTable>>,
     limits: SpinLock<Arc<Limits>>,
-    /// What ended threads consumed.
+    /// The usage of ended threads.
     pub(super) ended_usage: SpinLock<Usage>,
-    /// What waited-for children consumed.
+    /// The usage of waited-for children.
     pub(super) children_usage: SpinLock<Usage>,
     /// The reads and writes of ended threads and waited-for children.
     pub(super) moved: SpinLock<Moved>,
@@ -547,7 +547,7 @@ impl Process {
         sum
     }
 
-    /// What its threads read and wrote, including those that ended, and its waited-for children.
+    /// The bytes that its threads read and wrote, ended ones included, and its waited-for children.
     pub fn moved(&self) -> Moved {
         // Held meanwhile, so that a thread that ends now counts once, here or there.
         let ended = self.ended_usage.lock();
@@ -561,7 +561,7 @@ impl Process {
         sum
     }
 
-    /// What its waited-for children consumed.
+    /// Returns the usage of its waited-for children.
     pub fn children_usage(&self) -> Usage {
         *self.children_usage.lock()
     }

@@ -1,4 +1,4 @@
-//! What the scheduler has a thread do: at a switch to it and from it, and at a tick.
+//! The work of a thread for the scheduler: at a switch to it and from it, and at a tick.
 
 use core::sync::atomic::Ordering;
 

@@ -55,7 +55,7 @@ pub struct Interval<P> {
     pub(super) interval: AtomicU64,
 }
 
-/// What happens when a POSIX timer expires.
+/// The action of a POSIX timer when it expires.
 #[derive(Clone, Copy, Debug)]
 pub enum Notify {
     /// Nothing (`SIGEV_NONE`).

@@ -43,7 +43,7 @@ pub struct Executed {
 }
 
 impl Executed {
-    /// What a thread executes now.
+    /// The state that a thread executes now.
     #[inline(always)]
     pub fn by(thread: &Thread) -> Executed {
         let process = &thread.process;

@@ -38,7 +38,7 @@ pub struct Report {
     pub code: i32,
     /// The value that belongs to the code: an exit status or a signal.
     pub value: i32,
-    /// What it and its own children consumed.
+    /// The resources that it and its own children consumed.
     pub usage: Usage,
 }
 

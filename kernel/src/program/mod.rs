@@ -132,7 +132,7 @@ pub type Name = SmallVec<[u8; 32]>;
 pub struct Program {
     /// The file.
     pub executable: Arc<Executable>,
-    /// What is known of it.
+    /// Its record.
     pub record: Arc<ProgramRecord>,
     /// The interpreter that it names (the dynamic linker).
     pub interpreter: Option<(Executable, Arc<ProgramRecord>)>,

@@ -1,4 +1,4 @@
-//! What is freed when frames run out: one procedure for all callers that need frames.
+//! The answer when frames run out: one procedure for all callers that need frames.
 //!
 //! First, the deferred free of ended processes is done (`paging::teardown`; the allocator itself
 //! does so before it refuses). Then kept resources are dropped, the oldest first

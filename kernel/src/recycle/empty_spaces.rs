@@ -44,7 +44,7 @@ const SIZE: usize = PAGE + size_of::<Space>();
 type CpuPart = SpinLock<ArrayVec<Arc<Space>, MOST>>;
 
 static PARTS: [CpuPart; MAX_CPUS] = [const { SpinLock::new(ArrayVec::new_const()) }; MAX_CPUS];
-/// What all parts together may hold, in bytes.
+/// The bytes that all parts together may hold.
 static LIMIT: AtomicUsize = AtomicUsize::new(0);
 
 /// The pools of empty spaces, for [`pools`].

@@ -22,7 +22,7 @@
 //! | [`registry`] | every resource there is, in use or kept, by kind and serial |
 //! | [`watch`] | the parts of a start, to measure where its time goes |
 //!
-//! What is given up when frames run out, and in which order, is decided in [`crate::reclaim`].
+//! [`crate::reclaim`] decides what is given up when frames run out, and in which order.
 //!
 //! # How a module keeps a resource
 //!

@@ -40,9 +40,9 @@ use machine::sync::SpinLock;
 
 use super::{pools, statistics};
 
-/// What differs from pool to pool.
+/// The differences from pool to pool.
 pub trait Resource: Send + Sized + 'static {
-    /// What a taker's key must be equal to.
+    /// The part that a taker's key must be equal to.
     type Key: Fingerprint + PartialEq + Send;
 
     /// The kind under which it is counted.
@@ -64,7 +64,7 @@ type CpuPart<V> = SpinLock<Pool<<V as Resource>::Key, V>>;
 /// Stored resources, with a part for each processor.
 pub struct PerCpuPool<V: Resource> {
     parts: [CpuPart<V>; MAX_CPUS],
-    /// What all parts together may hold, in bytes.
+    /// The bytes that all parts together may hold.
     limit: AtomicUsize,
 }
 

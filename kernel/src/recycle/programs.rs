@@ -1,4 +1,4 @@
-//! Program records: what is known of an executable, so that it is parsed once.
+//! Program records: the facts of an executable, kept so that it is parsed once.
 //!
 //! A record depends on the file's content alone. It is found by the file's page cache and its
 //! version, and serves every name and every user of the file; whether a caller may execute the file
@@ -23,7 +23,7 @@ use crate::program::executable::Executable;
 use crate::program::load;
 use crate::schedule::time;
 
-/// What is known of an executable.
+/// The facts of an executable.
 pub struct ProgramRecord {
     /// Its mappings.
     pub plan: Plan,

@@ -103,7 +103,7 @@ hayate_machine::read_slot!(
 );
 
 /// The arming of refusals ([`crate::reclaim::refusal`]) to which the execution that runs on this
-/// CPU belongs; 0: none. What it starts belongs to the same one.
+/// CPU belongs; 0: none. The executions that it starts belong to the same one.
 #[cfg(debug_assertions)]
 fn arming() -> u64 {
     running().map_or(0, |execution| execution.arming.load(Ordering::Relaxed))
@@ -115,7 +115,7 @@ fn set_arming(arming: u64) {
     current().arming.store(arming, Ordering::Relaxed);
 }
 
-/// What refusals of memory know of executions.
+/// The view that refusals of memory have of executions.
 #[cfg(debug_assertions)]
 pub static ARMED_EXECUTIONS: Executions =
     Executions { arming, set_arming, current: || current().id() };

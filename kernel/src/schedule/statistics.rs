@@ -1,4 +1,4 @@
-//! What the scheduler counts: switches, times, load averages.
+//! The counts of the scheduler: switches, times, load averages.
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

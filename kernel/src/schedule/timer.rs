@@ -29,7 +29,7 @@ mod adapter {
 use adapter::TimerAdapter;
 use intrusive_collections::RBTreeAtomicLink;
 
-/// What happens when a timer expires.
+/// The action of a timer when it expires.
 pub trait TimerTarget: Send + Sync {
     /// Called at `now` (monotonic ns) on the CPU that armed the timer, with interrupts off and no
     /// lock held; must not sleep. Returns the next deadline of a periodic timer.

@@ -25,8 +25,7 @@ use hayate_machine::{cpu, time};
 /// work between the two calls, closing pipes and blocking signals, takes less.
 const SOON_NS: u64 = 200_000;
 
-/// What is known of one execution as a parent. Only the execution itself writes it, except
-/// `returns`.
+/// The habits of one execution as a parent. Only the execution itself writes it, except `returns`.
 #[derive(Default)]
 pub struct WakeAffinity {
     /// When it made its last child, in monotonic nanoseconds; 0 if it made none since its last

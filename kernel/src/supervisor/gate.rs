@@ -3,10 +3,10 @@
 //! Both use the same table. Patching a call site ([`crate::supervisor::call_sites`]) costs as much
 //! as a function call saves in one or two hundred calls, and most programs reach most of their
 //! sites only a few times. So each processor counts how often it met a site by `syscall`, for the
-//! last sites it met, and a site is patched at the [`OFTEN`]th time. Whatever a program does, it
-//! loses at most about as much as by patching too early or never. `gate=first` on the command line
-//! patches sites the first time, which tests of patching need. Sites that are left unchanged are
-//! remembered in the same place, so that they cost a comparison and not a look into the space.
+//! last sites it met, and a site is patched at the [`OFTEN`]th time. So no program loses much more
+//! than it would by patching too early or never. `gate=first` on the command line patches sites the
+//! first time, which tests of patching need. Sites that are left unchanged are remembered in the
+//! same place, so that they cost a comparison and not a look into the space.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 

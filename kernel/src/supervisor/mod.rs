@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`switch`] | which process may be switched, and what exec does with its mode |
 //! | [`space`] | the privilege level of a space, which is what a switch changes |
-//! | [`sites`] | what is known of the call sites of a space |
+//! | [`sites`] | the records of a space's call sites |
 //! | [`call_sites`] | `syscall` instructions patched into jumps to the gate |
 //! | [`gate`] | the handlers behind the gate, and when a call site is worth its patch |
 //!

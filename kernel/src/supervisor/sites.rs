@@ -1,5 +1,5 @@
-//! What is known of the call sites of a space: records only, which lie below memory and are kept
-//! in each space. [`super::call_sites`] patches the sites.
+//! The records of a space's call sites, which lie below memory and are kept in each space.
+//! [`super::call_sites`] patches the sites.
 
 use alloc::vec::Vec;
 
@@ -7,7 +7,7 @@ use hayate_call_sites::{self as call_sites, Form, Left};
 
 use crate::reclaim::growth::Grow;
 
-/// Bytes of an area of trampolines. Whatever the site's address, the area has a place for which the
+/// Bytes of an area of trampolines. For every address of a site, the area has a place for which the
 /// jump's third byte has the required value (256 bytes in each 64 KiB).
 pub(super) const AREA: usize = 128 << 10;
 /// Distance between trampolines, in bytes.
@@ -39,7 +39,7 @@ pub(super) struct Area {
     pub(super) used: [u64; AREA / STEP / 64],
 }
 
-/// What is known about the call sites of a space.
+/// The records of a space's call sites.
 #[derive(Default)]
 pub struct Sites {
     pub(super) patched: Vec<Site>,

@@ -33,7 +33,7 @@ pub struct Control {
     pub descriptors: Vec<Arc<OpenFile>>,
     /// SCM_CREDENTIALS, checked.
     pub claimed: Option<Ucred>,
-    /// What the family takes itself.
+    /// The messages that the family takes itself.
     pub others: Vec<ControlMessage>,
 }
 

@@ -221,7 +221,7 @@ ktest! {
             check!(put(&space, BASE + page * PAGE, 9));
         }
         check!(space.shown(false).unwrap().len() == 1);
-        // A gap: what lies before it has been changed.
+        // A gap: the part before it has been changed.
         space.unmap(BASE + 4 * PAGE, PAGE).unwrap();
         check!(space.protect(BASE, 8 * PAGE, Protection::READ, false) == Err(Errno::ENOMEM));
         check!(!put(&space, BASE, 1));

@@ -5,7 +5,7 @@
 
 use hayate_machine::sync::Once;
 
-/// What a terminal asks of sessions and process groups.
+/// The services of sessions and process groups for a terminal.
 pub trait Groups: Send + Sync {
     /// Sends `signal` to every process of a group.
     fn signal_group(&self, group: u32, signal: u32);

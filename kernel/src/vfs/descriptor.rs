@@ -27,7 +27,7 @@ use super::registered::Registered;
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 
-/// What ends with a descriptor: record locks, directory watches.
+/// The ends that the close of a descriptor brings: of record locks, directory watches.
 static AT_CLOSE: Registered<fn(&FdTable, &OpenFile), 2> = Registered::new();
 
 /// Registers what has to end when a descriptor is closed; at boot. It is called for tables that

@@ -1,5 +1,5 @@
-//! What is behind a node of any file system: the registry from device numbers to drivers, and the
-//! pipes of FIFOs.
+//! The object behind a node of any file system: the registry from device numbers to drivers, and
+//! the pipes of FIFOs.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;

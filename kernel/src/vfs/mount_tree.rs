@@ -202,7 +202,7 @@ pub fn unmount(place: Location, lazily: bool) -> Result<()> {
     }
     let Location { mount, dentry } = place;
     drop(dentry);
-    // What is kept of ended programs must not keep the file system in use.
+    // Kept parts of ended programs must not keep the file system in use.
     pools::drop_all(Some(ResourceKind::Attachment));
     let _lock = mount::lock();
     if mount.attached().is_none() {

@@ -212,7 +212,7 @@ bitflags::bitflags! {
     }
 }
 
-/// What undoes the registrations of an open file that ends, by mark.
+/// The functions that undo the registrations of an open file that ends, by mark.
 static AT_END: Registered<(Marks, Undo), 3> = Registered::new();
 
 /// Undoes the registrations of an open file that ends.

@@ -95,7 +95,7 @@ pub trait Watcher: Any + Send + Sync {
 pub struct Watch {
     /// The entry.
     pub watcher: Weak<dyn Watcher>,
-    /// What is on the file's wait queues for it.
+    /// The entry on the file's wait queues for it.
     pub listener: Arc<dyn Listener>,
 }
 

@@ -1,4 +1,4 @@
-//! What upper modules register at boot, so that a lower one can call them.
+//! Values that upper modules register at boot, so that a lower one can call them.
 
 use hayate_machine::sync::Once;
 

@@ -137,7 +137,7 @@ pub struct IncomingMessage {
     pub control: Vec<ControlMessage>,
 }
 
-/// What a family takes of the control messages of a send.
+/// The control messages of a send that a family takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ancillary {
     /// Of `SOL_SOCKET` only descriptors and credentials, others are refused; other levels are
@@ -184,7 +184,7 @@ pub trait SocketOps: Send + Sync {
     /// Returns the options that mean the same for every family.
     fn common(&self) -> &Common;
 
-    /// What it takes of the control messages of a send.
+    /// The control messages of a send that it takes.
     fn ancillary(&self) -> Ancillary {
         Ancillary::Own
     }

@@ -1,5 +1,5 @@
-//! What a socket keeps of the options that mean the same for every family (level `SOL_SOCKET`,
-//! socket(7)), and the memory of a program from and to which values of options are copied.
+//! The options of a socket that mean the same for every family (level `SOL_SOCKET`, socket(7)), and
+//! the memory of a program from and to which values of options are copied.
 //!
 //! The system calls read and set these options; families look at them when they act. An option is
 //! kept here only if every family that takes it either heeds it or has no use for it on Linux

@@ -1,5 +1,5 @@
-//! What can be told about files, and the two interfaces that tell programs: inotify(7) and the
-//! older `F_NOTIFY` of fcntl(2).
+//! The events of files, and the two interfaces that tell programs of them: inotify(7) and the older
+//! `F_NOTIFY` of fcntl(2).
 //!
 //! This is the lower half of notification: events ([`Mask`], [`Event`]), and the [`Watchers`] that
 //! get them. Files are named by device and inode number here, so that dentries and mounts, on which
@@ -76,7 +76,7 @@ impl Mask {
 /// An event on a file, or on an entry of a directory.
 #[derive(Clone, Copy)]
 pub struct Event<'a> {
-    /// What happened.
+    /// The kind of event.
     pub mask: Mask,
     /// The entry's name, for watchers of its directory.
     pub name: &'a [u8],

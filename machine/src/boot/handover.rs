@@ -1,4 +1,4 @@
-//! What the first instructions hand over to Rust.
+//! The values that the first instructions hand over to Rust.
 
 use crate::layout::KERNEL;
 

@@ -1,7 +1,7 @@
 //! The start of the machine: from the loader's first instruction to the kernel's main function.
 //!
-//! The order of the steps is that of [`start`]: each may use only what was set up before it. What
-//! the loader says is in [`crate::loader`].
+//! The order of the steps is that of [`start`]: each may use only what was set up before it.
+//! [`crate::loader`] reads the loader's information.
 
 mod entry;
 mod handover;

@@ -1,4 +1,4 @@
-//! A flow of control: what a context consists of, whatever it is a part of.
+//! A flow of control: the content of a context, whatever that is a part of.
 
 use alloc::sync::Arc;
 use core::arch::asm;

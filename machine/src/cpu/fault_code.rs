@@ -1,4 +1,4 @@
-//! What the processor says about a page fault.
+//! The processor's description of a page fault.
 
 bitflags::bitflags! {
     /// The error code of a page fault (Intel SDM vol. 3, 4.7).

@@ -2,7 +2,7 @@
 //!
 //! A slot of the processor names the object, and [`Lent`] is a borrow of it. The processor counts
 //! the borrows of the context that runs there, with one instruction when a borrow begins and one
-//! when it ends; the context switch saves and restores the count. What holds the object does not
+//! when it ends; the context switch saves and restores the count. The holder of the object does not
 //! give it up while it is borrowed ([`context::ObjectCell`](crate::context::ObjectCell)).
 //!
 //! Roads not taken: a counted reference for each borrow, which costs two more atomic instructions

@@ -1,8 +1,8 @@
 //! Deferred frees: how many frames wait to be freed, and how some of them are freed.
 //!
-//! What defers frees ([`crate::paging::teardown`]) counts them here, and registers a function that
-//! frees a part. So the allocator can have frames freed before it refuses a request, and knows
-//! nothing of what holds them.
+//! The module that defers frees ([`crate::paging::teardown`]) counts them here, and registers a
+//! function that frees a part. So the allocator can have frames freed before it refuses a request,
+//! and knows nothing of their holders.
 
 use crate::sync::{Once, relax};
 use hayate_protocols::deferred::Deferred;

@@ -1,4 +1,4 @@
-//! The frame table: what is known about each frame.
+//! The frame table: one record for each frame.
 //!
 //! It lies in the direct map, which uses large pages, and covers the memory that is known at boot.
 //! When a device brings memory later ([`extend`]), the table is mapped once more, page by page at
@@ -15,8 +15,8 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use hayate_frames::{Link, Table};
 
-/// What is known about one frame. The meaning of `tag` and `data` depends on what the frame is used
-/// for. A free frame: links of the buddy allocator. A page table: its occupancy. A large page
+/// The record of one frame. The meaning of `tag` and `data` depends on what the frame is used for.
+/// A free frame: links of the buddy allocator. A page table: its occupancy. A large page
 /// ([`crate::paging`]): the number of entries that map it, and the link of the list of deferred
 /// frees. A slab of the heap: see there. Any other frame: nothing.
 #[repr(C, align(16))]

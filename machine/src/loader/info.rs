@@ -1,4 +1,4 @@
-//! What the loader said, kept for the rest of the kernel.
+//! The loader's information, kept for the rest of the kernel.
 
 use core::ops::Range;
 
@@ -32,7 +32,7 @@ pub struct MemoryRange {
     pub kind: MemoryKind,
 }
 
-/// What is known about the machine at boot.
+/// The machine as the loader describes it at boot.
 #[derive(Debug)]
 pub struct BootInfo {
     /// The memory map; RAM of every kind is in the direct map.

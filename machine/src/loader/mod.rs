@@ -1,4 +1,5 @@
-//! What the loader said (PVH): the memory map, the command line, modules, where ACPI's tables are.
+//! The loader's information (PVH): the memory map, the command line, modules, where ACPI's tables
+//! are.
 //!
 //! All of it is checked: `hvm_start_info` has been seen with garbage after a warm reset, so counts
 //! are limited, ranges are cut to plausible ones, and a module that overlaps the kernel is dropped.

@@ -22,8 +22,8 @@ pub(crate) fn firmware_bytes(address: u64, length: usize) -> Option<&'static [u8
     if address == 0 || end > BOOT_LIMIT {
         return None;
     }
-    // SAFETY: the boot tables map the first 4 GiB at DIRECT_MAP. What lies there may be anything,
-    // and bytes have no invalid values.
+    // SAFETY: the boot tables map the first 4 GiB at DIRECT_MAP. Any bytes may lie there, and bytes
+    // have no invalid values.
     Some(unsafe {
         core::slice::from_raw_parts((DIRECT_MAP + address as usize) as *const u8, length)
     })

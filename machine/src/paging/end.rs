@@ -1,4 +1,4 @@
-//! The end of a program: what its space still maps is given up, partly later ([`super::teardown`]).
+//! The end of a program: the rest of its space is given up, partly later ([`super::teardown`]).
 
 use super::edit::Edit;
 use super::entry::{PageKind, TableEntry};

@@ -1,10 +1,10 @@
-//! What a change of a page table leaves behind: stale TLB entries, and frames and tables that may
-//! be given up only when no processor can reach them any more.
+//! The remains of a change of a page table: stale TLB entries, and frames and tables that may be
+//! given up only when no processor can reach them any more.
 //!
-//! Order matters: the entry is changed first; then every processor that has the space loaded
-//! drops its TLB entries; only then what it led to is given up. A [`Gather`] keeps that order for
-//! a whole operation at the price of one shootdown. It reads the mask of processors *after* the
-//! entries were changed: a processor that loads the space later sees the new entries
+//! Order matters: the entry is changed first; then every processor that has the space loaded drops
+//! its TLB entries; only then the frame or table that it led to is given up. A [`Gather`] keeps
+//! that order for a whole operation at the price of one shootdown. It reads the mask of processors
+//! *after* the entries were changed: a processor that loads the space later sees the new entries
 //! ([`PageTable::activate`](super::PageTable::activate) has the matching fence).
 
 use super::entry::TableEntry;

@@ -12,7 +12,7 @@ pub struct Page {
     pub(super) frame: u32,
     /// The kind of the page.
     pub kind: PageKind,
-    /// What the page table lets the program do with the page now; copy-on-write takes `write` away
+    /// The accesses to the page that the page table allows now; copy-on-write takes `write` away
     /// from pages that the program may write to.
     pub access: Access,
     /// Whether the page is part of a large page.

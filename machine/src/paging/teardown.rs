@@ -4,7 +4,7 @@
 //! process's end. So [`defer`] puts its tables, which no processor can reach any more, on a list of
 //! deferred frees. An idle processor calls [`free_one`] repeatedly; each call frees one lowest
 //! table (512 pages) or one large page. Only tables wait, which hold nothing but references to
-//! frames: what the regions held (files, their address ranges) is released at once.
+//! frames: the holdings of regions (files, their address ranges) are released at once.
 //!
 //! A deferred free never causes a shortage. The allocator frees from the list before it refuses a
 //! frame, takes one of the kernel's reserve, or fails to find contiguous frames (`frames`). A
@@ -15,7 +15,7 @@
 //! needs no memory.
 //!
 //! Invariants:
-//! * what is on the list belongs to the list alone. A table that other spaces refer to as well is
+//! * a table on the list belongs to the list alone. A table that other spaces refer to as well is
 //!   released, by one count, before the rest is put there. So the other spaces own it alone as soon
 //!   as the process has ended, and do not copy it without need;
 //! * the same holds for tables whose pages other spaces have: those spaces would copy each page on
@@ -90,9 +90,9 @@ pub(super) fn is_worth(usage: &Usage) -> bool {
     usage.mapped() >= WORTH as u64
 }
 
-/// Gives up everything below a table (of `level`): what other spaces share at once, the rest by way
-/// of the list, as far as the list may grow. False: the list does not take it, and the caller frees
-/// what is left.
+/// Gives up everything below a table (of `level`): the parts that other spaces share at once, the
+/// rest by way of the list, as far as the list may grow. False: the list does not take it, and the
+/// caller frees what is left.
 ///
 /// # Safety
 /// No processor can reach the table any more; the caller passes the only reference.

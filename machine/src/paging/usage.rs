@@ -119,8 +119,8 @@ impl Usage {
         self.pages[kind as usize].load(Relaxed)
     }
 
-    /// Returns about how many pages are mapped: what is being counted at this moment may make the
-    /// sum too large.
+    /// Returns about how many pages are mapped: pages that are being counted at this moment may
+    /// make the sum too large.
     #[inline]
     pub fn mapped(&self) -> u64 {
         let kinds = [PageKind::Private, PageKind::File, PageKind::Shared];

@@ -71,8 +71,8 @@ hayate_syscall_exit:
 7:  call hayate_call_any
     jmp hayate_syscall_exit
 
-// What every number's entry is until it is set: the handler of system calls, which leaves the
-// result in the frame.
+// Every number's entry until it is set: the handler of system calls, which leaves the result in the
+// frame.
 .globl hayate_call_any
 hayate_call_any:
     push rdi
@@ -189,8 +189,8 @@ hayate_fatal:
     call {fatal}
     ud2
 
-// NMI: nobody sends one on purpose but `smp::stop_others`, which sets the flag first, and the
-// watchdog of programs in ring 0, which does not mean us.
+// NMI: only `smp::stop_others` sends one on purpose, which sets the flag first, and the watchdog of
+// programs in ring 0, which does not mean us.
 .balign 16
 .globl hayate_nmi
 hayate_nmi:

@@ -5,10 +5,10 @@
 //! (a page fault in a user copy, an interrupt in the idle loop) push the same frame where the stack
 //! stands.
 //!
-//! What the kernel does about an event is registered once ([`register`]). Before every return to
-//! user mode the stubs test one per-CPU word, [`attention`]; only if it is not zero is the
-//! `attention` handler called. A handler that rewrites the program's registers (a signal frame,
-//! sigreturn, exec) raises [`FULL_RETURN`] so that the way out is `iretq`.
+//! The kernel registers its handlers of events once ([`register`]). Before every return to user
+//! mode the stubs test one per-CPU word, [`attention`]; only if it is not zero is the `attention`
+//! handler called. A handler that rewrites the program's registers (a signal frame, sigreturn,
+//! exec) raises [`FULL_RETURN`] so that the way out is `iretq`.
 
 #[macro_use]
 mod frame;

@@ -12,8 +12,8 @@ use std::ffi::CStr;
 #[inline(always)]
 pub unsafe fn syscall(number: usize, a: [usize; 6]) -> isize {
     let result;
-    // SAFETY: `syscall` clobbers rcx and r11 and returns in rax (System V ABI, A.2.1); what
-    // it does to memory is the caller's promise.
+    // SAFETY: `syscall` clobbers rcx and r11 and returns in rax (System V ABI, A.2.1); its effect
+    // on memory is the caller's promise.
     unsafe {
         asm!(
             "syscall",

@@ -1,4 +1,4 @@
-//! `/proc/PID/net` and `/proc/sys/net`: what the network is made of, and its settings
+//! `/proc/PID/net` and `/proc/sys/net`: the parts of the network, and its settings
 //! (`proc_pid_net(5)`, Documentation/networking/ip-sysctl.rst of Linux 6.1).
 //!
 //! There is one network, so every process sees the same. Only files that say what is true are here;

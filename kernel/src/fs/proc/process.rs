@@ -199,7 +199,7 @@ fn set_comm(target: &Target, text: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Of the first thread: it itself, or who may change how others are scheduled (EPERM;
+/// Of the first thread: it itself, or a thread that may change how others are scheduled (EPERM;
 /// `timerslack_ns_write`, fs/proc/base.c).
 fn slack_of(target: &Target) -> Result<Arc<Thread>> {
     let thread = target.thread()?;

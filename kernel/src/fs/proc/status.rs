@@ -1,4 +1,4 @@
-//! What `/proc/PID` tells of a process in numbers: `stat`, `status`, `mode`, `io`, `limits`.
+//! The numbers of a process in `/proc/PID`: `stat`, `status`, `mode`, `io`, `limits`.
 
 use alloc::format;
 use alloc::vec::Vec;

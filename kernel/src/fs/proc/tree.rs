@@ -64,7 +64,7 @@ pub struct Item<T: 'static> {
 /// Writes a text.
 pub type Write<T> = fn(&T, &mut Vec<u8>) -> Result<()>;
 
-/// What an item is.
+/// The kind of an item.
 pub enum What<T: 'static> {
     /// A text that every user may read.
     Text(Write<T>),

@@ -1,4 +1,5 @@
-//! What all files of one tmpfs share: its limits, and the pages and inodes that count against them.
+//! The part that all files of one tmpfs share: its limits, and the pages and inodes that count
+//! against them.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;

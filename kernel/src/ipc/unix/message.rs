@@ -12,7 +12,7 @@ use crate::vfs::open_file::OpenFile;
 /// SCM_MAX_FD: the most descriptors that one message carries (unix(7)).
 pub const MOST_DESCRIPTORS: usize = 253;
 
-/// What sent a message.
+/// The sender of a message.
 pub trait Sender: Send + Sync {
     /// The message is no longer in flight.
     fn arrived(&self);

@@ -20,7 +20,7 @@ pub fn pattern() -> Pattern {
     PATTERN.lock().clone().unwrap_or_else(|| b"core".iter().copied().collect())
 }
 
-/// Sets the pattern; what exceeds 127 bytes is cut off (`proc_dostring`). `EINVAL` for one that
+/// Sets the pattern; one of more than 127 bytes is cut off (`proc_dostring`). `EINVAL` for one that
 /// pipes into a program.
 pub fn set_pattern(text: &[u8]) -> Result<()> {
     if text.starts_with(b"|") {

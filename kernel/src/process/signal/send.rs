@@ -179,7 +179,7 @@ pub fn tell_change(child: &Arc<Process>, code: i32, signal: u32) {
     parent.child_events.wake_all();
 }
 
-/// What a parent is told about a child.
+/// The news that a parent gets of a child.
 pub fn about_child(child: &Process, code: i32, status: i32) -> Siginfo {
     let usage = child.usage();
     let ticks = |nanos: u64| (nanos / (NANOS_PER_SEC / CLOCK_TICKS_PER_SEC)) as i64;

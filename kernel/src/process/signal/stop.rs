@@ -1,7 +1,7 @@
-//! What a process and its parent know of a stop (`SIGSTOP`, `SIGCONT`, job control).
+//! The state of a stop, as a process and its parent know it (`SIGSTOP`, `SIGCONT`, job control).
 //!
-//! The state is a part of `Process::control`, whose lock covers it. What changes it stands above:
-//! `stopping.rs`, and `send.rs` for the signal that ends a stop.
+//! The state is a part of `Process::control`, whose lock covers it. The files that change it stand
+//! above: `stopping.rs`, and `send.rs` for the signal that ends a stop.
 
 use crate::schedule::WaitQueue;
 

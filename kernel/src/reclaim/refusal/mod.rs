@@ -35,8 +35,8 @@ use machine::sync::Once;
 use machine::trap::origin::{self, DEPTH};
 use machine::trap::{self, attention};
 
-/// What this module has to know of executions. It stands below the scheduler, which requests memory
-/// too, so the caller of [`command`] hands it in.
+/// The facts about executions that this module needs. It stands below the scheduler, which requests
+/// memory too, so the caller of [`command`] hands it in.
 pub struct Executions {
     /// The arming to which the execution that runs here belongs; 0: none.
     pub arming: fn() -> u64,
@@ -61,7 +61,7 @@ static REFUSING: AtomicU64 = AtomicU64::new(0);
 /// The number of requests refused since boot.
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 
-/// What was refused last: its number, its call, the return addresses and how many they are.
+/// The last refusal: its number, its call, the return addresses and how many they are.
 static LAST: AtomicU64 = AtomicU64::new(0);
 static CALL: AtomicU64 = AtomicU64::new(0);
 static STACK: [AtomicU64; DEPTH] = [const { AtomicU64::new(0) }; DEPTH];

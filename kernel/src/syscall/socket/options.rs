@@ -2,8 +2,8 @@
 //!
 //! Those of the level `SOL_SOCKET` that mean the same for every family are set and read here, as
 //! `sk_setsockopt` and `sk_getsockopt` of Linux do (net/core/sock.c); all others are the family's.
-//! A family is asked before the options whose effect is its own (from `set_late` on): what reaches
-//! these has no effect in that family on Linux either, beyond what [`Common`] says.
+//! A family is asked before the options whose effect is its own (from `set_late` on): one that
+//! reaches these has no effect in that family on Linux either, beyond that of [`Common`].
 
 use core::sync::atomic::{AtomicU32, Ordering};
 

@@ -188,7 +188,7 @@ impl Grid {
     }
 }
 
-/// Returns notes on the systems: what they are, and what could not be measured and why.
+/// Returns notes on the systems: their versions, and the values that could not be measured and why.
 pub fn notes(r: &Results) -> Vec<(String, Vec<String>)> {
     let note = |system: &super::results::System| {
         let release = system.release.as_deref().unwrap_or("unknown");

@@ -285,7 +285,7 @@ fn held() -> Held {
     }
 }
 
-/// What [`held`] returns.
+/// The result of [`held`].
 type Held = ((u64, u64), String);
 
 /// Says what the kernel holds more after a run, if anything, and at which place it was refused. It

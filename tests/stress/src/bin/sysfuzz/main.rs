@@ -174,7 +174,7 @@ fn sweep(running: &[Option<Running>]) {
     }
 }
 
-/// What the supervisor knows of its workers.
+/// The supervisor's knowledge of its workers.
 struct Supervisor {
     world: World,
     slots: &'static [Slot],
