@@ -161,7 +161,8 @@ TEST(values_are_kept_and_cut) {
     put_back();
 }
 
-/* Nanoseconds that a clock gains on the raw one in about so many milliseconds of that, per thousand. */
+/* Nanoseconds that a clock gains on the raw one in about so many milliseconds of that, per
+ * thousand. */
 static int64_t gain(clockid_t clock, int ms) {
     int64_t from = now_ns(clock), raw = now_ns(RAW);
     while (now_ns(RAW) - raw < ms * MS)

@@ -535,7 +535,8 @@ TEST(clock_nanosleep_errors) {
     ERR(SLEEP(CLOCK_REALTIME, TIMER_ABSTIME, &negative, NULL), EINVAL);
     ERR(SLEEP(CLOCK_PROCESS_CPUTIME_ID, 0, &bad, NULL), EINVAL);
     ERR(SLEEP(CLOCK_PROCESS_CPUTIME_ID, 0, BAD, NULL), EFAULT);
-    /* clock_nanosleep(2) says EINVAL of all of these; kernel/time/posix-timers.c says EOPNOTSUPP. */
+    /* clock_nanosleep(2) says EINVAL of all of these; kernel/time/posix-timers.c says
+     * EOPNOTSUPP. */
     ERR(SLEEP(CLOCK_THREAD_CPUTIME_ID, 0, &zero, NULL), EOPNOTSUPP);
     ERR(SLEEP(CLOCK_MONOTONIC_RAW, 0, &zero, NULL), EOPNOTSUPP);
     ERR(SLEEP(CLOCK_REALTIME_COARSE, 0, &zero, NULL), EOPNOTSUPP);

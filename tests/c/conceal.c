@@ -1,5 +1,5 @@
-/* The right to look into a process: programs that may be executed and not read, set-id programs, changes
- * of credentials (ptrace(2), "Ptrace access mode checking"; PR_SET_DUMPABLE; proc(5)). */
+/* The right to look into a process: programs that may be executed and not read, set-id programs,
+ * changes of credentials (ptrace(2), "Ptrace access mode checking"; PR_SET_DUMPABLE; proc(5)). */
 #define AREA "conceal"
 #include "harness.h"
 #include <sys/fsuid.h>

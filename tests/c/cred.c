@@ -515,8 +515,8 @@ HELPER(still_user) {
     return geteuid() == 1000 && getegid() == 1000 && syscall(SYS_prctl, 39, 0, 0, 0, 0) == 1 ? 0 : 1;
 }
 
-/* Of a process that shares its working directory, root and umask with another, which could change them
- * under the program (clone(2), CLONE_FS). */
+/* Of a process that shares its working directory, root and umask with another, which could change
+ * them under the program (clone(2), CLONE_FS). */
 TEST(sharing_directories_disarms_set_id) {
     COPY(hy_self, "suid", 0755);
     OK(chmod("suid", 04755));

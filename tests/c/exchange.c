@@ -1,5 +1,5 @@
-/* What exec exchanges, seen by others while it does: the space, the program, whom the process acts as, who
- * may look into it, and its descriptors. */
+/* The parts that exec exchanges, seen by others while it does: the space, the program, the user, the
+ * right to look into the process, and its descriptors. */
 #define AREA "exchange"
 #include "harness.h"
 #include "../../guest/interface/include/hayate.h"
@@ -50,7 +50,8 @@ HELPER(storm_plain) {
     return 97;
 }
 
-/* The mode is switched as fast as it can be while the process executes one program after the other. */
+/* The mode is switched as fast as it can be while the process executes one program after the
+ * other. */
 static void switch_in_a_storm(unsigned flags, long *worked) {
     pid_t pid = FORK();
     if (pid == 0) go_on("./plain", "storm_plain", 300);
@@ -80,7 +81,8 @@ TEST_TIMES(a_storm_of_switches_never_takes_a_set_user_id_program_along, 4) {
     CHECK(worked > 0);
 }
 
-/* A process that was told to leave supervisor mode has left it, whatever it executes at that moment. */
+/* A process that was told to leave supervisor mode has left it, whatever it executes at that
+ * moment. */
 HELPER(storm_kept) {
     int left = atoi(argv[1]);
     if (left == 0) {
@@ -115,7 +117,8 @@ TEST_TIMES(a_switch_back_during_exec_is_not_lost, 4) {
 
 static char secret[64] = "nothing";
 
-/* With root's rights for a moment: it has a secret. Then it is its user again, and a plain program. */
+/* With root's rights for a moment: it has a secret. Then it is its user again, and a plain
+ * program. */
 HELPER(secret_set_id) {
     if (geteuid() != 0) return 65;
     strcpy(secret, "a secret of root's");
@@ -135,7 +138,8 @@ HELPER(secret_plain) {
     return 97;
 }
 
-/* Looks into it in every way there is, until it ends; the memory of the set-user-id program is never seen. */
+/* Looks into it in every way there is, until it ends; the memory of the set-user-id program is
+ * never seen. */
 HELPER(spy) {
     pid_t pid = fork();
     if (pid == 0) go_on("./plain", "secret_plain", 150);

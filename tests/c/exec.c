@@ -354,7 +354,8 @@ TEST(a_program_executed_by_descriptor_is_named_by_its_number) {
     ssize_t n = read(out.fd[0], text, sizeof text - 1);
     text[n > 0 ? n : 0] = 0;
     char want[64];
-    /* Linux 6.14 took the file's name (fs/exec.c, bprm->comm_from_dentry); until then it is the number. */
+    /* Linux 6.14 took the file's name (fs/exec.c, bprm->comm_from_dentry); until then it is the
+     * number. */
     snprintf(want, sizeof want, "%d /dev/fd/%d ", fd, fd);
     if (strncmp(text, want, strlen(want)) != 0 && strncmp(text, "exec /dev/fd/", 13) != 0)
         FAIL("%s", text);

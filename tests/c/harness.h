@@ -332,8 +332,8 @@ static UNUSED void *bad_address(void) {
 #define BAD bad_address()
 #define KERNEL_ADDRESS ((void *)0xffffffff80000000UL)
 
-/* Whether this runs in Hayate's supervisor mode, or may at any time. MODE_STORM: somebody changes the
- * mode all the time. */
+/* Whether this runs in Hayate's supervisor mode, or may at any time. MODE_STORM: somebody changes
+ * the mode all the time. */
 static UNUSED bool in_supervisor_mode(void) {
     unsigned cs;
     __asm__ volatile("mov %%cs, %0" : "=r"(cs));
@@ -345,10 +345,10 @@ static UNUSED void needs_user_mode(void) {
     if (in_supervisor_mode()) hy_skip("in supervisor mode nothing is denied");
 }
 
-/* The memory of a process is free once it has been waited for, unless another process holds its space
- * for a moment longer: one that switches its mode (MODE_STORM), or, as on Linux, one that reads its
- * /proc/PID/maps (get_task_mm in kernel/fork.c, 6.1). Then, and only then, it may take a moment: whether to look
- * again, at most two seconds long. */
+/* The memory of a process is free once it has been waited for, unless another process holds its
+ * space for a moment longer: one that switches its mode (MODE_STORM), or, as on Linux, one that
+ * reads its /proc/PID/maps (get_task_mm in kernel/fork.c, 6.1). Then, and only then, it may take a
+ * moment: whether to look again, at most two seconds long. */
 static UNUSED bool hy_patience(int *looks) {
     if (!getenv("MODE_STORM") || ++*looks > 2000) return false;
     usleep(1000);
@@ -399,8 +399,8 @@ static UNUSED ssize_t get_file(const char *path, char *buffer, size_t size) {
 }
 
 /*
- * Skips a case that changes what the whole machine goes by (limits, the clock), unless the machine is
- * the tests' own: its first process is then the init that Hayate brings, under either kernel.
+ * Skips a case that changes what the whole machine goes by (limits, the clock), unless the machine
+ * is the tests' own: its first process is then the init that Hayate brings, under either kernel.
  */
 #define NEEDS_OWN_MACHINE()                                                                        \
     do {                                                                                           \

@@ -410,7 +410,8 @@ static void pass_on(bool whole) {
 TEST_TIMES(a_record_lock_goes_from_one_to_the_next, 4) { pass_on(false); }
 TEST_TIMES(a_whole_file_lock_goes_from_one_to_the_next, 4) { pass_on(true); }
 
-/* Readers that wait for a writer all go on at once; a writer that waits for readers goes after the last. */
+/* Readers that wait for a writer all go on at once; a writer that waits for readers goes after the
+ * last. */
 TEST(shared_locks_are_given_together) {
     for (int whole = 0; whole < 2; whole++) {
         int fd = lock_file();
@@ -501,7 +502,8 @@ static void *wait_for_the_lock(void *data) {
     return NULL;
 }
 
-/* The descriptor is closed by another thread during the wait: nobody could ever give the lock up. */
+/* The descriptor is closed by another thread during the wait: nobody could ever give the lock
+ * up. */
 TEST(a_lock_that_comes_after_close_is_given_back) {
     int fd = lock_file();
     GATE(held);

@@ -1,5 +1,5 @@
-/* Hayate's switch of the running mode: switch_supervisor(pid, flags) and switch_user(pid). Linux has
- * no such calls; there the cases are skipped. */
+/* Hayate's switch of the running mode: switch_supervisor(pid, flags) and switch_user(pid). Linux
+ * has no such calls; there the cases are skipped. */
 #define AREA "mode"
 #include "harness.h"
 #include "../../guest/interface/include/hayate.h"

@@ -519,7 +519,8 @@ TEST(bytes_of_names_are_free) {
 }
 
 TEST(dotdot_at_a_root_that_was_covered) {
-    /* namei.c's follow_dotdot: at the root `..` is the root, with what has been mounted on it since. */
+    /* namei.c's follow_dotdot: at the root `..` is the root, with what has been mounted on it
+     * since. */
     unshare(CLONE_NEWNS);
     mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL);
     OK(mkdir("root", 0755));

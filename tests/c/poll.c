@@ -183,7 +183,8 @@ TEST(select_times_out_and_updates_the_time) {
 TEST(select_errors) {
     fd_set in;
     FD_ZERO(&in);
-    /* Below 64, the smallest table of descriptors: Linux ignores bits beyond the table (select(2), BUGS). */
+    /* Below 64, the smallest table of descriptors: Linux ignores bits beyond the table (select(2),
+     * BUGS). */
     close(60);
     FD_SET(60, &in);
     struct timeval zero = {0, 0}, bad = {-1, 0};

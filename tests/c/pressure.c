@@ -1,5 +1,5 @@
-/* A machine with little memory: kept parts of ended processes, and caches, give way to every request,
- * of whichever kind. For machines with 64 MiB; see cli/src/test/guest.rs. */
+/* A machine with little memory: kept parts of ended processes, and caches, give way to every
+ * request, of whichever kind. For machines with 64 MiB; see cli/src/test/guest.rs. */
 #define AREA "pressure"
 #include "harness.h"
 #include "../../guest/interface/include/hayate.h"
@@ -112,8 +112,8 @@ TEST_TIMES(pipes_get_what_is_kept, 4) {
     CHECK(kept("attachment") < before);
 }
 
-/* Has memory filled but for what is kept, and at most the room of one program that was kept (less than a
- * MiB); how much is kept. */
+/* Has memory filled but for what is kept, and at most the room of one program that was kept (less
+ * than a MiB); how much is kept. */
 static size_t fill_but_what_is_kept(void) {
     int fd = OK(memfd_create("most", MFD_CLOEXEC));
     fill(fd);
@@ -158,8 +158,9 @@ static bool keeps_something(void) {
     return access("/proc/hayate/pools", R_OK) == 0 && memory("MemTotal:") <= 64 * MIB;
 }
 
-/* How many mappings there are in the end, and how many when memory is filled. Each takes 48 bytes of a
- * list that grows as a whole, to a length that Linux, too, allows without being asked (65530). */
+/* How many mappings there are in the end, and how many when memory is filled. Each takes 48 bytes
+ * of a list that grows as a whole, to a length that Linux, too, allows without being asked
+ * (65530). */
 #define MANY 60000
 #define SOME 4000
 

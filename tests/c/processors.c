@@ -1,4 +1,5 @@
-/* Every processor: threads with registers of their own, signals, programs, and the kernel's copies. */
+/* Every processor: threads with registers of their own, signals, programs, and the kernel's
+ * copies. */
 #define AREA "processors"
 #include "harness.h"
 #include <cpuid.h>
@@ -24,7 +25,8 @@ static void stay_on(int cpu) {
     CHECK_EQ(sched_getcpu(), cpu);
 }
 
-/* Whether programs have the upper halves of the vector registers: both CPUID and the kernel say so. */
+/* Whether programs have the upper halves of the vector registers: both CPUID and the kernel say
+ * so. */
 static bool has_avx(void) {
     unsigned a, b, c, d, low, high;
     if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_AVX) || !(c & bit_OSXSAVE))

@@ -804,7 +804,8 @@ TEST(pagemap_tells_what_is_in_memory) {
     off_t at = (off_t)((uintptr_t)page / PAGE * 8);
     CHECK_EQ(OK(pread(fd, words, 16, at)), 16);
     CHECK(words[0] >> 63 && !(words[0] >> 61 & 1));
-    /* Bit 55 is for kernels that track written pages (CONFIG_MEM_SOFT_DIRTY), Debian's among them. */
+    /* Bit 55 is for kernels that track written pages (CONFIG_MEM_SOFT_DIRTY), Debian's among
+     * them. */
     CHECK_EQ(words[1] & ~(UINT64_C(1) << 55), 0);
     ERR(pread(fd, words, 16, at + 1), EINVAL);
     ERR(pread(fd, words, 15, at), EINVAL);
@@ -983,8 +984,8 @@ TEST(io_has_threads_that_ended_and_children_that_were_waited_for) {
     CHECK_EQ(own_io("wchar") - written, 17);
 }
 
-/* The parts of this program that the kernel reads to start it: the beginning, the program headers, and of its
- * interpreter the path, the header and the program headers. */
+/* The parts of this program that the kernel reads to start it: the beginning, the program headers,
+ * and of its interpreter the path, the header and the program headers. */
 static void start_reads(long *calls, long *bytes) {
     Elf64_Ehdr file;
     Elf64_Phdr header;

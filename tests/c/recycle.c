@@ -316,8 +316,8 @@ TEST(the_room_of_a_removed_program_comes_back) {
             OK(statvfs(".", &after));
             missing = (int64_t)(before.f_bfree - after.f_bfree) * (int64_t)before.f_bsize;
         } while (missing >= self.st_size / 2 && hy_patience(&looks));
-        /* Others may be using the file system: half a program is allowed for, and in some rounds any
-         * amount. Room that did not come back would be missing in each. */
+        /* Others may be using the file system: half a program is allowed for, and in some rounds
+         * any amount. Room that did not come back would be missing in each. */
     } while (missing >= self.st_size / 2 && ++rounds < 20);
     CHECK(missing < self.st_size / 2);
 }

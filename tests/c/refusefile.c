@@ -1,5 +1,5 @@
-/* What calls on files and sockets refuse: the ERRORS sections of their manual pages, for the calls that
- * no other area has asked. */
+/* What calls on files and sockets refuse: the ERRORS sections of their manual pages, for the calls
+ * that no other area has asked. */
 #define AREA "refusefile"
 #include "harness.h"
 #include <sys/eventfd.h>

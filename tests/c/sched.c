@@ -1,4 +1,5 @@
-/* Scheduling: policies, priorities, nice values, processors; what is inherited and what is refused. */
+/* Scheduling: policies, priorities, nice values, processors; what is inherited and what is
+ * refused. */
 #define AREA "sched"
 #include "harness.h"
 

@@ -1,9 +1,9 @@
 /*
- * The next program must not find the secret of one: not in its memory, not in its registers, and not
- * in bytes that the kernel hands out, some of which may never have been set. One program puts a
+ * The next program must not find the secret of one: not in its memory, not in its registers, and
+ * not in bytes that the kernel hands out, some of which may never have been set. One program puts a
  * secret everywhere it can, also into the kernel: pipes, messages, attributes, signals, timers. It
- * ends, and another, of the same or another user, on the same or the other processor, searches all it
- * can reach; under every policy of what is kept of ended processes, where the kernel has one.
+ * ends, and another, of the same or another user, on the same or the other processor, searches all
+ * it can reach; under every policy of what is kept of ended processes, where the kernel has one.
  */
 #define AREA "secret"
 #include "secret.h"
@@ -65,7 +65,8 @@ static void in_memory(uint64_t word) {
         pthread_join(thread, NULL);
 }
 
-/* Into the kernel's own memory: data that it copies in and keeps, and data that it copies in for a moment. */
+/* Into the kernel's own memory: data that it copies in and keeps, and data that it copies in for a
+ * moment. */
 static void in_kernel(uint64_t word) {
     static uint64_t buffer[2048];
     scribble(buffer, sizeof buffer, word);

@@ -1,4 +1,5 @@
-/* Programs that know a secret, and programs that search for one: shared by secret.c and recycle.c. */
+/* Programs that know a secret, and programs that search for one: shared by secret.c and
+ * recycle.c. */
 #pragma once
 #include "harness.h"
 
@@ -29,8 +30,8 @@ static bool is_mapped(uint64_t masked) {
     return found;
 }
 
-/* Starts a helper of a program as a user on a processor. `search` is told the masked secret, the others
- * are told the seed. */
+/* Starts a helper of a program as a user on a processor. `search` is told the masked secret, the
+ * others are told the seed. */
 static pid_t run(const char *program, uid_t user, int cpu, const char *helper, unsigned seed) {
     char number[32], unused[128];
     bool searches = strcmp(helper, "search") == 0;

@@ -381,8 +381,8 @@ static void look_at_padding(int sig UNUSED, siginfo_t *info UNUSED, void *contex
         if (byte % 16 >= 10 && image[byte] != 0xa5) CHECK_EQ(image[byte], 0);
     count++;
 }
-/* Registers that the processor does not store show no memory of the kernel: they are as they were, or
- * zero. */
+/* Registers that the processor does not store show no memory of the kernel: they are as they were,
+ * or zero. */
 TEST(a_frame_has_nothing_but_registers) {
     static char stack[65536];
     memset(stack, 0xa5, sizeof stack);

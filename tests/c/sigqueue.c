@@ -1,4 +1,5 @@
-/* Signals that programs send: with information of their own, to threads, by descriptors of processes. */
+/* Signals that programs send: with information of their own, to threads, by descriptors of
+ * processes. */
 #define AREA "sigqueue"
 #include "harness.h"
 

@@ -644,8 +644,8 @@ TEST(peer_of_a_collected_socket_sees_the_end) {
     for (int i = 0; i < 3; i++)
         OK(close(all[i]));
     struct pollfd p = {.fd = lost[0], .events = POLLIN};
-    /* Linux leaves it to a worker (__unix_gc in net/unix/garbage.c, 6.18), which on a busy machine may not
-     * have come to it for a long time; then nothing is told of it. */
+    /* Linux leaves it to a worker (__unix_gc in net/unix/garbage.c, 6.18), which on a busy machine
+     * may not have come to it for a long time; then nothing is told of it. */
     int64_t end = now_ns(CLOCK_MONOTONIC) + 15000000000;
     for (int i = 0; poll(&p, 1, i < 5000 ? 0 : 10) == 0; i++) {
         lose_a_cycle();

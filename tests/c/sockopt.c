@@ -1,4 +1,5 @@
-/* Options of sockets (level SOL_SOCKET) that mean the same for every family, on Unix-domain ones. */
+/* Options of sockets (level SOL_SOCKET) that mean the same for every family, on Unix-domain
+ * ones. */
 #define AREA "sockopt"
 #include "harness.h"
 #include <sys/socket.h>

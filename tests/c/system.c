@@ -308,7 +308,8 @@ TEST(scheduling_policy_calls) {
 }
 
 TEST(a_real_time_loop_leaves_a_share) {
-    /* sched(7): even a loop under SCHED_FIFO does not keep its CPU from ordinary programs for good. */
+    /* sched(7): even a loop under SCHED_FIFO does not keep its CPU from ordinary programs for
+     * good. */
     cpu_set_t all, one;
     OK(sched_getaffinity(0, sizeof all, &all));
     CPU_ZERO(&one);

@@ -1,4 +1,5 @@
-/* The end of large processes: their memory is there for the next at once, and nobody else's is lost. */
+/* The end of large processes: their memory is there for the next at once, and nobody else's is
+ * lost. */
 #define AREA "teardown"
 #include "harness.h"
 #include <sys/mount.h>

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Compiles python's standard library, as far as it is installed, in several processes' worth of work.
+# Compiles python's standard library, as far as it is installed, in several processes' worth of
+# work.
 command -v python3 >/dev/null || { echo "python3 is not installed"; exit 77; }
 python3 -c 'import compileall' 2>/dev/null || { echo "python3 has no compileall"; exit 77; }
 dir=${TMPDIR:-/tmp}/compile-test.$$

@@ -1,8 +1,8 @@
 /*
  * A program that says which version of it this is: every page of its text, constants and data bears
- * the number, which the test writes into the file after each mark. The exit status is the number modulo
- * 200 when all pages bear the same one, 201 when they do not, 202 when memory that must be zero is not.
- * It ends after it wrote on what the next start must not see.
+ * the number, which the test writes into the file after each mark. The exit status is the number
+ * modulo 200 when all pages bear the same one, 201 when they do not, 202 when memory that must be
+ * zero is not. It ends after it wrote on what the next start must not see.
  */
 #define PAGES 4
 #define MARKS                                                                                       \

@@ -10,14 +10,14 @@ const DEFAULT: Net = Net::None;
 #[derive(Args, Clone, Default)]
 #[command(next_help_heading = "Network")]
 pub struct Network {
-    /// The machine's network device, and what is at its other end: user (QEMU's own network), passt,
-    /// tap:NAME (an interface of the host), socket:listen=ADDR:PORT, socket:connect=ADDR:PORT or
-    /// socket:mcast=ADDR:PORT (other machines), none [default: none]
+    /// The machine's network device, and what is at its other end: user (QEMU's own network),
+    /// passt, tap:NAME (an interface of the host), socket:listen=ADDR:PORT,
+    /// socket:connect=ADDR:PORT or socket:mcast=ADDR:PORT (other machines), none [default: none]
     #[arg(long, value_name = "KIND", value_parser = net)]
     net: Option<Net>,
 
-    /// Pass what arrives at a port of the host on to a port of the guest, of TCP unless /udp is said;
-    /// with --net user or passt (can be repeated)
+    /// Pass what arrives at a port of the host on to a port of the guest, of TCP unless /udp is
+    /// said; with --net user or passt (can be repeated)
     #[arg(long, short, value_name = "[ADDR:]HOST:GUEST[/udp]", value_parser = published)]
     pub publish: Vec<Published>,
 

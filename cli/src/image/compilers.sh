@@ -1,5 +1,5 @@
-# examples ROOT: something to compile. hello.c is the smallest program that prints; ten/ is a program of
-# ten files of some 8 KiB each, with a Makefile.
+# examples ROOT: something to compile. hello.c is the smallest program that prints; ten/ is a
+# program of ten files of some 8 KiB each, with a Makefile.
 examples() {
     src=$1/usr/src
     mkdir -p "$src/ten"

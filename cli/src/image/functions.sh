@@ -21,8 +21,8 @@ disk() {
         -L hayate -d "$1" "$2" "${size}k"
 }
 
-# split FOLDER NVM: converts the folder's programs and libraries to header files, their texts to a store
-# in the file NVM; NVM.summary tells about it.
+# split FOLDER NVM: converts the folder's programs and libraries to header files, their texts to a
+# store in the file NVM; NVM.summary tells about it.
 split() {
     set -- "$1" "$2" ${HAYATE_GLOB:+"--glob=$HAYATE_GLOB"}
     "$HAYATE_SELF" off2f tree "$@" >"$2.summary"

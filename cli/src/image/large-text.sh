@@ -1,5 +1,5 @@
-# large ROOT: a program in /p with 40 MiB of text, of which it reads 400 pages, evenly spread. It writes to its
-# data and exits.
+# large ROOT: a program in /p with 40 MiB of text, of which it reads 400 pages, evenly spread. It
+# writes to its data and exits.
 large() {
     mkdir -p "$1/p"
     cat >"$scratch/large.S" <<'END'

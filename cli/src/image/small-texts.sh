@@ -1,5 +1,5 @@
-# texts ROOT: programs in /p that execute or read each page of their text once and exit. Their text has 4 to
-# 64 KiB; `static` has a fixed address, `pie` may lie anywhere, `dynamic` needs the dynamic
+# texts ROOT: programs in /p that execute or read each page of their text once and exit. Their text
+# has 4 to 64 KiB; `static` has a fixed address, `pie` may lie anywhere, `dynamic` needs the dynamic
 # linker and the C library.
 texts() {
     mkdir -p "$1/p"

@@ -209,8 +209,8 @@ impl ModeRun {
         format!("{}/{}-cpu/{}", self.name, self.cpus, self.suite)
     }
 
-    /// Returns the machine's time limit: that of a suite, and the time that the row is asked to go on
-    /// changing modes. A guest that hangs must not take the time of all other rows.
+    /// Returns the machine's time limit: that of a suite, and the time that the row is asked to go
+    /// on changing modes. A guest that hangs must not take the time of all other rows.
     fn limit(&self) -> Duration {
         let seconds = self.before.windows(2).find(|words| words[0] == "--seconds");
         let seconds = seconds.and_then(|words| words[1].parse().ok()).unwrap_or(0);

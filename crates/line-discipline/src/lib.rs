@@ -17,8 +17,8 @@
 //!
 //! # Invariants
 //!
-//! * `pending` never holds more than [`CAPACITY`] bytes, whatever is received, less one for each end
-//!   of file that waits: Linux keeps these in the same buffer.
+//! * `pending` never holds more than [`CAPACITY`] bytes, whatever is received, less one for each
+//!   end of file that waits: Linux keeps these in the same buffer.
 //! * In canonical mode the lengths in `lines` add up to at most `pending.len()`; the bytes beyond
 //!   them are the line being edited, and only that line can be erased.
 //! * In raw mode `lines` is empty and every byte of `pending` can be read.

@@ -1,4 +1,5 @@
-//! Attributes: a length, a type, a value; each begins at a multiple of four bytes (`struct nlattr`).
+//! Attributes: a length, a type, a value; each begins at a multiple of four bytes
+//! (`struct nlattr`).
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

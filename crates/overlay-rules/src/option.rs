@@ -1,7 +1,7 @@
 //! The mount option `lowerdir=`.
 //!
-//! A list of some thousand paths is possible: the data of `mount(2)` is a page, and a path may be one
-//! letter. So the lists grow by requests that can fail.
+//! A list of some thousand paths is possible: the data of `mount(2)` is a page, and a path may be
+//! one letter. So the lists grow by requests that can fail.
 
 use alloc::vec::Vec;
 

@@ -267,8 +267,8 @@ pub trait NetworkDevice: Send + Sync {
     /// Returns what went through it.
     fn counts(&self) -> Counts;
 
-    /// Whether to receive frames for all addresses. Sleeps. `EOPNOTSUPP` if the device cannot, `EIO`
-    /// if it does not answer.
+    /// Whether to receive frames for all addresses. Sleeps. `EOPNOTSUPP` if the device cannot,
+    /// `EIO` if it does not answer.
     fn set_promiscuous(&self, on: bool) -> Result<()>;
 
     /// Whether to receive frames for all multicast addresses; as
@@ -288,7 +288,8 @@ pub fn is_station(mac: [u8; 6]) -> bool {
 /// The network stack, as drivers know it. Devices are named by their number among all
 /// ([`devices`]).
 pub trait Receiver: Send + Sync {
-    /// Takes a frame. Called from an execution of the kernel, one for each receive queue; may sleep.
+    /// Takes a frame. Called from an execution of the kernel, one for each receive queue; may
+    /// sleep.
     fn receive(&self, device: usize, frame: IncomingFrame);
 
     /// The link of a device came or went ([`NetworkDevice::link_up`]). Called from an interrupt

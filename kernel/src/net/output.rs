@@ -24,8 +24,8 @@ pub fn length(packet: &Packet) -> usize {
         }
 }
 
-/// Sends a packet on its path, in fragments if it is too long for the link. The caller holds no lock
-/// of a socket.
+/// Sends a packet on its path, in fragments if it is too long for the link. The caller holds no
+/// lock of a socket.
 ///
 /// # Errors
 /// `EMSGSIZE` if it is too long for the path and must not be cut, `ENOBUFS`.

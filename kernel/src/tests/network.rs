@@ -1,5 +1,5 @@
-//! Tests of network devices, inside the kernel: on QEMU's own network, whose router 10.0.2.2 answers
-//! to ARP, and on packets of a device that lies.
+//! Tests of network devices, inside the kernel: on QEMU's own network, whose router 10.0.2.2
+//! answers to ARP, and on packets of a device that lies.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

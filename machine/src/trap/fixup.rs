@@ -4,8 +4,8 @@
 //! pairs of addresses into the section `.ex_table`. The table is searched when such an instruction
 //! may not go on; on processors without SMAP at every page fault of a checked copy. That is on a
 //! fork's way, whose pages are copy-on-write when `wait4` writes a status to the parent's stack.
-//! So the search is binary: one entry after the other, of some 260, it was a sixth of fork, exit and
-//! wait together.
+//! So the search is binary: one entry after the other, of some 260, it was a sixth of fork, exit
+//! and wait together.
 //!
 //! The linker puts the entries in the order of the code, as a rule; [`sort`] makes sure of it at
 //! boot, as Linux does (`kernel/extable.c`, `sort_main_extable`).

@@ -132,8 +132,8 @@ impl Queue {
         self.listen_after(1)
     }
 
-    /// Like [`listen`](Self::listen), for an interrupt once `answers` more answers are there (one at
-    /// least), and whether they are. A device without [`EVENT_INDEX`] interrupts at each answer.
+    /// Like [`listen`](Self::listen), for an interrupt once `answers` more answers are there (one
+    /// at least), and whether they are. A device without [`EVENT_INDEX`] interrupts at each answer.
     #[must_use]
     pub fn listen_after(&mut self, answers: u16) -> bool {
         let (available, used, _) = layout(self.size);

@@ -1,4 +1,5 @@
-//! Raw sockets: packets of any IP protocol (raw(7); net/ipv4/raw.c and net/ipv6/raw.c of Linux 6.1).
+//! Raw sockets: packets of any IP protocol (raw(7); net/ipv4/raw.c and net/ipv6/raw.c of Linux
+//! 6.1).
 //!
 //! A raw socket is a datagram socket whose port is the number of its protocol, as in Linux, and
 //! which is found by it from the beginning. Every packet of the protocol goes to each raw socket
