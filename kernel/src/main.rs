@@ -3,28 +3,29 @@
 //! Its three research systems are in a folder each: [`recycle`] (Tender), [`supervisor`] (DMSM) and
 //! [`in_place`] (OFF2F). Around them, highest first:
 //!
-//! | room | what it does |
+//! | room | contents |
 //! |---|---|
 //! | [`syscall`] | the table of system calls, and a thin file for each family |
-//! | [`fs::proc`], [`fs::sysfs`] | what the kernel knows, as files |
+//! | [`fs::proc`], [`fs::sysfs`] | the kernel's knowledge, as files |
 //! | [`process`] | processes, threads, fork, exec, exit, signals, futexes, timers |
-//! | [`program`] | executables: what they need, loaded into a space |
+//! | [`program`] | executables, and how they are loaded into a space |
 //! | [`memory`] | spaces, regions, page faults |
-//! | [`tty`], [`ipc`], [`fs`] | terminals; pipes, sockets, events; file systems |
+//! | [`tty`], [`ipc`], [`fs`] | terminals; pipes, Unix sockets, events; file systems |
 //! | [`net`] | IPv4 and IPv6: TCP, UDP, ICMP; the packets between sockets |
 //! | [`vfs`] | paths, mounts, inodes, open files, descriptors, locks |
 //! | [`page_cache`] | contents of files as pages in memory |
-//! | [`drivers`] | disks, console, entropy, persistent memory |
+//! | [`drivers`] | disks, console, entropy, network, persistent memory |
 //! | [`schedule`] | run queues, sleep and wake, timers |
-//! | [`reclaim`] | what is given up when frames run out; growth that can fail |
+//! | [`reclaim`] | the order of giving up memory when frames run out; growth that can fail |
 //! | [`machine`] | the machine layer: boot, traps, page tables, frames, user memory |
 //!
-//! # Eight paths
+//! # Nine paths
 //!
 //! Each of these leads through the files on its way, in order, on one screen:
 //! [a page fault](tour::page_fault), [a system call](tour::system_call), [fork](tour::fork),
-//! [exec](tour::exec), [a read](tour::read), [an interrupt](tour::interrupt),
-//! [a start from what was kept](tour::kept_start), [a switch of mode](tour::mode_switch).
+//! [exec](tour::exec), [a read](tour::read), [a packet](tour::packet),
+//! [an interrupt](tour::interrupt), [a start from what was kept](tour::kept_start),
+//! [a switch of mode](tour::mode_switch).
 //!
 //! # This file
 //!

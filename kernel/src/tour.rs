@@ -1,4 +1,4 @@
-//! Eight paths through the kernel, each from its first instruction to its last.
+//! Nine paths through the kernel, each from its first instruction to its last.
 //!
 //! | path | begins with | ends with |
 //! |---|---|---|
@@ -7,6 +7,7 @@
 //! | [`fork`] | `clone`, `fork`, `vfork` | two programs at the same instruction |
 //! | [`exec`] | `execve` | the first instruction of another program |
 //! | [`read`] | `read` of a file | bytes in the program's memory |
+//! | [`packet`] | `send` in one machine | bytes for a `recv` in another |
 //! | [`interrupt`] | the timer fires | perhaps another program |
 //! | [`kept_start`] | an exec of a program that ran before | its space as it was at its first instruction |
 //! | [`mode_switch`] | `mode supervisor PID` | the program's next system call is a function call |
@@ -138,6 +139,44 @@ pub mod exec {}
 ///    background ([`read_ahead`](crate::page_cache::read_ahead)).
 /// 6. Back in step 1: the bytes are counted, and watchers are told ([`crate::vfs::notify`]).
 pub mod read {}
+
+/// A packet: bytes of a TCP connection from one machine to another.
+///
+/// Sending:
+///
+/// 1. `syscall/socket/messages.rs`, `send`: from the descriptor to the operations of the socket
+///    ([`SocketOps`](crate::vfs::socket::SocketOps)); for TCP those are in `net/tcp/socket_ops.rs`.
+/// 2. `net/tcp/data.rs`, `send_bytes`: waits for room, copies the bytes into slices of frames
+///    (`net/slice.rs`), checked, without a lock, and gives these to the connection.
+/// 3. The connection (crate `hayate-tcp`, `connection/output.rs`) makes segments as far as the
+///    windows allow, with the socket's lock held. They are sent after it is released: `finish` in
+///    `net/tcp/mod.rs`.
+/// 4. `net/tcp/route.rs` makes a packet of a segment, and `net/output.rs` chooses the interface. On
+///    the loopback interface (`net/loopback.rs`) the packet goes to step 9 as it is, and is never
+///    bytes.
+/// 5. `net/link.rs`: asks for the hardware address of the next host, if it is not known
+///    ([`net::neighbour`](crate::net::neighbour)), writes the headers (`net/wire.rs`), and gives
+///    the device the frame, which still refers to the sender's slices.
+/// 6. `drivers/virtio_net/transmit.rs` puts it into the queue of this processor.
+///
+/// Receiving:
+///
+/// 7. The device's interrupt wakes the execution of its queue (`drivers/virtio_net/receive.rs`),
+///    which takes packets until the queue is empty: the device wrote them into frames that the
+///    queue had given it.
+/// 8. `net/link.rs` and `net/wire.rs` check the headers, with the checksum if the device has not
+///    verified it. The payload stays in the device's frames.
+/// 9. `net/input.rs` chooses the protocol, and `net/tcp/input.rs` finds the socket by the addresses
+///    and ports (`net/tcp/table.rs`).
+/// 10. The connection takes the segment with the socket's lock held: the usual one in
+///     `connection/fast.rs`, all others in `connection/input.rs`. Then, without it, `finish` sends
+///     the answer and wakes the readers.
+/// 11. The reader, in `receive_bytes` of `net/tcp/data.rs`, copies the bytes to its program and
+///     drops them from the queue.
+///
+/// No lock of a socket is held while a packet is sent, and no two connections share a lock, except
+/// a part of the table for the time of a look-up.
+pub mod packet {}
 
 /// An interrupt: the timer of this processor fires while a program runs.
 ///
