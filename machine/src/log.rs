@@ -56,17 +56,17 @@ pub fn line(level: Level, text: fmt::Arguments) {
 const KEPT: usize = 64;
 
 /// A line whose text has not been formatted yet.
-struct Kept {
+struct KeptLine {
     microseconds: u64,
     text: fn(&[u64; 4], &mut fmt::Formatter<'_>) -> fmt::Result,
     words: [u64; 4],
 }
 
-static KEPT_LINES: SpinLock<ArrayVec<Kept, KEPT>> = SpinLock::new(ArrayVec::new_const());
+static KEPT_LINES: SpinLock<ArrayVec<KeptLine, KEPT>> = SpinLock::new(ArrayVec::new_const());
 /// Whether lines are kept: an idle processor checks it in each of its rounds.
 static ANY_KEPT: AtomicBool = AtomicBool::new(false);
 
-impl fmt::Display for Kept {
+impl fmt::Display for KeptLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (self.text)(&self.words, f)
     }
@@ -92,7 +92,7 @@ pub fn later(
     if !enabled(level) {
         return;
     }
-    let mut line = Kept { microseconds: clock::monotonic_ns() / 1000, text, words };
+    let mut line = KeptLine { microseconds: clock::monotonic_ns() / 1000, text, words };
     loop {
         let full = KEPT_LINES.lock().try_push(line);
         ANY_KEPT.store(true, Ordering::Relaxed);

@@ -74,7 +74,7 @@ impl Layout {
 
 /// An entry of the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct TextEntry {
     pub identity: Identity,
     pub first: u64,
     pub pages: u32,
@@ -84,7 +84,7 @@ pub struct Entry {
     pub name: [u8; NAME],
 }
 
-impl Entry {
+impl TextEntry {
     /// Returns the bytes of the entry, with the state "free".
     pub fn encode(&self) -> [u8; ENTRY as usize] {
         let mut bytes = [0; ENTRY as usize];
@@ -100,13 +100,13 @@ impl Entry {
     }
 
     /// Reads an entry: `None` if it is free, `Some(None)` if it is damaged.
-    pub fn decode(bytes: &[u8; ENTRY as usize]) -> Option<Option<Entry>> {
+    pub fn decode(bytes: &[u8; ENTRY as usize]) -> Option<Option<TextEntry>> {
         if word(bytes, 0) != VALID {
             return None;
         }
         let half = |at: usize| word(bytes, at) as u32;
         let entry = || {
-            Some(Entry {
+            Some(TextEntry {
                 identity: Identity(bytes[16..48].try_into().ok()?),
                 first: word(bytes, 48),
                 pages: half(56),

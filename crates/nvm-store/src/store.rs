@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use hayate_off2f::{Digest, Identity, LARGE_PAGES};
 
-use crate::disk::{ENTRY, Entry, Layout, SUPERBLOCK, VALID};
+use crate::disk::{ENTRY, Layout, SUPERBLOCK, TextEntry, VALID};
 use crate::{Fault, NAME, PAGE, Region};
 
 /// How many bytes are read at once: the kernel's stacks are small.
@@ -138,7 +138,7 @@ impl<R: Region> Store<R> {
             let (entries, _) = page.as_chunks::<{ ENTRY as usize }>();
             for (index, bytes) in entries.iter().enumerate() {
                 let slot = number * (PAGE / ENTRY) + index as u64;
-                match Entry::decode(bytes) {
+                match TextEntry::decode(bytes) {
                     None => {}
                     Some(entry) => {
                         let text = entry.map(|entry| text(slot, &entry));
@@ -332,7 +332,7 @@ impl<R: Region> Store<R> {
         let mut short = [0; NAME];
         let length = name.len().min(NAME);
         short[..length].copy_from_slice(&name[..length]);
-        let entry = Entry {
+        let entry = TextEntry {
             identity,
             first: grant.first,
             pages: grant.pages,
@@ -449,7 +449,7 @@ impl<R: Region> Store<R> {
     }
 }
 
-fn text(slot: u64, entry: &Entry) -> Text {
+fn text(slot: u64, entry: &TextEntry) -> Text {
     Text {
         slot,
         identity: entry.identity,

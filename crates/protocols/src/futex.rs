@@ -76,7 +76,7 @@ impl<S: Wake> Waiter<S> {
 
 /// A waiter's place in a bucket.
 #[derive(Debug)]
-pub struct Entry<K, S> {
+pub struct QueuedWaiter<K, S> {
     key: K,
     bits: u32,
     waiter: Arc<Waiter<S>>,
@@ -86,7 +86,7 @@ pub struct Entry<K, S> {
 const KEPT: usize = 16;
 
 /// The waiters of a bucket; the one that has waited longest is first.
-pub type Queue<K, S> = Vec<Entry<K, S>>;
+pub type Queue<K, S> = Vec<QueuedWaiter<K, S>>;
 
 /// A locked queue.
 pub trait Bucket {
@@ -123,7 +123,7 @@ impl<B: Bucket> Table<'_, B> {
     ) -> Result<(), TryReserveError> {
         self.0[place.bucket].with(|queue| {
             queue.try_reserve(1)?;
-            queue.push(Entry { key: place.key, bits: place.bits, waiter: waiter.clone() });
+            queue.push(QueuedWaiter { key: place.key, bits: place.bits, waiter: waiter.clone() });
             Ok(())
         })
     }
@@ -241,7 +241,7 @@ fn move_between<K: PartialEq + Copy, S>(
         if other.as_mut().is_some_and(|other| other.try_reserve(1).is_err()) {
             break;
         }
-        let entry = Entry { key: to.key, ..queue.remove(place) };
+        let entry = QueuedWaiter { key: to.key, ..queue.remove(place) };
         match &mut other {
             Some(other) => other.push(entry),
             None => queue.push(entry),

@@ -1,7 +1,7 @@
 //! The numbers of TCP_INFO and `/proc/net/tcp`.
 
 use crate::connection::Connection;
-use crate::timers::Kind;
+use crate::timers::TimerPurpose;
 use crate::{Bytes, Nanos, State};
 
 /// Counts since the connection began.
@@ -221,6 +221,6 @@ impl<B: Bytes> Connection<B> {
         if timers.send == crate::timers::NEVER {
             return if other == crate::timers::NEVER { (0, 0) } else { (2, other) };
         }
-        (if timers.kind == Kind::Persist { 4 } else { 1 }, timers.send)
+        (if timers.purpose == TimerPurpose::Persist { 4 } else { 1 }, timers.send)
     }
 }

@@ -7,7 +7,7 @@ pub(crate) const NEVER: Nanos = Nanos::MAX;
 
 /// The purpose of the retransmission timer (Linux: `icsk_pending`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TimerPurpose {
     /// The timeout of RFC 6298.
     Timeout,
     /// The end of the window for reordering (RFC 8985, 6.3).
@@ -22,7 +22,7 @@ pub(crate) enum Kind {
 pub(crate) struct Timers {
     /// The retransmission timer, and its purpose.
     pub send: Nanos,
-    pub kind: Kind,
+    pub purpose: TimerPurpose,
     /// A delayed acknowledgement.
     pub acknowledge: Nanos,
     /// The next look at a silent connection.
@@ -35,7 +35,7 @@ impl Timers {
     pub(crate) const fn new() -> Timers {
         Timers {
             send: NEVER,
-            kind: Kind::Timeout,
+            purpose: TimerPurpose::Timeout,
             acknowledge: NEVER,
             keepalive: NEVER,
             linger: NEVER,

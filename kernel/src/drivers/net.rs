@@ -3,7 +3,7 @@
 //! Downwards: the stack gives an [`OutgoingFrame`] to [`NetworkDevice::transmit`]. Upwards: the
 //! stack registers one [`Receiver`], which drivers give every [`IncomingFrame`], from an execution
 //! of the kernel, never from an interrupt handler. No payload is copied either way: it lies in
-//! [`Slice`]s of frames, those that the device wrote or those that a socket filled.
+//! [`FrameSlice`]s of frames, those that the device wrote or those that a socket filled.
 //!
 //! # Locks
 //!
@@ -31,17 +31,17 @@ const PAGE: usize = 4096;
 
 /// A piece of a packet's bytes, within one frame of memory. Never empty.
 #[derive(Clone, Debug)]
-pub struct Slice {
+pub struct FrameSlice {
     frame: Frame,
     offset: u16,
     length: u16,
 }
 
-impl Slice {
+impl FrameSlice {
     /// `length` bytes at `offset` of `frame`; `None` if that is nothing or not inside of it.
-    pub fn new(frame: Frame, offset: usize, length: usize) -> Option<Slice> {
+    pub fn new(frame: Frame, offset: usize, length: usize) -> Option<FrameSlice> {
         let inside = length != 0 && offset.checked_add(length)? <= PAGE;
-        inside.then(|| Slice { frame, offset: offset as u16, length: length as u16 })
+        inside.then(|| FrameSlice { frame, offset: offset as u16, length: length as u16 })
     }
 
     /// The frame of memory.
@@ -81,7 +81,7 @@ impl Slice {
 }
 
 /// The slices of one packet, in order.
-pub type Slices = SmallVec<[Slice; 2]>;
+pub type Slices = SmallVec<[FrameSlice; 2]>;
 
 /// A received frame, from the first byte of the Ethernet header on.
 #[derive(Debug)]
@@ -158,7 +158,7 @@ impl OutgoingFrame {
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub fn append(&mut self, slice: Slice) -> Result<()> {
+    pub fn append(&mut self, slice: FrameSlice) -> Result<()> {
         self.slices.make_room(1)?;
         self.length += slice.len();
         self.slices.push(slice);
@@ -190,7 +190,7 @@ impl OutgoingFrame {
     }
 }
 
-impl Slice {
+impl FrameSlice {
     /// Takes it apart: frame, offset, length.
     pub(super) fn into_parts(self) -> (Frame, usize, usize) {
         (self.frame, self.offset.into(), self.length.into())

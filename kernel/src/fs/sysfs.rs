@@ -137,9 +137,9 @@ struct Disks;
 
 /// A disk as the subject of files.
 #[derive(Clone)]
-struct Shown(Arc<Disk>);
+struct DiskFolder(Arc<Disk>);
 
-impl Subject for Shown {
+impl Subject for DiskFolder {
     fn owner(&self, _: bool) -> (u32, u32) {
         (0, 0)
     }
@@ -153,7 +153,7 @@ impl Subject for Shown {
     }
 }
 
-static DISK: What<Shown> = What::Directory(&[
+static DISK: What<DiskFolder> = What::Directory(&[
     Item {
         name: "dev",
         what: What::Text(|disk, out| {
@@ -175,7 +175,7 @@ static DISK: What<Shown> = What::Directory(&[
     },
 ]);
 
-static QUEUE: &[Item<Shown>] = &[Item {
+static QUEUE: &[Item<DiskFolder>] = &[Item {
     name: "logical_block_size",
     what: What::Text(|_, out| line(out, format_args!("{SECTOR}"))),
 }];
@@ -183,7 +183,7 @@ static QUEUE: &[Item<Shown>] = &[Item {
 impl Listing<()> for Disks {
     fn lookup(&self, _: &(), device: u64, name: &[u8]) -> Result<Arc<dyn Inode>> {
         let found = disk::disks().into_iter().find(|disk| disk.name().as_bytes() == name);
-        let disk = Shown(found.ok_or(Errno::ENOENT)?);
+        let disk = DiskFolder(found.ok_or(Errno::ENOENT)?);
         Ok(Node::entry(disk, &DISK, device, ROOT_NUMBER, name))
     }
 

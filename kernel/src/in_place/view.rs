@@ -38,14 +38,14 @@ use crate::reclaim::growth::Grow;
 const AHEAD: u64 = 32;
 
 /// The source of the pages that are not in place.
-struct Source {
+struct HeaderFileSource {
     raw: Arc<dyn PageSource>,
     runs: Vec<Run>,
     /// The page of the header file at which its copy of the text begins, if the copy is used.
     copy: Option<u32>,
 }
 
-impl Source {
+impl HeaderFileSource {
     /// Returns the page of the header file that holds page `index`, and how many pages follow it in
     /// both.
     fn place(&self, index: u64) -> Option<(u64, u64)> {
@@ -58,7 +58,7 @@ impl Source {
     }
 }
 
-impl PageSource for Source {
+impl PageSource for HeaderFileSource {
     fn read_pages(&self, first: u64, frames: &[Frame]) -> Result<usize> {
         let (place, row) = self.place(first).ok_or(Errno::EIO)?;
         let count = frames.len().min(usize::try_from(row).unwrap_or(usize::MAX));
@@ -107,7 +107,7 @@ pub fn view(raw: Arc<dyn PageSource>, size: u64) -> Result<Option<Arc<PageCache>
         Err(_) => None,
     };
     let copy = if place.is_none() { header.copy } else { None };
-    let source = Arc::new(Source { raw, runs: header.runs, copy });
+    let source = Arc::new(HeaderFileSource { raw, runs: header.runs, copy });
     let page_cache = PageCache::in_place(header.size, source.clone(), place);
     // A page in which text ends and data begins is copied at each start, because the program writes
     // to it. Among the page cache's own pages it is found without a search.

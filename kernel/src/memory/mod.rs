@@ -77,5 +77,5 @@ pub use limits::{Limits, most_regions, set_most_regions};
 pub use map::{MapRequest, Placement};
 pub use page::{LOWEST, PAGE, USER_END, page_down, page_up};
 pub use region::{Backing, Mapping, Protection, RegionFlags};
-pub use show::{Shown, ShownPages};
+pub use show::{ShownPages, ShownRegion};
 pub use space::{CURRENT, Space, current, leave, try_current};

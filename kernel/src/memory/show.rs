@@ -13,7 +13,7 @@ use super::space::Space;
 use crate::reclaim::growth::Grow;
 
 /// One region as `/proc` shows it.
-pub struct Shown {
+pub struct ShownRegion {
     /// The first address.
     pub start: usize,
     /// The first address after it.
@@ -69,8 +69,8 @@ impl Space {
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub fn shown(&self, count: bool) -> Result<Vec<Shown>> {
-        let mut shown: Vec<Shown> = Vec::new();
+    pub fn shown(&self, count: bool) -> Result<Vec<ShownRegion>> {
+        let mut shown: Vec<ShownRegion> = Vec::new();
         let mut guard = self.table.lock();
         let (inner, edit) = guard.parts();
         shown.make_room_exact(inner.map.len())?;
@@ -97,7 +97,7 @@ impl Space {
                     }
                 });
             }
-            shown.push(Shown {
+            shown.push(ShownRegion {
                 start: region.start,
                 end: region.end,
                 protection: mapping.protection,

@@ -152,8 +152,8 @@ fn answer(
 /// memory to put them, how much they take.
 fn list(at: usize) -> Result<i64> {
     /// `struct ifconf`: a length, padding, an address.
-    type Request = [u32; 4];
-    let mut request: Request = UserPtr::new(at).read()?;
+    type Ifconf = [u32; 4];
+    let mut request: Ifconf = UserPtr::new(at).read()?;
     let to = u64::from(request[2]) | u64::from(request[3]) << 32;
     let room = usize::try_from(request[0] as i32).map_err(|_| Errno::EINVAL)?;
     let config = config::current();

@@ -16,7 +16,7 @@ use smoltcp::wire::{ArpOperation, ArpPacket, ArpRepr, EthernetAddress};
 
 use super::config::{self, Counters, Interface, Path, flag};
 use super::icmp_message;
-use super::neighbour::{self, Hardware, Link};
+use super::neighbour::{self, Hardware, LinkActions};
 use super::packet::Packet;
 use super::slice::{Payload, Slice};
 use super::wire;
@@ -44,7 +44,7 @@ static RECEIVE: Once<fn(Packet)> = Once::new();
 /// `ENOMEM`.
 pub(super) fn init(receive: fn(Packet), unreachable: fn(&Packet)) -> Result<()> {
     RECEIVE.call_once(|| receive);
-    neighbour::register(Link { ask, transmit, unreachable });
+    neighbour::register(LinkActions { ask, transmit, unreachable });
     for (number, card) in device::devices().into_iter().enumerate() {
         config::add_interface(|index| Interface {
             index,
@@ -263,7 +263,7 @@ fn frame(
     frame.push(&bytes[..length])?;
     for slice in data {
         let (memory, offset, count) = slice.parts();
-        let slice = device::Slice::new(memory.clone(), offset, count).ok_or(Errno::EINVAL)?;
+        let slice = device::FrameSlice::new(memory.clone(), offset, count).ok_or(Errno::EINVAL)?;
         frame.append(slice)?;
     }
     if let Some((start, offset)) = sum {

@@ -37,7 +37,7 @@ const FRESH: u64 = 60 * SECOND;
 const TRIES: u32 = 3;
 
 /// The acts on a link for this table, which stands below it.
-pub struct Link {
+pub struct LinkActions {
     /// Asks the hosts for the hardware address of one of them.
     pub ask: fn(&Arc<Interface>, Address),
     /// Sends a packet to a hardware address.
@@ -46,17 +46,17 @@ pub struct Link {
     pub unreachable: fn(&Packet),
 }
 
-static LINK: Once<Link> = Once::new();
+static LINK: Once<LinkActions> = Once::new();
 
 /// Registers what is done on links; at boot.
-pub fn register(link: Link) {
+pub fn register(link: LinkActions) {
     LINK.call_once(|| link);
 }
 
 /// A hardware address.
 pub type Hardware = [u8; 6];
 
-struct Entry {
+struct Neighbour {
     interface: Arc<Interface>,
     hardware: Option<Hardware>,
     confirmed: u64,
@@ -66,9 +66,9 @@ struct Entry {
 }
 
 type Key = (u64, u64, u32);
-type Part = HashMap<Key, Entry, BuildHasherDefault<IndexHasher>>;
+type Neighbours = HashMap<Key, Neighbour, BuildHasherDefault<IndexHasher>>;
 
-static TABLE: [SpinLock<Part>; PARTS] =
+static TABLE: [SpinLock<Neighbours>; PARTS] =
     [const { SpinLock::new(HashMap::with_hasher(BuildHasherDefault::new())) }; PARTS];
 
 fn key(interface: &Interface, address: Address) -> Key {
@@ -76,7 +76,7 @@ fn key(interface: &Interface, address: Address) -> Key {
     ((bits >> 64) as u64, bits as u64, interface.index)
 }
 
-fn part(address: Address) -> &'static SpinLock<Part> {
+fn part(address: Address) -> &'static SpinLock<Neighbours> {
     &TABLE[address.bits() as usize % PARTS]
 }
 
@@ -117,7 +117,7 @@ pub fn resolve(
     known
 }
 
-fn make_entry(part: &mut Part, key: Key, interface: &Arc<Interface>, now: u64) -> bool {
+fn make_entry(part: &mut Neighbours, key: Key, interface: &Arc<Interface>, now: u64) -> bool {
     if part.len() >= MOST {
         // Those that were not confirmed for long go, then any that is known.
         part.retain(|_, entry| entry.hardware.is_some() && now - entry.confirmed <= FRESH);
@@ -128,7 +128,7 @@ fn make_entry(part: &mut Part, key: Key, interface: &Arc<Interface>, now: u64) -
     if part.make_room(1).is_err() {
         return false;
     }
-    let entry = Entry {
+    let entry = Neighbour {
         interface: Arc::clone(interface),
         hardware: None,
         confirmed: 0,

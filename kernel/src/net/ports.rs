@@ -29,7 +29,7 @@ pub const DEFAULT_RANGE: (u16, u16) = (32768, 60999);
 /// Whether a binding conflicts with another that exists.
 pub type Conflict = fn(&Binding, &Binding) -> bool;
 
-struct Entry<S> {
+struct BoundPort<S> {
     port: u16,
     binding: Binding,
     /// How many sockets are bound so.
@@ -40,7 +40,7 @@ struct Entry<S> {
 
 /// The ports of a protocol.
 pub struct Ports<S> {
-    buckets: [SpinLock<Vec<Entry<S>>>; BUCKETS],
+    buckets: [SpinLock<Vec<BoundPort<S>>>; BUCKETS],
     conflicts: Conflict,
 }
 
@@ -50,7 +50,7 @@ impl<S> Ports<S> {
         Self { buckets: [const { SpinLock::new(Vec::new()) }; BUCKETS], conflicts }
     }
 
-    fn bucket(&self, port: u16) -> &SpinLock<Vec<Entry<S>>> {
+    fn bucket(&self, port: u16) -> &SpinLock<Vec<BoundPort<S>>> {
         &self.buckets[usize::from(port) % BUCKETS]
     }
 
@@ -61,7 +61,7 @@ impl<S> Ports<S> {
     pub fn bind(&self, port: u16, binding: Binding, socket: Option<Arc<S>>) -> Result<()> {
         let mut bucket = self.bucket(port).lock();
         let taken =
-            |entry: &Entry<S>| entry.port == port && (self.conflicts)(&binding, &entry.binding);
+            |entry: &BoundPort<S>| entry.port == port && (self.conflicts)(&binding, &entry.binding);
         if bucket.iter().any(taken) {
             return Err(Errno::EADDRINUSE);
         }
@@ -85,8 +85,9 @@ impl<S> Ports<S> {
         for step in 0..count {
             let port = low + ((start + step) % count) as u16;
             let mut bucket = self.bucket(port).lock();
-            let taken =
-                |entry: &Entry<S>| entry.port == port && (self.conflicts)(&alone, &entry.binding);
+            let taken = |entry: &BoundPort<S>| {
+                entry.port == port && (self.conflicts)(&alone, &entry.binding)
+            };
             if !bucket.iter().any(taken) {
                 enter(&mut bucket, port, binding, socket.cloned())?;
                 return Ok(port);
@@ -155,7 +156,7 @@ impl<S> Ports<S> {
         socket: &Arc<S>,
     ) -> Result<()> {
         let mut bucket = self.bucket(port).lock();
-        let taken = |entry: &Entry<S>| {
+        let taken = |entry: &BoundPort<S>| {
             let others = entry.users - usize::from(entry.binding == *old);
             entry.port == port && others > 0 && (self.conflicts)(&new, &entry.binding)
         };
@@ -227,12 +228,12 @@ impl<S> Ports<S> {
 }
 
 fn enter<S>(
-    bucket: &mut Vec<Entry<S>>,
+    bucket: &mut Vec<BoundPort<S>>,
     port: u16,
     binding: Binding,
     socket: Option<Arc<S>>,
 ) -> Result<()> {
-    let same = |entry: &&mut Entry<S>| entry.port == port && entry.binding == binding;
+    let same = |entry: &&mut BoundPort<S>| entry.port == port && entry.binding == binding;
     if let Some(entry) = bucket.iter_mut().find(same) {
         if let Some(socket) = socket {
             growth::push(&mut entry.sockets, socket)?;
@@ -245,12 +246,12 @@ fn enter<S>(
     if let Some(socket) = socket {
         growth::push(&mut sockets, socket)?;
     }
-    bucket.push(Entry { port, binding, users: 1, sockets });
+    bucket.push(BoundPort { port, binding, users: 1, sockets });
     Ok(())
 }
 
 fn leave<S>(
-    bucket: &mut Vec<Entry<S>>,
+    bucket: &mut Vec<BoundPort<S>>,
     port: u16,
     binding: &Binding,
     socket: Option<&Arc<S>>,

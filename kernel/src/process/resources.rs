@@ -332,7 +332,7 @@ static REGIONS: Attached = Attached(ResourceKind::Region);
 static ATTACHMENTS: Attached = Attached(ResourceKind::Attachment);
 
 /// The role of a region in its process.
-fn role(shown: &memory::show::Shown) -> &'static str {
+fn role(shown: &memory::ShownRegion) -> &'static str {
     use memory::Protection;
     let writable = shown.protection.contains(Protection::WRITE);
     let executable = shown.protection.contains(Protection::EXECUTE);

@@ -13,7 +13,8 @@ use hayate_virtio_net::feature;
 use machine::frames::Frame;
 
 use crate::drivers::net::{
-    self, Checksum, IncomingFrame, NetworkDevice, OutgoingFrame, Partial, Receiver, Slice, WITNESS,
+    self, Checksum, FrameSlice, IncomingFrame, NetworkDevice, OutgoingFrame, Partial, Receiver,
+    WITNESS,
 };
 use crate::drivers::virtio_net::receive::{Unfit, assemble};
 use crate::schedule::WaitQueue;
@@ -150,7 +151,7 @@ ktest! {
             let (frame, memory) = (question(&*device, [10, 0, 2, 99]), Frame::allocate_zeroed());
             check!(frame.is_ok() && memory.is_some());
             let (Ok(mut frame), Some(memory)) = (frame, memory) else { return Ok(()) };
-            let padding = Slice::new(memory, 0, 18);
+            let padding = FrameSlice::new(memory, 0, 18);
             check!(padding.is_some_and(|padding| frame.append(padding).is_ok()));
             send(&*device, frame);
         }
@@ -185,7 +186,7 @@ ktest! {
             let memory = Frame::allocate_zeroed();
             check!(frame.is_ok() && memory.is_some());
             let (Ok(mut frame), Some(memory)) = (frame, memory) else { return Ok(()) };
-            check!(frame.append(Slice::new(memory.clone(), 0, 18).unwrap()).is_ok());
+            check!(frame.append(FrameSlice::new(memory.clone(), 0, 18).unwrap()).is_ok());
             frame.owner = Some(Box::new(Owner(told.clone())));
             frame.prompt = true;
             send(&*device, frame);
@@ -214,7 +215,7 @@ ktest! {
         check!(memory.is_some());
         let (Some(memory), Ok(mut frame)) = (memory, question(&*device, ROUTER)) else { return Ok(()) };
         for _ in 0..300 {
-            check!(frame.append(Slice::new(memory.clone(), 0, 1).unwrap()).is_ok());
+            check!(frame.append(FrameSlice::new(memory.clone(), 0, 1).unwrap()).is_ok());
         }
         check!(device.transmit(frame).is_ok());
         check!(memory.is_unique());
@@ -264,10 +265,10 @@ ktest! {
         let memory = Frame::allocate_zeroed();
         check!(memory.is_some());
         let Some(memory) = memory else { return Ok(()) };
-        check!(Slice::new(memory.clone(), 0, 0).is_none());
-        check!(Slice::new(memory.clone(), 4095, 2).is_none());
-        check!(Slice::new(memory.clone(), usize::MAX, 2).is_none());
-        let slice = Slice::new(memory.clone(), 4090, 6);
+        check!(FrameSlice::new(memory.clone(), 0, 0).is_none());
+        check!(FrameSlice::new(memory.clone(), 4095, 2).is_none());
+        check!(FrameSlice::new(memory.clone(), usize::MAX, 2).is_none());
+        let slice = FrameSlice::new(memory.clone(), 4090, 6);
         check!(slice.is_some());
         let Some(mut slice) = slice else { return Ok(()) };
         check!(memory.write(4090, b"abcdef") == 6);

@@ -529,7 +529,7 @@ pub fn release_record_locks(table: &FdTable, file: &OpenFile) {
 }
 
 /// One line of `/proc/locks`: kind, mode, pid, identity and range.
-pub struct Shown {
+pub struct ShownLock {
     /// `POSIX`, `OFDLCK` or `FLOCK`.
     pub kind: &'static str,
     /// Whether the lock is exclusive.
@@ -543,19 +543,19 @@ pub struct Shown {
 }
 
 /// Returns all locks that are held. `ENOMEM`.
-pub fn all() -> Result<Vec<Shown>> {
+pub fn all() -> Result<Vec<ShownLock>> {
     let table = TABLE.lock();
     let mut shown = Vec::new();
     for (&file, locks) in &table.files {
         for held in &locks.records {
             let kind = if matches!(held.owner, LockOwner::Table(_)) { "POSIX" } else { "OFDLCK" };
             let (exclusive, range) = (held.exclusive, (held.first, held.last));
-            growth::push(&mut shown, Shown { kind, exclusive, pid: held.pid, file, range })?;
+            growth::push(&mut shown, ShownLock { kind, exclusive, pid: held.pid, file, range })?;
         }
         for &(_, exclusive) in &locks.whole {
             let range = (0, i64::MAX as u64);
             let kind = "FLOCK";
-            growth::push(&mut shown, Shown { kind, exclusive, pid: -1, file, range })?;
+            growth::push(&mut shown, ShownLock { kind, exclusive, pid: -1, file, range })?;
         }
     }
     Ok(shown)

@@ -22,12 +22,12 @@ pub fn open(ops: Arc<dyn FileOps>, flags: u32) -> Result<Arc<OpenFile>> {
 }
 
 /// Answers a request about a network interface (netdevice(7)).
-type Request = fn(command: u32, at: usize) -> Result<i64>;
+type InterfaceRequest = fn(command: u32, at: usize) -> Result<i64>;
 
-static INTERFACES: Once<Request> = Once::new();
+static INTERFACES: Once<InterfaceRequest> = Once::new();
 
 /// Registers the function that answers requests about interfaces; at boot.
-pub fn register_interfaces(request: Request) {
+pub fn register_interfaces(request: InterfaceRequest) {
     INTERFACES.call_once(|| request);
 }
 

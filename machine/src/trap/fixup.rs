@@ -12,21 +12,21 @@
 
 /// An instruction that may fault, and where execution goes on if it did.
 #[repr(C)]
-struct Entry {
+struct Fixup {
     at: u64,
     then: u64,
 }
 
 unsafe extern "C" {
     // Defined by the linker script around the section `.ex_table`.
-    static mut __start_extable: [Entry; 0];
-    static mut __stop_extable: [Entry; 0];
+    static mut __start_extable: [Fixup; 0];
+    static mut __stop_extable: [Fixup; 0];
 }
 
 /// Returns the table's first entry and how many there are.
-fn bounds() -> (*mut Entry, usize) {
+fn bounds() -> (*mut Fixup, usize) {
     let (start, end) = (&raw mut __start_extable, &raw mut __stop_extable);
-    (start.cast(), (end as usize - start as usize) / size_of::<Entry>())
+    (start.cast(), (end as usize - start as usize) / size_of::<Fixup>())
 }
 
 /// Sorts the table.

@@ -6,7 +6,7 @@
 use super::{Connection, Phase};
 use crate::receive::Due;
 use crate::seq::Position;
-use crate::timers::{Kind, NEVER};
+use crate::timers::{NEVER, TimerPurpose};
 use crate::{Bytes, Events, Flags, Nanos, Segment, Sink, State, options};
 
 /// The facts of a segment that may be a usual one.
@@ -195,7 +195,7 @@ impl<B: Bytes> Connection<B> {
         (send.next, send.small, send.last_at) = (end, end, now);
         self.recovery.base = now;
         self.timers.acknowledge = NEVER;
-        self.timers.kind = Kind::Timeout;
+        self.timers.purpose = TimerPurpose::Timeout;
         self.timers.send = now + self.rtt.backed_off(self.recovery.backoff);
         self.counters.data_segments_out += 1;
         self.counters.segments_out += 1;

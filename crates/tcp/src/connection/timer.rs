@@ -4,7 +4,7 @@ use super::{Connection, Phase};
 use crate::receive::{DELAY_MIN, Due};
 use crate::rtt::{RTO_MAX, RTO_MIN, Rtt};
 use crate::seq::{BASE, FIRST};
-use crate::timers::{Kind, NEVER};
+use crate::timers::{NEVER, TimerPurpose};
 use crate::{Bytes, Error, Events, MILLISECOND, Nanos, Sink, State};
 
 impl<B: Bytes> Connection<B> {
@@ -20,11 +20,11 @@ impl<B: Bytes> Connection<B> {
         }
         if now >= self.timers.send {
             self.timers.send = NEVER;
-            events |= match self.timers.kind {
-                Kind::Timeout => self.on_timeout(now, out),
-                Kind::Reorder => self.on_reorder(now, out),
-                Kind::Tail => self.on_tail(now, out),
-                Kind::Persist => self.on_persist(now, out),
+            events |= match self.timers.purpose {
+                TimerPurpose::Timeout => self.on_timeout(now, out),
+                TimerPurpose::Reorder => self.on_reorder(now, out),
+                TimerPurpose::Tail => self.on_tail(now, out),
+                TimerPurpose::Persist => self.on_persist(now, out),
             };
             self.arm(now);
         }
@@ -47,17 +47,17 @@ impl<B: Bytes> Connection<B> {
         if self.send.sent.is_empty() {
             if !self.send.unsent() || self.state == State::Closed {
                 timers.send = NEVER;
-            } else if timers.kind != Kind::Persist || timers.send == NEVER {
-                timers.kind = Kind::Persist;
+            } else if timers.purpose != TimerPurpose::Persist || timers.send == NEVER {
+                timers.purpose = TimerPurpose::Persist;
                 timers.send = now + self.rtt.backed_off(self.recovery.probe_backoff);
             }
             return;
         }
         let recovery = &self.recovery;
-        timers.kind = Kind::Timeout;
+        timers.purpose = TimerPurpose::Timeout;
         timers.send = recovery.base + self.rtt.backed_off(recovery.backoff);
         if recovery.reorder_at < timers.send {
-            (timers.kind, timers.send) = (Kind::Reorder, recovery.reorder_at);
+            (timers.purpose, timers.send) = (TimerPurpose::Reorder, recovery.reorder_at);
         } else if self.sack
             && recovery.phase == Phase::Open
             && recovery.backoff == 0
@@ -71,7 +71,7 @@ impl<B: Bytes> Connection<B> {
             let from = recovery.base.max(self.send.last_at);
             let probe = from + 2 * self.rtt.smoothed + 2 * MILLISECOND;
             if probe < timers.send {
-                (timers.kind, timers.send) = (Kind::Tail, probe);
+                (timers.purpose, timers.send) = (TimerPurpose::Tail, probe);
             }
         }
     }

@@ -13,7 +13,7 @@ use hayate_machine::sync::SpinLock;
 use hayate_machine::virtio::{Chain, Piece, Queue};
 use hayate_virtio_net::{self as format, HEADER, LARGEST};
 
-use crate::drivers::net::{self, Counts, IncomingFrame, Slice, Slices};
+use crate::drivers::net::{self, Counts, FrameSlice, IncomingFrame, Slices};
 use crate::reclaim;
 use crate::reclaim::growth::Grow;
 use crate::schedule::time::monotonic_ns;
@@ -192,18 +192,18 @@ pub fn assemble(
     if slices.make_room(buffers.into()).is_err() {
         fault = fault.or(Some(Unfit::Memory));
     }
-    let mut keep = |slice: Option<Slice>| match slice {
+    let mut keep = |slice: Option<FrameSlice>| match slice {
         Some(slice) if fault.is_none() => slices.push(slice),
         Some(_) => {}
         None => fault = Some(Unfit::Device),
     };
-    keep(Slice::new(frame, HEADER, written - HEADER));
+    keep(FrameSlice::new(frame, HEADER, written - HEADER));
     for _ in 1..buffers {
         // All buffers of a packet come at once (5.1.6.4).
         match more().map(buffer) {
             Some(Some((frame, written))) => {
                 length += written;
-                keep(Slice::new(frame, 0, written));
+                keep(FrameSlice::new(frame, 0, written));
             }
             Some(None) => keep(None),
             None => return Err(Unfit::Device),

@@ -23,7 +23,7 @@ pub struct FilePages {
 }
 
 /// Parts of pages that are contiguous on the disk, to be read at once.
-struct Request<'a> {
+struct DiskRequest<'a> {
     place: u64,
     length: u64,
     segments: Vec<Segment<'a>>,
@@ -34,7 +34,7 @@ impl FilePages {
         Self { disk, map, size }
     }
 
-    fn submit(&self, request: &mut Request<'_>) -> Result<()> {
+    fn submit(&self, request: &mut DiskRequest<'_>) -> Result<()> {
         if !request.segments.is_empty() {
             let sector = request.place / SECTOR;
             disk::read_for_current(self.disk.driver(), sector, &request.segments)?;
@@ -47,7 +47,7 @@ impl FilePages {
 
 impl PageSource for FilePages {
     fn read_pages(&self, first: u64, frames: &[Frame]) -> Result<usize> {
-        let mut request = Request { place: 0, length: 0, segments: Vec::new() };
+        let mut request = DiskRequest { place: 0, length: 0, segments: Vec::new() };
         // A page has up to four blocks.
         request.segments.make_room(frames.len())?;
         for (index, frame) in frames.iter().enumerate() {

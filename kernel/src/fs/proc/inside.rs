@@ -18,7 +18,9 @@ use hayate_abi::{Errno, Result};
 use super::target::Target;
 use super::text::{bytes, line, put};
 use crate::credentials::Capability;
-use crate::memory::{PAGE, Protection, RegionFlags, Shown, ShownPages, Space, Touch, USER_END};
+use crate::memory::{
+    PAGE, Protection, RegionFlags, ShownPages, ShownRegion, Space, Touch, USER_END,
+};
 use crate::process;
 use crate::reclaim::growth::Grow;
 use crate::vfs::inode::DeviceNumber;
@@ -201,12 +203,12 @@ impl FileOps for PageMap {
 }
 
 /// The regions of a space, followed by the vDSO and the page of its data, which every program has.
-fn regions(space: &Space, count: bool) -> Result<Vec<Shown>> {
+fn regions(space: &Space, count: bool) -> Result<Vec<ShownRegion>> {
     let mut regions = space.shown(count)?;
     let clocks = hayate_machine::vdso::clocks().into_iter();
     for start in clocks {
         regions.make_room(2)?;
-        let page = |start, protection, name| Shown {
+        let page = |start, protection, name| ShownRegion {
             start,
             end: start + PAGE,
             protection,
@@ -233,7 +235,7 @@ pub fn maps(target: &Target, out: &mut Vec<u8>) -> Result<()> {
 }
 
 /// A region as a line of `maps`, with the paths that `own_root` shows.
-fn region_line(view: &Shown, own_root: &Location, out: &mut Vec<u8>) -> Result<()> {
+fn region_line(view: &ShownRegion, own_root: &Location, out: &mut Vec<u8>) -> Result<()> {
     let start = out.len();
     let letter = |set: bool, letter: char| if set { letter } else { '-' };
     put(

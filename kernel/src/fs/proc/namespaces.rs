@@ -23,16 +23,16 @@ use crate::vfs::open_file::{FileOps, OpenRequest, Traits};
 const MAGIC: u64 = 0x6e73_6673;
 
 /// A namespace's name in its links, and its inode's number.
-type Kind = (&'static str, u64);
+type NamespaceKind = (&'static str, u64);
 
-const CGROUP: Kind = ("cgroup", 0xefff_fffb);
-const IPC: Kind = ("ipc", 0xefff_ffff);
-const MNT: Kind = ("mnt", 0xf000_0000);
-const NET: Kind = ("net", 0xf000_0001);
-const PID: Kind = ("pid", 0xefff_fffc);
-const TIME: Kind = ("time", 0xefff_fffa);
-const USER: Kind = ("user", 0xefff_fffd);
-const UTS: Kind = ("uts", 0xefff_fffe);
+const CGROUP: NamespaceKind = ("cgroup", 0xefff_fffb);
+const IPC: NamespaceKind = ("ipc", 0xefff_ffff);
+const MNT: NamespaceKind = ("mnt", 0xf000_0000);
+const NET: NamespaceKind = ("net", 0xf000_0001);
+const PID: NamespaceKind = ("pid", 0xefff_fffc);
+const TIME: NamespaceKind = ("time", 0xefff_fffa);
+const USER: NamespaceKind = ("user", 0xefff_fffd);
+const UTS: NamespaceKind = ("uts", 0xefff_fffe);
 
 static NAMESPACES: Lazy<Arc<Mount>> = Lazy::new(|| anonymous::pseudo("nsfs", MAGIC));
 
@@ -56,12 +56,12 @@ pub static ITEMS: &[Item<Target>] = &[
     namespace!("uts", UTS),
 ];
 
-fn text(target: &Target, (name, number): Kind) -> Result<Vec<u8>> {
+fn text(target: &Target, (name, number): NamespaceKind) -> Result<Vec<u8>> {
     target.check_access()?;
     Ok(format!("{name}:[{number}]").into_bytes())
 }
 
-fn place(target: &Target, kind: Kind) -> Result<Location> {
+fn place(target: &Target, kind: NamespaceKind) -> Result<Location> {
     let shown = text(target, kind)?;
     let device = NAMESPACES.filesystem().device();
     Ok(anonymous::location(&NAMESPACES, &shown, Arc::new(Namespace { device, number: kind.1 })))

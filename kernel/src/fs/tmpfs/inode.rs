@@ -51,13 +51,13 @@ fn note_day(now: Timestamp) {
 
 #[derive(Default)]
 struct Entries {
-    by_name: HashMap<Name, Entry, BuildHasherDefault<NameHasher>>,
+    by_name: HashMap<Name, NamedInode, BuildHasherDefault<NameHasher>>,
     order: BTreeMap<u64, Name>,
     /// The last cookie given.
     last: u64,
 }
 
-struct Entry {
+struct NamedInode {
     inode: Arc<TmpInode>,
     cookie: u64,
 }
@@ -93,7 +93,7 @@ impl Entries {
         self.last = self.last.max(FIRST_COOKIE - 1) + 1;
         let name = Name::from(name);
         self.order.insert(self.last, Arc::clone(&name));
-        self.by_name.insert(name, Entry { inode, cookie: self.last });
+        self.by_name.insert(name, NamedInode { inode, cookie: self.last });
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::user::UserPtr;
 
 use super::address::Name;
-use super::endpoint::{Endpoint, Kind};
+use super::endpoint::{Endpoint, EndpointKind};
 use super::message::{Descriptors, Message};
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
@@ -97,9 +97,9 @@ impl Socket {
     /// Checks that `total` bytes may be sent with MSG_OOB: only on a stream, and at least one byte.
     pub fn check_urgent(&self, total: usize) -> Result<()> {
         match self.endpoint.kind {
-            Kind::Stream if total > 0 => return Ok(()),
+            EndpointKind::Stream if total > 0 => return Ok(()),
             // As in `unix_seqpacket_sendmsg`, these errors come first.
-            Kind::Packet => {
+            EndpointKind::Packet => {
                 self.endpoint.take_error().map_or(Ok(()), Err)?;
                 self.endpoint.peer()?;
             }
@@ -117,11 +117,13 @@ impl Socket {
                     Err(_) => Errno::EOPNOTSUPP,
                 });
             }
-            Some(to) if to.kind != Kind::Datagram => return Err(Errno::EPROTOTYPE),
+            Some(to) if to.kind != EndpointKind::Datagram => return Err(Errno::EPROTOTYPE),
             Some(to) => to,
             None => match self.endpoint.peer()? {
                 Some(peer) => peer,
-                None if self.endpoint.kind == Kind::Datagram => return Err(Errno::ECONNREFUSED),
+                None if self.endpoint.kind == EndpointKind::Datagram => {
+                    return Err(Errno::ECONNREFUSED);
+                }
                 None => return Err(Errno::EPIPE),
             },
         })
@@ -133,7 +135,7 @@ impl Socket {
         self.endpoint.check_send()?;
         let to = self.receiver(outgoing.to)?;
         let total = input.remaining();
-        let stream = self.endpoint.kind == Kind::Stream;
+        let stream = self.endpoint.kind == EndpointKind::Stream;
         let buffer = self.endpoint.account.send_size();
         if !stream && total > buffer - 32 {
             return Err(Errno::EMSGSIZE);
@@ -189,11 +191,13 @@ impl Socket {
     /// Receives, as recv(2) and its relatives.
     pub fn receive(&self, out: &mut Output<'_>, how: u32, nonblocking: bool) -> Result<Incoming> {
         match (self.endpoint.kind, how & flags::OOB != 0) {
-            (Kind::Stream, false) => self.receive_stream(out, how, nonblocking),
-            (Kind::Stream, true) => self.receive_urgent(out, how),
+            (EndpointKind::Stream, false) => self.receive_stream(out, how, nonblocking),
+            (EndpointKind::Stream, true) => self.receive_urgent(out, how),
             (_, false) => self.receive_message(out, how, nonblocking),
-            (Kind::Packet, true) => Err(self.endpoint.peer().err().unwrap_or(Errno::EOPNOTSUPP)),
-            (Kind::Datagram, true) => Err(Errno::EOPNOTSUPP),
+            (EndpointKind::Packet, true) => {
+                Err(self.endpoint.peer().err().unwrap_or(Errno::EOPNOTSUPP))
+            }
+            (EndpointKind::Datagram, true) => Err(Errno::EOPNOTSUPP),
         }
     }
 
@@ -254,7 +258,7 @@ impl Socket {
             urgent: false,
             descriptors,
             sender: Some(sender),
-            from: from.filter(|_| self.endpoint.kind == Kind::Datagram),
+            from: from.filter(|_| self.endpoint.kind == EndpointKind::Datagram),
         })
     }
 }
@@ -295,7 +299,7 @@ impl FileOps for Socket {
     }
 
     fn read(&self, file: &OpenFile, _offset: u64, out: &mut Output<'_>) -> Result<usize> {
-        if out.remaining() == 0 && self.endpoint.kind == Kind::Stream {
+        if out.remaining() == 0 && self.endpoint.kind == EndpointKind::Stream {
             return Ok(0);
         }
         Ok(self.receive(out, 0, file.nonblocking())?.count)
@@ -323,7 +327,9 @@ impl FileOps for Socket {
             FIONREAD if self.endpoint.listens() => return Err(Errno::EINVAL),
             FIONREAD => self.endpoint.unread(),
             TIOCOUTQ => self.endpoint.account.in_flight(),
-            SIOCATMARK if self.endpoint.kind != Kind::Stream => return Err(Errno::EOPNOTSUPP),
+            SIOCATMARK if self.endpoint.kind != EndpointKind::Stream => {
+                return Err(Errno::EOPNOTSUPP);
+            }
             SIOCATMARK => usize::from(self.endpoint.is_at_mark()),
             _ => return socket_family::interface_request(command, arg as usize),
         };

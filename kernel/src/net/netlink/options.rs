@@ -45,7 +45,7 @@ bitflags::bitflags! {
 
 /// The options of a socket.
 #[derive(Default)]
-pub struct Kept(AtomicU32);
+pub struct KeptOptions(AtomicU32);
 
 fn option_of(option: i32) -> Option<Options> {
     Some(match option {
@@ -59,7 +59,7 @@ fn option_of(option: i32) -> Option<Options> {
     })
 }
 
-impl Kept {
+impl KeptOptions {
     /// Returns the options that are on.
     pub fn now(&self) -> Options {
         Options::from_bits_truncate(self.0.load(Ordering::Relaxed))

@@ -27,7 +27,7 @@ pub trait Provider: Send + Sync {
     fn way(&self, to: IpAddr, from: Option<IpAddr>, interface: u32) -> Result<Route>;
 
     /// Carries out a change; the caller is privileged.
-    fn change(&self, change: Change) -> Result<()> {
+    fn change(&self, change: NetworkChange) -> Result<()> {
         let _ = change;
         Err(Errno::EOPNOTSUPP)
     }
@@ -46,7 +46,7 @@ pub struct Making {
 
 /// A change that a program asked for.
 #[derive(Clone, Debug)]
-pub enum Change {
+pub enum NetworkChange {
     /// Sets flags, the largest packet, the hardware address or the name of a link.
     Link {
         /// The link: its index.

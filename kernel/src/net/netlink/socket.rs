@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::asking::Asking;
 use super::endpoint::{Datagram, Destination, Endpoint};
-use super::options::{Kept, NETLINK_PKTINFO, Options, SOL_NETLINK};
+use super::options::{KeptOptions, NETLINK_PKTINFO, Options, SOL_NETLINK};
 use super::{ports, request};
 use crate::credentials::Capability;
 use crate::reclaim::growth;
@@ -49,7 +49,7 @@ fn create(kind: i32, protocol: i32) -> Result<Arc<dyn FileOps>> {
         endpoint: Endpoint::new(),
         kind,
         common: Common::new(),
-        options: Kept::default(),
+        options: KeptOptions::default(),
         send_size: AtomicUsize::new(SEND_DEFAULT),
     }))
 }
@@ -60,7 +60,7 @@ pub struct Socket {
     /// SOCK_RAW or SOCK_DGRAM, between which netlink makes no difference.
     kind: i32,
     common: Common,
-    options: Kept,
+    options: KeptOptions,
     /// SO_SNDBUF.
     send_size: AtomicUsize,
 }

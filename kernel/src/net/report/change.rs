@@ -9,7 +9,7 @@ use hayate_netlink::route::route::{kind, table};
 use hayate_netlink::route::{Address as Own, Route, address};
 
 use super::super::config::{self, Config, LocalAddress, flag};
-use super::super::netlink::provider::{Change, Making};
+use super::super::netlink::provider::{Making, NetworkChange};
 use super::super::netlink::route;
 use super::describe::{LEAST_MTU, link_of, name_of};
 use crate::reclaim::growth;
@@ -20,21 +20,23 @@ const OTHERS: u32 = 0x80 | 0x100 | 0x200;
 const KERNEL: u8 = 2;
 
 /// Carries out a change.
-pub(super) fn carry_out(change: Change) -> Result<()> {
+pub(super) fn carry_out(change: NetworkChange) -> Result<()> {
     match change {
-        Change::Link { index, flags, mask, mtu, hardware, queue_length, name } => {
+        NetworkChange::Link { index, flags, mask, mtu, hardware, queue_length, name } => {
             if hardware.is_some() || queue_length.is_some() || name.is_some() {
                 return Err(Errno::EOPNOTSUPP);
             }
             set_link(index, flags, mask, mtu)
         }
-        Change::NewAddress(own, making) => add_address(&own, making),
-        Change::DeleteAddress { index, address, prefix } => {
+        NetworkChange::NewAddress(own, making) => add_address(&own, making),
+        NetworkChange::DeleteAddress { index, address, prefix } => {
             delete_address(index, address.into(), prefix)
         }
-        Change::NewRoute(route, making) => add_route(&route, making),
-        Change::DeleteRoute(route) => delete_route(&route),
-        Change::NewNeighbour(..) | Change::DeleteNeighbour { .. } => Err(Errno::EOPNOTSUPP),
+        NetworkChange::NewRoute(route, making) => add_route(&route, making),
+        NetworkChange::DeleteRoute(route) => delete_route(&route),
+        NetworkChange::NewNeighbour(..) | NetworkChange::DeleteNeighbour { .. } => {
+            Err(Errno::EOPNOTSUPP)
+        }
     }
 }
 

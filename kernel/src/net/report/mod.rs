@@ -28,7 +28,7 @@ use hayate_netlink::route::route::{kind, scope, table};
 use hayate_netlink::route::{Address, Link, Neighbour, Route};
 
 use self::describe::{address_of, link_of, routes_of};
-use super::netlink::provider::{self, Change, Provider};
+use super::netlink::provider::{self, NetworkChange, Provider};
 use super::netlink::{route, socket};
 use super::{config, neighbour};
 use crate::reclaim::growth;
@@ -121,7 +121,7 @@ impl Provider for Network {
         })
     }
 
-    fn change(&self, change: Change) -> Result<()> {
+    fn change(&self, change: NetworkChange) -> Result<()> {
         change::carry_out(change)
     }
 }

@@ -269,8 +269,8 @@ impl Socket {
         drop(removed);
     }
 
-    fn is(&self, entry: &table::Entry) -> bool {
-        matches!(entry, table::Entry::Socket(other) if core::ptr::eq(&raw const **other, self))
+    fn is(&self, entry: &table::ConnectionEntry) -> bool {
+        matches!(entry, table::ConnectionEntry::Socket(other) if core::ptr::eq(&raw const **other, self))
     }
 
     /// Gives the port back that the kernel chose for a connection; one that bind(2) named stays

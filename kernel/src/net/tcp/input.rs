@@ -8,7 +8,7 @@ use hayate_ip::{Address, SocketAddress};
 use hayate_tcp::{Error, Segment, Seq, Verdict};
 
 use super::route::{Ends, Route};
-use super::table::{self, Entry, Remnant};
+use super::table::{self, ConnectionEntry, Remnant};
 use super::{PORTS, Socket};
 use crate::net::packet::Ports;
 use crate::net::slice::Slice;
@@ -21,8 +21,8 @@ pub fn receive(header: Header, ports: Ports, segment: Segment<Slice>, interface:
         remote: SocketAddress::new(header.source, ports.source),
     };
     match table::find(&ends) {
-        Some(Entry::Socket(socket)) => socket.on_segment(segment),
-        Some(Entry::Remnant(remnant)) => on_remnant(&remnant, ends, segment, interface),
+        Some(ConnectionEntry::Socket(socket)) => socket.on_segment(segment),
+        Some(ConnectionEntry::Remnant(remnant)) => on_remnant(&remnant, ends, segment, interface),
         None => on_stranger(ends, &segment, interface, None),
     }
 }
@@ -66,7 +66,7 @@ fn on_remnant(remnant: &Arc<Remnant>, ends: Ends, segment: Segment<Slice>, inter
 
 /// Ends what is left of a connection with this name, if a new one may take its place.
 pub(super) fn make_way(ends: &Ends) {
-    if let Some(Entry::Remnant(remnant)) = table::find(ends)
+    if let Some(ConnectionEntry::Remnant(remnant)) = table::find(ends)
         && remnant.state.lock().may_reuse(monotonic_ns())
     {
         remnant.end();
@@ -84,7 +84,7 @@ impl Socket {
 /// Tells a connection of an error that ICMP reported about one of its segments.
 pub fn failed(from: SocketAddress, to: SocketAddress, seq: u32, failure: Failure) {
     let ends = Ends { local: from, remote: to };
-    let Some(Entry::Socket(socket)) = table::find(&ends) else { return };
+    let Some(ConnectionEntry::Socket(socket)) = table::find(&ends) else { return };
     let seq = Seq(seq);
     socket.act(|connection, now, out| {
         // A stranger cannot know what is in flight (RFC 5927, 4.1).

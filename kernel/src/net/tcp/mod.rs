@@ -59,7 +59,7 @@ use crate::vfs::socket_options::{Common, Switches};
 
 pub use input::{failed, receive};
 pub use options::SEND_DEFAULT;
-pub use table::{Entry, for_each};
+pub use table::{ConnectionEntry, for_each};
 
 /// The ports of TCP.
 pub static PORTS: Ports<Socket> = Ports::new(Binding::conflicts_as_stream);

@@ -32,19 +32,19 @@ pub struct Remnant {
 
 /// The holder of a name.
 #[derive(Clone)]
-pub enum Entry {
+pub enum ConnectionEntry {
     /// A connection.
     Socket(Arc<Socket>),
     /// The remnant of one (TIME-WAIT).
     Remnant(Arc<Remnant>),
 }
 
-type Part = HashMap<Ends, Entry, BuildHasherDefault<IndexHasher>>;
+type Connections = HashMap<Ends, ConnectionEntry, BuildHasherDefault<IndexHasher>>;
 
-static TABLE: [SpinLock<Part>; PARTS] =
+static TABLE: [SpinLock<Connections>; PARTS] =
     [const { SpinLock::new(HashMap::with_hasher(BuildHasherDefault::new())) }; PARTS];
 
-fn part(ends: &Ends) -> &'static SpinLock<Part> {
+fn part(ends: &Ends) -> &'static SpinLock<Connections> {
     let hash = BuildHasherDefault::<IndexHasher>::default().hash_one(ends);
     &TABLE[(hash >> 40) as usize % PARTS]
 }
@@ -59,20 +59,20 @@ pub fn enter(ends: Ends, socket: &Arc<Socket>) -> Result<()> {
         return Err(Errno::EADDRINUSE);
     }
     part.make_room(1)?;
-    part.insert(ends, Entry::Socket(Arc::clone(socket)));
+    part.insert(ends, ConnectionEntry::Socket(Arc::clone(socket)));
     Ok(())
 }
 
 /// Finds a connection or its remnant.
 #[inline]
-pub fn find(ends: &Ends) -> Option<Entry> {
+pub fn find(ends: &Ends) -> Option<ConnectionEntry> {
     part(ends).lock().get(ends).cloned()
 }
 
 /// Puts what is left of a connection in its place.
 pub fn replace(ends: &Ends, remnant: Arc<Remnant>) {
     let old = match part(ends).lock().get_mut(ends) {
-        Some(entry) => Some(core::mem::replace(entry, Entry::Remnant(remnant))),
+        Some(entry) => Some(core::mem::replace(entry, ConnectionEntry::Remnant(remnant))),
         None => None,
     };
     // Outside of the lock: it may be the last reference.
@@ -80,13 +80,13 @@ pub fn replace(ends: &Ends, remnant: Arc<Remnant>) {
 }
 
 /// Removes a connection or its remnant, if `is_it` is true of it.
-pub fn remove(ends: &Ends, is_it: impl Fn(&Entry) -> bool) -> Option<Entry> {
+pub fn remove(ends: &Ends, is_it: impl Fn(&ConnectionEntry) -> bool) -> Option<ConnectionEntry> {
     let mut part = part(ends).lock();
     if part.get(ends).is_some_and(is_it) { part.remove(ends) } else { None }
 }
 
 /// Calls `visit` with every entry; under the lock of its part.
-pub fn for_each(mut visit: impl FnMut(&Ends, &Entry)) {
+pub fn for_each(mut visit: impl FnMut(&Ends, &ConnectionEntry)) {
     for part in &TABLE {
         part.lock().iter().for_each(|(ends, entry)| visit(ends, entry));
     }

@@ -18,7 +18,7 @@ use hayate_tcp::time_wait::DURATION;
 
 use super::PORTS;
 use super::route::{Ends, Route};
-use super::table::{self, Entry, Remnant};
+use super::table::{self, ConnectionEntry, Remnant};
 use crate::reclaim::growth::Grow;
 use crate::schedule::time::monotonic_ns;
 use crate::schedule::{Timer, TimerTarget};
@@ -92,8 +92,7 @@ impl Remnant {
 
     /// Ends it: its name and its port are free.
     pub fn end(self: &Arc<Self>) {
-        let is_it =
-            |entry: &Entry| matches!(entry, Entry::Remnant(other) if Arc::ptr_eq(other, self));
+        let is_it = |entry: &ConnectionEntry| matches!(entry, ConnectionEntry::Remnant(other) if Arc::ptr_eq(other, self));
         if table::remove(&self.ends, is_it).is_some()
             && let Some(binding) = &self.binding
         {

@@ -14,7 +14,7 @@ use hayate_machine::vdso;
 use zerocopy::IntoBytes;
 
 use super::filter;
-use crate::memory::{PAGE, Protection, RegionFlags, Shown, Space};
+use crate::memory::{PAGE, Protection, RegionFlags, ShownRegion, Space};
 use crate::process::record::Process;
 use crate::process::thread::Thread;
 use crate::reclaim::growth::Grow;
@@ -159,7 +159,7 @@ fn extended(list: &mut Vec<u8>) -> Result<()> {
 }
 
 /// The mapped files, with the paths that `root` shows.
-fn files(regions: &[Shown], root: &Location) -> Result<Files> {
+fn files(regions: &[ShownRegion], root: &Location) -> Result<Files> {
     let mut files = Files::default();
     for region in regions {
         let Some(backing) = &region.backing else { continue };
@@ -173,7 +173,7 @@ fn files(regions: &[Shown], root: &Location) -> Result<Files> {
     Ok(files)
 }
 
-fn pieces(space: &Space, regions: &[Shown], filter: u32) -> Result<Vec<Piece>> {
+fn pieces(space: &Space, regions: &[ShownRegion], filter: u32) -> Result<Vec<Piece>> {
     let mut pieces = Vec::new();
     pieces.make_room_exact(regions.len() + 1)?;
     for region in regions {
@@ -196,7 +196,7 @@ fn pieces(space: &Space, regions: &[Shown], filter: u32) -> Result<Vec<Piece>> {
 }
 
 /// How many bytes of a region go into the file (`vma_dump_size`).
-fn stored(space: &Space, region: &Shown, filter: u32) -> usize {
+fn stored(space: &Space, region: &ShownRegion, filter: u32) -> usize {
     let whole = region.end - region.start;
     let all_if = |bit| if filter & bit != 0 { whole } else { 0 };
     if region.flags.contains(RegionFlags::NO_DUMP) {

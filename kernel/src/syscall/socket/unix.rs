@@ -15,7 +15,7 @@ use hayate_machine::time::realtime_ns;
 use super::super::file::View;
 use crate::credentials::access;
 use crate::ipc::unix::address::{Address, Name};
-use crate::ipc::unix::endpoint::{Endpoint, Kind};
+use crate::ipc::unix::endpoint::{Endpoint, EndpointKind};
 use crate::ipc::unix::socket::{Incoming, Outgoing, Socket};
 use crate::ipc::unix::{address, names};
 use crate::process;
@@ -36,15 +36,15 @@ pub(super) fn init() {
     register(Family { number: address::FAMILY, create, pair });
 }
 
-fn kind_of(kind: i32, protocol: i32) -> Result<Kind> {
+fn kind_of(kind: i32, protocol: i32) -> Result<EndpointKind> {
     if protocol != 0 && protocol != i32::from(address::FAMILY) {
         return Err(Errno::EPROTONOSUPPORT);
     }
     match kind {
-        kinds::STREAM => Ok(Kind::Stream),
+        kinds::STREAM => Ok(EndpointKind::Stream),
         // SOCK_RAW is a datagram socket in the Unix domain (unix_create).
-        kinds::DATAGRAM | kinds::RAW => Ok(Kind::Datagram),
-        kinds::PACKET => Ok(Kind::Packet),
+        kinds::DATAGRAM | kinds::RAW => Ok(EndpointKind::Datagram),
+        kinds::PACKET => Ok(EndpointKind::Packet),
         _ => Err(Errno::ESOCKTNOSUPPORT),
     }
 }
@@ -136,7 +136,7 @@ impl SocketOps for Socket {
 
     fn connect(&self, address: &[u8], nonblocking: bool) -> Result<()> {
         let endpoint = self.endpoint();
-        if endpoint.kind == Kind::Datagram {
+        if endpoint.kind == EndpointKind::Datagram {
             // AF_UNSPEC dissolves the association.
             if address.get(..2).is_some_and(|family| family == [0, 0]) {
                 return endpoint.set_destination(None);
@@ -175,14 +175,14 @@ impl SocketOps for Socket {
         }
         let to = match (self.endpoint().kind, message.to) {
             // An address of a packet is ignored (`unix_seqpacket_sendmsg`).
-            (_, None) | (Kind::Packet, _) => None,
-            (Kind::Stream, Some(_)) => {
+            (_, None) | (EndpointKind::Packet, _) => None,
+            (EndpointKind::Stream, Some(_)) => {
                 return Err(match self.endpoint().peer() {
                     Ok(_) => Errno::EISCONN,
                     Err(_) => Errno::EOPNOTSUPP,
                 });
             }
-            (Kind::Datagram, Some(address)) => Some(find(Address::parse(address)?)?),
+            (EndpointKind::Datagram, Some(address)) => Some(find(Address::parse(address)?)?),
         };
         let outgoing = Outgoing {
             to,
@@ -212,7 +212,7 @@ impl SocketOps for Socket {
             credentials: sender,
             ..IncomingMessage::default()
         };
-        let is_whole = self.endpoint().kind != Kind::Stream && sender.is_some();
+        let is_whole = self.endpoint().kind != EndpointKind::Stream && sender.is_some();
         if is_whole && let Some(time) = ControlMessage::of_time(self.options(), realtime_ns()) {
             message.control = Vec::from([time]);
         }

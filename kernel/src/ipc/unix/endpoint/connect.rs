@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use hayate_abi::socket::Ucred;
 use hayate_abi::{Errno, Result};
 
-use super::{Endpoint, Kind, MOST_BACKLOG, Role, wake};
+use super::{Endpoint, EndpointKind, MOST_BACKLOG, Role, wake};
 use crate::reclaim::growth::Grow;
 use crate::vfs::signal_owner::Band;
 use crate::vfs::socket::Attempt;
@@ -100,7 +100,7 @@ impl Endpoint {
 
     /// Sets the default destination of a datagram socket, or takes it away.
     pub fn set_destination(&self, peer: Option<&Arc<Endpoint>>) -> Result<()> {
-        if peer.is_some_and(|peer| peer.kind != Kind::Datagram) {
+        if peer.is_some_and(|peer| peer.kind != EndpointKind::Datagram) {
             return Err(Errno::EPROTOTYPE);
         }
         let mut inner = self.inner.lock();

@@ -7,7 +7,7 @@ use hayate_abi::Errno;
 use super::super::address::Name;
 use super::super::message::Message;
 use super::super::{flight, names};
-use super::{Endpoint, Kind, Role, wake};
+use super::{Endpoint, EndpointKind, Role, wake};
 use crate::reclaim::growth::Grow;
 use crate::vfs::signal_owner::Band;
 
@@ -84,7 +84,7 @@ impl Endpoint {
                 inner.no_send = true;
                 // The peer gets an error if data was left unread; the mark of out-of-band data does
                 // not count.
-                let packets = self.kind == Kind::Packet;
+                let packets = self.kind == EndpointKind::Packet;
                 if queue.iter().any(|message| packets || !message.rest().is_empty()) {
                     inner.error = Some(Errno::ECONNRESET);
                 }

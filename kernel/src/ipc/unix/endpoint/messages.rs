@@ -9,7 +9,7 @@ use hayate_abi::{Errno, Result};
 
 use super::super::message::Message;
 use super::super::{flight, urgent};
-use super::{Endpoint, Kind, QUEUE_DATAGRAMS, Role, wake};
+use super::{Endpoint, EndpointKind, QUEUE_DATAGRAMS, Role, wake};
 use crate::reclaim::growth::Grow;
 use crate::vfs::signal_owner::{Band, SignalOwner};
 use crate::vfs::socket::Attempt;
@@ -20,7 +20,7 @@ impl Endpoint {
     /// (`unix_stream_sendmsg`).
     pub fn check_send(&self) -> Result<()> {
         let mut inner = self.inner.lock();
-        if inner.no_send && self.kind == Kind::Stream {
+        if inner.no_send && self.kind == EndpointKind::Stream {
             return Err(Errno::EPIPE);
         }
         if let Some(error) = inner.error.take() {
@@ -41,10 +41,10 @@ impl Endpoint {
     ) -> Result<Attempt<()>> {
         let mut inner = self.inner.lock();
         if inner.closed || inner.no_receive {
-            let gone = inner.closed && self.kind == Kind::Datagram;
+            let gone = inner.closed && self.kind == EndpointKind::Datagram;
             return Err(if gone { Errno::ECONNREFUSED } else { Errno::EPIPE });
         }
-        if let (Kind::Datagram, Role::Connected { peer }) = (self.kind, &inner.role)
+        if let (EndpointKind::Datagram, Role::Connected { peer }) = (self.kind, &inner.role)
             && !core::ptr::eq(peer.as_ptr(), Arc::as_ptr(sender))
         {
             // A connected datagram socket takes messages only from its peer.
@@ -118,8 +118,8 @@ impl Endpoint {
     ) -> Result<Attempt<Option<T>>> {
         let gone = match self.peer() {
             Ok(peer) => peer.is_none(),
-            Err(error) if self.kind == Kind::Packet => return Err(error),
-            Err(_) if self.kind == Kind::Stream => return Err(Errno::EINVAL),
+            Err(error) if self.kind == EndpointKind::Packet => return Err(error),
+            Err(_) if self.kind == EndpointKind::Stream => return Err(Errno::EINVAL),
             Err(_) => false,
         };
         let peer_silent = match self.peer() {
@@ -182,7 +182,7 @@ impl Endpoint {
     pub fn unread(&self) -> usize {
         let inner = self.inner.lock();
         match self.kind {
-            Kind::Stream => inner.queued,
+            EndpointKind::Stream => inner.queued,
             _ => inner.queue.front().map_or(0, |message| message.bytes.len()),
         }
     }

@@ -40,7 +40,7 @@ pub const MOST_BACKLOG: usize = 4096;
 
 /// The kinds of Unix-domain socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum EndpointKind {
     /// SOCK_STREAM.
     Stream,
     /// SOCK_DGRAM.
@@ -49,19 +49,19 @@ pub enum Kind {
     Packet,
 }
 
-impl Kind {
+impl EndpointKind {
     /// Returns the `SOCK_*` of this kind.
     pub fn number(self) -> i32 {
         match self {
-            Kind::Stream => kinds::STREAM,
-            Kind::Datagram => kinds::DATAGRAM,
-            Kind::Packet => kinds::PACKET,
+            EndpointKind::Stream => kinds::STREAM,
+            EndpointKind::Datagram => kinds::DATAGRAM,
+            EndpointKind::Packet => kinds::PACKET,
         }
     }
 
     /// Whether sockets of this kind listen and accept.
     pub fn connects(self) -> bool {
-        self != Kind::Datagram
+        self != EndpointKind::Datagram
     }
 }
 
@@ -104,7 +104,7 @@ struct Inner {
 /// One end of a connection, or an unconnected socket.
 pub struct Endpoint {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: EndpointKind,
     /// Credentials of the process that made it.
     pub owner: Ucred,
     /// Counts the bytes that it has in flight; holds its buffer sizes.
@@ -148,12 +148,12 @@ impl Inner {
     /// Whether `sender` has to wait because too many datagrams are queued. The limit does not apply
     /// to the sender that this endpoint is connected to (`unix_recvq_full` in
     /// `unix_dgram_sendmsg`).
-    fn has_many_datagrams(&self, kind: Kind, sender: &Arc<Endpoint>) -> bool {
+    fn has_many_datagrams(&self, kind: EndpointKind, sender: &Arc<Endpoint>) -> bool {
         let peer = match &self.role {
             Role::Connected { peer } => peer.as_ptr(),
             _ => core::ptr::null(),
         };
-        kind == Kind::Datagram
+        kind == EndpointKind::Datagram
             && self.queue.len() > QUEUE_DATAGRAMS
             && !core::ptr::eq(peer, Arc::as_ptr(sender))
     }
@@ -161,7 +161,7 @@ impl Inner {
 
 impl Endpoint {
     /// Makes an unconnected endpoint.
-    pub fn new(kind: Kind, owner: Ucred) -> Arc<Self> {
+    pub fn new(kind: EndpointKind, owner: Ucred) -> Arc<Self> {
         Arc::new(Self {
             kind,
             owner,
@@ -189,7 +189,7 @@ impl Endpoint {
     }
 
     /// Makes two endpoints connected to each other: socketpair(2).
-    pub fn pair(kind: Kind, owner: Ucred) -> (Arc<Self>, Arc<Self>) {
+    pub fn pair(kind: EndpointKind, owner: Ucred) -> (Arc<Self>, Arc<Self>) {
         let (one, other) = (Self::new(kind, owner), Self::new(kind, owner));
         one.join(&other, owner);
         other.join(&one, owner);

@@ -9,7 +9,7 @@ use hayate_netlink::route::{
     Address, Neighbour, Route, address, family, kind, link, neighbour, route,
 };
 
-use super::super::provider::{Change, Making, provider};
+use super::super::provider::{Making, NetworkChange, provider};
 use super::{find_link, index_of};
 
 /// The metric of an IPv6 route that is given none (`IP6_RT_PRIO_USER`).
@@ -23,7 +23,7 @@ pub(super) fn handle(request: &Request<'_>, of_family: u8) -> Result<()> {
         kind::DELADDR => delete_address(request)?,
         kind::NEWROUTE => {
             let (way, _) = read_route(request, of_family)?;
-            Change::NewRoute(way, making(request))
+            NetworkChange::NewRoute(way, making(request))
         }
         kind::DELROUTE => delete_route(request, of_family)?,
         kind::NEWNEIGH => new_neighbour(request)?,
@@ -31,7 +31,7 @@ pub(super) fn handle(request: &Request<'_>, of_family: u8) -> Result<()> {
             let asked = neighbour::Asked::read(request).ok_or(Errno::EINVAL)?;
             let address = asked.address.ok_or(Errno::EINVAL)?;
             let index = find_link(index_of(asked.fixed.index)?, None)?.index;
-            Change::DeleteNeighbour { index, address }
+            NetworkChange::DeleteNeighbour { index, address }
         }
         _ => return Err(Errno::EOPNOTSUPP),
     };
@@ -57,7 +57,7 @@ fn check_prefix(of_family: u8, address: IpAddr, prefix: u8) -> Result<()> {
     if of_family == known && prefix <= most { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
-fn set_link(request: &Request<'_>) -> Result<Change> {
+fn set_link(request: &Request<'_>) -> Result<NetworkChange> {
     let asked = link::Asked::read(request).ok_or(Errno::EINVAL)?;
     let index = index_of(asked.fixed.index)?;
     let link = match find_link(index, asked.name.as_ref()) {
@@ -76,7 +76,7 @@ fn set_link(request: &Request<'_>) -> Result<Change> {
     let link::Fixed { flags, change, .. } = asked.fixed;
     // Without a mask all flags are set (`rtnl_dev_get_flags`), unless there are none.
     let mask = if change == 0 && flags != 0 { u32::MAX } else { change };
-    Ok(Change::Link {
+    Ok(NetworkChange::Link {
         index: link.index,
         flags,
         mask,
@@ -87,7 +87,7 @@ fn set_link(request: &Request<'_>) -> Result<Change> {
     })
 }
 
-fn new_address(request: &Request<'_>) -> Result<Change> {
+fn new_address(request: &Request<'_>) -> Result<NetworkChange> {
     let asked = address::Asked::read(request).ok_or(Errno::EINVAL)?;
     let own = match asked.fixed.family {
         family::INET6 => asked.local.or(asked.address),
@@ -121,17 +121,17 @@ fn new_address(request: &Request<'_>) -> Result<Change> {
         made: 0,
         changed: 0,
     };
-    Ok(Change::NewAddress(added, making(request)))
+    Ok(NetworkChange::NewAddress(added, making(request)))
 }
 
-fn delete_address(request: &Request<'_>) -> Result<Change> {
+fn delete_address(request: &Request<'_>) -> Result<NetworkChange> {
     let asked = address::Asked::read(request).ok_or(Errno::EINVAL)?;
     let own = asked.local.or(asked.address).ok_or(Errno::EINVAL)?;
     check_prefix(asked.fixed.family, own, asked.fixed.prefix)?;
     let index = find_link(asked.fixed.index, None).map_err(|_| Errno::ENODEV)?.index;
     // Of IPv4 the prefix counts only together with the network's address (`inet_rtm_deladdr`).
     let prefix = (own.is_ipv6() || asked.address.is_some()).then_some(asked.fixed.prefix);
-    Ok(Change::DeleteAddress { index, address: own, prefix })
+    Ok(NetworkChange::DeleteAddress { index, address: own, prefix })
 }
 
 /// Reads a route, and whether it has a table.
@@ -177,14 +177,14 @@ fn read_route(request: &Request<'_>, of_family: u8) -> Result<(Route, route::Ask
     Ok((way, asked))
 }
 
-fn delete_route(request: &Request<'_>, of_family: u8) -> Result<Change> {
+fn delete_route(request: &Request<'_>, of_family: u8) -> Result<NetworkChange> {
     let (mut way, asked) = read_route(request, of_family)?;
     // A field that is not given matches any.
     way.metric = asked.metric.unwrap_or(0);
-    Ok(Change::DeleteRoute(way))
+    Ok(NetworkChange::DeleteRoute(way))
 }
 
-fn new_neighbour(request: &Request<'_>) -> Result<Change> {
+fn new_neighbour(request: &Request<'_>) -> Result<NetworkChange> {
     let asked = neighbour::Asked::read(request).ok_or(Errno::EINVAL)?;
     let address = asked.address.ok_or(Errno::EINVAL)?;
     check_prefix(asked.fixed.family, address, 0)?;
@@ -199,5 +199,5 @@ fn new_neighbour(request: &Request<'_>) -> Result<Change> {
         probes: 0,
         ages: [0; 3],
     };
-    Ok(Change::NewNeighbour(added, making(request)))
+    Ok(NetworkChange::NewNeighbour(added, making(request)))
 }
