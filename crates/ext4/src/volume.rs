@@ -181,12 +181,10 @@ impl Volume {
             backups: decode_backups(raw, compatible, read_only),
             file_types: incompatible & incompat::FILETYPE != 0,
             seed,
-            group_sum: if seed.is_some() {
-                GroupSum::Crc32c
-            } else if read_only & ro_compat::GDT_CSUM != 0 {
-                GroupSum::Crc16
-            } else {
-                GroupSum::None
+            group_sum: match seed {
+                Some(_) => GroupSum::Crc32c,
+                None if read_only & ro_compat::GDT_CSUM != 0 => GroupSum::Crc16,
+                None => GroupSum::None,
             },
             copies: Copies::default(),
             uuid: core::array::from_fn(|at| u8(raw, 0x68 + at)),

@@ -220,6 +220,20 @@ const THERE: [&[&str]; 9] = [
     &["c", "d", "e"],
 ];
 
+/// Checks that the store has one of the `expected` lists of names, that no text is torn, and that it
+/// is still usable.
+fn check_after_cut(after: &Shared, expected: &[&[&str]], cut: &str) {
+    let mut store = Store::open(after.clone()).unwrap();
+    let found = names(&store);
+    assert!(expected.iter().any(|names| *names == found), "{cut}: {found:?}");
+    for text in store.texts() {
+        store.verify(text).unwrap_or_else(|_| panic!("{cut}: {:?} is torn", text.name()));
+    }
+    assert_eq!(store.damaged(), 0);
+    store.put(&content(77, 1), Text::ANYWHERE, b"new").unwrap();
+    assert!(names(&Store::open(after.clone()).unwrap()).contains(&"new".to_string()));
+}
+
 #[test]
 fn a_cut_at_any_operation_does_no_harm() {
     // A small generator, the same everywhere.
@@ -260,27 +274,9 @@ fn a_cut_at_any_operation_does_no_harm() {
                     1 => false,
                     _ => random() % 2 == 0,
                 });
-                let store = Store::open(after.clone()).unwrap();
-                let found = names(&store);
-                let expected = if finished {
-                    &THERE[number + 1..number + 2]
-                } else {
-                    &THERE[number..number + 2]
-                };
-                assert!(
-                    expected.iter().any(|names| *names == found),
-                    "{what}, cut after {left} operations: {found:?}"
-                );
-                for text in store.texts() {
-                    store.verify(text).unwrap_or_else(|_| {
-                        panic!("{what}, cut after {left} operations: {:?} is torn", text.name())
-                    });
-                }
-                assert_eq!(store.damaged(), 0);
-                // The store is still usable.
-                let mut store = store;
-                store.put(&content(77, 1), Text::ANYWHERE, b"new").unwrap();
-                assert!(names(&Store::open(after).unwrap()).contains(&"new".to_string()));
+                let least = if finished { number + 1 } else { number };
+                let cut = format!("{what}, cut after {left} operations");
+                check_after_cut(&after, &THERE[least..number + 2], &cut);
                 cuts += 1;
             }
         }

@@ -151,6 +151,18 @@ pub enum Ending {
     DotDot,
 }
 
+impl Ending {
+    /// The ending of a path whose last name is `name`.
+    #[inline(always)]
+    fn of(name: &[u8]) -> Self {
+        match name {
+            b"." => Ending::Dot,
+            b".." => Ending::DotDot,
+            _ => Ending::Name,
+        }
+    }
+}
+
 /// A walk in progress: its place, and how many links it has followed.
 pub struct Walk<'a, T: Tree> {
     tree: &'a T,
@@ -345,11 +357,7 @@ impl<'a, T: Tree> Walk<'a, T> {
             let slash = last && !after.is_empty();
             rest = after;
             let directory = tree.search(&self.here)?;
-            ending = match name {
-                b"." => Ending::Dot,
-                b".." => Ending::DotDot,
-                _ => Ending::Name,
-            };
+            ending = Ending::of(name);
             if last && want_parent {
                 // The length is checked at the look-up, after other errors.
                 let name = (ending == Ending::Name).then(|| T::Name::from(name));

@@ -220,49 +220,7 @@ impl Model<'_> {
         let must = last && (slash || self.has(WalkFlags::DIRECTORY));
         let follow = !last || slash || !self.has(WalkFlags::NOFOLLOW);
         match &self.forest.files[file] {
-            link @ (File::Link(_) | File::Jump(_)) if follow => {
-                self.links += 1;
-                if self.links > LINKS_MAX
-                    || self.has(WalkFlags::NO_SYMLINKS)
-                    || self.forest.mounts[here.mount].no_links
-                {
-                    return Err(Errno::ELOOP);
-                }
-                match link {
-                    File::Jump(to) => {
-                        if self.has(WalkFlags::NO_MAGIC_LINKS) {
-                            return Err(Errno::ELOOP);
-                        }
-                        let crosses = self.has(WalkFlags::NO_XDEV) && to.mount != here.mount;
-                        if self.fence.is_some() || crosses {
-                            return Err(Errno::EXDEV);
-                        }
-                        let there = matches!(self.forest.files[to.file], File::Directory { .. });
-                        if must && !there { Err(Errno::ENOTDIR) } else { self.go(*to, rest, slash) }
-                    }
-                    File::Link(text) => {
-                        if text.is_empty() {
-                            return Err(Errno::ENOENT);
-                        }
-                        let mut from = here;
-                        if text[0] == b'/' {
-                            if self.has(WalkFlags::BENEATH) {
-                                return Err(Errno::EXDEV);
-                            }
-                            from = self.fence.unwrap_or(self.forest.root);
-                            if self.has(WalkFlags::NO_XDEV) && from.mount != here.mount {
-                                return Err(Errno::EXDEV);
-                            }
-                        }
-                        // The new text is joined with the remaining names.
-                        let mut all = Model::names(text);
-                        all.extend_from_slice(rest);
-                        let ends = if last { slash || text.ends_with(b"/") } else { slash };
-                        self.go(from, &all, ends)
-                    }
-                    _ => unreachable!("matched above"),
-                }
-            }
+            File::Link(_) | File::Jump(_) if follow => self.follow(here, file, rest, slash),
             found => {
                 let directory = matches!(found, File::Directory { .. });
                 let link = matches!(found, File::Link(_) | File::Jump(_));
@@ -280,6 +238,53 @@ impl Model<'_> {
                 }
                 self.go(top, rest, slash)
             }
+        }
+    }
+
+    /// Goes on through a link in the directory `here`.
+    fn follow(&mut self, here: Spot, link: usize, rest: &[Vec<u8>], slash: bool) -> Result<Spot> {
+        let last = rest.is_empty();
+        self.links += 1;
+        if self.links > LINKS_MAX
+            || self.has(WalkFlags::NO_SYMLINKS)
+            || self.forest.mounts[here.mount].no_links
+        {
+            return Err(Errno::ELOOP);
+        }
+        match &self.forest.files[link] {
+            File::Jump(to) => {
+                if self.has(WalkFlags::NO_MAGIC_LINKS) {
+                    return Err(Errno::ELOOP);
+                }
+                let crosses = self.has(WalkFlags::NO_XDEV) && to.mount != here.mount;
+                if self.fence.is_some() || crosses {
+                    return Err(Errno::EXDEV);
+                }
+                let must = last && (slash || self.has(WalkFlags::DIRECTORY));
+                let there = matches!(self.forest.files[to.file], File::Directory { .. });
+                if must && !there { Err(Errno::ENOTDIR) } else { self.go(*to, rest, slash) }
+            }
+            File::Link(text) => {
+                if text.is_empty() {
+                    return Err(Errno::ENOENT);
+                }
+                let mut from = here;
+                if text[0] == b'/' {
+                    if self.has(WalkFlags::BENEATH) {
+                        return Err(Errno::EXDEV);
+                    }
+                    from = self.fence.unwrap_or(self.forest.root);
+                    if self.has(WalkFlags::NO_XDEV) && from.mount != here.mount {
+                        return Err(Errno::EXDEV);
+                    }
+                }
+                // The new text is joined with the remaining names.
+                let mut all = Model::names(text);
+                all.extend_from_slice(rest);
+                let ends = if last { slash || text.ends_with(b"/") } else { slash };
+                self.go(from, &all, ends)
+            }
+            _ => unreachable!("the caller found a link"),
         }
     }
 }
@@ -326,6 +331,29 @@ fn random_path(random: &mut Random) -> Vec<u8> {
     path
 }
 
+/// Mounts of trees, of which `tree_of` names that of each file.
+fn random_mounts(
+    random: &mut Random,
+    files: &[File],
+    tree_of: &[usize],
+    trees: usize,
+) -> Vec<Mount> {
+    let is_directory = |file: &usize| matches!(files[*file], File::Directory { .. });
+    let mut mounts = vec![Mount { root: 0, at: None, no_links: random.one_in(30) }];
+    for tree in 1..trees {
+        // Onto a directory of a tree that is already mounted, on which nothing is mounted yet.
+        let mount = random.below(mounts.len());
+        let within = tree_of[mounts[mount].root];
+        let choices: Vec<usize> =
+            (0..files.len()).filter(|f| tree_of[*f] == within).filter(is_directory).collect();
+        let at = Spot { mount, file: choices[random.below(choices.len())] };
+        if mounts.iter().all(|other| other.at != Some(at)) {
+            mounts.push(Mount { root: tree, at: Some(at), no_links: random.one_in(30) });
+        }
+    }
+    mounts
+}
+
 fn random_forest(random: &mut Random) -> Forest {
     let directory = |parent| File::Directory { names: BTreeMap::new(), parent, searchable: true };
     let trees = 1 + random.below(3);
@@ -355,18 +383,7 @@ fn random_forest(random: &mut Random) -> Forest {
         }
     }
     let is_directory = |file: &usize| matches!(files[*file], File::Directory { .. });
-    let mut mounts = vec![Mount { root: 0, at: None, no_links: random.one_in(30) }];
-    for tree in 1..trees {
-        // Onto a directory of a tree that is already mounted, on which nothing is mounted yet.
-        let mount = random.below(mounts.len());
-        let within = tree_of[mounts[mount].root];
-        let choices: Vec<usize> =
-            (0..files.len()).filter(|f| tree_of[*f] == within).filter(is_directory).collect();
-        let at = Spot { mount, file: choices[random.below(choices.len())] };
-        if mounts.iter().all(|other| other.at != Some(at)) {
-            mounts.push(Mount { root: tree, at: Some(at), no_links: random.one_in(30) });
-        }
-    }
+    let mounts = random_mounts(random, &files, &tree_of, trees);
     let spots: Vec<Spot> = (0..mounts.len())
         .flat_map(|mount| {
             let within = tree_of[mounts[mount].root];

@@ -77,6 +77,20 @@ fn room(
     }
 }
 
+fn found(
+    map: &SpaceMap<Page>,
+    len: usize,
+    align: usize,
+    within: Range<usize>,
+    top: bool,
+) -> Option<usize> {
+    if top {
+        map.room_from_top(len, align, within, |_| 0)
+    } else {
+        map.room_from_bottom(len, align, within, |_| 0)
+    }
+}
+
 proptest! {
     #[test]
     fn behaves_like_an_array(ops in prop::collection::vec(
@@ -120,22 +134,10 @@ proptest! {
                 }
                 5 => {
                     for top in [true, false] {
-                        let align = 1 << shift;
-                        let expected = room(&model, len, align, range.clone(), top);
-                        let found = if top {
-                            map.room_from_top(len, align, range.clone(), |_| 0)
-                        } else {
-                            map.room_from_bottom(len, align, range.clone(), |_| 0)
-                        };
-                        prop_assert_eq!(found, expected);
-                        let all = 0..PAGES;
-                        let expected = room(&model, len, align, all.clone(), top);
-                        let found = if top {
-                            map.room_from_top(len, align, all, |_| 0)
-                        } else {
-                            map.room_from_bottom(len, align, all, |_| 0)
-                        };
-                        prop_assert_eq!(found, expected);
+                        for within in [range.clone(), 0..PAGES] {
+                            let expected = room(&model, len, 1 << shift, within.clone(), top);
+                            prop_assert_eq!(found(&map, len, 1 << shift, within, top), expected);
+                        }
                     }
                 }
                 _ => {

@@ -177,6 +177,19 @@ impl Fuzz {
         }
     }
 
+    /// Peeks, reads the same, and the urgent byte.
+    fn read(&mut self, sink: &mut impl FnMut(Segment<Counted>)) {
+        let (mut pieces, limit) = (Pieces::new(), self.random.below(10_000));
+        let peeked = self.connection.peek(0, limit, &mut pieces).unwrap();
+        assert_eq!(pieces.iter().map(Bytes::len).sum::<usize>(), peeked);
+        pieces.clear();
+        let count = self.connection.take(limit, &mut pieces).unwrap();
+        assert_eq!(count, peeked);
+        assert_eq!(pieces.iter().map(Bytes::len).sum::<usize>(), count);
+        self.connection.after_read(self.now, count, sink);
+        let _ = self.connection.receive_urgent(self.random.one_in(2));
+    }
+
     fn step(&mut self) {
         let mut out = Vec::new();
         let (now, choice) = (self.now, self.random.below(40));
@@ -198,17 +211,7 @@ impl Fuzz {
                     self.connection.transmit(now, &mut sink);
                 }
             }
-            27..30 => {
-                let (mut pieces, limit) = (Pieces::new(), self.random.below(10_000));
-                let peeked = self.connection.peek(0, limit, &mut pieces).unwrap();
-                assert_eq!(pieces.iter().map(Bytes::len).sum::<usize>(), peeked);
-                pieces.clear();
-                let count = self.connection.take(limit, &mut pieces).unwrap();
-                assert_eq!(count, peeked);
-                assert_eq!(pieces.iter().map(Bytes::len).sum::<usize>(), count);
-                self.connection.after_read(now, count, &mut sink);
-                let _ = self.connection.receive_urgent(self.random.one_in(2));
-            }
+            27..30 => self.read(&mut sink),
             30..36 => {
                 let due = self.connection.next_deadline().unwrap_or(now);
                 self.now = match self.random.below(3) {
@@ -283,15 +286,8 @@ impl std::fmt::Debug for Shown<'_> {
     }
 }
 
-fn one(seed: u64) {
-    let mut random = Random::new(seed);
-    let config = config(&mut random);
-    let now = random.below(1 << 40) as u64;
-    let ours = Seq(random.word() as u32);
-    let theirs = Seq(random.word() as u32);
-    let count = Rc::new(Cell::new(0));
-    let key = Key::new([1, 2]);
-    let mut syn = Segment::new(theirs, None, Flags::SYN);
+fn random_syn(random: &mut Random, seq: Seq) -> Segment<Counted> {
+    let mut syn = Segment::new(seq, None, Flags::SYN);
     syn.window = random.word() as u16;
     syn.options = Options {
         mss: random.one_in(2).then_some(random.word() as u16),
@@ -300,6 +296,18 @@ fn one(seed: u64) {
         timestamp: random.one_in(2).then_some((random.word() as u32, 0)),
         ..Options::default()
     };
+    syn
+}
+
+fn one(seed: u64) {
+    let mut random = Random::new(seed);
+    let config = config(&mut random);
+    let now = random.below(1 << 40) as u64;
+    let ours = Seq(random.word() as u32);
+    let theirs = Seq(random.word() as u32);
+    let count = Rc::new(Cell::new(0));
+    let key = Key::new([1, 2]);
+    let syn = random_syn(&mut random, theirs);
     let mut seq = ours;
     let connection = match random.below(4) {
         0 => Connection::connect(now, &config, ours),

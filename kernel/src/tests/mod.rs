@@ -12,6 +12,7 @@
 
 mod current;
 mod hash;
+mod large_pages;
 mod memory;
 mod netlink;
 mod network;

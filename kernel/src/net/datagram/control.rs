@@ -78,10 +78,9 @@ impl Marks {
                 }
             }
             (SOL_IP, ip::TOS) => {
-                let tos = if message.data.len() == 1 {
-                    i32::from(message.data[0])
-                } else {
-                    int(message)?
+                let tos = match message.data[..] {
+                    [tos] => i32::from(tos),
+                    _ => int(message)?,
                 };
                 self.traffic_class = Some(u8::try_from(tos).map_err(|_| Errno::EINVAL)?);
             }
