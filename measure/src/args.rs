@@ -26,7 +26,7 @@ Exit status:
   4    nothing could be measured here; the reasons are printed
   5    a file is not a run that this version can read
   6    a result could not be written where it was asked for
-  130  stopped by Ctrl-C; what was measured is saved";
+  130  stopped by Ctrl-C; the measurements until then are saved";
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]

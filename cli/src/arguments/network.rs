@@ -10,14 +10,14 @@ const DEFAULT: Net = Net::None;
 #[derive(Args, Clone, Default)]
 #[command(next_help_heading = "Network")]
 pub struct Network {
-    /// The machine's network device, and what is at its other end: user (QEMU's own network),
-    /// passt, tap:NAME (an interface of the host), socket:listen=ADDR:PORT,
-    /// socket:connect=ADDR:PORT or socket:mcast=ADDR:PORT (other machines), none [default: none]
+    /// The other end of the machine's network device: user (QEMU's own network), passt, tap:NAME
+    /// (an interface of the host), socket:listen=ADDR:PORT, socket:connect=ADDR:PORT or
+    /// socket:mcast=ADDR:PORT (other machines), or none: no device [default: none]
     #[arg(long, value_name = "KIND", value_parser = net)]
     net: Option<Net>,
 
-    /// Pass what arrives at a port of the host on to a port of the guest, of TCP unless /udp is
-    /// said; with --net user or passt (can be repeated)
+    /// Pass connections to a port of the host on to a port of the guest, or with /udp datagrams;
+    /// with --net user or passt (can be repeated)
     #[arg(long, short, value_name = "[ADDR:]HOST:GUEST[/udp]", value_parser = published)]
     pub publish: Vec<Published>,
 
@@ -117,7 +117,7 @@ fn net(text: &str) -> Result<Net, String> {
     }
 }
 
-/// Accepts what Linux accepts as an interface's name (`dev_valid_name`).
+/// Accepts the names that Linux accepts for an interface (`dev_valid_name`).
 fn interface(name: &str) -> Result<String, String> {
     let good = |c: char| c.is_ascii_graphic() && !"/:,".contains(c);
     if name.is_empty() || name.len() > 15 || [".", ".."].contains(&name) || !name.chars().all(good)
@@ -128,7 +128,8 @@ fn interface(name: &str) -> Result<String, String> {
 }
 
 fn socket(text: &str) -> Result<Net, String> {
-    const FORM: &str = "write it as socket:listen=127.0.0.1:9000, socket:connect=... or socket:mcast=230.0.0.1:9000";
+    const FORM: &str = "write it as socket:listen=127.0.0.1:9000, socket:connect=... or \
+                        socket:mcast=230.0.0.1:9000";
     let (kind, place) = text.split_once('=').ok_or(FORM)?;
     let place: SocketAddrV4 = place.parse().map_err(|_| FORM)?;
     if place.port() == 0 {

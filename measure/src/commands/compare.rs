@@ -82,11 +82,11 @@ fn print_circumstances(a: &Run, b: &Run) {
     }
     if a.suite.version != b.suite.version {
         let (a, b) = (&a.suite.version, &b.suite.version);
-        println!("A was measured by measure {a}, B by {b}: what they do may differ");
+        println!("A was measured by measure {a}, B by {b}: their work may differ");
     } else if let (Some(a), Some(b)) = (&a.suite.binary_sha256, &b.suite.binary_sha256)
         && a != b
     {
-        println!("A and B were measured by different builds of measure: what they do may differ");
+        println!("A and B were measured by different builds of measure: their work may differ");
     }
     if a.clock.name != b.clock.name {
         println!("A and B were measured with different clocks");

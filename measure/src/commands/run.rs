@@ -27,7 +27,10 @@ pub fn run(a: &RunArguments) -> Result<(), Failure> {
     }
     saved?;
     if stopped {
-        return Err(Failure::new(STOPPED, "stopped; what was measured is saved or printed above"));
+        return Err(Failure::new(
+            STOPPED,
+            "stopped; the measurements until then are saved or printed above",
+        ));
     }
     if run.results.is_empty() {
         return Err(Failure::new(CANNOT_MEASURE, "nothing could be measured here; see above"));

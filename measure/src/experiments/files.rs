@@ -87,8 +87,7 @@ pub fn drop_cached(file: &File) -> Result<(), Skip> {
     let mapped = Mapping::file(file.as_raw_fd(), bytes).map_err(Skip::because("mmap"))?;
     match mapped.resident() {
         Ok(pages) if pages > bytes / BLOCK / 2 => Err(Skip(
-            "files stay in memory here, whatever is asked; use --dir with a file system on a disk"
-                .into(),
+            "files always stay in memory here; use --dir with a file system on a disk".into(),
         )),
         _ => Ok(()),
     }

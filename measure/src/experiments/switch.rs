@@ -210,7 +210,7 @@ fn yields() -> Experiment {
     )
     .per(2 * ROUNDS)
     .method(
-        "two processes on one processor pass a turn in shared memory; who waits calls sched_yield(2)",
+        "two processes on one processor pass a turn in shared memory; the one that waits calls sched_yield(2)",
     )
     .hardware(1.0, "trap", "the call")
     .hardware(8.0, "l2", "translations and lines reloaded after the change of address space")

@@ -60,7 +60,7 @@ fn total(base: &Experiment, name: &'static str) -> Experiment {
         move |s, m| many(name, s, m),
     )
     .per(STARTS)
-    .method("1,000 in a row, then yields and spins until nothing is left to do, by 1,000; what yields and spins take when nothing is left is taken off")
+    .method("1,000 in a row, then yields and spins until nothing is left to do, by 1,000; the cost of yields and spins when nothing is left is taken off")
     .samples_at_most(1)
     // A thousand of the large ones take minutes in an emulator.
     .rounds_at_most(if matches!(name, "fork-parent/256M" | "exec-sparse" | "sh-c-busybox") { 1 } else { 3 });
