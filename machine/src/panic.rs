@@ -35,6 +35,8 @@ fn panic(info: &PanicInfo) -> ! {
 
 /// Prints the return addresses along the chain of frame pointers that starts at `frame`.
 pub(crate) fn backtrace(mut frame: u64) {
+    // An exception with an interrupt stack leaves it once, for the stack that was in use.
+    let mut may_fall = true;
     for number in 0..64 {
         // Frames lie in kernel memory at rising addresses; anything else is the end (or damage).
         if frame < 0xffff_8000_0000_0000 || frame & 7 != 0 || frame > u64::MAX - 16 {
@@ -47,7 +49,7 @@ pub(crate) fn backtrace(mut frame: u64) {
             break;
         }
         log::raw(format_args!("  #{number} {back:#018x}\n"));
-        if next <= frame {
+        if next <= frame && !core::mem::take(&mut may_fall) {
             break;
         }
         frame = next;

@@ -195,6 +195,8 @@ impl Space {
     /// Patches the `syscall` at `site`, which was executed in ring 0 with this `number`, if that is
     /// correct. `alone`: the caller's thread is the only one in this space. Returns whether to call
     /// this again the next time.
+    // Not part of its caller: below that are the system calls, whose stack it would narrow.
+    #[inline(never)]
     pub fn reached(&self, site: usize, number: u64, alone: bool) -> bool {
         let mut guard = self.table.lock();
         let (inner, mut edit) = guard.parts();

@@ -179,12 +179,17 @@ hayate_fatal:
     shr rdx, 32
     mov ecx, 0xc0000101
     wrmsr
+// The same with the kernel's GS base loaded.
+.globl hayate_fatal_inside
+hayate_fatal_inside:
     mov rdi, [rsp]
     lea rsi, [rsp + 8]
+    // A frame that the backtrace can follow: the interrupted rip and rbp.
+    mov rdx, rbp
     mov rbp, rsp
     and rsp, -16
     push [rbp + 8]
-    push 0
+    push rdx
     mov rbp, rsp
     call {fatal}
     ud2

@@ -164,12 +164,16 @@ fn take_interrupt(vector: u8, regs: Option<&mut UserRegs>) {
 }
 
 pub(super) extern "C" fn fatal(vector: u64, frame: &[u64; 5]) -> ! {
+    let address = fault_address();
+    if vector == 8 && crate::stack::is_guard(address) {
+        panic!("kernel stack overflow at {address:#x}, rip {:#x}, cpu {}", frame[0], cpu::id());
+    }
     panic!(
         "exception {vector} in the kernel: rip {:#x}, rsp {:#x}, cs {:#x}, cr2 {:#x}, cpu {}",
         frame[0],
         frame[3],
         frame[1],
-        fault_address(),
+        address,
         cpu::id()
     );
 }

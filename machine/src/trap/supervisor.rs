@@ -10,7 +10,9 @@
 //!   back to where it would have been. Anywhere else, the program was interrupted: its frame is
 //!   moved to the thread's kernel stack, and GS is swapped. The stub runs with interrupts off and
 //!   touches the kernel's own memory only, so that one interrupt stack is enough; NMI, double
-//!   fault, machine check and debug exceptions keep theirs.
+//!   fault, machine check and debug exceptions keep theirs. The one fault that can hit the stub is
+//!   that of a full kernel stack. It overwrites the first frame, as the interrupt stack begins
+//!   anew, and would do so for ever: a stub that finds itself interrupted ends the machine.
 //! * **another entry for `syscall`**, which works in ring 0 as well (it loads the kernel's segments
 //!   and goes to LSTAR) but must not return by `sysret`.
 //!
@@ -178,8 +180,12 @@ hayate_supervisor_trap:
     jb 5f
     cmp rax, offset __text_end
     jae 5f
+    cmp rax, offset hayate_supervisor_trap
+    jb 4f
+    cmp rax, offset hayate_supervisor_moved
+    jb 8f
     // The kernel was interrupted: go on, on its stack, as if there were no interrupt stack.
-    mov rax, rsp
+4:  mov rax, rsp
     mov rsp, [rax + 6*8]
     push [rax + 7*8]
     push [rax + 6*8]
@@ -190,6 +196,10 @@ hayate_supervisor_trap:
     push [rax + 1*8]
     mov rax, [rax]
     jmp hayate_trap
+    // The moving itself faulted: the stack is full. In user mode this would be a double fault.
+8:  add rsp, 3*8
+    push 8
+    jmp hayate_fatal_inside
 5:  swapgs
     mov rax, rsp
     mov rsp, gs:[hayate_kernel_stack]

@@ -195,6 +195,8 @@ impl Socket {
     }
 
     /// Begins a connection: chooses the local name, enters it, and makes the SYN.
+    // Not part of its caller, as [`make_child`](Socket::make_child) is not.
+    #[inline(never)]
     fn begin(&self, state: &mut State, remote: SocketAddress) -> Result<super::After> {
         let interface = match self.level.interface() {
             0 if remote.address.is_link_local() => remote.scope,

@@ -14,7 +14,7 @@ use hayate_tcp::{Connection, Events, Flags, SECOND, Segment, cookie};
 
 use super::route::{Ends, Route};
 use super::table;
-use super::{Flow, Listener, Outbox, PORTS, Phase, Socket, State, key};
+use super::{Flow, Listener, PORTS, Phase, Socket, State, key};
 use crate::net::settings;
 use crate::net::slice::Slice;
 use crate::reclaim::growth::Grow;
@@ -118,16 +118,15 @@ impl Socket {
             return true;
         }
         let first = first.unwrap_or_else(|| key().isn(now, &ends.tuple()));
-        let connection = Connection::accept(now, &config, first, segment);
-        if self
-            .make_child(ends, route, connection, |connection, now, out| {
-                connection.transmit(now, out);
-                Events::empty()
-            })
-            .is_err()
-        {
+        let connection = || Connection::accept(now, &config, first, segment);
+        let Ok(child) = self.make_child(ends, route, connection) else {
             self.count_begun(false);
-        }
+            return true;
+        };
+        child.act(|connection, now, out| {
+            connection.transmit(now, out);
+            ((), Events::empty())
+        });
         true
     }
 
@@ -148,32 +147,34 @@ impl Socket {
         }
         let marks = self.marks(ends.remote.address);
         let route = Route::find(ends, self.level.interface(), marks);
-        let made = route.ok().and_then(|route| {
+        let child = route.ok().and_then(|route| {
             let mut config = self.config(&route);
             config.timestamp_offset = key().timestamp_offset(&ends.tuple()[..32]);
             let v6 = !ends.local.address.is_v4();
             let accepted = cookie::check(key(), now, &ends.tuple(), v6, &config, segment)?;
-            let connection = Connection::resume(now, &config, &accepted, segment);
-            let segment = segment.clone();
-            let made = self.make_child(ends, route, connection, |connection, now, out| {
-                connection.on_segment(now, segment, out) | Events::CONNECTED
-            });
-            made.ok()
+            let connection = || Connection::resume(now, &config, &accepted, segment);
+            self.make_child(ends, route, connection).ok()
         });
-        if made.is_none() {
+        let Some(child) = child else {
             self.count_begun(false);
-        }
-        made.is_some()
+            return false;
+        };
+        child.act(|connection, now, out| {
+            ((), connection.on_segment(now, segment.clone(), out) | Events::CONNECTED)
+        });
+        true
     }
 
-    /// Makes the socket of a connection that begins, and lets it act for the first time.
+    /// Makes the socket of a connection that begins.
+    // Not part of its callers: a connection is made on the stack first, and they go on to send, which
+    // may be to receive, on the same stack.
+    #[inline(never)]
     fn make_child(
         self: &Arc<Socket>,
         ends: Ends,
         route: Arc<Route>,
-        connection: Connection<Slice>,
-        first: impl FnOnce(&mut Connection<Slice>, u64, &mut Outbox) -> Events,
-    ) -> Result<()> {
+        connection: impl FnOnce() -> Connection<Slice>,
+    ) -> Result<Arc<Socket>> {
         let child = Socket::make(self.v6, self.user);
         child.inherit(self);
         let binding = Binding { listens: false, ..self.state.lock().binding.ok_or(Errno::EINVAL)? };
@@ -185,7 +186,7 @@ impl Socket {
             state.address_given = true;
             state.port_given = true;
             state.phase = Phase::Connected(Box::new(Flow {
-                connection,
+                connection: connection(),
                 route,
                 parent: Some(Arc::clone(self)),
                 is_entered: true,
@@ -196,8 +197,7 @@ impl Socket {
             PORTS.unbind(ends.local.port, &binding, None);
             return Err(error);
         }
-        child.act(|connection, now, out| ((), first(connection, now, out)));
-        Ok(())
+        Ok(child)
     }
 
     /// One connection less has begun; `ready`: it is established.
