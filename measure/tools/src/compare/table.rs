@@ -254,7 +254,7 @@ impl Table {
 }
 
 const TOTAL: &str = "1,000 / 1,000: of as many starts in a row, until everything that they leave \
-    to be done is done; what a kernel puts off counts there.";
+    to be done is done; work that a kernel puts off counts there.";
 
 /// Returns by what factor Hayate takes less than Linux at its best (or moves more), with the
 /// interval.

@@ -70,7 +70,7 @@ fn notes(out: &mut String, r: &Results) {
     if r.has_totals() {
         out.push_str(
             "1,000 starts / 1,000: of as many in a row, until everything that they leave to be \
-             done is done; what is put off counts there.\n\n",
+             done is done; work that is put off counts there.\n\n",
         );
     }
     for (text, skipped) in grid::notes(r) {

@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 /// The text above the numbers, in place of that for times.
 pub const KIND: &str = "Numbers are starts by second of the guest's clock, on this host, with all \
     that disturbs it. In each round one process and two processes work for the same time, one after \
-    the other, and only the ratio of a round is used. The loop makes no system call: what two loops \
-    do by what one does is what the host had for two processors in the same rounds. Where that is \
-    below 1.9 the host had no two free processors, and no system could have shown more.";
+    the other, and only the ratio of a round is used. The loop makes no system call: the work of \
+    two loops by that of one tells how much of two processors the host had in the same rounds. Where \
+    that is below 1.9 the host had no two free processors, and no system could have shown more.";
 /// The text below them.
 const PINNED: &str = "Each process is pinned to a processor of its own, together with what it \
     starts, but where it says \"not pinned\". There a system may send what one process starts to the \
