@@ -1,5 +1,5 @@
-//! Fragments: packets that are longer than a link takes are cut, and put together where they
-//! arrive.
+//! Fragments that arrive, and the packets that are put together from them
+//! ([`cut`](super::cut) makes fragments).
 //!
 //! Fragments of one packet have its addresses, protocol and identification in common. The memory of
 //! incomplete packets is bounded: [`MOST`] bytes of memory for all of them (Linux'
@@ -13,8 +13,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use hayate_abi::{Errno, Result};
-use hayate_ip::header::{self, Fragment, Header};
+use hayate_ip::header::{Fragment, Header};
 use hayate_ip::reassembly::{Added, Reassembly};
 use hayate_machine::sync::{Once, SpinLock};
 
@@ -22,8 +21,6 @@ use super::icmp;
 use super::icmp::Unwanted;
 use super::packet::{Body, Packet};
 use super::slice::Payload;
-use super::wire;
-use crate::random;
 use crate::reclaim::growth::Grow;
 use crate::schedule::time::monotonic_ns;
 use crate::schedule::{Timer, TimerTarget};
@@ -158,33 +155,4 @@ fn report(late: &Incomplete) {
     let header = Header { fragment, ..late.header };
     let packet = Packet { header, body: Body::Bytes(first.clone()), interface: late.interface };
     icmp::refuse(&packet, Unwanted::Incomplete);
-}
-
-/// Cuts a packet into fragments of at most `mtu` bytes with their headers, and gives each to
-/// `send`.
-///
-/// # Errors
-/// Those of `send`; `EMSGSIZE` if no fragment fits, `ENOMEM`.
-pub(super) fn cut(packet: &Packet, mtu: usize, send: impl Fn(Packet) -> Result<()>) -> Result<()> {
-    let mut rest = wire::emit(packet)?;
-    rest.skip(header::length(&packet.header));
-    let is_v4 = packet.header.destination.is_v4();
-    let identification = if is_v4 { random::word() & 0xffff } else { random::word() } as u32;
-    let mut fragment = Fragment { identification, offset: 0, more: true };
-    let mut header = Header { protocol: packet.protocol(), ..packet.header };
-    header.fragment = Some(fragment);
-    let room = mtu.saturating_sub(header::length(&header)) & !7;
-    if room == 0 {
-        return Err(Errno::EMSGSIZE);
-    }
-    while !rest.is_empty() {
-        let mut piece = rest.clone();
-        piece.truncate(room);
-        rest.skip(room);
-        fragment.more = !rest.is_empty();
-        header.fragment = Some(fragment);
-        fragment.offset += piece.len();
-        send(Packet { header, body: Body::Bytes(piece), interface: packet.interface })?;
-    }
-    Ok(())
 }

@@ -13,11 +13,11 @@
 //! | [`mod@slice`], [`packet`] | bytes of packets, packets |
 //! | [`settings`], [`config`], [`ports`] | settings; interfaces, addresses, routes; bound ports |
 //! | [`ip_options`], [`level`], [`configure`], [`ioctl`] | options and requests of all sockets |
-//! | [`wire`], [`loopback`], [`output`] | packets as bytes; to this machine; on their way out |
+//! | [`wire`], [`loopback`], [`cut`], [`output`] | packets as bytes; to this machine; in parts; on their way out |
 //! | [`datagram`], [`tcp`] | sockets |
 //! | [`neighbour`], [`icmp_message`], [`link`] | hardware addresses; messages; Ethernet |
 //! | [`icmp`], [`echo`] | echo and errors |
-//! | [`fragments`], [`input`] | packets in parts; packets that arrive |
+//! | [`fragments`], [`input`] | parts put together; packets that arrive |
 //! | [`family`] | socket(2) |
 //! | [`netlink`] | netlink sockets, which tell of all this to programs |
 //! | `report` | the lists that they tell, and the changes that they ask for |
@@ -35,6 +35,7 @@
 
 pub mod config;
 mod configure;
+mod cut;
 pub mod datagram;
 mod echo;
 pub mod family;

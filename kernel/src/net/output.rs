@@ -7,7 +7,7 @@ use hayate_ip::header;
 
 use super::config::Path;
 use super::packet::{Body, Packet};
-use super::{fragments, link, loopback};
+use super::{cut, link, loopback};
 
 /// The length of a TCP header without options.
 const LENGTH_TCP: usize = 20;
@@ -35,7 +35,7 @@ pub fn send(path: &Path, mut packet: Packet) -> Result<()> {
     let mtu = path.interface.mtu();
     let may_be_cut = !packet.header.dont_fragment && !matches!(packet.body, Body::Tcp(..));
     if length > mtu && may_be_cut {
-        return fragments::cut(&packet, mtu, |piece| {
+        return cut::cut(&packet, mtu, |piece| {
             let length = self::length(&piece);
             give(path, length, piece)
         });

@@ -16,6 +16,7 @@ mod input;
 mod names;
 mod options;
 mod raw;
+mod raw_options;
 mod receive;
 mod send;
 
@@ -46,7 +47,7 @@ use crate::vfs::signal_owner::Band;
 use crate::vfs::socket::{OutgoingMessage, SocketOps};
 use crate::vfs::socket_options::{Common, RECEIVE_DEFAULT, SEND_DEFAULT, Switches};
 use crate::vfs::transfer::{Input, Output};
-use raw::RawOptions;
+use raw_options::RawOptions;
 
 pub use input::{Reported, failed, receive_echo_reply, receive_udp};
 pub use raw::{failed_raw, receive_raw};
@@ -60,6 +61,13 @@ pub enum Protocol {
     Echo,
     /// The IP protocol with this number, which is the port.
     Raw(u8),
+}
+
+impl Protocol {
+    /// Returns the number of a raw socket's protocol.
+    fn raw(self) -> Option<u8> {
+        if let Protocol::Raw(number) = self { Some(number) } else { None }
+    }
 }
 
 /// The ports of UDP.
@@ -183,7 +191,7 @@ impl Socket {
             }),
             groups: SpinLock::new(Vec::new()),
             segment: AtomicU16::new(0),
-            raw: RawOptions::new(protocol, v6),
+            raw: RawOptions::new(protocol.raw(), v6),
             remote: SpinLock::new(None),
             queue: SpinLock::new(Queue::default()),
             receive_limit: AtomicUsize::new(RECEIVE_DEFAULT),

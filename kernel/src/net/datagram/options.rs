@@ -8,7 +8,7 @@ use hayate_ip::Address;
 use hayate_machine::sync::SpinLock;
 
 use super::control::{Marks, SOL_UDP, UDP_SEGMENT};
-use super::raw::{CHECKSUM, SOL_ICMP_V6, SOL_RAW};
+use super::raw_options::{CHECKSUM, SOL_ICMP_V6, SOL_RAW};
 use super::{Protocol, Socket};
 use crate::net::config;
 use crate::net::ip_options::{self, SOL_IP, SOL_IPV6, ip, ipv6};

@@ -12,14 +12,14 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use hayate_abi::{Errno, Result};
 use hayate_ip::checksum::Checksum;
 use hayate_ip::header::{self, Fragment, Header};
 use hayate_ip::{Address, SocketAddress};
-use hayate_machine::sync::SpinLock;
 
+use super::raw_options::{CHECKSUM, FILTER, SOL_ICMP_V6, SOL_RAW};
 use super::{Protocol, Reported, Socket};
 use crate::net::packet::{Body, Packet};
 use crate::net::slice::Payload;
@@ -27,59 +27,11 @@ use crate::net::wire;
 use crate::reclaim::growth::Grow;
 use crate::vfs::socket_options::{OptionOutput, OptionValue};
 
-/// `SOL_RAW`.
-pub(super) const SOL_RAW: i32 = 255;
-/// `SOL_ICMPV6`.
-pub(super) const SOL_ICMP_V6: i32 = 58;
-/// `ICMP_FILTER` and `ICMPV6_FILTER`.
-const FILTER: i32 = 1;
-/// `IPV6_CHECKSUM`, at the levels of IPv6 and of raw sockets.
-pub(super) const CHECKSUM: i32 = 7;
-/// Where ICMPv6 has its checksum.
-const ICMP_CHECKSUM: i32 = 2;
 /// The least header that a program writes.
 const HEADER: usize = header::LENGTH_V4;
 
 /// The number of raw sockets.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-
-/// The options that only raw sockets have.
-pub(super) struct RawOptions {
-    /// IP_HDRINCL: the program writes the IP header.
-    header_included: AtomicBool,
-    /// IPV6_CHECKSUM: where the kernel writes and checks a checksum; -1 for nowhere.
-    checksum: AtomicI32,
-    /// The types of ICMP that the program does not want, a bit for each.
-    blocked: SpinLock<[u32; 8]>,
-}
-
-impl RawOptions {
-    pub(super) fn new(protocol: Protocol, v6: bool) -> Self {
-        let has_sum = v6 && protocol == Protocol::Raw(header::ICMP_V6);
-        Self {
-            header_included: AtomicBool::new(!v6 && protocol == Protocol::Raw(header::RAW)),
-            checksum: AtomicI32::new(if has_sum { ICMP_CHECKSUM } else { -1 }),
-            blocked: SpinLock::new([0; 8]),
-        }
-    }
-
-    pub(super) fn header_included(&self) -> bool {
-        self.header_included.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn include_header(&self, on: bool) {
-        self.header_included.store(on, Ordering::Relaxed);
-    }
-
-    pub(super) fn checksum(&self) -> i32 {
-        self.checksum.load(Ordering::Relaxed)
-    }
-
-    /// Whether a message of ICMP has a type that the program wants.
-    fn passes(&self, kind: u8) -> bool {
-        self.blocked.lock()[usize::from(kind / 32)] >> (kind % 32) & 1 == 0
-    }
-}
 
 impl Socket {
     /// Makes a raw socket, which receives from now on.
