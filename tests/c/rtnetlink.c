@@ -770,7 +770,7 @@ static void body_links_are_set(void) {
     CHECK_EQ(done(fd), EEXIST);
 }
 
-/* Runs the body of a case in a child, so that what it changed is undone wherever it ends. */
+/* Runs the body of a case in a child, so that its changes are undone wherever it ends. */
 static void undone(void (*body)(void), void (*undo)(void)) {
     pid_t pid = FORK();
     if (pid == 0) {

@@ -1,6 +1,6 @@
 /*
  * The smallest useful program: it exits with the number of its arguments less one. Written without
- * a C library, so that what the start of it costs is the kernel's cost alone.
+ * a C library, so that its start costs only the work of the kernel.
  */
 __attribute__((used, noreturn)) static void begin(long *stack) {
     long status = stack[0] - 1; /* argc, psABI 3.4.1 */

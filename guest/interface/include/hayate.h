@@ -111,7 +111,7 @@ HAYATE_INLINE hayate_change_position(const struct hayate_position *position) {
     return (int)hayate_call(HAYATE_SYS_CHANGE_POSITION, (long)position, sizeof *position, 0);
 }
 
-/* Any of the three. With space and program, what execve gives up is given up. */
+/* Any of the three. With space and program, it gives up all that execve does. */
 HAYATE_INLINE hayate_change(const struct hayate_change *change) {
     return (int)hayate_call(HAYATE_SYS_CHANGE, (long)change, sizeof *change, 0);
 }

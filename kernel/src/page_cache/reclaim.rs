@@ -1,4 +1,4 @@
-//! Reclaim of pages that can be read again. [`crate::reclaim`] decides when, and what is given up
+//! Reclaim of pages that can be read again. [`crate::reclaim`] decides when, and which memory goes
 //! before them.
 //!
 //! When no page can be freed, names of files that nobody uses are dropped, and their pages with

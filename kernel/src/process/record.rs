@@ -402,9 +402,9 @@ impl Process {
         core::mem::replace(&mut *self.executable.lock(), file)
     }
 
-    /// Runs `look` while no thread replaces the space or the program of the process, or what exec
-    /// changes with them: credentials, dumpability, mode. A caller that decides by several of these
-    /// must read them all in `look` (Linux: `exec_update_lock`, fs/exec.c).
+    /// Runs `look` while no thread replaces the space or the program of the process, or the state
+    /// that exec changes with them: credentials, dumpability, mode. A caller that decides by
+    /// several of these must read them all in `look` (Linux: `exec_update_lock`, fs/exec.c).
     ///
     /// `look` must neither sleep nor drop what may be the last reference to a thread, a space or a
     /// file. Lock order: before the locks of single fields, before a space's.

@@ -100,7 +100,7 @@ impl<V: Resource> PerCpuPool<V> {
     }
 
     /// Stores a resource of `bytes`, or drops it if it exceeds the limit or memory is exhausted.
-    /// Call it without locks, because what it displaces is dropped here.
+    /// Call it without locks, because the values that it displaces are dropped here.
     #[inline]
     pub fn store(&self, key: V::Key, value: V, bytes: usize) {
         let part = &self.parts[cpu::id()];

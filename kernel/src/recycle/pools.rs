@@ -64,7 +64,7 @@ pub fn register(pool: &'static dyn AnyPool) {
     reclaim::register_kept(&AllPools);
 }
 
-/// The pools, as what is given up when frames run out.
+/// The pools, as memory to give up when frames run out.
 struct AllPools;
 
 impl Cache for AllPools {

@@ -4,7 +4,7 @@
 //! | file | contents |
 //! |---|---|
 //! | [`switch`] | which process may be switched, and what exec does with its mode |
-//! | [`space`] | the privilege level of a space, which is what a switch changes |
+//! | [`space`] | the privilege level of a space, which a switch changes |
 //! | [`sites`] | the records of a space's call sites |
 //! | [`call_sites`] | `syscall` instructions patched into jumps to the gate |
 //! | [`gate`] | the handlers behind the gate, and when a call site is worth its patch |

@@ -137,7 +137,7 @@ impl<'a> Gather<'a> {
         (self.start, self.end) = (usize::MAX, 0);
     }
 
-    /// Gives up, for a space whose program has ended, what may be freed later.
+    /// Gives up, for a space whose program has ended, the parts that may be freed later.
     #[cold]
     fn give_up_late(&mut self) {
         self.waiting.retain(|what| {

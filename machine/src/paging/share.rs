@@ -85,7 +85,7 @@ fn discount(table: Table, level: u8, usage: &Usage) {
 }
 
 /// Gives up one entry's reference to a table of `level`, and with the last reference everything
-/// below it. If `usage` is given, what goes is subtracted from its counts.
+/// below it. If `usage` is given, the entries that go are subtracted from its counts.
 ///
 /// # Safety
 /// The entry that held the reference must be gone, from the TLBs as well.

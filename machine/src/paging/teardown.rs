@@ -269,8 +269,8 @@ fn size_of_lowest(table: Table) -> usize {
     table.groups().count_ones() as usize * 8 + 1
 }
 
-/// Gives up, below a table, what other spaces refer to as well and entries that hold no reference.
-/// Returns how much is left, the table included.
+/// Gives up, below a table, entries that other spaces refer to as well and those that hold no
+/// reference. Returns how much is left, the table included.
 ///
 /// # Safety
 /// As for [`defer`].
