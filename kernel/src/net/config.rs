@@ -87,6 +87,11 @@ impl Interface {
         self.mtu.load(Ordering::Relaxed) as usize
     }
 
+    /// Returns the type of its hardware: `ARPHRD_LOOPBACK` or `ARPHRD_ETHER`.
+    pub fn hardware_type(&self) -> u16 {
+        if self.is_loopback() { 772 } else { 1 }
+    }
+
     /// Whether it is up.
     #[inline]
     pub fn is_up(&self) -> bool {

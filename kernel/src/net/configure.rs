@@ -9,6 +9,7 @@ use hayate_ip::{Address, SocketAddress};
 use hayate_machine::user::UserPtr;
 
 use super::config::{self, Config, LocalAddress, flag};
+use super::packet_socket::tap;
 use crate::credentials::Capability;
 use crate::vfs::caller;
 
@@ -55,6 +56,9 @@ pub fn change(command: u32, index: u32, value: &[u8]) -> Result<()> {
             let up = number as u16 as u32 & flag::UP;
             let flags = interface.flags.load(Ordering::Relaxed) & !flag::UP | up;
             interface.flags.store(flags, Ordering::Relaxed);
+            if up == 0 {
+                tap::went_down(index);
+            }
             // The ways of connections are found anew.
             config::change(|_| Ok(()))
         }

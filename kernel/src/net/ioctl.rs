@@ -25,13 +25,11 @@ const SIOCGIFMTU: u32 = 0x8921;
 const SIOCGIFHWADDR: u32 = 0x8927;
 const SIOCGIFINDEX: u32 = 0x8933;
 const SIOCGIFTXQLEN: u32 = 0x8942;
+const SIOCETHTOOL: u32 = 0x8946;
 
 /// `IFNAMSIZ`, and the size of a `struct ifreq`.
 const NAME: usize = 16;
 const REQUEST: usize = 40;
-/// The hardware types of `ARPHRD_LOOPBACK` and `ARPHRD_ETHER`.
-const HARDWARE_LOOPBACK: u16 = 772;
-const HARDWARE_ETHERNET: u16 = 1;
 
 /// Answers a request of an IPv6 socket: like [`interface`], but addresses and routes are those of
 /// IPv6.
@@ -60,6 +58,14 @@ pub fn interface(command: u32, at: usize) -> Result<i64> {
             let config = config::current();
             let interface = config.interface_named(&request[..length]).ok_or(Errno::ENODEV)?;
             configure::change(command, interface.index, &request[NAME..]).map(|()| 0)
+        }
+        // No interface has anything that ethtool(8) sets.
+        SIOCETHTOOL => {
+            let request: [u8; REQUEST] = UserPtr::new(at).read()?;
+            let length = request.iter().take(NAME - 1).take_while(|&&byte| byte != 0).count();
+            let config = config::current();
+            config.interface_named(&request[..length]).ok_or(Errno::ENODEV)?;
+            Err(Errno::EOPNOTSUPP)
         }
         SIOCGIFNAME => {
             let mut request: [u8; REQUEST] = UserPtr::new(at).read()?;
@@ -133,8 +139,7 @@ fn answer(
             return Ok(());
         }
         SIOCGIFHWADDR => {
-            let kind = if interface.is_loopback() { HARDWARE_LOOPBACK } else { HARDWARE_ETHERNET };
-            value[..2].copy_from_slice(&kind.to_ne_bytes());
+            value[..2].copy_from_slice(&interface.hardware_type().to_ne_bytes());
             value[2..8].copy_from_slice(&interface.hardware);
             return Ok(());
         }

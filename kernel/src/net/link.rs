@@ -15,9 +15,13 @@ use hayate_machine::sync::Once;
 use smoltcp::wire::{ArpOperation, ArpPacket, ArpRepr, EthernetAddress};
 
 use super::config::{self, Counters, Interface, Path, flag};
+use super::filter::protocol_of;
 use super::icmp_message;
-use super::neighbour::{self, Hardware, LinkActions};
+use super::neighbour::{self, Hardware, LinkActions, group};
 use super::packet::Packet;
+use super::packet_socket::endpoint::Endpoint;
+use super::packet_socket::seen::{Kind, link_header};
+use super::packet_socket::tap;
 use super::slice::{Payload, Slice};
 use super::wire;
 use crate::drivers::net as device;
@@ -106,6 +110,8 @@ fn receive(interface: &Arc<Interface>, frame: IncomingFrame) -> Option<()> {
         return None;
     }
     payload.skip(ETHERNET);
+    let shown = || Ok(payload.clone());
+    tap::frame(interface, Kind::of(interface, &head), head, good, shown, None);
     let to: &Hardware = head.first_chunk()?;
     if *to != interface.hardware && to[0] & 1 == 0 {
         return None;
@@ -117,9 +123,6 @@ fn receive(interface: &Arc<Interface>, frame: IncomingFrame) -> Option<()> {
             // A packet from outside does not come from this machine (RFC 1122, 3.2.1.3).
             let (from, to) = (packet.header.source, packet.header.destination);
             if config::current().is_local(from) || to.is_loopback() {
-                return None;
-            }
-            if packet.header.fragment.is_some() {
                 return None;
             }
             RECEIVE.get().map(|receive| receive(packet))
@@ -174,22 +177,38 @@ fn send_arp(
     };
     let mut bytes = [0; ARP_LENGTH];
     message.emit(&mut ArpPacket::new_unchecked(&mut bytes[..]));
+    let link = link_header(to, interface.hardware, ARP);
+    tap::frame(interface, Kind::Outgoing, link, true, || Payload::copy(&bytes), None);
     let mut frame = OutgoingFrame::new(ETHERNET + ARP_LENGTH).ok()?;
-    frame.push(&ethernet(interface, to, ARP)).ok()?;
+    frame.push(&link).ok()?;
     frame.push(&bytes).ok()?;
     give(interface, frame);
     Some(())
 }
 
-fn ethernet(interface: &Interface, to: Hardware, kind: u16) -> [u8; ETHERNET] {
-    let mut bytes = [0; ETHERNET];
-    bytes[..6].copy_from_slice(&to);
-    bytes[6..12].copy_from_slice(&interface.hardware);
-    bytes[12..].copy_from_slice(&kind.to_be_bytes());
-    bytes
+/// Sends a frame that a packet socket wrote.
+///
+/// # Errors
+/// `ENOMEM`, `ENOBUFS`.
+pub(super) fn send_frame(
+    interface: &Interface,
+    link: [u8; ETHERNET],
+    body: Payload,
+    sender: &Arc<Endpoint>,
+) -> Result<()> {
+    tap::frame(interface, Kind::Outgoing, link, true, || Ok(body.clone()), Some(sender));
+    let mut frame = OutgoingFrame::new(ETHERNET)?;
+    frame.push(&link)?;
+    for slice in body.slices() {
+        let (memory, offset, count) = slice.parts();
+        let slice = device::FrameSlice::new(memory.clone(), offset, count).ok_or(Errno::EINVAL)?;
+        frame.append(slice)?;
+    }
+    if give(interface, frame) { Ok(()) } else { Err(Errno::ENOBUFS) }
 }
 
-fn give(interface: &Interface, frame: OutgoingFrame) {
+/// Gives a frame to the device. Returns whether it took it.
+fn give(interface: &Interface, frame: OutgoingFrame) -> bool {
     let counters = &interface.counters;
     let length = frame.length() as u64;
     let sent = interface.device.as_ref().is_some_and(|card| card.transmit(frame).is_ok());
@@ -199,6 +218,7 @@ fn give(interface: &Interface, frame: OutgoingFrame) {
     } else {
         counters.dropped_out.fetch_add(1, Ordering::Relaxed);
     }
+    sent
 }
 
 /// Asks the hosts on a link for the hardware address of one of them.
@@ -210,15 +230,6 @@ pub(super) fn ask(interface: &Arc<Interface>, address: Address) {
     }
     if let Ok(packet) = icmp_message::solicitation(source, address, interface.hardware) {
         transmit(interface, group(packet.header.destination), &packet);
-    }
-}
-
-/// Returns the hardware address of a group (RFC 1112, 6.4; RFC 2464, 7).
-fn group(address: Address) -> Hardware {
-    let [.., a, b, c, d] = address.octets();
-    match address.to_v4() {
-        Some(_) => [0x01, 0x00, 0x5e, b & 0x7f, c, d],
-        None => [0x33, 0x33, a, b, c, d],
     }
 }
 
@@ -241,25 +252,21 @@ pub(super) fn send(path: &Path, packet: Packet) -> Result<()> {
 /// Sends a packet to a hardware address. One for which there is no memory is lost.
 pub(super) fn transmit(interface: &Arc<Interface>, to: Hardware, packet: &Packet) {
     let Some(card) = &interface.device else { return };
+    let link = link_header(to, interface.hardware, protocol_of(packet.header.destination));
+    tap::frame(interface, Kind::Outgoing, link, true, || wire::emit(packet), None);
     let completes = card.offloads().checksum;
-    if let Ok(frame) = frame(interface, to, packet, completes) {
+    if let Ok(frame) = frame(link, packet, completes) {
         give(interface, frame);
     } else {
         interface.counters.dropped_out.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-fn frame(
-    interface: &Interface,
-    to: Hardware,
-    packet: &Packet,
-    completes: bool,
-) -> Result<OutgoingFrame> {
-    let kind = if packet.header.destination.is_v4() { IPV4 } else { IPV6 };
+fn frame(link: [u8; ETHERNET], packet: &Packet, completes: bool) -> Result<OutgoingFrame> {
     let mut bytes = [0; wire::HEADERS];
     let (length, data, sum) = wire::head(packet, &mut bytes, completes)?;
     let mut frame = OutgoingFrame::new(ETHERNET + length)?;
-    frame.push(&ethernet(interface, to, kind))?;
+    frame.push(&link)?;
     frame.push(&bytes[..length])?;
     for slice in data {
         let (memory, offset, count) = slice.parts();

@@ -11,18 +11,26 @@
 //! Locks: the backlog's is a leaf. The sender holds no lock of a socket.
 
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use hayate_machine::cpu::PerCpu;
 use hayate_machine::per_cpu;
 use hayate_machine::sync::{Once, SpinLock};
 
-use super::config::Interface;
+use super::config::{self, Interface};
 use super::packet::Packet;
+use super::packet_socket::endpoint::Endpoint;
+use super::packet_socket::seen::{LINK, protocol};
+use super::packet_socket::tap;
+use super::slice::Payload;
+use super::wire;
 use crate::reclaim::growth::Grow;
 
 /// The most packets in a backlog (`net.core.netdev_max_backlog`).
 const MOST: usize = 1000;
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
 
 /// Packets that wait for being received on a processor.
 struct Backlog {
@@ -53,6 +61,40 @@ pub fn send(interface: &Interface, length: usize, packet: Packet) {
         counters.dropped_out.fetch_add(1, Ordering::Relaxed);
         return;
     }
+    // A copy of a packet that leaves by another interface does not pass this one.
+    if packet.interface == interface.index {
+        tap::looped(interface, &packet);
+    }
+    pass(interface, length, packet);
+}
+
+/// Sends a frame that a packet socket wrote. What it claims about this machine's own addresses is
+/// not believed: only packets of sockets come from there (`ip_route_input_slow`).
+pub fn send_frame(interface: &Interface, link: [u8; LINK], body: Payload, sender: &Arc<Endpoint>) {
+    tap::looped_frame(interface, link, &body, sender);
+    let length = LINK + body.len();
+    let is_ours = link[..6] == interface.hardware || link[0] & 1 != 0;
+    let number = protocol(&link, &body);
+    let packet = wire::parse(body, interface.index, false).filter(|packet| {
+        let (from, to) = (packet.header.source, packet.header.destination);
+        let config = config::current();
+        let is_v4 = to.is_v4();
+        let strange = is_v4 && (config.is_local(from) || to.is_loopback());
+        let arrives = config.is_local(to) || to.is_multicast() || config.is_broadcast(to);
+        is_ours && arrives && !strange && number == if is_v4 { IPV4 } else { IPV6 }
+    });
+    match packet {
+        Some(packet) => pass(interface, length, packet),
+        None => {
+            count(interface, length);
+            interface.counters.dropped_in.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Receives a packet on the interface, now or after those before it.
+fn pass(interface: &Interface, length: usize, packet: Packet) {
+    let counters = &interface.counters;
     let backlog = BACKLOG.here();
     if backlog.receives.load(Ordering::Relaxed) {
         let mut packets = backlog.packets.lock();

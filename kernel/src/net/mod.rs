@@ -19,6 +19,8 @@
 //! | [`icmp`], [`echo`] | echo and errors |
 //! | [`fragments`], [`input`] | parts put together; packets that arrive |
 //! | [`family`] | socket(2) |
+//! | [`filter`], [`stamp`] | filters of sockets; the time of the last packet |
+//! | [`packet_socket`] | packet sockets, which see packets as they pass an interface |
 //! | [`netlink`] | netlink sockets, which tell of all this to programs |
 //! | `report` | the lists that they tell, and the changes that they ask for |
 //!
@@ -39,6 +41,7 @@ mod cut;
 pub mod datagram;
 mod echo;
 pub mod family;
+mod filter;
 mod fragments;
 mod icmp;
 mod icmp_message;
@@ -52,10 +55,12 @@ pub mod neighbour;
 pub mod netlink;
 mod output;
 mod packet;
+pub mod packet_socket;
 pub mod ports;
 mod report;
 pub mod settings;
 mod slice;
+mod stamp;
 pub mod tcp;
 mod wire;
 
@@ -70,6 +75,7 @@ pub fn init() -> Result<()> {
     config::init()?;
     link::init(input::receive, icmp::report_unreachable)?;
     family::register();
+    packet_socket::register();
     report::init();
     Ok(())
 }

@@ -56,6 +56,15 @@ pub fn register(link: LinkActions) {
 /// A hardware address.
 pub type Hardware = [u8; 6];
 
+/// Returns the hardware address of a group (RFC 1112, 6.4; RFC 2464, 7).
+pub fn group(address: Address) -> Hardware {
+    let [.., a, b, c, d] = address.octets();
+    match address.to_v4() {
+        Some(_) => [0x01, 0x00, 0x5e, b & 0x7f, c, d],
+        None => [0x33, 0x33, a, b, c, d],
+    }
+}
+
 struct Neighbour {
     interface: Arc<Interface>,
     hardware: Option<Hardware>,

@@ -316,7 +316,7 @@ syscalls! {
     }
 
     "Sockets" {
-        41 socket(family: Int, kind: Int, protocol: Int) [partial socket::socket "AF_UNIX, AF_INET, AF_INET6, NETLINK_ROUTE: no packet sockets"];
+        41 socket(family: Int, kind: Int, protocol: Int) [partial socket::socket "AF_UNIX, AF_INET, AF_INET6, AF_PACKET without SOCK_PACKET, NETLINK_ROUTE"];
         53 socketpair(family: Int, kind: Int, protocol: Int, fds: Pointer) [complete socket::socketpair];
         42 connect(fd: Fd, address: Pointer, length: Uint) [complete socket::connect];
         43 accept(fd: Fd, address: Pointer, length: Pointer) [complete socket::accept];
@@ -332,8 +332,8 @@ syscalls! {
         50 listen(fd: Fd, backlog: Int) [complete socket::listen];
         51 getsockname(fd: Fd, address: Pointer, length: Pointer) [complete socket::getsockname];
         52 getpeername(fd: Fd, address: Pointer, length: Pointer) [complete socket::getpeername];
-        54 setsockopt(fd: Fd, level: Int, option: Int, value: Pointer, length: Uint) [partial socket::setsockopt "options of the Unix domain"];
-        55 getsockopt(fd: Fd, level: Int, option: Int, value: Pointer, length: Pointer) [partial socket::getsockopt "options of the Unix domain"];
+        54 setsockopt(fd: Fd, level: Int, option: Int, value: Pointer, length: Uint) [partial socket::setsockopt "no extended BPF; packet sockets without transmit rings, fanout, copies beside a ring"];
+        55 getsockopt(fd: Fd, level: Int, option: Int, value: Pointer, length: Pointer) [partial socket::getsockopt "no extended BPF; packet sockets without transmit rings, fanout, copies beside a ring"];
     }
 
     "System V and POSIX message passing" {

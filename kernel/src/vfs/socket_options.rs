@@ -271,6 +271,21 @@ impl OptionOutput {
         self.put_length(count)
     }
 
+    /// Reads the number that the memory has before, for an option whose value is an answer to it:
+    /// EINVAL if there is no room for one.
+    pub fn read_number(self) -> Result<i32> {
+        if self.room()? < size_of::<i32>() {
+            return Err(Errno::EINVAL);
+        }
+        UserPtr::<i32>::new(self.address).read()
+    }
+
+    /// Writes bytes behind the first `offset` ones and no size. The caller has looked at the
+    /// [room](Self::room).
+    pub fn put_at(self, offset: usize, bytes: &[u8]) -> Result<()> {
+        user::copy_out(self.address.wrapping_add(offset), bytes)
+    }
+
     /// Writes a number.
     pub fn put_number(self, number: i32) -> Result<()> {
         self.put(&number.to_ne_bytes())

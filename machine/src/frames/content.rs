@@ -37,6 +37,17 @@ impl Frame {
         Some(unsafe { &*word }.load(core::sync::atomic::Ordering::SeqCst))
     }
 
+    /// Writes the aligned word at `offset` atomically, after everything that was written before.
+    /// Does nothing if it is not aligned or not inside the frame.
+    pub fn store_u32(&self, offset: usize, value: u32) {
+        if !offset.is_multiple_of(4) || offset > PAGE_SIZE - 4 {
+            return;
+        }
+        let word = bytes(self.number()).wrapping_add(offset).cast::<AtomicU32>();
+        // SAFETY: in the frame, aligned, and written atomically: programs may be reading it.
+        unsafe { &*word }.store(value, core::sync::atomic::Ordering::SeqCst);
+    }
+
     /// Copies another frame's whole content to this one.
     #[inline]
     pub fn copy_from(&self, from: &Frame) {

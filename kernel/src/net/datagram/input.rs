@@ -4,14 +4,16 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use hayate_abi::Errno;
-use hayate_ip::{Address, SocketAddress};
+use hayate_ip::{Address, SocketAddress, header};
 
 use super::{Failure, Protocol, Received, Socket};
 use crate::net::config;
+use crate::net::filter::View;
 use crate::net::ip_options::Wishes;
 use crate::net::packet::{Body, Packet, Ports};
 use crate::net::ports::Ports as Table;
 use crate::net::slice::Payload;
+use crate::net::wire;
 use crate::reclaim::growth::Grow;
 use crate::schedule::time;
 use crate::vfs::poll::Events;
@@ -27,7 +29,7 @@ pub fn receive_udp(packet: &Packet) -> bool {
     let from = SocketAddress::new(packet.header.source, ports.source);
     let found = find(&super::UDP, ports.destination, to, from, packet.interface);
     if let Some(socket) = &found {
-        socket.arrive(&packet.header, packet.interface, from, payload.clone());
+        socket.arrive_filtered(packet, from, payload);
     }
     found.is_some()
 }
@@ -37,7 +39,7 @@ pub fn receive_echo_reply(packet: &Packet, identifier: u16, payload: &Payload) {
     let from = SocketAddress::new(packet.header.source, 0);
     let to = packet.header.destination;
     if let Some(socket) = find(&super::ECHO, identifier, to, from, packet.interface) {
-        socket.arrive(&packet.header, packet.interface, from, payload.clone());
+        socket.arrive_filtered(packet, from, payload);
     }
 }
 
@@ -60,7 +62,7 @@ fn receive_by_all(ports: Ports, packet: &Packet) {
     let Ok(sockets) = super::UDP.find_all(ports.destination, to, packet.interface) else { return };
     for socket in sockets {
         if socket.accepts(from).is_some() && socket.listens_to(to, packet.interface) {
-            socket.arrive(&packet.header, packet.interface, from, payload.clone());
+            socket.arrive_filtered(packet, from, payload);
         }
     }
 }
@@ -120,6 +122,36 @@ impl Socket {
         // IP_MULTICAST_ALL: every group that a socket of this machine has joined (ip(7)).
         let all = self.options.lock().wishes.contains(Wishes::MULTICAST_ALL);
         self.groups_have(group, interface) || all && super::options::is_joined(group, interface)
+    }
+
+    /// Takes a packet of UDP or an answer to an echo request, whose payload `payload` is, if the
+    /// socket's filter wants it.
+    fn arrive_filtered(&self, packet: &Packet, from: SocketAddress, payload: &Payload) {
+        let wanted = if self.filter.is_set() { self.wanted(packet, payload) } else { usize::MAX };
+        if wanted != 0 {
+            let mut payload = payload.clone();
+            payload.truncate(wanted - 1);
+            self.arrive(&packet.header, packet.interface, from, payload);
+        }
+    }
+
+    /// Asks the filter. Returns how many bytes of the payload are wanted, plus one; 0 for a packet
+    /// that is not wanted. It sees the header of UDP, of which nothing can be cut off
+    /// (`udp_queue_rcv_one_skb`).
+    #[inline(never)]
+    fn wanted(&self, packet: &Packet, payload: &Payload) -> usize {
+        let mut bytes = [0; wire::HEADERS];
+        let Ok((length, ..)) = wire::head(packet, &mut bytes, false) else { return 0 };
+        let data = header::length(&packet.header);
+        let view = View::of_packet(packet, &bytes[..length], payload, data);
+        match self.filter.verdict(&view) {
+            0 => {
+                let mut queue = self.queue.lock();
+                queue.dropped = queue.dropped.saturating_add(1);
+                0
+            }
+            wanted => wanted.saturating_sub(length - data) + 1,
+        }
     }
 
     /// Puts a datagram into the queue, or drops it if the queue is full.

@@ -34,10 +34,12 @@ use hayate_machine::sync::SpinLock;
 use hayate_machine::user::UserPtr;
 
 use super::config::Path;
+use super::filter::Filter;
 use super::ip_options::IpOptions;
 use super::level::Level;
 use super::ports::Ports;
 use super::slice::Payload;
+use super::stamp::Stamp;
 use crate::schedule::{Mutex, WaitQueue};
 use crate::vfs::caller;
 use crate::vfs::fasync::{Interest, Signals};
@@ -93,6 +95,9 @@ pub struct Socket {
     /// UDP_SEGMENT, 0 for none.
     segment: AtomicU16,
     raw: RawOptions,
+    /// SO_ATTACH_FILTER.
+    filter: Filter,
+    stamp: Stamp,
     /// The peer of a connected socket: it receives only from there.
     remote: SpinLock<Option<SocketAddress>>,
     queue: SpinLock<Queue>,
@@ -192,6 +197,8 @@ impl Socket {
             groups: SpinLock::new(Vec::new()),
             segment: AtomicU16::new(0),
             raw: RawOptions::new(protocol.raw(), v6),
+            filter: Filter::default(),
+            stamp: Stamp::default(),
             remote: SpinLock::new(None),
             queue: SpinLock::new(Queue::default()),
             receive_limit: AtomicUsize::new(RECEIVE_DEFAULT),
@@ -275,6 +282,9 @@ impl FileOps for Socket {
     }
 
     fn ioctl(&self, _file: &OpenFile, command: u32, arg: u64) -> Result<i64> {
+        if let Some(answer) = self.stamp.answer(command, arg) {
+            return answer;
+        }
         let number = match command {
             // The length of the first datagram (udp(7)).
             FIONREAD => self.queue.lock().datagrams.front().map_or(0, |first| first.payload.len()),

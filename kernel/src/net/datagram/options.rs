@@ -224,7 +224,10 @@ impl SocketOps for Socket {
                     false => Err(Errno::ENOPROTOOPT),
                 }
             }
-            (SOL_SOCKET, _) => self.level.set(option, value),
+            (SOL_SOCKET, _) => match self.filter.set(option, value) {
+                Err(Errno::ENOPROTOOPT) => self.level.set(option, value),
+                outcome => outcome,
+            },
             _ => Err(Errno::ENOPROTOOPT),
         }
     }
@@ -247,7 +250,10 @@ impl SocketOps for Socket {
                 let value = self.options.lock().get(level, option).ok_or(Errno::ENOPROTOOPT)?;
                 ip_options::write(level, value, out)
             }
-            (SOL_SOCKET, _) => self.level.get(option, out),
+            (SOL_SOCKET, _) => match self.filter.get(option, out) {
+                Err(Errno::ENOPROTOOPT) => self.level.get(option, out),
+                outcome => outcome,
+            },
             _ if self.v6 => Err(Errno::ENOPROTOOPT),
             // `do_ip_getsockopt`.
             _ => Err(Errno::EOPNOTSUPP),

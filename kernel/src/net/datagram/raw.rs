@@ -21,6 +21,7 @@ use hayate_ip::{Address, SocketAddress};
 
 use super::raw_options::{CHECKSUM, FILTER, SOL_ICMP_V6, SOL_RAW};
 use super::{Protocol, Reported, Socket};
+use crate::net::filter::View;
 use crate::net::packet::{Body, Packet};
 use crate::net::slice::Payload;
 use crate::net::wire;
@@ -231,8 +232,15 @@ fn give(packet: &Packet) -> bool {
     body.skip(header::length(&packet.header));
     for socket in sockets {
         if socket.wants(packet, from, &body) {
-            let shown = if socket.v6 { &body } else { &whole };
-            socket.arrive(&packet.header, packet.interface, from, shown.clone());
+            let mut shown = if socket.v6 { body.clone() } else { whole.clone() };
+            if socket.filter.is_set() {
+                let data = whole.len() - shown.len();
+                match socket.filter.verdict(&View::of_packet(packet, &[], &whole, data)) {
+                    0 => continue,
+                    wanted => shown.truncate(wanted),
+                }
+            }
+            socket.arrive(&packet.header, packet.interface, from, shown);
         }
     }
     true

@@ -36,6 +36,7 @@ impl Socket {
         if datagram.payload.put(0, wanted, out)? < wanted {
             return Err(Errno::EFAULT);
         }
+        self.stamp.note(datagram.time);
         let options = *self.options.lock();
         Ok(IncomingMessage {
             count: wanted,

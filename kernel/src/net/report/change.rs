@@ -11,6 +11,7 @@ use hayate_netlink::route::{Address as Own, Route, address};
 use super::super::config::{self, Config, LocalAddress, flag};
 use super::super::netlink::provider::{Making, NetworkChange};
 use super::super::netlink::route;
+use super::super::packet_socket::tap;
 use super::describe::{LEAST_MTU, link_of, name_of};
 use crate::reclaim::growth;
 
@@ -57,6 +58,9 @@ fn set_link(index: u32, flags: u32, mask: u32, mtu: Option<u32>) -> Result<()> {
     }
     let change = differing & flag::UP;
     interface.flags.fetch_xor(change, Ordering::Relaxed);
+    if change & old != 0 {
+        tap::went_down(index);
+    }
     // The ways of connections are found anew.
     config::change(|_| Ok(()))?;
     route::announce_link(&link_of(interface), change, false);
