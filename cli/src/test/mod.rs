@@ -34,6 +34,7 @@ mod processor;
 mod report;
 mod schedule;
 mod screen;
+mod servers;
 mod sources;
 pub mod start;
 mod stress;
@@ -173,6 +174,7 @@ fn stages(options: &Test) -> Result<Vec<Stage>> {
 fn trials_in_machines(options: &Test, programs: &guest::Programs) -> Vec<Trial> {
     let mut trials = guest::in_supervisor_mode(options, programs);
     trials.extend(stress::trials(options, programs));
+    trials.extend(servers::trials(options));
     trials.extend(command::trials(options));
     trials.extend(explain::trials(options));
     trials.extend(off2f::trials(options));

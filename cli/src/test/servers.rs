@@ -1,0 +1,206 @@
+//! Servers of Debian in a machine, unmodified: each is asked from inside the machine, and from this
+//! host by a published port.
+//!
+//! They share one machine, because its start and theirs are most of the work. A script in the
+//! machine starts them and asks from inside (`servers.sh`); when it says that all serve, this side
+//! asks, and closes the script's input.
+
+use super::command::{Check, Hayate, expect, trials_of};
+use super::report::{Case, Verdict, judge};
+use super::{Report, Trial};
+use crate::arguments::Test;
+use crate::image::default;
+use anyhow::{Context, Result, bail, ensure};
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::Stdio;
+use std::time::Duration;
+
+/// Length of the large file, in bytes; `servers.sh` makes the same.
+const LARGE: usize = 64 << 20;
+/// The longest wait for a byte from a server.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The machine's time limit in seconds, on a busy host.
+const LIMIT: &str = "900";
+
+/// The servers that are asked from the host: the case, the guest's port, a request, and what its
+/// answer contains.
+const ASKED: [(&str, u16, &str, &str); 6] = [
+    ("nginx_from_the_host", 80, GET, "It works"),
+    ("apache_prefork_from_the_host", 8081, GET, "It works"),
+    ("apache_event_from_the_host", 8082, GET, "It works"),
+    ("python_http_server_from_the_host", 8000, GET, "It works"),
+    ("python_asyncio_from_the_host", 8001, GET, "asyncio\n"),
+    ("redis_from_the_host", 6379, "GET from-the-host\r\nQUIT\r\n", "answered by redis"),
+];
+const GET: &str = "GET / HTTP/1.0\r\n\r\n";
+
+const CHECKS: [(&str, Check); 1] = [("two_machines_on_one_network", two_machines)];
+
+/// The trials.
+pub fn trials(options: &Test) -> Vec<Trial> {
+    let hayate = Hayate::new(options);
+    let servers = Trial::new("network/servers", move |_| servers(&hayate));
+    let mut trials = vec![servers];
+    trials.extend(trials_of("network", &CHECKS, options));
+    trials
+}
+
+/// Starts the servers in a machine, and asks them.
+fn servers(hayate: &Hayate) -> Result<Report> {
+    let image = default::SERVERS.get()?;
+    let image = image.to_string_lossy();
+    let large = large();
+    let file = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    // QEMU's network shows the host's own address as 10.0.2.2.
+    let host = format!("10.0.2.2:{}", file.local_addr()?.port());
+    let ports = free_ports(ASKED.len())?;
+    let published: Vec<String> = ports
+        .iter()
+        .zip(ASKED)
+        .map(|(port, (_, guest, ..))| format!("127.0.0.1:{port}:{guest}"))
+        .collect();
+    let mut options = vec!["--timeout", LIMIT, "--net", "user", "--rootfs", &image];
+    for published in &published {
+        options.extend(["--publish", published]);
+    }
+    let program = ["sh", "-c", include_str!("servers.sh"), "servers.sh", &host];
+    let mut command = hayate.command(&options, &program)?;
+    let mut child = command.stdin(Stdio::piped()).spawn()?;
+    let input = child.stdin.take().context("no input")?;
+    let mut said = child.stderr.take().context("no error output")?;
+    let said = std::thread::spawn(move || {
+        let mut text = String::new();
+        let _ = said.read_to_string(&mut text);
+        text
+    });
+    let content = large.clone();
+    // Left behind if the machine never asks; it ends with this process.
+    std::thread::spawn(move || serve_once(&file, &content));
+    let mut cases = Vec::new();
+    let mut output = String::new();
+    for line in BufReader::new(child.stdout.take().context("no output")?).lines() {
+        let line = line?;
+        if line == "serving" {
+            break;
+        }
+        cases.extend(Case::of_line(&line));
+        let _ = writeln!(output, "{line}");
+    }
+    let mut case = |name: &str, result: Result<()>| {
+        let verdict = match result {
+            Ok(()) => Verdict::Passed,
+            Err(error) => Verdict::Failed(format!("{error:#}")),
+        };
+        cases.push(Case::new(name, verdict));
+    };
+    for (port, (name, _, request, answer)) in ports.iter().zip(ASKED) {
+        case(name, asked(*port, request, answer));
+    }
+    case("a_large_file_to_the_host", fetched(ports[0], &large));
+    drop(input);
+    let status = child.wait()?;
+    output.push_str(&said.join().unwrap_or_default());
+    let end = if status.success() { Ok(()) } else { Err(format!("the machine ended: {status}")) };
+    Ok(Report { cases: judge(cases, end), output })
+}
+
+/// The numbers from 1 on, a line each: a lost, repeated or exchanged piece shows.
+fn large() -> Vec<u8> {
+    let mut content = Vec::with_capacity(LARGE + 16);
+    for number in 1.. {
+        if content.len() >= LARGE {
+            break;
+        }
+        let _ = writeln!(content, "{number}");
+    }
+    content.truncate(LARGE);
+    content
+}
+
+/// Answers one request with this content.
+fn serve_once(listener: &TcpListener, content: &[u8]) -> Result<()> {
+    let (mut stream, _) = listener.accept()?;
+    let mut lines = BufReader::new(stream.try_clone()?).lines();
+    while lines.next().context("no request")??.trim() != "" {}
+    write!(stream, "HTTP/1.0 200 OK\r\nContent-Length: {}\r\n\r\n", content.len())?;
+    Ok(stream.write_all(content)?)
+}
+
+/// Returns ports that nobody has. Another program may take one before the machine does; then the
+/// machine says so.
+fn free_ports(count: usize) -> Result<Vec<u16>> {
+    let taken: Vec<TcpListener> = (0..count)
+        .map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))
+        .collect::<std::io::Result<_>>()?;
+    Ok(taken
+        .iter()
+        .map(|one| one.local_addr().map(|place| place.port()))
+        .collect::<Result<_, _>>()?)
+}
+
+/// Sends a request to a port of this host, and returns the whole answer.
+fn answer(port: u16, request: &str) -> Result<Vec<u8>> {
+    let place = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let mut stream = TcpStream::connect_timeout(&place, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    Ok(answer)
+}
+
+/// Checks that twenty requests are answered with this text.
+fn asked(port: u16, request: &str, text: &str) -> Result<()> {
+    for number in 0..20 {
+        let answer = answer(port, request).with_context(|| format!("request {number}"))?;
+        let answer = String::from_utf8_lossy(&answer);
+        ensure!(answer.contains(text), "request {number} is answered with {answer:?}");
+    }
+    Ok(())
+}
+
+/// Checks that the large file comes whole.
+fn fetched(port: u16, large: &[u8]) -> Result<()> {
+    let answer = answer(port, "GET /big HTTP/1.0\r\n\r\n")?;
+    let head = answer.windows(4).position(|four| four == b"\r\n\r\n").context("no header")?;
+    let body = &answer[head + 4..];
+    ensure!(body.len() == large.len(), "{} bytes instead of {}", body.len(), large.len());
+    match body.iter().zip(large).position(|(one, other)| one != other) {
+        Some(place) => bail!("byte {place} is another"),
+        None => Ok(()),
+    }
+}
+
+/// One machine serves on a network of the two, the other fetches.
+fn two_machines(hayate: &Hayate) -> Result<()> {
+    // Made now, so that no message about it is among the machines' own.
+    default::DEFAULT.get()?;
+    let port = free_ports(1)?[0];
+    let listen = format!("socket:listen=127.0.0.1:{port}");
+    let connect = format!("socket:connect=127.0.0.1:{port}");
+    let serve = "import socketserver
+class Echo(socketserver.StreamRequestHandler):
+    def handle(self):
+        self.wfile.write(self.rfile.readline().upper())
+server = socketserver.TCPServer(('10.9.0.1', 7), Echo)
+print('ready', flush=True)
+server.handle_request()";
+    let ask = "import socket
+with socket.create_connection(('10.9.0.1', 7), 60) as s:
+    s.sendall(b'across\\n')
+    print(s.makefile().readline(), end='')";
+    let first = ["--net", &listen, "--ip", "10.9.0.1/24"];
+    let mut server = hayate.command(&first, &["python3", "-c", serve])?.spawn()?;
+    let mut ready = [0; 6];
+    server.stdout.as_mut().context("no output")?.read_exact(&mut ready)?;
+    let second = ["--net", &connect, "--ip", "10.9.0.2/24"];
+    let asked = hayate.run(&second, &["python3", "-c", ask])?;
+    if asked.stdout.is_empty() {
+        let _ = server.kill();
+    }
+    let served = server.wait_with_output()?;
+    expect(&asked, 0, "ACROSS\n", "")?;
+    expect(&served, 0, "", "")
+}
