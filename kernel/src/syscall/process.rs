@@ -73,15 +73,13 @@ pub fn clone3(regs: &mut UserRegs, arguments: usize, size: usize) -> Result<u32>
     if size > memory::PAGE {
         return Err(Errno::E2BIG);
     }
-    let mut bytes = [0u8; memory::PAGE];
-    let given = bytes.get_mut(..size).ok_or(Errno::E2BIG)?;
-    user::copy_in(given, arguments)?;
-    let known = size_of::<CloneArgs>();
-    if given.get(known..).is_some_and(|rest| rest.iter().any(|&byte| byte != 0)) {
+    const KNOWN: usize = size_of::<CloneArgs>();
+    if !are_zero(arguments.saturating_add(KNOWN), size.saturating_sub(KNOWN))? {
         return Err(Errno::E2BIG);
     }
-    let (args, _) = zerocopy::FromBytes::read_from_prefix(&bytes).map_err(|_| Errno::EINVAL)?;
-    let args: CloneArgs = args;
+    let mut bytes = [0u8; KNOWN];
+    user::copy_in(&mut bytes[..size.min(KNOWN)], arguments)?;
+    let args: CloneArgs = zerocopy::transmute!(bytes);
     let stack_is_odd = (args.stack == 0) != (args.stack_size == 0);
     let legacy = CSIGNAL | CLONE_DETACHED;
     if args.flags & legacy & !CLONE_NEWTIME != 0
@@ -106,6 +104,22 @@ pub fn clone3(regs: &mut UserRegs, arguments: usize, size: usize) -> Result<u32>
             tls: args.tls,
         },
     )
+}
+
+/// Whether bytes of the program are all zero (`check_zeroed_user`, lib/usercopy.c). Fails with
+/// `EFAULT`.
+fn are_zero(from: usize, length: usize) -> Result<bool> {
+    let mut part = [0u8; 64];
+    let mut done = 0;
+    while done < length {
+        let part = &mut part[..64.min(length - done)];
+        user::copy_in(part, from.saturating_add(done))?;
+        if part.iter().any(|&byte| byte != 0) {
+            return Ok(false);
+        }
+        done += part.len();
+    }
+    Ok(true)
 }
 
 /// `exit(2)`: ends the thread.
