@@ -12,6 +12,7 @@ use hayate_netlink::route::{Address, Link, Route, address};
 
 use super::super::config::{self, Config, Interface, LocalAddress, flag};
 use crate::reclaim::growth;
+use crate::reclaim::growth::Grow;
 
 /// The hardware types of `ARPHRD_LOOPBACK` and `ARPHRD_ETHER`.
 const HARDWARE_LOOPBACK: u16 = 772;
@@ -102,8 +103,23 @@ pub(super) fn routes_of(config: &Config) -> Result<Vec<Route>> {
             growth::push(&mut routes, route)?;
         }
     }
-    routes.sort_by_key(|route| (route.destination.is_ipv6(), route.table));
-    Ok(routes)
+    sorted(routes, |route| (route.destination.is_ipv6(), route.table))
+}
+
+/// Sorts a list by a key; entries with equal keys stay in their order. The library's stable sort
+/// takes memory that cannot be refused, and a page of the stack.
+///
+/// # Errors
+/// `ENOMEM`.
+pub(super) fn sorted<T, K: Ord>(list: Vec<T>, key: impl Fn(&T) -> K) -> Result<Vec<T>> {
+    let mut numbered = Vec::new();
+    numbered.make_room_exact(list.len())?;
+    numbered.extend(list.into_iter().enumerate());
+    numbered.sort_unstable_by_key(|(number, entry)| (key(entry), *number));
+    let mut list = Vec::new();
+    list.make_room_exact(numbered.len())?;
+    list.extend(numbered.into_iter().map(|(_, entry)| entry));
+    Ok(list)
 }
 
 /// Whether a route is one of Linux' local table: that of a loopback address, or of an address that

@@ -60,8 +60,7 @@ impl Provider for Network {
         let mut addresses = Vec::new();
         addresses.make_room_exact(config.addresses.len())?;
         addresses.extend(config.addresses.iter().map(|own| address_of(&config, own)));
-        addresses.sort_by_key(|own| (own.address.is_ipv6(), own.index));
-        Ok(addresses)
+        describe::sorted(addresses, |own| (own.address.is_ipv6(), own.index))
     }
 
     fn routes(&self) -> Result<Vec<Route>> {
@@ -87,8 +86,7 @@ impl Provider for Network {
             }
         });
         outcome?;
-        all.sort_by_key(|it| (it.address.is_ipv6(), it.index));
-        Ok(all)
+        describe::sorted(all, |it| (it.address.is_ipv6(), it.index))
     }
 
     fn way(&self, to: IpAddr, from: Option<IpAddr>, interface: u32) -> Result<Route> {
