@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 /// The Debian package of each tool that the command needs beyond a bare machine.
-const PACKAGES: [(&str, &str); 13] = [
+const PACKAGES: [(&str, &str); 14] = [
     ("apt-get", "apt"),
     ("cargo", "rustup"),
     ("debugfs", "e2fsprogs"),
@@ -15,6 +15,7 @@ const PACKAGES: [(&str, &str); 13] = [
     ("make", "make"),
     ("mke2fs", "e2fsprogs"),
     ("musl-gcc", "musl-tools"),
+    ("objdump", "binutils"),
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("setpriv", "util-linux"),
     ("tar", "tar"),

@@ -36,6 +36,7 @@ mod schedule;
 mod screen;
 mod servers;
 mod sources;
+mod stack;
 pub mod start;
 mod stress;
 
@@ -150,6 +151,7 @@ fn stages(options: &Test) -> Result<Vec<Stage>> {
         on_host.extend(sources::trials());
         on_host.extend(cargo::trials());
         on_host.extend(artifacts::trials(options, &programs));
+        on_host.push(stack::trial());
         in_machines = trials_in_machines(options, &programs);
     }
     on_host.extend(guest::on_linux(&programs));
