@@ -521,6 +521,43 @@ TEST(broadcasts_must_be_asked_for) {
     ERR(receive(b, 0), EAGAIN);
 }
 
+TEST(a_socket_joins_a_limited_number_of_groups) {
+    int s = udp4();
+    struct ip_mreqn join = {{0}, {htonl(INADDR_LOOPBACK)}, 0};
+    for (int i = 0; i < 20; i++) { /* igmp_max_memberships */
+        join.imr_multiaddr.s_addr = htonl(0xefff0200u + i);
+        OK(setsockopt(s, IPPROTO_IP, IP_ADD_MEMBERSHIP, &join, sizeof join));
+    }
+    ERR(setsockopt(s, IPPROTO_IP, IP_ADD_MEMBERSHIP, &join, sizeof join), EADDRINUSE);
+    join.imr_multiaddr.s_addr = htonl(0xefff0200u + 20);
+    ERR(setsockopt(s, IPPROTO_IP, IP_ADD_MEMBERSHIP, &join, sizeof join), ENOBUFS);
+    OK(setsockopt(udp4(), IPPROTO_IP, IP_ADD_MEMBERSHIP, &join, sizeof join)); /* of each socket */
+    struct ip_mreqn leave = {{htonl(0xefff0200u)}, {htonl(INADDR_LOOPBACK)}, 0};
+    OK(setsockopt(s, IPPROTO_IP, IP_DROP_MEMBERSHIP, &leave, sizeof leave));
+    OK(setsockopt(s, IPPROTO_IP, IP_ADD_MEMBERSHIP, &join, sizeof join));
+}
+
+/* A datagram gathered of bytes that each lie apart, because another socket's lie between them. */
+TEST(a_datagram_of_thousands_of_pieces) {
+    int a = udp4(), b = udp4(), other = udp4(), full = udp4();
+    OK(bind(a, ANY4(0)));
+    OK(bind(full, ANY4(0)));
+    OK(connect(b, AT4(INADDR_LOOPBACK, port_of(a))));
+    OK(connect(other, AT4(INADDR_LOOPBACK, port_of(full)))); /* read by nobody */
+    enum { PIECES = 3000 };
+    char byte, sent[PIECES], got[PIECES + 1];
+    for (int i = 0; i < PIECES; i++) {
+        byte = sent[i] = (char)(i * 7);
+        CHECK_EQ(OK(send(b, &byte, 1, i + 1 < PIECES ? MSG_MORE : 0)), 1);
+        OK(send(other, "x", 1, 0));
+    }
+    CHECK_EQ(OK(recv(a, got, sizeof got, MSG_PEEK)), PIECES);
+    CHECK(memcmp(sent, got, PIECES) == 0);
+    memset(got, 0, sizeof got);
+    CHECK_EQ(OK(recv(a, got, sizeof got, 0)), PIECES);
+    CHECK(memcmp(sent, got, PIECES) == 0);
+}
+
 #define GROUP 0xefff0102u /* 239.255.1.2, of the site: RFC 2365 */
 TEST(groups_on_loopback) {
     struct ip_mreqn join = {{htonl(GROUP)}, {htonl(INADDR_LOOPBACK)}, 0};

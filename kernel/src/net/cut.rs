@@ -28,8 +28,7 @@ pub(super) fn cut(packet: &Packet, mtu: usize, send: impl Fn(Packet) -> Result<(
         return Err(Errno::EMSGSIZE);
     }
     while !rest.is_empty() {
-        let mut piece = rest.clone();
-        piece.truncate(room);
+        let piece = rest.part(0, room)?;
         rest.skip(room);
         fragment.more = !rest.is_empty();
         header.fragment = Some(fragment);

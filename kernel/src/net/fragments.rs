@@ -151,8 +151,10 @@ impl TimerTarget for Sweeper {
 /// 4443, 3.3).
 fn report(late: &Incomplete) {
     let (Some(first), Some(fragment)) = (late.pieces.first(), late.header.fragment) else { return };
+    // Without memory the sender is not told.
+    let Ok(first) = first.share() else { return };
     let fragment = Some(Fragment { offset: 0, more: true, ..fragment });
     let header = Header { fragment, ..late.header };
-    let packet = Packet { header, body: Body::Bytes(first.clone()), interface: late.interface };
+    let packet = Packet { header, body: Body::Bytes(first), interface: late.interface };
     icmp::refuse(&packet, Unwanted::Incomplete);
 }

@@ -10,7 +10,7 @@ use hayate_ip::icmp::{Failure, failure_v4, failure_v6, is_error, v4, v6};
 
 use super::config;
 use super::datagram;
-use super::datagram::Protocol;
+use super::datagram::{Protocol, Reported};
 use super::icmp_message::{ADVERTISEMENT, SOLICITATION, packet};
 use super::link;
 use super::output;
@@ -70,8 +70,8 @@ fn answer(request: &Packet, message: Icmp, payload: &Payload) {
         return;
     }
     let kind = if header.source.is_v4() { v4::ECHO_REPLY } else { v6::ECHO_REPLY };
-    let mut data = payload.clone();
-    data.skip(LENGTH_ICMP);
+    // Without memory there is no answer: it is lost, as any packet may be.
+    let Ok(data) = payload.part(LENGTH_ICMP, payload.len()) else { return };
     send_back(request, Icmp { kind, ..message }, data);
 }
 
@@ -137,8 +137,8 @@ fn fail(packet: &Packet, message: Icmp, payload: &Payload) {
     let Some((failure, is_hard)) = failure(message.kind, message.code, message.rest) else {
         return;
     };
-    let mut inner = payload.clone();
-    inner.skip(LENGTH_ICMP);
+    // Without memory nobody learns of it, as if the message were lost.
+    let Ok(mut inner) = payload.part(LENGTH_ICMP, payload.len()) else { return };
     let mut head = [0; header::MOST];
     let count = inner.read(0, &mut head);
     // The packet's length is that of the whole packet, of which only the beginning came back.
@@ -147,7 +147,7 @@ fn fail(packet: &Packet, message: Icmp, payload: &Payload) {
     };
     inner.skip(extent.offset);
     let information = if let Failure::TooBig(mtu) = failure { mtu } else { 0 };
-    let reported = |protocol, from, to, payload| datagram::Reported {
+    let reported = |protocol, from, to, payload| Reported {
         protocol,
         from,
         to,
@@ -160,7 +160,7 @@ fn fail(packet: &Packet, message: Icmp, payload: &Payload) {
     let (source, target) = (sent.source, sent.destination);
     let (source, target) = (SocketAddress::new(source, 0), SocketAddress::new(target, 0));
     let raw = Protocol::Raw(sent.protocol);
-    datagram::failed(reported(raw, source, target, inner.clone()));
+    datagram::failed(&reported(raw, source, target, &inner));
     let mut ports = [0; 8];
     if inner.read(0, &mut ports) < ports.len() {
         return;
@@ -178,8 +178,8 @@ fn fail(packet: &Packet, message: Icmp, payload: &Payload) {
         }
         _ => return,
     };
-    inner.skip(skipped);
-    datagram::failed(reported(protocol, from, to, inner));
+    let Ok(data) = inner.part(skipped, inner.len()) else { return };
+    datagram::failed(&reported(protocol, from, to, &data));
 }
 
 /// Tells the sender of a packet, which is this machine, that the host does not answer
@@ -193,7 +193,7 @@ pub fn report_unreachable(packet: &Packet) {
             let (from, to) = (from(ports.source), to(ports.destination));
             super::tcp::failed(from, to, segment.seq.0, Failure::HostUnreachable);
         }
-        Body::Udp(ports, payload) => datagram::failed(datagram::Reported {
+        Body::Udp(ports, payload) => datagram::failed(&Reported {
             protocol: Protocol::Udp,
             from: from(ports.source),
             to: to(ports.destination),
@@ -201,7 +201,7 @@ pub fn report_unreachable(packet: &Packet) {
             is_hard: false,
             icmp: (v4::UNREACHABLE, 1, 0),
             reporter: header.source,
-            payload: payload.clone(),
+            payload,
         }),
         Body::Bytes(_) => {}
     }

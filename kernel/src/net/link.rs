@@ -110,7 +110,7 @@ fn receive(interface: &Arc<Interface>, frame: IncomingFrame) -> Option<()> {
         return None;
     }
     payload.skip(ETHERNET);
-    let shown = || Ok(payload.clone());
+    let shown = || payload.share();
     tap::frame(interface, Kind::of(interface, &head), head, good, shown, None);
     let to: &Hardware = head.first_chunk()?;
     if *to != interface.hardware && to[0] & 1 == 0 {
@@ -196,7 +196,7 @@ pub(super) fn send_frame(
     body: Payload,
     sender: &Arc<Endpoint>,
 ) -> Result<()> {
-    tap::frame(interface, Kind::Outgoing, link, true, || Ok(body.clone()), Some(sender));
+    tap::frame(interface, Kind::Outgoing, link, true, || body.share(), Some(sender));
     let mut frame = OutgoingFrame::new(ETHERNET)?;
     frame.push(&link)?;
     for slice in body.slices() {

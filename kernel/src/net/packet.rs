@@ -10,7 +10,7 @@ use hayate_ip::header::{TCP, UDP};
 use super::slice::{Payload, Slice};
 
 /// An IP packet.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Packet {
     /// The IP header. The protocol of a [`Body::Bytes`] is its own; that of others is known.
     pub header: Header,
@@ -30,7 +30,7 @@ pub struct Ports {
 }
 
 /// The content of a packet.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Body {
     /// A TCP segment.
     Tcp(Ports, hayate_tcp::Segment<Slice>),

@@ -148,8 +148,9 @@ impl Slice {
     }
 }
 
-/// The payload of a packet: slices in order.
-#[derive(Clone, Debug, Default)]
+/// The payload of a packet: slices in order. A program decides how many, so a second reference to
+/// them takes memory that may be refused ([`Payload::share`]).
+#[derive(Debug, Default)]
 pub struct Payload {
     slices: SmallVec<[Slice; 4]>,
     length: usize,
@@ -202,6 +203,29 @@ impl Payload {
         self.slices.make_room(1).inspect_err(|_| self.length -= slice.len())?;
         self.slices.push(slice);
         Ok(())
+    }
+
+    /// Returns another reference to the same bytes. Any lock may be held. `ENOMEM`.
+    pub fn share(&self) -> Result<Payload> {
+        self.part(0, self.length)
+    }
+
+    /// Returns another reference to the bytes from `from` up to `to`, as far as there are any. Any
+    /// lock may be held. `ENOMEM`.
+    pub fn part(&self, from: usize, to: usize) -> Result<Payload> {
+        let mut part = Payload::new();
+        let mut at = 0;
+        for slice in &self.slices {
+            if at >= to {
+                break;
+            }
+            let end = at + slice.len();
+            if end > from {
+                part.push(slice.slice(from.saturating_sub(at), to - at))?;
+            }
+            at = end;
+        }
+        Ok(part)
     }
 
     /// Returns its length in bytes.

@@ -68,8 +68,7 @@ fn receive_by_all(ports: Ports, packet: &Packet) {
 }
 
 /// An error that ICMP reported about a packet of this machine.
-#[derive(Clone)]
-pub struct Reported {
+pub struct Reported<'a> {
     /// The protocol of the packet.
     pub protocol: Protocol,
     /// Its sender and receiver.
@@ -85,15 +84,15 @@ pub struct Reported {
     /// The host that reported it.
     pub reporter: Address,
     /// As much of the packet's payload as came back.
-    pub payload: Payload,
+    pub payload: &'a Payload,
 }
 
 /// Tells the socket that sent a packet of an error.
-pub fn failed(reported: Reported) {
+pub fn failed(reported: &Reported<'_>) {
     let table = match reported.protocol {
         Protocol::Udp => &super::UDP,
         Protocol::Echo => &super::ECHO,
-        Protocol::Raw(number) => return super::failed_raw(number, &reported),
+        Protocol::Raw(number) => return super::failed_raw(number, reported),
     };
     let (from, to) = (reported.from, reported.to);
     if let Some(socket) = find(table, from.port, from.address, to, 0) {
@@ -129,9 +128,7 @@ impl Socket {
     fn arrive_filtered(&self, packet: &Packet, from: SocketAddress, payload: &Payload) {
         let wanted = if self.filter.is_set() { self.wanted(packet, payload) } else { usize::MAX };
         if wanted != 0 {
-            let mut payload = payload.clone();
-            payload.truncate(wanted - 1);
-            self.arrive(&packet.header, packet.interface, from, payload);
+            self.arrive(&packet.header, packet.interface, from, payload, wanted - 1);
         }
     }
 
@@ -154,14 +151,21 @@ impl Socket {
         }
     }
 
-    /// Puts a datagram into the queue, or drops it if the queue is full.
+    /// Puts at most `wanted` bytes of a datagram into the queue. It is dropped if the queue is full
+    /// or there is no memory.
     pub(super) fn arrive(
         &self,
         header: &hayate_ip::header::Header,
         interface: u32,
         from: SocketAddress,
-        payload: Payload,
+        payload: &Payload,
+        wanted: usize,
     ) {
+        let Ok(payload) = payload.part(0, wanted) else {
+            let mut queue = self.queue.lock();
+            queue.dropped = queue.dropped.saturating_add(1);
+            return;
+        };
         let charge = payload.charge();
         let scope = if from.address.is_link_local() { interface } else { 0 };
         let datagram = Received {
@@ -188,7 +192,7 @@ impl Socket {
 
     /// Notes an error: for the next call if the socket is connected or asks for errors, in the
     /// queue of errors if it asks (`__udp4_lib_err`).
-    pub(super) fn fail(&self, reported: Reported) {
+    pub(super) fn fail(&self, reported: &Reported<'_>) {
         let v4 = reported.to.address.is_v4();
         let wish = if v4 && !self.v6 { Wishes::ERRORS } else { Wishes::ERRORS_V6 };
         let asks = self.options.lock().wishes.contains(wish);
@@ -198,7 +202,10 @@ impl Socket {
         }
         {
             let mut queue = self.queue.lock();
-            if asks && queue.failures.make_room(1).is_ok() {
+            if asks
+                && queue.failures.make_room(1).is_ok()
+                && let Ok(payload) = reported.payload.share()
+            {
                 let (kind, code, information) = reported.icmp;
                 queue.failures.push_back(Failure {
                     errno: reported.errno,
@@ -209,7 +216,7 @@ impl Socket {
                     information,
                     reporter: reported.reporter,
                     to: reported.to,
-                    payload: reported.payload,
+                    payload,
                 });
             }
             queue.error = Some(reported.errno);

@@ -23,6 +23,12 @@ use crate::vfs::transfer::{Input, Output};
 
 const UDP_CORK: i32 = 1;
 
+/// The most groups of a socket, and the error beyond. IPv4: the default of Linux'
+/// `net.ipv4.igmp_max_memberships`. IPv6: as many as its `net.core.optmem_max` of 20 KiB holds
+/// (`struct ipv6_mc_socklist`, 64 bytes each).
+const MOST_V4: (usize, Errno) = (20, Errno::ENOBUFS);
+const MOST_V6: (usize, Errno) = (320, Errno::ENOMEM);
+
 /// The multicast groups that sockets of this machine have joined, with the number of sockets.
 static JOINED: SpinLock<Vec<(Address, u32, usize)>> = SpinLock::new(Vec::new());
 
@@ -83,6 +89,11 @@ impl Socket {
             (true, Some(_)) => return Err(Errno::EADDRINUSE),
             (false, None) => return Err(Errno::EADDRNOTAVAIL),
             (true, None) => {
+                let (most, lack) = if level == SOL_IP { MOST_V4 } else { MOST_V6 };
+                if groups.iter().filter(|(other, _)| other.is_v4() == group.is_v4()).count() >= most
+                {
+                    return Err(lack);
+                }
                 joined.make_room(1)?;
                 growth::push(&mut groups, entry)?;
                 match count {

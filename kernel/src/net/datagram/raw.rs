@@ -228,26 +228,27 @@ fn give(packet: &Packet) -> bool {
     }
     // Without memory the packet is lost for raw sockets, as it is when their queues are full.
     let Ok(whole) = wire::emit(packet) else { return true };
-    let mut body = whole.clone();
-    body.skip(header::length(&packet.header));
+    let head = header::length(&packet.header);
+    let Ok(body) = whole.part(head, whole.len()) else { return true };
     for socket in sockets {
         if socket.wants(packet, from, &body) {
-            let mut shown = if socket.v6 { body.clone() } else { whole.clone() };
+            let shown = if socket.v6 { &body } else { &whole };
+            let mut most = usize::MAX;
             if socket.filter.is_set() {
                 let data = whole.len() - shown.len();
                 match socket.filter.verdict(&View::of_packet(packet, &[], &whole, data)) {
                     0 => continue,
-                    wanted => shown.truncate(wanted),
+                    wanted => most = wanted,
                 }
             }
-            socket.arrive(&packet.header, packet.interface, from, shown);
+            socket.arrive(&packet.header, packet.interface, from, shown, most);
         }
     }
     true
 }
 
 /// Tells the raw sockets that may have sent a packet of an error.
-pub fn failed_raw(number: u8, reported: &Reported) {
+pub fn failed_raw(number: u8, reported: &Reported<'_>) {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return;
     }
@@ -255,7 +256,7 @@ pub fn failed_raw(number: u8, reported: &Reported) {
     let Ok(sockets) = super::RAW.find_all(u16::from(number), from, 0) else { return };
     for socket in sockets {
         if socket.v6 != from.is_v4() && socket.accepts(to).is_some() {
-            socket.fail(reported.clone());
+            socket.fail(reported);
         }
     }
 }

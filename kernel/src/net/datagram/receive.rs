@@ -78,7 +78,7 @@ impl Queue {
     /// will come any more. `None`: wait.
     ///
     /// # Errors
-    /// The pending error.
+    /// The pending error; `ENOMEM`.
     #[allow(clippy::option_option, reason = "three outcomes, as described")]
     fn next(&mut self, peek: bool) -> Result<Option<Option<(Received, u32)>>> {
         if let Some(error) = self.error.take() {
@@ -87,7 +87,7 @@ impl Queue {
         let dropped = self.dropped;
         if peek {
             if let Some(first) = self.datagrams.front() {
-                return Ok(Some(Some((first.share(), dropped))));
+                return Ok(Some(Some((first.share()?, dropped))));
             }
         } else if let Some(first) = self.datagrams.pop_front() {
             self.charge -= first.payload.charge();
@@ -98,8 +98,8 @@ impl Queue {
 }
 
 impl Received {
-    /// Another reference to the same bytes.
-    fn share(&self) -> Received {
-        Received { payload: self.payload.clone(), ..*self }
+    /// Another reference to the same bytes. `ENOMEM`.
+    fn share(&self) -> Result<Received> {
+        Ok(Received { payload: self.payload.share()?, ..*self })
     }
 }

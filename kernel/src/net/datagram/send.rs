@@ -175,8 +175,7 @@ impl Socket {
             return Err(Errno::EINVAL);
         }
         while !payload.is_empty() {
-            let mut segment = payload.clone();
-            segment.truncate(size);
+            let segment = payload.part(0, size)?;
             payload.skip(size);
             self.emit(path, local, to, segment, marks)?;
         }
@@ -212,7 +211,7 @@ impl Socket {
             Protocol::Raw(_) => self.raw_packet(header, payload)?,
         };
         if multicast && options.wishes.contains(Wishes::MULTICAST_LOOP) {
-            self.loop_back(path, &packet);
+            self.loop_back(path, &packet)?;
             if path.interface.is_loopback() {
                 return Ok(());
             }
@@ -221,11 +220,18 @@ impl Socket {
     }
 
     /// Gives this machine's sockets a multicast packet that leaves it (IP_MULTICAST_LOOP).
-    fn loop_back(&self, path: &Path, packet: &Packet) {
+    /// `ENOMEM`.
+    fn loop_back(&self, path: &Path, packet: &Packet) -> Result<()> {
         if let Some(lo) = config::current().interface(config::LOOPBACK) {
-            let mut copy = packet.clone();
-            copy.interface = path.interface.index;
+            let body = match &packet.body {
+                Body::Udp(ports, payload) => Body::Udp(*ports, payload.share()?),
+                Body::Bytes(payload) => Body::Bytes(payload.share()?),
+                // No socket of this kind sends segments.
+                Body::Tcp(..) => return Ok(()),
+            };
+            let copy = Packet { header: packet.header, body, interface: path.interface.index };
             crate::net::loopback::send(lo, output::length(packet), copy);
         }
+        Ok(())
     }
 }

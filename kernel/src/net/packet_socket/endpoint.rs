@@ -193,7 +193,7 @@ impl Endpoint {
         }
         let dropped = state.dropped;
         let packet = match peek {
-            true => state.queue.front().map(Received::share),
+            true => state.queue.front().map(Received::share).transpose()?,
             false => state.queue.pop_front(),
         };
         let Some(packet) = packet else { return Ok(Attempt::Wait) };
@@ -280,11 +280,11 @@ impl State {
         wanted: usize,
         limit: usize,
     ) -> bool {
-        let keeps = self.charge < limit && self.queue.make_room(1).is_ok();
+        let has_room = self.charge < limit && self.queue.make_room(1).is_ok();
+        let body = has_room.then(|| seen.body.part(0, wanted.saturating_sub(link)).ok()).flatten();
+        let keeps = body.is_some();
         self.count(keeps);
-        if keeps {
-            let mut body = seen.body.clone();
-            body.truncate(wanted.saturating_sub(link));
+        if let Some(body) = body {
             let packet = Received {
                 link: seen.link,
                 body,
@@ -315,9 +315,9 @@ impl Received {
         self.body.charge() + OVERHEAD
     }
 
-    /// Another reference to the same bytes.
-    fn share(&self) -> Received {
-        Received { body: self.body.clone(), ..*self }
+    /// Another reference to the same bytes. `ENOMEM`.
+    fn share(&self) -> Result<Received> {
+        Ok(Received { body: self.body.share()?, ..*self })
     }
 }
 

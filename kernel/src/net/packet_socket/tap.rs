@@ -170,5 +170,5 @@ pub fn looped_frame(
     sender: &Arc<Endpoint>,
 ) {
     let kinds = [Kind::Outgoing, Kind::of(interface, &link)];
-    show(interface, &kinds, link, false, || Ok(body.clone()), Some(sender));
+    show(interface, &kinds, link, false, || body.share(), Some(sender));
 }

@@ -23,24 +23,25 @@ pub fn receive(header: Header, ports: Ports, segment: Segment<Slice>, interface:
     match table::find(&ends) {
         Some(ConnectionEntry::Socket(socket)) => socket.on_segment(segment),
         Some(ConnectionEntry::Remnant(remnant)) => on_remnant(&remnant, ends, segment, interface),
-        None => on_stranger(ends, &segment, interface, None),
+        None => on_stranger(ends, segment, interface, None),
     }
 }
 
 /// Handles a segment of no connection: it is for a listener, or refused.
-fn on_stranger(ends: Ends, segment: &Segment<Slice>, interface: u32, first: Option<Seq>) {
+fn on_stranger(ends: Ends, segment: Segment<Slice>, interface: u32, first: Option<Seq>) {
     let (to, from) = (ends.local.address, ends.remote.address);
     // No connection is made with a group, nor an answer given to one (RFC 9293, 3.9.2.3).
     if !to.is_unicast() || !from.is_unicast() {
         return;
     }
     let choice = u32::from(ends.remote.port) ^ from.bits() as u32;
+    let refusal = segment.refusal();
     if let Some(listener) = PORTS.find(ends.local.port, to, interface, choice, |_| Some(0))
         && listener.on_stranger(ends, segment, first)
     {
         return;
     }
-    if let Some(refusal) = segment.refusal()
+    if let Some(refusal) = refusal
         && let Ok(route) = Route::find(ends, scope(from, interface), (64, 0))
     {
         route.send(refusal);
@@ -59,7 +60,7 @@ fn on_remnant(remnant: &Arc<Remnant>, ends: Ends, segment: Segment<Slice>, inter
         Verdict::Ended => remnant.end(),
         Verdict::Reopen(first) => {
             remnant.end();
-            on_stranger(ends, &segment, interface, Some(first));
+            on_stranger(ends, segment, interface, Some(first));
         }
     }
 }

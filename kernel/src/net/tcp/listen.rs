@@ -76,7 +76,7 @@ impl Socket {
     pub(super) fn on_stranger(
         self: &Arc<Socket>,
         ends: Ends,
-        segment: &Segment<Slice>,
+        segment: Segment<Slice>,
         first: Option<hayate_tcp::Seq>,
     ) -> bool {
         if segment.flags.contains(Flags::RST) {
@@ -114,11 +114,11 @@ impl Socket {
         let now = monotonic_ns();
         if !is_begun {
             let v6 = !ends.local.address.is_v4();
-            route.send(cookie::answer(key(), now, &ends.tuple(), v6, &config, segment));
+            route.send(cookie::answer(key(), now, &ends.tuple(), v6, &config, &segment));
             return true;
         }
         let first = first.unwrap_or_else(|| key().isn(now, &ends.tuple()));
-        let connection = || Connection::accept(now, &config, first, segment);
+        let connection = || Connection::accept(now, &config, first, &segment);
         let Ok(child) = self.make_child(ends, route, connection) else {
             self.count_begun(false);
             return true;
@@ -131,7 +131,7 @@ impl Socket {
     }
 
     /// Handles an acknowledgement that may be of a cookie.
-    fn on_cookie(self: &Arc<Socket>, ends: Ends, segment: &Segment<Slice>) -> bool {
+    fn on_cookie(self: &Arc<Socket>, ends: Ends, segment: Segment<Slice>) -> bool {
         let now = monotonic_ns();
         {
             let mut state = self.state.lock();
@@ -151,8 +151,8 @@ impl Socket {
             let mut config = self.config(&route);
             config.timestamp_offset = key().timestamp_offset(&ends.tuple()[..32]);
             let v6 = !ends.local.address.is_v4();
-            let accepted = cookie::check(key(), now, &ends.tuple(), v6, &config, segment)?;
-            let connection = || Connection::resume(now, &config, &accepted, segment);
+            let accepted = cookie::check(key(), now, &ends.tuple(), v6, &config, &segment)?;
+            let connection = || Connection::resume(now, &config, &accepted, &segment);
             self.make_child(ends, route, connection).ok()
         });
         let Some(child) = child else {
@@ -160,12 +160,15 @@ impl Socket {
             return false;
         };
         child.act(|connection, now, out| {
-            ((), connection.on_segment(now, segment.clone(), out) | Events::CONNECTED)
+            ((), connection.on_segment(now, segment, out) | Events::CONNECTED)
         });
         true
     }
 
     /// Makes the socket of a connection that begins.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
     // Not part of its callers: a connection is made on the stack first, and they go on to send, which
     // may be to receive, on the same stack.
     #[inline(never)]
