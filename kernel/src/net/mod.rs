@@ -13,7 +13,8 @@
 //! | [`mod@slice`], [`packet`] | bytes of packets, packets |
 //! | [`settings`], [`config`], [`ports`] | settings; interfaces, addresses, routes; bound ports |
 //! | [`ip_options`], [`level`], [`configure`], [`ioctl`] | options and requests of all sockets |
-//! | [`wire`], [`loopback`], [`cut`], [`output`] | packets as bytes; to this machine; in parts; on their way out |
+//! | [`wire`], [`loopback`] | packets as bytes; to this machine |
+//! | [`cut`], [`output`] | packets in parts; on their way out |
 //! | [`datagram`], [`tcp`] | sockets |
 //! | [`neighbour`], [`icmp_message`], [`link`] | hardware addresses; messages; Ethernet |
 //! | [`icmp`], [`echo`] | echo and errors |

@@ -169,8 +169,8 @@ impl Socket {
     ///
     /// # Errors
     /// `ENOMEM`.
-    // Not part of its callers: a connection is made on the stack first, and they go on to send, which
-    // may be to receive, on the same stack.
+    // Not part of its callers: a connection is made on the stack first, and they go on to send,
+    // which may be to receive, on the same stack.
     #[inline(never)]
     fn make_child(
         self: &Arc<Socket>,
