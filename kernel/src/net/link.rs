@@ -15,6 +15,7 @@ use hayate_machine::sync::Once;
 use smoltcp::wire::{ArpOperation, ArpPacket, ArpRepr, EthernetAddress};
 
 use super::config::{self, Counters, Interface, Path, flag};
+use super::faults;
 use super::filter::protocol_of;
 use super::icmp_message;
 use super::neighbour::{self, Hardware, LinkActions, group};
@@ -119,16 +120,30 @@ fn receive(interface: &Arc<Interface>, frame: IncomingFrame) -> Option<()> {
     match u16::from_be_bytes([head[12], head[13]]) {
         ARP => receive_arp(interface, &payload),
         IPV4 | IPV6 => {
+            let length = payload.len();
             let packet = wire::parse(payload, interface.index, good)?;
-            // A packet from outside does not come from this machine (RFC 1122, 3.2.1.3).
-            let (from, to) = (packet.header.source, packet.header.destination);
-            if config::current().is_local(from) || to.is_loopback() {
-                return None;
+            if faults::are_on() {
+                faults::befall(interface, length, packet, |interface, _, packet| {
+                    if arrive(packet).is_none() {
+                        interface.counters.dropped_in.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+                return Some(());
             }
-            RECEIVE.get().map(|receive| receive(packet))
+            arrive(packet)
         }
         _ => None,
     }
+}
+
+/// Receives a packet. `None`: it is dropped.
+fn arrive(packet: Packet) -> Option<()> {
+    // A packet from outside does not come from this machine (RFC 1122, 3.2.1.3).
+    let (from, to) = (packet.header.source, packet.header.destination);
+    if config::current().is_local(from) || to.is_loopback() {
+        return None;
+    }
+    RECEIVE.get().map(|receive| receive(packet))
 }
 
 fn receive_arp(interface: &Arc<Interface>, payload: &Payload) -> Option<()> {

@@ -19,6 +19,7 @@ use hayate_machine::per_cpu;
 use hayate_machine::sync::{Once, SpinLock};
 
 use super::config::{self, Interface};
+use super::faults;
 use super::packet::Packet;
 use super::packet_socket::endpoint::Endpoint;
 use super::packet_socket::seen::{LINK, protocol};
@@ -92,8 +93,16 @@ pub fn send_frame(interface: &Interface, link: [u8; LINK], body: Payload, sender
     }
 }
 
-/// Receives a packet on the interface, now or after those before it.
+/// Lets a packet arrive at the interface, or meet a fault on its way.
 fn pass(interface: &Interface, length: usize, packet: Packet) {
+    if faults::are_on() {
+        return faults::befall(interface, length, packet, arrive);
+    }
+    arrive(interface, length, packet);
+}
+
+/// Receives a packet on the interface, now or after those before it.
+fn arrive(interface: &Interface, length: usize, packet: Packet) {
     let counters = &interface.counters;
     let backlog = BACKLOG.here();
     if backlog.receives.load(Ordering::Relaxed) {

@@ -15,6 +15,7 @@
 //! | [`ip_options`], [`level`], [`configure`], [`ioctl`] | options and requests of all sockets |
 //! | [`wire`], [`loopback`] | packets as bytes; to this machine |
 //! | [`cut`], [`output`] | packets in parts; on their way out |
+//! | [`faults`] | packets lost, repeated, damaged and late on purpose |
 //! | [`datagram`], [`tcp`] | sockets |
 //! | [`neighbour`], [`icmp_message`], [`link`] | hardware addresses; messages; Ethernet |
 //! | [`icmp`], [`echo`] | echo and errors |
@@ -42,6 +43,7 @@ mod cut;
 pub mod datagram;
 mod echo;
 pub mod family;
+pub mod faults;
 mod filter;
 mod fragments;
 mod icmp;
@@ -72,6 +74,7 @@ use hayate_abi::Result;
 /// # Errors
 /// `ENOMEM`.
 pub fn init() -> Result<()> {
+    faults::init();
     loopback::register(input::receive);
     config::init()?;
     link::init(input::receive, icmp::report_unreachable)?;

@@ -4,6 +4,7 @@
 //!   one per line; writing a line `ATTRIBUTE VALUE` changes one;
 //! * `pools`: the counts of each kind; writing a line says what to drop or how much to keep;
 //! * `policy`: what is kept;
+//! * `net_fault`: the faults that packets meet on purpose ([`faults`]);
 //! * `nvm`, `text_faults`: text on non-volatile memory ([`nvm`]);
 //! * `starts`: with `trace=starts`, the measured starts ([`process::starts`]); writing `watch`
 //!   measures the starts that the writer makes;
@@ -16,6 +17,7 @@ use alloc::vec::Vec;
 use core::str;
 
 use hayate_abi::{Errno, Result};
+use hayate_packet_faults::Faults;
 
 use super::text::line;
 use super::tree;
@@ -23,6 +25,7 @@ use super::tree::{Item, Listing, Node, Subject, What};
 use super::{frames, nvm};
 use crate::credentials::Capability;
 use crate::memory::deferred_free;
+use crate::net::faults;
 use crate::process;
 use crate::process::resources::may_see;
 use crate::reclaim::growth::Grow;
@@ -38,6 +41,7 @@ use crate::vfs::inode::{DirectorySink, FileKind, Inode};
 /// The items of `/proc/hayate`.
 pub static ITEMS: &[Item<()>] = &[
     Item { name: "frames", what: What::Text(frames::frames) },
+    Item { name: "net_fault", what: What::Setting(show_faults, set_faults) },
     Item { name: "nvm", what: What::Setting(nvm::show, |(), text| nvm::command(text)) },
     Item { name: "objects", what: What::Text(frames::objects) },
     Item { name: "policy", what: What::Setting(show_policy, set_policy) },
@@ -230,6 +234,18 @@ fn watch_starts(_: &(), text: &[u8]) -> Result<()> {
         b"watch" => process::starts::watch(),
         _ => Err(Errno::EINVAL),
     }
+}
+
+fn show_faults(_: &(), out: &mut Vec<u8>) -> Result<()> {
+    line(out, format_args!("{}", faults::get()))
+}
+
+/// Sets the faults that packets meet.
+fn set_faults(_: &(), text: &[u8]) -> Result<()> {
+    process::current().credentials().require(Capability::NetAdmin)?;
+    let text = str::from_utf8(text.trim_ascii()).map_err(|_| Errno::EINVAL)?;
+    faults::set(Faults::parse(text).map_err(|_| Errno::EINVAL)?);
+    Ok(())
 }
 
 /// Handles `drop`, `drop KIND` or `limit KIND BYTES`.
