@@ -17,7 +17,7 @@ Examples:
   ./hayate run --rootfs ./my-tree -- /usr/bin/my-program
   docker export my-container > my.tar; ./hayate run --rootfs my.tar -- /bin/sh
   ./hayate run --with ./job:/job -- /job/start
-  ./hayate run --net user -p 8080:80 -- python3 -m http.server 80
+  ./hayate run -p 8080:80 -- nginx -g 'daemon off;'
   ./hayate run --deterministic --timing -- /bin/true
   ./hayate run --log - --append trace=syscalls -- /bin/true
   ./hayate run --recycle all+text -- resource pools

@@ -5,7 +5,7 @@ use crate::failure::{self, Failure, USAGE};
 use crate::guest::log::Sink;
 use crate::guest::nvm::names_only_a_device;
 use crate::guest::session::{End, Event, Outcome, Session, Streams};
-use crate::guest::{accel, backtrace, initramfs, processor, terminal};
+use crate::guest::{accel, backtrace, initramfs, network, processor, terminal};
 use crate::image::{convert, default};
 use anyhow::{Context, Result, bail};
 use hayate_job::{Explain, Job, Mount, Root};
@@ -51,6 +51,7 @@ pub fn boot(options: &Run, explain: Option<Explain>) -> Result<(Outcome, bool)> 
     if let Some(policy) = &options.recycle {
         machine.append.push(format!("recycle={policy}"));
     }
+    network::choose(&mut machine)?;
     let mut qemu = accel::machine(&machine)?;
     if let Some(texts) = &texts {
         qemu.texts(texts)?;

@@ -3,21 +3,19 @@
 use clap::Args;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
-/// The default of `--net`.
-const DEFAULT: Net = Net::None;
-
 /// The network of a machine.
 #[derive(Args, Clone, Default)]
 #[command(next_help_heading = "Network")]
 pub struct Network {
     /// The other end of the machine's network device: user (QEMU's own network), passt, tap:NAME
     /// (an interface of the host), socket:listen=ADDR:PORT, socket:connect=ADDR:PORT or
-    /// socket:mcast=ADDR:PORT (other machines), or none: no device [default: none]
+    /// socket:mcast=ADDR:PORT (other machines), or none: no device [default: user, if this QEMU has
+    /// it; with --deterministic none]
     #[arg(long, value_name = "KIND", value_parser = net)]
     net: Option<Net>,
 
     /// Pass connections to a port of the host on to a port of the guest, or with /udp datagrams;
-    /// with --net user or passt (can be repeated)
+    /// with --net user, the default, or passt (can be repeated)
     #[arg(long, short, value_name = "[ADDR:]HOST:GUEST[/udp]", value_parser = published)]
     pub publish: Vec<Published>,
 
@@ -45,9 +43,29 @@ impl Network {
         Network { net: Some(net), ..Network::default() }
     }
 
-    /// The network that `--net` asks for.
+    /// Returns the network of the machine. Without `--net` there is none, unless
+    /// [`Network::choose`] has chosen.
     pub fn net(&self) -> &Net {
-        self.net.as_ref().unwrap_or(&DEFAULT)
+        self.net.as_ref().unwrap_or(&Net::None)
+    }
+
+    /// Whether `--net` names a network or none.
+    pub fn is_chosen(&self) -> bool {
+        self.net.is_some()
+    }
+
+    /// Whether another option says something about the device.
+    pub fn is_described(&self) -> bool {
+        let lists_are_empty = self.publish.is_empty()
+            && self.ip.is_empty()
+            && self.gateway.is_empty()
+            && self.dns.is_empty();
+        !lists_are_empty || self.mac.is_some()
+    }
+
+    /// Sets what `--net` would set.
+    pub fn choose(&mut self, net: Net) {
+        self.net = Some(net);
     }
 }
 

@@ -3,16 +3,16 @@
 //! Neither an existing `/dev/kvm` that can be opened nor a machine of a few instructions proves
 //! that KVM works: in nested or restricted machines a guest may hang or stop at the first unusual
 //! instruction. So Hayate's own kernel is booted on it, to its first programs, within [`PATIENCE`].
-//! The result is kept ([`super::kvm_record`]).
+//! The result is kept ([`super::verdict`]).
 //!
 //! A kernel that does not boot says nothing about KVM: the developer may have broken it. KVM is
 //! rejected only if TCG succeeds at the same moment, on the same busy host; otherwise the verdict
 //! is for this command alone.
 
-use super::kvm_record::KvmRecord;
 use super::log::Sink;
 use super::qemu::{self, Qemu};
 use super::session::{End, Session, Streams};
+use super::verdict::Verdict;
 use super::{initramfs, terminal};
 use crate::arguments::network::Network;
 use crate::arguments::{Accel, Board, Machine, Profile};
@@ -53,11 +53,11 @@ fn automatic(program: &Path, profile: Profile) -> Result<bool> {
     if access("/dev/kvm", Access::READ_OK | Access::WRITE_OK).is_err() {
         return Ok(false);
     }
-    let verdict = KvmRecord::about(program)?;
+    let verdict = Verdict::of_kvm(program)?;
     if let Some(works) = verdict.known() {
         return Ok(works);
     }
-    let _alone = KvmRecord::alone()?;
+    let _alone = verdict.alone()?;
     if let Some(works) = verdict.known() {
         return Ok(works);
     }

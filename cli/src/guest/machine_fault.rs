@@ -1,17 +1,15 @@
 //! Why a machine failed before its guest did anything: each reason is one line.
 
-use crate::tool;
+use super::inquiry;
 use std::fmt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::process::ExitStatus;
+use std::time::Duration;
 
 /// The oldest QEMU that Hayate is tested with. An older one may work, and is not refused: its age
 /// is mentioned only if QEMU itself refuses something.
 const TESTED: (u64, u64) = (7, 2);
-/// How long QEMU may take to print its version.
-const PATIENCE_VERSION: Duration = Duration::from_secs(2);
 /// How much of a message fits on a line.
 const MOST_SAID: usize = 200;
 /// The statuses of setpriv(1) and nice(1) when they cannot execute the program. QEMU itself ends
@@ -86,7 +84,7 @@ impl MachineFault {
             return MachineFault::Unexecutable { program: ended.program.into(), why };
         }
         if code == Some(1) && !ended.up && !said.is_empty() {
-            let version = ended.version.or_else(|| version(ended.program));
+            let version = ended.version.or_else(|| inquiry::version(ended.program));
             return MachineFault::Refused {
                 said,
                 old: version.filter(|version| *version < TESTED),
@@ -178,36 +176,6 @@ fn in_our_words(said: String) -> String {
     said
 }
 
-/// Returns the version that a program reports; any program may have QEMU's name.
-fn version(program: &Path) -> Option<(u64, u64)> {
-    let mut command = tool::command("timeout").ok()?;
-    command.args(["-s", "KILL", &PATIENCE_VERSION.as_secs().to_string()]);
-    let mut child = command
-        .arg(program)
-        .arg("--version")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .ok()?;
-    let began = Instant::now();
-    while child.try_wait().ok()?.is_none() {
-        if began.elapsed() > PATIENCE_VERSION * 2 {
-            return None;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let text = String::from_utf8(child.wait_with_output().ok()?.stdout).ok()?;
-    numbers(&text)
-}
-
-/// `QEMU emulator version 7.2.22 (Debian ...)` as 7 and 2.
-fn numbers(text: &str) -> Option<(u64, u64)> {
-    let (_, rest) = text.split_once("version ")?;
-    let mut numbers = rest.split(|c: char| !c.is_ascii_digit()).map(str::parse);
-    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,12 +244,5 @@ mod tests {
         assert_eq!(fault.to_string(), text);
         let fault = MachineFault::Stopped { state: None, said: String::new() };
         assert_eq!(fault.to_string(), "QEMU stopped the machine (for an unknown reason)");
-    }
-
-    #[test]
-    fn versions_are_read() {
-        assert_eq!(numbers("QEMU emulator version 7.2.22 (Debian 1:7.2)\nCopyright"), Some((7, 2)));
-        assert_eq!(numbers("QEMU emulator version 10.0"), Some((10, 0)));
-        assert_eq!(numbers("nonsense"), None);
     }
 }

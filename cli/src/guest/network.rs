@@ -10,9 +10,11 @@
 use crate::arguments::network::{Mac, Net, Network, Published};
 use crate::arguments::{Board, Machine};
 use crate::failure::{Failure, USAGE};
+use crate::guest::{inquiry, qemu};
 use crate::tool;
 use anyhow::{Context, Result, bail};
 use command_fds::{CommandFdExt, FdMapping};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4, TcpListener, UdpSocket};
@@ -41,6 +43,29 @@ pub struct Link {
     mac: Option<Mac>,
     /// Pairs of queues.
     queues: u8,
+}
+
+/// Chooses the network of a machine of `run` for which no option names one: QEMU's own, if it has
+/// it. A deterministic machine gets none, because packets come when the host brings them, and so
+/// does one for which the user gives QEMU a network. An option that is about the device asks for it
+/// in every case.
+///
+/// Errors: the program is missing or cannot be examined.
+pub fn choose(options: &mut Machine) -> Result<()> {
+    let network = &options.network;
+    if network.is_chosen() {
+        return Ok(());
+    }
+    let own = |word: &OsString| {
+        let word = word.to_string_lossy();
+        ["-netdev", "-nic", "-net"].contains(&word.replacen("--", "-", 1).as_str())
+    };
+    let asked = network.is_described();
+    let open = !options.deterministic && !options.qemu.iter().any(own);
+    if asked || open && inquiry::has_own_network(&qemu::program()?)? {
+        options.network.choose(Net::User);
+    }
+    Ok(())
 }
 
 impl Link {

@@ -11,13 +11,13 @@
 
 pub use super::event::Event;
 use super::event::{MachineEvent, Reporter};
-use super::kvm_record::KvmRecord;
 use super::lifecycle::Lifecycle;
 use super::log::{self, Log, Sink};
 use super::machine_fault::{MachineFault, QemuEnd};
 use super::qemu::Qemu;
 pub use super::streams::Streams;
 use super::streams::{Counts, HostStreams};
+use super::verdict::Verdict;
 use super::{qmp, terminal};
 use anyhow::{Context, Result};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
@@ -116,8 +116,9 @@ impl Session {
         }
         // The verdict about KVM is wrong, or not always right: the next command examines KVM again.
         {
-            let _alone = KvmRecord::alone()?;
-            KvmRecord::about(&self.qemu.program)?.keep(None)?;
+            let verdict = Verdict::of_kvm(&self.qemu.program)?;
+            let _alone = verdict.alone()?;
+            verdict.keep(None)?;
         }
         self.qemu.accelerate(false);
         self.start(&host, initramfs, limit, &Reporter::new(self.events(), 2))

@@ -88,6 +88,7 @@ pub const SERVERS: Recipe = Recipe {
     title: "Debian's servers",
     packages: &SERVER_PACKAGES,
     body: concat!(
+        include_str!("nginx.sh"),
         include_str!("servers.sh"),
         r#"image=$1; scratch=$2; shift 2
 root=$scratch/root
@@ -156,12 +157,13 @@ const COMPILER_PACKAGES: [&str; 17] = [
     MERGED,
 ];
 
-const PACKAGES: [&str; 25] = [
+const PACKAGES: [&str; 29] = [
     "base-files",
     "base-passwd",
     "bash",
     "busybox-static",
     "coreutils",
+    "curl",
     "dash",
     "debianutils",
     "diffutils",
@@ -169,12 +171,15 @@ const PACKAGES: [&str; 25] = [
     "grep",
     "gzip",
     "hostname",
+    "iproute2",
+    "iputils-ping",
     "less",
     "libc-bin",
     "libpython3-stdlib",
     "mawk",
     "mount",
     "ncurses-base",
+    "nginx-light",
     "perl-base",
     "procps",
     "python3-minimal",
@@ -188,11 +193,15 @@ const PACKAGES: [&str; 25] = [
 /// convert an older layout, with all of Perl.
 pub const MERGED: &str = "usr-is-merged";
 
-const BODY: &str = r#"image=$1; scratch=$2; shift 2
+const BODY: &str = concat!(
+    include_str!("nginx.sh"),
+    r#"image=$1; scratch=$2; shift 2
 root=$scratch/root
 settle "$root" "$@"
+nginx "$root"
 disk "$root" "$image"
-"#;
+"#
+);
 
 /// Shell functions that make a root file system of packages.
 pub const SETTLE: &str = include_str!("settle.sh");

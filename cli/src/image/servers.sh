@@ -4,15 +4,10 @@ servers() {
     # Users that adduser would make.
     echo 'redis:x:101:101::/var/lib/redis:/usr/sbin/nologin' >>"$root/etc/passwd"
     echo 'redis:x:101:' >>"$root/etc/group"
-    mkdir -p "$root/var/lib/redis" "$root/var/log/redis" "$root/var/log/nginx" \
-        "$root/var/log/apache2" "$root/var/lib/nginx" "$root/var/www/html" "$root/run/apache2"
+    mkdir -p "$root/var/lib/redis" "$root/var/log/redis" \
+        "$root/var/log/apache2" "$root/run/apache2"
     chown 101:101 "$root/var/lib/redis" "$root/var/log/redis"
-    chown 33:33 "$root/var/lib/nginx"
-    printf '<h1>It works</h1>\n' >"$root/var/www/html/index.html"
-
-    # nginx: the site that its package enables.
-    mkdir -p "$root/etc/nginx/sites-enabled" "$root/etc/nginx/modules-enabled"
-    ln -sf /etc/nginx/sites-available/default "$root/etc/nginx/sites-enabled/default"
+    nginx "$root"
 
     # apache2: the modules and the site that its package enables, and CGI.
     for module in alias auth_basic authn_core authn_file authz_core authz_host authz_user autoindex \

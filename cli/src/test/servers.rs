@@ -10,12 +10,14 @@ use super::report::{Case, Verdict, judge};
 use super::{Report, Trial};
 use crate::arguments::Test;
 use crate::image::default;
+use crate::tool;
 use anyhow::{Context, Result, bail, ensure};
+use rustix::process::Pid;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Length of the large file, in bytes; `servers.sh` makes the same.
 const LARGE: usize = 64 << 20;
@@ -36,7 +38,12 @@ const ASKED: [(&str, u16, &str, &str); 6] = [
 ];
 const GET: &str = "GET / HTTP/1.0\r\n\r\n";
 
-const CHECKS: [(&str, Check); 1] = [("two_machines_on_one_network", two_machines)];
+const CHECKS: [(&str, Check); 4] = [
+    ("two_machines_on_one_network", two_machines),
+    ("nginx_of_the_default_image_serves_the_host", nginx_of_the_default_image),
+    ("curl_of_the_default_image_fetches_from_the_host", curl_of_the_default_image),
+    ("names_of_the_host_resolve_in_an_image_without_files", names_without_files),
+];
 
 /// The trials.
 pub fn trials(options: &Test) -> Vec<Trial> {
@@ -61,7 +68,7 @@ fn servers(hayate: &Hayate) -> Result<Report> {
         .zip(ASKED)
         .map(|(port, (_, guest, ..))| format!("127.0.0.1:{port}:{guest}"))
         .collect();
-    let mut options = vec!["--timeout", LIMIT, "--net", "user", "--rootfs", &image];
+    let mut options = vec!["--timeout", LIMIT, "--rootfs", &image];
     for published in &published {
         options.extend(["--publish", published]);
     }
@@ -203,4 +210,55 @@ with socket.create_connection(('10.9.0.1', 7), 60) as s:
     let served = server.wait_with_output()?;
     expect(&asked, 0, "ACROSS\n", "")?;
     expect(&served, 0, "", "")
+}
+
+/// The README's command: no option but the port.
+fn nginx_of_the_default_image(hayate: &Hayate) -> Result<()> {
+    default::DEFAULT.get()?;
+    let port = free_ports(1)?[0];
+    let published = format!("127.0.0.1:{port}:80");
+    let program = ["nginx", "-g", "daemon off;"];
+    let mut machine = hayate.command(&["-p", &published], &program)?.spawn()?;
+    let began = Instant::now();
+    // QEMU takes a connection before the guest listens, and closes it then.
+    while !answer(port, GET).is_ok_and(|answer| answer.ends_with(b"<h1>It works</h1>\n")) {
+        ensure!(machine.try_wait()?.is_none(), "the machine ended");
+        ensure!(began.elapsed() < PATIENCE, "no answer");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    asked(port, GET, "It works")?;
+    rustix::process::kill_process(Pid::from_child(&machine), rustix::process::Signal::INT)?;
+    // It passes the interrupt on, and nginx ends by it.
+    expect(&machine.wait_with_output()?, 0, "", "")
+}
+
+/// A machine without options fetches from the host, and resolves its own name and the host's.
+fn curl_of_the_default_image(hayate: &Hayate) -> Result<()> {
+    default::DEFAULT.get()?;
+    let file = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    // QEMU's network shows the host's own address as 10.0.2.2.
+    let url = format!("http://10.0.2.2:{}/", file.local_addr()?.port());
+    std::thread::spawn(move || serve_once(&file, b"from the host\n"));
+    let script = "curl -sS --max-time 60 \"$0\" && getent hosts localhost hayate";
+    let output = hayate.run(&[], &["sh", "-c", script, &url])?;
+    let names = "::1             localhost ip6-localhost ip6-loopback\n10.0.2.15       hayate\n";
+    expect(&output, 0, &format!("from the host\n{names}"), "")
+}
+
+/// An image of one program, without a folder `/etc`.
+fn names_without_files(hayate: &Hayate) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let busybox = default::packages(&["busybox-static"])?;
+    let (_, package) = busybox.first().context("no package")?;
+    let mut unpack = tool::command("dpkg-deb")?;
+    tool::run(unpack.arg("--extract").arg(package).arg(folder.path()))?;
+    let path = folder.path().to_string_lossy().into_owned();
+    let script = "busybox ping -c 1 -W 30 localhost >/dev/null && \
+                  busybox ping -c 1 -W 30 hayate >/dev/null && echo both";
+    for net in ["user", "none"] {
+        let options = ["--rootfs", path.as_str(), "--net", net];
+        let output = hayate.run(&options, &["/bin/busybox", "sh", "-c", script])?;
+        expect(&output, 0, "both\n", "").with_context(|| format!("--net {net}"))?;
+    }
+    Ok(())
 }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::arguments::network::{Address, Net};
+use crate::arguments::{Accel, Profile};
 use std::fs;
 
 fn link(network: Network, queues: u8) -> Link {
@@ -92,6 +93,42 @@ fn what_the_guest_is_told() {
     let told = link(tap.clone(), 1).configuration();
     assert_eq!(told.addresses, [("192.168.7.2".parse().unwrap(), 24)]);
     assert_eq!(told.gateways, tap.gateway);
+}
+
+#[test]
+fn a_machine_for_which_no_option_names_a_network() {
+    let with = |deterministic: bool, qemu: &[&str], network: Network| {
+        let mut machine = Machine {
+            cpus: 1,
+            memory: 64,
+            accel: Accel::Tcg,
+            board: Board::Q35,
+            deterministic,
+            nvm: None,
+            network,
+            append: Vec::new(),
+            qemu: qemu.iter().map(Into::into).collect(),
+            kernel: None,
+            background: false,
+            linux: false,
+            processor: None,
+            profile: Profile::Release,
+        };
+        choose(&mut machine).unwrap();
+        machine.network.net().clone()
+    };
+    let publishes = || {
+        let mut network = Network::default();
+        network.publish.push(published(8080, 80));
+        network
+    };
+    assert_eq!(with(true, &[], Network::default()), Net::None);
+    assert_eq!(with(true, &[], publishes()), Net::User);
+    assert_eq!(with(true, &[], Network::of(Net::Passt)), Net::Passt);
+    assert_eq!(with(false, &["-nic", "user"], Network::default()), Net::None);
+    assert_eq!(with(false, &["--netdev", "user,id=x"], Network::default()), Net::None);
+    assert_eq!(with(false, &["-nic", "user"], publishes()), Net::User);
+    assert_eq!(with(false, &[], Network::of(Net::None)), Net::None);
 }
 
 #[test]

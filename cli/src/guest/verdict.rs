@@ -1,9 +1,10 @@
-//! The verdict about KVM, kept until it may have changed.
+//! Verdicts about a QEMU, kept until they may have changed: whether KVM works with it, and whether
+//! it has a network of its own.
 //!
-//! One line for each QEMU: the verdict, the host's boot, its kernel's release, and the program's
-//! time, size and path. A line is valid only if all of these are the same today. The file is
-//! replaced as a whole, so that a reader sees the old or the new one; writers hold
-//! [`paths::lock`].
+//! A file for each question, with one line for each QEMU: the verdict, what it depends on (for KVM
+//! the host's boot and its kernel's release), and the program's time, size and path. A line is
+//! valid only if all of these are the same today. The file is replaced as a whole, so that a reader
+//! sees the old or the new one; writers hold [`paths::lock`].
 
 use crate::paths;
 use anyhow::{Context, Result};
@@ -12,37 +13,43 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The name of the verdicts' file and lock.
-const NAME: &str = "kvm";
+/// The names of the files and their locks.
+const KVM: &str = "kvm";
+const NETWORK: &str = "own-network";
 const WORKS: &str = "works ";
 const FAILS: &str = "fails ";
 
-/// The verdict about KVM with one QEMU, on this host as it is.
-pub struct KvmRecord {
+/// The verdict about one QEMU, on this host as it is.
+pub struct Verdict {
     file: PathBuf,
-    /// The host's state, which is the same in every valid line.
+    /// The host's state if the verdict depends on it; the same in every valid line.
     host: String,
     /// The program.
     qemu: String,
 }
 
-impl KvmRecord {
-    /// The verdict about this program.
-    pub fn about(qemu: &Path) -> Result<KvmRecord> {
+impl Verdict {
+    /// Whether KVM works with this program.
+    pub fn of_kvm(qemu: &Path) -> Result<Verdict> {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let host = format!("{} {} ", boot.trim(), release.trim());
-        KvmRecord::of(paths::build("stamps")?.join(NAME), host, qemu)
+        Verdict::of(paths::build("stamps")?.join(KVM), host, qemu)
     }
 
-    fn of(file: PathBuf, host: String, qemu: &Path) -> Result<KvmRecord> {
+    /// Whether this program has a network of its own.
+    pub fn of_network(qemu: &Path) -> Result<Verdict> {
+        Verdict::of(paths::build("stamps")?.join(NETWORK), String::new(), qemu)
+    }
+
+    fn of(file: PathBuf, host: String, qemu: &Path) -> Result<Verdict> {
         let found = qemu.metadata().with_context(|| format!("cannot read {}", qemu.display()))?;
         let (seconds, size) = (found.mtime(), found.size());
         let qemu = format!("{seconds}.{:09} {size} {qemu:?}", found.mtime_nsec());
-        Ok(KvmRecord { file, host, qemu })
+        Ok(Verdict { file, host, qemu })
     }
 
-    /// Whether KVM works, if that is known.
+    /// Whether it works, if that is known.
     pub fn known(&self) -> Option<bool> {
         let line = format!("{}{}", self.host, self.qemu);
         self.lines().iter().find_map(|known| {
@@ -53,12 +60,12 @@ impl KvmRecord {
         })
     }
 
-    /// Returns the lock that keeps other commands from examining KVM at the same time.
-    pub fn alone() -> Result<File> {
-        paths::lock(NAME)
+    /// Returns the lock that keeps other commands from asking the same at the same time.
+    pub fn alone(&self) -> Result<File> {
+        paths::lock(&self.file.file_name().unwrap_or_default().to_string_lossy())
     }
 
-    /// Keeps a verdict; `None` removes it. The caller holds [`KvmRecord::alone`].
+    /// Keeps a verdict; `None` removes it. The caller holds [`Verdict::alone`].
     pub fn keep(&self, works: Option<bool>) -> Result<()> {
         // Lines of earlier boots and of the program's earlier versions are dropped.
         let mut lines = self.lines();
@@ -71,7 +78,7 @@ impl KvmRecord {
         let text: String = lines.into_iter().map(|line| line + "\n").collect();
         let folder = self.file.parent().unwrap_or(Path::new("."));
         let write = || -> Result<()> {
-            let mut next = tempfile::NamedTempFile::with_prefix_in("kvm-", folder)?;
+            let mut next = tempfile::NamedTempFile::with_prefix_in("verdicts-", folder)?;
             next.write_all(text.as_bytes())?;
             next.persist(&self.file)?;
             Ok(())
@@ -104,7 +111,7 @@ mod tests {
             path
         };
         let about = |qemu: &Path, boot: &str| {
-            KvmRecord::of(folder.path().join("verdicts"), boot.into(), qemu).unwrap()
+            Verdict::of(folder.path().join("verdicts"), boot.into(), qemu).unwrap()
         };
         let (one, two) = (program("one", "1"), program("two", "2"));
         assert_eq!(about(&one, "boot1 ").known(), None);
@@ -134,7 +141,7 @@ mod tests {
         std::fs::write(&qemu, "").unwrap();
         for garbage in [&b"\xff\xfe\0"[..], b"works", b"works \nfails \n\n"] {
             std::fs::write(&file, garbage).unwrap();
-            let verdict = KvmRecord::of(file.clone(), "boot ".into(), &qemu).unwrap();
+            let verdict = Verdict::of(file.clone(), "boot ".into(), &qemu).unwrap();
             assert_eq!(verdict.known(), None);
             verdict.keep(Some(true)).unwrap();
             assert_eq!(verdict.known(), Some(true));
