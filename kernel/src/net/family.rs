@@ -17,6 +17,8 @@ use crate::vfs::socket_family::{self, Family, no_pair};
 
 /// `IPPROTO_MAX` of Linux 6.1.
 const PROTOCOLS: i32 = 263;
+/// `SOCK_PACKET`: a packet socket, as Linux 2.0 had them (`__sock_create`, net/socket.c).
+const OLD_PACKET: i32 = 10;
 /// The number of types of sockets that have a name (`SOCK_MAX`).
 const TYPES: i32 = 11;
 
@@ -57,6 +59,10 @@ fn create(kind: i32, protocol: i32, v6: bool) -> Result<Arc<dyn FileOps>> {
             // IPPROTO_MPTCP is the only number above 255, and has no raw sockets.
             let number = u8::try_from(protocol).map_err(|_| Errno::EPROTONOSUPPORT)?;
             Ok(datagram::Socket::new_raw(number, v6)?)
+        }
+        OLD_PACKET if !v6 => {
+            caller::require(Capability::NetRaw)?;
+            Err(Errno::ESOCKTNOSUPPORT)
         }
         kinds::STREAM | kinds::DATAGRAM | kinds::RAW => Err(Errno::EPROTONOSUPPORT),
         _ => Err(Errno::ESOCKTNOSUPPORT),

@@ -7,6 +7,8 @@
 use hayate_abi::{Errno, Result};
 
 use super::config;
+use crate::credentials::Capability;
+use crate::vfs::caller;
 use crate::vfs::socket_options::{OptionOutput, OptionValue};
 
 /// `SOL_IP`.
@@ -26,6 +28,7 @@ pub mod ip {
     pub const RECVTTL: i32 = 12;
     pub const RECVTOS: i32 = 13;
     pub const FREEBIND: i32 = 15;
+    pub const TRANSPARENT: i32 = 19;
     pub const BIND_ADDRESS_NO_PORT: i32 = 24;
     pub const MULTICAST_IF: i32 = 32;
     pub const MULTICAST_TTL: i32 = 33;
@@ -176,7 +179,7 @@ impl IpOptions {
     /// Sets an option. Returns `false` if it is none of these.
     ///
     /// # Errors
-    /// `EINVAL`, `EFAULT`.
+    /// `EINVAL`.
     pub fn set(&mut self, level: i32, option: i32, value: i32) -> Result<bool> {
         if let Some(flag) = flag_of(level, option) {
             self.wishes.set(flag, value != 0);
@@ -232,9 +235,18 @@ impl IpOptions {
 /// Reads the number that a program gives for an option of these levels.
 ///
 /// # Errors
-/// `EINVAL` if it is too short, `EFAULT`.
-pub fn read(level: i32, value: OptionValue) -> Result<i32> {
-    number(level, value)
+/// `EINVAL` if it is too short, `EFAULT`; `EPERM` if the option is not for the program.
+pub fn read(level: i32, option: i32, value: OptionValue) -> Result<i32> {
+    let number = number(level, value)?;
+    // There is no such option here, for no packets to foreign addresses come in. A program without
+    // the right learns that it lacks it, as on Linux.
+    if (level, option) == (SOL_IP, ip::TRANSPARENT)
+        && number != 0
+        && caller::require(Capability::NetRaw).is_err()
+    {
+        caller::require(Capability::NetAdmin)?;
+    }
+    Ok(number)
 }
 
 /// Writes a number in the size that the program asks for.

@@ -4,6 +4,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use hayate_abi::{Errno, Result};
+use hayate_ip::SocketAddress;
 
 use super::config;
 use crate::credentials::Capability;
@@ -39,6 +40,25 @@ impl Level {
         self.interface.store(from.interface(), Ordering::Relaxed);
     }
 
+    /// Checks the link of an IPv6 address that a socket is bound to: an address of a link says
+    /// nothing without one (RFC 4007, 6; `__inet6_bind` of Linux).
+    ///
+    /// # Errors
+    /// `EINVAL` if it needs one and neither it nor the socket names one, `ENODEV` if there is no
+    /// such interface.
+    pub fn check_link(&self, wanted: SocketAddress) -> Result<()> {
+        let address = wanted.address;
+        if address.is_v4() || address.is_any() {
+            return Ok(());
+        }
+        let needed = address.is_link_local();
+        let link = if needed && wanted.scope != 0 { wanted.scope } else { self.interface() };
+        if link == 0 {
+            return if needed { Err(Errno::EINVAL) } else { Ok(()) };
+        }
+        config::current().interface(link).map(drop).ok_or(Errno::ENODEV)
+    }
+
     /// Sets an option.
     ///
     /// # Errors
@@ -69,6 +89,22 @@ impl Level {
             _ => return Err(Errno::ENOPROTOOPT),
         }
         Ok(())
+    }
+
+    /// Sets an option and calls `changed`; the options are as before if that fails.
+    ///
+    /// # Errors
+    /// Those of [`set`](Self::set) and of `changed`.
+    pub fn set_with(
+        &self,
+        option: i32,
+        value: OptionValue,
+        changed: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let before = Level::default();
+        before.inherit(self);
+        self.set(option, value)?;
+        changed().inspect_err(|_| self.inherit(&before))
     }
 
     /// A socket that has an interface needs CAP_NET_RAW to change it (`sock_bindtoindex_locked`).

@@ -170,6 +170,26 @@ impl<S> Ports<S> {
         Ok(())
     }
 
+    /// Replaces a socket's binding after an option was set that it tells of. Linux asks no socket
+    /// whether it minds: conflicts are looked for when a socket is bound, and when it listens.
+    ///
+    /// # Errors
+    /// `ENOMEM`; then the old binding stays.
+    pub fn change(
+        &self,
+        port: u16,
+        old: &Binding,
+        new: Binding,
+        found: Option<&Arc<S>>,
+    ) -> Result<()> {
+        let mut bucket = self.bucket(port).lock();
+        enter(&mut bucket, port, new, found.cloned())?;
+        let removed = leave(&mut bucket, port, old, found);
+        drop(bucket);
+        drop(removed);
+        Ok(())
+    }
+
     /// Finds the socket that matches best a packet for `to` at `port` that arrived on `interface`.
     /// `more` adds to the score of a socket, or excludes it; among equals, `choice` decides.
     pub fn find(

@@ -249,8 +249,12 @@ pub trait SocketOps: Send + Sync {
     }
 
     /// Called after options that are common to all families were switched on or off.
-    fn switched(&self, which: Switches) {
+    ///
+    /// # Errors
+    /// `ENOMEM`; then the option is switched back.
+    fn switched(&self, which: Switches) -> Result<()> {
         let _ = which;
+        Ok(())
     }
 
     /// SO_ERROR: returns the pending error and clears it.

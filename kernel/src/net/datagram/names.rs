@@ -60,10 +60,7 @@ impl Socket {
         if self.v6 && wanted.address.is_v4() && wishes.contains(Wishes::ONLY_V6) {
             return Err(Errno::EINVAL);
         }
-        let scoped = wanted.scope != 0 || self.level.interface() != 0;
-        if !wanted.address.is_v4() && wanted.address.is_link_local() && !scoped {
-            return Err(Errno::EINVAL);
-        }
+        self.level.check_link(wanted)?;
         let config = config::current();
         let known = wanted.address.is_any()
             || config.is_local(wanted.address)
@@ -156,6 +153,24 @@ impl Socket {
             setup.binding = Some(new);
         }
         setup.local.address = address;
+        Ok(())
+    }
+
+    /// Tells the table of ports of options that were set since the socket was bound, and forgets
+    /// the way to the peer, which may lead over another interface now.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(super) fn binding_changed(&self) -> Result<()> {
+        let Some(me) = self.me.upgrade() else { return Ok(()) };
+        let mut setup = self.setup.lock();
+        let Some(old) = setup.binding else { return Ok(()) };
+        let new = Binding { only_v6: old.only_v6, ..self.binding(old.address) };
+        if new != old {
+            self.ports().change(setup.local.port, &old, new, Some(&me))?;
+            setup.binding = Some(new);
+            setup.path = None;
+        }
         Ok(())
     }
 

@@ -18,7 +18,7 @@ use crate::vfs::poll::Events;
 use crate::vfs::socket::{
     AddressBytes, Directions, IncomingMessage, OutgoingMessage, SocketOps, kinds,
 };
-use crate::vfs::socket_options::{Buffer, Common, OptionOutput, OptionValue, SOL_SOCKET};
+use crate::vfs::socket_options::{Buffer, Common, OptionOutput, OptionValue, SOL_SOCKET, Switches};
 use crate::vfs::transfer::{Input, Output};
 
 const UDP_CORK: i32 = 1;
@@ -205,7 +205,7 @@ impl SocketOps for Socket {
                 Ok(())
             }
             (SOL_IP, ip::HDRINCL) if self.is_raw() => {
-                self.raw.include_header(ip_options::read(level, value)? != 0);
+                self.raw.include_header(ip_options::read(level, option, value)? != 0);
                 Ok(())
             }
             (SOL_RAW | SOL_ICMP_V6, _) | (SOL_IPV6, CHECKSUM) if self.is_raw() => {
@@ -220,7 +220,7 @@ impl SocketOps for Socket {
             (SOL_IP, ip::MULTICAST_IF) => self.set_multicast_interface(value),
             (SOL_IPV6, _) if !self.v6 => Err(Errno::ENOPROTOOPT),
             (SOL_IPV6, ipv6::V6ONLY) => {
-                let value = ip_options::read(level, value)?;
+                let value = ip_options::read(level, option, value)?;
                 // Only before the socket is bound (`do_ipv6_setsockopt`).
                 let setup = self.setup.lock();
                 if setup.local.port != 0 {
@@ -229,14 +229,16 @@ impl SocketOps for Socket {
                 self.options.lock().set(level, option, value).map(drop)
             }
             (SOL_IP | SOL_IPV6, _) => {
-                let value = ip_options::read(level, value)?;
+                let value = ip_options::read(level, option, value)?;
                 match self.options.lock().set(level, option, value)? {
                     true => Ok(()),
                     false => Err(Errno::ENOPROTOOPT),
                 }
             }
             (SOL_SOCKET, _) => match self.filter.set(option, value) {
-                Err(Errno::ENOPROTOOPT) => self.level.set(option, value),
+                Err(Errno::ENOPROTOOPT) => {
+                    self.level.set_with(option, value, || self.binding_changed())
+                }
                 outcome => outcome,
             },
             _ => Err(Errno::ENOPROTOOPT),
@@ -269,6 +271,10 @@ impl SocketOps for Socket {
             // `do_ip_getsockopt`.
             _ => Err(Errno::EOPNOTSUPP),
         }
+    }
+
+    fn switched(&self, which: Switches) -> Result<()> {
+        if which.contains(Switches::REUSE_ADDRESS) { self.binding_changed() } else { Ok(()) }
     }
 
     fn take_error(&self) -> Option<Errno> {

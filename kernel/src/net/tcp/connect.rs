@@ -36,6 +36,23 @@ impl Socket {
         }
     }
 
+    /// Tells the table of ports of options that were set since the socket was bound.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub(super) fn binding_changed(&self) -> Result<()> {
+        let me = self.arc()?;
+        let mut state = self.state.lock();
+        let Some(old) = state.binding else { return Ok(()) };
+        let now = self.binding(old.address, old.listens);
+        let new = Binding { only_v6: old.only_v6, automatic: old.automatic, ..now };
+        if new != old {
+            PORTS.change(state.local.port, &old, new, old.listens.then_some(&me))?;
+            state.binding = Some(new);
+        }
+        Ok(())
+    }
+
     /// bind(2).
     pub(super) fn bind_to(&self, bytes: &[u8]) -> Result<()> {
         let wanted = self.parse_local(bytes)?;
@@ -43,10 +60,11 @@ impl Socket {
         if self.v6 && wanted.address.is_v4() && wishes.contains(Wishes::ONLY_V6) {
             return Err(Errno::EINVAL);
         }
-        let scoped = wanted.scope != 0 || self.level.interface() != 0;
-        if !wanted.address.is_v4() && wanted.address.is_link_local() && !scoped {
+        // No stream has a group of receivers (`__inet6_bind`).
+        if !wanted.address.is_v4() && wanted.address.is_multicast() {
             return Err(Errno::EINVAL);
         }
+        self.level.check_link(wanted)?;
         let known = wanted.address.is_any() || config::current().is_local(wanted.address);
         if !known && !wishes.contains(Wishes::FREE_BIND) {
             return Err(Errno::EADDRNOTAVAIL);

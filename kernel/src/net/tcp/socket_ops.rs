@@ -31,7 +31,7 @@ impl Socket {
     }
 
     fn set_ip(&self, level: i32, option: i32, value: OptionValue) -> Result<()> {
-        let number = ip_options::read(level, value)?;
+        let number = ip_options::read(level, option, value)?;
         if (level, option) == (SOL_IPV6, ipv6::V6ONLY) && self.state.lock().local.port != 0 {
             return Err(Errno::EINVAL);
         }
@@ -114,15 +114,19 @@ impl SocketOps for Socket {
         self.end_directions(which)
     }
 
-    fn switched(&self, which: Switches) {
+    fn switched(&self, which: Switches) -> Result<()> {
+        if which.contains(Switches::REUSE_ADDRESS) {
+            self.binding_changed()?;
+        }
         if which.intersects(Switches::KEEP_ALIVE | Switches::URGENT_INLINE) {
             Socket::switched(self);
         }
+        Ok(())
     }
 
     fn set_option(&self, level: i32, option: i32, value: OptionValue) -> Result<()> {
         match level {
-            SOL_SOCKET => self.level.set(option, value),
+            SOL_SOCKET => self.level.set_with(option, value, || self.binding_changed()),
             SOL_TCP => self.set_tcp(option, value),
             SOL_IP => self.set_ip(level, option, value),
             SOL_IPV6 if self.v6 => self.set_ip(level, option, value),

@@ -131,8 +131,10 @@ fn buffer_of(option: i32) -> Option<Buffer> {
 /// Sets an option of `SOL_SOCKET`.
 fn set(socket: &dyn SocketOps, option: i32, value: OptionValue) -> Result<()> {
     if let Some(switch) = switch_of(option) {
-        socket.common().switch(switch, value.number()? != 0);
-        socket.switched(switch);
+        let on = value.number()? != 0;
+        let before = socket.common().has(switch);
+        socket.common().switch(switch, on);
+        socket.switched(switch).inspect_err(|_| socket.common().switch(switch, before))?;
     } else if let Some(which) = timeout_of(option) {
         let span = value.read::<Timeval>()?.to_nanos().map_err(|_| Errno::EDOM)?;
         socket.common().timeout(which).store(span, Ordering::Relaxed);
