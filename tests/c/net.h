@@ -237,6 +237,24 @@ static UNUSED int interface_up(const char *name) {
     close(s);
     return result;
 }
+/* Whether the machine has a route to a host that is none of its own: a machine without a device has
+ * none, not even to all hosts of its link. */
+static UNUSED bool has_route_to(uint32_t host) {
+    static char table[1 << 16];
+    if (get_file("/proc/net/route", table, sizeof table) == -1)
+        FAIL("/proc/net/route: %s", strerror(errno));
+    for (char *line = strchr(table, '\n'); line; line = strchr(line + 1, '\n')) {
+        unsigned to, mask;
+        if (sscanf(line, " %*s %x %*x %*x %*d %*d %*d %x", &to, &mask) == 2 &&
+            (htonl(host) & mask) == to)
+            return true;
+    }
+    return false;
+}
+/* The error of sending to all hosts of the link without having asked for it (SO_BROADCAST). */
+static UNUSED int broadcast_error(void) {
+    return has_route_to(INADDR_BROADCAST) ? EACCES : ENETUNREACH;
+}
 /* Gives the case a network whose settings it may change: a namespace of its own, or the machine's
  * where the machine is the tests' own. */
 static UNUSED void own_network(void) {

@@ -328,7 +328,11 @@ impl Config {
         let spreads = is_broadcast || to.is_multicast();
         let (index, next_hop, source) = match self.routes.find(to, interface) {
             Some(route) => (route.interface, route.gateway.unwrap_or(to), route.source),
-            None if spreads && interface != 0 => (interface, to, None),
+            // Linux has a route to the groups of IPv6 for each interface but this one
+            // (`init_loopback`, net/ipv6/addrconf.c).
+            None if spreads && interface != 0 && (to.is_v4() || interface != LOOPBACK) => {
+                (interface, to, None)
+            }
             None => return Err(Errno::ENETUNREACH),
         };
         let next_hop = if spreads { to } else { next_hop };

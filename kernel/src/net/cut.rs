@@ -33,7 +33,7 @@ pub(super) fn cut(packet: &Packet, mtu: usize, send: impl Fn(Packet) -> Result<(
         fragment.more = !rest.is_empty();
         header.fragment = Some(fragment);
         fragment.offset += piece.len();
-        send(Packet { header, body: Body::Bytes(piece), interface: packet.interface })?;
+        send(Packet { header, body: Body::Bytes(piece), interface: packet.interface, segment: 0 })?;
     }
     Ok(())
 }

@@ -64,7 +64,9 @@ impl Drop for Incomplete {
 
 /// Keeps a fragment that arrived. Returns the packet when it is whole.
 pub(super) fn receive(packet: Packet) -> Option<Packet> {
-    let Packet { header, body: Body::Bytes(mut payload), interface } = packet else { return None };
+    let Packet { header, body: Body::Bytes(mut payload), interface, .. } = packet else {
+        return None;
+    };
     let fragment = header.fragment?;
     if fragment.more {
         // Bytes behind the last multiple of eight are not counted (`ip_frag_queue`).
@@ -107,7 +109,7 @@ pub(super) fn receive(packet: Packet) -> Option<Packet> {
         whole.push(slice).ok()?;
     }
     let header = Header { fragment: None, ..done.header };
-    Some(Packet { header, body: Body::Bytes(whole), interface })
+    Some(Packet { header, body: Body::Bytes(whole), interface, segment: 0 })
 }
 
 /// Drops packets whose time is over.
@@ -155,6 +157,6 @@ fn report(late: &Incomplete) {
     let Ok(first) = first.share() else { return };
     let fragment = Some(Fragment { offset: 0, more: true, ..fragment });
     let header = Header { fragment, ..late.header };
-    let packet = Packet { header, body: Body::Bytes(first), interface: late.interface };
+    let packet = Packet { header, body: Body::Bytes(first), interface: late.interface, segment: 0 };
     icmp::refuse(&packet, Unwanted::Incomplete);
 }

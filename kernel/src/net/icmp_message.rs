@@ -25,7 +25,7 @@ pub fn packet(header: Header, message: Icmp, data: Payload) -> Result<Packet> {
     for slice in data.into_slices() {
         payload.push(slice)?;
     }
-    Ok(Packet { header, body: Body::Bytes(payload), interface: 0 })
+    Ok(Packet { header, body: Body::Bytes(payload), interface: 0, segment: 0 })
 }
 
 /// Types of neighbour discovery (RFC 4861, 4.3 and 4.4).

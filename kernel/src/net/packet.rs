@@ -18,6 +18,9 @@ pub struct Packet {
     pub body: Body,
     /// The interface that it arrived on.
     pub interface: u32,
+    /// Its payload is datagrams of this size and a rest, which UDP_SEGMENT lets pass the loopback
+    /// interface as one; 0 for a packet that is one datagram.
+    pub segment: u16,
 }
 
 /// The ports of a transport protocol.

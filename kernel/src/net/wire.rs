@@ -126,17 +126,17 @@ pub fn parse(bytes: Payload, interface: u32, good: bool) -> Option<Packet> {
     payload.truncate(offset + length);
     payload.skip(offset);
     if header.fragment.is_some() {
-        return Some(Packet { header, body: Body::Bytes(payload), interface });
+        return Some(Packet { header, body: Body::Bytes(payload), interface, segment: 0 });
     }
     let body = parse_transport(&header, payload, good)?;
-    Some(Packet { header, body, interface })
+    Some(Packet { header, body, interface, segment: 0 })
 }
 
 /// Reads the transport protocol of a packet whose body is bytes. `None`: it has to be dropped.
 pub fn parse_body(packet: Packet) -> Option<Packet> {
-    let Packet { header, body: Body::Bytes(payload), interface } = packet else { return None };
+    let Packet { header, body: Body::Bytes(payload), interface, .. } = packet else { return None };
     let body = parse_transport(&header, payload, false)?;
-    Some(Packet { header, body, interface })
+    Some(Packet { header, body, interface, segment: 0 })
 }
 
 /// Reads the header of the transport protocol.

@@ -17,6 +17,8 @@ use crate::vfs::socket_options::{Common, SOL_SOCKET, Switches};
 pub(super) const SOL_UDP: i32 = 17;
 /// `UDP_SEGMENT`.
 pub(super) const UDP_SEGMENT: i32 = 103;
+/// `UDP_GRO`.
+pub(super) const UDP_GRO: i32 = 104;
 const SO_TIMESTAMP: i32 = 29;
 const SO_TIMESTAMPNS: i32 = 35;
 const SO_RXQ_OVFL: i32 = 40;
@@ -141,6 +143,9 @@ pub(super) fn report(
     }
     if common.has(Switches::LOST) && drops != 0 {
         add(&mut list, SOL_SOCKET, SO_RXQ_OVFL, &[&drops.to_ne_bytes()])?;
+    }
+    if datagram.segment != 0 {
+        add(&mut list, SOL_UDP, UDP_GRO, &[&i32::from(datagram.segment).to_ne_bytes()])?;
     }
     let wishes = options.wishes;
     let hop_limit = i32::from(datagram.hop_limit).to_ne_bytes();

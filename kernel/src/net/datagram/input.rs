@@ -124,12 +124,36 @@ impl Socket {
     }
 
     /// Takes a packet of UDP or an answer to an echo request, whose payload `payload` is, if the
-    /// socket's filter wants it.
+    /// socket's filter wants it. A packet of many datagrams is one for a socket that takes such,
+    /// for others each of them (`udp_queue_rcv_skb`).
     fn arrive_filtered(&self, packet: &Packet, from: SocketAddress, payload: &Payload) {
+        if packet.segment != 0 && !self.takes_many.load(Ordering::Relaxed) {
+            return self.arrive_each(packet, from, payload);
+        }
         let wanted = if self.filter.is_set() { self.wanted(packet, payload) } else { usize::MAX };
         if wanted != 0 {
-            self.arrive(&packet.header, packet.interface, from, payload, wanted - 1);
+            self.arrive(packet, from, payload, wanted - 1);
         }
+    }
+
+    /// Takes the datagrams of a packet one after the other.
+    #[cold]
+    fn arrive_each(&self, packet: &Packet, from: SocketAddress, payload: &Payload) {
+        let Body::Udp(ports, _) = packet.body else { return };
+        let (size, header) = (usize::from(packet.segment), packet.header);
+        for start in (0..payload.len()).step_by(size) {
+            // Without memory it is lost, as when the queue is full.
+            let Ok(part) = payload.part(start, start + size) else { return self.count_drop() };
+            let Ok(shared) = part.share() else { return self.count_drop() };
+            let body = Body::Udp(ports, part);
+            let one = Packet { header, body, interface: packet.interface, segment: 0 };
+            self.arrive_filtered(&one, from, &shared);
+        }
+    }
+
+    fn count_drop(&self) {
+        let mut queue = self.queue.lock();
+        queue.dropped = queue.dropped.saturating_add(1);
     }
 
     /// Asks the filter. Returns how many bytes of the payload are wanted, plus one; 0 for a packet
@@ -143,8 +167,7 @@ impl Socket {
         let view = View::of_packet(packet, &bytes[..length], payload, data);
         match self.filter.verdict(&view) {
             0 => {
-                let mut queue = self.queue.lock();
-                queue.dropped = queue.dropped.saturating_add(1);
+                self.count_drop();
                 0
             }
             wanted => wanted.saturating_sub(length - data) + 1,
@@ -155,17 +178,13 @@ impl Socket {
     /// or there is no memory.
     pub(super) fn arrive(
         &self,
-        header: &hayate_ip::header::Header,
-        interface: u32,
+        packet: &Packet,
         from: SocketAddress,
         payload: &Payload,
         wanted: usize,
     ) {
-        let Ok(payload) = payload.part(0, wanted) else {
-            let mut queue = self.queue.lock();
-            queue.dropped = queue.dropped.saturating_add(1);
-            return;
-        };
+        let (header, interface) = (&packet.header, packet.interface);
+        let Ok(payload) = payload.part(0, wanted) else { return self.count_drop() };
         let charge = payload.charge();
         let scope = if from.address.is_link_local() { interface } else { 0 };
         let datagram = Received {
@@ -176,6 +195,7 @@ impl Socket {
             hop_limit: header.hop_limit,
             traffic_class: header.traffic_class,
             time: time::realtime_ns(),
+            segment: if self.takes_many.load(Ordering::Relaxed) { packet.segment } else { 0 },
         };
         {
             let mut queue = self.queue.lock();

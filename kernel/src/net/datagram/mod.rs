@@ -23,7 +23,7 @@ mod send;
 use alloc::collections::VecDeque;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 
 use hayate_abi::raw::ioctl::{FIONREAD, TIOCOUTQ};
 use hayate_abi::{Errno, Result};
@@ -94,6 +94,8 @@ pub struct Socket {
     groups: SpinLock<Vec<(Address, u32)>>,
     /// UDP_SEGMENT, 0 for none.
     segment: AtomicU16,
+    /// UDP_GRO: datagrams that were sent as one arrive as one.
+    takes_many: AtomicBool,
     raw: RawOptions,
     /// SO_ATTACH_FILTER.
     filter: Filter,
@@ -141,6 +143,8 @@ pub struct Received {
     traffic_class: u8,
     /// When it arrived, in nanoseconds since 1970.
     time: u64,
+    /// The size of the datagrams that it is made of (UDP_GRO); 0 if it is one.
+    segment: u16,
 }
 
 /// An error that ICMP reported, for MSG_ERRQUEUE.
@@ -196,6 +200,7 @@ impl Socket {
             }),
             groups: SpinLock::new(Vec::new()),
             segment: AtomicU16::new(0),
+            takes_many: AtomicBool::new(false),
             raw: RawOptions::new(protocol.raw(), v6),
             filter: Filter::default(),
             stamp: Stamp::default(),

@@ -7,7 +7,7 @@ use hayate_abi::{Errno, Result};
 use hayate_ip::Address;
 use hayate_machine::sync::SpinLock;
 
-use super::control::{Marks, SOL_UDP, UDP_SEGMENT};
+use super::control::{Marks, SOL_UDP, UDP_GRO, UDP_SEGMENT};
 use super::raw_options::{CHECKSUM, SOL_ICMP_V6, SOL_RAW};
 use super::{Protocol, Socket};
 use crate::net::config;
@@ -204,6 +204,10 @@ impl SocketOps for Socket {
                 self.segment.store(size, Ordering::Relaxed);
                 Ok(())
             }
+            (SOL_UDP, UDP_GRO) => {
+                self.takes_many.store(value.number()? != 0, Ordering::Relaxed);
+                Ok(())
+            }
             (SOL_IP, ip::HDRINCL) if self.is_raw() => {
                 self.raw.include_header(ip_options::read(level, option, value)? != 0);
                 Ok(())
@@ -250,6 +254,9 @@ impl SocketOps for Socket {
             (SOL_UDP, UDP_CORK) => out.put_number(i32::from(self.setup.lock().is_corked)),
             (SOL_UDP, UDP_SEGMENT) => {
                 out.put_number(i32::from(self.segment.load(Ordering::Relaxed)))
+            }
+            (SOL_UDP, UDP_GRO) => {
+                out.put_number(i32::from(self.takes_many.load(Ordering::Relaxed)))
             }
             (SOL_IP, ip::HDRINCL) if self.is_raw() => {
                 ip_options::write(level, i32::from(self.raw.header_included()), out)

@@ -132,7 +132,7 @@ impl Socket {
             Some(offset) => summed(&header, payload, offset)?,
             None => payload,
         };
-        Ok(Packet { header, body: Body::Bytes(payload), interface: 0 })
+        Ok(Packet { header, body: Body::Bytes(payload), interface: 0, segment: 0 })
     }
 
     /// Whether a packet is for this raw socket.
@@ -178,7 +178,7 @@ fn with_header(header: Header, mut payload: Payload) -> Result<Packet> {
         dont_fragment: place & 0x4000 != 0,
         fragment: (more || offset != 0).then_some(Fragment { identification, offset, more }),
     };
-    Ok(Packet { header, body: Body::Bytes(payload), interface: 0 })
+    Ok(Packet { header, body: Body::Bytes(payload), interface: 0, segment: 0 })
 }
 
 /// Writes the checksum of an IPv6 packet at an offset in its payload (RFC 3542, 3.1).
@@ -241,7 +241,7 @@ fn give(packet: &Packet) -> bool {
                     wanted => most = wanted,
                 }
             }
-            socket.arrive(&packet.header, packet.interface, from, shown, most);
+            socket.arrive(packet, from, shown, most);
         }
     }
     true

@@ -80,7 +80,7 @@ impl Socket {
         if let Some(size) = size.filter(|&size| usize::from(size) < length) {
             self.emit_segments(&path, local, to, payload, &marks, usize::from(size))?;
         } else {
-            self.emit(&path, local, to, payload, &marks)?;
+            self.emit(&path, local, to, payload, &marks, 0)?;
         }
         Ok(length)
     }
@@ -156,10 +156,11 @@ impl Socket {
         let Some(Corked { to, payload }) = setup.corked.take() else { return Ok(()) };
         let (path, local) = self.prepare(&mut setup, to, false, marks)?;
         drop(setup);
-        self.emit(&path, local, to, payload, marks)
+        self.emit(&path, local, to, payload, marks, 0)
     }
 
-    /// Sends datagrams of `size` bytes each, and one of the rest (UDP_SEGMENT, udp(7)).
+    /// Sends datagrams of `size` bytes each, and one of the rest (UDP_SEGMENT, udp(7)). They pass
+    /// the loopback interface as one packet, as on Linux.
     fn emit_segments(
         &self,
         path: &Path,
@@ -174,14 +175,21 @@ impl Socket {
         if payload.len() > size * MOST {
             return Err(Errno::EINVAL);
         }
+        let headers = header::LENGTH_V6 + header::LENGTH_UDP;
+        let is_whole = path.is_local && self.protocol == Protocol::Udp;
+        if is_whole && payload.len() + headers <= path.interface.mtu() {
+            // The size is less than that of the payload, which a packet takes.
+            return self.emit(path, local, to, payload, marks, size as u16);
+        }
         while !payload.is_empty() {
             let segment = payload.part(0, size)?;
             payload.skip(size);
-            self.emit(path, local, to, segment, marks)?;
+            self.emit(path, local, to, segment, marks, 0)?;
         }
         Ok(())
     }
 
+    /// Sends a packet with one datagram, or with many of `segment` bytes.
     fn emit(
         &self,
         path: &Path,
@@ -189,6 +197,7 @@ impl Socket {
         to: SocketAddress,
         payload: Payload,
         marks: &Marks,
+        segment: u16,
     ) -> Result<()> {
         let destination = if to.address.is_any() { path.next_hop } else { to.address };
         let options = *self.options.lock();
@@ -206,7 +215,9 @@ impl Socket {
         };
         let ports = Ports { source: local.port, destination: to.port };
         let packet = match self.protocol {
-            Protocol::Udp => Packet { header, body: Body::Udp(ports, payload), interface: 0 },
+            Protocol::Udp => {
+                Packet { header, body: Body::Udp(ports, payload), interface: 0, segment }
+            }
             Protocol::Echo => echo::request(header, local.port, payload)?,
             Protocol::Raw(_) => self.raw_packet(header, payload)?,
         };
@@ -229,7 +240,8 @@ impl Socket {
                 // No socket of this kind sends segments.
                 Body::Tcp(..) => return Ok(()),
             };
-            let copy = Packet { header: packet.header, body, interface: path.interface.index };
+            let (header, interface) = (packet.header, path.interface.index);
+            let copy = Packet { header, body, interface, segment: packet.segment };
             crate::net::loopback::send(lo, output::length(packet), copy);
         }
         Ok(())

@@ -119,7 +119,7 @@ impl Route {
             fragment: None,
         };
         let ports = Ports { source: local.port, destination: remote.port };
-        let packet = Packet { header, body: Body::Tcp(ports, segment), interface: 0 };
+        let packet = Packet { header, body: Body::Tcp(ports, segment), interface: 0, segment: 0 };
         let _ = output::send(&self.path, packet);
     }
 }
