@@ -17,6 +17,8 @@ struct Stress {
     cpus: u8,
     /// The program, below `tests/stress`, and its arguments, separated by blanks.
     command: &'static str,
+    /// A word on the kernel's command line, or nothing.
+    append: &'static str,
     /// The machine's memory, in MiB.
     memory: u64,
     /// The machine's time limit.
@@ -36,6 +38,7 @@ const fn row(name: &'static str, cpus: u8, command: &'static str) -> Stress {
         name,
         cpus,
         command,
+        append: "",
         memory: 1024,
         limit,
         dev_kernel: false,
@@ -52,6 +55,10 @@ const fn long(name: &'static str, cpus: u8, command: &'static str) -> Stress {
 impl Stress {
     const fn memory(self, memory: u64) -> Stress {
         Stress { memory, ..self }
+    }
+
+    const fn append(self, append: &'static str) -> Stress {
+        Stress { append, ..self }
     }
 
     const fn dev_kernel(self) -> Stress {
@@ -93,6 +100,8 @@ const TABLE: &[Stress] = &[
         "sysfuzz --seed 1 --seconds 600 --procs 4 --as-root").beside(),
     long("run_100000_mutated_programs_twice", 2,
         "elfmut --seed 2 --count 100000 /tests/stress/tiny"),
+    long("long_bytes_over_a_bad_network", 2, "lossy --mib 256 --calls 200 --datagrams 500 --mtu 1500")
+        .append("net.fault=loss:5,repeat:2,reorder:2,corrupt:2,delay:500us-1ms"),
     long("long_starts_until_memory_ends", 2, "storm --seconds 10 --runs 6 bomb").memory(128),
     long("long_killed_at_any_moment", 1, "storm --seconds 10 --runs 6 strike"),
     long("long_killed_at_any_moment", 4, "storm --seconds 10 --runs 6 strike"),
@@ -103,6 +112,11 @@ const TABLE: &[Stress] = &[
     row("spawn_10000_without_a_leak", 2, "spawner --count 10000 --procs 2 --leak-check"),
     row("run_10000_mutated_programs_twice", 2, "elfmut --seed 1 --count 10000 /tests/stress/tiny"),
     row("random_paths_as_a_model_has_them", 2, "pathfuzz --seed 1 --count 100000"),
+    row("bytes_over_a_bad_network", 2, "lossy --mib 16")
+        .append("net.fault=loss:5,repeat:2,reorder:2,corrupt:5,delay:100us-1ms"),
+    row("small_segments_over_a_bad_network", 2,
+        "lossy --mib 16 --datagrams 500 --mtu 1500 \
+         --fault loss:5,repeat:2,reorder:2,corrupt:2,delay:500us"),
     row("random_system_calls", 2, "sysfuzz --seed 2 --seconds 20 --procs 4 --as-root"),
     row("random_system_calls_of_a_user", 2, "sysfuzz --seed 3 --seconds 20 --procs 4"),
     row("random_system_calls_of_one_process", 1,
@@ -134,6 +148,9 @@ fn trial(row: &Stress, options: &Test, programs: &Programs) -> Trial {
     let mut machine = guest::machine(options, row.cpus);
     machine.memory = row.memory;
     machine.background = row.beside;
+    if !row.append.is_empty() {
+        machine.append.push(row.append.into());
+    }
     if row.dev_kernel {
         machine.profile = Profile::Dev;
     }
