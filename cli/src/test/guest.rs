@@ -28,10 +28,6 @@ pub(super) const MACHINE_LIMIT: Duration = Duration::from_secs(900);
 /// QEMU's exit status when the kernel's tests passed: 0x10 written to the exit device.
 const KERNEL_PASSED: i32 = 0x10 << 1 | 1;
 
-/// Areas of the network that run on Linux only, here and with `--guest-linux`: Hayate's stack is
-/// being written. An area leaves this list with the commit after which it passes in Hayate.
-const LINUX_ONLY: [&str; 1] = ["procnet"];
-
 /// Held while images and the kernel are made.
 static MAKING_ARTIFACTS: Mutex<()> = Mutex::new(());
 
@@ -41,17 +37,6 @@ pub struct Programs {
     pub folder: PathBuf,
     /// `SUITE/AREA` and its cases.
     areas: BTreeMap<String, Vec<String>>,
-}
-
-impl Programs {
-    /// Returns the areas for a machine, with their cases.
-    fn for_machines(&self, options: &Test) -> impl Iterator<Item = (&String, &Vec<String>)> {
-        let linux = options.guest_linux;
-        self.areas.iter().filter(move |(area, _)| {
-            let name = area.split_once('/').map_or(area.as_str(), |(_, name)| name);
-            linux || !LINUX_ONLY.contains(&name)
-        })
-    }
 }
 
 /// Builds the guest programs and asks them for their cases.
@@ -133,7 +118,7 @@ pub fn kernel_trials(options: &Test) -> Vec<Trial> {
 pub fn in_machines(options: &Test, programs: &Programs) -> Vec<Trial> {
     let mut trials = Vec::new();
     for &cpus in &options.cpus {
-        for (area, cases) in programs.for_machines(options) {
+        for (area, cases) in &programs.areas {
             let (folder, area, known) = (programs.folder.clone(), area.clone(), cases.clone());
             let machine = machine(options, cpus);
             let trial = Trial::new(format!("hayate/{cpus}-cpu/{area}"), move |chosen| {
@@ -221,7 +206,7 @@ impl ModeRun {
         let (before, limit) = (self.before, self.limit());
         let prefix = format!("{}/", self.suite);
         let (mut known, mut all) = (Vec::new(), Vec::new());
-        for (path, cases) in programs.for_machines(options) {
+        for (path, cases) in &programs.areas {
             let Some(area) = path.strip_prefix(&prefix) else { continue };
             known.extend(cases.iter().map(|case| format!("{area}::{case}")));
             all.push(format!("{path}::"));

@@ -62,6 +62,11 @@ impl Drop for Incomplete {
     }
 }
 
+/// Returns how many packets are incomplete, and the bytes of memory that they take.
+pub fn incomplete() -> (usize, usize) {
+    (TABLE.iter().map(|part| part.lock().len()).sum(), BYTES.load(Ordering::Relaxed))
+}
+
 /// Keeps a fragment that arrived. Returns the packet when it is whole.
 pub(super) fn receive(packet: Packet) -> Option<Packet> {
     let Packet { header, body: Body::Bytes(mut payload), interface, .. } = packet else {

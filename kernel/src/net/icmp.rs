@@ -15,7 +15,9 @@ use super::icmp_message::{ADVERTISEMENT, SOLICITATION, packet};
 use super::link;
 use super::output;
 use super::packet::{Body, Packet};
+use super::settings;
 use super::slice::Payload;
+use super::statistics::{Counter, count};
 use super::wire;
 use crate::schedule::time::{monotonic_ns, realtime_ns};
 
@@ -36,6 +38,7 @@ pub fn receive(packet: &Packet) {
     let Body::Bytes(payload) = &packet.body else { return };
     let header = &packet.header;
     let is_v4 = header.destination.is_v4();
+    count(Counter::IcmpReceived, is_v4);
     let mut sum = Checksum::new();
     if !is_v4 {
         sum.add_pseudo(header.source, header.destination, header::ICMP_V6, payload.len());
@@ -100,7 +103,7 @@ fn send_back(request: &Packet, message: Icmp, data: Payload) {
     let back = Header {
         source: header.destination,
         destination: header.source,
-        hop_limit: 64,
+        hop_limit: hop_limit(header.source.is_v4()),
         dont_fragment: false,
         ..*header
     };
@@ -108,6 +111,11 @@ fn send_back(request: &Packet, message: Icmp, data: Payload) {
     if let Ok(reply) = packet(back, message, data) {
         let _ = output::send(&path, reply);
     }
+}
+
+/// The TTL or hop limit of what the kernel sends by itself.
+fn hop_limit(is_v4: bool) -> u8 {
+    if is_v4 { settings::default_ttl() } else { 64 }
 }
 
 fn request_scope(packet: &Packet) -> u32 {
@@ -255,7 +263,7 @@ pub fn refuse(original: &Packet, why: Unwanted) {
         source: header.destination,
         destination: header.source,
         protocol: if is_v4 { header::ICMP } else { header::ICMP_V6 },
-        hop_limit: 64,
+        hop_limit: hop_limit(is_v4),
         // Internetwork control (RFC 1812, 4.3.2.5), as Linux' `icmp_send`.
         traffic_class: header.traffic_class & 0x1e | 0xc0,
         dont_fragment: false,

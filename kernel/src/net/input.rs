@@ -10,16 +10,19 @@ use super::fragments;
 use super::icmp;
 use super::icmp::Unwanted;
 use super::packet::{Body, Packet};
+use super::statistics::{Counter, count};
 use super::{tcp, wire};
 
 /// Receives a packet. One for another host is dropped: this machine is no router.
 pub fn receive(packet: Packet) {
     let to = packet.header.destination;
+    count(Counter::Received, to.is_v4());
     let is_ours = || {
         let config = config::current();
         config.is_local(to) || to.is_multicast() || config.is_broadcast(to)
     };
     if packet.interface != config::LOOPBACK && !is_ours() {
+        count(Counter::Strangers, to.is_v4());
         return;
     }
     let whole = match packet.header.fragment {
@@ -33,6 +36,13 @@ pub fn receive(packet: Packet) {
 fn deliver(packet: Packet) {
     let is_v4 = packet.header.destination.is_v4();
     let is_taken = datagram::receive_raw(&packet);
+    let is_known = match packet.header.protocol {
+        header::ICMP => is_v4,
+        header::ICMP_V6 => !is_v4,
+        number => is_taken || matches!(number, header::TCP | header::UDP),
+    };
+    let is_delivered = is_known || !matches!(packet.body, Body::Bytes(_));
+    count(if is_delivered { Counter::Delivered } else { Counter::UnknownProtocols }, is_v4);
     match packet.body {
         Body::Tcp(..) | Body::Udp(..) => deliver_transport(packet),
         Body::Bytes(_) => match packet.header.protocol {
@@ -51,6 +61,7 @@ fn deliver_transport(packet: Packet) {
         Body::Tcp(ports, segment) => tcp::receive(packet.header, ports, segment, packet.interface),
         Body::Udp(..) => {
             if !datagram::receive_udp(&packet) {
+                count(Counter::NoPorts, packet.header.destination.is_v4());
                 icmp::refuse(&packet, Unwanted::Port);
             }
         }

@@ -6,7 +6,7 @@
 
 use hayate_abi::{Errno, Result};
 
-use super::config;
+use super::{config, settings};
 use crate::credentials::Capability;
 use crate::vfs::caller;
 use crate::vfs::socket_options::{OptionOutput, OptionValue};
@@ -96,8 +96,8 @@ bitflags::bitflags! {
 pub struct IpOptions {
     /// Those that are on.
     pub wishes: Wishes,
-    /// IP_TTL.
-    pub ttl: u8,
+    /// IP_TTL; 0 for the system's (`net.ipv4.ip_default_ttl`).
+    ttl: u8,
     /// IP_TOS.
     pub tos: u8,
     /// IPV6_UNICAST_HOPS.
@@ -112,16 +112,16 @@ pub struct IpOptions {
     pub discover: [u8; 2],
 }
 
-/// The default TTL and hop limit (`net.ipv4.ip_default_ttl`).
-const TTL: u8 = 64;
+/// The default hop limit of IPv6.
+const HOP_LIMIT: u8 = 64;
 
 impl Default for IpOptions {
     fn default() -> Self {
         Self {
             wishes: Wishes::MULTICAST_LOOP | Wishes::MULTICAST_ALL,
-            ttl: TTL,
+            ttl: 0,
             tos: 0,
-            hop_limit: TTL,
+            hop_limit: HOP_LIMIT,
             traffic_class: 0,
             multicast_ttl: 1,
             multicast_interface: 0,
@@ -169,10 +169,14 @@ fn within(number: i32, least: i32, default: u8) -> Result<u8> {
 }
 
 impl IpOptions {
+    fn ttl(&self) -> u8 {
+        if self.ttl == 0 { settings::default_ttl() } else { self.ttl }
+    }
+
     /// Returns TTL and TOS (hop limit and traffic class) for packets to an address of this version.
     pub fn marks(&self, v4: bool, multicast: bool) -> (u8, u8) {
         let (ttl, tos) =
-            if v4 { (self.ttl, self.tos) } else { (self.hop_limit, self.traffic_class) };
+            if v4 { (self.ttl(), self.tos) } else { (self.hop_limit, self.traffic_class) };
         (if multicast { self.multicast_ttl } else { ttl }, tos)
     }
 
@@ -187,11 +191,11 @@ impl IpOptions {
         }
         match (level, option) {
             (SOL_IP, ip::TOS) => self.tos = value as u8,
-            (SOL_IP, ip::TTL) => self.ttl = within(value, 1, TTL)?,
+            (SOL_IP, ip::TTL) => self.ttl = within(value, 1, 0)?,
             (SOL_IP, ip::MULTICAST_TTL) | (SOL_IPV6, ipv6::MULTICAST_HOPS) => {
                 self.multicast_ttl = within(value, 0, 1)?;
             }
-            (SOL_IPV6, ipv6::UNICAST_HOPS) => self.hop_limit = within(value, 0, TTL)?,
+            (SOL_IPV6, ipv6::UNICAST_HOPS) => self.hop_limit = within(value, 0, HOP_LIMIT)?,
             (SOL_IPV6, ipv6::TCLASS) => self.traffic_class = within(value, 0, 0)?,
             (SOL_IP, ip::MTU_DISCOVER) | (SOL_IPV6, ipv6::MTU_DISCOVER) => {
                 if !(0..=5).contains(&value) {
@@ -218,7 +222,7 @@ impl IpOptions {
         }
         Some(match (level, option) {
             (SOL_IP, ip::TOS) => i32::from(self.tos),
-            (SOL_IP, ip::TTL) => i32::from(self.ttl),
+            (SOL_IP, ip::TTL) => i32::from(self.ttl()),
             (SOL_IP, ip::MULTICAST_TTL) | (SOL_IPV6, ipv6::MULTICAST_HOPS) => {
                 i32::from(self.multicast_ttl)
             }

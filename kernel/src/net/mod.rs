@@ -12,6 +12,7 @@
 //! |---|---|
 //! | [`mod@slice`], [`packet`] | bytes of packets, packets |
 //! | [`settings`], [`config`], [`ports`] | settings; interfaces, addresses, routes; bound ports |
+//! | [`statistics`] | what the protocols have done |
 //! | [`ip_options`], [`level`], [`configure`], [`ioctl`] | options and requests of all sockets |
 //! | [`wire`], [`loopback`] | packets as bytes; to this machine |
 //! | [`cut`], [`output`] | packets in parts; on their way out |
@@ -45,7 +46,7 @@ mod echo;
 pub mod family;
 pub mod faults;
 mod filter;
-mod fragments;
+pub mod fragments;
 mod icmp;
 mod icmp_message;
 mod input;
@@ -64,6 +65,7 @@ mod report;
 pub mod settings;
 mod slice;
 mod stamp;
+pub mod statistics;
 pub mod tcp;
 mod wire;
 

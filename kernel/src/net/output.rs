@@ -4,9 +4,11 @@ use core::sync::atomic::Ordering;
 
 use hayate_abi::{Errno, Result};
 use hayate_ip::header;
+use hayate_ip::icmp::{v4, v6};
 
 use super::config::Path;
 use super::packet::{Body, Packet};
+use super::statistics::{Counter, count};
 use super::{cut, link, loopback};
 
 /// The length of a TCP header without options.
@@ -30,6 +32,7 @@ pub fn length(packet: &Packet) -> usize {
 /// # Errors
 /// `EMSGSIZE` if it is too long for the path and must not be cut, `ENOBUFS`.
 pub fn send(path: &Path, mut packet: Packet) -> Result<()> {
+    note(&packet);
     let length = length(&packet);
     packet.interface = path.interface.index;
     let mtu = path.interface.mtu();
@@ -45,6 +48,24 @@ pub fn send(path: &Path, mut packet: Packet) -> Result<()> {
         return Err(Errno::EMSGSIZE);
     }
     give(path, length, packet)
+}
+
+/// Counts a packet that a protocol sends.
+#[inline]
+fn note(packet: &Packet) {
+    let is_v4 = packet.header.destination.is_v4();
+    count(Counter::Sent, is_v4);
+    let icmp = if is_v4 { header::ICMP } else { header::ICMP_V6 };
+    if let Body::Bytes(payload) = &packet.body
+        && packet.header.protocol == icmp
+    {
+        count(Counter::IcmpSent, is_v4);
+        let mut kind = [0];
+        let unreachable = if is_v4 { v4::UNREACHABLE } else { v6::UNREACHABLE };
+        if payload.read(0, &mut kind) == 1 && kind[0] == unreachable {
+            count(Counter::UnreachableSent, is_v4);
+        }
+    }
 }
 
 fn give(path: &Path, length: usize, packet: Packet) -> Result<()> {

@@ -237,13 +237,22 @@ impl<S> Ports<S> {
         Ok(found)
     }
 
-    /// Calls `visit` with port, binding and socket of every socket that is found by its port.
-    pub fn for_each(&self, mut visit: impl FnMut(u16, &Binding, &Arc<S>)) {
+    /// Calls `visit` with every socket that is found by its port; without a lock.
+    ///
+    /// # Errors
+    /// `ENOMEM`, those of `visit`.
+    pub fn for_each(&self, mut visit: impl FnMut(&Arc<S>) -> Result<()>) -> Result<()> {
+        let mut found = Vec::new();
         for bucket in &self.buckets {
             for entry in bucket.lock().iter() {
-                entry.sockets.iter().for_each(|socket| visit(entry.port, &entry.binding, socket));
+                found.make_room(entry.sockets.len())?;
+                found.extend(entry.sockets.iter().cloned());
+            }
+            for socket in found.drain(..) {
+                visit(&socket)?;
             }
         }
+        Ok(())
     }
 }
 

@@ -1,7 +1,9 @@
 //! The settings of the network that `/proc/sys/net` shows and lets root change. Defaults are those
 //! of Linux 6.1 (Documentation/networking/ip-sysctl.rst).
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use hayate_tcp::Algorithm;
 
 use super::ports::DEFAULT_RANGE;
 
@@ -14,6 +16,47 @@ static UNPRIVILEGED: AtomicU32 = AtomicU32::new(1024);
 static PING_GROUPS: AtomicU64 = AtomicU64::new(1 << 32);
 /// `net.core.somaxconn`.
 static BACKLOG: AtomicU32 = AtomicU32::new(4096);
+
+/// `net.ipv4.ip_default_ttl`.
+static TTL: AtomicU8 = AtomicU8::new(64);
+/// `net.ipv4.tcp_max_syn_backlog`.
+static BEGUN: AtomicU32 = AtomicU32::new(4096);
+/// `net.ipv4.tcp_congestion_control`: whether it is reno and not cubic.
+static RENO: AtomicBool = AtomicBool::new(false);
+
+/// Returns the TTL of packets of IPv4 whose socket has none of its own.
+#[inline]
+pub fn default_ttl() -> u8 {
+    TTL.load(Ordering::Relaxed)
+}
+
+/// Sets it; 0 is none. Returns `false` then.
+pub fn set_default_ttl(ttl: u8) -> bool {
+    if ttl != 0 {
+        TTL.store(ttl, Ordering::Relaxed);
+    }
+    ttl != 0
+}
+
+/// Returns how many connections of a listener may have begun; others get SYN cookies.
+pub fn most_begun() -> usize {
+    BEGUN.load(Ordering::Relaxed) as usize
+}
+
+/// Sets it.
+pub fn set_most_begun(most: u32) {
+    BEGUN.store(most, Ordering::Relaxed);
+}
+
+/// Returns the congestion control of sockets that do not choose one.
+pub fn algorithm() -> Algorithm {
+    if RENO.load(Ordering::Relaxed) { Algorithm::Reno } else { Algorithm::Cubic }
+}
+
+/// Sets it for sockets that are made from now on.
+pub fn set_algorithm(algorithm: Algorithm) {
+    RENO.store(algorithm == Algorithm::Reno, Ordering::Relaxed);
+}
 
 /// Returns the first and the last port for sockets that do not ask for one.
 pub fn port_range() -> (u16, u16) {

@@ -257,6 +257,11 @@ pub trait SocketOps: Send + Sync {
         Ok(())
     }
 
+    /// Called when it gets its open file, with the number of the inode.
+    fn opened(&self, inode: u64) {
+        self.common().set_inode(inode);
+    }
+
     /// SO_ERROR: returns the pending error and clears it.
     fn take_error(&self) -> Option<Errno> {
         None

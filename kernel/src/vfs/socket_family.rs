@@ -17,7 +17,11 @@ static SOCKFS: Lazy<Arc<Mount>> = Lazy::new(|| anonymous::pseudo("sockfs", 0x534
 /// Makes the open file of a socket, shown as `socket:[NUMBER]`.
 pub fn open(ops: Arc<dyn FileOps>, flags: u32) -> Result<Arc<OpenFile>> {
     let inode = AnonymousInode::new(SOCKFS.filesystem().device(), FileKind::Socket, 0o777);
-    let shown = alloc::format!("socket:[{}]", inode.metadata()?.number);
+    let number = inode.metadata()?.number;
+    if let Some(socket) = ops.as_socket() {
+        socket.opened(number);
+    }
+    let shown = alloc::format!("socket:[{number}]");
     OpenFile::new(ops, anonymous::location(&SOCKFS, shown.as_bytes(), inode), flags)
 }
 

@@ -108,6 +108,8 @@ pub struct Common {
     pub processor: AtomicU32,
     /// SO_COOKIE; 0 until a program asks.
     cookie: AtomicU64,
+    /// The number of its inode; 0 while it has no open file.
+    inode: AtomicU64,
 }
 
 static COOKIES: AtomicU64 = AtomicU64::new(1);
@@ -124,6 +126,7 @@ impl Default for Common {
             mark: AtomicU32::new(0),
             processor: AtomicU32::new(u32::MAX),
             cookie: AtomicU64::new(0),
+            inode: AtomicU64::new(0),
         }
     }
 }
@@ -172,6 +175,17 @@ impl Common {
             }
             cookie => cookie,
         }
+    }
+
+    /// Returns the number of the socket's inode, by which programs know it in the lists of
+    /// `/proc/net`; 0 if it has no open file.
+    pub fn inode(&self) -> u64 {
+        self.inode.load(Ordering::Relaxed)
+    }
+
+    /// Notes the number of its inode, or that its open file is gone (0).
+    pub fn set_inode(&self, number: u64) {
+        self.inode.store(number, Ordering::Relaxed);
     }
 
     /// Whether an option is on.

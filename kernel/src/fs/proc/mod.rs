@@ -20,6 +20,7 @@
 //! | [`text`] | making text, and the numbers in it |
 //! | [`target`] | the process or thread that a file is about |
 //! | [`frames`], [`nvm`], [`hayate`] | `/proc/hayate` |
+//! | [`sockets`], [`network_counts`], [`network`] | `/proc/net` and `/proc/sys/net` |
 //! | [`settings`], [`system`] | `/proc/sys`, the files about the whole system |
 //! | [`status`], [`inside`], [`descriptors`], [`namespaces`] | the files of a process, by purpose |
 //! | [`process`] | `/proc/PID` and `/proc/PID/task` |
@@ -38,10 +39,12 @@ mod hayate;
 mod inside;
 mod namespaces;
 mod network;
+mod network_counts;
 mod nvm;
 mod process;
 mod processes;
 mod settings;
+mod sockets;
 mod status;
 mod system;
 mod target;

@@ -1,26 +1,43 @@
 //! `/proc/PID/net` and `/proc/sys/net`: the parts of the network, and its settings
 //! (`proc_pid_net(5)`, Documentation/networking/ip-sysctl.rst of Linux 6.1).
 //!
-//! There is one network, so every process sees the same. Only files that say what is true are here;
-//! the tables of sockets are not yet.
+//! There is one network, so every process sees the same. The lists of sockets are in
+//! [`sockets`], what was counted is in [`network_counts`].
 
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use hayate_abi::{Errno, Result};
-use hayate_tcp::{Config, Keepalive, SECOND};
+use hayate_tcp::{Algorithm, Config, Keepalive, SECOND};
 
 use super::target::Target;
 use super::text::{line, put};
 use super::tree::{Item, What};
+use super::{network_counts, sockets};
 use crate::net::{config, neighbour, settings};
 
 /// The items of `/proc/PID/net`.
 pub static ITEMS: &[Item<Target>] = &[
     Item { name: "arp", what: What::Text(|_, out| arp(out)) },
     Item { name: "dev", what: What::Text(|_, out| devices(out)) },
+    Item { name: "icmp", what: What::Text(sockets::ICMP) },
+    Item { name: "icmp6", what: What::Text(sockets::ICMP_V6) },
     Item { name: "if_inet6", what: What::Text(|_, out| addresses_v6(out)) },
+    Item { name: "netlink", what: What::Text(sockets::netlink) },
+    Item { name: "packet", what: What::Text(sockets::packet) },
+    Item { name: "protocols", what: What::Text(network_counts::protocols) },
+    Item { name: "raw", what: What::Text(sockets::RAW) },
+    Item { name: "raw6", what: What::Text(sockets::RAW_V6) },
     Item { name: "route", what: What::Text(|_, out| routes(out)) },
+    Item { name: "snmp", what: What::Text(network_counts::snmp) },
+    Item { name: "snmp6", what: What::Text(network_counts::snmp_v6) },
+    Item { name: "sockstat", what: What::Text(network_counts::sockstat) },
+    Item { name: "sockstat6", what: What::Text(network_counts::sockstat_v6) },
+    Item { name: "tcp", what: What::Text(sockets::tcp_v4) },
+    Item { name: "tcp6", what: What::Text(sockets::tcp_v6) },
+    Item { name: "udp", what: What::Text(sockets::UDP) },
+    Item { name: "udp6", what: What::Text(sockets::UDP_V6) },
+    Item { name: "unix", what: What::Text(sockets::unix) },
 ];
 
 /// A setting that shows what is compiled in.
@@ -34,7 +51,17 @@ macro_rules! constant {
 pub static IPV4: &[Item<()>] = &[
     constant!("icmp_echo_ignore_all", 0),
     constant!("icmp_echo_ignore_broadcasts", 1),
-    constant!("ip_default_ttl", 64),
+    Item {
+        name: "ip_default_ttl",
+        what: What::Setting(
+            |(), out| line(out, format_args!("{}", settings::default_ttl())),
+            |(), text| {
+                let [ttl] = numbers(text)?;
+                let ttl = u8::try_from(ttl).map_err(|_| Errno::EINVAL)?;
+                if settings::set_default_ttl(ttl) { Ok(()) } else { Err(Errno::EINVAL) }
+            },
+        ),
+    },
     constant!("ip_forward", 0),
     Item { name: "ip_local_port_range", what: What::Setting(port_range, set_port_range) },
     Item {
@@ -52,13 +79,34 @@ pub static IPV4: &[Item<()>] = &[
     Item { name: "ping_group_range", what: What::Setting(ping_groups, set_ping_groups) },
     constant!("tcp_allowed_congestion_control", "cubic reno"),
     constant!("tcp_available_congestion_control", "cubic reno"),
-    constant!("tcp_congestion_control", Config::default().algorithm.name()),
+    Item {
+        name: "tcp_congestion_control",
+        what: What::Setting(
+            |(), out| line(out, format_args!("{}", settings::algorithm().name())),
+            |(), text| {
+                let algorithm = Algorithm::from_name(text.trim_ascii()).ok_or(Errno::ENOENT)?;
+                settings::set_algorithm(algorithm);
+                Ok(())
+            },
+        ),
+    },
     constant!("tcp_fastopen", 0),
     constant!("tcp_fin_timeout", Config::default().fin_timeout / SECOND),
     constant!("tcp_keepalive_intvl", Keepalive::default().interval / SECOND),
     constant!("tcp_keepalive_probes", Keepalive::default().count),
     constant!("tcp_keepalive_time", Keepalive::default().idle / SECOND),
     constant!("tcp_retries2", Config::default().retries),
+    Item {
+        name: "tcp_max_syn_backlog",
+        what: What::Setting(
+            |(), out| line(out, format_args!("{}", settings::most_begun())),
+            |(), text| {
+                let [most] = numbers(text)?;
+                settings::set_most_begun(most);
+                Ok(())
+            },
+        ),
+    },
     Item { name: "tcp_rmem", what: What::Text(|(), out| receive_memory(out)) },
     constant!("tcp_sack", i32::from(Config::default().sack)),
     constant!("tcp_syn_retries", Config::default().syn_retries),
@@ -71,6 +119,22 @@ pub static IPV4: &[Item<()>] = &[
 
 /// The items of `/proc/sys/net/ipv6`.
 pub static IPV6: &[Item<()>] = &[constant!("bindv6only", 0)];
+
+/// `net.core.somaxconn`.
+pub fn backlog((): &(), out: &mut Vec<u8>) -> Result<()> {
+    line(out, format_args!("{}", settings::most_backlog()))
+}
+
+/// Sets it.
+pub fn set_backlog((): &(), text: &[u8]) -> Result<()> {
+    let [most] = numbers(text)?;
+    // An `int` (`proc_dointvec_minmax`).
+    if i32::try_from(most).is_err() {
+        return Err(Errno::EINVAL);
+    }
+    settings::set_most_backlog(most);
+    Ok(())
+}
 
 /// Splits a text into numbers.
 fn numbers<const N: usize>(text: &[u8]) -> Result<[u32; N]> {

@@ -169,7 +169,7 @@ static NET: &[Item<()>] = &[
 static NET_CORE: &[Item<()>] = &[
     constant!("rmem_default", crate::vfs::socket_options::RECEIVE_DEFAULT),
     constant!("rmem_max", crate::vfs::socket_options::RECEIVE_DEFAULT),
-    constant!("somaxconn", crate::ipc::unix::endpoint::MOST_BACKLOG),
+    Item { name: "somaxconn", what: What::Setting(network::backlog, network::set_backlog) },
     constant!("wmem_default", crate::vfs::socket_options::SEND_DEFAULT),
     constant!("wmem_max", crate::vfs::socket_options::SEND_DEFAULT),
 ];

@@ -13,6 +13,7 @@ use crate::net::ip_options::Wishes;
 use crate::net::packet::{Body, Packet, Ports};
 use crate::net::ports::Ports as Table;
 use crate::net::slice::Payload;
+use crate::net::statistics::{Counter, count};
 use crate::net::wire;
 use crate::reclaim::growth::Grow;
 use crate::schedule::time;
@@ -202,6 +203,9 @@ impl Socket {
             let full = queue.charge >= self.receive_limit.load(Ordering::Relaxed);
             if full || queue.no_receive || queue.datagrams.make_room(1).is_err() {
                 queue.dropped = queue.dropped.saturating_add(1);
+                if self.protocol == Protocol::Udp {
+                    count(Counter::DatagramsDropped, header.destination.is_v4());
+                }
                 return;
             }
             queue.charge += charge;

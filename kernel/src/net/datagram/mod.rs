@@ -47,6 +47,7 @@ use crate::vfs::open_file::{FileOps, OpenFile, Traits};
 use crate::vfs::poll::{Events, Registrar};
 use crate::vfs::signal_owner::Band;
 use crate::vfs::socket::{OutgoingMessage, SocketOps};
+use crate::vfs::socket_count::{Counted, Kind};
 use crate::vfs::socket_options::{Common, RECEIVE_DEFAULT, SEND_DEFAULT, Switches};
 use crate::vfs::transfer::{Input, Output};
 use raw_options::RawOptions;
@@ -66,6 +67,18 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    /// Returns the kind as which such a socket is counted.
+    fn kind(self, v6: bool) -> Kind {
+        match (self, v6) {
+            (Protocol::Udp, false) => Kind::Udp,
+            (Protocol::Udp, true) => Kind::UdpV6,
+            (Protocol::Echo, false) => Kind::Ping,
+            (Protocol::Echo, true) => Kind::PingV6,
+            (Protocol::Raw(_), false) => Kind::Raw,
+            (Protocol::Raw(_), true) => Kind::RawV6,
+        }
+    }
+
     /// Returns the number of a raw socket's protocol.
     fn raw(self) -> Option<u8> {
         if let Protocol::Raw(number) = self { Some(number) } else { None }
@@ -107,6 +120,25 @@ pub struct Socket {
     send_limit: AtomicUsize,
     readers: WaitQueue,
     signals: Signals,
+    _counted: Counted,
+}
+
+/// The line of a socket in `/proc/net/udp`.
+pub struct Shown {
+    /// It is a socket of IPv6.
+    pub v6: bool,
+    /// Its name; the port of a raw socket is its protocol.
+    pub local: SocketAddress,
+    /// Its peer.
+    pub remote: Option<SocketAddress>,
+    /// The memory that waiting datagrams count for.
+    pub receiving: usize,
+    /// The user who made it.
+    pub user: u32,
+    /// The number of its inode.
+    pub inode: u64,
+    /// How many datagrams were dropped.
+    pub drops: u32,
 }
 
 /// The names of a socket.
@@ -210,6 +242,7 @@ impl Socket {
             send_limit: AtomicUsize::new(SEND_DEFAULT),
             readers: WaitQueue::new(),
             signals: Signals::new(),
+            _counted: Counted::new(protocol.kind(v6)),
         })
     }
 
@@ -254,12 +287,20 @@ impl Socket {
         self.queue.lock().error.take()
     }
 
-    /// Returns what `/proc/net/udp` shows: local and remote address, bytes queued, user, drops.
-    pub fn shown(&self) -> (SocketAddress, Option<SocketAddress>, usize, u32, u32) {
+    /// Returns what `/proc/net/udp` shows.
+    pub fn shown(&self) -> Shown {
         let local = self.setup.lock().local;
         let remote = *self.remote.lock();
         let queue = self.queue.lock();
-        (local, remote, queue.charge, self.user, queue.dropped)
+        Shown {
+            v6: self.v6,
+            local,
+            remote,
+            receiving: queue.charge,
+            user: self.user,
+            inode: self.common.inode(),
+            drops: queue.dropped,
+        }
     }
 }
 

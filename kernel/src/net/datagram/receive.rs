@@ -6,7 +6,8 @@ use hayate_abi::{Errno, Result};
 use hayate_ip::SocketAddress;
 
 use super::control::{report, report_failure};
-use super::{Queue, Received, Socket};
+use super::{Protocol, Queue, Received, Socket};
+use crate::net::statistics::{Counter, count};
 use crate::vfs::socket::{AddressBytes, Attempt, IncomingMessage, flags, until};
 use crate::vfs::socket_options::Buffer;
 use crate::vfs::transfer::Output;
@@ -35,6 +36,9 @@ impl Socket {
         let wanted = full.min(out.remaining());
         if datagram.payload.put(0, wanted, out)? < wanted {
             return Err(Errno::EFAULT);
+        }
+        if !peek && self.protocol == Protocol::Udp {
+            count(Counter::DatagramsRead, datagram.to.is_v4());
         }
         self.stamp.note(datagram.time);
         let options = *self.options.lock();

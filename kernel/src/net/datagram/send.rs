@@ -14,6 +14,7 @@ use crate::net::config::Path;
 use crate::net::ip_options::Wishes;
 use crate::net::packet::{Body, Packet, Ports};
 use crate::net::slice::Payload;
+use crate::net::statistics::{Counter, count};
 use crate::net::{echo, output};
 use crate::schedule::MutexGuard;
 use crate::vfs::socket::{OutgoingMessage, flags};
@@ -227,7 +228,12 @@ impl Socket {
                 return Ok(());
             }
         }
-        output::send(path, packet)
+        let is_udp = self.protocol == Protocol::Udp;
+        output::send(path, packet)?;
+        if is_udp {
+            count(Counter::DatagramsSent, destination.is_v4());
+        }
+        Ok(())
     }
 
     /// Gives this machine's sockets a multicast packet that leaves it (IP_MULTICAST_LOOP).

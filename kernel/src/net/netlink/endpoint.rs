@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use hayate_abi::socket::Ucred;
 use hayate_abi::{Errno, Result};
@@ -16,6 +16,7 @@ use crate::schedule::WaitQueue;
 use crate::vfs::fasync::Signals;
 use crate::vfs::signal_owner::Band;
 use crate::vfs::socket::Attempt;
+use crate::vfs::socket_count::{Counted, Kind};
 use crate::vfs::socket_options::RECEIVE_DEFAULT;
 
 /// The number of groups of NETLINK_ROUTE (`RTNLGRP_MAX` of Linux 6.1).
@@ -86,6 +87,9 @@ pub struct Endpoint {
     pub senders: WaitQueue,
     /// The signals of its open file.
     pub signals: Signals,
+    /// The number of its inode.
+    pub inode: AtomicU64,
+    _counted: Counted,
 }
 
 impl Endpoint {
@@ -97,7 +101,16 @@ impl Endpoint {
             readers: WaitQueue::new(),
             senders: WaitQueue::new(),
             signals: Signals::new(),
+            inode: AtomicU64::new(0),
+            _counted: Counted::new(Kind::Netlink),
         })
+    }
+
+    /// Returns what `/proc/net/netlink` shows: the memory that its queue counts for, and whether a
+    /// dump is under way.
+    pub fn shown(&self) -> (usize, bool) {
+        let state = self.state.lock();
+        (state.queued, state.is_dumping)
     }
 
     /// Returns its port, if it has one.

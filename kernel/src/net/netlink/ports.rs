@@ -11,6 +11,7 @@ use hayate_machine::sync::SpinLock;
 
 use super::endpoint::{Datagram, Endpoint};
 use crate::reclaim::growth;
+use crate::reclaim::growth::Grow;
 
 struct Table {
     endpoints: BTreeMap<u32, Weak<Endpoint>>,
@@ -83,6 +84,20 @@ pub fn is_heard(group: u32) -> bool {
 /// Finds the endpoint with a port: ECONNREFUSED.
 pub fn find(port: u32) -> Result<Arc<Endpoint>> {
     PORTS.lock().endpoints.get(&port).and_then(Weak::upgrade).ok_or(Errno::ECONNREFUSED)
+}
+
+/// Calls `visit` with each endpoint that has a port; without a lock.
+///
+/// # Errors
+/// `ENOMEM`, those of `visit`.
+pub fn for_each(visit: impl FnMut(&Arc<Endpoint>) -> Result<()>) -> Result<()> {
+    let mut found = Vec::new();
+    {
+        let table = PORTS.lock();
+        found.make_room(table.endpoints.len())?;
+        found.extend(table.endpoints.values().filter_map(Weak::upgrade));
+    }
+    found.iter().try_for_each(visit)
 }
 
 /// Delivers a message to all that hear a group, but not to the sender's port. An endpoint without

@@ -148,6 +148,10 @@ impl SocketOps for Socket {
         &self.common
     }
 
+    fn opened(&self, inode: u64) {
+        self.endpoint.inode.store(inode, Ordering::Relaxed);
+    }
+
     fn ancillary(&self) -> Ancillary {
         Ancillary::Credentials
     }

@@ -19,6 +19,7 @@ use crate::vfs::fasync::Signals;
 use crate::vfs::poll::Events;
 use crate::vfs::signal_owner::Band;
 use crate::vfs::socket::Attempt;
+use crate::vfs::socket_count::{self, Counted};
 use crate::vfs::socket_options::RECEIVE_DEFAULT;
 
 /// What a packet counts for in SO_RCVBUF besides its bytes.
@@ -80,10 +81,13 @@ pub struct Endpoint {
     pub readers: WaitQueue,
     /// Open files that want signals.
     pub signals: Signals,
+    /// The number of its inode.
+    pub inode: AtomicU64,
     /// The interface (0 for all) above the protocol.
     hook: AtomicU64,
     state: SpinLock<State>,
     retire: Once<Arc<Timer>>,
+    _counted: Counted,
 }
 
 impl Endpoint {
@@ -97,9 +101,11 @@ impl Endpoint {
             ignores_outgoing: AtomicBool::new(false),
             readers: WaitQueue::new(),
             signals: Signals::new(),
+            inode: AtomicU64::new(0),
             hook: AtomicU64::new(protocol.into()),
             state: SpinLock::new(State::default()),
             retire: Once::new(),
+            _counted: Counted::new(socket_count::Kind::Packet),
         })
     }
 

@@ -129,6 +129,10 @@ impl SocketOps for Socket {
         &self.common
     }
 
+    fn opened(&self, inode: u64) {
+        self.endpoint.inode.store(inode, Ordering::Relaxed);
+    }
+
     fn bind(&self, address: &[u8]) -> Result<()> {
         let (interface, protocol) = send::parse(address)?;
         let _alone = self.setup.lock();

@@ -2,6 +2,8 @@
 
 use hayate_tcp::{Algorithm, Config, Keepalive};
 
+use crate::net::settings;
+
 /// The options that a program chose for its connections.
 #[derive(Clone, Copy)]
 pub struct Choices {
@@ -32,7 +34,7 @@ impl Default for Choices {
             fin_timeout: 0,
             defer_accept: 0,
             user_timeout: 0,
-            algorithm: config.algorithm,
+            algorithm: settings::algorithm(),
             max_segment: 0,
         }
     }

@@ -39,7 +39,7 @@ impl Socket {
             } else {
                 state.binding.take()
             };
-            Remnant::leave(ends, rest, route, binding);
+            Remnant::leave(self.v6, rest, route, binding);
         } else {
             self.leave_ends(&ends);
             self.give_port_back(state);

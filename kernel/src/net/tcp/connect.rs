@@ -16,6 +16,7 @@ use crate::credentials::Capability;
 use crate::net::config;
 use crate::net::ip_options::Wishes;
 use crate::net::settings;
+use crate::net::statistics::{TcpCounter, count_tcp};
 use crate::schedule::time::monotonic_ns;
 use crate::vfs::caller;
 use crate::vfs::socket::{Attempt, until};
@@ -248,6 +249,7 @@ impl Socket {
         state.error = None;
         (state.no_receive, state.no_send) = (false, false);
         state.connecting = true;
+        count_tcp(TcpCounter::Called);
         state.phase = Phase::Connected(Box::new(Flow {
             connection,
             route,

@@ -12,10 +12,12 @@ use super::table::{self, ConnectionEntry, Remnant};
 use super::{PORTS, Socket};
 use crate::net::packet::Ports;
 use crate::net::slice::Slice;
+use crate::net::statistics::{TcpCounter, count_tcp};
 use crate::schedule::time::monotonic_ns;
 
 /// Receives a segment.
 pub fn receive(header: Header, ports: Ports, segment: Segment<Slice>, interface: u32) {
+    count_tcp(TcpCounter::Received);
     let ends = Ends {
         local: SocketAddress::new(header.destination, ports.destination),
         remote: SocketAddress::new(header.source, ports.source),

@@ -30,7 +30,6 @@ const COOKIE_LIFE: u64 = 120 * SECOND;
 impl Socket {
     /// listen(2).
     pub(super) fn begin_listening(&self, backlog: usize) -> Result<()> {
-        let backlog = backlog.min(settings::most_backlog());
         let me = self.arc()?;
         let mut state = self.state.lock();
         match &mut state.phase {
@@ -94,7 +93,7 @@ impl Socket {
             if listener.is_full() {
                 return true;
             }
-            let begins = listener.begun < listener.backlog.max(8);
+            let begins = listener.begun < listener.backlog.clamp(8, settings::most_begun().max(8));
             if begins {
                 listener.begun += 1;
             } else {

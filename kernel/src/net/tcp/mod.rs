@@ -25,6 +25,7 @@ mod input;
 mod listen;
 mod options;
 mod route;
+mod shown;
 mod socket_ops;
 mod table;
 mod time_wait;
@@ -43,11 +44,12 @@ use hayate_tcp::{Bytes, Connection, Error, Events, Segment, Sink};
 use smallvec::SmallVec;
 
 use self::choices::Choices;
-use self::route::{Ends, Route};
+use self::route::Route;
 use super::ip_options::IpOptions;
 use super::level::Level;
 use super::ports::Ports;
 use super::slice::Slice;
+use super::statistics::{TcpCounter, count_tcp};
 use crate::random;
 use crate::schedule::time::monotonic_ns;
 use crate::schedule::{Mutex, Timer, TimerTarget, WaitQueue};
@@ -55,11 +57,12 @@ use crate::vfs::caller;
 use crate::vfs::fasync::Signals;
 use crate::vfs::poll;
 use crate::vfs::signal_owner::{Band, SignalOwner};
+use crate::vfs::socket_count::{Counted, Kind};
 use crate::vfs::socket_options::{Common, Switches};
 
 pub use input::{failed, receive};
 pub use options::SEND_DEFAULT;
-pub use table::{ConnectionEntry, for_each};
+pub use shown::{Counts, Details, Shown, counts, for_each_shown};
 
 /// The ports of TCP.
 pub static PORTS: Ports<Socket> = Ports::new(Binding::conflicts_as_stream);
@@ -95,6 +98,7 @@ pub struct Socket {
     send_size: AtomicUsize,
     /// TCP_NOTSENT_LOWAT: with so many bytes that were never sent it takes no more; 0: no bound.
     not_sent: AtomicUsize,
+    _counted: Counted,
 }
 
 /// The state of a socket.
@@ -277,6 +281,7 @@ impl Socket {
                 receive_size: AtomicUsize::new(0),
                 send_size: AtomicUsize::new(0),
                 not_sent: AtomicUsize::new(0),
+                _counted: Counted::new(if v6 { Kind::TcpV6 } else { Kind::Tcp }),
             }
         })
     }
@@ -338,6 +343,7 @@ impl Socket {
     fn introduce(&self, flow: &mut Flow, after: &mut After) {
         let now = monotonic_ns();
         if after.events.contains(Events::CONNECTED) {
+            count_tcp(TcpCounter::Taken);
             let deferral = self.deferral();
             flow.deferred = Some(now.saturating_add(deferral));
             if deferral != 0 {
@@ -410,49 +416,10 @@ impl Socket {
     fn keeps_alive(&self) -> bool {
         self.common.has(Switches::KEEP_ALIVE)
     }
-
-    /// Returns what `/proc/net/tcp` shows: its names, Linux' number of its state, bytes that wait
-    /// to be sent and to be read, and its user.
-    pub fn shown(&self) -> Shown {
-        let state = self.state.lock();
-        let any = state.local.address.wildcard();
-        let mut shown = Shown {
-            ends: Ends { local: state.local, remote: SocketAddress::new(any, 0) },
-            state: LISTEN,
-            sending: 0,
-            receiving: 0,
-            user: self.user,
-        };
-        match &state.phase {
-            Phase::Connected(flow) => {
-                shown.ends = flow.route.ends;
-                shown.state = flow.connection.state() as u8;
-                shown.sending = flow.connection.unacknowledged();
-                shown.receiving = flow.connection.available();
-            }
-            Phase::Listening(listener) => shown.receiving = listener.ready(),
-            Phase::Idle => shown.state = hayate_tcp::State::Closed as u8,
-        }
-        shown
-    }
 }
 
 /// Linux' number of the state LISTEN.
-const LISTEN: u8 = 10;
-
-/// The line of a socket in `/proc/net/tcp`.
-pub struct Shown {
-    /// Its names.
-    pub ends: Ends,
-    /// Linux' number of its state.
-    pub state: u8,
-    /// Bytes that are not acknowledged.
-    pub sending: usize,
-    /// Bytes that wait to be read, or connections to be accepted.
-    pub receiving: usize,
-    /// The user who made it.
-    pub user: u32,
-}
+pub const LISTEN: u8 = 10;
 
 impl TimerTarget for Socket {
     fn expire(&self, now: u64) -> Option<u64> {

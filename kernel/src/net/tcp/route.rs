@@ -6,13 +6,14 @@ use core::hash::{Hash, Hasher};
 use hayate_abi::Result;
 use hayate_ip::SocketAddress;
 use hayate_ip::header::{self, Header};
-use hayate_tcp::{Config, Segment};
+use hayate_tcp::{Config, Flags, Segment};
 
 use crate::net::config;
 use crate::net::config::Path;
 use crate::net::output;
 use crate::net::packet::{Body, Packet, Ports};
 use crate::net::slice::Slice;
+use crate::net::statistics::{TcpCounter, count_tcp};
 
 /// The bytes of an IP header and a TCP header without options.
 const HEADERS_V4: usize = header::LENGTH_V4 + header::LENGTH_TCP;
@@ -107,6 +108,9 @@ impl Route {
     /// sent again later, like every lost segment.
     #[inline]
     pub fn send(&self, segment: Segment<Slice>) {
+        if segment.flags.contains(Flags::RST) {
+            count_tcp(TcpCounter::Resets);
+        }
         let (hop_limit, traffic_class) = self.marks;
         let Ends { local, remote } = self.ends;
         let header = Header {

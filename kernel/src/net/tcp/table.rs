@@ -3,6 +3,7 @@
 //! Locks: one for each of [`PARTS`] parts, a leaf. It is held for a look-up.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::hash::{BuildHasher, BuildHasherDefault};
 
 use hashbrown::HashMap;
@@ -20,6 +21,8 @@ const PARTS: usize = 256;
 
 /// The remnant of a connection: TIME-WAIT.
 pub struct Remnant {
+    /// The connection was one of a socket of IPv6.
+    pub v6: bool,
     /// Its name.
     pub ends: Ends,
     /// The state that answers late segments.
@@ -85,9 +88,21 @@ pub fn remove(ends: &Ends, is_it: impl Fn(&ConnectionEntry) -> bool) -> Option<C
     if part.get(ends).is_some_and(is_it) { part.remove(ends) } else { None }
 }
 
-/// Calls `visit` with every entry; under the lock of its part.
-pub fn for_each(mut visit: impl FnMut(&Ends, &ConnectionEntry)) {
+/// Calls `visit` with every entry; without a lock.
+///
+/// # Errors
+/// `ENOMEM`, those of `visit`.
+pub fn for_each(mut visit: impl FnMut(&ConnectionEntry) -> Result<()>) -> Result<()> {
+    let mut found = Vec::new();
     for part in &TABLE {
-        part.lock().iter().for_each(|(ends, entry)| visit(ends, entry));
+        {
+            let part = part.lock();
+            found.make_room(part.len())?;
+            found.extend(part.values().cloned());
+        }
+        for entry in found.drain(..) {
+            visit(&entry)?;
+        }
     }
+    Ok(())
 }

@@ -17,7 +17,7 @@ use hayate_tcp::TimeWait;
 use hayate_tcp::time_wait::DURATION;
 
 use super::PORTS;
-use super::route::{Ends, Route};
+use super::route::Route;
 use super::table::{self, ConnectionEntry, Remnant};
 use crate::reclaim::growth::Grow;
 use crate::schedule::time::monotonic_ns;
@@ -70,8 +70,9 @@ impl TimerTarget for Reaper {
 impl Remnant {
     /// Puts what is left of a connection in its place in the table. It holds the port of `binding`
     /// until its end.
-    pub fn leave(ends: Ends, state: TimeWait, route: Arc<Route>, binding: Option<Binding>) {
-        let remnant = Arc::new(Remnant { ends, state: SpinLock::new(state), route, binding });
+    pub fn leave(v6: bool, state: TimeWait, route: Arc<Route>, binding: Option<Binding>) {
+        let ends = route.ends;
+        let remnant = Arc::new(Remnant { v6, ends, state: SpinLock::new(state), route, binding });
         let end = monotonic_ns() + DURATION;
         let timer = {
             let mut order = ORDER.here().lock();

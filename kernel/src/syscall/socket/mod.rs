@@ -21,6 +21,7 @@ use hayate_machine::user::UserPtr;
 
 use self::descriptor::{lookup, socket_of};
 use super::file::{descriptor_limit, files};
+use crate::net::settings;
 use crate::process;
 use crate::vfs::open_file::{FileOps, OpenFile, flags as open};
 use crate::vfs::socket::Directions;
@@ -89,7 +90,8 @@ pub fn bind(fd: i32, at: usize, length: u32) -> Result<()> {
 pub fn listen(fd: i32, backlog: i32) -> Result<()> {
     let file = lookup(fd)?;
     // A negative backlog is a very large one (__sys_listen).
-    socket_of(&file)?.listen(usize::try_from(backlog).unwrap_or(usize::MAX))
+    let backlog = usize::try_from(backlog).unwrap_or(usize::MAX);
+    socket_of(&file)?.listen(backlog.min(settings::most_backlog()))
 }
 
 /// connect(2).

@@ -6,6 +6,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 
 use hayate_abi::file::AT_FDCWD;
 use hayate_abi::socket::Ucred;
@@ -100,6 +101,10 @@ impl SocketOps for Socket {
 
     fn common(&self) -> &Common {
         self.options()
+    }
+
+    fn opened(&self, inode: u64) {
+        self.endpoint().inode.store(inode, Ordering::Relaxed);
     }
 
     fn ancillary(&self) -> Ancillary {

@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use hayate_abi::socket::Ucred;
 use hayate_abi::{Errno, Result};
 
-use super::{Endpoint, EndpointKind, MOST_BACKLOG, Role, wake};
+use super::{Endpoint, EndpointKind, Role, wake};
 use crate::reclaim::growth::Grow;
 use crate::vfs::signal_owner::Band;
 use crate::vfs::socket::Attempt;
@@ -21,12 +21,11 @@ impl Endpoint {
         if inner.name.is_none() {
             return Err(Errno::EINVAL);
         }
-        let most = backlog.min(MOST_BACKLOG);
         match &mut inner.role {
             Role::Connected { .. } => return Err(Errno::EINVAL),
-            Role::Listening { backlog, .. } => *backlog = most,
+            Role::Listening { backlog: most, .. } => *most = backlog,
             role @ Role::Idle => {
-                *role = Role::Listening { backlog: most, waiting: VecDeque::new() };
+                *role = Role::Listening { backlog, waiting: VecDeque::new() };
                 inner.peer_credentials = Some(who);
             }
         }

@@ -119,6 +119,7 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
+        super::ALL.remove(self);
         // An endpoint that was never accepted, or whose socket could not be made.
         if !self.is_closed() {
             self.close();

@@ -14,7 +14,7 @@ mod messages;
 use alloc::collections::VecDeque;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use hayate_abi::socket::Ucred;
 use hayate_abi::{Errno, Result};
@@ -31,12 +31,15 @@ use crate::vfs::open_file::OpenFile;
 use crate::vfs::poll::Events;
 use crate::vfs::signal_owner::{Band, SignalOwner};
 use crate::vfs::socket::{Attempt, kinds};
+use crate::vfs::socket_count::{Counted, Kind};
+use crate::vfs::socket_list::SocketList;
 
 /// The number of datagrams from senders other than its peer that may wait in one queue:
 /// net.unix.max_dgram_qlen.
 pub const QUEUE_DATAGRAMS: usize = 10;
-/// SOMAXCONN.
-pub const MOST_BACKLOG: usize = 4096;
+
+/// All endpoints.
+pub static ALL: SocketList<Endpoint> = SocketList::new();
 
 /// The kinds of Unix-domain socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +123,19 @@ pub struct Endpoint {
     file_owner: Once<Arc<SignalOwner>>,
     /// There was no room when a send or a poll last looked.
     space_wanted: AtomicBool,
+    /// The number of its socket's inode; 0 while it has no socket.
+    pub inode: AtomicU64,
+    _counted: Counted,
+}
+
+/// The state of an endpoint as `/proc/net/unix` shows it.
+pub struct Shown {
+    /// listen(2) was called.
+    pub listens: bool,
+    /// It has a peer.
+    pub is_connected: bool,
+    /// Its name.
+    pub name: Option<Name>,
 }
 
 impl Inner {
@@ -162,7 +178,7 @@ impl Inner {
 impl Endpoint {
     /// Makes an unconnected endpoint.
     pub fn new(kind: EndpointKind, owner: Ucred) -> Arc<Self> {
-        Arc::new(Self {
+        let endpoint = Arc::new(Self {
             kind,
             owner,
             account: Account::new(),
@@ -185,7 +201,21 @@ impl Endpoint {
             signals: Signals::new(),
             file_owner: Once::new(),
             space_wanted: AtomicBool::new(false),
-        })
+            inode: AtomicU64::new(0),
+            _counted: Counted::new(Kind::Unix),
+        });
+        ALL.add(&endpoint);
+        endpoint
+    }
+
+    /// Returns what is shown of it.
+    pub fn shown(&self) -> Shown {
+        let inner = self.inner.lock();
+        Shown {
+            listens: matches!(inner.role, Role::Listening { .. }),
+            is_connected: self.kind.connects() && matches!(inner.role, Role::Connected { .. }),
+            name: inner.name.clone(),
+        }
     }
 
     /// Makes two endpoints connected to each other: socketpair(2).

@@ -1,0 +1,101 @@
+//! What the protocols have done since boot: the counters of `/proc/net/snmp` and `snmp6` (RFC 4293,
+//! RFC 4022, RFC 4113; `include/uapi/linux/snmp.h` of Linux 6.1).
+//!
+//! Each processor has its own, so counting is one addition without a lock. Only what is counted at
+//! its place is told; names that are not here are left out of the files.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use hayate_machine::cpu::{MAX_CPUS, PerCpu};
+use hayate_machine::per_cpu;
+
+/// A counter of one version of IP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counter {
+    /// Packets received (InReceives).
+    Received,
+    /// Those for other hosts (InAddrErrors).
+    Strangers,
+    /// Those of a protocol that is not known (InUnknownProtos).
+    UnknownProtocols,
+    /// Those that were given to a protocol (InDelivers).
+    Delivered,
+    /// Packets that protocols sent (OutRequests).
+    Sent,
+    /// Messages of ICMP received (InMsgs).
+    IcmpReceived,
+    /// Messages of ICMP sent (OutMsgs).
+    IcmpSent,
+    /// Destinations that were reported as unreachable (OutDestUnreachs).
+    UnreachableSent,
+    /// Datagrams that programs have read (InDatagrams).
+    DatagramsRead,
+    /// Datagrams to ports that nobody has (NoPorts).
+    NoPorts,
+    /// Datagrams for which a socket had no room (InErrors, RcvbufErrors).
+    DatagramsDropped,
+    /// Datagrams sent (OutDatagrams).
+    DatagramsSent,
+}
+
+/// A counter of TCP, over both versions of IP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TcpCounter {
+    /// Connections that programs began (ActiveOpens).
+    Called,
+    /// Connections that listeners got (PassiveOpens).
+    Taken,
+    /// Segments received (InSegs).
+    Received,
+    /// Resets sent (OutRsts).
+    Resets,
+}
+
+const COUNTERS: usize = Counter::DatagramsSent as usize + 1;
+const TCP_COUNTERS: usize = TcpCounter::Resets as usize + 1;
+
+struct Counts {
+    /// Of IPv4, and of IPv6.
+    ip: [[AtomicU64; COUNTERS]; 2],
+    tcp: [AtomicU64; TCP_COUNTERS],
+}
+
+per_cpu! {
+    static COUNTS: PerCpu<Counts> = PerCpu::new(Counts {
+        ip: [const { [const { AtomicU64::new(0) }; COUNTERS] }; 2],
+        tcp: [const { AtomicU64::new(0) }; TCP_COUNTERS],
+    });
+}
+
+/// Adds one. The kernel is not preempted, so a load and a store are enough.
+#[inline]
+fn add(counter: &AtomicU64) {
+    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+/// Counts an event of IPv4 or of IPv6.
+#[inline]
+pub fn count(counter: Counter, is_v4: bool) {
+    add(&COUNTS.here().ip[usize::from(!is_v4)][counter as usize]);
+}
+
+/// Counts an event of TCP.
+#[inline]
+pub fn count_tcp(counter: TcpCounter) {
+    add(&COUNTS.here().tcp[counter as usize]);
+}
+
+fn sum(of: impl Fn(&'static Counts) -> &'static AtomicU64) -> u64 {
+    let each = (0..MAX_CPUS).filter_map(|cpu| COUNTS.of(cpu));
+    each.map(|counts| of(counts).load(Ordering::Relaxed)).sum()
+}
+
+/// Returns how often an event of IPv4 or of IPv6 was counted.
+pub fn total(counter: Counter, is_v4: bool) -> u64 {
+    sum(|counts| &counts.ip[usize::from(!is_v4)][counter as usize])
+}
+
+/// Returns how often an event of TCP was counted.
+pub fn total_tcp(counter: TcpCounter) -> u64 {
+    sum(|counts| &counts.tcp[counter as usize])
+}
