@@ -12,9 +12,9 @@
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use hayate_machine::cpu::PerCpu;
+use hayate_machine::cpu::{MAX_CPUS, PerCpu};
 use hayate_machine::per_cpu;
 use hayate_machine::sync::{Once, SpinLock};
 
@@ -45,6 +45,17 @@ per_cpu! {
         receives: AtomicBool::new(false),
         packets: SpinLock::new(VecDeque::new()),
     });
+}
+
+/// Packets and bytes that passed on a processor. Only that processor changes them.
+struct Passed {
+    packets: AtomicU64,
+    bytes: AtomicU64,
+}
+
+per_cpu! {
+    static PASSED: PerCpu<Passed> =
+        PerCpu::new(Passed { packets: AtomicU64::new(0), bytes: AtomicU64::new(0) });
 }
 
 static RECEIVE: Once<fn(Packet)> = Once::new();
@@ -87,7 +98,7 @@ pub fn send_frame(interface: &Interface, link: [u8; LINK], body: Payload, sender
     match packet {
         Some(packet) => pass(interface, length, packet),
         None => {
-            count(interface, length);
+            count(length);
             interface.counters.dropped_in.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -113,10 +124,10 @@ fn arrive(interface: &Interface, length: usize, packet: Packet) {
         }
         packets.push_back(packet);
         drop(packets);
-        count(interface, length);
+        count(length);
         return;
     }
-    count(interface, length);
+    count(length);
     let Some(receive) = RECEIVE.get() else { return };
     backlog.receives.store(true, Ordering::Relaxed);
     receive(packet);
@@ -130,10 +141,20 @@ fn arrive(interface: &Interface, length: usize, packet: Packet) {
     backlog.receives.store(false, Ordering::Relaxed);
 }
 
-fn count(interface: &Interface, length: usize) {
-    let counters = &interface.counters;
-    counters.packets_out.fetch_add(1, Ordering::Relaxed);
-    counters.bytes_out.fetch_add(length as u64, Ordering::Relaxed);
-    counters.packets_in.fetch_add(1, Ordering::Relaxed);
-    counters.bytes_in.fetch_add(length as u64, Ordering::Relaxed);
+/// Counts a packet: on this processor, so that processors share no line of memory for it.
+fn count(length: usize) {
+    let passed = PASSED.here();
+    let add = |count: &AtomicU64, more| {
+        count.store(count.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+    };
+    add(&passed.packets, 1);
+    add(&passed.bytes, length as u64);
+}
+
+/// Returns how many packets and bytes passed, each out and in again.
+pub fn passed() -> (u64, u64) {
+    (0..MAX_CPUS).filter_map(|cpu| PASSED.of(cpu)).fold((0, 0), |(packets, bytes), passed| {
+        let more = passed.packets.load(Ordering::Relaxed);
+        (packets + more, bytes + passed.bytes.load(Ordering::Relaxed))
+    })
 }

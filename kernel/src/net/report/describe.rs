@@ -11,6 +11,7 @@ use hayate_netlink::route::route::{kind, protocol, scope, table};
 use hayate_netlink::route::{Address, Link, Route, address};
 
 use super::super::config::{self, Config, Interface, LocalAddress, flag};
+use super::super::loopback;
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 
@@ -25,6 +26,7 @@ const QUEUE_LENGTH: u32 = 1000;
 /// Returns what is told of an interface.
 pub(super) fn link_of(interface: &Interface) -> Link {
     let counters = &interface.counters;
+    let (packets, bytes) = if interface.is_loopback() { loopback::passed() } else { (0, 0) };
     let mut flags = interface.flags.load(Ordering::Relaxed);
     if !interface.is_up() {
         // As on Linux (`dev_get_flags`), one that is down says nothing of the other end.
@@ -49,10 +51,10 @@ pub(super) fn link_of(interface: &Interface) -> Link {
         queue_length: QUEUE_LENGTH,
         queue: "noqueue",
         statistics: Statistics {
-            packets_in: counters.packets_in.load(Ordering::Relaxed),
-            packets_out: counters.packets_out.load(Ordering::Relaxed),
-            bytes_in: counters.bytes_in.load(Ordering::Relaxed),
-            bytes_out: counters.bytes_out.load(Ordering::Relaxed),
+            packets_in: packets + counters.packets_in.load(Ordering::Relaxed),
+            packets_out: packets + counters.packets_out.load(Ordering::Relaxed),
+            bytes_in: bytes + counters.bytes_in.load(Ordering::Relaxed),
+            bytes_out: bytes + counters.bytes_out.load(Ordering::Relaxed),
             dropped_in: counters.dropped_in.load(Ordering::Relaxed),
             dropped_out: counters.dropped_out.load(Ordering::Relaxed),
             ..Statistics::default()
