@@ -84,7 +84,9 @@ impl SocketAddress {
             bytes[4..8].copy_from_slice(&(self.address.bits() as u32).to_be_bytes());
             LENGTH_V4
         };
-        bytes.iter().copied().take(length).collect()
+        let mut bytes = ArrayVec::from(bytes);
+        bytes.truncate(length);
+        bytes
     }
 }
 

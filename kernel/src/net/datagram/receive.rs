@@ -15,7 +15,10 @@ use crate::vfs::transfer::Output;
 impl Socket {
     /// Writes an address for a program.
     pub(super) fn address_bytes(&self, address: SocketAddress) -> AddressBytes {
-        address.to_bytes(self.v6).into_iter().collect()
+        let mut bytes = AddressBytes::new();
+        // An address of a socket is shorter than the longest.
+        let _ = bytes.try_extend_from_slice(&address.to_bytes(self.v6));
+        bytes
     }
 
     /// Receives a datagram, or with MSG_ERRQUEUE an error.

@@ -27,7 +27,10 @@ const SIOCOUTQNSD: u32 = 0x894b;
 
 impl Socket {
     fn address_bytes(&self, address: SocketAddress) -> AddressBytes {
-        address.to_bytes(self.v6).into_iter().collect()
+        let mut bytes = AddressBytes::new();
+        // An address of a socket is shorter than the longest.
+        let _ = bytes.try_extend_from_slice(&address.to_bytes(self.v6));
+        bytes
     }
 
     fn set_ip(&self, level: i32, option: i32, value: OptionValue) -> Result<()> {
