@@ -5,6 +5,7 @@ use super::describe::Description;
 use super::scaling::Scaled;
 use crate::boot;
 use crate::numbers::count;
+use measure_data::run::Quantity;
 use measure_data::scaling::Reach;
 use measure_data::statistics::{median, median_interval};
 use measure_data::{Run, units};
@@ -312,11 +313,25 @@ pub fn counted(number: u32, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
-/// The value called `name` in a run.
+/// Bytes of a mebibyte.
+const MEBIBYTE: f64 = 1048576.0;
+
+/// What a value costs: of a bandwidth, in bytes for each 1e9 instructions or nanoseconds, what each
+/// MiB takes.
+fn cost(quantity: Quantity, value: f64) -> f64 {
+    match quantity {
+        Quantity::Time => value,
+        Quantity::Bandwidth => MEBIBYTE * 1e9 / value,
+    }
+}
+
+/// The value called `name` in a run, as a [`cost`].
 pub fn value(run: Option<&Run>, name: &str) -> Option<Value> {
     let run = run?;
+    let result = run.result(name)?;
     // From the samples: the summary of a counted run was computed with the guest's clock.
-    let values = run.result(name)?.values(&run.clock);
+    let mut values = result.values(&run.clock);
+    values.iter_mut().flatten().for_each(|value| *value = cost(result.quantity, *value));
     let interval = median_interval(&values);
     Some(Value { median: median(&mut values.concat()), low: interval.low, high: interval.high })
 }
@@ -325,7 +340,11 @@ pub fn value(run: Option<&Run>, name: &str) -> Option<Value> {
 pub fn lines(what: &Description, runs: &[Option<&Run>]) -> Vec<Line> {
     let line = |work: &super::describe::Work| {
         let name = work.result();
-        let said = runs.iter().flatten().find_map(|run| Some(run.result(&name)?.title.clone()));
+        let said = runs.iter().flatten().find_map(|run| {
+            let result = run.result(&name)?;
+            let each = if result.quantity == Quantity::Bandwidth { ", each MiB" } else { "" };
+            Some(format!("{}{each}", result.title))
+        });
         let total = format!("{name}/total");
         let totals =
             runs.iter().map(|run| Some(value(*run, &total)?.median).filter(|_| work.total));
@@ -495,6 +514,14 @@ mod tests {
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].ratio, found[0].at_most), (64.0 / 24.0, 2.0));
         assert_eq!((found[0].system.as_str(), found[0].other.as_str()), ("A", "B"));
+    }
+
+    #[test]
+    fn a_bandwidth_costs_less_where_it_is_higher() {
+        assert_eq!(cost(Quantity::Time, 40.0), 40.0);
+        // Two bytes for each instruction.
+        assert_eq!(cost(Quantity::Bandwidth, 2e9), 524_288.0);
+        assert!(cost(Quantity::Bandwidth, 3e9) < cost(Quantity::Bandwidth, 2e9));
     }
 
     #[test]
