@@ -9,7 +9,7 @@
 //!
 //! `./hayate test host/miri` runs the tests, if the nightly toolchain with Miri is installed.
 
-use crate::frames::{self, Block, Frame};
+use crate::frames::{self, Block, Frame, RUN, Run};
 use crate::heap::{self, Heap};
 use crate::layout::{INTERPRETED_MEMORY, PAGE_SIZE};
 use crate::loader::{MemoryKind, MemoryRange};
@@ -90,6 +90,51 @@ fn blocks_are_in_a_row() {
         assert!(numbers.windows(2).all(|pair| pair[0].number() + 1 == pair[1].number()));
     }
     assert_eq!(frames::counts().free, before.free);
+}
+
+#[test]
+fn a_run_is_counted_as_one() {
+    let _turn = machine();
+    let before = frames::counts().free;
+    let run = Run::allocate().unwrap();
+    assert_eq!(run.size(), RUN as usize * PAGE_SIZE);
+    assert!(run.address().is_multiple_of(run.size() as u64));
+    let other = run.clone();
+    // Over the border of two frames, and over the end.
+    assert_eq!(other.write(PAGE_SIZE - 2, &[1, 2, 3, 4]), 4);
+    assert_eq!(other.write(run.size() - 1, &[5, 6]), 1);
+    drop(run);
+    assert_eq!(frames::counts().free, before - RUN as usize);
+    let mut bytes = [0; 4];
+    assert_eq!(other.read(PAGE_SIZE - 2, &mut bytes), 4);
+    assert_eq!(bytes, [1, 2, 3, 4]);
+    assert_eq!(other.read(other.size(), &mut bytes), 0);
+    drop(other);
+    assert_eq!(frames::counts().free, before);
+    // More than a processor keeps.
+    let mut runs: Vec<Run> = (0..20).map(|_| Run::allocate().unwrap()).collect();
+    runs.sort_by_key(Run::address);
+    let size = runs[0].size() as u64;
+    assert!(runs.windows(2).all(|pair| pair[0].address() + size <= pair[1].address()));
+    drop(runs);
+    assert_eq!(frames::counts().free, before);
+}
+
+#[test]
+fn a_frame_is_a_run_of_one() {
+    let _turn = machine();
+    let before = frames::counts().free;
+    let frame = Frame::allocate_zeroed().unwrap();
+    let run = Run::from(frame.clone());
+    assert_eq!((frame.references(), run.size()), (2, PAGE_SIZE));
+    assert_eq!(run.write(PAGE_SIZE - 1, &[7, 8]), 1);
+    let mut byte = [0];
+    assert_eq!((frame.read(PAGE_SIZE - 1, &mut byte), byte), (1, [7]));
+    let other = run.clone();
+    drop((frame, run));
+    assert_eq!(frames::counts().free, before - 1);
+    drop(other);
+    assert_eq!(frames::counts().free, before);
 }
 
 #[test]

@@ -48,6 +48,9 @@ pub(crate) const INTERPRETED_MEMORY: usize = 3 << 20;
 
 /// The most physical memory that the direct map can hold, in bytes.
 pub const DIRECT_MAP_SIZE: usize = 64 << 40;
+/// The numbers of frames are below this one, so 8 TiB of memory are used at most. The bit tells a
+/// run of frames from a frame.
+pub(crate) const FRAME_NUMBERS: u32 = 1 << 31;
 /// Kernel stacks and device registers.
 pub const VMAP: usize = 0xffff_c900_0000_0000;
 /// The end of [`VMAP`].

@@ -28,7 +28,7 @@ use hayate_frames::admit;
 
 use crate::frames::{Frame, direct, extend, info};
 use crate::kernel_tables;
-use crate::layout::{DIRECT_MAP_SIZE, LARGE_PAGE_SIZE, PAGE_SHIFT, PAGE_SIZE};
+use crate::layout::{DIRECT_MAP_SIZE, FRAME_NUMBERS, LARGE_PAGE_SIZE, PAGE_SHIFT, PAGE_SIZE};
 use crate::loader::{self, BootInfo, MemoryKind};
 use crate::sync::{Once, SpinLock};
 
@@ -64,10 +64,10 @@ pub fn areas() -> &'static [Area] {
     AREAS.get().map_or(&[], |areas| areas)
 }
 
-/// Returns the end of usable physical addresses: the direct map ends there, or frame numbers of 32
-/// bits.
+/// Returns the end of usable physical addresses: the direct map ends there, or the numbers of
+/// frames.
 fn limit() -> u64 {
-    (DIRECT_MAP_SIZE as u64).min(u64::from(u32::MAX) << PAGE_SHIFT)
+    (DIRECT_MAP_SIZE as u64).min(u64::from(FRAME_NUMBERS) << PAGE_SHIFT)
 }
 
 /// Finds the areas. Called once, on the first processor, before the kernel's page tables are built.

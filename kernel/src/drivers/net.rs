@@ -18,7 +18,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use hayate_abi::{Errno, Result};
-use hayate_machine::frames::Frame;
+use hayate_machine::frames::Run;
 use hayate_machine::sync::{Once, SpinLock};
 pub use hayate_virtio_net::{Checksum, Partial, Protocol, Segments, Sent};
 use smallvec::SmallVec;
@@ -26,27 +26,26 @@ use smallvec::SmallVec;
 use crate::reclaim::growth::{self, Grow};
 use crate::schedule::WaitQueue;
 
-/// Bytes of a frame of memory.
-const PAGE: usize = 4096;
-
-/// A piece of a packet's bytes, within one frame of memory. Never empty.
+/// A piece of a packet's bytes, within contiguous frames of memory. Never empty.
 #[derive(Clone, Debug)]
 pub struct FrameSlice {
-    frame: Frame,
+    memory: Run,
     offset: u16,
     length: u16,
 }
 
 impl FrameSlice {
-    /// `length` bytes at `offset` of `frame`; `None` if that is nothing or not inside of it.
-    pub fn new(frame: Frame, offset: usize, length: usize) -> Option<FrameSlice> {
-        let inside = length != 0 && offset.checked_add(length)? <= PAGE;
-        inside.then(|| FrameSlice { frame, offset: offset as u16, length: length as u16 })
+    /// `length` bytes at `offset` of `memory`; `None` if that is nothing or not inside of it.
+    pub fn new(memory: impl Into<Run>, offset: usize, length: usize) -> Option<FrameSlice> {
+        let memory = memory.into();
+        let inside = length != 0 && offset.checked_add(length)? <= memory.size();
+        let (offset, length) = (u16::try_from(offset).ok()?, u16::try_from(length).ok()?);
+        inside.then_some(FrameSlice { memory, offset, length })
     }
 
-    /// The frame of memory.
-    pub fn frame(&self) -> &Frame {
-        &self.frame
+    /// The frames of memory.
+    pub fn memory(&self) -> &Run {
+        &self.memory
     }
 
     /// Where the bytes begin in it.
@@ -64,7 +63,7 @@ impl FrameSlice {
     pub fn read(&self, from: usize, to: &mut [u8]) -> usize {
         let left = self.len().saturating_sub(from);
         let count = to.len().min(left);
-        self.frame.read(self.offset() + from.min(self.len()), &mut to[..count])
+        self.memory.read(self.offset() + from.min(self.len()), &mut to[..count])
     }
 
     /// Takes bytes off the front; at least one stays.
@@ -191,9 +190,9 @@ impl OutgoingFrame {
 }
 
 impl FrameSlice {
-    /// Takes it apart: frame, offset, length.
-    pub(super) fn into_parts(self) -> (Frame, usize, usize) {
-        (self.frame, self.offset.into(), self.length.into())
+    /// Takes it apart: memory, offset, length.
+    pub(super) fn into_parts(self) -> (Run, usize, usize) {
+        (self.memory, self.offset.into(), self.length.into())
     }
 }
 

@@ -104,7 +104,7 @@ fn receive(interface: &Arc<Interface>, frame: IncomingFrame) -> Option<()> {
     let mut payload = Payload::new();
     for slice in frame.slices {
         let (offset, length) = (slice.offset(), slice.len());
-        payload.push(Slice::of_frame(slice.frame().clone(), offset, length)?).ok()?;
+        payload.push(Slice::of_memory(slice.memory().clone(), offset, length)?).ok()?;
     }
     let mut head = [0; ETHERNET];
     if payload.read(0, &mut head) < ETHERNET {

@@ -1,8 +1,11 @@
 //! The bytes of packets: pieces of counted frames, which queues and devices share without a copy.
 //!
-//! A [`Slice`] is a part of a frame. Its bytes are written once, when it is made, and never after:
-//! so the sender's queue, a packet on its way and the receiver's queue can refer to the same slice.
-//! Large payloads get frames of their own. Small ones are cut from a frame that the processor keeps
+//! A [`Slice`] is a part of a frame, or of a run of contiguous frames. Its bytes are written once,
+//! when it is made, and never after: so the sender's queue, a packet on its way and the receiver's
+//! queue can refer to the same slice.
+//! Large payloads get runs of 32 KiB of their own, and frames for the rest, and where memory is so
+//! scattered that there is no run: what is done for each slice on its way through queues is done an
+//! eighth as often. Small ones are cut from a frame that the processor keeps
 //! for that ([`FRAGMENTS`]), so that many small messages do not take a frame each. Nobody can reach
 //! a byte of the frame outside of the slice, and slices of one frame never overlap.
 //!
@@ -14,7 +17,7 @@
 use hayate_abi::{Errno, Result};
 use hayate_ip::checksum::Checksum;
 use hayate_machine::cpu::PerCpu;
-use hayate_machine::frames::Frame;
+use hayate_machine::frames::{Frame, RUN, Run};
 use hayate_machine::per_cpu;
 use hayate_machine::sync::SpinLock;
 use smallvec::SmallVec;
@@ -25,16 +28,18 @@ use crate::vfs::transfer::{Input, Output};
 
 /// The bytes of a frame.
 const PAGE: usize = 4096;
+/// The bytes of a run.
+const LARGE: usize = RUN as usize * PAGE;
 /// The largest slice that is cut from the processor's frame.
 const SMALL: usize = 2048;
 /// The memory that a slice counts for besides its bytes: its place in a queue, and its part of the
 /// frame's rest (as Linux counts an `sk_buff` and its shared data).
 const OVERHEAD: usize = 576;
 
-/// A part of a frame.
+/// A part of contiguous frames.
 #[derive(Clone, Debug)]
 pub struct Slice {
-    frame: Frame,
+    memory: Run,
     offset: u16,
     length: u16,
 }
@@ -56,7 +61,8 @@ impl Fragments {
         if PAGE - self.used < length {
             return None;
         }
-        let slice = Slice { frame: frame.clone(), offset: self.used as u16, length: length as u16 };
+        let memory = frame.clone().into();
+        let slice = Slice { memory, offset: self.used as u16, length: length as u16 };
         self.used += length;
         Some(slice)
     }
@@ -67,7 +73,7 @@ impl Slice {
     fn fresh(length: usize, obtain: impl FnOnce() -> Option<Frame>) -> Option<Slice> {
         let length = length.min(PAGE);
         if length > SMALL {
-            return Some(Slice { frame: obtain()?, offset: 0, length: length as u16 });
+            return Some(Slice { memory: obtain()?.into(), offset: 0, length: length as u16 });
         }
         if let Some(slice) = FRAGMENTS.here().lock().cut(length) {
             return Some(slice);
@@ -80,17 +86,27 @@ impl Slice {
         fragments.cut(length)
     }
 
-    /// Makes a slice of the bytes that a device wrote to a frame. `None` if they are not in it.
-    pub fn of_frame(frame: Frame, offset: usize, length: usize) -> Option<Slice> {
-        let inside = offset <= PAGE && length <= PAGE - offset;
-        inside.then(|| Slice { frame, offset: offset as u16, length: length as u16 })
+    /// Like [`Slice::fresh`], for a program's bytes: of a run, if that many are wanted. Sleeps.
+    fn fresh_large(length: usize) -> Option<Slice> {
+        if length >= LARGE
+            && let Some(memory) = Run::allocate()
+        {
+            return Some(Slice { memory, offset: 0, length: LARGE as u16 });
+        }
+        Slice::fresh(length, || reclaim::frame().ok())
+    }
+
+    /// Makes a slice of the bytes that a device wrote to memory. `None` if they are not in it.
+    pub fn of_memory(memory: Run, offset: usize, length: usize) -> Option<Slice> {
+        let inside = offset <= memory.size() && length <= memory.size() - offset;
+        inside.then_some(Slice { memory, offset: offset as u16, length: length as u16 })
     }
 
     /// Copies bytes to a new slice; at most a page of them. Any lock may be held. `None`: memory is
     /// exhausted.
     pub fn copy(bytes: &[u8]) -> Option<Slice> {
         let slice = Slice::fresh(bytes.len(), Frame::allocate)?;
-        slice.frame.write(usize::from(slice.offset), bytes);
+        slice.memory.write(usize::from(slice.offset), bytes);
         Some(slice)
     }
 
@@ -110,12 +126,12 @@ impl Slice {
         let to = to.min(self.len());
         let from = from.min(to);
         let offset = self.offset + from as u16;
-        Slice { frame: self.frame.clone(), offset, length: (to - from) as u16 }
+        Slice { memory: self.memory.clone(), offset, length: (to - from) as u16 }
     }
 
     /// Joins `next` to this slice if its bytes lie directly behind; returns whether it did.
     pub fn join(&mut self, next: &Slice) -> bool {
-        let joins = self.frame == next.frame && self.offset + self.length == next.offset;
+        let joins = self.memory == next.memory && self.offset + self.length == next.offset;
         if joins {
             self.length += next.length;
         }
@@ -129,22 +145,25 @@ impl Slice {
         self.length -= count;
     }
 
-    /// Returns what it counts for in the limits of a socket, in bytes.
+    /// Returns what it counts for in the limits of a socket, in bytes. A small part of a run counts
+    /// as all of it, for it keeps the rest from being freed.
     #[inline]
     pub fn charge(&self) -> usize {
-        self.len() + OVERHEAD
+        let size = self.memory.size();
+        let held = if size > PAGE && self.len() < PAGE { size } else { self.len() };
+        held + OVERHEAD
     }
 
     /// Copies bytes out, from `offset` in the slice; returns how many.
     pub fn read(&self, offset: usize, to: &mut [u8]) -> usize {
         let offset = offset.min(self.len());
         let count = to.len().min(self.len() - offset);
-        self.frame.read(usize::from(self.offset) + offset, &mut to[..count])
+        self.memory.read(usize::from(self.offset) + offset, &mut to[..count])
     }
 
-    /// Returns frame, offset and length, for a device.
-    pub fn parts(&self) -> (&Frame, usize, usize) {
-        (&self.frame, usize::from(self.offset), self.len())
+    /// Returns memory, offset and length, for a device.
+    pub fn parts(&self) -> (&Run, usize, usize) {
+        (&self.memory, usize::from(self.offset), self.len())
     }
 }
 
@@ -171,9 +190,9 @@ impl Payload {
         let mut payload = Payload::new();
         let mut left = length;
         while left > 0 {
-            let slice = Slice::fresh(left, || reclaim::frame().ok()).ok_or(Errno::ENOBUFS)?;
+            let slice = Slice::fresh_large(left).ok_or(Errno::ENOBUFS)?;
             let (count, offset) = (slice.len(), usize::from(slice.offset));
-            if input.take_frame(&slice.frame, offset, count)? < count {
+            if input.take_run(&slice.memory, offset, count)? < count {
                 return Err(Errno::EFAULT);
             }
             left -= count;
@@ -192,7 +211,18 @@ impl Payload {
     }
 
     /// Appends a slice. `ENOMEM`.
+    #[inline]
     pub fn push(&mut self, slice: Slice) -> Result<()> {
+        if self.slices.is_empty() && !self.slices.spilled() && !slice.is_empty() {
+            self.length = slice.len();
+            self.slices.push(slice);
+            return Ok(());
+        }
+        self.push_behind(slice)
+    }
+
+    #[inline(never)]
+    fn push_behind(&mut self, slice: Slice) -> Result<()> {
         if slice.is_empty() {
             return Ok(());
         }
@@ -320,7 +350,7 @@ impl Payload {
             }
             let wanted = left.min(slice.len() - skip);
             let at = usize::from(slice.offset) + skip;
-            let count = match out.put_frame(&slice.frame, at, wanted) {
+            let count = match out.put_run(&slice.memory, at, wanted) {
                 Ok(count) => count,
                 Err(_) if done > 0 => return Ok(done),
                 Err(error) => return Err(error),

@@ -10,7 +10,7 @@
 //! otherwise the error ([`Output::finish`]).
 
 use hayate_abi::{Errno, Result};
-use hayate_machine::frames::Frame;
+use hayate_machine::frames::{Frame, Run};
 use hayate_machine::user::{self, UserBytes};
 
 /// The most that one call transfers (`MAX_RW_COUNT`).
@@ -187,6 +187,16 @@ impl<'a> Output<'a> {
         )
     }
 
+    /// Writes `length` bytes of a run of frames from `offset` on; otherwise like [`Output::put`].
+    #[inline]
+    pub fn put_run(&mut self, run: &Run, offset: usize, length: usize) -> Result<usize> {
+        self.transfer(
+            length,
+            |at, to| user::copy_run_out(to.address, run, offset + at, to.len),
+            |buffer| run.read(offset, buffer),
+        )
+    }
+
     /// Fills all of the output with zeroes if it is one user buffer whose memory is good from
     /// beginning to end; returns how many. `None`: [`Output::zero`] has to do it.
     #[inline(always)]
@@ -330,6 +340,16 @@ impl<'a> Input<'a> {
             length,
             |at, from| user::copy_frame_in(frame, offset + at, from.address, from.len),
             |buffer| frame.write(offset, buffer),
+        )
+    }
+
+    /// Takes `length` bytes into a run of frames at `offset`; otherwise like [`Input::take`].
+    #[inline]
+    pub fn take_run(&mut self, run: &Run, offset: usize, length: usize) -> Result<usize> {
+        self.transfer(
+            length,
+            |at, from| user::copy_run_in(run, offset + at, from.address, from.len),
+            |buffer| run.write(offset, buffer),
         )
     }
 

@@ -3,8 +3,8 @@
 use super::bytes::{self, direct};
 use super::deferred;
 use super::info::{self, FrameInfo, InTable};
-use super::per_cpu_cache::{self, ZEROED, own};
-use crate::layout::{DIRECT_MAP_SIZE, PAGE_SHIFT, PAGE_SIZE};
+use super::per_cpu_cache::{self, RUN, ZEROED, own};
+use crate::layout::{DIRECT_MAP_SIZE, FRAME_NUMBERS, PAGE_SHIFT, PAGE_SIZE};
 use crate::loader::{MemoryKind, MemoryRange};
 use crate::sync::SpinLock;
 use core::ops::Range;
@@ -113,6 +113,9 @@ fn refill(need: Need) -> Option<u32> {
         buddy = BUDDY.lock();
     }
     let buddy = buddy.as_mut()?;
+    if beyond(buddy).is_none() {
+        own().runs.spill(true, |first| buddy.free_range(first, RUN));
+    }
     let Some(most) = beyond(buddy) else {
         // From the reserve the kernel takes only the frame that it needs now: programs can get the
         // frames of the cache as well.
@@ -207,11 +210,60 @@ fn try_range(count: u32) -> Option<u32> {
         LEFT.store(buddy.free_frames(), Relaxed);
         return Some(first);
     }
-    // The buddy of a free frame may be in this processor's cache.
+    // The buddy of a free frame may be in this processor's caches.
     own().free.spill(true, |frame| buddy.free(frame, 0));
+    own().runs.spill(true, |first| buddy.free_range(first, RUN));
     let first = buddy.allocate_range(count);
     LEFT.store(buddy.free_frames(), Relaxed);
     first
+}
+
+/// Takes a run of [`RUN`] frames for a program, if there is one without freeing anything.
+#[inline]
+pub(super) fn take_run() -> Option<u32> {
+    #[cfg(debug_assertions)]
+    if crate::refusal::is_refused() {
+        return None;
+    }
+    own().runs.pop().or_else(refill_runs)
+}
+
+#[cold]
+fn refill_runs() -> Option<u32> {
+    let mut buddy = BUDDY.lock();
+    let buddy = buddy.as_mut()?;
+    let runs = &own().runs;
+    runs.refill(|slots| {
+        let mut taken = 0;
+        for slot in slots {
+            if buddy.free_frames().saturating_sub(RESERVE.load(Relaxed)) < RUN {
+                break;
+            }
+            let Some(first) = buddy.allocate_range(RUN) else { break };
+            slot.store(first, Relaxed);
+            taken += 1;
+        }
+        taken
+    });
+    LEFT.store(buddy.free_frames(), Relaxed);
+    runs.pop()
+}
+
+/// Gives back a run that [`take_run`] gave.
+#[inline]
+pub(super) fn give_run_of(first: u32) {
+    if !own().runs.push(first) {
+        spill_runs(first);
+    }
+}
+
+#[cold]
+fn spill_runs(first: u32) {
+    let mut buddy = BUDDY.lock();
+    let Some(buddy) = buddy.as_mut() else { return };
+    buddy.free_range(first, RUN);
+    own().runs.spill(false, |first| buddy.free_range(first, RUN));
+    LEFT.store(buddy.free_frames(), Relaxed);
 }
 
 pub(super) fn give_range(first: u32, count: u32) {
@@ -267,8 +319,8 @@ pub fn prepare() -> bool {
 /// # Panics
 /// If no usable range has room for the frame table (16 bytes for each frame of 4 KiB).
 pub(crate) fn init(memory: &[MemoryRange], areas: impl Iterator<Item = Range<u64>> + Clone) {
-    // Frame numbers have 32 bits, and the direct map is finite: memory beyond either is not used.
-    let limit = (DIRECT_MAP_SIZE as u64).min(u64::from(u32::MAX) << PAGE_SHIFT);
+    // Frame numbers have 31 bits, and the direct map is finite: memory beyond either is not used.
+    let limit = (DIRECT_MAP_SIZE as u64).min(u64::from(FRAME_NUMBERS) << PAGE_SHIFT);
     let usable = || {
         let ranges = memory.iter().filter(|range| range.kind == MemoryKind::Usable);
         // Frame 0 is never used: number 0 means "none".

@@ -92,6 +92,30 @@ impl Frame {
         Some(self.into_number())
     }
 
+    /// Counts a reference down; returns whether it was the last one.
+    #[inline]
+    fn release(&self) -> bool {
+        let info = self.info();
+        // The only holder needs no locked instruction: no other processor can be counting.
+        if info.refs.load(Acquire) == 1 {
+            info.refs.store(0, Relaxed);
+        } else if info.refs.fetch_sub(1, Release) != 1 {
+            return false;
+        } else {
+            core::sync::atomic::fence(Acquire);
+        }
+        true
+    }
+
+    /// Gives the reference up. If it was the last one, returns the frame's number: the caller frees
+    /// the frame.
+    #[inline]
+    pub(super) fn count_down(self) -> Option<u32> {
+        let last = self.release();
+        let number = self.into_number();
+        last.then_some(number)
+    }
+
     /// Takes over the reference that a page-table entry held.
     ///
     /// # Safety
@@ -130,16 +154,9 @@ impl Clone for Frame {
 impl Drop for Frame {
     #[inline]
     fn drop(&mut self) {
-        let info = self.info();
-        // The only holder needs no locked instruction: no other processor can be counting.
-        if info.refs.load(Acquire) == 1 {
-            info.refs.store(0, Relaxed);
-        } else if info.refs.fetch_sub(1, Release) != 1 {
-            return;
-        } else {
-            core::sync::atomic::fence(Acquire);
+        if self.release() {
+            allocator::give(self.number());
         }
-        allocator::give(self.number());
     }
 }
 

@@ -18,7 +18,7 @@
 //! with interrupts off and need no lock.
 //!
 //! Layers, lowest first: [`mod@info`], [`bytes`], [`deferred`], [`per_cpu_cache`], [`allocator`],
-//! [`frame`], [`content`], [`block`]. Nothing here knows of page tables: the module that defers the
+//! [`frame`], [`content`], [`block`], [`run`]. Nothing here knows of page tables: the module that defers the
 //! free of frames registers how to free them ([`deferred`]).
 //!
 //! Road not taken: compound pages with one count for a large block. The entries that map a large
@@ -33,6 +33,7 @@ pub(crate) mod deferred;
 mod frame;
 mod info;
 mod per_cpu_cache;
+mod run;
 
 pub use allocator::{FrameCounts, counts, is_low, is_plentiful, is_scarce, prepare, total};
 pub(crate) use allocator::{adopt, allocate_kernel, give_run, give_zeroed, init};
@@ -40,3 +41,4 @@ pub use block::Block;
 pub(crate) use bytes::{copy_numbered, direct, physical, zero as zero_numbered};
 pub use frame::Frame;
 pub(crate) use info::{FrameInfo, extend, info};
+pub use run::{RUN, Run};

@@ -19,7 +19,7 @@
 mod access;
 mod sites;
 
-use crate::frames::Frame;
+use crate::frames::{Frame, Run};
 use crate::layout::{PAGE_SIZE, USER_END};
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
@@ -105,6 +105,33 @@ pub fn copy_frame_in(frame: &Frame, offset: usize, from: usize, len: usize) -> u
     }
     let to = frame.pointer().wrapping_add(offset) as usize;
     // SAFETY: the target is inside a frame we hold, to whose content no Rust reference exists;
+    // `from` is in the program's half and may fault.
+    len - unsafe { access::copy(to, from, len) }
+}
+
+/// Like [`copy_frame_out`], from a run of frames.
+#[inline]
+pub fn copy_run_out(to: usize, run: &Run, offset: usize, len: usize) -> usize {
+    let offset = offset.min(run.size());
+    let len = len.min(run.size() - offset);
+    if !in_user_half(to, len) {
+        return 0;
+    }
+    let from = run.pointer().wrapping_add(offset) as usize;
+    // SAFETY: the source is inside a run we hold; `to` is in the program's half and may fault.
+    len - unsafe { access::copy(to, from, len) }
+}
+
+/// Like [`copy_frame_in`], to a run of frames.
+#[inline]
+pub fn copy_run_in(run: &Run, offset: usize, from: usize, len: usize) -> usize {
+    let offset = offset.min(run.size());
+    let len = len.min(run.size() - offset);
+    if !in_user_half(from, len) {
+        return 0;
+    }
+    let to = run.pointer().wrapping_add(offset) as usize;
+    // SAFETY: the target is inside a run we hold, to whose content no Rust reference exists;
     // `from` is in the program's half and may fault.
     len - unsafe { access::copy(to, from, len) }
 }

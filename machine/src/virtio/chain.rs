@@ -10,7 +10,7 @@ use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::ptr::NonNull;
 
-use crate::frames::{self, Frame};
+use crate::frames::{self, Frame, Run};
 use crate::layout::PAGE_SIZE;
 
 /// A contiguous range of memory that a device reads or writes.
@@ -23,6 +23,15 @@ pub enum Piece {
     Frame {
         /// The frame.
         frame: Frame,
+        /// Where in it.
+        offset: usize,
+        /// How many bytes.
+        length: usize,
+    },
+    /// A part of a run of frames.
+    Run {
+        /// The run.
+        run: Run,
         /// Where in it.
         offset: usize,
         /// How many bytes.
@@ -89,7 +98,7 @@ impl Piece {
     fn is_usable(&self) -> bool {
         match self {
             Self::Bytes(bytes) => !crate::scattered::holds(bytes.memory.addr().get()),
-            Self::Frame { .. } => true,
+            Self::Frame { .. } | Self::Run { .. } => true,
         }
     }
 
@@ -103,6 +112,10 @@ impl Piece {
             Self::Frame { frame, offset, length } => {
                 let offset = (*offset).min(PAGE_SIZE);
                 (frame.address() + offset as u64, (*length).min(PAGE_SIZE - offset))
+            }
+            Self::Run { run, offset, length } => {
+                let offset = (*offset).min(run.size());
+                (run.address() + offset as u64, (*length).min(run.size() - offset))
             }
         }
     }

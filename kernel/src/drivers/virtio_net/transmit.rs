@@ -166,8 +166,8 @@ impl State {
         let mut chain = Chain::new(0);
         let mut good = chain.make_room(pieces) && chain.reads(Piece::list(head));
         for slice in slices {
-            let (frame, offset, length) = slice.into_parts();
-            good = good && chain.reads(Piece::Frame { frame, offset, length });
+            let (run, offset, length) = slice.into_parts();
+            good = good && chain.reads(Piece::Run { run, offset, length });
         }
         let number = if good { self.free.pop() } else { None };
         let Some(number) = number else {

@@ -223,8 +223,8 @@ impl Socket {
             let count = if discard {
                 Ok(length)
             } else {
-                let (frame, at, length) = piece.parts();
-                out.put_frame(frame, at, length)
+                let (memory, at, length) = piece.parts();
+                out.put_run(memory, at, length)
             };
             match count {
                 Ok(count) => copied += count,
