@@ -178,14 +178,20 @@ fn damaged(packet: &Packet, place: u64) -> Option<Packet> {
     bytes.resize(payload.len(), 0);
     payload.read(0, &mut bytes);
     damage(&mut bytes, place);
-    wire::parse(Payload::copy(&bytes).ok()?, packet.interface, false)
+    again(packet, Payload::copy(&bytes).ok()?, false)
 }
 
 /// Makes the same packet again. `None`: it cannot be one on a wire, or memory is exhausted.
 fn repeated(packet: &Packet) -> Option<Packet> {
     // The checksums of a packet whose body is bytes are its sender's, and nobody has checked them.
     let good = !matches!(packet.body, Body::Bytes(_));
-    wire::parse(wire::emit(packet).ok()?, packet.interface, good)
+    again(packet, wire::emit(packet).ok()?, good)
+}
+
+/// Reads a packet from bytes that another became. Datagrams that are sent as one stay so.
+fn again(packet: &Packet, bytes: Payload, good: bool) -> Option<Packet> {
+    let read = wire::parse(bytes, packet.interface, good)?;
+    Some(Packet { segment: packet.segment, ..read })
 }
 
 /// Keeps a packet until its time.
