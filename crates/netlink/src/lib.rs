@@ -3,6 +3,7 @@
 //!
 //! | file | contents |
 //! |---|---|
+//! | [`diag`] | what NETLINK_SOCK_DIAG says of sockets |
 //! | [`message`] | headers; the requests in a buffer; answers one after the other in a buffer |
 //! | [`attribute`] | attributes after a message's fixed part |
 //! | [`route`] | what NETLINK_ROUTE says of links, addresses, routes and neighbours |
@@ -16,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod attribute;
+pub mod diag;
 pub mod message;
 pub mod route;
 

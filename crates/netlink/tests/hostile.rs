@@ -1,6 +1,7 @@
 //! Requests of any content are read within their bounds, and answers never leave their buffer.
 
 use hayate_fuzzing::{Random, rounds, seed};
+use hayate_netlink::diag;
 use hayate_netlink::message::{Header, Requests, Writer};
 use hayate_netlink::route::{Link, address, link, neighbour, route};
 use proptest::prelude::*;
@@ -14,6 +15,10 @@ fn read_all(bytes: &[u8]) -> usize {
         let _ = address::Asked::read(&request);
         let _ = route::Asked::read(&request);
         let _ = neighbour::Asked::read(&request);
+        if let Some(asked) = diag::InetAsked::read(&request) {
+            let _ = asked.wants(2, request.header.kind as u8, 80, 80);
+        }
+        let _ = diag::UnixAsked::read(&request);
     }
     assert!(count <= bytes.len() / 16);
     count

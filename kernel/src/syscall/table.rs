@@ -316,7 +316,7 @@ syscalls! {
     }
 
     "Sockets" {
-        41 socket(family: Int, kind: Int, protocol: Int) [partial socket::socket "AF_UNIX, AF_INET, AF_INET6, AF_PACKET without SOCK_PACKET, NETLINK_ROUTE"];
+        41 socket(family: Int, kind: Int, protocol: Int) [partial socket::socket "AF_UNIX, AF_INET, AF_INET6, AF_PACKET without SOCK_PACKET, NETLINK_ROUTE, NETLINK_SOCK_DIAG"];
         53 socketpair(family: Int, kind: Int, protocol: Int, fds: Pointer) [complete socket::socketpair];
         42 connect(fd: Fd, address: Pointer, length: Uint) [complete socket::connect];
         43 accept(fd: Fd, address: Pointer, length: Pointer) [complete socket::accept];

@@ -241,10 +241,11 @@ pub fn netlink(_: &Target, out: &mut Vec<u8>) -> Result<()> {
     line(out, format_args!("Dump  Locks    Drops    Inode"))?;
     ports::for_each(|endpoint| {
         let (memory, is_dumping) = endpoint.shown();
+        let protocol = endpoint.protocol;
         let (port, groups) = (endpoint.port().unwrap_or(0), endpoint.groups() as u32);
         let (dumps, references) = (u8::from(is_dumping), Arc::strong_count(endpoint));
         let inode = endpoint.inode.load(Ordering::Relaxed);
-        put(out, format_args!("{:016x} {:<3} {port:<10} {groups:08x} {memory:<8} ", 0, 0))?;
+        put(out, format_args!("{:016x} {protocol:<3} {port:<10} {groups:08x} {memory:<8} ", 0))?;
         line(out, format_args!("{:<8} {dumps:<5} {references:<8} {:<8} {inode:<8}", 0, 0))
     })
 }

@@ -35,7 +35,7 @@ use hayate_machine::user::UserPtr;
 
 use super::config::Path;
 use super::filter::Filter;
-use super::ip_options::IpOptions;
+use super::ip_options::{IpOptions, Wishes};
 use super::level::Level;
 use super::ports::Ports;
 use super::slice::Payload;
@@ -137,6 +137,14 @@ pub struct Shown {
     pub user: u32,
     /// The number of its inode.
     pub inode: u64,
+    /// SO_BINDTODEVICE.
+    pub interface: u32,
+    /// IPV6_V6ONLY.
+    pub only_v6: bool,
+    /// SO_COOKIE.
+    pub cookie: u64,
+    /// The directions that are shut down: 1 receiving, 2 sending.
+    pub shut_down: u8,
     /// How many datagrams were dropped.
     pub drops: u32,
 }
@@ -291,6 +299,7 @@ impl Socket {
     pub fn shown(&self) -> Shown {
         let local = self.setup.lock().local;
         let remote = *self.remote.lock();
+        let only_v6 = self.options.lock().wishes.contains(Wishes::ONLY_V6);
         let queue = self.queue.lock();
         Shown {
             v6: self.v6,
@@ -299,6 +308,10 @@ impl Socket {
             receiving: queue.charge,
             user: self.user,
             inode: self.common.inode(),
+            interface: self.level.interface(),
+            only_v6,
+            cookie: self.common.cookie(),
+            shut_down: u8::from(queue.no_receive) | u8::from(queue.no_send) << 1,
             drops: queue.dropped,
         }
     }

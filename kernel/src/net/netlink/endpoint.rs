@@ -87,6 +87,8 @@ pub struct Endpoint {
     pub senders: WaitQueue,
     /// The signals of its open file.
     pub signals: Signals,
+    /// The protocol of netlink.
+    pub protocol: i32,
     /// The number of its inode.
     pub inode: AtomicU64,
     _counted: Counted,
@@ -94,13 +96,14 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// Makes an endpoint without a port.
-    pub fn new() -> Arc<Self> {
+    pub fn new(protocol: i32) -> Arc<Self> {
         Arc::new(Self {
             state: SpinLock::new(State::default()),
             receive_size: AtomicUsize::new(RECEIVE_DEFAULT),
             readers: WaitQueue::new(),
             senders: WaitQueue::new(),
             signals: Signals::new(),
+            protocol,
             inode: AtomicU64::new(0),
             _counted: Counted::new(Kind::Netlink),
         })

@@ -1,5 +1,6 @@
-//! Netlink sockets (netlink(7)), of which the kernel answers one protocol: NETLINK_ROUTE
-//! (rtnetlink(7)), which tells of links, addresses, routes and neighbours.
+//! Netlink sockets (netlink(7)), of which the kernel answers two protocols: NETLINK_ROUTE
+//! (rtnetlink(7)), which tells of links, addresses, routes and neighbours, and NETLINK_SOCK_DIAG
+//! (sock_diag(7)), which tells of sockets.
 //!
 //! | file | contents |
 //! |---|---|
@@ -9,6 +10,7 @@
 //! | [`dump`] | lists that go to a socket piece by piece |
 //! | [`asking`] | the socket that asks, and how it is answered |
 //! | [`route`] | requests of NETLINK_ROUTE, and changes that are announced |
+//! | [`diag`] | requests of NETLINK_SOCK_DIAG |
 //! | [`request`] | the requests in what a program sent, and their acknowledgements |
 //! | [`options`] | options of the level `SOL_NETLINK` |
 //! | [`socket`] | the open file |
@@ -25,7 +27,13 @@
 //! The table of ports, then an endpoint's state; never two endpoints at once. Both are spin locks.
 //! Messages are made before a lock is taken.
 
+/// `NETLINK_ROUTE`.
+pub const ROUTE: i32 = 0;
+/// `NETLINK_SOCK_DIAG`.
+pub const SOCK_DIAG: i32 = 4;
+
 pub mod asking;
+pub mod diag;
 pub mod dump;
 pub mod endpoint;
 pub mod options;

@@ -14,7 +14,8 @@ use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 
 struct Table {
-    endpoints: BTreeMap<u32, Weak<Endpoint>>,
+    /// By their protocols and ports.
+    endpoints: BTreeMap<(i32, u32), Weak<Endpoint>>,
     /// Where the search for a port that is no process's begins.
     next: u32,
 }
@@ -53,10 +54,11 @@ impl Table {
         if let Some(own) = endpoint.port() {
             return Ok(own);
         }
-        if self.endpoints.get(&port).is_some_and(|held| held.strong_count() > 0) {
+        let place = (endpoint.protocol, port);
+        if self.endpoints.get(&place).is_some_and(|held| held.strong_count() > 0) {
             return Err(Errno::EADDRINUSE);
         }
-        self.endpoints.insert(port, Arc::downgrade(endpoint));
+        self.endpoints.insert(place, Arc::downgrade(endpoint));
         Ok(endpoint.set_port(port))
     }
 }
@@ -66,8 +68,9 @@ pub fn leave(endpoint: &Arc<Endpoint>) {
     let Some(port) = endpoint.port() else { return };
     let mut table = PORTS.lock();
     let is_own = |held: &Weak<Endpoint>| core::ptr::eq(held.as_ptr(), Arc::as_ptr(endpoint));
-    if table.endpoints.get(&port).is_some_and(is_own) {
-        table.endpoints.remove(&port);
+    let place = (endpoint.protocol, port);
+    if table.endpoints.get(&place).is_some_and(is_own) {
+        table.endpoints.remove(&place);
     }
 }
 
@@ -81,9 +84,9 @@ pub fn is_heard(group: u32) -> bool {
     HEARD.load(Ordering::Relaxed) >> group.wrapping_sub(1).min(63) & 1 != 0
 }
 
-/// Finds the endpoint with a port: ECONNREFUSED.
-pub fn find(port: u32) -> Result<Arc<Endpoint>> {
-    PORTS.lock().endpoints.get(&port).and_then(Weak::upgrade).ok_or(Errno::ECONNREFUSED)
+/// Finds the endpoint of a protocol with a port: ECONNREFUSED.
+pub fn find(protocol: i32, port: u32) -> Result<Arc<Endpoint>> {
+    PORTS.lock().endpoints.get(&(protocol, port)).and_then(Weak::upgrade).ok_or(Errno::ECONNREFUSED)
 }
 
 /// Calls `visit` with each endpoint that has a port; without a lock.
@@ -100,12 +103,14 @@ pub fn for_each(visit: impl FnMut(&Arc<Endpoint>) -> Result<()>) -> Result<()> {
     found.iter().try_for_each(visit)
 }
 
-/// Delivers a message to all that hear a group, but not to the sender's port. An endpoint without
+/// Delivers a message to all of a protocol that hear a group, but not to the sender's port. An endpoint without
 /// room learns that it lost one.
-pub fn broadcast(bytes: &[u8], group: u32, sender: Ucred, port: u32) {
+pub fn broadcast(protocol: i32, bytes: &[u8], group: u32, sender: Ucred, port: u32) {
     let mut hearing = Vec::new();
     for endpoint in PORTS.lock().endpoints.values().filter_map(Weak::upgrade) {
-        let hears = endpoint.hears(group) && (port == 0 || endpoint.port() != Some(port));
+        let hears = endpoint.protocol == protocol
+            && endpoint.hears(group)
+            && (port == 0 || endpoint.port() != Some(port));
         if hears && growth::push(&mut hearing, Arc::clone(&endpoint)).is_err() {
             endpoint.overrun();
         }

@@ -1,11 +1,12 @@
-//! The lists and changes of NETLINK_ROUTE: the network implements [`Provider`] and registers itself
-//! at boot, before the family of sockets.
+//! The lists and changes of NETLINK_ROUTE, and the lists of NETLINK_SOCK_DIAG: the network
+//! implements [`Provider`] and registers itself at boot, before the family of sockets.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::Once;
+use hayate_netlink::diag::{InetAsked, InetSocket, UnixAsked, UnixSocket};
 use hayate_netlink::route::link::Name;
 use hayate_netlink::route::{Address, Link, Neighbour, Route};
 
@@ -25,6 +26,13 @@ pub trait Provider: Send + Sync {
 
     /// Finds the way to a destination, by one interface if that is not 0: ENETUNREACH.
     fn way(&self, to: IpAddr, from: Option<IpAddr>, interface: u32) -> Result<Route>;
+
+    /// Returns the sockets of the Internet that are asked for: ENOENT for a protocol that is not
+    /// known.
+    fn sockets(&self, asked: &InetAsked) -> Result<Vec<InetSocket>>;
+
+    /// Returns the sockets of the Unix domain that are asked for.
+    fn unix_sockets(&self, asked: &UnixAsked) -> Result<Vec<UnixSocket>>;
 
     /// Carries out a change; the caller is privileged.
     fn change(&self, change: NetworkChange) -> Result<()> {

@@ -5,7 +5,7 @@ use hayate_netlink::message::{Requests, flag, kind};
 
 use super::asking::{Asking, Outcome};
 use super::options::Options;
-use super::route;
+use super::{SOCK_DIAG, diag, route};
 
 /// Carries out what a program sent to the kernel.
 pub fn receive(asking: &Asking<'_>, bytes: &[u8]) {
@@ -13,7 +13,10 @@ pub fn receive(asking: &Asking<'_>, bytes: &[u8]) {
         let is_request = request.header.flags & flag::REQUEST != 0;
         let is_control = request.header.kind < kind::FIRST_OWN;
         let outcome = if is_request && !is_control {
-            route::handle(asking, &request)
+            match asking.endpoint.protocol {
+                SOCK_DIAG => diag::handle(asking, &request),
+                _ => route::handle(asking, &request),
+            }
         } else {
             Ok(Outcome::Done)
         };

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::asking::Asking;
 use super::endpoint::{Datagram, Destination, Endpoint};
 use super::options::{KeptOptions, NETLINK_PKTINFO, Options, SOL_NETLINK};
-use super::{ports, request};
+use super::{ROUTE, SOCK_DIAG, ports, request};
 use crate::credentials::Capability;
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
@@ -28,8 +28,6 @@ use crate::vfs::transfer::{Input, Output};
 
 /// `AF_NETLINK`.
 const FAMILY: u16 = 16;
-/// The protocol that tells of the network; no other is known.
-const NETLINK_ROUTE: i32 = 0;
 /// `sizeof(struct sockaddr_nl)`.
 const ADDRESS: usize = 12;
 
@@ -42,11 +40,11 @@ fn create(kind: i32, protocol: i32) -> Result<Arc<dyn FileOps>> {
     if !matches!(kind, kinds::RAW | kinds::DATAGRAM) {
         return Err(Errno::ESOCKTNOSUPPORT);
     }
-    if protocol != NETLINK_ROUTE {
+    if !matches!(protocol, ROUTE | SOCK_DIAG) {
         return Err(Errno::EPROTONOSUPPORT);
     }
     Ok(Arc::new(Socket {
-        endpoint: Endpoint::new(),
+        endpoint: Endpoint::new(protocol),
         kind,
         common: Common::new(),
         options: KeptOptions::default(),
@@ -124,7 +122,7 @@ impl Socket {
 
     /// Delivers a message to another socket, which it waits for (`netlink_attachskb`).
     fn send_to(&self, to: u32, datagram: Datagram, nonblocking: bool) -> Result<()> {
-        let target = ports::find(to)?;
+        let target = ports::find(self.endpoint.protocol, to)?;
         let mut datagram = Some(datagram);
         let queue = &target.senders;
         until(&self.common, Buffer::Send, nonblocking, queue, || target.try_deliver(&mut datagram))
@@ -141,7 +139,7 @@ impl SocketOps for Socket {
     }
 
     fn protocol(&self) -> i32 {
-        NETLINK_ROUTE
+        self.endpoint.protocol
     }
 
     fn common(&self) -> &Common {
@@ -221,7 +219,7 @@ impl SocketOps for Socket {
         }
         let sender = message.claimed.unwrap_or_else(caller::identity);
         if to.group != 0 {
-            ports::broadcast(&bytes, to.group, sender, port);
+            ports::broadcast(self.endpoint.protocol, &bytes, to.group, sender, port);
         }
         if to.port != 0 {
             let datagram = Datagram { bytes, port, group: 0, sender };

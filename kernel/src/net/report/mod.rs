@@ -11,6 +11,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `describe` | interfaces, addresses and routes in the words of rtnetlink(7) |
+//! | `sockets` | sockets in the words of sock_diag(7) |
 //! | `change` | changes that are asked for |
 //! | this | the lists, the way to a host, and the announcements |
 //!
@@ -18,11 +19,13 @@
 
 mod change;
 mod describe;
+mod sockets;
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use hayate_abi::{Errno, Result};
+use hayate_netlink::diag::{InetAsked, InetSocket, UnixAsked, UnixSocket};
 use hayate_netlink::route::neighbour::state;
 use hayate_netlink::route::route::{kind, scope, table};
 use hayate_netlink::route::{Address, Link, Neighbour, Route};
@@ -117,6 +120,14 @@ impl Provider for Network {
             metric: 0,
             user: None,
         })
+    }
+
+    fn sockets(&self, asked: &InetAsked) -> Result<Vec<InetSocket>> {
+        sockets::of_internet(asked)
+    }
+
+    fn unix_sockets(&self, asked: &UnixAsked) -> Result<Vec<UnixSocket>> {
+        sockets::of_unix_domain(asked)
     }
 
     fn change(&self, change: NetworkChange) -> Result<()> {

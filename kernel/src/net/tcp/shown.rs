@@ -13,6 +13,7 @@ use hayate_tcp::State as TcpState;
 use super::route::Ends;
 use super::table::{self, ConnectionEntry, Remnant};
 use super::{LISTEN, PORTS, Phase, Socket};
+use crate::net::ip_options::Wishes;
 
 /// What is shown of a socket.
 pub struct Shown {
@@ -40,6 +41,12 @@ pub struct Shown {
     pub inode: u64,
     /// SO_BINDTODEVICE.
     pub interface: u32,
+    /// IPV6_V6ONLY.
+    pub only_v6: bool,
+    /// SO_COOKIE; all ones for none.
+    pub cookie: u64,
+    /// The directions that are shut down: 1 receiving, 2 sending; `None` of a remnant.
+    pub shut_down: Option<u8>,
     /// How many references there are to it.
     pub references: usize,
     /// More, of a socket that is not in SYN-RECEIVED or TIME-WAIT.
@@ -94,6 +101,9 @@ impl Socket {
             user: if is_open { self.user } else { 0 },
             inode: if is_open { self.common.inode() } else { 0 },
             interface: self.level.interface(),
+            only_v6: self.options.lock().wishes.contains(Wishes::ONLY_V6),
+            cookie: self.common.cookie(),
+            shut_down: Some(u8::from(state.no_receive) | u8::from(state.no_send) << 1),
             references: Arc::strong_count(self).saturating_sub(1),
             details: None,
         };
@@ -148,6 +158,9 @@ impl Remnant {
             user: 0,
             inode: 0,
             interface: 0,
+            only_v6: false,
+            cookie: u64::MAX,
+            shut_down: None,
             references: Arc::strong_count(self).saturating_sub(1),
             details: None,
         }

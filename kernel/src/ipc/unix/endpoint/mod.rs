@@ -136,6 +136,14 @@ pub struct Shown {
     pub is_connected: bool,
     /// Its name.
     pub name: Option<Name>,
+    /// The number of its peer's inode, if it is connected.
+    pub peer: Option<u64>,
+    /// Bytes that wait to be read, or connections to be accepted.
+    pub receiving: usize,
+    /// Bytes that it sent and that are not read yet, or the backlog.
+    pub sending: usize,
+    /// The directions that are shut down: 1 receiving, 2 sending.
+    pub shut_down: u8,
 }
 
 impl Inner {
@@ -211,11 +219,27 @@ impl Endpoint {
     /// Returns what is shown of it.
     pub fn shown(&self) -> Shown {
         let inner = self.inner.lock();
-        Shown {
+        let (receiving, sending) = match &inner.role {
+            Role::Listening { backlog, waiting } => (waiting.len(), *backlog),
+            _ => (inner.queued, self.account.in_flight()),
+        };
+        let peer = match &inner.role {
+            Role::Connected { peer } => peer.upgrade(),
+            _ => None,
+        };
+        let shown = Shown {
+            peer: peer.as_ref().map(|peer| peer.inode.load(Ordering::Relaxed)),
+            receiving,
+            sending,
+            shut_down: u8::from(inner.no_receive) | u8::from(inner.no_send) << 1,
             listens: matches!(inner.role, Role::Listening { .. }),
             is_connected: self.kind.connects() && matches!(inner.role, Role::Connected { .. }),
             name: inner.name.clone(),
-        }
+        };
+        drop(inner);
+        // Outside of the lock: this may be the last reference.
+        drop(peer);
+        shown
     }
 
     /// Makes two endpoints connected to each other: socketpair(2).

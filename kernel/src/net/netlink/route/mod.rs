@@ -135,7 +135,7 @@ fn announce(
     }
     let header = Header { kind, ..Header::default() };
     if let Ok(bytes) = message(ROOM, |writer| write(writer, header)) {
-        ports::broadcast(&bytes, group, Ucred { pid: 0, uid: 0, gid: 0 }, 0);
+        ports::broadcast(super::ROUTE, &bytes, group, Ucred { pid: 0, uid: 0, gid: 0 }, 0);
     }
 }
 
