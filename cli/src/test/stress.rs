@@ -6,6 +6,7 @@
 use super::guest::{self, Programs};
 use super::report::{Case, Verdict};
 use super::{Report, Trial};
+use crate::arguments::network::{Net, Network};
 use crate::arguments::{Profile, Test};
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ struct Stress {
     command: &'static str,
     /// A word on the kernel's command line, or nothing.
     append: &'static str,
+    /// Whether the machine has no network card.
+    offline: bool,
     /// The machine's memory, in MiB.
     memory: u64,
     /// The machine's time limit.
@@ -39,6 +42,7 @@ const fn row(name: &'static str, cpus: u8, command: &'static str) -> Stress {
         cpus,
         command,
         append: "",
+        offline: false,
         memory: 1024,
         limit,
         dev_kernel: false,
@@ -59,6 +63,11 @@ impl Stress {
 
     const fn append(self, append: &'static str) -> Stress {
         Stress { append, ..self }
+    }
+
+    /// Without a network card: packets with addresses of others leave the machine otherwise.
+    const fn offline(self) -> Stress {
+        Stress { offline: true, ..self }
     }
 
     const fn dev_kernel(self) -> Stress {
@@ -100,8 +109,11 @@ const TABLE: &[Stress] = &[
         "sysfuzz --seed 1 --seconds 600 --procs 4 --as-root").beside(),
     long("run_100000_mutated_programs_twice", 2,
         "elfmut --seed 2 --count 100000 /tests/stress/tiny"),
-    long("long_bytes_over_a_bad_network", 2, "lossy --mib 256 --calls 200 --datagrams 500 --mtu 1500")
+    long("long_bytes_over_a_bad_network", 2,
+        "lossy --mib 256 --calls 200 --datagrams 500 --mtu 1500")
         .append("net.fault=loss:5,repeat:2,reorder:2,corrupt:2,delay:500us-1ms"),
+    long("long_random_packets", 2, "packetfuzz --seed 2 --seconds 600").offline()
+        .limit(Duration::from_secs(1800)),
     long("long_starts_until_memory_ends", 2, "storm --seconds 10 --runs 6 bomb").memory(128),
     long("long_killed_at_any_moment", 1, "storm --seconds 10 --runs 6 strike"),
     long("long_killed_at_any_moment", 4, "storm --seconds 10 --runs 6 strike"),
@@ -111,6 +123,7 @@ const TABLE: &[Stress] = &[
     long("long_policy_changed_in_a_storm", 4, "storm --seconds 10 --runs 6 policy"),
     row("spawn_10000_without_a_leak", 2, "spawner --count 10000 --procs 2 --leak-check"),
     row("run_10000_mutated_programs_twice", 2, "elfmut --seed 1 --count 10000 /tests/stress/tiny"),
+    row("random_packets", 2, "packetfuzz --seed 1 --seconds 25").offline(),
     row("random_paths_as_a_model_has_them", 2, "pathfuzz --seed 1 --count 100000"),
     row("bytes_over_a_bad_network", 2, "lossy --mib 16")
         .append("net.fault=loss:5,repeat:2,reorder:2,corrupt:5,delay:100us-1ms"),
@@ -148,6 +161,9 @@ fn trial(row: &Stress, options: &Test, programs: &Programs) -> Trial {
     let mut machine = guest::machine(options, row.cpus);
     machine.memory = row.memory;
     machine.background = row.beside;
+    if row.offline {
+        machine.network = Network::of(Net::None);
+    }
     if !row.append.is_empty() {
         machine.append.push(row.append.into());
     }
