@@ -14,12 +14,13 @@
 //! a packet beyond them is lost, as in the queue of a router. Switching the faults off lets those
 //! that wait arrive in time.
 //!
-//! Two processors may arm the timer at once, and then the later of two deadlines can stand: a packet
-//! is late a little longer, never for ever, because the timer is armed again while the list has one.
+//! Two processors may arm the timer at once, and then the later of two deadlines can stand: a
+//! packet is late a little longer, never for ever, because the timer is armed again while the list
+//! has one.
 //!
 //! Locks: [`DICE`] and [`LATE`] are leaves, never held both; the timer's own is taken without them.
-//! Nothing is sent or received with one held. A run repeats to the packet only where packets come in
-//! the same order: with one processor in deterministic mode.
+//! Nothing is sent or received with one held. A run repeats to the packet only where packets come
+//! in the same order: with one processor in deterministic mode.
 //!
 //! # Road not taken
 //!
