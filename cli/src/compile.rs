@@ -71,6 +71,16 @@ const MEASURE: Product = Product {
     saying: "Building the measurement suite",
 };
 
+const TOKIO_SERVER: Product = Product {
+    name: "hayate-tokio-server",
+    target: "x86_64-unknown-linux-musl",
+    profile: "release",
+    dev_features: "",
+    sources: &["tests/tokio"],
+    stripped: true,
+    saying: "Building a web server on tokio",
+};
+
 const fn program(name: &'static str, sources: &'static [&'static str]) -> Product {
     Product {
         name,
@@ -104,6 +114,11 @@ pub fn programs() -> Result<Vec<PathBuf>> {
 /// Returns the measurement suite, static, built if a source changed.
 pub fn measure() -> Result<PathBuf> {
     build(&MEASURE, Profile::Release)
+}
+
+/// Returns a web server on tokio, static, built if a source changed. It is for tests.
+pub fn tokio_server() -> Result<PathBuf> {
+    build(&TOKIO_SERVER, Profile::Release)
 }
 
 fn build(product: &Product, profile: Profile) -> Result<PathBuf> {

@@ -106,13 +106,14 @@ pub fn recipe(name: &str) -> Option<&'static Recipe> {
         .find(|recipe| recipe.name == name)
 }
 
-const SERVER_PACKAGES: [&str; 28] = [
+const SERVER_PACKAGES: [&str; 30] = [
     "apache2",
     "apache2-utils",
     "base-files",
     "base-passwd",
     "bash",
     "busybox-static",
+    "caddy",
     "coreutils",
     "curl",
     "dash",
@@ -127,6 +128,7 @@ const SERVER_PACKAGES: [&str; 28] = [
     "libpython3-stdlib",
     "net-tools",
     "nginx-light",
+    "nodejs",
     "perl-base",
     "procps",
     "python3-minimal",

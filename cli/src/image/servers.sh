@@ -1,7 +1,9 @@
 # servers ROOT: makes the files and users that the maintainer scripts of the servers would make.
 servers() {
     root=$1
-    # Users that adduser would make.
+    # Users that adduser would make. tcpdump becomes its own when it has opened what it reads.
+    echo 'tcpdump:x:102:102::/nonexistent:/usr/sbin/nologin' >>"$root/etc/passwd"
+    echo 'tcpdump:x:102:' >>"$root/etc/group"
     echo 'redis:x:101:101::/var/lib/redis:/usr/sbin/nologin' >>"$root/etc/passwd"
     echo 'redis:x:101:' >>"$root/etc/group"
     mkdir -p "$root/var/lib/redis" "$root/var/log/redis" \

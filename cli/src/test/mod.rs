@@ -30,6 +30,7 @@ mod guest;
 mod layers;
 mod mode;
 mod off2f;
+mod packets;
 mod processor;
 mod report;
 mod schedule;
@@ -180,6 +181,7 @@ fn trials_in_machines(options: &Test, programs: &guest::Programs) -> Vec<Trial> 
     trials.extend(command::trials(options));
     trials.extend(explain::trials(options));
     trials.extend(off2f::trials(options));
+    trials.extend(packets::trials(options));
     trials.extend(guest::kernel_trials(options));
     trials.extend(guest::in_machines(options, programs));
     trials.extend(start::trials(options));

@@ -10,7 +10,7 @@ use super::report::{Case, Verdict, judge};
 use super::{Report, Trial};
 use crate::arguments::Test;
 use crate::image::default;
-use crate::tool;
+use crate::{compile, tool};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Pid;
 use std::fmt::Write as _;
@@ -19,21 +19,34 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// Length of the large file, in bytes; `servers.sh` makes the same.
-const LARGE: usize = 64 << 20;
+/// What the trial moves.
+struct Load {
+    /// Length of the large file, in bytes.
+    large: usize,
+    /// Connections in a row.
+    connections: u32,
+    /// Memory of the machine, which holds the file twice.
+    memory: &'static str,
+    /// The machine's time limit in seconds, on a busy host.
+    limit: &'static str,
+}
+
+const SHORT: Load = Load { large: 64 << 20, connections: 2_000, memory: "1G", limit: "900" };
+const LONG: Load = Load { large: 1 << 30, connections: 200_000, memory: "4G", limit: "3600" };
 /// The longest wait for a byte from a server.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The machine's time limit in seconds, on a busy host.
-const LIMIT: &str = "900";
 
 /// The servers that are asked from the host: the case, the guest's port, a request, and what its
 /// answer contains.
-const ASKED: [(&str, u16, &str, &str); 6] = [
+const ASKED: [(&str, u16, &str, &str); 9] = [
     ("nginx_from_the_host", 80, GET, "It works"),
     ("apache_prefork_from_the_host", 8081, GET, "It works"),
     ("apache_event_from_the_host", 8082, GET, "It works"),
     ("python_http_server_from_the_host", 8000, GET, "It works"),
     ("python_asyncio_from_the_host", 8001, GET, "asyncio\n"),
+    ("go_net_http_from_the_host", 8003, GET, "It works"),
+    ("node_http_from_the_host", 8004, GET, "node\n"),
+    ("tokio_from_the_host", 8005, GET, "tokio\n"),
     ("redis_from_the_host", 6379, "GET from-the-host\r\nQUIT\r\n", "answered by redis"),
 ];
 const GET: &str = "GET / HTTP/1.0\r\n\r\n";
@@ -47,18 +60,24 @@ const CHECKS: [(&str, Check); 4] = [
 
 /// The trials.
 pub fn trials(options: &Test) -> Vec<Trial> {
-    let hayate = Hayate::new(options);
-    let servers = Trial::new("network/servers", move |_| servers(&hayate));
-    let mut trials = vec![servers];
+    let trial = |name: &str, load: &'static Load| {
+        let hayate = Hayate::new(options);
+        Trial::new(name, move |_| servers(&hayate, load))
+    };
+    let mut trials = vec![trial("network/servers", &SHORT)];
+    const MUCH: &str = "network/servers_with_a_gigabyte_and_200000_connections";
+    if options.includes_long(MUCH) {
+        trials.push(trial(MUCH, &LONG));
+    }
     trials.extend(trials_of("network", &CHECKS, options));
     trials
 }
 
 /// Starts the servers in a machine, and asks them.
-fn servers(hayate: &Hayate) -> Result<Report> {
+fn servers(hayate: &Hayate, load: &Load) -> Result<Report> {
     let image = default::SERVERS.get()?;
     let image = image.to_string_lossy();
-    let large = large();
+    let large = large(load.large);
     let file = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     // QEMU's network shows the host's own address as 10.0.2.2.
     let host = format!("10.0.2.2:{}", file.local_addr()?.port());
@@ -68,11 +87,17 @@ fn servers(hayate: &Hayate) -> Result<Report> {
         .zip(ASKED)
         .map(|(port, (_, guest, ..))| format!("127.0.0.1:{port}:{guest}"))
         .collect();
-    let mut options = vec!["--timeout", LIMIT, "--rootfs", &image];
+    let folder = tempfile::tempdir()?;
+    std::fs::copy(compile::tokio_server()?, folder.path().join("hayate-tokio-server"))?;
+    let with = format!("{}:/servers", folder.path().display());
+    let mut options = vec!["--timeout", load.limit, "--memory", load.memory];
+    options.extend(["--rootfs", &image, "--with", &with]);
     for published in &published {
         options.extend(["--publish", published]);
     }
-    let program = ["sh", "-c", include_str!("servers.sh"), "servers.sh", &host];
+    let (length, connections) = (load.large.to_string(), load.connections.to_string());
+    let script = include_str!("servers.sh");
+    let program = ["sh", "-c", script, "servers.sh", &host, &length, &connections];
     let mut command = hayate.command(&options, &program)?;
     let mut child = command.stdin(Stdio::piped()).spawn()?;
     let input = child.stdin.take().context("no input")?;
@@ -114,15 +139,15 @@ fn servers(hayate: &Hayate) -> Result<Report> {
 }
 
 /// The numbers from 1 on, a line each: a lost, repeated or exchanged piece shows.
-fn large() -> Vec<u8> {
-    let mut content = Vec::with_capacity(LARGE + 16);
-    for number in 1.. {
-        if content.len() >= LARGE {
+fn large(length: usize) -> Vec<u8> {
+    let mut content = Vec::with_capacity(length + 16);
+    for number in 1u32.. {
+        if content.len() >= length {
             break;
         }
         let _ = writeln!(content, "{number}");
     }
-    content.truncate(LARGE);
+    content.truncate(length);
     content
 }
 

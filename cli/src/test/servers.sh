@@ -1,8 +1,10 @@
-# servers.sh HOST: starts the servers of the image and asks each from inside the machine; HOST is an
-# address with a port of this machine's host, where a file of 64 MiB is served. Prints a line
-# `test NAME ... ok` for each case, then `serving`, and serves until its input ends.
+# servers.sh HOST LENGTH CONNECTIONS: starts the servers of the image and asks each from inside the
+# machine. HOST is an address with a port of this machine's host, where a file of LENGTH bytes is
+# served; CONNECTIONS is the number of connections in a row, none of which may leave memory taken.
+# Prints a line `test NAME ... ok` for each case, then `serving`, and serves until its input ends.
 host=$1
-length=67108864
+length=$2
+connections=$3
 
 # check NAME COMMAND...: a case, which passes if the command succeeds.
 check() {
@@ -118,8 +120,53 @@ for client, server in pairs:
     assert client.recv(2) == b"!"
 PYTHON
 
+# A connection after the other, each with a byte both ways; the client closes first. Memory is
+# compared with that after a first round, when everything that is kept has grown, and after the
+# minute in which ended connections are remembered (TIME-WAIT).
+cat >/tmp/row.py <<'PYTHON'
+import socket, sys, threading, time
+
+COUNT = int(sys.argv[1])
+FIRST = 2_000
+MINUTE = 65
+
+def serve(listener):
+    while True:
+        connection, _ = listener.accept()
+        with connection:
+            connection.sendall(connection.recv(1))
+            connection.recv(1)
+
+def connect(count):
+    for number in range(count):
+        with socket.create_connection(("127.0.0.1", 9001)) as connection:
+            connection.sendall(bytes([number & 255]))
+            assert connection.recv(1) == bytes([number & 255]), number
+
+def free():
+    with open("/proc/meminfo") as lines:
+        kibs = {name: int(rest.split()[0]) for name, rest in (line.split(":") for line in lines)}
+    return kibs["MemFree"] + kibs["Cached"] + kibs["Buffers"]
+
+listener = socket.create_server(("127.0.0.1", 9001), backlog=128)
+threading.Thread(target=serve, args=(listener,), daemon=True).start()
+connect(FIRST)
+if COUNT > FIRST:
+    time.sleep(MINUTE)
+    before = free()
+    connect(COUNT)
+    time.sleep(MINUTE)
+    lost = before - free()
+    assert lost < 1024, f"{lost} KiB are taken after {COUNT} connections"
+PYTHON
+
+# Node's own server.
+cat >/tmp/node.js <<'JAVASCRIPT'
+require('http').createServer((_, answer) => answer.end('node\n')).listen(8004, '0.0.0.0');
+JAVASCRIPT
+
 # The content that the host knows, too: the numbers from 1 on.
-seq 1 9000000 | head -c "$length" >/tmp/big
+seq 1 999999999 | head -c "$length" >/tmp/big
 ln -s /tmp/big /var/www/html/big
 
 check names names
@@ -134,6 +181,14 @@ check apache_event apache event 8082
 python3 /tmp/asynchronous.py &
 check python_http_server answered http://localhost:8000/
 check python_asyncio asked 8001
+# Go's net/http, with sendfile.
+caddy file-server --listen :8003 --root /var/www/html >/tmp/caddy 2>&1 &
+node /tmp/node.js &
+/servers/hayate-tokio-server 8005 &
+check go_net_http asked 8003
+check node_http asked 8004
+check tokio asked 8005
+check connections_in_a_row python3 /tmp/row.py "$connections"
 check ten_thousand_open_connections python3 /tmp/many.py
 echo serving
 cat >/dev/null

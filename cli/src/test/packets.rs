@@ -1,0 +1,91 @@
+//! tcpdump of Debian, in the image with servers: what passes an interface is seen as on Linux.
+
+use super::Trial;
+use super::command::{Check, Hayate, trials_of};
+use crate::arguments::Test;
+use crate::image::default;
+use anyhow::{Context, Result, ensure};
+
+const CHECKS: [(&str, Check); 3] = [
+    ("tcpdump_sees_loopback", loopback),
+    ("tcpdump_sees_a_device", device),
+    ("tcpdump_sees_all_interfaces", all),
+];
+
+/// Starts tcpdump, waits until it listens, calls `act` and waits for it. What it saw is then read
+/// from its file.
+const WATCH: &str = r#"
+watch() {
+    tcpdump -n -U -w /tmp/seen "$@" 2>/tmp/said &
+    for _ in $(seq 200); do
+        grep -q 'listening on' /tmp/said && break
+        sleep 0.1
+    done
+    act
+    wait $! || { cat /tmp/said; exit 1; }
+    tcpdump -n -t -r /tmp/seen 2>/dev/null
+    tail -n 3 /tmp/said
+}
+"#;
+
+/// The trials.
+pub fn trials(options: &Test) -> Vec<Trial> {
+    trials_of("network", &CHECKS, options)
+}
+
+/// Returns what a script prints that calls `watch`.
+fn seen(hayate: &Hayate, script: &str) -> Result<String> {
+    let recipe = default::recipe("servers").context("there is no recipe `servers`")?;
+    let image = recipe.get()?;
+    let image = image.to_str().context("the image's path is no text")?;
+    let options = ["--rootfs", image, "--timeout", "300"];
+    let output = hayate.run(&options, &["/bin/bash", "-c", &format!("{WATCH}{script}")])?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}: {text}{errors}", output.status);
+    Ok(text)
+}
+
+/// Whether the lines are there in this order, maybe with others between them.
+fn in_order(text: &str, lines: &[&str]) -> Result<()> {
+    let mut rest = text.lines();
+    for line in lines {
+        ensure!(rest.any(|other| other.contains(line)), "`{line}` is missing in:\n{text}");
+    }
+    Ok(())
+}
+
+/// By an expression, which becomes a filter; the ring is of version 3.
+fn loopback(hayate: &Hayate) -> Result<()> {
+    let act = "act() { echo other >/dev/udp/127.0.0.1/4241; echo hello >/dev/udp/127.0.0.1/4242; }";
+    let watch = "watch -i lo -c 1 udp dst port 4242";
+    let text = seen(hayate, &format!("{act}\n{watch}"))?;
+    in_order(&text, &["127.0.0.1.4242: UDP, length 6", "1 packet captured"])?;
+    ensure!(!text.contains("4241"), "the filter let another packet through:\n{text}");
+    Ok(())
+}
+
+/// In immediate mode, where the ring is of version 2: the question for the router's address, its
+/// answer, and an echo both ways.
+fn device(hayate: &Hayate) -> Result<()> {
+    let act = "act() { ping -c 1 -W 20 10.0.2.2 >/dev/null; }";
+    let watch = "watch -i eth0 --immediate-mode -c 4 arp or icmp";
+    let text = seen(hayate, &format!("{act}\n{watch}"))?;
+    let lines = [
+        "ARP, Request who-has 10.0.2.2 tell 10.0.2.15",
+        "ARP, Reply 10.0.2.2 is-at",
+        "10.0.2.15 > 10.0.2.2: ICMP echo request",
+        "10.0.2.2 > 10.0.2.15: ICMP echo reply",
+        "4 packets captured",
+    ];
+    in_order(&text, &lines)
+}
+
+/// Without the link's header, from two interfaces at once.
+fn all(hayate: &Hayate) -> Result<()> {
+    let act = "act() { ping -c 1 -W 20 10.0.2.2 >/dev/null; ping -c 1 127.0.0.1 >/dev/null; }";
+    let watch = "watch -i any -c 6 icmp";
+    let text = seen(hayate, &format!("{act}\n{watch}"))?;
+    let lines = ["10.0.2.15 > 10.0.2.2", "10.0.2.2 > 10.0.2.15", "127.0.0.1 > 127.0.0.1"];
+    in_order(&text, &lines)
+}
