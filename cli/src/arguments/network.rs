@@ -19,9 +19,10 @@ pub struct Network {
     #[arg(long, short, value_name = "[ADDR:]HOST:GUEST[/udp]", value_parser = published)]
     pub publish: Vec<Published>,
 
-    /// The guest's address, with --net tap or socket (can be repeated)
-    #[arg(long, value_name = "ADDR/PREFIX", value_parser = address)]
-    pub ip: Vec<Address>,
+    /// The guest's address, with --net tap or socket (can be repeated), or dhcp: the network gives
+    /// one
+    #[arg(long, value_name = "ADDR/PREFIX|dhcp", value_parser = ip)]
+    pub ip: Vec<Ip>,
 
     /// The router that the guest uses, with --ip (can be repeated)
     #[arg(long, value_name = "ADDR")]
@@ -52,6 +53,19 @@ impl Network {
     /// Whether `--net` names a network or none.
     pub fn is_chosen(&self) -> bool {
         self.net.is_some()
+    }
+
+    /// The addresses that the user gives the guest.
+    pub fn addresses(&self) -> impl Iterator<Item = Address> {
+        self.ip.iter().filter_map(|ip| match ip {
+            Ip::Of(address) => Some(*address),
+            Ip::Dhcp => None,
+        })
+    }
+
+    /// Whether the guest asks the network for an address.
+    pub fn has_dhcp(&self) -> bool {
+        self.ip.contains(&Ip::Dhcp)
     }
 
     /// Whether another option says something about the device.
@@ -99,6 +113,15 @@ pub struct Published {
     pub guest: u16,
     /// Whether it is one of UDP.
     pub udp: bool,
+}
+
+/// Where an address of the guest comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ip {
+    /// The user.
+    Of(Address),
+    /// The network.
+    Dhcp,
 }
 
 /// An address with the length of its network's prefix.
@@ -183,9 +206,14 @@ fn published(text: &str) -> Result<Published, String> {
     Ok(Published { address, host: port(host)?, guest: port(guest)?, udp })
 }
 
+/// Parses `ADDR/PREFIX` or `dhcp`.
+fn ip(text: &str) -> Result<Ip, String> {
+    if text == "dhcp" { Ok(Ip::Dhcp) } else { address(text).map(Ip::Of) }
+}
+
 /// Parses `ADDR/PREFIX`.
 fn address(text: &str) -> Result<Address, String> {
-    const FORM: &str = "write it as 192.168.7.2/24 or fd00::2/64";
+    const FORM: &str = "write it as 192.168.7.2/24 or fd00::2/64, or say dhcp";
     let (address, prefix) = text.split_once('/').ok_or(FORM)?;
     let address: IpAddr = address.parse().map_err(|_| FORM)?;
     let prefix = prefix.parse::<u8>().map_err(|_| FORM)?;
@@ -283,6 +311,9 @@ mod tests {
 
     #[test]
     fn addresses() {
+        assert_eq!(ip("dhcp"), Ok(Ip::Dhcp));
+        assert_eq!(ip("fd00::2/64"), address("fd00::2/64").map(Ip::Of));
+        assert!(ip("DHCP").is_err() && ip("auto").is_err());
         assert_eq!(address("10.1.2.3/8"), Ok(Address("10.1.2.3".parse().unwrap(), 8)));
         assert_eq!(address("fd00::2/64"), Ok(Address("fd00::2".parse().unwrap(), 64)));
         for wrong in ["10.1.2.3", "10.1.2.3/33", "::1/128", "fd00::2/129", "0.0.0.0/0", "x/8", "/8"]

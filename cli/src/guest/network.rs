@@ -106,25 +106,22 @@ impl Link {
     /// The network's part of the job.
     pub fn configuration(&self) -> hayate_job::Network {
         let network = &self.network;
-        let mut told = match network.net() {
-            Net::User => hayate_job::Network {
-                addresses: vec![(GUEST.into(), 24), (GUEST6.into(), 64)],
-                gateways: vec![ROUTER.into(), ROUTER6.into()],
-                name_servers: vec![NAME_SERVER.into()],
-                own_name_servers: false,
-            },
-            Net::Passt => hayate_job::Network {
-                addresses: vec![(GUEST.into(), 24)],
-                gateways: vec![ROUTER.into()],
-                name_servers: vec![NAME_SERVER.into()],
-                own_name_servers: false,
-            },
-            _ => hayate_job::Network {
-                addresses: network.ip.iter().map(|ip| (ip.0, ip.1)).collect(),
-                gateways: network.gateway.clone(),
-                ..Default::default()
-            },
-        };
+        let dhcp = network.has_dhcp();
+        let mut told = hayate_job::Network { dhcp, ..Default::default() };
+        let is_known = matches!(network.net(), Net::User | Net::Passt);
+        if is_known && !dhcp {
+            told.addresses.push((GUEST.into(), 24));
+            told.gateways.push(ROUTER.into());
+            told.name_servers.push(NAME_SERVER.into());
+        }
+        if *network.net() == Net::User {
+            told.addresses.push((GUEST6.into(), 64));
+            told.gateways.push(ROUTER6.into());
+        }
+        if !is_known {
+            told.addresses = network.addresses().map(|ip| (ip.0, ip.1)).collect();
+            told.gateways = network.gateway.clone();
+        }
         if !network.dns.is_empty() {
             told.name_servers = network.dns.clone();
             told.own_name_servers = true;
@@ -193,11 +190,14 @@ fn check(network: &Network) -> Result<()> {
     let other =
         matches!(network.net(), Net::Tap(_) | Net::Listen(_) | Net::Connect(_) | Net::Multicast(_));
     let reaches =
-        |gateway: &IpAddr| network.ip.iter().any(|ip| ip.0.is_ipv4() == gateway.is_ipv4());
+        |gateway: &IpAddr| network.addresses().any(|ip| ip.0.is_ipv4() == gateway.is_ipv4());
     let text = if !network.publish.is_empty() && !forwards {
         "--publish goes with --net user or --net passt"
-    } else if !network.ip.is_empty() && !other {
-        "--ip goes with --net tap or --net socket; the other networks have addresses of their own"
+    } else if network.addresses().next().is_some() && !other {
+        "--ip ADDR/PREFIX goes with --net tap or --net socket; the other networks have addresses of \
+         their own"
+    } else if network.has_dhcp() && *network.net() == Net::None {
+        "--ip dhcp needs a network: say --net user"
     } else if !network.gateway.iter().all(reaches) {
         "--gateway needs an --ip of the same kind"
     } else if *network.net() == Net::None && (!network.dns.is_empty() || network.mac.is_some()) {

@@ -70,7 +70,7 @@ fn wrong_values(hayate: &Hayate) -> Result<()> {
     refused(&["--net", "user", "-p", "80"], "write it as 8080:80")?;
     refused(
         &["--net", "user", "--ip", "10.0.2.16/24"],
-        "--ip goes with --net tap or --net socket",
+        "--ip ADDR/PREFIX goes with --net tap or --net socket",
     )?;
     refused(&["--net", "none", "-p", "8080:80"], "--publish goes with --net user or --net passt")?;
     for size in ["64T", "3M", "0M", "1", "1024G"] {

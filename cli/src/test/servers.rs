@@ -51,10 +51,11 @@ const ASKED: [(&str, u16, &str, &str); 9] = [
 ];
 const GET: &str = "GET / HTTP/1.0\r\n\r\n";
 
-const CHECKS: [(&str, Check); 4] = [
+const CHECKS: [(&str, Check); 5] = [
     ("two_machines_on_one_network", two_machines),
     ("nginx_of_the_default_image_serves_the_host", nginx_of_the_default_image),
     ("curl_of_the_default_image_fetches_from_the_host", curl_of_the_default_image),
+    ("the_network_gives_an_address", the_network_gives_an_address),
     ("names_of_the_host_resolve_in_an_image_without_files", names_without_files),
 ];
 
@@ -285,5 +286,19 @@ fn names_without_files(hayate: &Hayate) -> Result<()> {
         let output = hayate.run(&options, &["/bin/busybox", "sh", "-c", script])?;
         expect(&output, 0, "both\n", "").with_context(|| format!("--net {net}"))?;
     }
+    Ok(())
+}
+
+/// QEMU's network has a server of DHCP.
+fn the_network_gives_an_address(hayate: &Hayate) -> Result<()> {
+    default::DEFAULT.get()?;
+    let script = "ip -4 -brief addr show eth0; ip -4 route show default; cat /etc/resolv.conf";
+    let output = hayate.run(&["--ip", "dhcp"], &["sh", "-c", script])?;
+    let said: Vec<String> = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    let wanted = ["eth0 UP 10.0.2.15/24", "default via 10.0.2.2 dev eth0", "nameserver 10.0.2.3"];
+    ensure!(said == wanted && output.stderr.is_empty(), "{output:?}");
     Ok(())
 }

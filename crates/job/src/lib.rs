@@ -102,6 +102,8 @@ pub enum Explain {
 /// about the first network device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Network {
+    /// Whether the network gives an address, and with it routers and name servers (DHCP).
+    pub dhcp: bool,
     /// Its addresses, each with the length of its network's prefix.
     pub addresses: Vec<(IpAddr, u8)>,
     /// The routers to everywhere else.
@@ -116,6 +118,9 @@ impl Network {
     /// Puts the records of a network, that of the key `network` first.
     fn encode(&self, put: &mut impl FnMut(&str, &[u8])) {
         put("network", if self.own_name_servers { b"own-name-servers" } else { b"" });
+        if self.dhcp {
+            put("network-dhcp", b"");
+        }
         for (address, prefix) in &self.addresses {
             put("network-address", format!("{address}/{prefix}").as_bytes());
         }
@@ -130,6 +135,7 @@ impl Network {
     /// Takes a record with an address; false if the key is another.
     fn decode(&mut self, key: &[u8], value: &[u8]) -> Result<bool, String> {
         match key {
+            b"network-dhcp" => self.dhcp = true,
             b"network-address" => self.addresses.push(prefixed(value)?),
             b"network-gateway" => self.gateways.push(number(value)?),
             b"network-name-server" => self.name_servers.push(number(value)?),
@@ -349,6 +355,7 @@ mod tests {
             streams: Streams::Terminal { rows: 24, columns: 80 },
             input_along: false,
             network: Some(Network {
+                dhcp: true,
                 addresses: vec![
                     ("10.0.2.15".parse().unwrap(), 24),
                     ("fec0::15".parse().unwrap(), 64),

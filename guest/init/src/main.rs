@@ -12,6 +12,7 @@
 //! program with a fresh root each time: no state can be damaged between two runs.
 
 mod control;
+mod dhcp;
 mod modules;
 mod mounts;
 mod network;
@@ -78,8 +79,8 @@ fn start(control: &mut Option<Control>) -> Result<pump::ProgramEnd, Failure> {
     nvdimm::prepare(&job.root)?;
     mounts::root(&job.root, &job.mounts)?;
     let _ = rustix::system::sethostname(job.hostname.as_bytes());
-    network::configure(job.network.as_ref())?;
-    network::write_files(job.network.as_ref(), &job.hostname);
+    let network = network::configure(job.network.clone())?;
+    network::write_files(network.as_ref(), &job.hostname);
     let end = match (job.streams, lines) {
         (Streams::Separate, Some(lines)) => program::with_pipes(&job, control, lines),
         (Streams::Terminal { rows, columns }, _) => {

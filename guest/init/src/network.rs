@@ -1,9 +1,11 @@
 //! The guest's place in a network: the addresses and routers that the job names, by the ioctls of
 //! netdevice(7), and the files that name hosts and servers.
 //!
-//! Nothing is asked of the network, so nothing is waited for.
+//! Nothing is asked of the network, so nothing is waited for, unless the job says that the network
+//! gives the addresses ([`crate::dhcp`]).
 
 use crate::Failure;
+use crate::dhcp::{Client, Lease};
 use hayate_job::Network;
 use std::fmt::Write;
 use std::io::{Error, ErrorKind};
@@ -24,15 +26,12 @@ ff02::2\tip6-allrouters
 ";
 
 /// Brings the loopback up, and the device with the addresses and routers of `network`. A kernel
-/// without the internet protocols is left as it is.
-pub fn configure(network: Option<&Network>) -> Result<(), Failure> {
-    let Some(four) = socket(libc::AF_INET)? else { return Ok(()) };
+/// without the internet protocols is left as it is. Returns the network, with what it gave.
+pub fn configure(network: Option<Network>) -> Result<Option<Network>, Failure> {
+    let Some(four) = socket(libc::AF_INET)? else { return Ok(network) };
     // Without it a kernel has no 127.0.0.1; that matters only to programs that use it.
     let _ = bring_up(&four, "lo");
-    let Some(network) = network else { return Ok(()) };
-    let said = |what: String| {
-        move |error: Error| Failure::new(format!("cannot {what} of the network device: {error}"))
-    };
+    let Some(mut network) = network else { return Ok(None) };
     // Nobody else on these networks has the address: its use need not wait for the question.
     let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{DEVICE}/accept_dad"), "0");
     let mut index = 0;
@@ -49,6 +48,9 @@ pub fn configure(network: Option<&Network>) -> Result<(), Failure> {
         set.map_err(said(format!("set the address {address}/{prefix}")))?;
     }
     bring_up(&four, DEVICE).map_err(said("bring up the link".into()))?;
+    if network.dhcp {
+        ask_network(&four, &mut network)?;
+    }
     for &gateway in &network.gateways {
         let set = match gateway {
             IpAddr::V4(gateway) => add_gateway4(&four, gateway),
@@ -56,7 +58,61 @@ pub fn configure(network: Option<&Network>) -> Result<(), Failure> {
         };
         set.map_err(said(format!("set the router {gateway}")))?;
     }
+    Ok(Some(network))
+}
+
+/// Says of what an error of the device is.
+fn said(what: String) -> impl Fn(Error) -> Failure {
+    move |error| Failure::new(format!("cannot {what} of the network device: {error}"))
+}
+
+/// Gets the device's address from the network, and adds what the network says to `network`. A
+/// thread keeps the address as long as the machine runs.
+fn ask_network(four: &OwnedFd, network: &mut Network) -> Result<(), Failure> {
+    let hardware = hardware_address(four).map_err(said("find the address".into()))?;
+    let client = Client::new(DEVICE, hardware).map_err(said("ask for the address".into()))?;
+    let lease = client.lease()?;
+    take(four, &lease).map_err(said(format!("set the address {}", lease.address)))?;
+    network.addresses.push((lease.address.into(), lease.prefix));
+    network.gateways.extend(lease.gateway.map(IpAddr::from));
+    if network.name_servers.is_empty() {
+        network.name_servers = lease.name_servers.iter().copied().map(IpAddr::from).collect();
+    }
+    let four = four.try_clone().map_err(said("keep the address".into()))?;
+    std::thread::spawn(move || {
+        client.keep(lease, |lease| {
+            let done = match lease {
+                Some(lease) => take(&four, lease).and_then(|()| {
+                    lease.gateway.map_or(Ok(()), |gateway| add_gateway4(&four, gateway))
+                }),
+                None => take_back(&four),
+            };
+            if let Err(error) = done {
+                eprintln!("init: cannot change the address of the network device: {error}");
+            }
+        })
+    });
     Ok(())
+}
+
+/// Gives the device the address of a lease.
+fn take(four: &OwnedFd, lease: &Lease) -> Result<(), Error> {
+    set_address4(four, DEVICE, lease.address, lease.prefix)
+}
+
+/// Takes the device's address away: it is no longer this machine's.
+fn take_back(four: &OwnedFd) -> Result<(), Error> {
+    let mut request = request(DEVICE);
+    request.ifr_ifru.ifru_addr = address4(Ipv4Addr::UNSPECIFIED);
+    control(four, libc::SIOCSIFADDR, &mut request)
+}
+
+fn hardware_address(four: &OwnedFd) -> Result<[u8; 6], Error> {
+    let mut request = request(DEVICE);
+    control(four, libc::SIOCGIFHWADDR, &mut request)?;
+    // SAFETY: the kernel has filled in the address.
+    let bytes = unsafe { request.ifr_ifru.ifru_hwaddr.sa_data };
+    Ok(std::array::from_fn(|at| bytes[at] as u8))
 }
 
 /// Opens a socket by which devices are configured; `None` if the kernel has no such protocol.

@@ -326,6 +326,7 @@ impl Config {
             });
         }
         let spreads = is_broadcast || to.is_multicast();
+        let interface_is_named = interface != 0;
         let (index, next_hop, source) = match self.routes.find(to, interface) {
             Some(route) => (route.interface, route.gateway.unwrap_or(to), route.source),
             // Linux has a route to the groups of IPv6 for each interface but this one
@@ -343,6 +344,9 @@ impl Config {
         let source = source
             .filter(|source| !source.is_link_local())
             .or_else(|| self.source_on(index, to))
+            // A program that has yet to ask for the address names none (Linux 6.1, net/ipv4/route.c,
+            // `ip_route_output_key_hash_rcu`: `inet_select_addr` may find none there).
+            .or_else(|| (to.is_broadcast() && interface_is_named).then_some(Address::ANY_V4))
             .ok_or(Errno::EADDRNOTAVAIL)?;
         let interface = Arc::clone(interface);
         Ok(Path { interface, next_hop, source, is_local: false, is_broadcast })

@@ -1,5 +1,5 @@
 use super::*;
-use crate::arguments::network::{Address, Net};
+use crate::arguments::network::{Address, Ip, Net};
 use crate::arguments::{Accel, Profile};
 use std::fs;
 
@@ -86,9 +86,14 @@ fn what_the_guest_is_told() {
     let told = link(user, 1).configuration();
     assert_eq!(told.name_servers, ["9.9.9.9".parse::<IpAddr>().unwrap()]);
     assert!(told.own_name_servers);
+    let mut asks = Network::of(Net::User);
+    asks.ip = vec![Ip::Dhcp];
+    let told = link(asks, 1).configuration();
+    assert!(told.dhcp && told.name_servers.is_empty());
+    assert_eq!(told.addresses, [("fec0::15".parse().unwrap(), 64)]);
     let mut tap = Network::of(Net::Tap("tap0".into()));
     assert_eq!(link(tap.clone(), 1).configuration(), hayate_job::Network::default());
-    tap.ip = vec![Address("192.168.7.2".parse().unwrap(), 24)];
+    tap.ip = vec![Ip::Of(Address("192.168.7.2".parse().unwrap(), 24))];
     tap.gateway = vec!["192.168.7.1".parse().unwrap()];
     let told = link(tap.clone(), 1).configuration();
     assert_eq!(told.addresses, [("192.168.7.2".parse().unwrap(), 24)]);
@@ -144,12 +149,13 @@ fn options_that_do_not_go_together() {
     };
     let publishes = |network: &mut Network| network.publish = vec![published(8080, 80)];
     let addressed =
-        |network: &mut Network| network.ip = vec![Address("10.0.0.1".parse().unwrap(), 8)];
+        |network: &mut Network| network.ip = vec![Ip::Of(Address("10.0.0.1".parse().unwrap(), 8))];
     let routed = |network: &mut Network| network.gateway = vec!["fe80::1".parse().unwrap()];
     refused(&with(Net::None, publishes), "--publish goes with");
     refused(&with(Net::Tap("tap0".into()), publishes), "--publish goes with");
     refused(&with(Net::User, addressed), "--ip goes with");
     refused(&with(Net::None, addressed), "--ip goes with");
+    refused(&with(Net::None, |network| network.ip = vec![Ip::Dhcp]), "needs a network");
     refused(&with(Net::Tap("tap0".into()), routed), "--gateway needs an --ip");
     refused(&with(Net::None, |network| network.mac = Some(Mac([2; 6]))), "need a network");
     let double = |network: &mut Network| {
