@@ -36,7 +36,8 @@ struct FakeHost {
 }
 
 impl FakeHost {
-    /// `script` is the program; in it, `tcg "$@"` runs the real QEMU with TCG.
+    /// `script` is the program; in it, `tcg "$@"` runs the real QEMU with TCG. A question for the
+    /// kinds of networks goes to the real QEMU: it is no start of a machine.
     fn new(script: &str) -> Result<FakeHost> {
         default::DEFAULT.get()?;
         // On the file system of `build/`, for hard links to its files.
@@ -71,6 +72,7 @@ impl FakeHost {
              tcg() {{ left=$#; while [ $left -gt 0 ]; do word=$1; shift; left=$((left - 1))\n\
              [ \"$word\" != kvm ] || word=tcg; set -- \"$@\" \"$word\"; done; exec '{qemu}' \"$@\"; }}\n\
              once() {{ mkdir \"$(dirname \"$0\")/$1\" 2>/dev/null; }}\n\
+             [ \"$1\" != -netdev ] || exec '{qemu}' \"$@\"\n\
              {script}\n"
         );
         let program = host.path("bin/qemu-system-x86_64");
