@@ -118,10 +118,13 @@ impl<S> Ports<S> {
             }
             // Room first, because the work of `take` is not undone.
             bucket.make_room(1)?;
-            if take(port)? {
+            let taken = take(port);
+            if matches!(taken, Ok(true)) {
                 enter(&mut bucket, port, binding, None)?;
                 return Ok(port);
             }
+            give_back(&mut bucket);
+            taken?;
         }
         Err(Errno::EADDRNOTAVAIL)
     }
@@ -270,11 +273,11 @@ fn enter<S>(
         entry.users += 1;
         return Ok(());
     }
-    bucket.make_room(1)?;
     let mut sockets = Vec::new();
     if let Some(socket) = socket {
         growth::push(&mut sockets, socket)?;
     }
+    bucket.make_room(1)?;
     bucket.push(BoundPort { port, binding, users: 1, sockets });
     Ok(())
 }
@@ -293,6 +296,14 @@ fn leave<S>(
     entry.users -= 1;
     if entry.users == 0 {
         bucket.swap_remove(at);
+        give_back(bucket);
     }
     removed
+}
+
+/// Frees the memory of a bucket that is empty: programs decide how many buckets were once used.
+fn give_back<S>(bucket: &mut Vec<BoundPort<S>>) {
+    if bucket.is_empty() {
+        *bucket = Vec::new();
+    }
 }

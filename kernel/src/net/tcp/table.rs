@@ -85,7 +85,15 @@ pub fn replace(ends: &Ends, remnant: Arc<Remnant>) {
 /// Removes a connection or its remnant, if `is_it` is true of it.
 pub fn remove(ends: &Ends, is_it: impl Fn(&ConnectionEntry) -> bool) -> Option<ConnectionEntry> {
     let mut part = part(ends).lock();
-    if part.get(ends).is_some_and(is_it) { part.remove(ends) } else { None }
+    if !part.get(ends).is_some_and(is_it) {
+        return None;
+    }
+    let removed = part.remove(ends);
+    if part.is_empty() {
+        // Programs decide how many parts were once used.
+        *part = HashMap::default();
+    }
+    removed
 }
 
 /// Calls `visit` with every entry; without a lock.

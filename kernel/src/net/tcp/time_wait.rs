@@ -50,7 +50,10 @@ impl TimerTarget for Reaper {
                 match order.remnants.front() {
                     Some((end, _)) if *end > now => return Some(*end),
                     Some(_) => order.remnants.pop_front(),
-                    None => return None,
+                    None => {
+                        order.remnants = VecDeque::new();
+                        return None;
+                    }
                 }
             };
             let Some(remnant) = next.and_then(|(_, remnant)| remnant.upgrade()) else { continue };
