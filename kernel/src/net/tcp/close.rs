@@ -27,6 +27,9 @@ impl Socket {
         if !core::mem::take(&mut flow.is_entered) {
             return;
         }
+        // An armed timer keeps the memory of the socket until it expires.
+        self.timer.cancel();
+        self.armed.store(u64::MAX, Ordering::Relaxed);
         let ends = flow.route.ends;
         if after.events.contains(Events::TIME_WAIT)
             && let Some(rest) = flow.connection.time_wait(monotonic_ns())
