@@ -281,7 +281,8 @@ impl Socket {
                 Err(error) => Err(error),
             }
         })?;
-        state.binding = Some(binding);
+        // Both at once: the port is given back by its number.
+        (state.binding, state.local.port) = (Some(binding), port);
         Ok(named(port))
     }
 
