@@ -4,7 +4,9 @@ use clap::{Parser, Subcommand};
 use hayate_cli::arguments::{
     BUILD_HELP, Build, IMAGE_HELP, Image, OFF2F_HELP, Off2f, RUN_HELP, Run, TEST_HELP, Test,
 };
-use hayate_measure_tools::arguments::{COMPARE_HELP, Compare, EXPLAIN_HELP, Experiment, Explain};
+use hayate_measure_tools::arguments::{
+    COMPARE_HELP, Compare, EXPERIMENT_HELP, EXPLAIN_HELP, Experiment, Explain,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -42,6 +44,7 @@ pub enum Request {
     #[command(after_help = EXPLAIN_HELP)]
     Explain(Box<Explain>),
     /// Run an experiment described in experiments/ and write table, picture and data
+    #[command(after_help = EXPERIMENT_HELP)]
     Experiment(Experiment),
     /// Make, find and list root file systems
     #[command(after_help = IMAGE_HELP)]

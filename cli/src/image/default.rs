@@ -81,14 +81,15 @@ disk "$root" "$image"
     ),
 };
 
-/// Servers, their clients and the tools of a network, for tests and `./hayate experiment
-/// tender-web`.
+/// Servers, their clients and the tools of a network, for tests, and an Apache that starts programs
+/// for `./hayate experiment tender-web`.
 pub const SERVERS: Recipe = Recipe {
     name: "servers",
     title: "Debian's servers",
     packages: &SERVER_PACKAGES,
     body: concat!(
         include_str!("nginx.sh"),
+        include_str!("web.sh"),
         include_str!("servers.sh"),
         r#"image=$1; scratch=$2; shift 2
 root=$scratch/root

@@ -11,7 +11,8 @@ servers() {
     chown 101:101 "$root/var/lib/redis" "$root/var/log/redis"
     nginx "$root"
 
-    # apache2: the modules and the site that its package enables, and CGI.
+    # apache2: the modules and the site that its package enables. `web.sh` has CGI, with another
+    # configuration.
     for module in alias auth_basic authn_core authn_file authz_core authz_host authz_user autoindex \
         deflate dir env filter mime mpm_event negotiation reqtimeout setenvif status; do
         for kind in load conf; do
@@ -22,4 +23,5 @@ servers() {
     done
     ln -sf ../sites-available/000-default.conf "$root/etc/apache2/sites-enabled/000-default.conf"
     echo 'ServerName localhost' >"$root/etc/apache2/conf-enabled/name.conf"
+    web "$root"
 }

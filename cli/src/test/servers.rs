@@ -51,12 +51,13 @@ const ASKED: [(&str, u16, &str, &str); 9] = [
 ];
 const GET: &str = "GET / HTTP/1.0\r\n\r\n";
 
-const CHECKS: [(&str, Check); 5] = [
+const CHECKS: [(&str, Check); 6] = [
     ("two_machines_on_one_network", two_machines),
     ("nginx_of_the_default_image_serves_the_host", nginx_of_the_default_image),
     ("curl_of_the_default_image_fetches_from_the_host", curl_of_the_default_image),
     ("the_network_gives_an_address", the_network_gives_an_address),
     ("names_of_the_host_resolve_in_an_image_without_files", names_without_files),
+    ("apache_starts_programs", requests_cost),
 ];
 
 /// The trials.
@@ -300,5 +301,30 @@ fn the_network_gives_an_address(hayate: &Hayate) -> Result<()> {
         .collect();
     let wanted = ["eth0 UP 10.0.2.15/24", "default via 10.0.2.2 dev eth0", "nameserver 10.0.2.3"];
     ensure!(said == wanted && output.stderr.is_empty(), "{output:?}");
+    Ok(())
+}
+
+/// The experiment with a web server measures requests, of two kinds in two systems.
+fn requests_cost(hayate: &Hayate) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let mut command = hayate.any("experiment")?;
+    command.args(["tender-web", "--only", "full,none,counter,c-4", "-o"]).arg(folder.path());
+    let output = command.output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}: {said}", output.status);
+    let text = std::fs::read_to_string(folder.path().join("tender-web.json"))?;
+    let found: serde_json::Value = serde_json::from_str(&text)?;
+    let value = |line: usize, system: usize| {
+        let value = found["lines"][line]["values"][system]["median"].as_f64();
+        value.with_context(|| format!("no value: {said}{text}"))
+    };
+    for system in [0, 1] {
+        let (counter, small) = (value(0, system)?, value(1, system)?);
+        // A connection alone takes more than this, and Perl many times what the small program does.
+        ensure!(small > 20_000.0 && counter > 3.0 * small, "{counter}, {small}");
+    }
+    let (full, none) = (value(0, 0)?, value(0, 1)?);
+    ensure!(full < none, "recycling costs: {full} instead of {none}");
+    ensure!(folder.path().join("tender-web.svg").exists(), "no picture");
     Ok(())
 }

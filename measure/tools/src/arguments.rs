@@ -146,6 +146,25 @@ pub struct Explain {
     pub run: Run,
 }
 
+/// Where results are written.
+pub const OUTPUT: &str = "docs/results";
+
+/// Printed below the help of `experiment`.
+pub const EXPERIMENT_HELP: &str = "\
+Examples:
+  ./hayate experiment                        the names of all, and their questions
+  ./hayate experiment tender                 docs/results/tender.md, .svg and .json
+  ./hayate experiment tender-web --only full,none,counter --output /tmp/part
+  ./hayate experiment all                    every one, and a report of all
+
+Exit status:
+    0  measured, and every aim is reached
+    1  an aim is not reached
+    2  the command line is wrong, or no experiment has such a name
+    3  whether an aim is reached cannot be told
+    4  one of several experiments, or a system of one, could not be measured
+   70  Hayate's kernel panicked; 124 a system did not end in --timeout; 125 another failure";
+
 /// `experiment`.
 #[derive(Args)]
 pub struct Experiment {
@@ -153,8 +172,13 @@ pub struct Experiment {
     pub names: Vec<String>,
 
     /// Where NAME.md, NAME.svg and NAME.json are written
-    #[arg(long, short, value_name = "DIR", default_value = "docs/results")]
+    #[arg(long, short, value_name = "DIR", default_value = OUTPUT)]
     pub output: PathBuf,
+
+    /// Measure only the systems and works of these names, separated by commas; of systems, or of
+    /// works, all if none is named. The names are in experiments/NAME.json; needs --output
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub only: Vec<String>,
 
     /// End a machine that takes longer than this, with exit status 124
     #[arg(long, value_name = "SECONDS", default_value_t = 3600)]

@@ -20,12 +20,12 @@ mod picture;
 mod results;
 mod scaling;
 
-use crate::arguments::Experiment;
+use crate::arguments::{Experiment, OUTPUT};
 use crate::boot::{Disk, Missing, Setup, System};
 use crate::output::save;
 use crate::suite::{measured_or_missing, names};
 use anyhow::{Context, Result, ensure};
-use describe::{Dax, Description, Participant, Storage};
+use describe::{Dax, Description, Participant, Storage, Work};
 use grid::Grid;
 use hayate_cli::arguments::Profile;
 use hayate_cli::failure::{Failure, USAGE};
@@ -63,6 +63,11 @@ pub fn experiment(options: &Experiment) -> Result<u8> {
         let text = format!("no experiment {wrong}; ./hayate experiment lists them");
         return Err(Failure::error(USAGE, text));
     }
+    if !options.only.is_empty() && options.output == Path::new(OUTPUT) {
+        let text = "--only measures a part, which must not replace the results: name another \
+            folder with --output";
+        return Err(Failure::error(USAGE, text));
+    }
     std::fs::create_dir_all(&options.output)
         .with_context(|| format!("cannot make {}", options.output.display()))?;
     let chosen: Vec<&(String, PathBuf)> =
@@ -72,7 +77,11 @@ pub fn experiment(options: &Experiment) -> Result<u8> {
         if chosen.len() > 1 {
             eprintln!("hayate: experiment {} of {}: {name}", at + 1, chosen.len());
         }
-        match describe::read(path).and_then(|what| one(options, name, &what)) {
+        let read = describe::read(path).and_then(|mut what| {
+            what.keep(&options.only)?;
+            Ok(what)
+        });
+        match read.and_then(|what| one(options, name, &what)) {
             // A missed aim takes precedence over an undecided one.
             Ok(FAILED) => status = FAILED,
             Ok(ABOVE) if status != FAILED => status = ABOVE,
@@ -176,7 +185,7 @@ fn setup(
     if !globs.is_empty() {
         names(measure, &globs)?;
     }
-    let commands = what.workload.iter().filter_map(|w| Some((w.name.clone(), w.run.clone()?)));
+    let warm = what.workload.iter().filter(|work| work.warm).flat_map(Work::programs);
     Ok(Setup {
         counting,
         accel: if counting { options.accel } else { settled(options.accel, Profile::Release)? },
@@ -186,10 +195,10 @@ fn setup(
         profile: Profile::Release,
         image: small::get(measure)?,
         globs,
-        programs: commands.collect(),
+        programs: what.workload.iter().flat_map(Work::programs).collect(),
         before: what.before.clone(),
         cold: what.cold,
-        warm: what.workload.iter().filter(|w| w.warm).map(|w| w.name.clone()).collect(),
+        warm: warm.map(|(name, _)| name).collect(),
         passes: what.passes,
         iterations: what.iterations,
         memory_limit: what.memory_limit.clone(),

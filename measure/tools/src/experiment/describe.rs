@@ -20,6 +20,8 @@ pub struct Description {
     /// Whether time is measured as well, in further boots of the same systems.
     #[serde(default)]
     pub time: bool,
+    /// With `time`, the heading of a further table: how many units of each work go into a second.
+    pub rate: Option<String>,
     /// Memory of the machine in MiB.
     pub memory: u64,
     /// Largest array or parent process.
@@ -149,6 +151,9 @@ pub struct Work {
     pub title: Option<String>,
     /// A command to start and time, split at spaces.
     pub run: Option<String>,
+    /// Two lengths of that command, of which each takes the place of `{}` in it: the value is what
+    /// one unit more takes, without the command's own start and end.
+    pub each: Option<Each>,
     /// The limit of the first system, in instructions or nanoseconds.
     pub at_most: Option<f64>,
     /// The limits of other systems, by their names.
@@ -174,7 +179,34 @@ impl Work {
     pub fn result(&self) -> String {
         if self.run.is_some() { format!("program/{}", self.name) } else { self.name.clone() }
     }
+
+    /// Returns the names and commands of the programs that it runs: none without `run`.
+    pub fn programs(&self) -> Vec<(String, String)> {
+        match (&self.run, self.each) {
+            (None, _) => Vec::new(),
+            (Some(command), None) => vec![(self.name.clone(), command.clone())],
+            (Some(command), Some(Each { from, to })) => [from, to]
+                .map(|length| {
+                    let command = command.replace(LENGTH, &length.to_string());
+                    (format!("{}-{length}", self.name), command)
+                })
+                .to_vec(),
+        }
+    }
 }
+
+/// Two lengths of a command.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Each {
+    /// The shorter.
+    pub from: u32,
+    /// The longer.
+    pub to: u32,
+}
+
+/// Stands for the length in a command that is run in two lengths.
+const LENGTH: &str = "{}";
 
 /// A curve of several results.
 #[derive(Deserialize)]
@@ -213,6 +245,45 @@ pub fn read(path: &Path) -> Result<Description> {
     Ok(what)
 }
 
+impl Description {
+    /// Keeps the systems and works of these names; of a kind of which none is named, all. Aims that
+    /// compare with a system that is left out go with it.
+    pub fn keep(&mut self, names: &[String]) -> Result<()> {
+        let systems = self.systems.iter().map(|system| &system.name);
+        let works = self.workload.iter().map(|work| &work.name);
+        let known: Vec<&String> = systems.chain(works).collect();
+        if let Some(wrong) = names.iter().find(|name| !known.contains(name)) {
+            let known = known.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+            let text = format!("no system or work {wrong}; there are {known}");
+            return Err(Failure::error(USAGE, text));
+        }
+        if self.systems.iter().any(|system| names.contains(&system.name)) {
+            // Aims are the first system's.
+            let first = self.systems.first().is_some_and(|system| names.contains(&system.name));
+            self.systems.retain(|system| names.contains(&system.name));
+            for work in self.workload.iter_mut().filter(|_| !first) {
+                work.at_most = None;
+                work.at_most_of.clear();
+                work.at_most_of_second.clear();
+            }
+        }
+        if self.workload.iter().any(|work| names.contains(&work.name)) {
+            self.workload.retain(|work| names.contains(&work.name));
+            self.sweeps.clear();
+            self.break_even = None;
+        }
+        let systems = &self.systems;
+        let kept = |name: &String| systems.iter().any(|system| system.name == *name);
+        for work in &mut self.workload {
+            work.at_most_in.retain(|name, _| kept(name));
+            work.at_most_of.retain(|name, _| kept(name));
+        }
+        let even = self.break_even.take();
+        self.break_even = even.filter(|even| kept(&even.from) && kept(&even.to));
+        Ok(())
+    }
+}
+
 fn check(what: &Description) -> Result<(), &'static str> {
     if what.scaling.is_some() {
         let others = !what.workload.is_empty() || !what.sweeps.is_empty() || what.counts;
@@ -235,8 +306,21 @@ fn check_works(what: &Description) -> Result<(), &'static str> {
     if what.workload.iter().any(|work| work.warm && work.run.is_none()) {
         return Err("\"warm\" is said of programs to \"run\"");
     }
+    let lengths = |work: &Work| {
+        let places = work.run.as_ref().map_or(0, |command| command.matches(LENGTH).count());
+        work.each.is_none_or(|each| places == 1 && each.from < each.to)
+    };
+    if !what.workload.iter().all(lengths) {
+        return Err("\"each\" needs a \"run\" with one {}, and \"from\" less than \"to\"");
+    }
+    if what.workload.iter().any(|work| work.each.is_some() && (work.total || what.counts)) {
+        return Err("with \"each\" there is neither \"total\" nor \"counts\"");
+    }
     if what.counts && what.workload.iter().all(|work| work.run.is_none()) {
         return Err("\"counts\" are of programs to \"run\"");
+    }
+    if what.rate.is_some() && !what.time && what.counting {
+        return Err("a \"rate\" is of measured time");
     }
     if what.time && !what.counting {
         return Err("\"time\" is measured anyway where nothing is counted");
@@ -307,6 +391,59 @@ mod tests {
             names.sort_unstable();
             assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{name}: {names:?}");
         }
+    }
+
+    #[test]
+    fn two_lengths_are_two_commands() {
+        let text = |work: &str, more: &str| {
+            format!(
+                r#"{{"title": "x", "question": "x", "counting": true, "memory": 512,
+                "memory_limit": "16M", "boots": 1, "passes": 1, "iterations": 1, {more}
+                "systems": [{{"name": "a", "title": "A"}}],
+                "workload": [{{"name": "w", {work}}}]}}"#
+            )
+        };
+        let read = |work: &str, more: &str| -> Description {
+            serde_json::from_str(&text(work, more)).unwrap()
+        };
+        let each = r#""run": "ask {} x", "each": {"from": 5, "to": 10}"#;
+        let what = read(each, "");
+        assert!(check(&what).is_ok());
+        let programs = what.workload[0].programs();
+        let programs: Vec<(&str, &str)> =
+            programs.iter().map(|(name, command)| (&**name, &**command)).collect();
+        assert_eq!(programs, [("w-5", "ask 5 x"), ("w-10", "ask 10 x")]);
+        for wrong in [
+            r#""run": "ask x", "each": {"from": 5, "to": 10}"#,
+            r#""run": "ask {} {}", "each": {"from": 5, "to": 10}"#,
+            r#""run": "ask {}", "each": {"from": 5, "to": 5}"#,
+            r#""run": "ask {}", "total": true, "each": {"from": 5, "to": 6}"#,
+            r#""each": {"from": 5, "to": 10}"#,
+        ] {
+            assert!(check(&read(wrong, "")).is_err(), "{wrong}");
+        }
+        assert!(check(&read(each, r#""counts": true,"#)).is_err());
+    }
+
+    #[test]
+    fn a_part_of_an_experiment_keeps_what_is_named() {
+        let text = r#"{"title": "x", "question": "x", "counting": true, "memory": 512,
+            "memory_limit": "16M", "boots": 1, "passes": 1, "iterations": 1,
+            "systems": [{"name": "a", "title": "A"}, {"name": "b", "title": "B"}],
+            "workload": [{"name": "v"}, {"name": "w", "at_most_of": {"b": 0.5}}]}"#;
+        let kept = |names: &[&str]| {
+            let mut what: Description = serde_json::from_str(text).unwrap();
+            let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
+            what.keep(&names).map(|()| (what.systems.len(), what.workload))
+        };
+        let (systems, works) = kept(&["a"]).unwrap();
+        assert_eq!((systems, works.len()), (1, 2));
+        assert!(works[1].at_most_of.is_empty());
+        assert!(kept(&["b"]).unwrap().1[1].at_most_of.is_empty());
+        let (systems, works) = kept(&["w"]).unwrap();
+        assert_eq!((systems, works.len()), (2, 1));
+        assert_eq!(works[0].at_most_of.len(), 1);
+        assert!(kept(&["a", "c"]).is_err());
     }
 
     #[test]

@@ -61,6 +61,22 @@ impl Grid {
         Grid { rows: rows.collect(), headings }
     }
 
+    /// Returns the table of how often each work is done in a second; no rows if that is not asked.
+    pub fn of_rates(r: &Results) -> Grid {
+        let measured = r.measured();
+        let mut headings: Vec<String> = r.rate.iter().cloned().collect();
+        headings.extend(measured.iter().map(|system| r.systems[*system].title.clone()));
+        let rate = |value: &Option<super::results::Value>| match value {
+            Some(value) if value.median > 0.0 => format!("{:.0}", 1e9 / value.median),
+            _ => "not measured".into(),
+        };
+        let rows = r.lines.iter().filter(|_| r.rate.is_some()).map(|line| {
+            let cells = measured.iter().map(|system| rate(&line.values[*system]));
+            (line.title.clone(), None, cells.collect())
+        });
+        Grid { rows: rows.collect(), headings }
+    }
+
     /// Returns the table of a curve: a row for each size.
     pub fn of_curve(r: &Results, curve: &Curve) -> Grid {
         let unit = if r.counting { "Instructions" } else { "Time" };

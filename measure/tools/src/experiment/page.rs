@@ -13,7 +13,13 @@ pub fn said(r: &Results) -> String {
 
 /// Returns the tables of an experiment's values: those that have rows.
 pub fn tables(r: &Results) -> impl Iterator<Item = Grid> {
-    let all = [Grid::of_lines(r), Grid::of_aims(r), Grid::of_limits(r), Grid::of_break_even(r)];
+    let all = [
+        Grid::of_lines(r),
+        Grid::of_rates(r),
+        Grid::of_aims(r),
+        Grid::of_limits(r),
+        Grid::of_break_even(r),
+    ];
     all.into_iter().filter(Grid::has_rows)
 }
 

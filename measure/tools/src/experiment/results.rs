@@ -1,7 +1,7 @@
 //! The results of an experiment, as stored in `NAME.json`: tables, pictures and the joint report
 //! are made from them.
 
-use super::describe::Description;
+use super::describe::{Description, Each, Work};
 use super::scaling::Scaled;
 use crate::boot;
 use crate::numbers::count;
@@ -57,6 +57,9 @@ pub struct Results {
     /// Two processes against one.
     #[serde(default)]
     pub scaling: Vec<Scaled>,
+    /// The heading of the table that shows how often each work is done in a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<String>,
 }
 
 /// A limit of a system other than the first.
@@ -248,6 +251,7 @@ impl Results {
             break_even: Vec::new(),
             time: None,
             scaling: Vec::new(),
+            rate: what.rate.clone().filter(|_| !counting),
         }
     }
 
@@ -336,9 +340,26 @@ pub fn value(run: Option<&Run>, name: &str) -> Option<Value> {
     Some(Value { median: median(&mut values.concat()), low: interval.low, high: interval.high })
 }
 
+/// The value of a work in a run.
+fn value_of(run: Option<&Run>, work: &Work) -> Option<Value> {
+    let Some(Each { from, to }) = work.each else { return value(run, &work.result()) };
+    let of = |length: u32| value(run, &format!("{}-{length}", work.result()));
+    Some(for_each(of(from)?, of(to)?, f64::from(to - from)))
+}
+
+/// Returns what one of the `more` units takes by which a command was longer. The interval holds all
+/// that the two intervals allow.
+fn for_each(short: Value, long: Value, more: f64) -> Value {
+    Value {
+        median: (long.median - short.median) / more,
+        low: (long.low - short.high) / more,
+        high: (long.high - short.low) / more,
+    }
+}
+
 /// Returns the lines of `what`.
 pub fn lines(what: &Description, runs: &[Option<&Run>]) -> Vec<Line> {
-    let line = |work: &super::describe::Work| {
+    let line = |work: &Work| {
         let name = work.result();
         let said = runs.iter().flatten().find_map(|run| {
             let result = run.result(&name)?;
@@ -351,7 +372,7 @@ pub fn lines(what: &Description, runs: &[Option<&Run>]) -> Vec<Line> {
         Line {
             title: work.title.clone().or(said).unwrap_or_else(|| name.clone()),
             at_most: work.at_most,
-            values: runs.iter().map(|run| value(*run, &name)).collect(),
+            values: runs.iter().map(|run| value_of(*run, work)).collect(),
             totals: totals.collect(),
             name,
         }
@@ -491,6 +512,13 @@ mod tests {
             line("call", [Some(64.0), Some(24.0)]),
             line("slow", [Some(50.0), Some(50.0)]),
         ]
+    }
+
+    #[test]
+    fn a_unit_takes_what_the_longer_command_took_more() {
+        let value = |low, median, high| Value { low, median, high };
+        let unit = for_each(value(9.0, 10.0, 11.0), value(108.0, 110.0, 112.0), 50.0);
+        assert_eq!((unit.low, unit.median, unit.high), (1.94, 2.0, 2.06));
     }
 
     #[test]
