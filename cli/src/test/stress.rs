@@ -111,7 +111,8 @@ const TABLE: &[Stress] = &[
         "elfmut --seed 2 --count 100000 /tests/stress/tiny"),
     long("long_bytes_over_a_bad_network", 2,
         "lossy --mib 256 --calls 200 --datagrams 500 --mtu 1500")
-        .append("net.fault=loss:5,repeat:2,reorder:2,corrupt:2,delay:500us-1ms"),
+        .append("net.fault=loss:5,repeat:2,reorder:2,corrupt:2,delay:500us-1ms")
+        .limit(Duration::from_secs(1800)),
     long("long_random_packets", 2, "packetfuzz --seed 2 --seconds 600").offline()
         .limit(Duration::from_secs(1800)),
     long("long_starts_until_memory_ends", 2, "storm --seconds 10 --runs 6 bomb").memory(128),
