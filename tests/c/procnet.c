@@ -520,6 +520,12 @@ TEST(settings_have_sane_values) {
     load(IPV4 "tcp_wmem");
     CHECK_EQ(sscanf(text, "%ld\t%ld\t%ld\n", &a, &b, &c), 3);
     CHECK(a <= b && b <= c);
+    load(IPV4 "tcp_mem");
+    CHECK_EQ(sscanf(text, "%ld\t%ld\t%ld\n", &a, &b, &c), 3);
+    CHECK(a > 0 && a <= b && b <= c);
+    load(IPV4 "udp_mem");
+    CHECK_EQ(sscanf(text, "%ld\t%ld\t%ld\n", &a, &b, &c), 3);
+    CHECK(a > 0 && a <= b && b <= c);
     load(IPV4 "tcp_congestion_control");
     char name[64], all[256];
     strcpy(name, strtok(text, "\n"));

@@ -347,6 +347,22 @@ TEST(errors_are_queued_with_what_caused_them) {
     ERR(receive(a, MSG_ERRQUEUE), EAGAIN); /* turned off it is emptied */
 }
 
+TEST(errors_wait_within_the_receive_buffer) {
+    int port = dead_port(), a = udp4();
+    OK(set_option(a, SOL_SOCKET, SO_RCVBUF, 4096));
+    OK(set_option(a, IPPROTO_IP, IP_RECVERR, 1));
+    for (int i = 0; i < 300; i++)
+        sendto(a, body, 100, 0, LO4(port)); /* every other one reports the error of the last */
+    int count = 0;
+    while (receive(a, MSG_ERRQUEUE) >= 0)
+        count++;
+    CHECK(count > 0 && count < 100);
+    /* There is room again. */
+    error_of(a);
+    send_to(a, "again", 5, port);
+    CHECK_EQ(OK(receive(a, MSG_ERRQUEUE)), 5);
+}
+
 TEST(errors_are_queued_of_six) {
     NEEDS_IPV6();
     int holder = udp_socket(AF_INET6), a = udp6();

@@ -126,6 +126,18 @@ pub trait Bytes: Sized {
     }
 }
 
+/// How scarce the memory is that all connections share, as their owner judges it for one of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pressure {
+    /// The connection's own limits are the only ones.
+    #[default]
+    None,
+    /// It takes a little at a time: so much that it goes on, and others can.
+    Shared,
+    /// It receives nothing.
+    Exhausted,
+}
+
 /// Takes the segments that a connection makes, in order.
 pub trait Sink<B> {
     /// Takes one. A segment that cannot be sent is dropped: TCP sends it again.

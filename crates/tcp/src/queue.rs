@@ -52,6 +52,12 @@ impl<B: Bytes> Queue<B> {
         self.cost
     }
 
+    /// Memory that the pieces hold if each pins at least `least` bytes.
+    #[inline]
+    pub(crate) fn pinned(&self, least: usize) -> usize {
+        self.cost.max(self.pieces.len() * least)
+    }
+
     /// Makes room for `count` more pieces.
     #[inline]
     pub(crate) fn reserve(&mut self, count: usize) -> Result<(), Error> {

@@ -6,17 +6,21 @@
 //! smaller when pieces cost much more than they show: a peer that sends single bytes fills memory
 //! 4096 times as fast. Beyond [`MEMORY`] times the limit, pieces are joined where the memory's
 //! owner can do so ([`Bytes::extend`]), then what is out of order is dropped, then segments are.
+//! When the memory of all connections is scarce ([`Pressure`]), the same is done much earlier.
 
 use crate::assembly::Assembly;
 use crate::config::Config;
 use crate::queue::Queue;
 use crate::seq::{self, BASE, Position};
-use crate::{Bytes, MILLISECOND, Nanos, Pieces, Seq};
+use crate::{Bytes, MILLISECOND, Nanos, Pieces, Pressure, Seq};
 
 /// Bytes of memory for a byte of the limit: a page that shows a packet of 1460 costs 2.8.
 const MEMORY: usize = 4;
 /// Memory that a queue may hold whatever its limit is.
 const MEMORY_LEAST: usize = 256 << 10;
+/// Memory that a queue may hold when that of all connections is scarce; and whatever its cost, one
+/// segment.
+const MEMORY_SCARCE: usize = 16 << 10;
 /// The least delay of an acknowledgement (`TCP_DELACK_MIN`, `TCP_ATO_MIN`).
 pub(crate) const DELAY_MIN: Nanos = 40 * MILLISECOND;
 /// The most (`TCP_DELACK_MAX`).
@@ -75,6 +79,8 @@ pub(crate) struct Receive<B> {
     /// Data were refused for want of memory: no window until there is some (Linux:
     /// `ICSK_ACK_NOMEM`).
     starved: bool,
+    /// See [`crate::Connection::set_pressure`].
+    pub pressure: Pressure,
     quick: u8,
     /// Data are answered by data: acknowledgements ride on those (Linux: pingpong).
     pub interactive: bool,
@@ -112,6 +118,7 @@ impl<B: Bytes> Receive<B> {
             inline: config.urgent_inline,
             due: Due::No,
             starved: false,
+            pressure: Pressure::None,
             quick: 0,
             interactive: false,
             pushed: false,
@@ -178,7 +185,12 @@ impl<B: Bytes> Receive<B> {
 
     /// Memory was refused to data and is there again.
     pub(crate) fn recovered(&mut self) -> bool {
-        let recovered = self.starved && self.queue.cost() <= self.memory_limit();
+        let enough = match self.pressure {
+            Pressure::None => self.queue.cost() <= self.memory_limit(),
+            Pressure::Shared => self.queue.cost() <= MEMORY_SCARCE / 2,
+            Pressure::Exhausted => false,
+        };
+        let recovered = self.starved && enough;
         self.starved &= !recovered;
         recovered
     }
@@ -275,7 +287,11 @@ impl<B: Bytes> Receive<B> {
 
     /// Makes sure that `cost` more may be kept, by dropping what came early. False: it may not.
     pub(crate) fn admit(&mut self, cost: usize, in_order: bool) -> bool {
-        let limit = self.memory_limit() + MEMORY_LEAST;
+        let limit = match self.pressure {
+            Pressure::None => self.memory_limit() + MEMORY_LEAST,
+            Pressure::Shared => MEMORY_SCARCE,
+            Pressure::Exhausted => 0,
+        };
         if self.queue.cost() + self.holes.cost() + cost <= limit {
             return true;
         }
@@ -285,7 +301,8 @@ impl<B: Bytes> Receive<B> {
         if !self.holes.is_empty() {
             self.holes.clear();
         }
-        self.starved = self.queue.cost() + cost > limit && !self.queue.is_empty();
+        let first = self.queue.is_empty() && self.pressure != Pressure::Exhausted;
+        self.starved = self.queue.cost() + cost > limit && !first;
         !self.starved
     }
 
@@ -303,6 +320,7 @@ impl<B: Bytes> Receive<B> {
     #[inline]
     pub(crate) fn fits(&mut self, length: u64, cost: usize) -> bool {
         self.next + length <= self.edge
+            && self.pressure == Pressure::None
             && self.queue.cost() + cost <= self.memory_limit() / 2
             && self.queue.reserve(1).is_ok()
     }
@@ -329,7 +347,7 @@ impl<B: Bytes> Receive<B> {
         if self.limit >= self.limit_max || round == 0 || now - self.measured_at < round {
             return;
         }
-        if self.copied > self.space {
+        if self.copied > self.space && self.pressure == Pressure::None {
             let base = 2 * self.copied + 16 * u64::from(self.mss);
             let growth = base.saturating_mul(self.copied - self.space) / self.space.max(1);
             let wanted = base.saturating_add(growth.saturating_mul(2)) as usize;

@@ -4,7 +4,10 @@ use crate::config::{Config, DEFAULT_MSS, MIN_MSS};
 use crate::queue::Queue;
 use crate::scoreboard::Scoreboard;
 use crate::seq::{self, BASE, FIRST, Position};
-use crate::{Bytes, Nanos, Seq};
+use crate::{Bytes, Nanos, Pressure, Seq};
+
+/// Bytes that the queue may hold when the memory of all connections is scarce (`tcp_wmem`).
+const SCARCE: usize = 4096;
 
 #[derive(Debug)]
 pub(crate) struct Send<B> {
@@ -40,6 +43,8 @@ pub(crate) struct Send<B> {
     /// Bytes of the queue, and how far the limit may grow.
     pub limit: usize,
     pub limit_max: usize,
+    /// See [`crate::Connection::set_pressure`].
+    pub pressure: Pressure,
     pub nodelay: bool,
     pub cork: bool,
     /// MSG_MORE: the last write is not complete.
@@ -68,6 +73,7 @@ impl<B: Bytes> Send<B> {
             sent: Scoreboard::new(),
             limit: config.send_limit,
             limit_max: config.send_limit_max.max(config.send_limit),
+            pressure: Pressure::None,
             nodelay: config.nodelay,
             cork: config.cork,
             more: false,
@@ -128,6 +134,12 @@ impl<B: Bytes> Send<B> {
     #[inline]
     pub(crate) fn room(&self) -> usize {
         let used = self.queue.len().max(self.queue.cost() / 4);
-        self.limit.saturating_sub(used)
+        self.bound().saturating_sub(used)
+    }
+
+    /// The limit that holds now.
+    #[inline]
+    pub(crate) fn bound(&self) -> usize {
+        if self.pressure == Pressure::None { self.limit } else { self.limit.min(SCARCE) }
     }
 }

@@ -2,7 +2,7 @@
 //! ([`cut`](super::cut) makes fragments).
 //!
 //! Fragments of one packet have its addresses, protocol and identification in common. The memory of
-//! incomplete packets is bounded: [`MOST`] bytes of memory for all of them (Linux'
+//! incomplete packets is bounded: [`MOST`] bytes of memory that all of them pin (Linux'
 //! `net.ipv4.ipfrag_high_thresh`), and a time for each, counted from its first fragment
 //! (`ipfrag_time`; 60 seconds by RFC 8200, 4.5). Beyond the bound new fragments are dropped, and
 //! those that were there go on.
@@ -78,7 +78,7 @@ pub(super) fn receive(packet: Packet) -> Option<Packet> {
         payload.truncate(payload.len() & !7);
     }
     let part = &TABLE[fragment.identification as usize % PARTS];
-    let charge = payload.charge() + size_of::<Incomplete>();
+    let charge = payload.pinned() + size_of::<Incomplete>();
     let mut incomplete = part.lock();
     let found = incomplete.iter().position(|other| other.is_of(&header, fragment.identification));
     let at = match found {

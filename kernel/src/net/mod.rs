@@ -11,6 +11,7 @@
 //! | file | contents |
 //! |---|---|
 //! | [`mod@slice`], [`packet`] | bytes of packets, packets |
+//! | [`memory`] | the bounds of what all queues hold |
 //! | [`settings`], [`config`], [`ports`] | settings; interfaces, addresses, routes; bound ports |
 //! | [`statistics`] | what the protocols have done |
 //! | [`ip_options`], [`level`], [`configure`], [`ioctl`] | options and requests of all sockets |
@@ -55,6 +56,7 @@ mod ip_options;
 mod level;
 mod link;
 mod loopback;
+pub mod memory;
 pub mod neighbour;
 pub mod netlink;
 mod output;
@@ -77,6 +79,7 @@ use hayate_abi::Result;
 /// `ENOMEM`.
 pub fn init() -> Result<()> {
     faults::init();
+    memory::init();
     loopback::register(input::receive);
     config::init()?;
     link::init(input::receive, icmp::report_unreachable)?;

@@ -5,8 +5,12 @@
 //! again after [`FRESH`], and used meanwhile.
 //!
 //! A message is an allegation: it changes an entry that this machine wants, and makes one only for
-//! a host that asks for this machine's address (as Linux without `arp_accept`). The table is
-//! bounded.
+//! a host that asks for this machine's address (as Linux without `arp_accept`).
+//!
+//! The table is bounded. In a full part the hosts go that did not answer and those that were not
+//! heard for [`FRESH`]; then the one that was asked longest ago, with the packets that wait for it;
+//! then the known one that was heard longest ago. The memory of packets that wait is counted with
+//! that of datagrams ([`memory`]).
 //!
 //! Locks: one for each of [`PARTS`] parts, a leaf; nothing is sent with one held.
 
@@ -19,6 +23,7 @@ use hayate_ip::Address;
 use hayate_machine::sync::{Once, SpinLock};
 
 use super::config::Interface;
+use super::memory::{self, Charge};
 use super::packet::Packet;
 use crate::hash::IndexHasher;
 use crate::reclaim::growth::Grow;
@@ -72,6 +77,28 @@ struct Neighbour {
     asked: u64,
     tries: u32,
     waiting: Vec<Packet>,
+    /// The bytes that those pin.
+    pinned: usize,
+    held: Charge,
+}
+
+impl Neighbour {
+    /// Lets a packet wait; it is dropped if it may not.
+    fn hold(&mut self, packet: Packet) {
+        let admitted = self.waiting.len() < WAITING && self.held.admits(self.pinned);
+        if admitted && self.waiting.make_room(1).is_ok() {
+            self.pinned += packet.pinned();
+            self.held.set(self.pinned);
+            self.waiting.push(packet);
+        }
+    }
+
+    /// Takes the packets that wait.
+    fn let_go(&mut self) -> Vec<Packet> {
+        self.pinned = 0;
+        self.held.set(0);
+        core::mem::take(&mut self.waiting)
+    }
 }
 
 type Key = (u64, u64, u32);
@@ -111,9 +138,7 @@ pub fn resolve(
             entry.tries += 1;
         }
         if entry.hardware.is_none() {
-            if entry.waiting.len() < WAITING && entry.waiting.make_room(1).is_ok() {
-                entry.waiting.push(packet);
-            }
+            entry.hold(packet);
             (None, ask)
         } else {
             (entry.hardware.map(|hardware| (hardware, packet)), ask)
@@ -128,10 +153,17 @@ pub fn resolve(
 
 fn make_entry(part: &mut Neighbours, key: Key, interface: &Arc<Interface>, now: u64) -> bool {
     if part.len() >= MOST {
-        // Those that were not confirmed for long go, then any that is known.
-        part.retain(|_, entry| entry.hardware.is_some() && now - entry.confirmed <= FRESH);
+        part.retain(|_, entry| match entry.hardware {
+            Some(_) => now.saturating_sub(entry.confirmed) <= FRESH,
+            None => entry.tries > 0,
+        });
         if part.len() >= MOST {
-            part.retain(|_, entry| entry.hardware.is_none());
+            let age = |entry: &Neighbour| match entry.hardware {
+                None => (0, entry.asked),
+                Some(_) => (1, entry.confirmed),
+            };
+            let oldest = part.iter().min_by_key(|(_, entry)| age(entry)).map(|(key, _)| *key);
+            oldest.and_then(|key| part.remove(&key));
         }
     }
     if part.make_room(1).is_err() {
@@ -144,6 +176,8 @@ fn make_entry(part: &mut Neighbours, key: Key, interface: &Arc<Interface>, now: 
         asked: now.saturating_sub(SECOND),
         tries: 0,
         waiting: Vec::new(),
+        pinned: 0,
+        held: Charge::new(&memory::UDP, memory::NOBODY),
     };
     part.insert(key, entry);
     true
@@ -167,7 +201,7 @@ pub fn learn(interface: &Arc<Interface>, address: Address, hardware: Hardware, w
         entry.hardware = Some(hardware);
         entry.confirmed = now;
         entry.tries = 0;
-        core::mem::take(&mut entry.waiting)
+        entry.let_go()
     };
     let Some(link) = LINK.get() else { return };
     for packet in waiting {
@@ -206,9 +240,9 @@ impl TimerTarget for Asker {
                     entry.tries = 0;
                     entry.hardware = None;
                     if dropped.make_room(1).is_ok() {
-                        dropped.push(core::mem::take(&mut entry.waiting));
+                        dropped.push(entry.let_go());
                     } else {
-                        entry.waiting.clear();
+                        drop(entry.let_go());
                     }
                 } else if asked.make_room(1).is_ok() {
                     entry.asked = now;

@@ -44,6 +44,14 @@ pub enum Body {
 }
 
 impl Packet {
+    /// Returns the bytes of memory that it may keep from being freed.
+    pub fn pinned(&self) -> usize {
+        match &self.body {
+            Body::Tcp(_, segment) => segment.payload.iter().map(Slice::pinned).sum(),
+            Body::Udp(_, payload) | Body::Bytes(payload) => payload.pinned(),
+        }
+    }
+
     /// Returns the number of the protocol that it carries.
     pub fn protocol(&self) -> u8 {
         match self.body {

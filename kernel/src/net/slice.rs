@@ -154,6 +154,13 @@ impl Slice {
         held + OVERHEAD
     }
 
+    /// Returns what it counts for in the bounds of what all sockets hold ([`memory`](super::memory)),
+    /// in bytes: at least half a frame, which a small slice shares with others.
+    #[inline]
+    pub fn pinned(&self) -> usize {
+        self.charge().max(SMALL + OVERHEAD)
+    }
+
     /// Copies bytes out, from `offset` in the slice; returns how many.
     pub fn read(&self, offset: usize, to: &mut [u8]) -> usize {
         let offset = offset.min(self.len());
@@ -283,6 +290,11 @@ impl Payload {
     /// Returns what it counts for in the limits of a socket, in bytes.
     pub fn charge(&self) -> usize {
         OVERHEAD + self.slices.iter().map(Slice::charge).sum::<usize>()
+    }
+
+    /// Returns what it counts for in the bounds of what all sockets hold; see [`Slice::pinned`].
+    pub fn pinned(&self) -> usize {
+        OVERHEAD + self.slices.iter().map(Slice::pinned).sum::<usize>()
     }
 
     /// Drops the first bytes.

@@ -3,7 +3,7 @@
 use super::{Connection, Phase};
 use crate::scoreboard::Sample;
 use crate::seq::Position;
-use crate::{Bytes, Events, Flags, MILLISECOND, Nanos, Segment};
+use crate::{Bytes, Events, Flags, MILLISECOND, Nanos, Pressure, Segment};
 
 impl<B: Bytes> Connection<B> {
     /// Takes the acknowledgement of a segment that is acceptable: `ack` is neither above what was
@@ -61,11 +61,11 @@ impl<B: Bytes> Connection<B> {
     pub(super) fn freed(&mut self, before: usize) -> Events {
         let send = &mut self.send;
         // The buffer holds two congestion windows (Linux: `tcp_sndbuf_expand`).
-        if send.limit < send.limit_max {
+        if send.limit < send.limit_max && send.pressure == Pressure::None {
             let wanted = (2 * self.congestion.window).min(send.limit_max as u64) as usize;
             send.limit = send.limit.max(wanted);
         }
-        let third = send.limit / 3;
+        let third = send.bound() / 3;
         let mut events = Events::empty();
         if before < third && send.room() >= third {
             events |= Events::WRITABLE;

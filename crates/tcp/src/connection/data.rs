@@ -2,7 +2,7 @@
 
 use super::Connection;
 use crate::receive::{Due, Mark};
-use crate::{Bytes, Error, Nanos, Pieces, Sink, State};
+use crate::{Bytes, Error, Nanos, Pieces, Pressure, Sink, State};
 
 impl<B: Bytes> Connection<B> {
     /// Bytes that the send buffer still takes. A program may write while this is not zero; the last
@@ -10,6 +10,35 @@ impl<B: Bytes> Connection<B> {
     #[inline]
     pub fn send_room(&self) -> usize {
         self.send.room()
+    }
+
+    /// Whether at least a third of the send buffer is free (Linux: `sk_stream_is_writeable`).
+    pub fn is_writable(&self) -> bool {
+        self.send.room() * 3 >= self.send.bound()
+    }
+
+    /// Bytes of memory that the queues hold, if each piece pins at least `least`.
+    #[inline]
+    pub fn memory(&self, least: usize) -> usize {
+        let receive = &self.receive;
+        self.send.queue.pinned(least) + receive.queue.pinned(least) + receive.holes.cost()
+    }
+
+    /// Says how scarce the memory of all connections is. Returns true if that bounded the send
+    /// buffer until now: there may be a writer that waits.
+    #[inline]
+    pub fn set_pressure(&mut self, pressure: Pressure) -> bool {
+        if self.send.pressure == pressure {
+            return false;
+        }
+        (self.send.pressure, self.receive.pressure) = (pressure, pressure);
+        pressure == Pressure::None
+    }
+
+    /// The pressure that was set.
+    #[inline]
+    pub fn pressure(&self) -> Pressure {
+        self.send.pressure
     }
 
     /// Bytes that wait or are not acknowledged (SIOCOUTQ).

@@ -10,6 +10,8 @@
 //! write N | oob N | read N | peek N | shutdown | close | abort | transmit | ack
 //! nodelay on | cork on | more on | inline on | sndbuf N | rcvbuf N | keepalive I V C | patience N
 //! mss N                         the path's MTU less 40
+//! pressure none | shared | exhausted | room N
+//!                               how scarce the memory of all is; what the send buffer takes
 //! unreachable SEQ               a router answers to our number SEQ
 //! state Established | error Reset | no error | event URGENT | available N | end | mark | no mark
 //! urgent B | no urgent          what recv(MSG_OOB) gives
@@ -19,8 +21,8 @@
 use std::collections::VecDeque;
 
 use hayate_tcp::{
-    Config, Connection, Error, Events, Flags, Keepalive, MILLISECOND, Nanos, Pieces, SECOND,
-    Segment, Seq,
+    Config, Connection, Error, Events, Flags, Keepalive, MILLISECOND, Nanos, Pieces, Pressure,
+    SECOND, Segment, Seq,
 };
 
 use super::{Piece, pattern, text};
@@ -327,6 +329,17 @@ impl Script {
                 let limit = number(words.next())?;
                 self.with(|c, _, _| c.set_receive_limit(limit))
             }
+            "pressure" => {
+                let pressure = match words.next() {
+                    Some("none") => Pressure::None,
+                    Some("shared") => Pressure::Shared,
+                    Some("exhausted") => Pressure::Exhausted,
+                    _ => return Err("none, shared or exhausted".into()),
+                };
+                let ends = self.with(|c, _, _| c.set_pressure(pressure))?;
+                self.events |= if ends { Events::WRITABLE } else { Events::empty() };
+                Ok(())
+            }
             "mss" => {
                 let mss = number(words.next())?;
                 self.with(|c, now, out| c.set_path_mss(now, mss, &mut |s| out(s)))
@@ -381,6 +394,10 @@ impl Script {
             ("available", _) => {
                 let available = self.with(|c, _, _| c.available())?;
                 same("what is available", available, number(second)?)
+            }
+            ("room", _) => {
+                let room = self.with(|c, _, _| c.send_room())?;
+                same("the room to send", room, number(second)?)
             }
             ("unsent", _) => {
                 let unsent = self.with(|c, _, _| c.unsent())?;

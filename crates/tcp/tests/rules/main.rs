@@ -8,6 +8,7 @@ mod data;
 mod ends;
 mod handshake;
 mod loss;
+mod memory;
 
 use common::script::{bare, plain, run};
 use hayate_tcp::{Config, SECOND};

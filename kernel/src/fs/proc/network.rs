@@ -14,6 +14,7 @@ use super::target::Target;
 use super::text::{line, put};
 use super::tree::{Item, What};
 use super::{network_counts, sockets};
+use crate::net::memory::{self, Pool};
 use crate::net::{config, neighbour, settings};
 
 /// The items of `/proc/PID/net`.
@@ -107,6 +108,13 @@ pub static IPV4: &[Item<()>] = &[
             },
         ),
     },
+    Item {
+        name: "tcp_mem",
+        what: What::Setting(
+            |(), out| bounds(&memory::TCP, out),
+            |(), text| set_bounds(&memory::TCP, text),
+        ),
+    },
     Item { name: "tcp_rmem", what: What::Text(|(), out| receive_memory(out)) },
     constant!("tcp_sack", i32::from(Config::default().sack)),
     constant!("tcp_syn_retries", Config::default().syn_retries),
@@ -115,6 +123,13 @@ pub static IPV4: &[Item<()>] = &[
     constant!("tcp_timestamps", i32::from(Config::default().timestamps)),
     constant!("tcp_window_scaling", i32::from(Config::default().window_scaling)),
     Item { name: "tcp_wmem", what: What::Text(|(), out| send_memory(out)) },
+    Item {
+        name: "udp_mem",
+        what: What::Setting(
+            |(), out| bounds(&memory::UDP, out),
+            |(), text| set_bounds(&memory::UDP, text),
+        ),
+    },
 ];
 
 /// The items of `/proc/sys/net/ipv6`.
@@ -145,6 +160,16 @@ fn numbers<const N: usize>(text: &[u8]) -> Result<[u32; N]> {
         *number = words.next().flatten().ok_or(Errno::EINVAL)?;
     }
     if words.next().is_some() { Err(Errno::EINVAL) } else { Ok(numbers) }
+}
+
+fn bounds(pool: &Pool, out: &mut Vec<u8>) -> Result<()> {
+    let [low, middle, most] = pool.bounds();
+    line(out, format_args!("{low}\t{middle}\t{most}"))
+}
+
+fn set_bounds(pool: &Pool, text: &[u8]) -> Result<()> {
+    pool.set_bounds(numbers(text)?.map(|pages: u32| pages as usize));
+    Ok(())
 }
 
 fn port_range((): &(), out: &mut Vec<u8>) -> Result<()> {

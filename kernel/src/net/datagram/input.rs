@@ -186,7 +186,6 @@ impl Socket {
     ) {
         let (header, interface) = (&packet.header, packet.interface);
         let Ok(payload) = payload.part(0, wanted) else { return self.count_drop() };
-        let charge = payload.charge();
         let scope = if from.address.is_link_local() { interface } else { 0 };
         let datagram = Received {
             payload,
@@ -200,7 +199,7 @@ impl Socket {
         };
         {
             let mut queue = self.queue.lock();
-            let full = queue.charge >= self.receive_limit.load(Ordering::Relaxed);
+            let full = !queue.admits(self.receive_limit.load(Ordering::Relaxed));
             if full || queue.no_receive || queue.datagrams.make_room(1).is_err() {
                 queue.dropped = queue.dropped.saturating_add(1);
                 if self.protocol == Protocol::Udp {
@@ -208,14 +207,14 @@ impl Socket {
                 }
                 return;
             }
-            queue.charge += charge;
+            queue.hold(&datagram.payload);
             queue.datagrams.push_back(datagram);
         }
         self.wake(Events::READABLE);
     }
 
     /// Notes an error: for the next call if the socket is connected or asks for errors, in the
-    /// queue of errors if it asks (`__udp4_lib_err`).
+    /// queue of errors if it asks and that has room (`__udp4_lib_err`, `sock_queue_err_skb`).
     pub(super) fn fail(&self, reported: &Reported<'_>) {
         let v4 = reported.to.address.is_v4();
         let wish = if v4 && !self.v6 { Wishes::ERRORS } else { Wishes::ERRORS_V6 };
@@ -227,9 +226,11 @@ impl Socket {
         {
             let mut queue = self.queue.lock();
             if asks
+                && queue.admits(self.receive_limit.load(Ordering::Relaxed))
                 && queue.failures.make_room(1).is_ok()
                 && let Ok(payload) = reported.payload.share()
             {
+                queue.hold(&payload);
                 let (kind, code, information) = reported.icmp;
                 queue.failures.push_back(Failure {
                     errno: reported.errno,

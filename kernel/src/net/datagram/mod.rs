@@ -37,6 +37,7 @@ use super::config::Path;
 use super::filter::Filter;
 use super::ip_options::{IpOptions, Wishes};
 use super::level::Level;
+use super::memory::{self, Charge};
 use super::ports::Ports;
 use super::slice::Payload;
 use super::stamp::Stamp;
@@ -170,6 +171,7 @@ struct Setup {
 struct Corked {
     to: SocketAddress,
     payload: Payload,
+    held: Charge,
 }
 
 /// A datagram that was received.
@@ -202,16 +204,57 @@ struct Failure {
     payload: Payload,
 }
 
-#[derive(Default)]
 struct Queue {
     datagrams: VecDeque<Received>,
+    /// What counts in SO_RCVBUF: datagrams and failures.
     charge: usize,
+    /// The memory that they pin.
+    pinned: usize,
+    held: Charge,
     dropped: u32,
     error: Option<Errno>,
     failures: VecDeque<Failure>,
     /// shutdown(2) ended a direction.
     no_receive: bool,
     no_send: bool,
+}
+
+impl Queue {
+    fn new(user: u32) -> Queue {
+        Queue {
+            datagrams: VecDeque::new(),
+            charge: 0,
+            pinned: 0,
+            held: Charge::new(&memory::UDP, user),
+            dropped: 0,
+            error: None,
+            failures: VecDeque::new(),
+            no_receive: false,
+            no_send: false,
+        }
+    }
+
+    /// Whether another payload may be put into the queue whose limit is `limit`.
+    #[inline]
+    fn admits(&self, limit: usize) -> bool {
+        self.charge < limit && self.held.admits(self.pinned)
+    }
+
+    /// Counts a payload that is put into the queue.
+    #[inline]
+    fn hold(&mut self, payload: &Payload) {
+        self.charge += payload.charge();
+        self.pinned += payload.pinned();
+        self.held.set(self.pinned);
+    }
+
+    /// Counts a payload no more that was taken out of the queue.
+    #[inline]
+    fn let_go(&mut self, payload: &Payload) {
+        self.charge -= payload.charge();
+        self.pinned -= payload.pinned();
+        self.held.set(self.pinned);
+    }
 }
 
 impl Socket {
@@ -221,11 +264,12 @@ impl Socket {
         let common = Common::new();
         // Identifiers are shared from the beginning (`ping_init_sock`).
         common.switch(Switches::REUSE_ADDRESS, protocol == Protocol::Echo);
+        let user = caller::identity().uid;
         Arc::new_cyclic(|me| Socket {
             me: Weak::clone(me),
             protocol,
             v6,
-            user: caller::identity().uid,
+            user,
             common,
             level: Level::default(),
             options: SpinLock::new(IpOptions::default()),
@@ -245,7 +289,7 @@ impl Socket {
             filter: Filter::default(),
             stamp: Stamp::default(),
             remote: SpinLock::new(None),
-            queue: SpinLock::new(Queue::default()),
+            queue: SpinLock::new(Queue::new(user)),
             receive_limit: AtomicUsize::new(RECEIVE_DEFAULT),
             send_limit: AtomicUsize::new(SEND_DEFAULT),
             readers: WaitQueue::new(),
@@ -367,7 +411,7 @@ impl FileOps for Socket {
         setup.corked = None;
         drop(setup);
         self.leave_groups();
-        let queue = core::mem::take(&mut *self.queue.lock());
+        let queue = core::mem::replace(&mut *self.queue.lock(), Queue::new(self.user));
         drop(queue);
         self.receive_limit.store(0, Ordering::Relaxed);
     }

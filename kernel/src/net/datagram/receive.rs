@@ -61,6 +61,7 @@ impl Socket {
         let failure = {
             let mut queue = self.queue.lock();
             let failure = queue.failures.pop_front().ok_or(Errno::EAGAIN)?;
+            queue.let_go(&failure.payload);
             // The pending error is that of the next one (`sock_dequeue_err_skb`).
             queue.error = queue.failures.front().map(|next| next.errno);
             failure
@@ -97,7 +98,7 @@ impl Queue {
                 return Ok(Some(Some((first.share()?, dropped))));
             }
         } else if let Some(first) = self.datagrams.pop_front() {
-            self.charge -= first.payload.charge();
+            self.let_go(&first.payload);
             return Ok(Some(Some((first, dropped))));
         }
         Ok(if self.no_receive { Some(None) } else { None })

@@ -12,6 +12,7 @@ use super::{Corked, Protocol, Setup, Socket};
 use crate::net::config;
 use crate::net::config::Path;
 use crate::net::ip_options::Wishes;
+use crate::net::memory::{self, Charge};
 use crate::net::packet::{Body, Packet, Ports};
 use crate::net::slice::Payload;
 use crate::net::statistics::{Counter, count};
@@ -141,11 +142,28 @@ impl Socket {
         if before + length > self.most(to.address.is_v4()) {
             return Err(Errno::EMSGSIZE);
         }
-        let part = Payload::take(input, length)?;
-        let corked = setup.corked.get_or_insert_with(|| Corked { to, payload: Payload::new() });
+        let corked = setup.corked.get_or_insert_with(|| Corked {
+            to,
+            payload: Payload::new(),
+            held: Charge::new(&memory::UDP, self.user),
+        });
+        let part = if corked.held.admits(corked.payload.pinned()) {
+            Payload::take(input, length)
+        } else {
+            Err(Errno::ENOBUFS)
+        };
+        // Without bytes the next call begins anew.
+        let part = match part {
+            Err(error) if corked.payload.is_empty() => {
+                setup.corked = None;
+                return Err(error);
+            }
+            part => part?,
+        };
         for slice in part.into_slices() {
             corked.payload.push(slice)?;
         }
+        corked.held.set(corked.payload.pinned());
         if !more {
             self.uncork(setup, marks)?;
         }
@@ -154,7 +172,8 @@ impl Socket {
 
     /// Sends the datagram that was gathered.
     pub(super) fn uncork(&self, mut setup: MutexGuard<'_, Setup>, marks: &Marks) -> Result<()> {
-        let Some(Corked { to, payload }) = setup.corked.take() else { return Ok(()) };
+        let Some(Corked { to, payload, held }) = setup.corked.take() else { return Ok(()) };
+        drop(held);
         let (path, local) = self.prepare(&mut setup, to, false, marks)?;
         drop(setup);
         self.emit(&path, local, to, payload, marks, 0)

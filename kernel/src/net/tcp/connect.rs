@@ -15,6 +15,7 @@ use super::{Flow, Outbox, PORTS, Phase, Socket, State, key};
 use crate::credentials::Capability;
 use crate::net::config;
 use crate::net::ip_options::Wishes;
+use crate::net::memory::{self, Charge};
 use crate::net::settings;
 use crate::net::statistics::{TcpCounter, count_tcp};
 use crate::schedule::time::monotonic_ns;
@@ -256,6 +257,7 @@ impl Socket {
             parent: None,
             is_entered: true,
             deferred: None,
+            held: Charge::new(&memory::TCP, self.user),
         }));
         Ok(self.settle(state, out, Events::empty()))
     }

@@ -8,7 +8,7 @@
 use core::sync::atomic::Ordering;
 
 use hayate_abi::{Errno, Result};
-use hayate_tcp::{Events, Pieces, State as TcpState};
+use hayate_tcp::{Events, Pieces, Pressure, State as TcpState};
 
 use super::{Outbox, Phase, Socket, State, errno};
 use crate::net::slice::{Payload, Slice};
@@ -30,7 +30,7 @@ impl State {
     /// TCP_NOTSENT_LOWAT.
     ///
     /// # Errors
-    /// The pending error; EPIPE.
+    /// The pending error; EPIPE; ENOBUFS if the connections of all programs hold too much memory.
     fn room(&mut self, bound: usize) -> Result<Option<usize>> {
         if let Some(error) = self.error.take() {
             return Err(error);
@@ -38,7 +38,7 @@ impl State {
         if self.no_send {
             return Err(Errno::EPIPE);
         }
-        let Phase::Connected(flow) = &self.phase else { return Err(Errno::EPIPE) };
+        let Phase::Connected(flow) = &mut self.phase else { return Err(Errno::EPIPE) };
         match flow.connection.state() {
             TcpState::SynSent | TcpState::SynReceived => return Ok(None),
             TcpState::Established | TcpState::CloseWait => {}
@@ -46,6 +46,10 @@ impl State {
         }
         if bound != 0 && flow.connection.unsent() >= bound {
             return Ok(None);
+        }
+        flow.press();
+        if flow.connection.pressure() == Pressure::Exhausted {
+            return Err(Errno::ENOBUFS);
         }
         let room = flow.connection.send_room();
         Ok((room > 0).then_some(room))
@@ -304,7 +308,7 @@ impl Socket {
         // At least a third of the buffer is free (`sk_stream_is_writeable`).
         let bound = self.not_sent.load(Ordering::Relaxed);
         let few = bound == 0 || connection.unsent() * 2 < bound;
-        let room = few && connection.send_room() * 3 >= connection.send_limit();
+        let room = few && connection.is_writable();
         if over || state.no_send || room {
             events |= E::WRITABLE;
         }

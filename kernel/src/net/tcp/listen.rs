@@ -15,6 +15,7 @@ use hayate_tcp::{Connection, Events, Flags, SECOND, Segment, cookie};
 use super::route::{Ends, Route};
 use super::table;
 use super::{Flow, Listener, PORTS, Phase, Socket, State, key};
+use crate::net::memory::{self, Charge};
 use crate::net::settings;
 use crate::net::slice::Slice;
 use crate::reclaim::growth::Grow;
@@ -193,6 +194,7 @@ impl Socket {
                 parent: Some(Arc::clone(self)),
                 is_entered: true,
                 deferred: None,
+                held: Charge::new(&memory::TCP, self.user),
             }));
         }
         if let Err(error) = table::enter(ends, &child) {

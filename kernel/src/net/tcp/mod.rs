@@ -47,6 +47,7 @@ use self::choices::Choices;
 use self::route::Route;
 use super::ip_options::IpOptions;
 use super::level::Level;
+use super::memory::Charge;
 use super::ports::Ports;
 use super::slice::Slice;
 use super::statistics::{TcpCounter, count_tcp};
@@ -168,6 +169,21 @@ struct Flow {
     is_entered: bool,
     /// TCP_DEFER_ACCEPT: the listener is told of the connection when data come, or at this time.
     deferred: Option<u64>,
+    /// The memory of its queues.
+    held: Charge,
+}
+
+/// The least memory that a piece in a queue pins: a small slice shares its frame with one more of
+/// its size.
+const PIECE_LEAST: usize = 2048;
+
+impl Flow {
+    /// Before the connection acts: how much it may hold.
+    #[inline]
+    fn press(&mut self) -> Events {
+        let relieved = self.connection.set_pressure(self.held.pressure());
+        if relieved { Events::WRITABLE } else { Events::empty() }
+    }
 }
 
 /// Segments that wait until the socket is unlocked.
@@ -301,7 +317,9 @@ impl Socket {
             let mut state = self.state.lock();
             let Phase::Connected(flow) = &mut state.phase else { return None };
             let mut out = Outbox::default();
+            let relieved = flow.press();
             let (value, events) = act(&mut flow.connection, monotonic_ns(), &mut out);
+            let events = events | relieved;
             (value, self.settle(&mut state, out, events))
         };
         self.finish(after);
@@ -314,6 +332,7 @@ impl Socket {
     fn settle(&self, state: &mut State, out: Outbox, events: Events) -> After {
         let mut after = After { out, route: None, events, parent: None };
         let Phase::Connected(flow) = &mut state.phase else { return after };
+        flow.held.set(flow.connection.memory(PIECE_LEAST));
         if let Some(deadline) = flow.connection.next_deadline()
             && deadline < self.armed.load(Ordering::Relaxed)
         {

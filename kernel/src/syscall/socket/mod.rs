@@ -23,6 +23,7 @@ use self::descriptor::{lookup, socket_of};
 use super::file::{descriptor_limit, files};
 use crate::net::settings;
 use crate::process;
+use crate::reclaim;
 use crate::vfs::open_file::{FileOps, OpenFile, flags as open};
 use crate::vfs::socket::Directions;
 use crate::vfs::socket_family;
@@ -59,12 +60,14 @@ fn family_of(family: i32, kind: i32) -> Result<&'static Family> {
 /// socket(2).
 pub fn socket(family: i32, kind: i32, protocol: i32) -> Result<i32> {
     let family = family_of(family, kind)?;
+    reclaim::leave_room()?;
     install((family.create)(kind & SOCK_TYPE_MASK, protocol)?, kind)
 }
 
 /// socketpair(2).
 pub fn socketpair(family: i32, kind: i32, protocol: i32, fds: usize) -> Result<()> {
     let family = family_of(family, kind)?;
+    reclaim::leave_room()?;
     let [one, other] = (family.pair)(kind & SOCK_TYPE_MASK, protocol)?;
     let first = install(one, kind)?;
     let second = match install(other, kind) {
