@@ -51,10 +51,11 @@ const ASKED: [(&str, u16, &str, &str); 9] = [
 ];
 const GET: &str = "GET / HTTP/1.0\r\n\r\n";
 
-const CHECKS: [(&str, Check); 6] = [
+const CHECKS: [(&str, Check); 7] = [
     ("two_machines_on_one_network", two_machines),
     ("nginx_of_the_default_image_serves_the_host", nginx_of_the_default_image),
     ("curl_of_the_default_image_fetches_from_the_host", curl_of_the_default_image),
+    ("the_first_packet_is_answered", the_first_packet),
     ("the_network_gives_an_address", the_network_gives_an_address),
     ("names_of_the_host_resolve_in_an_image_without_files", names_without_files),
     ("apache_starts_programs", requests_cost),
@@ -288,6 +289,13 @@ fn names_without_files(hayate: &Hayate) -> Result<()> {
         expect(&output, 0, "both\n", "").with_context(|| format!("--net {net}"))?;
     }
     Ok(())
+}
+
+/// In the machine's first second, when no host is known: one packet, which is not sent again.
+fn the_first_packet(hayate: &Hayate) -> Result<()> {
+    default::DEFAULT.get()?;
+    let script = "ping -q -c 1 -W 30 10.0.2.2 >/dev/null && echo answered";
+    expect(&hayate.run(&[], &["sh", "-c", script])?, 0, "answered\n", "")
 }
 
 /// QEMU's network has a server of DHCP.

@@ -131,8 +131,10 @@ pub fn resolve(
             return None;
         }
         let entry = part.get_mut(&key)?;
-        let old = entry.hardware.is_none() || now - entry.confirmed > FRESH;
-        let ask = old && now - entry.asked >= SECOND && entry.tries < TRIES;
+        let old = entry.hardware.is_none() || now.saturating_sub(entry.confirmed) > FRESH;
+        // A host that nobody asks at present is asked at once, also in the machine's first second.
+        let due = entry.tries == 0 || now.saturating_sub(entry.asked) >= SECOND;
+        let ask = old && due && entry.tries < TRIES;
         if ask {
             entry.asked = now;
             entry.tries += 1;
@@ -173,7 +175,7 @@ fn make_entry(part: &mut Neighbours, key: Key, interface: &Arc<Interface>, now: 
         interface: Arc::clone(interface),
         hardware: None,
         confirmed: 0,
-        asked: now.saturating_sub(SECOND),
+        asked: now,
         tries: 0,
         waiting: Vec::new(),
         pinned: 0,
@@ -233,7 +235,7 @@ impl TimerTarget for Asker {
             let mut dropped = Vec::new();
             let mut part = part.lock();
             for (key, entry) in part.iter_mut().filter(|(_, entry)| entry.tries > 0) {
-                if now - entry.asked < SECOND {
+                if now.saturating_sub(entry.asked) < SECOND {
                     waits = true;
                 } else if entry.tries >= TRIES {
                     // It does not answer. A later packet asks anew.
