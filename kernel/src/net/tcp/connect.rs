@@ -1,8 +1,6 @@
 //! The names of a stream socket: bind(2), connect(2), and the connect(2) that dissolves a
 //! connection.
 
-use alloc::boxed::Box;
-
 use hayate_abi::{Errno, Result};
 use hayate_ip::binding::Binding;
 use hayate_ip::socket_address::{INET, Refused, UNSPECIFIED};
@@ -15,7 +13,6 @@ use super::{Flow, Outbox, PORTS, Phase, Socket, State, key};
 use crate::credentials::Capability;
 use crate::net::config;
 use crate::net::ip_options::Wishes;
-use crate::net::memory::{self, Charge};
 use crate::net::settings;
 use crate::net::statistics::{TcpCounter, count_tcp};
 use crate::schedule::time::monotonic_ns;
@@ -215,7 +212,7 @@ impl Socket {
     }
 
     /// Begins a connection: chooses the local name, enters it, and makes the SYN.
-    // Not part of its caller, as [`make_child`](Socket::make_child) is not.
+    // Not part of its caller, as `Flow::new` is not of this.
     #[inline(never)]
     fn begin(&self, state: &mut State, remote: SocketAddress) -> Result<super::After> {
         let interface = match self.level.interface() {
@@ -243,22 +240,16 @@ impl Socket {
         let mut config = self.config(&route);
         config.timestamp_offset = key().timestamp_offset(&ends.tuple()[..32]);
         let now = monotonic_ns();
-        let mut connection = Connection::connect(now, &config, key().isn(now, &ends.tuple()));
+        let connection = || Connection::connect(now, &config, key().isn(now, &ends.tuple()));
+        let mut flow = Flow::new(connection, route, None, self.user);
         let mut out = Outbox::default();
-        connection.transmit(now, &mut out);
+        flow.connection.transmit(now, &mut out);
         state.local = ends.local;
         state.error = None;
         (state.no_receive, state.no_send) = (false, false);
         state.connecting = true;
         count_tcp(TcpCounter::Called);
-        state.phase = Phase::Connected(Box::new(Flow {
-            connection,
-            route,
-            parent: None,
-            is_entered: true,
-            deferred: None,
-            held: Charge::new(&memory::TCP, self.user),
-        }));
+        state.phase = Phase::Connected(flow);
         Ok(self.settle(state, out, Events::empty()))
     }
 

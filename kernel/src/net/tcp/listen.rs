@@ -3,7 +3,6 @@
 //! A SYN makes a connection at once, unless too many have begun and not been completed: then it is
 //! answered with a SYN cookie and nothing is kept.
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
@@ -15,7 +14,6 @@ use hayate_tcp::{Connection, Events, Flags, SECOND, Segment, cookie};
 use super::route::{Ends, Route};
 use super::table;
 use super::{Flow, Listener, PORTS, Phase, Socket, State, key};
-use crate::net::memory::{self, Charge};
 use crate::net::settings;
 use crate::net::slice::Slice;
 use crate::reclaim::growth::Grow;
@@ -169,8 +167,7 @@ impl Socket {
     ///
     /// # Errors
     /// `ENOMEM`.
-    // Not part of its callers: a connection is made on the stack first, and they go on to send,
-    // which may be to receive, on the same stack.
+    // Not part of its callers, as `Flow::new` is not of this.
     #[inline(never)]
     fn make_child(
         self: &Arc<Socket>,
@@ -188,14 +185,8 @@ impl Socket {
             state.binding = Some(binding);
             state.address_given = true;
             state.port_given = true;
-            state.phase = Phase::Connected(Box::new(Flow {
-                connection: connection(),
-                route,
-                parent: Some(Arc::clone(self)),
-                is_entered: true,
-                deferred: None,
-                held: Charge::new(&memory::TCP, self.user),
-            }));
+            let parent = Some(Arc::clone(self));
+            state.phase = Phase::Connected(Flow::new(connection, route, parent, self.user));
         }
         if let Err(error) = table::enter(ends, &child) {
             PORTS.unbind(ends.local.port, &binding, None);

@@ -47,7 +47,7 @@ use self::choices::Choices;
 use self::route::Route;
 use super::ip_options::IpOptions;
 use super::level::Level;
-use super::memory::Charge;
+use super::memory::{self, Charge};
 use super::ports::Ports;
 use super::slice::Slice;
 use super::statistics::{TcpCounter, count_tcp};
@@ -178,6 +178,26 @@ struct Flow {
 const PIECE_LEAST: usize = 2048;
 
 impl Flow {
+    /// Makes what a socket of this user has of a connection.
+    // Not part of its callers: `connection` is made on the stack first, and they go on to send,
+    // which may be to receive, on the same stack.
+    #[inline(never)]
+    fn new(
+        connection: impl FnOnce() -> Connection<Slice>,
+        route: Arc<Route>,
+        parent: Option<Arc<Socket>>,
+        user: u32,
+    ) -> Box<Flow> {
+        Box::new(Flow {
+            connection: connection(),
+            route,
+            parent,
+            is_entered: true,
+            deferred: None,
+            held: Charge::new(&memory::TCP, user),
+        })
+    }
+
     /// Before the connection acts: how much it may hold.
     #[inline]
     fn press(&mut self) -> Events {
