@@ -153,8 +153,8 @@ fn options_that_do_not_go_together() {
     let routed = |network: &mut Network| network.gateway = vec!["fe80::1".parse().unwrap()];
     refused(&with(Net::None, publishes), "--publish goes with");
     refused(&with(Net::Tap("tap0".into()), publishes), "--publish goes with");
-    refused(&with(Net::User, addressed), "--ip goes with");
-    refused(&with(Net::None, addressed), "--ip goes with");
+    refused(&with(Net::User, addressed), "--ip ADDR/PREFIX goes with");
+    refused(&with(Net::None, addressed), "--ip ADDR/PREFIX goes with");
     refused(&with(Net::None, |network| network.ip = vec![Ip::Dhcp]), "needs a network");
     refused(&with(Net::Tap("tap0".into()), routed), "--gateway needs an --ip");
     refused(&with(Net::None, |network| network.mac = Some(Mac([2; 6]))), "need a network");
