@@ -68,7 +68,8 @@ pub struct Interface {
     pub mtu: AtomicU32,
     /// [`flag`]s.
     pub flags: AtomicU32,
-    /// Counts of packets that passed it.
+    /// Counts of packets that passed it. What loopback passed on is counted on each processor;
+    /// [`report::statistics_of`](super::report::statistics_of) knows both.
     pub counters: Counters,
     /// The device; the loopback interface has none.
     pub device: Option<Arc<dyn NetworkDevice>>,

@@ -63,7 +63,7 @@ mod output;
 mod packet;
 pub mod packet_socket;
 pub mod ports;
-mod report;
+pub mod report;
 pub mod settings;
 mod slice;
 mod stamp;

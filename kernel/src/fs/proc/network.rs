@@ -5,7 +5,6 @@
 //! [`sockets`], what was counted is in [`network_counts`].
 
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
 
 use hayate_abi::{Errno, Result};
 use hayate_tcp::{Algorithm, Config, Keepalive, SECOND};
@@ -15,7 +14,7 @@ use super::text::{line, put};
 use super::tree::{Item, What};
 use super::{network_counts, sockets};
 use crate::net::memory::{self, Pool};
-use crate::net::{config, neighbour, settings};
+use crate::net::{config, neighbour, report, settings};
 
 /// The items of `/proc/PID/net`.
 pub static ITEMS: &[Item<Target>] = &[
@@ -233,14 +232,11 @@ fn devices(out: &mut Vec<u8>) -> Result<()> {
     put(out, format_args!(" face |bytes    packets errs drop fifo frame compressed multicast|"))?;
     line(out, format_args!("bytes    packets errs drop fifo colls carrier compressed"))?;
     for interface in &config::current().interfaces {
-        let counters = &interface.counters;
-        let count = |counter: &core::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-        let (bytes, packets) = (count(&counters.bytes_in), count(&counters.packets_in));
-        let dropped = count(&counters.dropped_in);
+        let passed = report::statistics_of(interface);
+        let (bytes, packets, dropped) = (passed.bytes_in, passed.packets_in, passed.dropped_in);
         put(out, format_args!("{:>6}: {bytes:7} {packets:7}    0 {dropped:4}", interface.name))?;
         put(out, format_args!("    0     0          0         0 "))?;
-        let (bytes, packets) = (count(&counters.bytes_out), count(&counters.packets_out));
-        let dropped = count(&counters.dropped_out);
+        let (bytes, packets, dropped) = (passed.bytes_out, passed.packets_out, passed.dropped_out);
         put(out, format_args!("{bytes:8} {packets:7}    0 {dropped:4}"))?;
         line(out, format_args!("    0     0       0          0"))?;
     }

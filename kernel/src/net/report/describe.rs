@@ -25,8 +25,6 @@ const QUEUE_LENGTH: u32 = 1000;
 
 /// Returns what is told of an interface.
 pub(super) fn link_of(interface: &Interface) -> Link {
-    let counters = &interface.counters;
-    let (packets, bytes) = if interface.is_loopback() { loopback::passed() } else { (0, 0) };
     let mut flags = interface.flags.load(Ordering::Relaxed);
     if !interface.is_up() {
         // As on Linux (`dev_get_flags`), one that is down says nothing of the other end.
@@ -50,15 +48,22 @@ pub(super) fn link_of(interface: &Interface) -> Link {
         },
         queue_length: QUEUE_LENGTH,
         queue: "noqueue",
-        statistics: Statistics {
-            packets_in: packets + counters.packets_in.load(Ordering::Relaxed),
-            packets_out: packets + counters.packets_out.load(Ordering::Relaxed),
-            bytes_in: bytes + counters.bytes_in.load(Ordering::Relaxed),
-            bytes_out: bytes + counters.bytes_out.load(Ordering::Relaxed),
-            dropped_in: counters.dropped_in.load(Ordering::Relaxed),
-            dropped_out: counters.dropped_out.load(Ordering::Relaxed),
-            ..Statistics::default()
-        },
+        statistics: statistics_of(interface),
+    }
+}
+
+/// Returns the counts of an interface. Those of loopback lie on each processor.
+pub fn statistics_of(interface: &Interface) -> Statistics {
+    let counters = &interface.counters;
+    let (packets, bytes) = if interface.is_loopback() { loopback::passed() } else { (0, 0) };
+    Statistics {
+        packets_in: packets + counters.packets_in.load(Ordering::Relaxed),
+        packets_out: packets + counters.packets_out.load(Ordering::Relaxed),
+        bytes_in: bytes + counters.bytes_in.load(Ordering::Relaxed),
+        bytes_out: bytes + counters.bytes_out.load(Ordering::Relaxed),
+        dropped_in: counters.dropped_in.load(Ordering::Relaxed),
+        dropped_out: counters.dropped_out.load(Ordering::Relaxed),
+        ..Statistics::default()
     }
 }
 

@@ -30,6 +30,7 @@ use hayate_netlink::route::neighbour::state;
 use hayate_netlink::route::route::{kind, scope, table};
 use hayate_netlink::route::{Address, Link, Neighbour, Route};
 
+pub use self::describe::statistics_of;
 use self::describe::{address_of, link_of, routes_of};
 use super::netlink::provider::{self, NetworkChange, Provider};
 use super::netlink::{route, socket};
