@@ -818,3 +818,121 @@ TEST(options_of_ipv6) {
         CHECK_EQ(OPTION(s, IPPROTO_IPV6, flags[i]), 1);
     }
 }
+
+/* ---- foreign addresses and those of a link ------------------------------------------------------ */
+
+#ifndef IPV6_TRANSPARENT
+#define IPV6_TRANSPARENT 75
+#endif
+#ifndef IPV6_FREEBIND
+#define IPV6_FREEBIND 78
+#endif
+#define SO_BINDTOIFINDEX 62
+
+TEST(a_transparent_socket_has_a_foreign_address) {
+    NEEDS_ROOT();
+    NEEDS_CAPABILITY(CAP_NET_ADMIN);
+    int s = udp4(), r = udp_socket(AF_INET);
+    ERR(bind(s, AT4(STRANGER, 0)), EADDRNOTAVAIL);
+    CHECK_EQ(OPTION(s, IPPROTO_IP, IP_TRANSPARENT), 0);
+    OK(set_option(s, IPPROTO_IP, IP_TRANSPARENT, 3));
+    CHECK_EQ(OPTION(s, IPPROTO_IP, IP_TRANSPARENT), 1);
+    OK(bind(s, AT4(STRANGER, 0)));
+    CHECK_EQ(host_in(name_of(s)), STRANGER);
+    CHECK_EQ(OK(sendto(s, "x", 1, 0, LO4(port_of(r)))), 1);
+    union address from = {0};
+    socklen_t length = sizeof from;
+    char c;
+    CHECK_EQ(OK(recvfrom(r, &c, 1, MSG_DONTWAIT, &from.any, &length)), 1);
+    CHECK_EQ(host_in(from), STRANGER);
+    CHECK_EQ(port_in(from), port_of(s));
+    /* One that is only bound freely sends nothing from there. */
+    int f = udp4();
+    OK(set_option(f, IPPROTO_IP, IP_FREEBIND, 1));
+    OK(bind(f, AT4(STRANGER, 0)));
+    ERR(sendto(f, "x", 1, 0, LO4(port_of(r))), ENETUNREACH);
+    ERR(connect(f, LO4(port_of(r))), ENETUNREACH);
+    int t = tcp4();
+    OK(set_option(t, IPPROTO_IP, IP_FREEBIND, 1));
+    OK(bind(t, AT4(STRANGER, 0)));
+    ERR(connect(t, LO4(1)), ENETUNREACH);
+    int l = tcp4();
+    OK(set_option(l, IPPROTO_IP, IP_TRANSPARENT, 1));
+    OK(bind(l, AT4(STRANGER, 0)));
+    OK(listen(l, 1));
+    /* It stays when the right is gone, and may be given up. */
+    BECOME(NOBODY, NOBODY);
+    ERR(set_option(s, IPPROTO_IP, IP_TRANSPARENT, 1), EPERM);
+    OK(set_option(s, IPPROTO_IP, IP_TRANSPARENT, 0));
+    CHECK_EQ(OPTION(s, IPPROTO_IP, IP_TRANSPARENT), 0);
+}
+
+TEST(a_transparent_socket_of_ipv6) {
+    NEEDS_ROOT();
+    NEEDS_IPV6();
+    NEEDS_CAPABILITY(CAP_NET_ADMIN);
+    struct in6_addr stranger = {{{0x20, 1, 0xd, 0xb8, [15] = 1}}}; /* RFC 3849 */
+    int s = udp6();
+    ERR(bind(s, AT6(stranger, 0)), EADDRNOTAVAIL);
+    OK(set_option(s, IPPROTO_IPV6, IPV6_TRANSPARENT, 1));
+    CHECK_EQ(OPTION(s, IPPROTO_IPV6, IPV6_TRANSPARENT), 1);
+    OK(bind(s, AT6(stranger, 0)));
+    int f = tcp6();
+    CHECK_EQ(OPTION(f, IPPROTO_IPV6, IPV6_FREEBIND), 0);
+    OK(set_option(f, IPPROTO_IPV6, IPV6_FREEBIND, 1));
+    CHECK_EQ(OPTION(f, IPPROTO_IPV6, IPV6_FREEBIND), 1);
+    OK(bind(f, AT6(stranger, 0)));
+    BECOME(NOBODY, NOBODY);
+    ERR(set_option(s, IPPROTO_IPV6, IPV6_TRANSPARENT, 1), EPERM);
+}
+
+/* struct in6_ifreq */
+struct address_of_interface {
+    struct in6_addr address;
+    uint32_t prefix;
+    int index;
+};
+
+TEST(an_address_of_the_link_binds_to_the_interface) {
+    NEEDS_ROOT();
+    NEEDS_IPV6();
+    NEEDS_CAPABILITY(CAP_NET_ADMIN);
+    struct address_of_interface own = {{{{0xfe, 0x80, [14] = 0x7a, [15] = 0x31}}}, 64, 1};
+    int s = udp6();
+    OK(ioctl(s, SIOCSIFADDR, &own));
+    struct sockaddr_in6 name = {.sin6_family = AF_INET6, .sin6_addr = own.address};
+    ERR(bind(s, (struct sockaddr *)&name, sizeof name), EINVAL);
+    name.sin6_scope_id = 1;
+    int bound = -1;
+    /* Linux makes the address usable a moment later. */
+    for (int i = 0; bound == -1 && i < 200; i++) {
+        bound = bind(s, (struct sockaddr *)&name, sizeof name);
+        if (bound == -1) {
+            CHECK_EQ(errno, EADDRNOTAVAIL);
+            usleep(10000);
+        }
+    }
+    OK(bound);
+    CHECK_EQ(OPTION(s, SOL_SOCKET, SO_BINDTOIFINDEX), 1);
+    CHECK_EQ(name_of(s).six.sin6_scope_id, 1);
+    /* The socket's own interface is as good as one that is named. */
+    int t = tcp6();
+    name.sin6_scope_id = 0;
+    OK(set_option(t, SOL_SOCKET, SO_BINDTOIFINDEX, 1));
+    OK(bind(t, (struct sockaddr *)&name, sizeof name));
+    CHECK_EQ(name_of(t).six.sin6_scope_id, 1);
+    /* So it is with groups of the link, and with no others. */
+    struct in6_addr of_link = {{{0xff, 2, [15] = 0x77}}}, of_site = {{{0xff, 5, [15] = 0x77}}};
+    int g = udp6();
+    ERR(bind(g, AT6(of_link, 0)), EINVAL);
+    name = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_addr = of_link,
+                                 .sin6_scope_id = 1};
+    OK(bind(g, (struct sockaddr *)&name, sizeof name));
+    CHECK_EQ(OPTION(g, SOL_SOCKET, SO_BINDTOIFINDEX), 1);
+    int h = udp6();
+    name.sin6_addr = of_site;
+    OK(bind(h, (struct sockaddr *)&name, sizeof name));
+    CHECK_EQ(OPTION(h, SOL_SOCKET, SO_BINDTOIFINDEX), 0);
+    CHECK_EQ(name_of(h).six.sin6_scope_id, 0);
+    OK(ioctl(s, SIOCDIFADDR, &own));
+}

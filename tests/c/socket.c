@@ -969,3 +969,88 @@ TEST(echo_server_with_twenty_clients) {
         EXITS(pids[i], 0);
     EXITS(server, 0);
 }
+
+/* ---- SO_PEEK_OFF (socket(7)) -------------------------------------------------------------------- */
+
+#ifndef SO_PEEK_OFF
+#define SO_PEEK_OFF 42
+#endif
+
+static void set_peek_offset(int value) {
+    OK(setsockopt(s[1], SOL_SOCKET, SO_PEEK_OFF, &value, sizeof value));
+}
+static int peek_offset(void) {
+    int value = 77;
+    socklen_t length = sizeof value;
+    OK(getsockopt(s[1], SOL_SOCKET, SO_PEEK_OFF, &value, &length));
+    CHECK_EQ(length, sizeof value);
+    return value;
+}
+/* A receive gives `text`, and then the offset is `offset`. */
+#define GIVES(room, flags, text, offset)                                                           \
+    do {                                                                                           \
+        char got[64];                                                                              \
+        CHECK_EQ(OK(recv(s[1], got, room, (flags) | MSG_DONTWAIT)), (ssize_t)strlen(text));        \
+        CHECK(!memcmp(got, text, strlen(text)));                                                   \
+        CHECK_EQ(peek_offset(), offset);                                                           \
+    } while (0)
+
+TEST(stream_is_peeked_at_an_offset) {
+    couple(SOCK_STREAM);
+    CHECK_EQ(peek_offset(), -1);
+    CHECK_EQ(OK(send(s[0], "abcd", 4, 0)), 4);
+    CHECK_EQ(OK(send(s[0], "efgh", 4, 0)), 4);
+    set_peek_offset(1);
+    GIVES(2, MSG_PEEK, "bc", 3);
+    GIVES(3, MSG_PEEK, "def", 6);
+    GIVES(1, 0, "a", 5);
+    GIVES(64, MSG_PEEK, "gh", 7);
+    ERR(recv(s[1], &(char){0}, 1, MSG_PEEK | MSG_DONTWAIT), EAGAIN);
+    GIVES(64, 0, "bcdefgh", 0);
+    CHECK_EQ(OK(send(s[0], "ij", 2, 0)), 2);
+    GIVES(64, MSG_PEEK, "ij", 2);
+    set_peek_offset(-1);
+    GIVES(64, MSG_PEEK, "ij", -1);
+    GIVES(64, 0, "ij", -1);
+}
+
+static void messages_are_peeked(int type) {
+    couple(type);
+    CHECK_EQ(OK(send(s[0], "abcdef", 6, 0)), 6);
+    CHECK_EQ(OK(send(s[0], "", 0, 0)), 0);
+    CHECK_EQ(OK(send(s[0], "ghi", 3, 0)), 3);
+    set_peek_offset(2);
+    GIVES(64, MSG_PEEK, "cdef", 6);
+    GIVES(64, MSG_PEEK, "", 6);
+    GIVES(2, MSG_PEEK, "gh", 8);
+    CHECK_EQ(OK(recv(s[1], &(char){0}, 1, MSG_PEEK | MSG_TRUNC)), 1);
+    ERR(recv(s[1], &(char){0}, 1, MSG_PEEK | MSG_DONTWAIT), EAGAIN);
+    GIVES(3, 0, "abc", 3); /* all of it is gone */
+    GIVES(64, 0, "", 3);
+    GIVES(64, 0, "ghi", 0);
+    set_peek_offset(1);
+    CHECK_EQ(OK(send(s[0], "jklm", 4, 0)), 4);
+    CHECK_EQ(OK(recv(s[1], &(char){0}, 1, MSG_PEEK | MSG_TRUNC)), 3);
+    CHECK_EQ(peek_offset(), 2);
+}
+
+TEST(datagrams_are_peeked_at_an_offset) { messages_are_peeked(SOCK_DGRAM); }
+TEST(packets_are_peeked_at_an_offset) { messages_are_peeked(SOCK_SEQPACKET); }
+
+TEST(descriptors_come_with_a_peek_at_an_offset) {
+    couple(SOCK_STREAM);
+    union { struct cmsghdr h; char room[CMSG_SPACE(sizeof(int))]; } c = {0};
+    char text[] = "abcd";
+    struct iovec v = {text, 4};
+    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = &c,
+                       .msg_controllen = sizeof c};
+    c.h = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET,
+                           .cmsg_type = SCM_RIGHTS};
+    memcpy(CMSG_DATA(&c.h), &s[0], sizeof(int));
+    CHECK_EQ(OK(sendmsg(s[0], &m, 0)), 4);
+    set_peek_offset(1);
+    memset(&c, 0, sizeof c);
+    CHECK_EQ(OK(recvmsg(s[1], &m, MSG_PEEK)), 3);
+    CHECK_EQ(m.msg_controllen, CMSG_SPACE(sizeof(int)));
+    CHECK_EQ(c.h.cmsg_type, SCM_RIGHTS);
+}

@@ -690,3 +690,90 @@ TEST(a_large_send_is_cut_into_datagrams) {
     int *each = control_of(SOL_UDP, UDP_GRO, NULL);
     CHECK(each && *each == 100);
 }
+
+/* ---- SO_PEEK_OFF: udp_recvmsg, __skb_try_recv_from_queue ---------------------------------------- */
+
+#ifndef SO_PEEK_OFF
+#define SO_PEEK_OFF 42
+#endif
+
+static int peek_offset(int s) { return OPTION(s, SOL_SOCKET, SO_PEEK_OFF); }
+
+TEST(peek_goes_on_at_an_offset) {
+    int a = udp_socket(AF_INET), b = udp4();
+    char got[16];
+    CHECK_EQ(peek_offset(a), -1);
+    send_to(b, "abcdef", 6, port_of(a));
+    send_to(b, "ghi", 3, port_of(a));
+    OK(set_option(a, SOL_SOCKET, SO_PEEK_OFF, 2));
+    CHECK_EQ(OK(recv(a, got, sizeof got, MSG_PEEK)), 4);
+    CHECK(!memcmp(got, "cdef", 4));
+    CHECK_EQ(peek_offset(a), 6);
+    CHECK_EQ(OK(recv(a, got, sizeof got, MSG_PEEK)), 3); /* of the next one */
+    CHECK(!memcmp(got, "ghi", 3));
+    CHECK_EQ(peek_offset(a), 9);
+    ERR(recv(a, got, sizeof got, MSG_PEEK | MSG_DONTWAIT), EAGAIN);
+    /* What is taken moves it back. */
+    CHECK_EQ(OK(recv(a, got, sizeof got, 0)), 6);
+    CHECK_EQ(peek_offset(a), 3);
+    ERR(recv(a, got, sizeof got, MSG_PEEK | MSG_DONTWAIT), EAGAIN);
+    CHECK_EQ(OK(recv(a, got, sizeof got, 0)), 3);
+    CHECK_EQ(peek_offset(a), 0);
+    send_to(b, "jkl", 3, port_of(a));
+    CHECK_EQ(OK(recv(a, got, 1, MSG_PEEK)), 1);
+    CHECK_EQ(peek_offset(a), 1);
+    CHECK_EQ(OK(recv(a, got, sizeof got, MSG_PEEK)), 2);
+    CHECK(!memcmp(got, "kl", 2));
+    /* Off, it stays off. */
+    OK(set_option(a, SOL_SOCKET, SO_PEEK_OFF, -1));
+    CHECK_EQ(OK(recv(a, got, sizeof got, MSG_PEEK)), 3);
+    CHECK_EQ(peek_offset(a), -1);
+    OK(set_option(a, SOL_SOCKET, SO_PEEK_OFF, -7));
+    CHECK_EQ(peek_offset(a), -7);
+    CHECK_EQ(OK(recv(a, got, sizeof got, 0)), 3);
+    CHECK_EQ(peek_offset(a), -7);
+}
+
+TEST(peek_at_an_offset_reports_what_is_cut) {
+    int a = udp_socket(AF_INET), b = udp4();
+    char got[16];
+    struct iovec v = {got, 2};
+    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
+    OK(set_option(a, SOL_SOCKET, SO_PEEK_OFF, 2));
+    send_to(b, "abcdef", 6, port_of(a));
+    CHECK_EQ(OK(recvmsg(a, &m, MSG_PEEK)), 2);
+    CHECK_EQ(m.msg_flags & MSG_TRUNC, MSG_TRUNC);
+    CHECK(!memcmp(got, "cd", 2));
+    CHECK_EQ(peek_offset(a), 4);
+    /* With MSG_TRUNC it goes on by the length of all. */
+    CHECK_EQ(OK(recv(a, got, 1, MSG_PEEK | MSG_TRUNC)), 6);
+    CHECK_EQ(peek_offset(a), 10);
+}
+
+TEST(peek_sees_an_empty_datagram_once) {
+    int a = udp_socket(AF_INET), b = udp4();
+    char got[16];
+    OK(set_option(a, SOL_SOCKET, SO_PEEK_OFF, 0));
+    send_to(b, "", 0, port_of(a));
+    send_to(b, "", 0, port_of(a));
+    send_to(b, "abc", 3, port_of(a));
+    CHECK_EQ(OK(recv(a, got, sizeof got, MSG_PEEK)), 0);
+    CHECK_EQ(OK(recv(a, got, sizeof got, MSG_PEEK)), 0);
+    CHECK_EQ(OK(recv(a, got, sizeof got, MSG_PEEK)), 3);
+    CHECK_EQ(peek_offset(a), 3);
+    CHECK_EQ(OK(recv(a, got, sizeof got, 0)), 0);
+    CHECK_EQ(peek_offset(a), 3);
+}
+
+TEST(peek_offset_is_of_some_sockets) {
+    NEEDS_ROOT();
+    int raw = OK(socket(AF_INET, SOCK_RAW, IPPROTO_ICMP));
+    ERR(set_option(raw, SOL_SOCKET, SO_PEEK_OFF, 1), EOPNOTSUPP);
+    int netlink = OK(socket(AF_NETLINK, SOCK_RAW, 0)), value;
+    socklen_t length = sizeof value;
+    ERR(set_option(netlink, SOL_SOCKET, SO_PEEK_OFF, 1), EOPNOTSUPP);
+    ERR(getsockopt(netlink, SOL_SOCKET, SO_PEEK_OFF, &value, &length), EOPNOTSUPP);
+    int six = socket(AF_INET6, SOCK_DGRAM, 0);
+    if (six >= 0)
+        OK(set_option(six, SOL_SOCKET, SO_PEEK_OFF, 1));
+}

@@ -101,6 +101,13 @@ impl Address {
         }
     }
 
+    /// Whether it says nothing without an interface: an address of IPv6 of the link, or a group of
+    /// the link or of the interface (RFC 4007, 6; Linux' `__ipv6_addr_needs_scope_id`).
+    pub const fn needs_scope(self) -> bool {
+        let group = self.0 >> 120 == 0xff && matches!(self.0 >> 112 & 15, 1 | 2);
+        !self.is_v4() && (self.is_link_local() || group)
+    }
+
     /// Whether a packet can have it as its source: it names one host.
     pub const fn is_unicast(self) -> bool {
         !self.is_any() && !self.is_multicast() && !self.is_broadcast()
@@ -196,6 +203,9 @@ mod tests {
         assert_ne!(address("0.0.0.0"), address("::"));
         assert!(address("fe80::1").is_link_local() && address("169.254.7.7").is_link_local());
         assert!(!address("fec0::1").is_link_local());
+        assert!(address("fe80::1").needs_scope() && address("ff12::1").needs_scope());
+        assert!(address("ff01::1").needs_scope() && !address("ff05::1").needs_scope());
+        assert!(!address("169.254.7.7").needs_scope() && !address("2001::1").needs_scope());
         assert!(address("::ffff:1.2.3.4").is_v4());
         assert_eq!(address("::ffff:1.2.3.4"), address("1.2.3.4"));
     }

@@ -13,8 +13,8 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use hayate_abi::{Errno, Result};
-use hayate_ip::Address;
 use hayate_ip::route::{Route, Routes};
+use hayate_ip::{Address, SocketAddress};
 use hayate_machine::cpu::PerCpu;
 use hayate_machine::per_cpu;
 use hayate_machine::sync::{Once, SpinLock};
@@ -278,6 +278,17 @@ impl Config {
     #[inline]
     pub fn is_local(&self, address: Address) -> bool {
         address.is_loopback() || self.addresses.iter().any(|local| local.address == address)
+    }
+
+    /// Whether an address is one of this machine: on the interface that it names, if it names one.
+    pub fn is_local_on(&self, name: SocketAddress) -> bool {
+        match name.scope {
+            0 => self.is_local(name.address),
+            link => self
+                .addresses
+                .iter()
+                .any(|local| local.address == name.address && local.interface == link),
+        }
     }
 
     /// Whether an address is the broadcast address of a network of this machine, or of all.

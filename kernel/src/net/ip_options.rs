@@ -5,6 +5,7 @@
 //! program asks for (`do_ip_setsockopt`, `do_ip_getsockopt`, net/ipv4/ip_sockglue.c of Linux 6.1).
 
 use hayate_abi::{Errno, Result};
+use hayate_ip::Address;
 
 use super::{config, settings};
 use crate::credentials::Capability;
@@ -56,6 +57,8 @@ pub mod ipv6 {
     pub const HOPLIMIT: i32 = 52;
     pub const RECVTCLASS: i32 = 66;
     pub const TCLASS: i32 = 67;
+    pub const TRANSPARENT: i32 = 75;
+    pub const FREEBIND: i32 = 78;
 }
 
 bitflags::bitflags! {
@@ -88,6 +91,8 @@ bitflags::bitflags! {
         const ERRORS_V6 = 2048;
         /// IPV6_V6ONLY.
         const ONLY_V6 = 4096;
+        /// IP_TRANSPARENT and IPV6_TRANSPARENT, which are one.
+        const TRANSPARENT = 8192;
     }
 }
 
@@ -137,7 +142,8 @@ fn flag_of(level: i32, option: i32) -> Option<Wishes> {
         (SOL_IP, ip::RECVTTL) => Wishes::TTL,
         (SOL_IP, ip::RECVTOS) => Wishes::TOS,
         (SOL_IP, ip::RECVERR) => Wishes::ERRORS,
-        (SOL_IP, ip::FREEBIND) => Wishes::FREE_BIND,
+        (SOL_IP, ip::FREEBIND) | (SOL_IPV6, ipv6::FREEBIND) => Wishes::FREE_BIND,
+        (SOL_IP, ip::TRANSPARENT) | (SOL_IPV6, ipv6::TRANSPARENT) => Wishes::TRANSPARENT,
         (SOL_IP, ip::BIND_ADDRESS_NO_PORT) => Wishes::BIND_NO_PORT,
         (SOL_IP, ip::MULTICAST_LOOP) | (SOL_IPV6, ipv6::MULTICAST_LOOP) => Wishes::MULTICAST_LOOP,
         (SOL_IP, ip::MULTICAST_ALL) => Wishes::MULTICAST_ALL,
@@ -165,6 +171,29 @@ fn within(number: i32, least: i32, default: u8) -> Result<u8> {
         -1 => Ok(default),
         _ if (least..=255).contains(&number) => Ok(number as u8),
         _ => Err(Errno::EINVAL),
+    }
+}
+
+impl Wishes {
+    /// Whether a socket may be bound to an address that this machine has not
+    /// (`inet_can_nonlocal_bind`).
+    pub fn may_bind_foreign(self) -> bool {
+        self.intersects(Wishes::FREE_BIND | Wishes::TRANSPARENT)
+    }
+
+    /// Checks the source of packets of IPv4: only a transparent socket sends from an address that
+    /// this machine has not (`FLOWI_FLAG_ANYSRC`; Linux checks none of IPv6).
+    ///
+    /// # Errors
+    /// `ENETUNREACH`.
+    pub fn check_source(self, source: Address) -> Result<()> {
+        if !self.may_bind_foreign() || self.contains(Wishes::TRANSPARENT) {
+            return Ok(());
+        }
+        if !source.is_v4() || !source.is_unicast() {
+            return Ok(());
+        }
+        if config::current().is_local(source) { Ok(()) } else { Err(Errno::ENETUNREACH) }
     }
 }
 
@@ -242,12 +271,9 @@ impl IpOptions {
 /// `EINVAL` if it is too short, `EFAULT`; `EPERM` if the option is not for the program.
 pub fn read(level: i32, option: i32, value: OptionValue) -> Result<i32> {
     let number = number(level, value)?;
-    // There is no such option here, for no packets to foreign addresses come in. A program without
-    // the right learns that it lacks it, as on Linux.
-    if (level, option) == (SOL_IP, ip::TRANSPARENT)
-        && number != 0
-        && caller::require(Capability::NetRaw).is_err()
-    {
+    let is_transparent =
+        matches!((level, option), (SOL_IP, ip::TRANSPARENT) | (SOL_IPV6, ipv6::TRANSPARENT));
+    if is_transparent && number != 0 && caller::require(Capability::NetRaw).is_err() {
         caller::require(Capability::NetAdmin)?;
     }
     Ok(number)

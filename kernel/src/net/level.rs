@@ -13,7 +13,6 @@ use crate::vfs::socket_options::{OptionOutput, OptionValue};
 
 const SO_REUSEPORT: i32 = 15;
 const SO_BINDTODEVICE: i32 = 25;
-const SO_PEEK_OFF: i32 = 42;
 const SO_BINDTOIFINDEX: i32 = 62;
 
 /// The values of a socket.
@@ -40,34 +39,44 @@ impl Level {
         self.interface.store(from.interface(), Ordering::Relaxed);
     }
 
-    /// Checks the link of an IPv6 address that a socket is bound to: an address of a link says
-    /// nothing without one (RFC 4007, 6; `__inet6_bind` of Linux).
+    /// Finds the link of an IPv6 address that a socket is bound to: an address of a link says
+    /// nothing without one (RFC 4007, 6; `__inet6_bind` of Linux). Calls `bind` with the address,
+    /// whose scope is the link if it needs one and 0 otherwise; the socket is bound to that
+    /// interface then, unless `bind` fails. (On Linux it is also then.)
     ///
     /// # Errors
     /// `EINVAL` if it needs one and neither it nor the socket names one, `ENODEV` if there is no
-    /// such interface.
-    pub fn check_link(&self, wanted: SocketAddress) -> Result<()> {
+    /// such interface; those of `bind`.
+    pub fn bind_on_link(
+        &self,
+        wanted: SocketAddress,
+        bind: impl FnOnce(SocketAddress) -> Result<()>,
+    ) -> Result<()> {
         let address = wanted.address;
+        let before = self.interface();
         if address.is_v4() || address.is_any() {
-            return Ok(());
+            return bind(SocketAddress { scope: 0, ..wanted });
         }
-        let needed = address.is_link_local();
-        let link = if needed && wanted.scope != 0 { wanted.scope } else { self.interface() };
-        if link == 0 {
-            return if needed { Err(Errno::EINVAL) } else { Ok(()) };
+        let is_needed = address.needs_scope();
+        let link = if is_needed && wanted.scope != 0 { wanted.scope } else { before };
+        match link {
+            0 if is_needed => return Err(Errno::EINVAL),
+            0 => {}
+            link => config::current().interface(link).map(drop).ok_or(Errno::ENODEV)?,
         }
-        config::current().interface(link).map(drop).ok_or(Errno::ENODEV)
+        self.interface.store(link, Ordering::Relaxed);
+        let scope = if is_needed { link } else { 0 };
+        bind(SocketAddress { scope, ..wanted })
+            .inspect_err(|_| self.interface.store(before, Ordering::Relaxed))
     }
 
     /// Sets an option.
     ///
     /// # Errors
-    /// `ENOPROTOOPT` if it is none of these; `EINVAL`, `EFAULT`, `ENODEV`, `EPERM`; `EOPNOTSUPP`
-    /// for SO_PEEK_OFF, as before Linux 6.9.
+    /// `ENOPROTOOPT` if it is none of these; `EINVAL`, `EFAULT`, `ENODEV`, `EPERM`.
     pub fn set(&self, option: i32, value: OptionValue) -> Result<()> {
         match option {
             SO_REUSEPORT => self.reuse_port.store(value.number()? != 0, Ordering::Relaxed),
-            SO_PEEK_OFF => return Err(Errno::EOPNOTSUPP),
             SO_BINDTODEVICE => {
                 let mut name = [0; 16];
                 let name = value.bytes(&mut name)?;

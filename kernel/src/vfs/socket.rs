@@ -18,6 +18,7 @@
 //! None here. Every operation may sleep and copies from or to the program, so none is called with a
 //! spin lock held.
 
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -257,6 +258,11 @@ pub trait SocketOps: Send + Sync {
         Ok(())
     }
 
+    /// Whether it has SO_PEEK_OFF.
+    fn has_peek_offset(&self) -> bool {
+        false
+    }
+
     /// Called when it gets its open file, with the number of the inode.
     fn opened(&self, inode: u64) {
         self.common().set_inode(inode);
@@ -286,6 +292,26 @@ pub trait SocketOps: Send + Sync {
 
 fn no_option(level: i32) -> Errno {
     if level == SOL_SOCKET { Errno::ENOPROTOOPT } else { Errno::EOPNOTSUPP }
+}
+
+/// Returns the index of the message in a queue that a peek sees which passes over `offset` bytes, and
+/// how many bytes of it it passes over. `length` tells the length of a message, and whether it was
+/// seen before: only that tells an empty one that is next from one that is behind
+/// (`__skb_try_recv_from_queue`, net/core/datagram.c of Linux).
+pub fn message_at<T>(
+    queue: &VecDeque<T>,
+    offset: Option<usize>,
+    length: impl Fn(&T) -> (usize, bool),
+) -> Option<(usize, usize)> {
+    let Some(mut left) = offset else { return (!queue.is_empty()).then_some((0, 0)) };
+    for (at, message) in queue.iter().enumerate() {
+        let (length, was_seen) = length(message);
+        if left < length || (left == 0 && !was_seen) {
+            return Some((at, left));
+        }
+        left -= length;
+    }
+    None
 }
 
 /// The result of an attempt that may have to be made again.

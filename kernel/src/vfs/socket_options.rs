@@ -5,7 +5,7 @@
 //! kept here only if every family that takes it either heeds it or has no use for it on Linux
 //! either.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use hayate_abi::{Errno, Result};
 use hayate_machine::user;
@@ -106,6 +106,8 @@ pub struct Common {
     /// SO_INCOMING_CPU: the processor that the last packet came in on, or that was set; all ones
     /// for none.
     pub processor: AtomicU32,
+    /// SO_PEEK_OFF; negative: off.
+    peek_offset: AtomicI32,
     /// SO_COOKIE; 0 until a program asks.
     cookie: AtomicU64,
     /// The number of its inode; 0 while it has no open file.
@@ -125,6 +127,7 @@ impl Default for Common {
             priority: AtomicU32::new(0),
             mark: AtomicU32::new(0),
             processor: AtomicU32::new(u32::MAX),
+            peek_offset: AtomicI32::new(-1),
             cookie: AtomicU64::new(0),
             inode: AtomicU64::new(0),
         }
@@ -175,6 +178,42 @@ impl Common {
             }
             cookie => cookie,
         }
+    }
+
+    /// SO_PEEK_OFF: the number of bytes that a read with MSG_PEEK passes over; negative: it has none,
+    /// and reads do not change it.
+    pub fn peek_off(&self) -> i32 {
+        self.peek_offset.load(Ordering::Relaxed)
+    }
+
+    /// Sets SO_PEEK_OFF.
+    pub fn set_peek_off(&self, offset: i32) {
+        self.peek_offset.store(offset, Ordering::Relaxed);
+    }
+
+    /// Returns the number of bytes that a read passes over, which peeks or does not; `None` if it
+    /// begins with the first (`sk_peek_offset`).
+    #[inline]
+    pub fn passed_over(&self, peeks: bool) -> Option<usize> {
+        if peeks { usize::try_from(self.peek_off()).ok() } else { None }
+    }
+
+    /// After a read of `count` bytes: the next peek begins behind those that this one showed, and so
+    /// much earlier when bytes were taken (`sk_peek_offset_fwd`, `sk_peek_offset_bwd`).
+    #[inline]
+    pub fn note_read(&self, count: usize, peeks: bool) {
+        if self.peek_off() >= 0 {
+            self.move_peek_offset(if peeks { count as i64 } else { -(count as i64) });
+        }
+    }
+
+    #[cold]
+    fn move_peek_offset(&self, by: i64) {
+        let moved = |old: i32| (old >= 0).then(|| (i64::from(old) + by).clamp(0, i32::MAX.into()));
+        // One that was switched off meanwhile stays so.
+        let _ = self.peek_offset.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| {
+            moved(old).map(|offset| offset as i32)
+        });
     }
 
     /// Returns the number of the socket's inode, by which programs know it in the lists of

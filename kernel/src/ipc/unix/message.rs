@@ -46,6 +46,8 @@ pub struct Message {
     pub bytes: Vec<u8>,
     /// The number of `bytes` that have been read.
     pub taken: usize,
+    /// It is empty, and MSG_PEEK has seen it.
+    pub was_seen: bool,
     /// It is out-of-band data that is not yet read; see [`super::urgent`].
     pub urgent: bool,
     /// Descriptors that it carries.

@@ -169,6 +169,7 @@ impl Socket {
             let mut message = Some(Message {
                 bytes,
                 taken: 0,
+                was_seen: false,
                 urgent,
                 descriptors: core::mem::take(&mut descriptors),
                 sender: outgoing.sender,
@@ -223,13 +224,18 @@ impl Socket {
     ) -> Result<Incoming> {
         let peek = how & flags::PEEK != 0;
         let room = out.remaining();
+        let offset = self.common.passed_over(peek);
         let look = || {
             self.endpoint.receive(|queue, _| {
                 if peek {
-                    let message = queue.front()?;
-                    let bytes = growth::copy(&message.bytes[..message.bytes.len().min(room)]);
+                    let length = |message: &Message| (message.bytes.len(), message.was_seen);
+                    let (at, passed) = socket::message_at(queue, offset, length)?;
+                    let message = queue.get_mut(at)?;
+                    message.was_seen = message.bytes.is_empty();
+                    let rest = &message.bytes[passed..];
+                    let bytes = growth::copy(&rest[..rest.len().min(room)]);
                     let files = Carried::Seen(message.descriptors.peek());
-                    Some((bytes, message.bytes.len(), files, message.sender, message.from.clone()))
+                    Some((bytes, rest.len(), files, message.sender, message.from.clone()))
                 } else {
                     let mut message = queue.pop_front()?;
                     let files = Carried::Taken(core::mem::take(&mut message.descriptors));
@@ -251,6 +257,7 @@ impl Socket {
         if out.put(bytes)? < bytes.len() {
             return Err(Errno::EFAULT);
         }
+        self.common.note_read(if peek { count } else { full }, peek);
         Ok(Incoming {
             count,
             full,

@@ -64,13 +64,14 @@ impl Socket {
         nonblocking: bool,
     ) -> Result<Incoming> {
         let peek = how & flags::PEEK != 0;
+        let start = self.options().passed_over(peek).unwrap_or(0);
         let target = self.options().target(out.remaining(), how & flags::WAITALL != 0);
         let mut incoming = Incoming::default();
         while out.remaining() > 0 {
             let has_some = incoming.count > 0;
             let wish = Wish {
                 room: out.remaining().min(STREAM_PIECE),
-                peek: peek.then_some(incoming.count),
+                peek: peek.then_some(start + incoming.count),
                 sender: incoming.sender.filter(|_| self.options().has(Switches::PASS_CREDENTIALS)),
                 is_satisfied: has_some && (peek || incoming.count >= target),
                 reader: Reader { has_some, inline: self.options().has(Switches::URGENT_INLINE) },
@@ -88,6 +89,7 @@ impl Socket {
                 Err(error) => return Err(error),
             };
             incoming.count += put;
+            self.options().note_read(put, peek);
             incoming.sender = Some(piece.sender);
             let descriptors = piece.carried.arrived();
             let carried = !descriptors.is_empty();
@@ -161,7 +163,8 @@ fn look(queue: &VecDeque<Message>, wish: Wish, seen: usize) -> Option<Option<Pie
                 return Some(None);
             }
             let bytes = beginning(&rest[skip..], wish.room);
-            let files = if skip == 0 { message.descriptors.peek() } else { Vec::new() };
+            let is_first = skip == 0 || !wish.reader.has_some;
+            let files = if is_first { message.descriptors.peek() } else { Vec::new() };
             let carried = Carried::Seen(files);
             return Some(Some(Piece { bytes, carried, sender: message.sender }));
         }

@@ -185,6 +185,8 @@ pub struct Received {
     traffic_class: u8,
     /// When it arrived, in nanoseconds since 1970.
     time: u64,
+    /// It is empty, and MSG_PEEK has seen it.
+    was_seen: bool,
     /// The size of the datagrams that it is made of (UDP_GRO); 0 if it is one.
     segment: u16,
 }

@@ -60,18 +60,24 @@ impl Socket {
         if self.v6 && wanted.address.is_v4() && wishes.contains(Wishes::ONLY_V6) {
             return Err(Errno::EINVAL);
         }
-        self.level.check_link(wanted)?;
-        let config = config::current();
-        let known = wanted.address.is_any()
-            || config.is_local(wanted.address)
-            || wanted.address.is_multicast()
-            || config.is_broadcast(wanted.address);
-        if !known && !wishes.contains(Wishes::FREE_BIND) {
-            return Err(Errno::EADDRNOTAVAIL);
-        }
-        if self.protocol == Protocol::Udp && settings::is_privileged(wanted.port) {
-            caller::require(Capability::NetBindService).map_err(|_| Errno::EACCES)?;
-        }
+        self.level.bind_on_link(wanted, |wanted| {
+            let config = config::current();
+            let known = wanted.address.is_any()
+                || config.is_local_on(wanted)
+                || wanted.address.is_multicast()
+                || config.is_broadcast(wanted.address);
+            if !known && !wishes.may_bind_foreign() {
+                return Err(Errno::EADDRNOTAVAIL);
+            }
+            if self.protocol == Protocol::Udp && settings::is_privileged(wanted.port) {
+                caller::require(Capability::NetBindService).map_err(|_| Errno::EACCES)?;
+            }
+            self.take_name(wanted, wishes)
+        })
+    }
+
+    /// Binds the socket to a name that it may have.
+    fn take_name(&self, wanted: SocketAddress, wishes: Wishes) -> Result<()> {
         let mut setup = self.setup.lock();
         if let Protocol::Raw(_) = self.protocol {
             // Its port is its protocol; only the address is chosen.
@@ -190,6 +196,7 @@ impl Socket {
         self.check_version(to.address)?;
         // The wildcard address is this machine (`ip4_datagram_connect`).
         let path = self.path(&setup, to)?;
+        self.options.lock().wishes.check_source(setup.local.address)?;
         if to.address.is_any() {
             to.address = path.next_hop;
         }

@@ -284,6 +284,10 @@ impl SocketOps for Socket {
         if which.contains(Switches::REUSE_ADDRESS) { self.binding_changed() } else { Ok(()) }
     }
 
+    fn has_peek_offset(&self) -> bool {
+        self.protocol == Protocol::Udp
+    }
+
     fn take_error(&self) -> Option<Errno> {
         self.pending()
     }

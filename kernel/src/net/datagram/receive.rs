@@ -8,7 +8,7 @@ use hayate_ip::SocketAddress;
 use super::control::{report, report_failure};
 use super::{Protocol, Queue, Received, Socket};
 use crate::net::statistics::{Counter, count};
-use crate::vfs::socket::{AddressBytes, Attempt, IncomingMessage, flags, until};
+use crate::vfs::socket::{AddressBytes, Attempt, IncomingMessage, flags, message_at, until};
 use crate::vfs::socket_options::Buffer;
 use crate::vfs::transfer::Output;
 
@@ -32,14 +32,18 @@ impl Socket {
             return self.receive_failure(out);
         }
         let peek = how & flags::PEEK != 0;
-        let attempt = || Ok(self.queue.lock().next(peek)?.map_or(Attempt::Wait, Attempt::Done));
+        let offset = self.common.passed_over(peek);
+        let attempt =
+            || Ok(self.queue.lock().next(peek, offset)?.map_or(Attempt::Wait, Attempt::Done));
         let next = until(&self.common, Buffer::Receive, nonblocking, &self.readers, attempt)?;
-        let Some((datagram, drops)) = next else { return Ok(IncomingMessage::default()) };
+        let Some((datagram, passed, drops)) = next else { return Ok(IncomingMessage::default()) };
         let full = datagram.payload.len();
-        let wanted = full.min(out.remaining());
-        if datagram.payload.put(0, wanted, out)? < wanted {
+        let room = out.remaining();
+        let wanted = room.min(full - passed);
+        if datagram.payload.put(passed, wanted, out)? < wanted {
             return Err(Errno::EFAULT);
         }
+        self.common.note_read(if how & flags::TRUNC != 0 { full } else { wanted }, peek);
         if !peek && self.protocol == Protocol::Udp {
             count(Counter::DatagramsRead, datagram.to.is_v4());
         }
@@ -48,7 +52,8 @@ impl Socket {
         Ok(IncomingMessage {
             count: wanted,
             full,
-            flags: if wanted < full { flags::TRUNC } else { 0 },
+            // Also where it ends with the bytes that are left (`udp_recvmsg`).
+            flags: if room <= full - passed && room < full { flags::TRUNC } else { 0 },
             from: self.address_bytes(datagram.from),
             descriptors: Vec::new(),
             credentials: None,
@@ -82,24 +87,34 @@ impl Socket {
 }
 
 impl Queue {
-    /// Takes or shows the first datagram with the number of dropped ones. `Some(None)`: nothing
-    /// will come any more. `None`: wait.
+    /// Takes the first datagram, or shows that which a peek sees that passes over `offset` bytes;
+    /// with the number of bytes of it that are passed over, and of dropped datagrams. `Some(None)`:
+    /// nothing will come any more. `None`: wait.
     ///
     /// # Errors
     /// The pending error; `ENOMEM`.
     #[allow(clippy::option_option, reason = "three outcomes, as described")]
-    fn next(&mut self, peek: bool) -> Result<Option<Option<(Received, u32)>>> {
+    fn next(
+        &mut self,
+        peek: bool,
+        offset: Option<usize>,
+    ) -> Result<Option<Option<(Received, usize, u32)>>> {
         if let Some(error) = self.error.take() {
             return Err(error);
         }
         let dropped = self.dropped;
         if peek {
-            if let Some(first) = self.datagrams.front() {
-                return Ok(Some(Some((first.share()?, dropped))));
+            let length = |datagram: &Received| (datagram.payload.len(), datagram.was_seen);
+            let place = message_at(&self.datagrams, offset, length);
+            if let Some((at, passed)) = place
+                && let Some(datagram) = self.datagrams.get_mut(at)
+            {
+                datagram.was_seen = datagram.payload.is_empty();
+                return Ok(Some(Some((datagram.share()?, passed, dropped))));
             }
         } else if let Some(first) = self.datagrams.pop_front() {
             self.let_go(&first.payload);
-            return Ok(Some(Some((first, dropped))));
+            return Ok(Some(Some((first, 0, dropped))));
         }
         Ok(if self.no_receive { Some(None) } else { None })
     }

@@ -120,6 +120,8 @@ impl Socket {
             local.address = source;
         } else if local.address.is_any() || local.address.is_multicast() {
             local.address = path.source;
+        } else {
+            self.options.lock().wishes.check_source(local.address)?;
         }
         Ok((path, local))
     }

@@ -63,14 +63,20 @@ impl Socket {
         if !wanted.address.is_v4() && wanted.address.is_multicast() {
             return Err(Errno::EINVAL);
         }
-        self.level.check_link(wanted)?;
-        let known = wanted.address.is_any() || config::current().is_local(wanted.address);
-        if !known && !wishes.contains(Wishes::FREE_BIND) {
-            return Err(Errno::EADDRNOTAVAIL);
-        }
-        if settings::is_privileged(wanted.port) {
-            caller::require(Capability::NetBindService).map_err(|_| Errno::EACCES)?;
-        }
+        self.level.bind_on_link(wanted, |wanted| {
+            let known = wanted.address.is_any() || config::current().is_local_on(wanted);
+            if !known && !wishes.may_bind_foreign() {
+                return Err(Errno::EADDRNOTAVAIL);
+            }
+            if settings::is_privileged(wanted.port) {
+                caller::require(Capability::NetBindService).map_err(|_| Errno::EACCES)?;
+            }
+            self.take_name(wanted, wishes)
+        })
+    }
+
+    /// Binds the socket to a name that it may have.
+    fn take_name(&self, wanted: SocketAddress, wishes: Wishes) -> Result<()> {
         let mut state = self.state.lock();
         if state.local.port != 0 || !matches!(state.phase, Phase::Idle) {
             return Err(Errno::EINVAL);
@@ -225,6 +231,7 @@ impl Socket {
             own if own.is_v4() != remote.address.is_v4() => return Err(Errno::ENETUNREACH),
             own => own,
         };
+        self.options.lock().wishes.check_source(address)?;
         let plain = |address, port| SocketAddress::new(address, port);
         let remote = plain(remote.address, remote.port);
         let ends = Ends { local: plain(address, state.local.port), remote };

@@ -47,6 +47,7 @@ const SO_MARK: i32 = 36;
 const SO_PROTOCOL: i32 = 38;
 const SO_DOMAIN: i32 = 39;
 const SO_RXQ_OVFL: i32 = 40;
+const SO_PEEK_OFF: i32 = 42;
 const SO_INCOMING_CPU: i32 = 49;
 const SO_COOKIE: i32 = 57;
 
@@ -172,6 +173,11 @@ fn set_late(socket: &dyn SocketOps, option: i32, value: OptionValue) -> Result<(
         SO_REUSEPORT if on => return Err(Errno::EOPNOTSUPP),
         SO_REUSEPORT | SO_BSDCOMPAT => return Ok(()),
         SO_LINGER => return set_linger(common, value),
+        SO_PEEK_OFF => {
+            check_peek_offset(socket)?;
+            common.set_peek_off(number);
+            return Ok(());
+        }
         _ => {}
     }
     if let Some(switch @ (Switches::TIMESTAMP | Switches::TIMESTAMP_NS)) = late_switch_of(option) {
@@ -190,6 +196,11 @@ fn set_late(socket: &dyn SocketOps, option: i32, value: OptionValue) -> Result<(
         return Err(Errno::ENOPROTOOPT);
     }
     Ok(())
+}
+
+/// SO_PEEK_OFF is an option of some families only.
+fn check_peek_offset(socket: &dyn SocketOps) -> Result<()> {
+    if socket.has_peek_offset() { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
 }
 
 fn set_linger(common: &Common, value: OptionValue) -> Result<()> {
@@ -229,14 +240,15 @@ fn get(socket: &dyn SocketOps, option: i32, out: OptionOutput) -> Result<()> {
         SO_COOKIE if out.room()? < size_of::<u64>() => Err(Errno::EINVAL),
         SO_COOKIE => out.put(&socket.common().cookie().to_ne_bytes()),
         _ => match socket.get_option(SOL_SOCKET, option, out) {
-            Err(Errno::ENOPROTOOPT) => get_late(socket.common(), option, out),
+            Err(Errno::ENOPROTOOPT) => get_late(socket, option, out),
             outcome => outcome,
         },
     }
 }
 
 /// Gets an option that the family does not treat in its own way.
-fn get_late(common: &Common, option: i32, out: OptionOutput) -> Result<()> {
+fn get_late(socket: &dyn SocketOps, option: i32, out: OptionOutput) -> Result<()> {
+    let common = socket.common();
     if let Some(switch) = late_switch_of(option) {
         return out.put_number(i32::from(common.has(switch)));
     }
@@ -250,6 +262,10 @@ fn get_late(common: &Common, option: i32, out: OptionOutput) -> Result<()> {
             out.put(Linger { l_onoff, l_linger }.as_bytes())
         }
         SO_REUSEPORT | SO_BSDCOMPAT => out.put_number(0),
+        SO_PEEK_OFF => {
+            check_peek_offset(socket)?;
+            out.put_number(common.peek_off())
+        }
         SO_SNDLOWAT => out.put_number(1),
         _ => Err(Errno::ENOPROTOOPT),
     }

@@ -103,6 +103,10 @@ impl SocketOps for Socket {
         self.options()
     }
 
+    fn has_peek_offset(&self) -> bool {
+        true
+    }
+
     fn opened(&self, inode: u64) {
         self.endpoint().inode.store(inode, Ordering::Relaxed);
     }
