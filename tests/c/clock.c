@@ -616,6 +616,101 @@ TEST(gettimeofday_errors) {
     ERR(syscall(SYS_time, BAD), EFAULT);
 }
 
+/* Microseconds of this process in its own code and in the kernel. */
+static void own_times(long *user, long *system) {
+    struct rusage usage;
+    OK(getrusage(RUSAGE_SELF, &usage));
+    *user = usage.ru_utime.tv_sec * 1000000 + usage.ru_utime.tv_usec;
+    *system = usage.ru_stime.tv_sec * 1000000 + usage.ru_stime.tv_usec;
+}
+
+static void compute(void) {
+    for (volatile int i = 0; i < 300000; i++)
+        ;
+}
+
+static void call(void) {
+    static char area[1 << 20];
+    static int zero = -1;
+    if (zero < 0)
+        zero = OK(open("/dev/zero", O_RDONLY));
+    for (int i = 0; i < 4; i++)
+        CHECK_EQ(OK(read(zero, area, sizeof area)), (ssize_t)sizeof area);
+}
+
+static void call_often(void) {
+    for (int i = 0; i < 2000; i++)
+        OK(syscall(SYS_getrusage, RUSAGE_SELF, &(struct rusage){0}));
+}
+
+static void touch(void) {
+    enum { PAGES = 512 };
+    char *area = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(area != MAP_FAILED);
+    for (int i = 0; i < PAGES; i++)
+        area[i * PAGE] = 1;
+    OK(munmap(area, PAGES * PAGE));
+}
+
+/* Works until `span` microseconds of processor time have passed, in a process of its own, and
+ * returns the kernel's share in percent. Neither time ever decreases meanwhile. */
+static int kernels_share(void (*work)(void), long span) {
+    pid_t child = FORK();
+    if (child == 0) {
+        long user, system, user_before = 0, system_before = 0;
+        do {
+            work();
+            own_times(&user, &system);
+            CHECK(user >= user_before && system >= system_before);
+            user_before = user;
+            system_before = system;
+        } while (user + system < span);
+        struct tms ticks;
+        times(&ticks);
+        CHECK(labs(ticks.tms_utime * 10000 - user) <= 60000);
+        CHECK(labs(ticks.tms_stime * 10000 - system) <= 60000);
+        FILE *file = fopen("/proc/self/stat", "r");
+        CHECK(file);
+        long stat_user, stat_system;
+        CHECK_EQ(fscanf(file, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %ld %ld",
+                        &stat_user, &stat_system),
+                 2);
+        CHECK(labs(stat_user - ticks.tms_utime) <= 6 && labs(stat_system - ticks.tms_stime) <= 6);
+        _exit((int)(system * 100 / (user + system)));
+    }
+    int status;
+    CHECK_EQ(OK(waitpid(child, &status, 0)), child);
+    CHECK(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+/* Reads the first row of /proc/stat: programs (with a nice value or not), and the kernel. */
+static void all_times(long *user, long *system) {
+    FILE *file = fopen("/proc/stat", "r");
+    CHECK(file);
+    long nice;
+    CHECK_EQ(fscanf(file, "cpu %ld %ld %ld", user, &nice, system), 3);
+    *user += nice;
+    OK(fclose(file));
+}
+
+TEST_TIMES(the_kernels_time_is_told_from_the_programs, 4) {
+    long user, system, user_then, system_then;
+    int share = kernels_share(compute, 400000);
+    CHECK(share <= 25);
+    all_times(&user, &system);
+    share = kernels_share(call, 400000);
+    CHECK(share >= 75);
+    all_times(&user_then, &system_then);
+    CHECK(user_then >= user && system_then - system >= 25);
+    share = kernels_share(touch, 400000);
+    CHECK(share >= 50);
+    share = kernels_share(call_often, 400000);
+    CHECK(share >= 20);
+    all_times(&user, &system);
+    CHECK(user >= user_then && system - system_then >= 20);
+}
+
 TEST(times_and_getrusage_agree) {
     burn(120 * MS);
     struct tms tms;

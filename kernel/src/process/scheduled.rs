@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use hayate_machine::cpu;
+use hayate_machine::trap::{UserRegs, attention};
 
 use super::cpu_time;
 use super::thread::Thread;
@@ -30,5 +31,18 @@ impl UserThread for Thread {
         if self.process.watches_cpu_time() {
             cpu_time::check(&self.process);
         }
+    }
+
+    fn left_gate(&self, regs: &UserRegs) -> bool {
+        /// The longest instruction that a trampoline has moved, with the `sti` before it.
+        const MOVED: u64 = hayate_call_sites::AGAIN as u64;
+        if !attention::is_supervisor() {
+            return false;
+        }
+        // The gate leaves the address to which it returns in rcx, in the site's trampoline. The
+        // first instruction with interrupts on is there, or the one to which that jumps.
+        let site = crate::memory::try_current()
+            .map_or(0, |space| space.outside_of_trampoline(regs.rcx as usize) as u64);
+        regs.rip.wrapping_sub(regs.rcx) < MOVED || regs.rip.wrapping_sub(site) < MOVED
     }
 }

@@ -38,6 +38,11 @@ pub trait UserThread: Send + Sync {
     /// Called when a tick found the execution running and has accounted its time, under the same
     /// conditions as `switch_in`.
     fn tick(&self) {}
+    /// Whether an interrupt that found the program at `regs` was pending when the gate of
+    /// supervisor mode returned to it. Called under the same conditions.
+    fn left_gate(&self, _regs: &UserRegs) -> bool {
+        false
+    }
 }
 
 /// An execution; see the module.
@@ -66,6 +71,9 @@ pub struct Execution {
     pub(super) since: AtomicU64,
     pub(super) user_ticks: AtomicU64,
     pub(super) system_ticks: AtomicU64,
+    /// What was told of its times last: neither ever decreases.
+    told_user: AtomicU64,
+    told_system: AtomicU64,
     pub(super) voluntary: AtomicU64,
     pub(super) involuntary: AtomicU64,
     pub(super) interrupted: AtomicBool,
@@ -155,6 +163,8 @@ impl Execution {
             since: AtomicU64::new(0),
             user_ticks: AtomicU64::new(0),
             system_ticks: AtomicU64::new(0),
+            told_user: AtomicU64::new(0),
+            told_system: AtomicU64::new(0),
             voluntary: AtomicU64::new(0),
             involuntary: AtomicU64::new(0),
             interrupted: AtomicBool::new(false),
@@ -339,15 +349,28 @@ impl Execution {
     }
 
     /// The run time divided into (user, system) in the proportion in which ticks found it in each.
+    /// Neither is ever less than before (`cputime_adjust`, kernel/sched/cputime.c of Linux).
     pub fn user_system_time(&self) -> (u64, u64) {
         let total = self.run_time();
-        let user = self.user_ticks.load(Ordering::Relaxed);
         let system = self.system_ticks.load(Ordering::Relaxed);
-        if user + system == 0 {
+        if system == 0 {
+            self.told_user.fetch_max(total, Ordering::Relaxed);
             return (total, 0);
         }
-        let part = (u128::from(total) * u128::from(user) / u128::from(user + system)) as u64;
-        (part, total - part)
+        self.divide(total, system)
+    }
+
+    #[cold]
+    fn divide(&self, total: u64, system: u64) -> (u64, u64) {
+        let ticks = self.user_ticks.load(Ordering::Relaxed) + system;
+        let system = (u128::from(total) * u128::from(system) / u128::from(ticks)) as u64;
+        let told_user = self.told_user.load(Ordering::Relaxed);
+        let told_system = self.told_system.load(Ordering::Relaxed);
+        let system = system.min(total.saturating_sub(told_user)).max(told_system);
+        let user = total.saturating_sub(system).max(told_user);
+        self.told_user.fetch_max(user, Ordering::Relaxed);
+        self.told_system.fetch_max(system, Ordering::Relaxed);
+        (user, system)
     }
 
     /// How often it gave up its CPU: (voluntarily, preempted).

@@ -49,12 +49,14 @@ pub fn run_idle() -> ! {
             // the bit after this check interrupts the sleep.
         } else {
             let before = time::monotonic_ns();
+            queue.idle_since.store(before, Ordering::Relaxed);
             time::set_timer_before(timer::first_deadline());
             if cpu::count() > 1 {
                 // Without a space loaded, no CPU has to interrupt this one for a TLB shootdown.
                 paging::deactivate();
             }
             cpu::wait_for_interrupt();
+            queue.idle_since.store(u64::MAX, Ordering::Relaxed);
             queue.idle_ns.fetch_add(time::monotonic_ns().saturating_sub(before), Ordering::Relaxed);
         }
         IDLE.fetch_and(!bit, Ordering::SeqCst);

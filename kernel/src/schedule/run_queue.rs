@@ -17,7 +17,6 @@ use hayate_machine::cpu::{self, PerCpu};
 use hayate_machine::per_cpu;
 use hayate_machine::smp;
 use hayate_machine::sync::SpinLock;
-use hayate_machine::time;
 use hayate_machine::trap::{self, attention};
 use hayate_protocols::sleep::State;
 
@@ -49,12 +48,20 @@ pub(super) struct RunQueue {
     pub(super) length: AtomicUsize,
     /// Rank of the running execution (`u64::MAX`: idle).
     pub(super) rank: AtomicU64,
-    /// When the next tick of the running execution is due, in monotonic nanoseconds.
+    /// When the next tick of the running execution is due, in monotonic nanoseconds; `u64::MAX`
+    /// while this CPU is idle.
     pub(super) tick: AtomicU64,
+    /// The time of that tick, also while this CPU is idle: a multiple of a slice.
+    pub(super) next_sample: AtomicU64,
     pub(super) switches: AtomicU64,
+    /// Nanoseconds for which it has slept, up to `idle_since`.
     pub(super) idle_ns: AtomicU64,
-    /// Ticks that found user code (`user_ticks`), and ticks that came due in the kernel.
+    /// When its present sleep began; `u64::MAX` if it does not sleep.
+    pub(super) idle_since: AtomicU64,
+    /// Ticks that found user code, of executions with a positive nice value apart, and ticks that
+    /// became due in the kernel.
     pub(super) user_ticks: AtomicU64,
+    pub(super) nice_ticks: AtomicU64,
     pub(super) system_ticks: AtomicU64,
 }
 
@@ -70,9 +77,12 @@ per_cpu! {
         length: AtomicUsize::new(0),
         rank: AtomicU64::new(u64::MAX),
         tick: AtomicU64::new(u64::MAX),
+        next_sample: AtomicU64::new(0),
         switches: AtomicU64::new(0),
         idle_ns: AtomicU64::new(0),
+        idle_since: AtomicU64::new(u64::MAX),
         user_ticks: AtomicU64::new(0),
+        nice_ticks: AtomicU64::new(0),
         system_ticks: AtomicU64::new(0),
     });
 }
@@ -167,25 +177,15 @@ fn put_into(target: usize, execution: Arc<Execution>, woken: bool) -> bool {
     let better = running == u64::MAX
         || preempts
             && rank.saturating_add(if rank < FAIR_RANK { 1 } else { WAKE_GRANULARITY }) < running;
-    if target == cpu::id() {
-        if better {
+    // Otherwise it waits for the next tick, which is at most a slice away.
+    if better {
+        if target == cpu::id() {
             attention::raise(trap::RESCHEDULE);
         } else {
-            shorten_tick(queue);
+            smp::reschedule(target);
         }
-    } else if better || queue.tick.load(Ordering::Relaxed) > time::monotonic_ns() + SLICE_NS {
-        smp::reschedule(target);
     }
     running != u64::MAX
-}
-
-/// Moves the tick of the running execution to at most a slice from now, since an execution waits.
-fn shorten_tick(queue: &RunQueue) {
-    let limit = time::monotonic_ns() + SLICE_NS;
-    if queue.tick.load(Ordering::Relaxed) > limit {
-        queue.tick.store(limit, Ordering::Relaxed);
-        time::set_timer_before(limit);
-    }
 }
 
 /// The CPU a woken or new execution should go to.
@@ -242,13 +242,10 @@ fn returns_here(execution: &Execution) -> bool {
 /// Queues `execution` on this CPU, to run when the current one sleeps or ends, or at its next tick.
 fn put_behind(execution: Arc<Execution>) {
     let queue = QUEUE.here();
-    {
-        let mut inner = queue.inner.lock();
-        execution.cpu.store(cpu::id() as u32, Ordering::SeqCst);
-        let earliest = inner.floor;
-        inner.put(queue, execution, earliest, u64::MAX);
-    }
-    shorten_tick(queue);
+    let mut inner = queue.inner.lock();
+    execution.cpu.store(cpu::id() as u32, Ordering::SeqCst);
+    let earliest = inner.floor;
+    inner.put(queue, execution, earliest, u64::MAX);
 }
 
 pub(super) fn start(execution: &Arc<Execution>, here: bool) {

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use hayate_machine::cpu;
 use hayate_machine::time;
 
-use super::run_queue::QUEUE;
+use super::run_queue::{QUEUE, SLICE_NS};
 
 /// Executions that wait for a device.
 pub(super) static BLOCKED: AtomicUsize = AtomicUsize::new(0);
@@ -43,27 +43,37 @@ pub fn switches() -> u64 {
 pub struct CpuTimes {
     /// In programs.
     pub user_ns: u64,
+    /// In programs with a positive nice value.
+    pub nice_ns: u64,
     /// In the kernel.
     pub system_ns: u64,
     /// Idle.
     pub idle_ns: u64,
 }
 
-/// The times of CPU `cpu` since boot. The time that was not idle is divided in the proportion in
-/// which ticks found user code.
+/// The times of CPU `cpu` since boot. Programs, and the kernel on their behalf, have the time of the
+/// ticks that found them; an idle CPU knows how long it slept and how long it worked.
 pub fn cpu_times(cpu: usize) -> CpuTimes {
     let Some(queue) = QUEUE.of(cpu) else { return CpuTimes::default() };
-    let idle_ns = queue.idle_ns.load(Ordering::Relaxed);
-    let busy = time::monotonic_ns().saturating_sub(idle_ns);
-    let user = queue.user_ticks.load(Ordering::Relaxed);
-    let ticks = (user + queue.system_ticks.load(Ordering::Relaxed)).max(1);
-    let user_ns = (u128::from(busy) * u128::from(user) / u128::from(ticks)) as u64;
-    CpuTimes { user_ns, system_ns: busy - user_ns, idle_ns }
+    let idle = queue.inner.lock().idle.clone();
+    let slept = queue.idle_ns.load(Ordering::Relaxed);
+    let in_idle = idle.map_or(0, |idle| idle.run_time.load(Ordering::Relaxed));
+    let time_of = |ticks: &AtomicU64| ticks.load(Ordering::Relaxed) * SLICE_NS;
+    CpuTimes {
+        user_ns: time_of(&queue.user_ticks),
+        nice_ns: time_of(&queue.nice_ticks),
+        system_ns: time_of(&queue.system_ticks) + in_idle.saturating_sub(slept),
+        idle_ns: idle_ns(cpu),
+    }
 }
 
 /// Nanoseconds for which CPU `cpu` has been idle.
 pub fn idle_ns(cpu: usize) -> u64 {
-    QUEUE.of(cpu).map_or(0, |queue| queue.idle_ns.load(Ordering::Relaxed))
+    QUEUE.of(cpu).map_or(0, |queue| {
+        let since = queue.idle_since.load(Ordering::Relaxed);
+        let sleeps = time::monotonic_ns().saturating_sub(since);
+        queue.idle_ns.load(Ordering::Relaxed) + sleeps
+    })
 }
 
 /// Updates the load averages every five seconds (Linux kernel/sched/loadavg.c).

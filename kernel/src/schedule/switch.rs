@@ -5,6 +5,14 @@
 //!
 //! Only its own CPU adds up what an execution has consumed, so plain loads and stores are enough;
 //! other CPUs read the sums.
+//!
+//! **Ticks** come at times that are the same for all CPUs, a slice apart, while one is not idle.
+//! Each is a sample: did it find the program's code or the kernel's (`account_process_tick` of
+//! Linux)? Times that no execution chooses are needed for that: if a tick came a slice after the
+//! switch to an execution, one that sleeps earlier would never be seen. Interrupts are off in the
+//! kernel, so a tick that becomes due there is taken in one of three places: in a window; at the
+//! first instruction of the program, which the address tells (`returns_from_kernel`); or at a
+//! switch. Neither system calls nor faults read a clock for this.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -29,9 +37,6 @@ use super::timer;
 use super::weight;
 
 hayate_machine::owner!(Execution, context, CURRENT, arrived);
-
-/// The tick of a running execution while no other waits, in nanoseconds.
-const LONE_TICK: u64 = 10_000_000;
 
 /// Adds the time since the last accounting to the execution that runs here.
 fn account(execution: &Execution, now: u64) {
@@ -93,6 +98,10 @@ pub(super) fn reschedule(yielding: bool) {
         attention::raise(trap::INTERRUPTED);
     }
     account(&prev, now);
+    if queue.tick.load(Ordering::Relaxed) <= now {
+        // It became due in the kernel, and is not taken before this execution leaves.
+        sample(queue, &prev, now, true);
+    }
     let stays = prev.sleep.is_running();
     let welcome = prev.affinity() >> me & 1 != 0;
     let mut stolen = None;
@@ -102,7 +111,7 @@ pub(super) fn reschedule(yielding: bool) {
     if real_time::exist() && stolen.is_none() {
         match due_share(queue, &prev, stays && welcome && !prev.idle, now) {
             Due::Nothing => {}
-            Due::Stay => return set_tick(queue, now, false),
+            Due::Stay => return set_tick(queue, now),
             Due::Next(execution) => stolen = Some(execution),
         }
     }
@@ -112,7 +121,7 @@ pub(super) fn reschedule(yielding: bool) {
         enqueue_on(choose_cpu(&stray), stray, false);
     }
     let Some(next) = next else {
-        return set_tick(queue, now, false);
+        return set_tick(queue, now);
     };
     next.since.store(now, Ordering::Relaxed);
     add(&queue.switches, 1);
@@ -124,7 +133,7 @@ pub(super) fn reschedule(yielding: bool) {
         wanted |= trap::INTERRUPTED;
     }
     attention::raise(wanted);
-    set_tick(queue, now, stays && !prev.idle);
+    set_tick(queue, now);
     if let Some(thread) = &prev.thread {
         thread.switch_out();
     }
@@ -255,19 +264,54 @@ fn settle(left: Arc<Execution>) {
     enqueue_on(target, left, how == Left::Woken);
 }
 
-/// Sets when this CPU must be interrupted next. `leaves` tells that the execution that leaves the
-/// CPU will wait in this queue.
+/// Sets when this CPU must be interrupted next.
 #[inline(always)]
-fn set_tick(queue: &RunQueue, now: u64, leaves: bool) {
+fn set_tick(queue: &RunQueue, now: u64) {
     let tick = if queue.rank.load(Ordering::Relaxed) == u64::MAX {
         u64::MAX
-    } else if leaves || queue.length.load(Ordering::Relaxed) != 0 {
-        now + SLICE_NS
     } else {
-        now + LONE_TICK
+        let mut next = queue.next_sample.load(Ordering::Relaxed);
+        if next <= now {
+            next = now - now % SLICE_NS + SLICE_NS;
+            queue.next_sample.store(next, Ordering::Relaxed);
+        }
+        next
     };
     queue.tick.store(tick, Ordering::Relaxed);
     time::set_timer_before(tick.min(timer::first_deadline()));
+}
+
+/// Counts the samples that were due until `now`, for the kernel or for the program.
+#[cold]
+fn sample(queue: &RunQueue, execution: &Execution, now: u64, in_kernel: bool) {
+    let due = queue.tick.load(Ordering::Relaxed);
+    if execution.idle || now < due {
+        return;
+    }
+    let count = (now - due) / SLICE_NS + 1;
+    let (own, all) = if in_kernel {
+        (&execution.system_ticks, &queue.system_ticks)
+    } else if execution.nice() > 0 {
+        (&execution.user_ticks, &queue.nice_ticks)
+    } else {
+        (&execution.user_ticks, &queue.user_ticks)
+    };
+    add(own, count);
+    add(all, count);
+}
+
+/// Whether an interrupt that found a program at `regs` was pending when the kernel returned to it.
+fn returns_from_kernel(execution: &Execution, regs: &UserRegs) -> bool {
+    // After a page fault the instruction is repeated. Where another execution or a signal comes in
+    // between, or a loop comes back to the instruction, one sample is wrong.
+    if trap::take_last_fault() == regs.rip {
+        return true;
+    }
+    // `sysret` leaves the address to which it returns in rcx.
+    if regs.rcx == regs.rip {
+        return true;
+    }
+    execution.thread.as_ref().is_some_and(|thread| thread.left_gate(regs))
 }
 
 /// Lets other executions of the same rank run.
@@ -314,18 +358,8 @@ pub fn tick(regs: Option<&mut UserRegs>) {
     let now = time::monotonic_ns();
     let me = current();
     if queue.tick.load(Ordering::Relaxed) <= now {
-        if let Some(regs) = regs {
-            // Interrupts are off in the kernel: a tick that became due there arrives at the first
-            // user instruction after it, where rcx still holds the address to which `sysret`
-            // returned.
-            let (own, all) = if regs.rcx == regs.rip {
-                (&me.system_ticks, &queue.system_ticks)
-            } else {
-                (&me.user_ticks, &queue.user_ticks)
-            };
-            own.fetch_add(1, Ordering::Relaxed);
-            all.fetch_add(1, Ordering::Relaxed);
-        }
+        let in_kernel = regs.is_none_or(|regs| returns_from_kernel(&me, regs));
+        sample(queue, &me, now, in_kernel);
         account(&me, now);
         if let Some(thread) = &me.thread {
             thread.tick();
@@ -349,7 +383,7 @@ pub fn tick(regs: Option<&mut UserRegs>) {
                 smp::reschedule(idle.trailing_zeros() as usize);
             }
         }
-        set_tick(queue, now, false);
+        set_tick(queue, now);
     }
     time::set_timer_before(queue.tick.load(Ordering::Relaxed).min(timer::first_deadline()));
 }

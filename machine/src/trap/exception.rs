@@ -5,8 +5,21 @@ use super::handlers::{FaultOutcome, PageFault, check_stack, handlers};
 use super::regs::UserRegs;
 use crate::apic::{RESCHEDULE_VECTOR, SHOOTDOWN_VECTOR, SPURIOUS_VECTOR, TIMER_VECTOR};
 use crate::attention::{self, FULL_RETURN, NO_TSC};
-use crate::cpu::{self, FaultCode};
-use crate::{apic, interrupt, mailbox, time};
+use crate::cpu::{self, FaultCode, Word};
+use crate::{apic, interrupt, mailbox, per_cpu, time};
+
+per_cpu! {
+    /// Where a program was at the last page fault on this CPU.
+    static LAST_FAULT: Word = Word::new(0);
+}
+
+/// Returns where a program was at the last page fault on this CPU, once: 0 if it was asked for
+/// since. A tick that was pending at the end of the fault is taken there.
+pub fn take_last_fault() -> u64 {
+    let at = LAST_FAULT.get();
+    LAST_FAULT.set(0);
+    at
+}
 
 /// Runs the attention loop before a return to user mode.
 pub(super) extern "C" fn attend(regs: &mut UserRegs) {
@@ -42,6 +55,7 @@ pub(super) extern "C" fn trap_from_user(vector: u64, regs: &mut UserRegs, code: 
             code: FaultCode::from_bits_retain(code),
             rip: regs.rip,
         };
+        LAST_FAULT.set(regs.rip);
         if let Some(handlers) = handlers() {
             (handlers.page_fault)(&fault, Some(regs));
         }

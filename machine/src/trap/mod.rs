@@ -32,6 +32,7 @@ pub use crate::cpu::FaultCode;
 pub use crate::mode::GATED;
 pub use calls::{Call, set_call};
 pub(crate) use entry::{init_syscalls, user_start_address};
+pub use exception::take_last_fault;
 pub(crate) use fixup::sort as sort_fixups;
 pub use handlers::{
     FaultOutcome, Handlers, PageFault, check_stack, register, serve_syscall, set_syscall_handler,

@@ -16,8 +16,8 @@ use crate::page_cache::reclaim;
 use crate::process;
 use crate::process::{identity, pids};
 use crate::reclaim::growth;
-use crate::schedule;
 use crate::schedule::time;
+use crate::schedule::{self, CpuTimes};
 use crate::vfs::dentry::Dentry;
 use crate::vfs::inode::FileKind;
 use crate::vfs::{device, filesystem_type, mount};
@@ -137,24 +137,23 @@ pub(super) fn cpuinfo(_: &(), out: &mut Vec<u8>) -> Result<()> {
 }
 
 pub(super) fn stat(_: &(), out: &mut Vec<u8>) -> Result<()> {
-    let mut total = [0u64; 3];
+    let mut total = CpuTimes::default();
     for number in 0..cpu::count() {
         let times = schedule::cpu_times(number);
-        total[0] += times.user_ns;
-        total[1] += times.system_ns;
-        total[2] += times.idle_ns;
+        total.user_ns += times.user_ns;
+        total.nice_ns += times.nice_ns;
+        total.system_ns += times.system_ns;
+        total.idle_ns += times.idle_ns;
     }
-    let mut row = |name: fmt::Arguments<'_>, user: u64, system: u64, idle: u64| {
-        let ticks = |ns: u64| ns / TICK_NS;
-        line(
-            out,
-            format_args!("{name} {} 0 {} {} 0 0 0 0 0 0", ticks(user), ticks(system), ticks(idle)),
-        )
+    let mut row = |name: fmt::Arguments<'_>, times: CpuTimes| {
+        let CpuTimes { user_ns, nice_ns, system_ns, idle_ns } = times;
+        let [user, nice, system, idle] =
+            [user_ns, nice_ns, system_ns, idle_ns].map(|ns| ns / TICK_NS);
+        line(out, format_args!("{name} {user} {nice} {system} {idle} 0 0 0 0 0 0"))
     };
-    row(format_args!("cpu "), total[0], total[1], total[2])?;
+    row(format_args!("cpu "), total)?;
     for number in 0..cpu::count() {
-        let times = schedule::cpu_times(number);
-        row(format_args!("cpu{number}"), times.user_ns, times.system_ns, times.idle_ns)?;
+        row(format_args!("cpu{number}"), schedule::cpu_times(number))?;
     }
     let boot = (time::realtime_ns() - time::monotonic_ns()) / SECOND_NS;
     line(out, format_args!("ctxt {}", schedule::switches()))?;
