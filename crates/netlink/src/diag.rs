@@ -1,28 +1,47 @@
-//! NETLINK_SOCK_DIAG (sock_diag(7)): requests for lists of sockets of the Internet and of the Unix
-//! domain are read, sockets are written (`include/uapi/linux/inet_diag.h`, `unix_diag.h`).
+//! NETLINK_SOCK_DIAG (sock_diag(7)): requests for sockets of the Internet and of the Unix domain are
+//! read, sockets are written (`include/uapi/linux/inet_diag.h`, `unix_diag.h`).
 
-use core::net::IpAddr;
+use alloc::boxed::Box;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::Full;
-use crate::message::{Header, Request, Writer};
+use crate::filter::Subject;
+use crate::message::{Body, Header, Request, Writer};
 
 /// The type of requests and answers (`SOCK_DIAG_BY_FAMILY`).
 pub const BY_FAMILY: u16 = 20;
 /// A request to end a connection (`SOCK_DESTROY`).
 pub const DESTROY: u16 = 21;
 
+/// A cookie that every socket has (`INET_DIAG_NOCOOKIE`, twice).
+pub const ANY_COOKIE: u64 = u64::MAX;
+
 /// `INET_DIAG_REQ_BYTECODE`: a program that selects sockets.
 const BYTECODE: u16 = 1;
-/// `INET_DIAG_SHUTDOWN`, `INET_DIAG_PROTOCOL`, `INET_DIAG_SKV6ONLY`.
-const INET_SHUTDOWN: u16 = 8;
-const INET_PROTOCOL: u16 = 10;
-const INET_ONLY_V6: u16 = 11;
+/// `INET_DIAG_REQ_PROTOCOL`: a protocol whose number is no byte.
+const PROTOCOL: u16 = 3;
+/// The attributes of answers (`INET_DIAG_*`).
+mod inet {
+    pub const MEMORY: u16 = 1;
+    pub const INFORMATION: u16 = 2;
+    pub const CONGESTION: u16 = 4;
+    pub const TOS: u16 = 5;
+    pub const TRAFFIC_CLASS: u16 = 6;
+    pub const SOCKET_MEMORY: u16 = 7;
+    pub const SHUTDOWN: u16 = 8;
+    pub const PROTOCOL: u16 = 10;
+    pub const ONLY_V6: u16 = 11;
+    pub const MARK: u16 = 15;
+    pub const CLASS: u16 = 17;
+    pub const OPTIONS: u16 = 22;
+}
 /// `UNIX_DIAG_NAME` and others.
 const UNIX_NAME: u16 = 0;
 const UNIX_PEER: u16 = 2;
 const UNIX_QUEUES: u16 = 4;
+const UNIX_MEMORY: u16 = 5;
 const UNIX_SHUTDOWN: u16 = 6;
 const UNIX_USER: u16 = 7;
 
@@ -32,6 +51,7 @@ pub mod show {
     pub const NAME: u32 = 1;
     pub const PEER: u32 = 4;
     pub const QUEUES: u32 = 0x10;
+    pub const MEMORY: u32 = 0x20;
     pub const USER: u32 = 0x40;
 }
 
@@ -75,35 +95,78 @@ struct InetMessage {
     inode: u32,
 }
 
-/// A request for a list of sockets of the Internet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InetAsked {
+/// A request for sockets of the Internet: for a list, or for one by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InetAsked<'a> {
     /// Their family; 0 for both.
     pub family: u8,
     /// Their protocol.
     pub protocol: u8,
     /// A bit for each state that is wanted.
     pub states: u32,
-    /// Ports that are wanted; 0 for all.
-    pub local_port: u16,
-    /// See `local_port`.
-    pub remote_port: u16,
-    /// A program selects.
-    pub has_program: bool,
+    /// The name that is wanted. Of a list only the ports select, 0 for all.
+    pub local: (IpAddr, u16),
+    /// See `local`.
+    pub remote: (IpAddr, u16),
+    /// The interface of the one that is wanted.
+    pub interface: u32,
+    /// Its SO_COOKIE, or [`ANY_COOKIE`].
+    pub cookie: u64,
+    /// The number of a raw socket's protocol.
+    pub raw: u8,
+    /// A bit for each extension, from `INET_DIAG_MEMINFO` on.
+    extensions: u8,
+    /// The program that selects, not yet checked.
+    pub program: Option<&'a [u8]>,
 }
 
-impl InetAsked {
-    /// Reads a request. `None` if it is too short.
-    pub fn read(request: &Request<'_>) -> Option<Self> {
+impl<'a> InetAsked<'a> {
+    /// Reads a request. `None` if it is too short, or an attribute is.
+    pub fn read(request: &Request<'a>) -> Option<Self> {
         let (fixed, attributes) = request.parts::<InetFixed>()?;
-        Some(Self {
+        let names = fixed.names;
+        let address = |bytes: [u8; 16]| match (fixed.family, bytes) {
+            (INET6, bytes) => IpAddr::from(Ipv6Addr::from(bytes)).to_canonical(),
+            (_, [a, b, c, d, ..]) => Ipv4Addr::new(a, b, c, d).into(),
+        };
+        let mut asked = Self {
             family: fixed.family,
             protocol: fixed.protocol,
             states: fixed.states,
-            local_port: u16::from_be_bytes(fixed.names.local_port),
-            remote_port: u16::from_be_bytes(fixed.names.remote_port),
-            has_program: attributes.into_iter().any(|attribute| attribute.kind == BYTECODE),
-        })
+            local: (address(names.local), u16::from_be_bytes(names.local_port)),
+            remote: (address(names.remote), u16::from_be_bytes(names.remote_port)),
+            interface: names.interface,
+            cookie: u64::from(names.cookie[1]) << 32 | u64::from(names.cookie[0]),
+            raw: fixed.padding,
+            extensions: fixed.extensions,
+            program: None,
+        };
+        for attribute in attributes {
+            match attribute.kind {
+                BYTECODE => asked.program = Some(attribute.value),
+                // One that is no byte is of no protocol here: Linux finds no handler.
+                PROTOCOL => {
+                    let number = u32::from_ne_bytes(attribute.value.try_into().ok()?);
+                    asked.protocol = u8::try_from(number).unwrap_or(0);
+                }
+                _ => {}
+            }
+        }
+        Some(asked)
+    }
+
+    /// Whether the numbers of TCP_INFO are wanted.
+    pub fn wants_information(&self) -> bool {
+        self.has_extension(inet::INFORMATION)
+    }
+
+    fn has_extension(&self, number: u16) -> bool {
+        self.extensions >> (number - 1) & 1 != 0
+    }
+
+    /// Whether a socket is the one with the cookie that is wanted.
+    pub fn is_cookie(&self, cookie: u64) -> bool {
+        self.cookie == ANY_COOKIE || self.cookie == cookie
     }
 
     /// Whether a socket is one that is wanted.
@@ -111,13 +174,81 @@ impl InetAsked {
         let is = |asked: u16, port: u16| asked == 0 || asked == port;
         (self.family == 0 || self.family == family)
             && self.states >> state.min(31) & 1 != 0
-            && is(self.local_port, local_port)
-            && is(self.remote_port, remote_port)
+            && is(self.local.1, local_port)
+            && is(self.remote.1, remote_port)
     }
 }
 
+/// The memory of a socket, in the order of `SK_MEMINFO_*` (`include/uapi/linux/sock_diag.h`), in
+/// bytes; the last is a number of messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, IntoBytes, Immutable)]
+#[repr(C)]
+pub struct Memory {
+    /// What waits to be read.
+    pub receiving: u32,
+    /// SO_RCVBUF.
+    pub receive_limit: u32,
+    /// What is on its way out.
+    pub leaving: u32,
+    /// SO_SNDBUF.
+    pub send_limit: u32,
+    /// What is counted for the socket and not used.
+    pub spare: u32,
+    /// What waits to be sent or acknowledged.
+    pub sending: u32,
+    /// What its options take.
+    pub options: u32,
+    /// What waits for the socket's lock.
+    pub backlog: u32,
+    /// Messages that were dropped.
+    pub drops: u32,
+}
+
+/// More about a socket that has an open file or is connected.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InetDetails {
+    /// The directions that are shut down: 1 receiving, 2 sending.
+    pub shut_down: u8,
+    /// IPV6_V6ONLY.
+    pub only_v6: bool,
+    /// Its memory.
+    pub memory: Memory,
+    /// IP_TOS and IPV6_TCLASS.
+    pub tos: u8,
+    /// See `tos`.
+    pub traffic_class: u8,
+    /// SO_MARK.
+    pub mark: u32,
+    /// SO_PRIORITY.
+    pub priority: u32,
+    /// Options that are on: the bits of `struct inet_diag_sockopt`.
+    pub options: u16,
+    /// The kernel chose its port, not bind(2).
+    pub is_automatic: bool,
+    /// TCP_CONGESTION.
+    pub algorithm: Option<&'static str>,
+    /// TCP_INFO, if it is wanted.
+    pub information: Option<Box<[u8; INFORMATION]>>,
+}
+
+/// The bits of [`InetDetails::options`].
+pub mod option {
+    #![allow(missing_docs, reason = "named as in struct inet_diag_sockopt")]
+    pub const RECVERR: u16 = 1;
+    pub const IS_ICSK: u16 = 1 << 1;
+    pub const FREEBIND: u16 = 1 << 2;
+    pub const HDRINCL: u16 = 1 << 3;
+    pub const MC_LOOP: u16 = 1 << 4;
+    pub const TRANSPARENT: u16 = 1 << 5;
+    pub const MC_ALL: u16 = 1 << 6;
+    pub const BIND_ADDRESS_NO_PORT: u16 = 1 << 8;
+}
+
+/// The length of `struct tcp_info` of Linux 6.1.
+pub const INFORMATION: usize = 232;
+
 /// A socket of the Internet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InetSocket {
     /// Its family.
     pub family: u8,
@@ -146,16 +277,36 @@ pub struct InetSocket {
     pub user: u32,
     /// The number of its inode.
     pub inode: u32,
-    /// The directions that are shut down: 1 receiving, 2 sending; `None` without a socket.
-    pub shut_down: Option<u8>,
-    /// IPV6_V6ONLY.
-    pub only_v6: bool,
     /// The protocol of a raw socket.
     pub raw: Option<u8>,
+    /// More; `None` of a connection that begins or is in TIME-WAIT.
+    pub details: Option<InetDetails>,
 }
 
 /// `AF_INET6`.
 const INET6: u8 = 10;
+/// Linux' states TCP_CLOSE and TCP_LISTEN.
+const CLOSE: u8 = 7;
+const LISTEN: u8 = 10;
+
+/// What a request wants to be told of each socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    extensions: u8,
+    /// The asker may see marks (CAP_NET_ADMIN).
+    is_administrator: bool,
+}
+
+impl Extent {
+    /// The extent of the answers to a request.
+    pub fn of(asked: &InetAsked<'_>, is_administrator: bool) -> Self {
+        Self { extensions: asked.extensions, is_administrator }
+    }
+
+    fn has(self, number: u16) -> bool {
+        self.extensions >> (number - 1) & 1 != 0
+    }
+}
 
 impl InetSocket {
     /// Returns an address as it lies in a message.
@@ -175,7 +326,7 @@ impl InetSocket {
     ///
     /// # Errors
     /// [`Full`] if there is no room.
-    pub fn write(&self, to: &mut Writer<'_>, header: Header) -> Result<(), Full> {
+    pub fn write(&self, to: &mut Writer<'_>, header: Header, extent: Extent) -> Result<(), Full> {
         to.message(header, |body| {
             let message = InetMessage {
                 family: self.family,
@@ -197,17 +348,73 @@ impl InetSocket {
                 inode: self.inode,
             };
             body.put(message.as_bytes())?;
-            if let Some(directions) = self.shut_down {
-                body.attribute(INET_SHUTDOWN, &[directions])?;
-            }
-            if self.family == INET6 && self.shut_down.is_some() {
-                body.attribute(INET_ONLY_V6, &[u8::from(self.only_v6)])?;
+            if let Some(details) = &self.details {
+                self.write_details(body, details, extent)?;
             }
             if let Some(protocol) = self.raw {
-                body.attribute(INET_PROTOCOL, &[protocol])?;
+                body.attribute(inet::PROTOCOL, &[protocol])?;
             }
             Ok(())
         })
+    }
+
+    /// Writes the attributes in the order of `inet_sk_diag_fill`.
+    fn write_details(
+        &self,
+        body: &mut Body<'_>,
+        details: &InetDetails,
+        extent: Extent,
+    ) -> Result<(), Full> {
+        body.attribute(inet::SHUTDOWN, &[details.shut_down])?;
+        if extent.has(inet::TOS) {
+            body.attribute(inet::TOS, &[details.tos])?;
+        }
+        if self.family == INET6 {
+            if extent.has(inet::TRAFFIC_CLASS) {
+                body.attribute(inet::TRAFFIC_CLASS, &[details.traffic_class])?;
+            }
+            if matches!(self.state, CLOSE | LISTEN) {
+                body.attribute(inet::ONLY_V6, &[u8::from(details.only_v6)])?;
+            }
+        }
+        if extent.is_administrator {
+            body.number(inet::MARK, details.mark)?;
+        }
+        // Its bit is that of no extension: who asks for the one class gets the other.
+        if extent.has(inet::TRAFFIC_CLASS) {
+            body.number(inet::CLASS, details.priority)?;
+        }
+        body.attribute(inet::OPTIONS, &details.options.to_ne_bytes())?;
+        let memory = &details.memory;
+        if extent.has(inet::MEMORY) {
+            let four = [memory.receiving, memory.sending, memory.spare, memory.leaving];
+            body.attribute(inet::MEMORY, four.as_bytes())?;
+        }
+        if extent.has(inet::SOCKET_MEMORY) {
+            body.attribute(inet::SOCKET_MEMORY, memory.as_bytes())?;
+        }
+        if let Some(information) = &details.information {
+            body.attribute(inet::INFORMATION, &information[..])?;
+        }
+        if extent.has(inet::CONGESTION)
+            && let Some(name) = details.algorithm
+        {
+            body.text(inet::CONGESTION, name.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// The socket as a program sees it that selects.
+    pub fn subject(&self) -> Subject {
+        let details = self.details.as_ref();
+        Subject {
+            family: self.family,
+            local: self.local,
+            remote: self.remote,
+            interface: self.interface,
+            mark: details.map_or(0, |details| details.mark),
+            is_automatic: details.is_none_or(|details| details.is_automatic),
+        }
     }
 }
 
@@ -236,22 +443,32 @@ struct UnixMessage {
     cookie: [u32; 2],
 }
 
-/// A request for a list of sockets of the Unix domain.
+/// A request for sockets of the Unix domain: for a list, or for one by its number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnixAsked {
     /// The protocol, which is 0.
     pub protocol: u8,
     /// A bit for each state that is wanted.
     pub states: u32,
+    /// The number of the inode of the one that is wanted.
+    pub inode: u32,
     /// What is wanted of each ([`show`]).
     pub show: u32,
+    /// The SO_COOKIE of the one that is wanted, or [`ANY_COOKIE`].
+    pub cookie: u64,
 }
 
 impl UnixAsked {
     /// Reads a request. `None` if it is too short.
     pub fn read(request: &Request<'_>) -> Option<Self> {
         let (fixed, _) = request.parts::<UnixFixed>()?;
-        Some(Self { protocol: fixed.protocol, states: fixed.states, show: fixed.show })
+        Some(Self {
+            protocol: fixed.protocol,
+            states: fixed.states,
+            inode: fixed.inode,
+            show: fixed.show,
+            cookie: u64::from(fixed.cookie[1]) << 32 | u64::from(fixed.cookie[0]),
+        })
     }
 }
 
@@ -276,6 +493,8 @@ pub struct UnixSocket {
     /// Bytes that wait to be read and such as it sent, or for a listener connections that wait and
     /// the backlog.
     pub queues: Option<[u32; 2]>,
+    /// Its memory.
+    pub memory: Option<Memory>,
     /// The user who made it.
     pub user: Option<u32>,
     /// The directions that are shut down: 1 receiving, 2 sending.
@@ -306,6 +525,9 @@ impl UnixSocket {
             }
             if let Some(queues) = self.queues {
                 body.attribute(UNIX_QUEUES, queues.as_bytes())?;
+            }
+            if let Some(memory) = &self.memory {
+                body.attribute(UNIX_MEMORY, memory.as_bytes())?;
             }
             if let Some(user) = self.user {
                 body.number(UNIX_USER, user)?;
@@ -344,9 +566,10 @@ mod tests {
         bytes[16..20].copy_from_slice(&[2, 6, 0, 0]);
         bytes[20..24].copy_from_slice(&(1u32 << 10).to_ne_bytes());
         bytes[24..26].copy_from_slice(&80u16.to_be_bytes());
-        bytes[72..76].copy_from_slice(&[8, 0, 1, 0]);
+        bytes[72..76].copy_from_slice(&[4, 0, 1, 0]);
+        bytes[76..80].copy_from_slice(&[4, 0, 99, 0]);
         let asked = InetAsked::read(&Requests::new(&bytes).next().unwrap()).unwrap();
-        assert!(asked.has_program && asked.protocol == 6);
+        assert!(asked.program == Some(&[]) && asked.protocol == 6);
         assert!(asked.wants(2, 10, 80, 7));
         assert!(!asked.wants(10, 10, 80, 7) && !asked.wants(2, 1, 80, 7));
         assert!(!asked.wants(2, 10, 81, 7) && !asked.wants(2, 255, 80, 7));
@@ -369,17 +592,74 @@ mod tests {
             sending: 4,
             user: 5,
             inode: 6,
-            shut_down: None,
-            only_v6: false,
             raw: None,
+            details: None,
         };
         let mut buffer = [0; 128];
         let mut writer = Writer::new(&mut buffer);
-        socket.write(&mut writer, Header::default()).unwrap();
+        socket.write(&mut writer, Header::default(), Extent::default()).unwrap();
         assert_eq!(writer.length(), 16 + 72);
         assert_eq!(buffer[20..24], [0, 80, 0, 80]);
         assert_eq!(buffer[34..40], [0xff, 0xff, 127, 0, 0, 1]);
         assert_eq!(buffer[60..68], [2, 0, 0, 0, 1, 0, 0, 0]);
         assert_eq!(buffer[84..88], [6, 0, 0, 0]);
+    }
+
+    #[test]
+    fn extensions_are_told_if_they_are_wanted() {
+        let details = InetDetails {
+            memory: Memory { receiving: 7, ..Memory::default() },
+            algorithm: Some("cubic"),
+            information: Some(Box::new([5; INFORMATION])),
+            ..InetDetails::default()
+        };
+        let name = (IpAddr::V4(Ipv4Addr::LOCALHOST), 80);
+        let socket = InetSocket {
+            family: 2,
+            state: 1,
+            timer: 0,
+            expires: 0,
+            retransmits: 0,
+            local: name,
+            remote: name,
+            interface: 0,
+            cookie: 1,
+            receiving: 0,
+            sending: 0,
+            user: 0,
+            inode: 0,
+            raw: None,
+            details: Some(details),
+        };
+        let written = |extensions, is_administrator| {
+            let mut buffer = [0; 1024];
+            let mut writer = Writer::new(&mut buffer);
+            let extent = Extent { extensions, is_administrator };
+            socket.write(&mut writer, Header::default(), extent).unwrap();
+            let length = writer.length();
+            let attributes = crate::attribute::Attributes::new(&buffer[16 + 72..length]);
+            attributes.map(|one| (one.kind, one.value.len())).collect::<alloc::vec::Vec<_>>()
+        };
+        assert_eq!(written(0, false), [(8, 1), (22, 2), (2, INFORMATION)]);
+        assert_eq!(written(0, true)[1], (15, 4));
+        let all = written(0xff, false);
+        let kinds: alloc::vec::Vec<u16> = all.iter().map(|one| one.0).collect();
+        assert_eq!(kinds, [8, 5, 17, 22, 1, 7, 2, 4]);
+        assert_eq!(all[4..6], [(1, 16), (7, 36)]);
+        assert_eq!(all[7], (4, 6));
+    }
+
+    #[test]
+    fn a_request_names_a_socket() {
+        let mut bytes = request(16 + 56);
+        bytes[16..20].copy_from_slice(&[10, 6, 0, 0]);
+        bytes[24..28].copy_from_slice(&[0, 80, 0, 90]);
+        bytes[28 + 10..28 + 16].copy_from_slice(&[0xff, 0xff, 127, 0, 0, 1]);
+        bytes[28 + 31] = 1;
+        bytes[64..72].copy_from_slice(&[1, 0, 0, 0, 2, 0, 0, 0]);
+        let asked = InetAsked::read(&Requests::new(&bytes).next().unwrap()).unwrap();
+        assert_eq!(asked.local, ("127.0.0.1".parse().unwrap(), 80));
+        assert_eq!(asked.remote, ("::1".parse().unwrap(), 90));
+        assert!(asked.is_cookie(2 << 32 | 1) && !asked.is_cookie(1));
     }
 }

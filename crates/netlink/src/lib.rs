@@ -4,6 +4,7 @@
 //! | file | contents |
 //! |---|---|
 //! | [`diag`] | what NETLINK_SOCK_DIAG says of sockets |
+//! | [`filter`] | programs that select sockets |
 //! | [`message`] | headers; the requests in a buffer; answers one after the other in a buffer |
 //! | [`attribute`] | attributes after a message's fixed part |
 //! | [`route`] | what NETLINK_ROUTE says of links, addresses, routes and neighbours |
@@ -16,8 +17,11 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+extern crate alloc;
+
 pub mod attribute;
 pub mod diag;
+pub mod filter;
 pub mod message;
 pub mod route;
 

@@ -2,6 +2,7 @@
 
 use hayate_fuzzing::{Random, rounds, seed};
 use hayate_netlink::diag;
+use hayate_netlink::filter::{Filter, Subject};
 use hayate_netlink::message::{Header, Requests, Writer};
 use hayate_netlink::route::{Link, address, link, neighbour, route};
 use proptest::prelude::*;
@@ -17,11 +18,47 @@ fn read_all(bytes: &[u8]) -> usize {
         let _ = neighbour::Asked::read(&request);
         if let Some(asked) = diag::InetAsked::read(&request) {
             let _ = asked.wants(2, request.header.kind as u8, 80, 80);
+            run(asked.program.unwrap_or_default());
         }
         let _ = diag::UnixAsked::read(&request);
     }
     assert!(count <= bytes.len() / 16);
     count
+}
+
+/// Checks a program, and runs it if it is one. Returns whether it is.
+fn run(program: &[u8]) -> bool {
+    let Ok(filter) = Filter::check(program, true) else { return false };
+    for (family, address) in [(2, "10.0.0.1"), (10, "10.0.0.1"), (10, "fe80::1")] {
+        let end = (address.parse().unwrap(), 80);
+        let (local, remote) = (end, end);
+        let subject = Subject { family, local, remote, interface: 1, mark: 2, is_automatic: false };
+        let _ = filter.selects(&subject);
+    }
+    true
+}
+
+#[test]
+fn random_programs_are_refused_or_come_to_their_end() {
+    let mut random = Random::new(seed());
+    let mut good = 0;
+    for _ in 0..rounds(50_000) {
+        let mut program = Vec::new();
+        for _ in 0..random.below(12) {
+            let lead = |random: &mut Random| (4 + 4 * random.below(6)) as u8;
+            let (yes, no) = (lead(&mut random), lead(&mut random));
+            program.extend([random.below(15) as u8, yes, no, 0]);
+        }
+        if random.one_in(4) && !program.is_empty() {
+            let at = random.below(program.len());
+            program[at] = random.word() as u8;
+        }
+        if random.one_in(4) {
+            program.truncate(program.len().saturating_sub(random.below(4)));
+        }
+        good += usize::from(run(&program));
+    }
+    assert!(good > 100, "the fuzzer makes no programs: {good}");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 use hayate_abi::{Errno, Result};
 use hayate_ip::Address;
+use hayate_netlink::diag::option as told;
 
 use super::{config, settings};
 use crate::credentials::Capability;
@@ -207,6 +208,21 @@ impl IpOptions {
         let (ttl, tos) =
             if v4 { (self.ttl(), self.tos) } else { (self.hop_limit, self.traffic_class) };
         (if multicast { self.multicast_ttl } else { ttl }, tos)
+    }
+
+    /// Returns the options that sock_diag(7) tells.
+    pub fn diagnosed(&self) -> u16 {
+        [
+            (Wishes::ERRORS, told::RECVERR),
+            (Wishes::FREE_BIND, told::FREEBIND),
+            (Wishes::MULTICAST_LOOP, told::MC_LOOP),
+            (Wishes::TRANSPARENT, told::TRANSPARENT),
+            (Wishes::MULTICAST_ALL, told::MC_ALL),
+            (Wishes::BIND_NO_PORT, told::BIND_ADDRESS_NO_PORT),
+        ]
+        .into_iter()
+        .filter(|(wish, _)| self.wishes.contains(*wish))
+        .fold(0, |told, (_, bit)| told | bit)
     }
 
     /// Sets an option. Returns `false` if it is none of these.

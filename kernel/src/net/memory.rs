@@ -169,6 +169,11 @@ impl Charge {
         }
     }
 
+    /// Returns the bytes that are counted.
+    pub fn bytes(&self) -> usize {
+        self.pages * PAGE
+    }
+
     /// Whether a datagram socket that holds `own` bytes may hold another datagram.
     #[inline]
     pub fn admits(&self, own: usize) -> bool {

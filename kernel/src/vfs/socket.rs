@@ -258,6 +258,11 @@ pub trait SocketOps: Send + Sync {
         Ok(())
     }
 
+    /// SO_COOKIE: a number that no other socket has.
+    fn cookie(&self) -> u64 {
+        self.common().cookie()
+    }
+
     /// Whether it has SO_PEEK_OFF.
     fn has_peek_offset(&self) -> bool {
         false

@@ -116,6 +116,18 @@ pub struct Common {
 
 static COOKIES: AtomicU64 = AtomicU64::new(1);
 
+/// Returns the cookie that a socket keeps at this place, which is 0 until somebody asks.
+pub fn cookie_in(place: &AtomicU64) -> u64 {
+    match place.load(Ordering::Relaxed) {
+        0 => {
+            let new = COOKIES.fetch_add(1, Ordering::Relaxed);
+            let met = place.compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed);
+            met.err().unwrap_or(new)
+        }
+        cookie => cookie,
+    }
+}
+
 impl Default for Common {
     fn default() -> Self {
         Self {
@@ -168,16 +180,7 @@ impl Common {
 
     /// Returns a number that no other socket has: SO_COOKIE.
     pub fn cookie(&self) -> u64 {
-        let number = || COOKIES.fetch_add(1, Ordering::Relaxed);
-        match self.cookie.load(Ordering::Relaxed) {
-            0 => {
-                let new = number();
-                let met =
-                    self.cookie.compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed);
-                met.err().unwrap_or(new)
-            }
-            cookie => cookie,
-        }
+        cookie_in(&self.cookie)
     }
 
     /// SO_PEEK_OFF: the number of bytes that a read with MSG_PEEK passes over; negative: it has none,

@@ -71,6 +71,12 @@ impl<B: Bytes> Connection<B> {
 
     /// Ends the connection at once, with a reset if the peer must know (RFC 9293, 3.10.5).
     pub fn abort(&mut self, now: Nanos, out: &mut impl Sink<B>) {
+        self.receive.queue.clear();
+        self.destroy(now, out);
+    }
+
+    /// The same from outside: the program may still read what came (Linux: `tcp_abort`).
+    pub fn destroy(&mut self, now: Nanos, out: &mut impl Sink<B>) {
         let tell = match self.state {
             State::Established | State::FinWait1 | State::FinWait2 => true,
             State::CloseWait | State::SynReceived => true,
@@ -80,7 +86,6 @@ impl<B: Bytes> Connection<B> {
         if tell {
             self.send_reset(now, out);
         }
-        self.receive.queue.clear();
         self.finish_quietly();
     }
 

@@ -24,6 +24,13 @@ impl<B: Bytes> Connection<B> {
         self.send.queue.pinned(least) + receive.queue.pinned(least) + receive.holes.cost()
     }
 
+    /// The same of the bytes that came and of those that are to be sent.
+    pub fn memory_parts(&self, least: usize) -> (usize, usize) {
+        let receive = &self.receive;
+        let came = receive.queue.pinned(least) + receive.holes.cost();
+        (came, self.send.queue.pinned(least))
+    }
+
     /// Says how scarce the memory of all connections is. Returns true if that bounded the send
     /// buffer until now: there may be a writer that waits.
     #[inline]

@@ -84,7 +84,7 @@ pub fn tcp_v6(_: &Target, out: &mut Vec<u8>) -> Result<()> {
 
 fn streams(out: &mut Vec<u8>, v6: bool) -> Result<()> {
     let (now, mut slot) = (monotonic_ns(), 0);
-    tcp::for_each_shown(|shown| {
+    tcp::for_each_shown(|shown, _| {
         if shown.v6 != v6 {
             return Ok(());
         }

@@ -45,7 +45,8 @@ pub fn receive_echo_reply(packet: &Packet, identifier: u16, payload: &Payload) {
 }
 
 /// Finds the socket for a packet; one that is connected to its sender is preferred.
-fn find(
+/// Finds the socket of a table that a datagram to a port and an address goes to.
+pub fn find(
     table: &Table<Socket>,
     port: u16,
     to: Address,

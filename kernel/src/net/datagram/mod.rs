@@ -32,6 +32,7 @@ use hayate_ip::socket_address::{INET, INET6};
 use hayate_ip::{Address, SocketAddress};
 use hayate_machine::sync::SpinLock;
 use hayate_machine::user::UserPtr;
+use hayate_netlink::diag::{InetDetails, Memory, option};
 
 use super::config::Path;
 use super::filter::Filter;
@@ -53,7 +54,7 @@ use crate::vfs::socket_options::{Common, RECEIVE_DEFAULT, SEND_DEFAULT, Switches
 use crate::vfs::transfer::{Input, Output};
 use raw_options::RawOptions;
 
-pub use input::{Reported, failed, receive_echo_reply, receive_udp};
+pub use input::{Reported, failed, find, receive_echo_reply, receive_udp};
 pub use raw::{failed_raw, receive_raw};
 
 /// The protocol of a datagram socket.
@@ -140,12 +141,8 @@ pub struct Shown {
     pub inode: u64,
     /// SO_BINDTODEVICE.
     pub interface: u32,
-    /// IPV6_V6ONLY.
-    pub only_v6: bool,
     /// SO_COOKIE.
     pub cookie: u64,
-    /// The directions that are shut down: 1 receiving, 2 sending.
-    pub shut_down: u8,
     /// How many datagrams were dropped.
     pub drops: u32,
 }
@@ -345,7 +342,6 @@ impl Socket {
     pub fn shown(&self) -> Shown {
         let local = self.setup.lock().local;
         let remote = *self.remote.lock();
-        let only_v6 = self.options.lock().wishes.contains(Wishes::ONLY_V6);
         let queue = self.queue.lock();
         Shown {
             v6: self.v6,
@@ -355,10 +351,37 @@ impl Socket {
             user: self.user,
             inode: self.common.inode(),
             interface: self.level.interface(),
-            only_v6,
             cookie: self.common.cookie(),
-            shut_down: u8::from(queue.no_receive) | u8::from(queue.no_send) << 1,
             drops: queue.dropped,
+        }
+    }
+
+    /// Returns what sock_diag(7) tells of it besides.
+    pub fn diagnosed(&self) -> InetDetails {
+        let options = *self.options.lock();
+        let is_automatic = !self.setup.lock().port_given;
+        let limit = |limit: &AtomicUsize| limit.load(Ordering::Relaxed) as u32;
+        let header = if self.raw.header_included() { option::HDRINCL } else { 0 };
+        let queue = self.queue.lock();
+        InetDetails {
+            shut_down: u8::from(queue.no_receive) | u8::from(queue.no_send) << 1,
+            only_v6: options.wishes.contains(Wishes::ONLY_V6),
+            memory: Memory {
+                receiving: queue.charge as u32,
+                receive_limit: limit(&self.receive_limit),
+                send_limit: limit(&self.send_limit),
+                spare: queue.held.bytes().saturating_sub(queue.pinned) as u32,
+                drops: queue.dropped,
+                ..Memory::default()
+            },
+            tos: options.tos,
+            traffic_class: options.traffic_class,
+            mark: self.common.mark.load(Ordering::Relaxed),
+            priority: self.common.priority.load(Ordering::Relaxed),
+            options: options.diagnosed() | header,
+            is_automatic,
+            algorithm: None,
+            information: None,
         }
     }
 }

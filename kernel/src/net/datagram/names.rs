@@ -14,6 +14,7 @@ use crate::net::config::Path;
 use crate::net::ip_options::Wishes;
 use crate::net::settings;
 use crate::vfs::caller;
+use crate::vfs::poll::Events;
 use crate::vfs::socket_options::Switches;
 
 /// Reads the address that a program gives a socket to send to: EINVAL, EAFNOSUPPORT. An IPv6 socket
@@ -226,6 +227,17 @@ impl Socket {
             self.unbind(setup);
         }
         Ok(())
+    }
+
+    /// Ends the socket from outside (SOCK_DESTROY; `udp_abort`): the program's next call fails with
+    /// ECONNABORTED, and the socket is connected no more.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn destroy(&self) -> Result<()> {
+        self.queue.lock().error = Some(Errno::ECONNABORTED);
+        self.wake(Events::READABLE | Events::ERR);
+        self.disconnect(&mut self.setup.lock())
     }
 
     /// Checks that a socket can reach an address of this version: ENETUNREACH.

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use hayate_abi::Errno;
 use hayate_netlink::Full;
-use hayate_netlink::diag::{InetSocket, UnixSocket};
+use hayate_netlink::diag::{Extent, InetSocket, UnixSocket};
 use hayate_netlink::message::{Header, Writer};
 use hayate_netlink::route::{Address, Link, Neighbour, Route};
 
@@ -19,7 +19,7 @@ pub enum List {
     /// RTM_GETNEIGH.
     Neighbours(Vec<Neighbour>),
     /// SOCK_DIAG_BY_FAMILY.
-    Sockets(Vec<InetSocket>),
+    Sockets(Vec<InetSocket>, Extent),
     /// The same, of the Unix domain.
     UnixSockets(Vec<UnixSocket>),
     /// Nothing, because the request was not good: an error ends the dump.
@@ -34,7 +34,7 @@ impl List {
             List::Addresses(addresses) => addresses.get(at)?.write(to, header),
             List::Routes(routes) => routes.get(at)?.write(to, header),
             List::Neighbours(neighbours) => neighbours.get(at)?.write(to, header),
-            List::Sockets(sockets) => sockets.get(at)?.write(to, header),
+            List::Sockets(sockets, extent) => sockets.get(at)?.write(to, header, *extent),
             List::UnixSockets(sockets) => sockets.get(at)?.write(to, header),
             List::Refused(_) => return None,
         })

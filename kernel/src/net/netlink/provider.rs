@@ -7,6 +7,7 @@ use core::net::IpAddr;
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::Once;
 use hayate_netlink::diag::{InetAsked, InetSocket, UnixAsked, UnixSocket};
+use hayate_netlink::filter::Filter;
 use hayate_netlink::route::link::Name;
 use hayate_netlink::route::{Address, Link, Neighbour, Route};
 
@@ -27,12 +28,22 @@ pub trait Provider: Send + Sync {
     /// Finds the way to a destination, by one interface if that is not 0: ENETUNREACH.
     fn way(&self, to: IpAddr, from: Option<IpAddr>, interface: u32) -> Result<Route>;
 
-    /// Returns the sockets of the Internet that are asked for: ENOENT for a protocol that is not
-    /// known.
-    fn sockets(&self, asked: &InetAsked) -> Result<Vec<InetSocket>>;
+    /// Returns the sockets of the Internet that are asked for and that the filter selects: ENOENT
+    /// for a protocol that is not known.
+    fn sockets(&self, asked: &InetAsked<'_>, filter: &Filter<'_>) -> Result<Vec<InetSocket>>;
+
+    /// Returns the socket of the Internet that is asked for by its name: ENOENT, ESTALE.
+    fn socket(&self, asked: &InetAsked<'_>) -> Result<InetSocket>;
+
+    /// Ends the socket that is asked for by its name, if `may` allows it: ENOENT, ESTALE, the errors
+    /// of `may`; EOPNOTSUPP for the remnant of a connection.
+    fn destroy(&self, asked: &InetAsked<'_>, may: fn() -> Result<()>) -> Result<()>;
 
     /// Returns the sockets of the Unix domain that are asked for.
     fn unix_sockets(&self, asked: &UnixAsked) -> Result<Vec<UnixSocket>>;
+
+    /// Returns the socket of the Unix domain with the number that is asked for: ENOENT, ESTALE.
+    fn unix_socket(&self, asked: &UnixAsked) -> Result<UnixSocket>;
 
     /// Carries out a change; the caller is privileged.
     fn change(&self, change: NetworkChange) -> Result<()> {

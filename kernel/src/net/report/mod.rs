@@ -12,6 +12,7 @@
 //! |---|---|
 //! | `describe` | interfaces, addresses and routes in the words of rtnetlink(7) |
 //! | `sockets` | sockets in the words of sock_diag(7) |
+//! | `one_socket` | one that is asked for by its name, and its end |
 //! | `change` | changes that are asked for |
 //! | this | the lists, the way to a host, and the announcements |
 //!
@@ -19,6 +20,7 @@
 
 mod change;
 mod describe;
+mod one_socket;
 mod sockets;
 
 use alloc::vec::Vec;
@@ -26,6 +28,7 @@ use core::net::IpAddr;
 
 use hayate_abi::{Errno, Result};
 use hayate_netlink::diag::{InetAsked, InetSocket, UnixAsked, UnixSocket};
+use hayate_netlink::filter::Filter;
 use hayate_netlink::route::neighbour::state;
 use hayate_netlink::route::route::{kind, scope, table};
 use hayate_netlink::route::{Address, Link, Neighbour, Route};
@@ -123,12 +126,24 @@ impl Provider for Network {
         })
     }
 
-    fn sockets(&self, asked: &InetAsked) -> Result<Vec<InetSocket>> {
-        sockets::of_internet(asked)
+    fn sockets(&self, asked: &InetAsked<'_>, filter: &Filter<'_>) -> Result<Vec<InetSocket>> {
+        sockets::of_internet(asked, filter)
+    }
+
+    fn socket(&self, asked: &InetAsked<'_>) -> Result<InetSocket> {
+        one_socket::find(asked)
+    }
+
+    fn destroy(&self, asked: &InetAsked<'_>, may: fn() -> Result<()>) -> Result<()> {
+        one_socket::destroy(asked, may)
     }
 
     fn unix_sockets(&self, asked: &UnixAsked) -> Result<Vec<UnixSocket>> {
         sockets::of_unix_domain(asked)
+    }
+
+    fn unix_socket(&self, asked: &UnixAsked) -> Result<UnixSocket> {
+        sockets::one_of_unix_domain(asked)
     }
 
     fn change(&self, change: NetworkChange) -> Result<()> {

@@ -61,6 +61,25 @@ impl Socket {
         });
     }
 
+    /// Ends the socket from outside (SOCK_DESTROY; `tcp_abort`): the peer gets a reset, and the
+    /// program's next call ECONNABORTED. A listener listens no more.
+    pub fn destroy(&self) {
+        let mut state = self.state.lock();
+        state.error = Some(Errno::ECONNABORTED);
+        (state.no_receive, state.no_send) = (true, true);
+        if let Some(listener) = state.take_listener() {
+            self.stop_listening(state, listener);
+            self.give_port_back(&mut self.state.lock());
+            self.wake(Events::CLOSED);
+            return;
+        }
+        drop(state);
+        self.act(|connection, now, out| {
+            connection.destroy(now, out);
+            ((), Events::CLOSED)
+        });
+    }
+
     /// shutdown(2).
     pub(super) fn end_directions(&self, which: Directions) -> Result<()> {
         {

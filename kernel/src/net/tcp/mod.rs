@@ -63,7 +63,8 @@ use crate::vfs::socket_options::{Common, Switches};
 
 pub use input::{failed, receive};
 pub use options::SEND_DEFAULT;
-pub use shown::{Counts, Details, Shown, counts, for_each_shown};
+pub use route::Ends;
+pub use shown::{Counts, Details, Shown, counts, find_shown, for_each_shown};
 
 /// The ports of TCP.
 pub static PORTS: Ports<Socket> = Ports::new(Binding::conflicts_as_stream);

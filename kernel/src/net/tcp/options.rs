@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use hayate_abi::{Errno, Result};
+use hayate_netlink::diag::INFORMATION;
 use hayate_tcp::{Algorithm, Config, Connection, Events, Info, Keepalive, MILLISECOND, SECOND};
 
 use super::route::Route;
@@ -241,11 +242,11 @@ impl Socket {
     }
 
     /// Returns `struct tcp_info`.
-    fn information(&self) -> [u8; TCP_INFO_LENGTH] {
+    pub(super) fn information(&self) -> [u8; TCP_INFO_LENGTH] {
         let now = crate::schedule::time::monotonic_ns();
         match &self.state.lock().phase {
             Phase::Connected(flow) => tcp_info(&flow.connection.info(), now),
-            Phase::Listening(_) => with_state(super::LISTEN),
+            Phase::Listening(listener) => listening(listener.ready(), listener.backlog),
             Phase::Idle => with_state(hayate_tcp::State::Closed as u8),
         }
     }
@@ -292,7 +293,19 @@ fn fin_timeout(seconds: i32) -> u64 {
 }
 
 /// The length of `struct tcp_info` of Linux 6.1.
-const TCP_INFO_LENGTH: usize = 232;
+const TCP_INFO_LENGTH: usize = INFORMATION;
+
+/// The numbers of a listener: two fields stand for connections that wait and for the backlog.
+fn listening(ready: usize, backlog: usize) -> [u8; TCP_INFO_LENGTH] {
+    /// `TCP_INIT_CWND`, and the default of `net.ipv4.tcp_reordering`.
+    const WINDOW: u32 = 10;
+    const REORDERING: u32 = 3;
+    let mut bytes = with_state(super::LISTEN);
+    put_words(&mut bytes, 24, &[ready as u32, backlog as u32]);
+    put_words(&mut bytes, 80, &[WINDOW]);
+    put_words(&mut bytes, 88, &[REORDERING]);
+    bytes
+}
 
 fn with_state(state: u8) -> [u8; TCP_INFO_LENGTH] {
     let mut bytes = [0; TCP_INFO_LENGTH];

@@ -4,16 +4,21 @@
 //! that is neither connected nor listening is not shown, as on Linux. One after the other is looked
 //! at: a list is no picture of one moment.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
 
 use hayate_abi::Result;
 use hayate_ip::SocketAddress;
+use hayate_netlink::diag::{INFORMATION, InetDetails, Memory, option};
 use hayate_tcp::State as TcpState;
 
 use super::route::Ends;
 use super::table::{self, ConnectionEntry, Remnant};
-use super::{LISTEN, PORTS, Phase, Socket};
+use super::{LISTEN, PIECE_LEAST, PORTS, Phase, Socket};
 use crate::net::ip_options::Wishes;
+use crate::vfs::socket::SocketOps;
+use crate::vfs::socket_options::Buffer;
 
 /// What is shown of a socket.
 pub struct Shown {
@@ -41,12 +46,8 @@ pub struct Shown {
     pub inode: u64,
     /// SO_BINDTODEVICE.
     pub interface: u32,
-    /// IPV6_V6ONLY.
-    pub only_v6: bool,
     /// SO_COOKIE; all ones for none.
     pub cookie: u64,
-    /// The directions that are shut down: 1 receiving, 2 sending; `None` of a remnant.
-    pub shut_down: Option<u8>,
     /// How many references there are to it.
     pub references: usize,
     /// More, of a socket that is not in SYN-RECEIVED or TIME-WAIT.
@@ -67,19 +68,34 @@ pub struct Details {
     pub threshold: Option<u32>,
 }
 
-/// Calls `visit` with what is shown of each socket; without a lock.
+/// Calls `visit` with what is shown of each socket, and with the socket; without a lock. A remnant
+/// is none.
 ///
 /// # Errors
 /// `ENOMEM`, those of `visit`.
-pub fn for_each_shown(mut visit: impl FnMut(&Shown) -> Result<()>) -> Result<()> {
-    PORTS.for_each(|socket| socket.shown().map_or(Ok(()), |shown| visit(&shown)))?;
-    table::for_each(|entry| {
-        let shown = match entry {
-            ConnectionEntry::Socket(socket) => socket.shown(),
-            ConnectionEntry::Remnant(remnant) => Some(remnant.shown()),
-        };
-        shown.map_or(Ok(()), |shown| visit(&shown))
+pub fn for_each_shown(mut visit: impl FnMut(&Shown, Option<&Socket>) -> Result<()>) -> Result<()> {
+    PORTS
+        .for_each(|socket| socket.shown().map_or(Ok(()), |shown| visit(&shown, Some(&**socket))))?;
+    table::for_each(|entry| match entry {
+        ConnectionEntry::Socket(socket) => {
+            socket.shown().map_or(Ok(()), |shown| visit(&shown, Some(&**socket)))
+        }
+        ConnectionEntry::Remnant(remnant) => visit(&remnant.shown(), None),
     })
+}
+
+/// Finds a connection, its remnant, or the listener that would get it on this interface, as a
+/// segment does (`inet_diag_find_one_icsk` of Linux).
+pub fn find_shown(ends: Ends, interface: u32) -> Option<(Shown, Option<Arc<Socket>>)> {
+    let socket = match table::find(&ends) {
+        Some(ConnectionEntry::Remnant(remnant)) => return Some((remnant.shown(), None)),
+        Some(ConnectionEntry::Socket(socket)) => socket,
+        None => {
+            let Ends { local, .. } = ends;
+            PORTS.find(local.port, local.address, interface, 0, |_| Some(0))?
+        }
+    };
+    socket.shown().map(|shown| (shown, Some(socket)))
 }
 
 impl Socket {
@@ -101,9 +117,7 @@ impl Socket {
             user: if is_open { self.user } else { 0 },
             inode: if is_open { self.common.inode() } else { 0 },
             interface: self.level.interface(),
-            only_v6: self.options.lock().wishes.contains(Wishes::ONLY_V6),
             cookie: self.common.cookie(),
-            shut_down: Some(u8::from(state.no_receive) | u8::from(state.no_send) << 1),
             references: Arc::strong_count(self).saturating_sub(1),
             details: None,
         };
@@ -137,6 +151,42 @@ impl Socket {
         Some(shown)
     }
 
+    /// Returns what sock_diag(7) tells of it besides.
+    pub fn diagnosed(&self) -> InetDetails {
+        let (choices, options) = (*self.choices.lock(), *self.options.lock());
+        let limit = |which| self.buffer_size(which).min(u32::MAX as usize) as u32;
+        let mut memory = Memory {
+            receive_limit: limit(Buffer::Receive),
+            send_limit: limit(Buffer::Send),
+            ..Memory::default()
+        };
+        let state = self.state.lock();
+        if let Phase::Connected(flow) = &state.phase {
+            let (came, goes) = flow.connection.memory_parts(PIECE_LEAST);
+            memory.receiving = came as u32;
+            memory.sending = goes as u32;
+            memory.spare = flow.held.bytes().saturating_sub(came + goes) as u32;
+        }
+        InetDetails {
+            shut_down: u8::from(state.no_receive) | u8::from(state.no_send) << 1,
+            only_v6: options.wishes.contains(Wishes::ONLY_V6),
+            memory,
+            tos: options.tos,
+            traffic_class: options.traffic_class,
+            mark: self.common.mark.load(Ordering::Relaxed),
+            priority: self.common.priority.load(Ordering::Relaxed),
+            options: options.diagnosed() | option::IS_ICSK,
+            is_automatic: !state.port_given,
+            algorithm: Some(choices.algorithm.name()),
+            information: None,
+        }
+    }
+
+    /// Returns the numbers of TCP_INFO.
+    pub fn numbers(&self) -> Box<[u8; INFORMATION]> {
+        Box::new(self.information())
+    }
+
     /// Whether its open file is gone and its connection is not.
     pub(super) fn is_orphan(&self) -> bool {
         self.state.lock().released
@@ -158,9 +208,7 @@ impl Remnant {
             user: 0,
             inode: 0,
             interface: 0,
-            only_v6: false,
             cookie: u64::MAX,
-            shut_down: None,
             references: Arc::strong_count(self).saturating_sub(1),
             details: None,
         }

@@ -238,7 +238,7 @@ fn get(socket: &dyn SocketOps, option: i32, out: OptionOutput) -> Result<()> {
         }
         SO_PEERNAME => get_peer_name(socket, out),
         SO_COOKIE if out.room()? < size_of::<u64>() => Err(Errno::EINVAL),
-        SO_COOKIE => out.put(&socket.common().cookie().to_ne_bytes()),
+        SO_COOKIE => out.put(&socket.cookie().to_ne_bytes()),
         _ => match socket.get_option(SOL_SOCKET, option, out) {
             Err(Errno::ENOPROTOOPT) => get_late(socket, option, out),
             outcome => outcome,

@@ -103,6 +103,10 @@ impl SocketOps for Socket {
         self.options()
     }
 
+    fn cookie(&self) -> u64 {
+        self.endpoint().cookie()
+    }
+
     fn has_peek_offset(&self) -> bool {
         true
     }

@@ -33,6 +33,7 @@ use crate::vfs::signal_owner::{Band, SignalOwner};
 use crate::vfs::socket::{Attempt, kinds};
 use crate::vfs::socket_count::{Counted, Kind};
 use crate::vfs::socket_list::SocketList;
+use crate::vfs::socket_options::cookie_in;
 
 /// The number of datagrams from senders other than its peer that may wait in one queue:
 /// net.unix.max_dgram_qlen.
@@ -125,6 +126,9 @@ pub struct Endpoint {
     space_wanted: AtomicBool,
     /// The number of its socket's inode; 0 while it has no socket.
     pub inode: AtomicU64,
+    /// SO_COOKIE; 0 until somebody asks. It is the endpoint's, for one that waits to be accepted has
+    /// no socket yet.
+    cookie: AtomicU64,
     _counted: Counted,
 }
 
@@ -210,10 +214,16 @@ impl Endpoint {
             file_owner: Once::new(),
             space_wanted: AtomicBool::new(false),
             inode: AtomicU64::new(0),
+            cookie: AtomicU64::new(0),
             _counted: Counted::new(Kind::Unix),
         });
         ALL.add(&endpoint);
         endpoint
+    }
+
+    /// SO_COOKIE: returns a number that no other socket has.
+    pub fn cookie(&self) -> u64 {
+        cookie_in(&self.cookie)
     }
 
     /// Returns what is shown of it.
