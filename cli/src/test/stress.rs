@@ -143,6 +143,7 @@ const TABLE: &[Stress] = &[
     row("the_first_process_outlives_a_hoarder", 1, "storm hoard").memory(128),
     row("kept_memory_gives_way_to_requests", 1, "../static/pressure").memory(64),
     row("kept_memory_gives_way_to_requests", 2, "../static/pressure").memory(64),
+    row("thousands_of_sockets_that_nobody_reads", 2, "sockets --most 600").memory(64).offline(),
     row("killed_at_any_moment", 2, "storm --seconds 2 strike"),
     row("started_while_replaced", 2, "storm --seconds 3 replace"),
     row("policy_changed_in_a_storm", 2, "storm --seconds 1 policy"),

@@ -81,6 +81,7 @@ pub use thread::{Thread, current, try_current};
 
 /// Prepares the module; boot calls it once.
 pub fn init() {
+    pids::init();
     job_control::init();
     memory::limits::set_privilege(|| {
         try_current().is_some_and(|thread| thread.credentials().has(Capability::IpcLock))

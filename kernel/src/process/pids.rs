@@ -5,6 +5,9 @@
 //! lock of its own, so starts on different processors do not contend. Lock order: a shard is a
 //! leaf; no lock is taken and no reference dropped under it.
 //!
+//! A shard has room for [`FEW`] numbers from boot on and gives back what it had beyond: were its
+//! first number to bring the room, the kernel would hold more after each of the first 256 starts.
+//!
 //! Process groups and sessions have no objects here. Their members are found by walking the table,
 //! which only `kill(-pgrp)`, job control and procfs do; member lists would have to be changed in
 //! every fork and exit. A number that is still in use as a group or session must not be handed out,
@@ -26,6 +29,8 @@ use crate::reclaim::growth::Grow;
 /// Where the sequence starts again after a wrap (`RESERVED_PIDS`).
 const RESERVED: u32 = 300;
 const SHARDS: usize = 256;
+/// The numbers that a shard always has room for.
+const FEW: usize = 4;
 
 /// The owner of a number.
 enum Bearer {
@@ -50,6 +55,13 @@ static GROUPS: SpinLock<Vec<u32>> = SpinLock::new(Vec::new());
 
 /// The first process, once it is started.
 pub(super) static INIT: Once<Arc<Process>> = Once::new();
+
+/// Makes room in the shards; at boot. Without memory a shard gets its room with its first number.
+pub(super) fn init() {
+    for shard in &SHARD {
+        let _ = shard.lock().make_room_exact(FEW);
+    }
+}
 
 fn shard(number: u32) -> &'static Shard {
     &SHARD[number as usize % SHARDS]
@@ -149,9 +161,22 @@ pub fn release(number: u32) {
         .iter()
         .position(|(taken, _)| *taken == number)
         .map(|index| entries.swap_remove(index));
+    if entries.len() == FEW / 2 && entries.capacity() > FEW {
+        give_room_back(&mut entries);
+    }
     drop(entries);
     if bearer.is_some() {
         COUNT.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Moves the last numbers of a shard that was long to a short list, if there is memory.
+#[cold]
+fn give_room_back(entries: &mut Vec<(u32, Bearer)>) {
+    let mut short = Vec::new();
+    if short.make_room_exact(FEW).is_ok() {
+        short.append(entries);
+        *entries = short;
     }
 }
 

@@ -53,7 +53,13 @@ impl<T> SocketList<T> {
     /// Removes a socket that is being dropped.
     pub fn remove(&self, socket: &T) {
         let address = core::ptr::from_ref(socket).addr();
-        let old = self.part(address).lock().remove(&address);
+        let old = {
+            let mut part = self.part(address).lock();
+            let old = part.remove(&address);
+            // Programs decide how long a part once was.
+            let table = part.is_empty().then(|| core::mem::take(&mut *part));
+            (old, table)
+        };
         drop(old);
     }
 
