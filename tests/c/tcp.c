@@ -116,6 +116,104 @@ TEST(listen_and_accept_errors) {
     ERR(accept(l, NULL, NULL), EAGAIN);
 }
 
+TEST(a_connection_that_accept_loses_ends) {
+    for (int family = AF_INET;; family = AF_INET6) {
+        int l = listener(family, 4);
+        for (int i = 0; i < 3; i++) {
+            int c = dial(family, port_of(l));
+            send_all(c, "unread", i == 1 ? 6 : 0);
+            AWAIT(l, POLLIN);
+            union address a;
+            if (i < 2)
+                ERR(accept(l, BAD, &(socklen_t){sizeof a}), EFAULT);
+            else
+                ERR(accept(l, &a.any, &(socklen_t){-1}), EINVAL);
+            /* The file was made and is closed (do_accept): what was not read makes a reset. */
+            char byte;
+            AWAIT(c, POLLRDHUP | POLLHUP);
+            if (i == 1)
+                ERR(recv(c, &byte, 1, 0), ECONNRESET);
+            else
+                CHECK_EQ(OK(recv(c, &byte, 1, 0)), 0);
+            close(c);
+        }
+        nonblocking(l);
+        ERR(accept(l, NULL, NULL), EAGAIN);
+        close(l);
+        if (family == AF_INET6)
+            break;
+        NEEDS_IPV6();
+    }
+}
+
+TEST(a_connection_that_fails_before_accept_frees_the_port) {
+    /* The listener waits for data, so the connection is not established for it. */
+    for (int i = 0; i < 2; i++) {
+        int l = listener(AF_INET, 4), port = port_of(l);
+        OK(set_option(l, IPPROTO_TCP, TCP_DEFER_ACCEPT, 30));
+        int c = dial(AF_INET, port);
+        OK(setsockopt(c, SOL_SOCKET, SO_LINGER, &(struct linger){1, 0}, sizeof(struct linger)));
+        if (i == 0) {
+            OK(close(c)); /* before the listener ends */
+            OK(close(l));
+        } else {
+            OK(close(l)); /* after it: data are answered by a reset */
+            send_all(c, "x", 1);
+            AWAIT(c, POLLRDHUP | POLLHUP);
+            OK(close(c));
+        }
+        int s = tcp4();
+        OK(bind(s, LO4(port)));
+        OK(listen(s, 1));
+        OK(close(s));
+    }
+}
+
+TEST(ports_that_are_used_up_are_there_again) {
+    NEEDS_ROOT();
+    own_network();
+    enum { PORTS = 200 };
+    char before[64];
+    const char *range = "/proc/sys/net/ipv4/ip_local_port_range";
+    CHECK(get_file(range, before, sizeof before) > 0);
+    int l = listener(AF_INET, PORTS + 8), other = listener(AF_INET, 8), c[PORTS], a[PORTS];
+    SET_SYSCTL(range, "40000 40199\n");
+    struct linger reset = {1, 0};
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < PORTS; i++) {
+            c[i] = dial(AF_INET, port_of(l));
+            CHECK(port_of(c[i]) >= 40000 && port_of(c[i]) < 40000 + PORTS);
+            OK(setsockopt(c[i], SOL_SOCKET, SO_LINGER, &reset, sizeof reset));
+            a[i] = OK(accept(l, NULL, NULL));
+        }
+        int s = tcp4();
+        ERR(connect(s, LO4(port_of(l))), EADDRNOTAVAIL);
+        ERR(bind(tcp4(), LO4(0)), EADDRINUSE);
+        /* The four numbers of a connection to another are free. */
+        OK(connect(s, LO4(port_of(other))));
+        int t = OK(accept(other, NULL, NULL));
+        char byte;
+        send_all(s, "y", 1);
+        recv_all(t, &byte, 1);
+        OK(setsockopt(s, SOL_SOCKET, SO_LINGER, &reset, sizeof reset));
+        OK(close(s));
+        OK(close(t));
+        /* One goes, one comes. */
+        OK(close(c[7]));
+        CHECK_EQ(read(a[7], &byte, 1), -1);
+        OK(close(a[7]));
+        c[7] = dial(AF_INET, port_of(l));
+        OK(setsockopt(c[7], SOL_SOCKET, SO_LINGER, &reset, sizeof reset));
+        a[7] = OK(accept(l, NULL, NULL));
+        ERR(connect(tcp4(), LO4(port_of(l))), EADDRNOTAVAIL);
+        for (int i = 0; i < PORTS; i++) {
+            OK(close(c[i]));
+            OK(close(a[i]));
+        }
+    }
+    SET_SYSCTL(range, before);
+}
+
 TEST(accept4_flags) {
     int l = listener(AF_INET, 4);
     nonblocking(l);

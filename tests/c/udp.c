@@ -347,6 +347,38 @@ TEST(errors_are_queued_with_what_caused_them) {
     ERR(receive(a, MSG_ERRQUEUE), EAGAIN); /* turned off it is emptied */
 }
 
+TEST(errors_that_nobody_wants_any_more_leave_their_queue) {
+    int port = dead_port(), a = udp4();
+    OK(set_option(a, IPPROTO_IP, IP_RECVERR, 1));
+    for (int i = 0; i < 3; i++) {
+        send_to(a, "lost", 4, port);
+        CHECK_EQ(error_of(a), ECONNREFUSED);
+    }
+    CHECK_EQ(OK(receive(a, MSG_ERRQUEUE)), 4);
+    /* The option is set once more: nothing is lost. */
+    OK(set_option(a, IPPROTO_IP, IP_RECVERR, 1));
+    CHECK_EQ(OK(receive(a, MSG_ERRQUEUE)), 4);
+    /* The one that is left goes with the option; what is pending stays (skb_errqueue_purge). */
+    OK(set_option(a, IPPROTO_IP, IP_RECVERR, 0));
+    ERR(receive(a, MSG_ERRQUEUE), EAGAIN);
+    CHECK_EQ(error_of(a), ECONNREFUSED);
+    CHECK_EQ(events_of(a, POLLIN, 0), 0);
+    OK(set_option(a, IPPROTO_IP, IP_RECVERR, 1));
+    ERR(receive(a, MSG_ERRQUEUE), EAGAIN);
+}
+
+TEST(errors_of_six_leave_their_queue_with_the_option) {
+    NEEDS_IPV6();
+    int holder = udp_socket(AF_INET6), a = udp6();
+    OK(connect(holder, LO6(9)));
+    OK(set_option(a, IPPROTO_IPV6, RECVERR6, 1));
+    CHECK_EQ(OK(sendto(a, "gone", 4, 0, LO6(port_of(holder)))), 4);
+    OK(set_option(a, IPPROTO_IPV6, RECVERR6, 0));
+    ERR(receive(a, MSG_ERRQUEUE), EAGAIN);
+    CHECK_EQ(error_of(a), ECONNREFUSED);
+    CHECK_EQ(events_of(a, POLLIN, 0), 0);
+}
+
 TEST(errors_wait_within_the_receive_buffer) {
     int port = dead_port(), a = udp4();
     OK(set_option(a, SOL_SOCKET, SO_RCVBUF, 4096));

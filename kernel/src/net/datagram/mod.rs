@@ -254,6 +254,15 @@ impl Queue {
         self.pinned -= payload.pinned();
         self.held.set(self.pinned);
     }
+
+    /// Takes all errors out. The pending error stays (`skb_errqueue_purge`).
+    fn take_failures(&mut self) -> VecDeque<Failure> {
+        let failures = core::mem::take(&mut self.failures);
+        for failure in &failures {
+            self.let_go(&failure.payload);
+        }
+        failures
+    }
 }
 
 impl Socket {

@@ -234,10 +234,15 @@ impl SocketOps for Socket {
             }
             (SOL_IP | SOL_IPV6, _) => {
                 let value = ip_options::read(level, option, value)?;
-                match self.options.lock().set(level, option, value)? {
-                    true => Ok(()),
-                    false => Err(Errno::ENOPROTOOPT),
+                if !self.options.lock().set(level, option, value)? {
+                    return Err(Errno::ENOPROTOOPT);
                 }
+                let errors = [(SOL_IP, ip::RECVERR), (SOL_IPV6, ipv6::RECVERR)];
+                if value == 0 && errors.contains(&(level, option)) {
+                    let failures = self.queue.lock().take_failures();
+                    drop(failures);
+                }
+                Ok(())
             }
             (SOL_SOCKET, _) => match self.filter.set(option, value) {
                 Err(Errno::ENOPROTOOPT) => {

@@ -22,6 +22,8 @@ impl Socket {
             state.error = Some(errno(error));
         }
         if let Some(parent) = flow.parent.take() {
+            // No program has it, and none will.
+            state.released = true;
             after.parent = Some((parent, false));
         }
         if !core::mem::take(&mut flow.is_entered) {
@@ -51,6 +53,11 @@ impl Socket {
         if state.released {
             state.phase = Phase::Idle;
         }
+    }
+
+    /// Ends a connection that nobody accepted, without a word to the peer.
+    pub(super) fn give_up(&self) {
+        self.act(|_, _, _| ((), Events::CLOSED));
     }
 
     /// Ends the connection at once, with a reset.

@@ -134,7 +134,9 @@ impl Socket {
         {
             let mut state = self.state.lock();
             let Phase::Listening(listener) = &mut state.phase else { return false };
-            let recent = listener.cookie_sent.is_some_and(|sent| now - sent < COOKIE_LIFE);
+            // Another processor may have sent one since `now`.
+            let age = |sent| now.saturating_sub(sent);
+            let recent = listener.cookie_sent.is_some_and(|sent| age(sent) < COOKIE_LIFE);
             if !recent {
                 return false;
             }
@@ -227,6 +229,7 @@ impl Socket {
         if !taken {
             // The listener is closed, or there is no memory: the peer learns it by a reset.
             self.abort();
+            self.released();
         }
     }
 

@@ -452,6 +452,10 @@ impl Socket {
         }
     }
 
+    fn is_listening(&self) -> bool {
+        matches!(self.state.lock().phase, Phase::Listening(_))
+    }
+
     /// Whether SO_KEEPALIVE is on.
     fn keeps_alive(&self) -> bool {
         self.common.has(Switches::KEEP_ALIVE)
@@ -463,11 +467,20 @@ pub const LISTEN: u8 = 10;
 
 impl TimerTarget for Socket {
     fn expire(&self, now: u64) -> Option<u64> {
-        {
-            let _state = self.state.lock();
+        let parent = {
+            let state = self.state.lock();
             self.armed.store(u64::MAX, Ordering::Relaxed);
+            match &state.phase {
+                Phase::Connected(flow) => flow.parent.clone(),
+                _ => None,
+            }
+        };
+        // A connection that began goes with its listener, at its next timer (`reqsk_timer_handler`).
+        if parent.is_some_and(|parent| !parent.is_listening()) {
+            self.give_up();
+        } else {
+            self.act(|connection, _, out| ((), connection.on_timer(now, out)));
         }
-        self.act(|connection, _, out| ((), connection.on_timer(now, out)));
         None
     }
 }

@@ -157,7 +157,7 @@ impl SocketOps for Socket {
     }
 
     fn listens(&self) -> bool {
-        matches!(self.state.lock().phase, Phase::Listening(_))
+        self.is_listening()
     }
 
     fn buffer_size(&self, which: Buffer) -> usize {

@@ -38,7 +38,7 @@ pub fn init() {
     unix::init();
 }
 
-/// Makes the open file of a socket.
+/// Makes the open file of a socket; nothing of it can fail today.
 fn open_file(ops: Arc<dyn FileOps>, how: i32) -> Result<Arc<OpenFile>> {
     let status = open::O_RDWR | if how & SOCK_NONBLOCK != 0 { open::O_NONBLOCK } else { 0 };
     socket_family::open(ops, status)
@@ -120,8 +120,11 @@ pub fn accept4(fd: i32, at: usize, length: usize, how: u32) -> Result<i32> {
     let (table, limit) = (files(), descriptor_limit());
     let reserved = table.reserve(0, limit, how & SOCK_CLOEXEC != 0)?;
     let accepted = socket_of(&file)?.accept(file.nonblocking())?;
+    // From here on the connection has an owner: if the address cannot be written, the file is
+    // closed, and the peer learns it (`do_accept`).
+    let connection = open_file(accepted.ops, how)?;
     address::write(&accepted.peer, at, length)?;
-    Ok(reserved.install(open_file(accepted.ops, how)?))
+    Ok(reserved.install(connection))
 }
 
 /// getsockname(2).
