@@ -676,6 +676,59 @@ TEST(thousands_of_sockets_in_each_others_queues_go) {
     OK(close(last));
 }
 
+/* A socket in whose queue are others, and so on, and files behind each of them. */
+TEST(sockets_with_much_in_their_queues_go) {
+    int last = -1, depth = 0;
+    for (; depth < 1000; depth++) {
+        couple(SOCK_STREAM);
+        for (int i = 0; last >= 0 && i < 8; i++)
+            if (send_fds(s[0], i == 0 ? &last : &s[0], 1) == -1) {
+                /* Some systems let them be nested only so deep. */
+                CHECK_EQ(errno, ETOOMANYREFS);
+                CHECK(depth > 3);
+                return;
+            }
+        if (last >= 0)
+            OK(close(last));
+        OK(close(s[0]));
+        last = s[1];
+    }
+    OK(close(last));
+}
+
+/* unix(7): ETOOMANYREFS. Only the user's own descriptors count (too_many_unix_fds). */
+TEST(descriptors_in_flight_have_a_limit_for_each_user) {
+    if (geteuid() != 0)
+        SKIP("needs root");
+    int user = FORK();
+    if (user == 0) {
+        struct rlimit few = {64, 64};
+        OK(setrlimit(RLIMIT_NOFILE, &few));
+        BECOME(54321, 54321);
+        couple(SOCK_DGRAM);
+        int other[2], sent = 0;
+        OK(pipe(other));
+        while (sent < 100 && send_fds(s[0], other, 1) != -1)
+            sent++;
+        CHECK_EQ(errno, ETOOMANYREFS);
+        CHECK_EQ(sent, 65);
+        char byte;
+        OK(read(s[1], &byte, 1)); /* closes what came with it */
+        OK(send_fds(s[0], other, 1));
+        ERR(send_fds(s[0], other, 1), ETOOMANYREFS);
+        exit(0);
+    }
+    EXITS(user, 0);
+    /* Who has the right to is not hindered. */
+    struct rlimit few = {64, 4096};
+    OK(setrlimit(RLIMIT_NOFILE, &few));
+    couple(SOCK_DGRAM);
+    int other[2];
+    OK(pipe(other));
+    for (int i = 0; i < 100; i++)
+        OK(send_fds(s[0], other, 1));
+}
+
 TEST(credentials_are_passed_and_checked) {
     couple(SOCK_STREAM);
     int on = 1;

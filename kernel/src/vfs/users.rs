@@ -1,5 +1,5 @@
 //! The per-user counts of limited objects: watches of epoll and of inotify, inotify instances,
-//! pages of pipes.
+//! pages of pipes, descriptors in messages.
 //!
 //! The count of a user is found by the real user id when such an object is made, and the object
 //! keeps a reference to it: so the count that was raised is also the one that is lowered, whichever
@@ -26,6 +26,11 @@ impl Count {
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
     }
 
+    /// Returns the number.
+    pub fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
     /// Adds `more`; returns the sum.
     pub fn add(&self, more: usize) -> usize {
         self.0.fetch_add(more, Ordering::Relaxed) + more
@@ -48,6 +53,8 @@ pub struct Holdings {
     pub inotify_watches: Count,
     /// Pages that pipes may fill (`fs.pipe-user-pages-soft`).
     pub pipe_pages: Count,
+    /// Descriptors in messages between Unix-domain sockets.
+    pub files_in_flight: Count,
 }
 
 /// By user id, sorted.

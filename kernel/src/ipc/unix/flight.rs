@@ -20,9 +20,15 @@
 //! **When.** A collection is due when as many sockets were closed as there are in flight, or when
 //! twice as many are in flight as the last collection left. So its cost per socket is constant.
 //!
-//! **Closing without recursion.** A dropped queue may hold the last reference to a socket whose
-//! queue holds the last reference to another, thousands deep. [`bury`] empties the queue of each
-//! socket before the socket is dropped.
+//! **Closing without recursion, and without memory.** A dropped queue may hold the last reference
+//! to a socket whose queue holds the last reference to another, thousands deep. [`bury`] takes the
+//! queue of each such socket away before the socket is dropped. The queues still to be emptied are
+//! joined through their endpoints ([`Graves`]): a list that had to grow would make the end of a
+//! socket depend on memory.
+//!
+//! **How many.** As on Linux (`too_many_unix_fds`) the descriptors that a user has in flight count
+//! against RLIMIT_NOFILE of the process that sends, and also against [`MOST_OF_USER`]; a process
+//! with CAP_SYS_RESOURCE or CAP_SYS_ADMIN passes both. So no user takes them from another.
 //!
 //! Lock order: [`FLIGHT`], then an endpoint's lock, then that of an endpoint that waits to be
 //! accepted there.
@@ -40,13 +46,13 @@ use super::message::{Descriptors, Message};
 use super::socket::Socket;
 use crate::reclaim::growth::Grow;
 use crate::vfs::open_file::OpenFile;
+use crate::vfs::users;
 
-/// The most descriptors in flight in the whole system.
-pub const MOST_IN_FLIGHT: usize = 16 * 1024;
+/// The most descriptors that a user without privilege has in flight, whatever RLIMIT_NOFILE is.
+pub const MOST_OF_USER: usize = 16 * 1024;
 /// Below this number of sockets in flight, their number alone starts no collection.
 const FEW: usize = 64;
 
-static IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
 /// The sockets in flight, by the address of their open file.
 static FLIGHT: SpinLock<BTreeMap<usize, Travelling>> = SpinLock::new(BTreeMap::new());
 /// The number of sockets in flight, and the number at which the next collection is due.
@@ -68,31 +74,31 @@ fn key(file: &Arc<OpenFile>) -> usize {
 }
 
 impl Descriptors {
-    /// Puts these files in flight. ETOOMANYREFS when too many are in flight already.
-    pub fn send(files: Vec<Arc<OpenFile>>) -> Result<Self> {
+    /// Puts these files in flight, for a user who may have `most` there. `ETOOMANYREFS` when there
+    /// are more already; `ENOMEM`.
+    pub fn send(files: Vec<Arc<OpenFile>>, user: u32, most: usize) -> Result<Self> {
         if files.is_empty() {
             return Ok(Self::default());
         }
-        depart(&files);
-        let before = IN_FLIGHT.fetch_add(files.len(), Ordering::Relaxed);
-        let sent = Self(files);
-        let many = before + sent.0.len() > MOST_IN_FLIGHT;
-        if many || SOCKETS.load(Ordering::Relaxed) >= DUE.load(Ordering::Relaxed) {
+        let user = users::of(user)?;
+        let is_beyond = || user.files_in_flight.get() > most;
+        if is_beyond() || SOCKETS.load(Ordering::Relaxed) >= DUE.load(Ordering::Relaxed) {
             collect();
         }
-        // On failure, dropping `sent` undoes the count.
-        if many && IN_FLIGHT.load(Ordering::Relaxed) > MOST_IN_FLIGHT {
+        if is_beyond() {
             return Err(Errno::ETOOMANYREFS);
         }
-        Ok(sent)
+        depart(&files);
+        user.files_in_flight.add(files.len());
+        Ok(Self { files, user: Some(user) })
     }
 
     /// Takes the files out of flight. Not under an endpoint's lock.
     pub fn take(&mut self) -> Vec<Arc<OpenFile>> {
-        let files = core::mem::take(&mut self.0);
-        if !files.is_empty() {
+        let files = core::mem::take(&mut self.files);
+        if let Some(user) = self.user.take() {
             arrive(&files);
-            IN_FLIGHT.fetch_sub(files.len(), Ordering::Relaxed);
+            user.files_in_flight.give(files.len());
         }
         files
     }
@@ -182,7 +188,7 @@ fn collect() {
         }
     }
     // Closing them starts no nested collection: `COLLECTING` is set.
-    bury(queues);
+    bury(queues, Graves::default());
     // The next collection is due when the number of remaining sockets has doubled.
     DUE.store((2 * SOCKETS.load(Ordering::Relaxed)).max(FEW), Ordering::Relaxed);
     COLLECTING.store(false, Ordering::Release);
@@ -222,27 +228,52 @@ fn mark(candidates: &mut [Candidate]) {
     }
 }
 
-/// Drops messages that will never be received. Not under a lock: closing a file may sleep.
-pub fn bury(mut messages: VecDeque<Message>) {
-    while let Some(mut message) = messages.pop_front() {
-        for file in message.descriptors.take() {
-            // This is the last reference; with its queue emptied, the socket drops no other
-            // sockets.
-            if Arc::strong_count(&file) == 1
-                && let Some(socket) = file.ops_as::<Socket>()
-            {
-                let mut more = socket.endpoint().end();
-                if messages.make_room(more.len()).is_ok() {
-                    messages.append(&mut more);
-                } else {
-                    bury(more);
+/// Closed endpoints whose messages are still to be dropped, joined through the endpoints.
+#[derive(Default)]
+pub struct Graves(Option<Arc<Endpoint>>);
+
+impl Graves {
+    /// Adds an endpoint that was ended, with the messages that it had.
+    pub fn add(&mut self, endpoint: &Arc<Endpoint>, messages: VecDeque<Message>) {
+        if !messages.is_empty() {
+            endpoint.inter(messages, self.0.take());
+            self.0 = Some(Arc::clone(endpoint));
+        }
+    }
+
+    /// Takes one; returns the messages that it had.
+    fn open(&mut self) -> Option<VecDeque<Message>> {
+        let endpoint = self.0.take()?;
+        let (messages, next) = endpoint.exhume();
+        self.0 = next;
+        Some(messages)
+    }
+}
+
+/// Drops messages that will never be received, and those of closed endpoints. Not under a lock:
+/// closing a file may sleep.
+pub fn bury(mut messages: VecDeque<Message>, mut graves: Graves) {
+    loop {
+        while let Some(mut message) = messages.pop_front() {
+            for file in message.descriptors.take() {
+                // This is the last reference; with its queue taken away, the socket drops no other
+                // sockets.
+                if Arc::strong_count(&file) == 1
+                    && let Some(socket) = file.ops_as::<Socket>()
+                {
+                    let more = socket.endpoint().end(&mut graves);
+                    graves.add(socket.endpoint(), more);
                 }
             }
+            let origin = message.origin.clone();
+            drop(message);
+            if let Some(origin) = origin.upgrade() {
+                origin.arrived();
+            }
         }
-        let origin = message.origin.clone();
-        drop(message);
-        if let Some(origin) = origin.upgrade() {
-            origin.arrived();
+        match graves.open() {
+            Some(more) => messages = more,
+            None => return,
         }
     }
 }

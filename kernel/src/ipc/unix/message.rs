@@ -8,6 +8,7 @@ use hayate_abi::socket::Ucred;
 use super::account::Charge;
 use super::address::Name;
 use crate::vfs::open_file::OpenFile;
+use crate::vfs::users::Holdings;
 
 /// SCM_MAX_FD: the most descriptors that one message carries (unix(7)).
 pub const MOST_DESCRIPTORS: usize = 253;
@@ -21,22 +22,26 @@ pub trait Sender: Send + Sync {
 /// Open files in flight: counted from [`send`](Self::send) to [`take`](Self::take), or until they
 /// are dropped (see [`super::flight`]).
 #[derive(Default)]
-pub struct Descriptors(pub(super) Vec<Arc<OpenFile>>);
+pub struct Descriptors {
+    pub(super) files: Vec<Arc<OpenFile>>,
+    /// The user they count for; `None` if there are no files.
+    pub(super) user: Option<Arc<Holdings>>,
+}
 
 impl Descriptors {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.files.is_empty()
     }
 
     /// Calls `visit` with each file.
     pub fn for_each(&self, visit: &mut dyn FnMut(&Arc<OpenFile>)) {
-        self.0.iter().for_each(visit);
+        self.files.iter().for_each(visit);
     }
 
     /// Returns references to the files and leaves them in flight (MSG_PEEK).
     pub fn peek(&self) -> Vec<Arc<OpenFile>> {
-        self.0.clone()
+        self.files.clone()
     }
 }
 

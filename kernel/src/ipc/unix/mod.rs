@@ -43,8 +43,8 @@
 //!
 //! # Bounds
 //!
-//! Descriptors in flight count against [`flight::MOST_IN_FLIGHT`], as Linux counts them against
-//! RLIMIT_NOFILE; cycles of sockets that were sent over each other are collected.
+//! Descriptors in flight count for the user who sent them, against RLIMIT_NOFILE as on Linux and
+//! [`flight::MOST_OF_USER`]; cycles of sockets that were sent over each other are collected.
 
 pub mod account;
 pub mod address;

@@ -37,6 +37,8 @@ pub struct Outgoing {
     pub to: Option<Arc<Endpoint>>,
     /// Descriptors to pass.
     pub descriptors: Vec<Arc<OpenFile>>,
+    /// The user that they count for, and how many that user may have in flight.
+    pub flight: (u32, usize),
     /// Credentials of the sender, or those given with SCM_CREDENTIALS.
     pub sender: Ucred,
     /// MSG_DONTWAIT or O_NONBLOCK.
@@ -143,7 +145,10 @@ impl Socket {
         if stream && total == 0 {
             return Ok(0);
         }
-        let mut descriptors = Descriptors::send(outgoing.descriptors)?;
+        let mut descriptors = {
+            let (user, most) = outgoing.flight;
+            Descriptors::send(outgoing.descriptors, user, most)?
+        };
         let mut sent = 0;
         loop {
             // Out-of-band data is a message of its own after the rest (`queue_oob`).
@@ -316,6 +321,7 @@ impl FileOps for Socket {
         let outgoing = Outgoing {
             to: None,
             descriptors: Vec::new(),
+            flight: (0, 0),
             sender: caller::identity(),
             nonblocking: file.nonblocking(),
             urgent: false,

@@ -13,10 +13,11 @@ use hayate_abi::socket::Ucred;
 use hayate_abi::{Errno, Result};
 use hayate_machine::time::realtime_ns;
 
-use super::super::file::View;
-use crate::credentials::access;
+use super::super::file::{View, descriptor_limit};
+use crate::credentials::{Capability, access};
 use crate::ipc::unix::address::{Address, Name};
 use crate::ipc::unix::endpoint::{Endpoint, EndpointKind};
+use crate::ipc::unix::flight::MOST_OF_USER;
 use crate::ipc::unix::socket::{Incoming, Outgoing, Socket};
 use crate::ipc::unix::{address, names};
 use crate::process;
@@ -90,6 +91,25 @@ fn make_node(path: &[u8]) -> Result<Arc<dyn Inode>> {
     }
 }
 
+/// Sets the name that an endpoint has in the abstract name space. `EINVAL` if another thread gave
+/// it one meanwhile.
+fn take_name(endpoint: &Endpoint, name: Name) -> Result<()> {
+    endpoint.set_name(name.clone(), None).inspect_err(|_| names::release(&name, None))
+}
+
+/// Returns the calling user, and how many descriptors that user may have in flight
+/// (`too_many_unix_fds`).
+fn flight_limit() -> (u32, usize) {
+    let credentials = process::current().credentials();
+    let is_privileged = |right| credentials.has(right);
+    let most = if [Capability::SysResource, Capability::SysAdmin].into_iter().any(is_privileged) {
+        usize::MAX
+    } else {
+        descriptor_limit().min(MOST_OF_USER as u64) as usize
+    };
+    (credentials.uid, most)
+}
+
 impl SocketOps for Socket {
     fn family(&self) -> u16 {
         address::FAMILY
@@ -128,11 +148,11 @@ impl SocketOps for Socket {
         match address {
             Address::Unnamed => {
                 let name = names::bind_automatic(endpoint)?;
-                endpoint.set_name(name, None)
+                take_name(endpoint, name)
             }
             Address::Named(Name::Abstract(name)) => {
                 names::bind_abstract(&name, endpoint)?;
-                endpoint.set_name(Name::Abstract(name), None)
+                take_name(endpoint, Name::Abstract(name))
             }
             Address::Named(Name::Path(path)) => {
                 let inode = make_node(&path)?;
@@ -197,9 +217,11 @@ impl SocketOps for Socket {
             }
             (EndpointKind::Datagram, Some(address)) => Some(find(Address::parse(address)?)?),
         };
+        let has_files = !message.descriptors.is_empty();
         let outgoing = Outgoing {
             to,
             descriptors: message.descriptors,
+            flight: if has_files { flight_limit() } else { (0, 0) },
             sender: message.claimed.unwrap_or_else(|| process::current().identity()),
             nonblocking: message.nonblocking,
             urgent,

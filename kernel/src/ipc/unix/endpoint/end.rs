@@ -1,14 +1,15 @@
 //! The end of an endpoint: shutdown(2), close(2), and connections that nobody accepted.
 
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 
 use hayate_abi::Errno;
 
 use super::super::address::Name;
+use super::super::flight::Graves;
 use super::super::message::Message;
 use super::super::{flight, names};
 use super::{Endpoint, EndpointKind, Role, wake};
-use crate::reclaim::growth::Grow;
 use crate::vfs::signal_owner::Band;
 
 impl Endpoint {
@@ -48,14 +49,15 @@ impl Endpoint {
     /// The endpoint is closed: unread messages are dropped, the peer sees the end (ECONNRESET when
     /// something was left unread), connections that were not accepted are refused.
     pub fn close(&self) {
-        flight::bury(self.end());
+        let mut graves = Graves::default();
+        flight::bury(self.end(&mut graves), graves);
     }
 
-    /// Does all of [`close`](Self::close) but drop the messages, which it returns. May be called
-    /// twice.
-    pub fn end(&self) -> VecDeque<Message> {
+    /// Does all of [`close`](Self::close) but drop messages: returns its own, and adds the
+    /// connections that were not accepted to `graves`. May be called twice.
+    pub fn end(&self, graves: &mut Graves) -> VecDeque<Message> {
         let peer = self.peer().ok().flatten();
-        let (mut queue, waiting, blocked, name, node) = {
+        let (queue, waiting, blocked, name, node) = {
             let mut inner = self.inner.lock();
             inner.closed = true;
             let waiting = match core::mem::replace(&mut inner.role, Role::Idle) {
@@ -65,7 +67,7 @@ impl Endpoint {
             inner.queued = 0;
             inner.urgent = false;
             (
-                core::mem::take(&mut inner.queue),
+                if inner.is_buried { VecDeque::new() } else { core::mem::take(&mut inner.queue) },
                 waiting,
                 core::mem::take(&mut inner.blocked),
                 inner.name.take(),
@@ -95,25 +97,37 @@ impl Endpoint {
             }
         }
         for endpoint in waiting {
-            let mut more = endpoint.refuse();
-            if queue.make_room(more.len()).is_ok() {
-                queue.append(&mut more);
-            } else {
-                flight::bury(more);
-            }
+            let more = endpoint.refuse(graves);
+            graves.add(&endpoint, more);
         }
         wake(blocked);
         queue
     }
 
     /// Ends a connection that was still waiting to be accepted when the listener was closed.
-    fn refuse(&self) -> VecDeque<Message> {
+    fn refuse(&self, graves: &mut Graves) -> VecDeque<Message> {
         if let Ok(Some(peer)) = self.peer() {
             peer.inner.lock().error = Some(Errno::ECONNRESET);
             self.inner.lock().closed = true;
             peer.wake();
         }
-        self.end()
+        self.end(graves)
+    }
+
+    /// Keeps the messages that it had until [`exhume`](Self::exhume); it is closed. `next`: the
+    /// endpoint for which that was done before.
+    pub fn inter(&self, messages: VecDeque<Message>, next: Option<Arc<Endpoint>>) {
+        let mut inner = self.inner.lock();
+        inner.queue = messages;
+        inner.next_buried = next;
+        inner.is_buried = true;
+    }
+
+    /// Undoes [`inter`](Self::inter).
+    pub fn exhume(&self) -> (VecDeque<Message>, Option<Arc<Endpoint>>) {
+        let mut inner = self.inner.lock();
+        inner.is_buried = false;
+        (core::mem::take(&mut inner.queue), inner.next_buried.take())
     }
 }
 

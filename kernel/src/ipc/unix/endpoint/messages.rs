@@ -7,6 +7,7 @@ use core::sync::atomic::Ordering;
 
 use hayate_abi::{Errno, Result};
 
+use super::super::flight::Graves;
 use super::super::message::Message;
 use super::super::{flight, urgent};
 use super::{Endpoint, EndpointKind, QUEUE_DATAGRAMS, Role, wake};
@@ -144,7 +145,7 @@ impl Endpoint {
         };
         let taken = inner.queue.len() < count;
         drop(inner);
-        flight::bury(unread);
+        flight::bury(unread, Graves::default());
         if taken && let Some(origin) = origin.and_then(|origin| origin.upgrade()) {
             origin.arrived();
         }
@@ -169,7 +170,7 @@ impl Endpoint {
         inner.urgent = false;
         inner.queued -= 1;
         drop(inner);
-        flight::bury(unread);
+        flight::bury(unread, Graves::default());
         Ok(byte)
     }
 

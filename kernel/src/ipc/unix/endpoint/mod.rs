@@ -97,6 +97,10 @@ struct Inner {
     no_send: bool,
     /// It is being closed.
     closed: bool,
+    /// Its messages are about to be dropped, and after them those of another endpoint
+    /// ([`super::flight::Graves`]).
+    is_buried: bool,
+    next_buried: Option<Arc<Endpoint>>,
     /// An error for the next call: ECONNRESET.
     error: Option<Errno>,
     /// Credentials of the process that made the peer, or that listens there: SO_PEERCRED.
@@ -204,6 +208,8 @@ impl Endpoint {
                 no_receive: false,
                 no_send: false,
                 closed: false,
+                is_buried: false,
+                next_buried: None,
                 error: None,
                 peer_credentials: None,
                 blocked: Vec::new(),
