@@ -303,7 +303,9 @@ impl Socket {
             return;
         }
         if let Some(binding) = state.binding.take() {
-            PORTS.unbind(state.local.port, &binding, None);
+            // It may have stopped to listen when there was no memory to tell the table.
+            let found = if binding.listens { self.me.upgrade() } else { None };
+            PORTS.unbind(state.local.port, &binding, found.as_ref());
             if !state.released {
                 state.local.port = 0;
                 if !state.address_given {
