@@ -85,6 +85,7 @@ pub struct Endpoint {
     pub inode: AtomicU64,
     /// The interface (0 for all) above the protocol.
     hook: AtomicU64,
+    closed: AtomicBool,
     state: SpinLock<State>,
     retire: Once<Arc<Timer>>,
     _counted: Counted,
@@ -103,6 +104,7 @@ impl Endpoint {
             signals: Signals::new(),
             inode: AtomicU64::new(0),
             hook: AtomicU64::new(protocol.into()),
+            closed: AtomicBool::new(false),
             state: SpinLock::new(State::default()),
             retire: Once::new(),
             _counted: Counted::new(socket_count::Kind::Packet),
@@ -257,9 +259,23 @@ impl Endpoint {
         Ok(())
     }
 
+    /// Whether its open file is gone.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// The open file is gone: it hears nothing any more.
+    pub fn begin_end(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
     /// Drops what was received; at the end of the socket.
     pub fn close(&self) {
         self.receive_limit.store(0, Ordering::Relaxed);
+        // An armed timer keeps the memory of the endpoint until it expires.
+        if let Some(timer) = self.retire.get() {
+            timer.cancel();
+        }
         let state = core::mem::take(&mut *self.state.lock());
         drop(state);
     }

@@ -287,6 +287,7 @@ impl FileOps for Socket {
     }
 
     fn release(&self, _file: &OpenFile) {
+        self.endpoint.begin_end();
         tap::remove(&self.endpoint);
         self.setup.lock().memberships.drop_all();
         self.endpoint.close();

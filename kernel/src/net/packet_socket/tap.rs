@@ -25,19 +25,21 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 type List = Arc<Vec<Arc<Endpoint>>>;
 
-/// All packet sockets. The list never changes: another takes its place.
+/// All packet sockets. While somebody reads the list, it does not change: another takes its place.
 static ALL: SpinLock<Option<List>> = SpinLock::new(None);
 
-fn change(change: impl FnOnce(&mut Vec<Arc<Endpoint>>) -> Result<()>) -> Result<()> {
+/// Puts a list without closed sockets, and with one more, in the place of the present one. `ENOMEM`.
+fn replace(more: Option<&Arc<Endpoint>>) -> Result<()> {
     let old = {
         let mut all = ALL.lock();
         let mut list = Vec::new();
         let before = all.as_ref().map_or(0, |list| list.len());
         list.make_room(before + 1)?;
-        list.extend(all.iter().flat_map(|list| list.iter().cloned()));
-        change(&mut list)?;
+        let open = |endpoint: &&Arc<Endpoint>| !endpoint.is_closed();
+        list.extend(all.iter().flat_map(|list| list.iter()).filter(open).cloned());
+        list.extend(more.cloned());
         COUNT.store(list.len(), Ordering::Relaxed);
-        all.replace(Arc::new(list))
+        if list.is_empty() { all.take() } else { all.replace(Arc::new(list)) }
     };
     drop(old);
     Ok(())
@@ -48,24 +50,41 @@ fn change(change: impl FnOnce(&mut Vec<Arc<Endpoint>>) -> Result<()>) -> Result<
 /// # Errors
 /// `ENOMEM`.
 pub fn add(endpoint: &Arc<Endpoint>) -> Result<()> {
-    growth::relieved(|| {
-        change(|list| {
-            list.push(Arc::clone(endpoint));
-            Ok(())
-        })
-    })
+    growth::relieved(|| replace(Some(endpoint)))
 }
 
-/// Shows a socket no more packets.
+/// Shows a socket, which is closed, no more packets.
 pub fn remove(endpoint: &Arc<Endpoint>) {
-    // Without memory for a shorter list the socket hears nothing and stays in it.
     endpoint.bind(0, 0);
-    let _ = growth::relieved(|| {
-        change(|list| {
-            list.retain(|other| !Arc::ptr_eq(other, endpoint));
-            Ok(())
-        })
-    });
+    let is_left = loop {
+        let (taken, list) = take_closed();
+        if taken.is_none() {
+            break is_listed(endpoint);
+        }
+        drop((taken, list));
+    };
+    if is_left {
+        // Somebody reads the list. Without memory for another one the socket, which hears nothing
+        // any more, stays until the next one is closed or made.
+        let _ = growth::relieved(|| replace(None));
+    }
+}
+
+/// Takes a closed socket out of the list if nobody reads that now, and the list itself if it is
+/// empty then. Needs no memory.
+fn take_closed() -> (Option<Arc<Endpoint>>, Option<List>) {
+    let mut all = ALL.lock();
+    let Some(list) = all.as_mut().and_then(Arc::get_mut) else { return (None, None) };
+    let at = list.iter().position(|endpoint| endpoint.is_closed());
+    let taken = at.map(|at| list.remove(at));
+    COUNT.store(list.len(), Ordering::Relaxed);
+    let emptied = if list.is_empty() { all.take() } else { None };
+    (taken, emptied)
+}
+
+fn is_listed(endpoint: &Arc<Endpoint>) -> bool {
+    let list = ALL.lock();
+    list.iter().flat_map(|list| list.iter()).any(|other| Arc::ptr_eq(other, endpoint))
 }
 
 /// Calls `visit` with each packet socket.
