@@ -369,9 +369,9 @@ TEST(sockets_are_counted) {
     CHECK_EQ(number_in(path, "UDP", "inuse"), udp);
 }
 
-/* A number in snmp, where a line of names stands before each line of values. */
-static long long snmp(const char *row, const char *name) {
-    load("/proc/net/snmp");
+/* A number in snmp or netstat, where a line of names stands before each line of values. */
+static long long counted(const char *path, const char *row, const char *name) {
+    load(path);
     cursor = text;
     for (char *names; (names = line());) {
         char *values = line(), *a, *b;
@@ -386,7 +386,13 @@ static long long snmp(const char *row, const char *name) {
                 return atoll(value);
         CHECK(!word && !value); /* as many of each */
     }
-    FAIL("snmp has no %s of %s", name, row);
+    FAIL("%s has no %s of %s", path, name, row);
+}
+static long long snmp(const char *row, const char *name) {
+    return counted("/proc/net/snmp", row, name);
+}
+static long long extended(const char *name) {
+    return counted("/proc/net/netstat", "TcpExt", name);
 }
 TEST(protocols_count_what_they_do) {
     own_network();
@@ -409,6 +415,73 @@ TEST(protocols_count_what_they_do) {
     CHECK(snmp("Tcp", "CurrEstab") >= 2);
     CHECK(snmp("Icmp", "OutDestUnreachs") >= 1);
     CHECK_EQ(snmp("Ip", "DefaultTTL"), sysctl_number("/proc/sys/net/ipv4/ip_default_ttl"));
+}
+
+TEST(tcp_counts_ends_and_segments) {
+    own_network();
+    long long failed = snmp("Tcp", "AttemptFails"), broken = snmp("Tcp", "EstabResets");
+    long long in = snmp("Tcp", "InSegs"), out = snmp("Tcp", "OutSegs");
+    long long resets = snmp("Tcp", "OutRsts"), bad = snmp("Tcp", "InErrs");
+    int dead = listener(AF_INET, 1), port = port_of(dead), e[2];
+    OK(close(dead));
+    int s = OK(socket(AF_INET, SOCK_STREAM, 0));
+    ERR(connect(s, LO4(port)), ECONNREFUSED);
+    CHECK_EQ(snmp("Tcp", "AttemptFails"), failed + 1);
+    CHECK_EQ(snmp("Tcp", "OutRsts"), resets + 1);
+    CHECK_EQ(snmp("Tcp", "EstabResets"), broken);
+    tcp_pair(AF_INET, e);
+    CHECK_EQ(OK(write(e[0], "x", 1)), 1);
+    CHECK(snmp("Tcp", "OutSegs") >= out + 6); /* SYN and reset, three of a handshake, a byte */
+    CHECK(snmp("Tcp", "InSegs") >= in + 6);
+    /* Both ends see a reset; an end in order is none. */
+    struct linger at_once = {1, 0};
+    OK(setsockopt(e[0], SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once));
+    OK(close(e[0]));
+    AWAIT(e[1], POLLIN);
+    CHECK_EQ(snmp("Tcp", "EstabResets"), broken + 2);
+    tcp_pair(AF_INET, e);
+    OK(close(e[0]));
+    AWAIT(e[1], POLLIN);
+    OK(close(e[1]));
+    CHECK_EQ(snmp("Tcp", "EstabResets"), broken + 2);
+    CHECK_EQ(snmp("Tcp", "AttemptFails"), failed + 1);
+    CHECK_EQ(snmp("Tcp", "RtoMax"), 120000);
+    CHECK_EQ(snmp("Tcp", "InErrs"), bad);
+}
+
+TEST(tcp_counts_what_was_sent_again) {
+    own_network();
+    long long again = snmp("Tcp", "RetransSegs"), syns = extended("TCPSynRetrans");
+    long long timeouts = extended("TCPTimeouts"), full = extended("ListenOverflows");
+    long long dropped = extended("ListenDrops");
+    /* A listener whose queue is full leaves a SYN without an answer. */
+    int l = listener(AF_INET, 0), waits = -1;
+    for (int i = 0; waits == -1 && i < 10; i++) {
+        int s = OK(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+        ERR(connect(s, LO4(port_of(l))), EINPROGRESS);
+        if (events_of(s, POLLOUT, 100) == 0)
+            waits = s;
+    }
+    CHECK(waits != -1);
+    CHECK(extended("ListenOverflows") > full);
+    CHECK(extended("ListenDrops") > dropped);
+    for (int i = 0; i < 300 && extended("TCPSynRetrans") == syns; i++)
+        usleep(10000); /* a second */
+    CHECK(extended("TCPSynRetrans") > syns);
+    CHECK(extended("TCPTimeouts") > timeouts);
+    CHECK(snmp("Tcp", "RetransSegs") > again);
+}
+
+TEST(tcp_counts_questions_to_silent_peers) {
+    own_network();
+    long long asked = extended("TCPKeepAlive");
+    int e[2];
+    tcp_pair(AF_INET, e);
+    OK(set_option(e[0], IPPROTO_TCP, TCP_KEEPIDLE, 1));
+    OK(set_option(e[0], SOL_SOCKET, SO_KEEPALIVE, 1));
+    for (int i = 0; i < 400 && extended("TCPKeepAlive") == asked; i++)
+        usleep(10000);
+    CHECK(extended("TCPKeepAlive") > asked);
 }
 
 TEST(protocols_are_listed) {

@@ -84,6 +84,7 @@ pub use congestion::Algorithm;
 pub use connection::{Closing, Connection};
 pub use info::Info;
 pub use options::Options;
+pub use rtt::{RTO_MAX, RTO_MIN};
 pub use segment::{Flags, Pieces, Segment};
 pub use seq::Seq;
 pub use time_wait::{TimeWait, Verdict};
@@ -142,6 +143,34 @@ pub enum Pressure {
 pub trait Sink<B> {
     /// Takes one. A segment that cannot be sent is dropped: TCP sends it again.
     fn send(&mut self, segment: Segment<B>);
+
+    /// Notes an event for the statistics of all connections. None is on the usual way of segments.
+    fn note(&mut self, event: Noted) {
+        let _ = event;
+    }
+}
+
+/// An event that Linux counts over all connections (RFC 4022; `TcpExt` in `/proc/net/netstat`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Noted {
+    /// A segment was sent again after a loss that acknowledgements told of (TCPFastRetrans).
+    SentAgain,
+    /// The same after a timeout (TCPSlowStartRetrans).
+    SentAgainSlowly,
+    /// A SYN or a SYN-ACK was sent again (TCPSynRetrans).
+    SynSentAgain,
+    /// Nothing was acknowledged in time (TCPTimeouts).
+    Timeout,
+    /// The last segment was sent to learn whether it was lost (TCPLossProbes).
+    TailProbe,
+    /// A closed window was asked for (TCPWinProbe).
+    WindowProbe,
+    /// A silent peer was asked whether it is there (TCPKeepAlive).
+    KeepAlive,
+    /// An acknowledgement went alone because its time was over (DelayedACKs).
+    DelayedAcknowledgement,
+    /// A suspicious segment was answered (TCPChallengeACK).
+    Challenge,
 }
 
 impl<B, F: FnMut(Segment<B>)> Sink<B> for F {

@@ -3,9 +3,9 @@
 use crate::{MILLISECOND, Nanos, SECOND};
 
 /// The least that a timeout is above the round-trip time (`TCP_RTO_MIN`).
-pub(crate) const RTO_MIN: Nanos = 200 * MILLISECOND;
+pub const RTO_MIN: Nanos = 200 * MILLISECOND;
 /// `TCP_RTO_MAX`.
-pub(crate) const RTO_MAX: Nanos = 120 * SECOND;
+pub const RTO_MAX: Nanos = 120 * SECOND;
 /// `TCP_TIMEOUT_INIT`, RFC 6298 (2.1).
 pub(crate) const RTO_INITIAL: Nanos = SECOND;
 

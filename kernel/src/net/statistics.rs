@@ -1,4 +1,5 @@
-//! What the protocols have done since boot: the counters of `/proc/net/snmp` and `snmp6` (RFC 4293,
+//! What the protocols have done since boot: the counters of `/proc/net/snmp`, `snmp6` and `netstat`
+//! (RFC 4293,
 //! RFC 4022, RFC 4113; `include/uapi/linux/snmp.h` of Linux 6.1).
 //!
 //! Each processor has its own, so counting is one addition without a lock. Only what is counted at
@@ -8,6 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use hayate_machine::cpu::{MAX_CPUS, PerCpu};
 use hayate_machine::per_cpu;
+use hayate_tcp::Noted;
 
 /// A counter of one version of IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,14 +47,70 @@ pub enum TcpCounter {
     Called,
     /// Connections that listeners got (PassiveOpens).
     Taken,
+    /// Attempts to connect, or to be connected, that came to nothing (AttemptFails).
+    Failed,
+    /// Established connections that were reset or given up (EstabResets).
+    Broken,
     /// Segments received (InSegs).
     Received,
+    /// Segments sent (OutSegs).
+    Sent,
+    /// Segments received with a bad header or checksum (InErrs).
+    Bad,
+    /// Those with a bad checksum (InCsumErrors).
+    BadSums,
     /// Resets sent (OutRsts).
     Resets,
+    /// SYN cookies sent, taken and found wrong (SyncookiesSent, SyncookiesRecv, SyncookiesFailed).
+    CookiesSent,
+    /// See `CookiesSent`.
+    CookiesTaken,
+    /// See `CookiesSent`.
+    CookiesWrong,
+    /// Connections for which a listener's queue had no room (ListenOverflows).
+    Overflows,
+    /// Connections that a listener did not get, for that or another reason (ListenDrops).
+    NotTaken,
+    /// Remnants of connections whose time was over (TW).
+    Remnants,
+    /// [`Noted::SentAgain`] (TCPFastRetrans), and so on for the others.
+    SentAgain,
+    /// TCPSlowStartRetrans.
+    SentAgainSlowly,
+    /// TCPSynRetrans.
+    SynsSentAgain,
+    /// TCPTimeouts.
+    Timeouts,
+    /// TCPLossProbes.
+    TailProbes,
+    /// TCPWinProbe.
+    WindowProbes,
+    /// TCPKeepAlive.
+    KeepAlives,
+    /// DelayedACKs.
+    DelayedAcknowledgements,
+    /// TCPChallengeACK.
+    Challenges,
+}
+
+impl From<Noted> for TcpCounter {
+    fn from(event: Noted) -> TcpCounter {
+        match event {
+            Noted::SentAgain => TcpCounter::SentAgain,
+            Noted::SentAgainSlowly => TcpCounter::SentAgainSlowly,
+            Noted::SynSentAgain => TcpCounter::SynsSentAgain,
+            Noted::Timeout => TcpCounter::Timeouts,
+            Noted::TailProbe => TcpCounter::TailProbes,
+            Noted::WindowProbe => TcpCounter::WindowProbes,
+            Noted::KeepAlive => TcpCounter::KeepAlives,
+            Noted::DelayedAcknowledgement => TcpCounter::DelayedAcknowledgements,
+            Noted::Challenge => TcpCounter::Challenges,
+        }
+    }
 }
 
 const COUNTERS: usize = Counter::DatagramsSent as usize + 1;
-const TCP_COUNTERS: usize = TcpCounter::Resets as usize + 1;
+const TCP_COUNTERS: usize = TcpCounter::Challenges as usize + 1;
 
 struct Counts {
     /// Of IPv4, and of IPv6.

@@ -10,6 +10,7 @@ use hayate_tcp::{Flags, Options, Segment, Seq};
 
 use super::packet::{Body, Packet, Ports};
 use super::slice::{Payload, Slice};
+use super::statistics::{TcpCounter, count_tcp};
 
 /// The longest headers: IPv6 with a fragment header, TCP with all options.
 pub const HEADERS: usize = header::LENGTH_V6 + 8 + header::LENGTH_TCP + MAXIMUM;
@@ -165,8 +166,13 @@ fn parse_transport(header: &Header, mut payload: Payload, good: bool) -> Option<
             Some(Body::Udp(ports, payload))
         }
         header::TCP => {
-            let tcp = Tcp::parse(head, payload.len())?;
+            let Some(tcp) = Tcp::parse(head, payload.len()) else {
+                count_tcp(TcpCounter::Bad);
+                return None;
+            };
             if !good && !summed(&payload) {
+                count_tcp(TcpCounter::Bad);
+                count_tcp(TcpCounter::BadSums);
                 return None;
             }
             let end = header::LENGTH_TCP + tcp.options;

@@ -91,12 +91,20 @@ impl<B: Bytes> Connection<B> {
 
     /// The state is CLOSED, and only data that the program may still read are kept.
     pub(super) fn finish_quietly(&mut self) -> Events {
+        if self.state != State::Closed {
+            self.last_state = self.state;
+        }
         self.state = State::Closed;
         self.timers = Timers::new();
         self.send.sent.clear();
         self.send.queue.clear();
         self.receive.holes.clear();
         Events::CLOSED
+    }
+
+    /// The state that the connection was in before it was CLOSED.
+    pub fn last_state(&self) -> State {
+        self.last_state
     }
 
     /// The connection failed.

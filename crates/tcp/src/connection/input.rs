@@ -4,7 +4,7 @@ use super::{CHALLENGE_INTERVAL, Connection};
 use crate::receive::Due;
 use crate::seq::{self, BASE, FIRST, Position};
 use crate::timers::Timers;
-use crate::{Bytes, Error, Events, Flags, Nanos, Pieces, SECOND, Segment, Seq, Sink, State};
+use crate::{Bytes, Error, Events, Flags, Nanos, Noted, Pieces, SECOND, Segment, Seq, Sink, State};
 
 /// How long a timestamp of the peer is believed: 24 days (RFC 7323, 5.5; `TCP_PAWS_24DAYS`).
 const STAMP_LIFE: Nanos = 24 * 24 * 3600 * SECOND;
@@ -280,6 +280,7 @@ impl<B: Bytes> Connection<B> {
     fn challenge(&mut self, now: Nanos, out: &mut impl Sink<B>) {
         if self.may_challenge(now) {
             self.counters.challenges += 1;
+            out.note(Noted::Challenge);
             self.send_ack(now, out);
         }
     }

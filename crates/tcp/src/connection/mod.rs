@@ -100,6 +100,7 @@ pub(crate) struct Recovery {
 #[derive(Debug)]
 pub struct Connection<B> {
     pub(crate) state: State,
+    pub(crate) last_state: State,
     pub(crate) send: Send<B>,
     pub(crate) receive: Receive<B>,
     pub(crate) stamps: Stamps,

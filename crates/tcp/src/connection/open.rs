@@ -18,6 +18,7 @@ impl<B: Bytes> Connection<B> {
         receive.edge = BASE + receive.free().min(0xffff);
         Connection {
             state,
+            last_state: State::Closed,
             send: Send::new(config, initial),
             receive,
             stamps: Stamps {

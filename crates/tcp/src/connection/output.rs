@@ -4,7 +4,7 @@ use super::{Connection, Phase};
 use crate::receive::Due;
 use crate::seq::{BASE, FIRST, Position};
 use crate::timers::NEVER;
-use crate::{Bytes, Error, Flags, Nanos, Options, Segment, Sink, State, options};
+use crate::{Bytes, Error, Flags, Nanos, Noted, Options, Segment, Sink, State, options};
 
 /// Segments that may be in flight whatever their size is; beyond it the congestion window counts
 /// segments too, so that records of single bytes stay few.
@@ -106,6 +106,8 @@ impl<B: Bytes> Connection<B> {
         self.send.sent.sent_again(index, now);
         self.counters.retransmitted += 1;
         self.counters.bytes_retransmitted += end - start;
+        let is_slow = self.recovery.phase == Phase::Loss;
+        out.note(if is_slow { Noted::SentAgainSlowly } else { Noted::SentAgain });
         if self.recovery.phase == Phase::Fast {
             self.recovery.sent += end - start;
         }

@@ -5,7 +5,7 @@ use crate::receive::{DELAY_MIN, Due};
 use crate::rtt::{RTO_MAX, RTO_MIN, Rtt};
 use crate::seq::{BASE, FIRST};
 use crate::timers::{NEVER, TimerPurpose};
-use crate::{Bytes, Error, Events, MILLISECOND, Nanos, Sink, State};
+use crate::{Bytes, Error, Events, MILLISECOND, Nanos, Noted, Sink, State};
 
 impl<B: Bytes> Connection<B> {
     /// Acts on what is due at `now`; earlier it does nothing.
@@ -15,6 +15,7 @@ impl<B: Bytes> Connection<B> {
             self.timers.acknowledge = NEVER;
             if self.receive.due == Due::Delayed {
                 self.receive.delay_expired(self.rtt.timeout);
+                out.note(Noted::DelayedAcknowledgement);
                 self.send_ack(now, out);
             }
         }
@@ -95,6 +96,7 @@ impl<B: Bytes> Connection<B> {
             return events;
         }
         self.counters.timeouts += 1;
+        out.note(Noted::Timeout);
         let handshake = matches!(self.state, State::SynSent | State::SynReceived);
         if !handshake {
             self.enter_loss();
@@ -107,6 +109,7 @@ impl<B: Bytes> Connection<B> {
                 self.send.sent.sent_again(0, now);
                 self.counters.retransmitted += 1;
                 self.counters.retransmitted_syns += 1;
+                out.note(Noted::SynSentAgain);
             }
         } else {
             self.retransmit(now, out);
@@ -166,6 +169,7 @@ impl<B: Bytes> Connection<B> {
         let window = self.send.edge.saturating_sub(self.send.next);
         let length = unsent.min(mss);
         self.counters.probes += 1;
+        out.note(Noted::TailProbe);
         if length > 0 && window >= length && !self.send.cork {
             let fin = self.send.fin && length == unsent && window > length;
             if self.send_range(now, length, fin, mss, out) {
@@ -212,6 +216,7 @@ impl<B: Bytes> Connection<B> {
         }
         self.send_probe(now, out);
         self.counters.window_probes += 1;
+        out.note(Noted::WindowProbe);
         self.recovery.probes += 1;
         self.recovery.probe_backoff = (self.recovery.probe_backoff + 1).min(20);
         Events::empty()
@@ -269,6 +274,7 @@ impl<B: Bytes> Connection<B> {
                     return self.give_up();
                 }
                 self.send_probe(now, out);
+                out.note(Noted::KeepAlive);
                 self.recovery.keepalives += 1;
                 next = keepalive.interval;
             } else {

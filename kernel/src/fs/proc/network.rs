@@ -24,6 +24,7 @@ pub static ITEMS: &[Item<Target>] = &[
     Item { name: "icmp6", what: What::Text(sockets::ICMP_V6) },
     Item { name: "if_inet6", what: What::Text(|_, out| addresses_v6(out)) },
     Item { name: "netlink", what: What::Text(sockets::netlink) },
+    Item { name: "netstat", what: What::Text(network_counts::netstat) },
     Item { name: "packet", what: What::Text(sockets::packet) },
     Item { name: "protocols", what: What::Text(network_counts::protocols) },
     Item { name: "raw", what: What::Text(sockets::RAW) },

@@ -1,4 +1,5 @@
-//! Counts of the network in `/proc/PID/net`: `snmp`, `snmp6`, `sockstat`, `sockstat6`, `protocols`
+//! Counts of the network in `/proc/PID/net`: `snmp`, `snmp6`, `netstat`, `sockstat`, `sockstat6`,
+//! `protocols`
 //! (proc_pid_net(5); net/ipv4/proc.c, net/ipv6/proc.c and net/core/sock.c of Linux 6.1).
 //!
 //! A line of values stands below a line of names, and programs look for names: names of events that
@@ -7,6 +8,7 @@
 use alloc::vec::Vec;
 
 use hayate_abi::Result;
+use hayate_tcp::{MILLISECOND, RTO_MAX, RTO_MIN};
 
 use super::target::Target;
 use super::text::{line, put};
@@ -56,11 +58,21 @@ pub fn snmp(_: &Target, out: &mut Vec<u8>) -> Result<()> {
         out,
         "Tcp",
         &[
+            // Linux says "other" of RFC 4022.
+            ("RtoAlgorithm", 1),
+            ("RtoMin", RTO_MIN / MILLISECOND),
+            ("RtoMax", RTO_MAX / MILLISECOND),
             ("ActiveOpens", total_tcp(TcpCounter::Called)),
             ("PassiveOpens", total_tcp(TcpCounter::Taken)),
+            ("AttemptFails", total_tcp(TcpCounter::Failed)),
+            ("EstabResets", total_tcp(TcpCounter::Broken)),
             ("CurrEstab", tcp::counts()?.established as u64),
             ("InSegs", total_tcp(TcpCounter::Received)),
+            ("OutSegs", total_tcp(TcpCounter::Sent)),
+            ("RetransSegs", sent_again()),
+            ("InErrs", total_tcp(TcpCounter::Bad)),
             ("OutRsts", total_tcp(TcpCounter::Resets)),
+            ("InCsumErrors", total_tcp(TcpCounter::BadSums)),
         ],
     )?;
     pair(
@@ -74,6 +86,36 @@ pub fn snmp(_: &Target, out: &mut Vec<u8>) -> Result<()> {
             ("RcvbufErrors", v4(Counter::DatagramsDropped)),
         ],
     )
+}
+
+/// Segments that were sent again.
+fn sent_again() -> u64 {
+    [TcpCounter::SentAgain, TcpCounter::SentAgainSlowly, TcpCounter::SynsSentAgain]
+        .map(total_tcp)
+        .iter()
+        .sum()
+}
+
+/// `netstat`. There is no line `IpExt`: of its events none is counted.
+pub fn netstat(_: &Target, out: &mut Vec<u8>) -> Result<()> {
+    let names = [
+        ("SyncookiesSent", TcpCounter::CookiesSent),
+        ("SyncookiesRecv", TcpCounter::CookiesTaken),
+        ("SyncookiesFailed", TcpCounter::CookiesWrong),
+        ("TW", TcpCounter::Remnants),
+        ("DelayedACKs", TcpCounter::DelayedAcknowledgements),
+        ("ListenOverflows", TcpCounter::Overflows),
+        ("ListenDrops", TcpCounter::NotTaken),
+        ("TCPFastRetrans", TcpCounter::SentAgain),
+        ("TCPSlowStartRetrans", TcpCounter::SentAgainSlowly),
+        ("TCPTimeouts", TcpCounter::Timeouts),
+        ("TCPLossProbes", TcpCounter::TailProbes),
+        ("TCPChallengeACK", TcpCounter::Challenges),
+        ("TCPSynRetrans", TcpCounter::SynsSentAgain),
+        ("TCPKeepAlive", TcpCounter::KeepAlives),
+        ("TCPWinProbe", TcpCounter::WindowProbes),
+    ];
+    pair(out, "TcpExt", &names.map(|(name, counter)| (name, total_tcp(counter))))
 }
 
 /// `snmp6`.

@@ -9,9 +9,19 @@ use hayate_tcp::{Closing, Events, State as TcpState};
 
 use super::table::Remnant;
 use super::{After, Listener, Outbox, PORTS, Phase, Socket, State, errno};
+use crate::net::statistics::{TcpCounter, count_tcp};
 use crate::schedule::time::monotonic_ns;
 use crate::vfs::socket::Directions;
 use crate::vfs::socket_options::Switches;
+
+/// Counts the end of a connection by the state in which it came (`tcp_done`, `tcp_set_state`).
+fn count_end(last: TcpState) {
+    match last {
+        TcpState::SynSent | TcpState::SynReceived => count_tcp(TcpCounter::Failed),
+        TcpState::Established | TcpState::CloseWait => count_tcp(TcpCounter::Broken),
+        _ => {}
+    }
+}
 
 impl Socket {
     /// The connection is over, or all but TIME-WAIT: takes it out of the tables. The state machine
@@ -28,6 +38,9 @@ impl Socket {
         }
         if !core::mem::take(&mut flow.is_entered) {
             return;
+        }
+        if !after.events.contains(Events::TIME_WAIT) {
+            count_end(flow.connection.last_state());
         }
         // An armed timer keeps the memory of the socket until it expires.
         self.timer.cancel();

@@ -16,6 +16,7 @@ use super::table;
 use super::{Flow, Listener, PORTS, Phase, Socket, State, key};
 use crate::net::settings;
 use crate::net::slice::Slice;
+use crate::net::statistics::{TcpCounter, count_tcp};
 use crate::reclaim::growth::Grow;
 use crate::schedule::time::monotonic_ns;
 use crate::vfs::poll;
@@ -90,6 +91,8 @@ impl Socket {
             let mut state = self.state.lock();
             let Phase::Listening(listener) = &mut state.phase else { return false };
             if listener.is_full() {
+                count_tcp(TcpCounter::Overflows);
+                count_tcp(TcpCounter::NotTaken);
                 return true;
             }
             let begins = listener.begun < listener.backlog.clamp(8, settings::most_begun().max(8));
@@ -105,6 +108,7 @@ impl Socket {
             if is_begun {
                 self.count_begun(false);
             }
+            count_tcp(TcpCounter::NotTaken);
             return true;
         };
         let mut config = self.config(&route);
@@ -112,6 +116,7 @@ impl Socket {
         let now = monotonic_ns();
         if !is_begun {
             let v6 = !ends.local.address.is_v4();
+            count_tcp(TcpCounter::CookiesSent);
             route.send(cookie::answer(key(), now, &ends.tuple(), v6, &config, &segment));
             return true;
         }
@@ -119,6 +124,7 @@ impl Socket {
         let connection = || Connection::accept(now, &config, first, &segment);
         let Ok(child) = self.make_child(ends, route, connection) else {
             self.count_begun(false);
+            count_tcp(TcpCounter::NotTaken);
             return true;
         };
         child.act(|connection, now, out| {
@@ -141,6 +147,8 @@ impl Socket {
                 return false;
             }
             if listener.is_full() {
+                count_tcp(TcpCounter::Overflows);
+                count_tcp(TcpCounter::NotTaken);
                 return true;
             }
             listener.begun += 1;
@@ -151,7 +159,10 @@ impl Socket {
             let mut config = self.config(&route);
             config.timestamp_offset = key().timestamp_offset(&ends.tuple()[..32]);
             let v6 = !ends.local.address.is_v4();
-            let accepted = cookie::check(key(), now, &ends.tuple(), v6, &config, &segment)?;
+            let checked = cookie::check(key(), now, &ends.tuple(), v6, &config, &segment);
+            let is_right = checked.is_some();
+            count_tcp(if is_right { TcpCounter::CookiesTaken } else { TcpCounter::CookiesWrong });
+            let accepted = checked?;
             let connection = || Connection::resume(now, &config, &accepted, &segment);
             self.make_child(ends, route, connection).ok()
         });

@@ -40,7 +40,7 @@ use hayate_ip::binding::Binding;
 use hayate_ip::{Address, SocketAddress};
 use hayate_machine::sync::{Once, SpinLock};
 use hayate_tcp::cookie::Key;
-use hayate_tcp::{Bytes, Connection, Error, Events, Segment, Sink};
+use hayate_tcp::{Bytes, Connection, Error, Events, Noted, Segment, Sink};
 use smallvec::SmallVec;
 
 use self::choices::Choices;
@@ -217,6 +217,11 @@ impl Sink<Slice> for Outbox {
         if self.0.try_reserve(1).is_ok() {
             self.0.push(segment);
         }
+    }
+
+    #[cold]
+    fn note(&mut self, event: Noted) {
+        count_tcp(event.into());
     }
 }
 

@@ -108,6 +108,7 @@ impl Route {
     /// sent again later, like every lost segment.
     #[inline]
     pub fn send(&self, segment: Segment<Slice>) {
+        count_tcp(TcpCounter::Sent);
         if segment.flags.contains(Flags::RST) {
             count_tcp(TcpCounter::Resets);
         }

@@ -19,6 +19,7 @@ use hayate_tcp::time_wait::DURATION;
 use super::PORTS;
 use super::route::Route;
 use super::table::{self, ConnectionEntry, Remnant};
+use crate::net::statistics::{TcpCounter, count_tcp};
 use crate::reclaim::growth::Grow;
 use crate::schedule::time::monotonic_ns;
 use crate::schedule::{Timer, TimerTarget};
@@ -65,6 +66,7 @@ impl TimerTarget for Reaper {
                 continue;
             }
             drop(order);
+            count_tcp(TcpCounter::Remnants);
             remnant.end();
         }
     }
