@@ -180,6 +180,12 @@ pub struct Machine {
     #[arg(long = "machine", value_enum, default_value_t = Board::Q35)]
     pub board: Board,
 
+    /// When the addresses of programs are drawn at random: at each start, once per boot for each
+    /// program and library, or never (off). QEMU translates code anew that lies at another address,
+    /// which makes starts slow [default: start with KVM and with --deterministic, boot otherwise]
+    #[arg(long, value_enum, value_name = "WHEN")]
+    pub aslr: Option<Aslr>,
+
     /// Give the machine non-volatile memory: FILE keeps what the guest writes there, SIZE is blank
     /// at each run, pseudo:SIZE is a part of its ordinary memory that survives a reset of the
     /// guest. FILE and SIZE are an NVDIMM; virtio:FILE and virtio:SIZE are virtio-pmem, and virtio
@@ -249,6 +255,17 @@ pub enum Board {
     Q35,
     /// A minimal machine without PCI.
     Microvm,
+}
+
+/// When the addresses of programs are drawn at random.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Aslr {
+    /// At each start of a program.
+    Start,
+    /// Once per boot, for each program and library.
+    Boot,
+    /// Never.
+    Off,
 }
 
 /// Cargo's profile for the kernel.

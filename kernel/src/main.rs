@@ -164,7 +164,7 @@ fn threaded() {
     recycle::regions::init();
     recycle::stacks::init();
     recycle::programs::init();
-    let place = if memory::randomizes() { random::word() } else { 0 };
+    let place = if memory::places::are_random() { random::word() } else { 0 };
     if vdso::place(place).is_err() {
         panic!("no memory for the pages that programs see");
     }

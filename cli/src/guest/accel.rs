@@ -144,6 +144,7 @@ fn small(accel: Accel, profile: Profile) -> Machine {
         memory: MEMORY,
         accel,
         board: Board::Q35,
+        aslr: None,
         deterministic: false,
         nvm: None,
         network: Network::default(),

@@ -16,7 +16,7 @@ use super::network::{Helper, Link};
 use super::nvm::{self, Nvm, NvmDevice};
 use super::{linux, processor, qmp};
 use crate::arguments::network::Net;
-use crate::arguments::{Accel, Board, Machine};
+use crate::arguments::{Accel, Aslr, Board, Machine};
 use crate::failure::{Failure, USAGE};
 use crate::{compile, off2f, tool};
 use anyhow::{Context, Result, bail};
@@ -269,6 +269,7 @@ impl Qemu {
         if self.counts() && !self.disks.is_empty() {
             words.push("fw_cfg_disks".into());
         }
+        words.extend(self.aslr().map(String::from));
         if !words.is_empty() {
             command.arg("-append").arg(words.join(" "));
         }
@@ -378,6 +379,24 @@ impl Qemu {
         }
     }
 
+    /// The word that says when the kernel draws addresses. If no option says it: once per boot
+    /// where QEMU translates code in software, unless instructions are counted and not time.
+    fn aslr(&self) -> Option<&'static str> {
+        let linux = self.boot.system == System::Linux;
+        match self.options.aslr {
+            Some(Aslr::Off) if linux => Some("norandmaps"),
+            Some(Aslr::Off) => Some("aslr=off"),
+            Some(Aslr::Boot) => Some("aslr=boot"),
+            Some(Aslr::Start) => (!linux).then_some("aslr=start"),
+            None if linux || self.kvm || self.options.deterministic => None,
+            None => {
+                let mut words = self.words.iter().flat_map(|words| words.split_whitespace());
+                let is_said = words.any(|word| word == "norandmaps" || word.starts_with("aslr="));
+                (!is_said).then_some("aslr=boot")
+            }
+        }
+    }
+
     /// Whether guest time must be exactly the number of instructions.
     fn counts(&self) -> bool {
         self.options.deterministic && self.boot.system == System::Hayate
@@ -441,6 +460,8 @@ fn check(options: &Machine) -> Result<()> {
         "--deterministic needs --accel tcg: KVM cannot count instructions"
     } else if options.linux && options.board == Board::Microvm && options.accel != Accel::Kvm {
         "Linux finds no clock on the microvm board without KVM: use --machine q35 or --accel kvm"
+    } else if options.linux && options.aslr == Some(Aslr::Boot) {
+        "Linux draws addresses at each start or never: say --aslr start or --aslr off"
     } else {
         return Ok(());
     };

@@ -249,6 +249,7 @@ pub(super) fn machine(options: &Test, cpus: u8) -> Machine {
         memory: 1024,
         accel: options.accel,
         board: Board::Q35,
+        aslr: None,
         deterministic: false,
         nvm: None,
         network: Network::default(),

@@ -20,6 +20,7 @@
 //!
 //! Road not taken: cargo-nextest and libtest-mimic (ARCHITECTURE.md says why).
 
+mod addresses;
 mod artifacts;
 mod cargo;
 mod command;
@@ -179,6 +180,7 @@ fn trials_in_machines(options: &Test, programs: &guest::Programs) -> Vec<Trial> 
     trials.extend(stress::trials(options, programs));
     trials.extend(servers::trials(options));
     trials.extend(command::trials(options));
+    trials.extend(addresses::trials(options));
     trials.extend(explain::trials(options));
     trials.extend(off2f::trials(options));
     trials.extend(packets::trials(options));

@@ -1,8 +1,6 @@
 //! The addresses of stack, heap and mappings in a space, as in Linux (`arch/x86/mm/mmap.c`,
 //! `fs/binfmt_elf.c`): random, or the fixed addresses that Linux uses when randomisation is off.
 
-use machine::sync::Lazy;
-
 use super::page::{PAGE, USER_END};
 
 /// The addresses of stack, heap and mappings.
@@ -16,6 +14,9 @@ pub struct Layout {
     pub program_base: usize,
     /// The random distance of the heap from the program's end, in bytes.
     pub heap_shift: usize,
+    /// Programs and other files that are mapped have places of their own
+    /// ([`places`](super::places)), as long as these are free.
+    pub files_have_places: bool,
 }
 
 /// The lowest and highest gap for the stack below the top (`MIN_GAP`, `MAX_GAP`).
@@ -24,7 +25,7 @@ const MOST_GAP: usize = USER_END / 6 * 5;
 /// The guard below the stack (`stack_guard_gap`, 256 pages).
 pub const STACK_GUARD: usize = 256 * PAGE;
 /// Two thirds of the user half: Linux' `ELF_ET_DYN_BASE`.
-const PROGRAM_BASE: usize = (USER_END / 3 * 2) & !(PAGE - 1);
+pub const PROGRAM_BASE: usize = (USER_END / 3 * 2) & !(PAGE - 1);
 
 impl Layout {
     /// The layout for a program whose stack may grow to `stack_limit` bytes. `random` gives random
@@ -49,12 +50,12 @@ impl Layout {
         let pad = STACK_GUARD + if stack == 0 { 0 } else { 16 << 30 };
         let gap = stack_limit.saturating_add(pad).clamp(LEAST_GAP, MOST_GAP);
         let mmap_top = (USER_END - gap - mmap) & !(PAGE - 1);
-        Layout { stack_top, mmap_top, program_base: PROGRAM_BASE + program, heap_shift: heap }
+        Layout {
+            stack_top,
+            mmap_top,
+            program_base: PROGRAM_BASE + program,
+            heap_shift: heap,
+            files_have_places: false,
+        }
     }
-}
-
-/// Whether new programs get random addresses: not if `norandmaps` is on the command line.
-pub fn randomizes() -> bool {
-    static RANDOMIZES: Lazy<bool> = Lazy::new(|| !machine::boot::flag("norandmaps"));
-    *RANDOMIZES
 }

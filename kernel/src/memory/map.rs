@@ -17,9 +17,11 @@ use super::fault::{FaultResult, Touch};
 use super::layout::STACK_GUARD;
 use super::limits::{Limits, may_lock};
 use super::page::{LOWEST, PAGE, USER_END, page_up};
+use super::places;
 use super::region::{Backing, Mapping, Protection, RegionFlags};
 use super::space::{Inner, Space, data_size};
 use crate::in_place::attach;
+use crate::page_cache::cache::PageCache;
 use crate::reclaim;
 
 /// How the address of a [`MapRequest`] is used.
@@ -109,6 +111,11 @@ impl MapRequest {
     }
 }
 
+/// The bytes below a mapping that stay free.
+fn guard(mapping: &Mapping) -> usize {
+    if mapping.flags.contains(RegionFlags::GROWS_DOWN) { STACK_GUARD } else { 0 }
+}
+
 /// Regions that were removed, to be dropped when no lock is held.
 pub type Removed = Vec<Region<Mapping>>;
 
@@ -152,6 +159,16 @@ impl Inner {
     #[inline]
     fn placed(&mut self, mapping: &Mapping, size: usize, hint: usize, low: bool) -> Result<usize> {
         let align = attach::alignment(mapping.backing.as_ref(), mapping.offset);
+        if self.layout.files_have_places
+            && let Some(backing) = &mapping.backing
+            && hint == 0
+            && !low
+            && mapping.offset == 0
+            && !mapping.flags.contains(RegionFlags::SHARED)
+            && let Some(at) = self.place_of(&backing.page_cache, size, align)
+        {
+            return Ok(at);
+        }
         // Text placed for large pages needs an aligned gap; without one, take any.
         if align != PAGE
             && let Ok(at) = self.find_gap(size, align, hint, low)
@@ -159,6 +176,17 @@ impl Inner {
             return Ok(at);
         }
         self.find_gap(size, PAGE, hint, low)
+    }
+
+    /// The place of a file (see [`places`]), if nothing is mapped there.
+    fn place_of(&self, file: &PageCache, size: usize, align: usize) -> Option<usize> {
+        places::of_file(file, size, align).filter(|&at| self.is_room(at, size))
+    }
+
+    /// Whether `size` bytes at `at` are free, and far enough from a stack above them.
+    fn is_room(&self, at: usize, size: usize) -> bool {
+        let next = self.map.find_from(at);
+        next.is_none_or(|next| next.start.saturating_sub(guard(&next.value)) >= at + size)
     }
 
     /// Whether `size` bytes may be mapped where `replaced` bytes are unmapped first. `data`: they
@@ -228,9 +256,6 @@ impl Inner {
         hint: usize,
         low: bool,
     ) -> Result<usize> {
-        let guard = |mapping: &Mapping| {
-            if mapping.flags.contains(RegionFlags::GROWS_DOWN) { STACK_GUARD } else { 0 }
-        };
         if low {
             let within = 0x4000_0000..0x8000_0000;
             return self.map.room_from_bottom(size, align, within, guard).ok_or(Errno::ENOMEM);
@@ -239,11 +264,9 @@ impl Inner {
             && let Some(at) = page_up(hint).map(|at| at.max(LOWEST))
             && at < USER_END
             && size <= USER_END - at
+            && self.is_room(at, size)
         {
-            let next = self.map.find_from(at);
-            if next.is_none_or(|next| next.start.saturating_sub(guard(&next.value)) >= at + size) {
-                return Ok(at);
-            }
+            return Ok(at);
         }
         let top = self.layout.mmap_top;
         if align != PAGE {
@@ -425,15 +448,20 @@ impl Space {
         Ok(result?)
     }
 
-    /// Finds a gap of `length` bytes where `mmap` without a hint would map, for a caller that maps
-    /// several pieces there before any other thread can map (exec).
+    /// Finds a gap of `length` bytes where `mmap` without a hint would map `file`, for a caller that
+    /// maps several pieces there before any other thread can map (exec).
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub fn gap_for(&self, length: usize) -> Result<usize> {
+    pub fn gap_for(&self, file: &PageCache, length: usize) -> Result<usize> {
         let length = page_up(length).ok_or(Errno::ENOMEM)?;
         let mut guard = self.table.lock();
         let (inner, ..) = guard.parts();
+        if inner.layout.files_have_places
+            && let Some(at) = inner.place_of(file, length, PAGE)
+        {
+            return Ok(at);
+        }
         inner.find_gap(length, PAGE, 0, false)
     }
 

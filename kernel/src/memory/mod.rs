@@ -14,6 +14,7 @@
 //! | [`page`], [`error`] | the size of a page, the program's half; the error for lack of memory |
 //! | [`deferred_free`] | completes what ended processes have yet to free |
 //! | [`layout`] | the addresses of stack, heap and mappings, random or fixed |
+//! | [`places`] | when addresses are drawn; the places of files, if they are drawn once per boot |
 //! | [`limits`] | how much a process may map and lock |
 //! | [`region`] | what a region holds |
 //! | [`origin`] | the state of a space when its program began |
@@ -64,6 +65,7 @@ pub mod lock;
 pub mod map;
 pub mod origin;
 pub mod page;
+pub mod places;
 pub mod region;
 pub mod remap;
 pub mod show;
@@ -72,7 +74,7 @@ pub mod weak_list;
 
 pub use fault::{FaultResult, Touch, handle_fault, text_faults, user_copy_fault};
 pub use foreign::FutexPlace;
-pub use layout::{Layout, randomizes};
+pub use layout::Layout;
 pub use limits::{Limits, most_regions, set_most_regions};
 pub use map::{MapRequest, Placement};
 pub use page::{LOWEST, PAGE, USER_END, page_down, page_up};

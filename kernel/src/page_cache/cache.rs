@@ -27,7 +27,7 @@
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use hayate_abi::{Errno, Result};
 use hayate_machine::frames::Frame;
@@ -80,6 +80,8 @@ pub struct PageCache {
     remembered: AtomicBool,
     /// How long its bytes are going to live.
     pub hint: LifetimeHint,
+    /// Where programs map the file, if addresses are drawn once per boot; 0: not drawn yet.
+    pub address: AtomicUsize,
 }
 
 fn next_id() -> u64 {
@@ -119,6 +121,7 @@ impl PageCache {
             immutable: AtomicBool::new(immutable),
             remembered: AtomicBool::new(false),
             hint: LifetimeHint::new(),
+            address: AtomicUsize::new(0),
         })
     }
 

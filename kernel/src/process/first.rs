@@ -54,7 +54,7 @@ pub fn start_first(
         no_new_privileges: false,
         refuses_privilege: &|| false,
         limits: exec::space_limits(&limits),
-        randomise: memory::randomizes(),
+        randomise: memory::places::are_random(),
     })?;
     let position = Position::start(prepared.entry as u64, prepared.stack.pointer as u64);
     let vectors = exec::vectors(&prepared.stack);

@@ -94,7 +94,7 @@ pub fn load(
             let alignment = alignment(executable, plan);
             (base & !(alignment - 1)).wrapping_sub(plan.span.start as usize)
         }
-        (Position::Independent, None) => choose(space, plan, alignment(executable, plan))?,
+        (Position::Independent, None) => choose(space, executable, plan)?,
     };
     let (page_cache, file) = (executable.page_cache().clone(), executable.file().clone());
     let backing = match role {
@@ -123,7 +123,7 @@ pub fn load(
 pub fn add(space: &Space, executable: &Executable, plan: &Plan, replace: bool) -> Result<Loaded> {
     let bias = match plan.position {
         Position::Fixed => 0,
-        Position::Independent => choose(space, plan, alignment(executable, plan))?,
+        Position::Independent => choose(space, executable, plan)?,
     };
     let start = (plan.span.start as usize).wrapping_add(bias);
     let length = (plan.span.end - plan.span.start) as usize;
@@ -151,11 +151,12 @@ fn alignment(executable: &Executable, plan: &Plan) -> usize {
 }
 
 /// Finds a gap for the whole range of a file; returns the bias.
-fn choose(space: &Space, plan: &Plan, alignment: usize) -> Result<usize> {
+fn choose(space: &Space, executable: &Executable, plan: &Plan) -> Result<usize> {
+    let alignment = alignment(executable, plan);
     let span = (plan.span.end - plan.span.start) as usize;
     let slack = alignment - 4096;
     let length = span.checked_add(slack).ok_or(Errno::ENOMEM)?;
-    let gap = space.gap_for(length)?;
+    let gap = space.gap_for(executable.page_cache(), length)?;
     let base = (gap + slack) & !(alignment - 1);
     Ok(base.wrapping_sub(plan.span.start as usize))
 }

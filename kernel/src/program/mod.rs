@@ -32,6 +32,7 @@ pub use strings::Strings;
 
 use crate::credentials::Credentials;
 use crate::memory::origin::{Cleared, Start};
+use crate::memory::places::{self, Drawn};
 use crate::memory::{Layout, Limits, Space};
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
@@ -277,7 +278,10 @@ impl Program {
         let mut cleared = Vec::new();
         // A program that is its own interpreter (ld.so called by name, static-pie) is mapped among
         // the libraries, to leave the usual program address free.
-        let base = self.interpreter.as_ref().map(|_| layout.program_base);
+        let base = self.interpreter.as_ref().map(|_| match layout.files_have_places {
+            true => places::of_program(self.executable.page_cache()),
+            false => layout.program_base,
+        });
         let program =
             load::load(space, &self.executable, plan, base, load::LoadRole::Program, &mut cleared)?;
         let (entry, interpreter) = match &self.interpreter {
@@ -451,7 +455,8 @@ pub fn new_space(limits: Limits, randomise: bool) -> Result<Arc<Space>> {
 fn layout(limits: &Limits, randomise: bool) -> Layout {
     let mut random = crate::random::quick_word;
     let random: Option<&mut dyn FnMut() -> u64> = if randomise { Some(&mut random) } else { None };
-    Layout::new(limits.stack, random)
+    let files_have_places = randomise && places::drawn() == Drawn::OncePerBoot;
+    Layout { files_have_places, ..Layout::new(limits.stack, random) }
 }
 
 fn open_path(path: &[u8], context: &FsContext, credentials: &Credentials) -> Result<Executable> {

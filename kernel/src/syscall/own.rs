@@ -89,7 +89,7 @@ pub fn space_open(source: u32, flags: u32) -> Result<i32> {
     let close_on_exec = only_close_on_exec(flags)?;
     let own = process::current();
     let space = match source {
-        SPACE_EMPTY => program::new_space(limits(&own), memory::randomizes())?,
+        SPACE_EMPTY => program::new_space(limits(&own), memory::places::are_random())?,
         SPACE_COPY => own.space().ok_or(Errno::ESRCH)?.fork()?,
         SPACE_OWN => own.space().ok_or(Errno::ESRCH)?,
         _ => return Err(Errno::EINVAL),

@@ -221,7 +221,7 @@ fn prepare<W: Watch>(
         no_new_privileges: thread.no_new_privileges.load(Ordering::Relaxed),
         refuses_privilege: &|| exec::may_be_misled(&thread),
         limits: exec::space_limits(&limits),
-        randomise: memory::randomizes()
+        randomise: memory::places::are_random()
             && thread.personality.load(Ordering::Relaxed) & ADDR_NO_RANDOMIZE == 0,
     })
 }

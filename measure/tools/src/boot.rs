@@ -257,6 +257,7 @@ impl Setup {
             memory: self.memory,
             accel: self.accel,
             board: Board::Q35,
+            aslr: None,
             deterministic: self.counting,
             nvm: None,
             network: Network::default(),

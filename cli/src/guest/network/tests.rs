@@ -108,6 +108,7 @@ fn a_machine_for_which_no_option_names_a_network() {
             memory: 64,
             accel: Accel::Tcg,
             board: Board::Q35,
+            aslr: None,
             deterministic,
             nvm: None,
             network,

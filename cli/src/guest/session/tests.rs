@@ -66,6 +66,7 @@ fn play(accel: Accel, script: &str, qemu: &[&str]) -> Played {
         memory: 64,
         accel,
         board: Board::Q35,
+        aslr: None,
         deterministic: false,
         nvm: None,
         network: Network::default(),

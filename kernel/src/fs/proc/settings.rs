@@ -127,7 +127,7 @@ static KERNEL: &[Item<()>] = &[
     Item {
         name: "randomize_va_space",
         what: What::Text(|(), out| {
-            line(out, format_args!("{}", if crate::memory::randomizes() { 2 } else { 0 }))
+            line(out, format_args!("{}", if crate::memory::places::are_random() { 2 } else { 0 }))
         }),
     },
     constant!("sched_rt_period_us", (MOST_NS + SHARE_NS) / 1000),
