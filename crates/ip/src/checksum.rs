@@ -26,11 +26,14 @@ impl Checksum {
             self.odd = false;
             bytes = rest;
         }
-        let mut sum = 0u64;
-        let (words, rest) = bytes.as_chunks::<4>();
+        // In the machine's order of bytes, with the carries above: the sum of words whose bytes are
+        // swapped is the sum with its bytes swapped (RFC 1071, 2).
+        let mut wide = 0u128;
+        let (words, rest) = bytes.as_chunks::<8>();
         for word in words {
-            sum += u64::from(u32::from_be_bytes(*word));
+            wide += u128::from(u64::from_ne_bytes(*word));
         }
+        let mut sum = u64::from(u16::from_be(fold(wide)));
         let (pairs, last) = rest.as_chunks::<2>();
         for pair in pairs {
             sum += u64::from(u16::from_be_bytes(*pair));
@@ -74,6 +77,17 @@ impl Checksum {
     pub const fn is_good(self) -> bool {
         self.folded() == 0xffff
     }
+}
+
+/// Adds the carries of a sum to it until it has 16 bits.
+const fn fold(wide: u128) -> u16 {
+    // Words of 64 bits are fewer than 2^63, so the carries do not overflow again.
+    let (sum, carry) = (wide as u64).overflowing_add((wide >> 64) as u64);
+    let sum = sum + carry as u64;
+    let sum = (sum & 0xffff_ffff) + (sum >> 32);
+    let sum = (sum & 0xffff) + ((sum >> 16) & 0xffff) + (sum >> 32);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    ((sum & 0xffff) + (sum >> 16)) as u16
 }
 
 #[cfg(test)]

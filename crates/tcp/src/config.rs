@@ -30,8 +30,8 @@ pub struct Config {
     /// Largest payload of a segment on the wire without options: path MTU less 40 (IPv6: 60), or
     /// TCP_MAXSEG. It is what the SYN announces.
     pub mss: u32,
-    /// Largest payload that one [`crate::Segment`] may have; more than `mss` when the device cuts
-    /// (TSO). It is taken as at least one `mss`.
+    /// Largest payload that one [`crate::Segment`] may have; more than `mss` when the device, or
+    /// the caller for it, cuts ([`crate::Segment::cut`]). It is taken as at least one `mss`.
     pub segment_limit: u32,
     /// Bytes of the send buffer at the beginning, and how far it may grow by itself. Equal if the
     /// program has set SO_SNDBUF.

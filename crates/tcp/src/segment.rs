@@ -39,6 +39,9 @@ pub struct Segment<B> {
     pub urgent: u16,
     /// Options.
     pub options: Options,
+    /// The most data that a segment on the wire may carry, if this one is to be cut or was joined
+    /// of several ([`Segment::cut`]); 0 for a segment that stands for itself.
+    pub cut_at: u16,
     /// Data.
     pub payload: Pieces<B>,
 }
@@ -47,7 +50,7 @@ impl<B: Bytes> Segment<B> {
     /// A segment without data.
     pub fn new(seq: Seq, ack: Option<Seq>, flags: Flags) -> Segment<B> {
         let (options, payload) = (Options::default(), Pieces::new());
-        Segment { seq, ack, flags, window: 0, urgent: 0, options, payload }
+        Segment { seq, ack, flags, window: 0, urgent: 0, options, cut_at: 0, payload }
     }
 
     /// Bytes of data.
@@ -63,6 +66,50 @@ impl<B: Bytes> Segment<B> {
             + u32::from(self.flags.contains(Flags::FIN))
     }
 
+    /// How many segments on the wire it stands for.
+    #[inline]
+    pub fn count(&self) -> u64 {
+        match usize::from(self.cut_at) {
+            0 => 1,
+            size => self.payload_len().div_ceil(size).max(1) as u64,
+        }
+    }
+
+    /// Cuts it into the segments that it stands for, in order: each has the same header but for its
+    /// number, and only the last one pushes and ends the stream (Linux: `tcp_gso_segment`). One for
+    /// which there is no memory is left out, as if the network had lost it.
+    pub fn cut(mut self, mut take: impl FnMut(Segment<B>)) {
+        let size = usize::from(self.cut_at);
+        let total = self.payload_len();
+        self.cut_at = 0;
+        if size == 0 || total <= size {
+            return take(self);
+        }
+        let mut pieces = core::mem::take(&mut self.payload).into_iter();
+        let mut rest = None;
+        let mut at = 0;
+        while at < total {
+            let end = total.min(at + size);
+            let payload = front(&mut pieces, &mut rest, end - at);
+            let mut segment = Segment::new(self.seq + at as u32, self.ack, self.flags);
+            segment.window = self.window;
+            segment.options = self.options.clone();
+            if end < total {
+                segment.flags -= Flags::FIN | Flags::PSH;
+            }
+            // The mark is as far from here as from the first byte, less what lies between.
+            match usize::from(self.urgent).checked_sub(at) {
+                Some(urgent) if urgent > 0 => segment.urgent = urgent as u16,
+                _ => segment.flags -= Flags::URG,
+            }
+            if let Some(payload) = payload {
+                segment.payload = payload;
+                take(segment);
+            }
+            at = end;
+        }
+    }
+
     /// The reset that answers a segment that belongs to no connection (RFC 9293, 3.10.7.1); `None`
     /// for a reset.
     pub fn refusal(&self) -> Option<Segment<B>> {
@@ -74,4 +121,30 @@ impl<B: Bytes> Segment<B> {
             None => Segment::new(Seq(0), Some(self.seq + self.sequence_len()), Flags::RST),
         })
     }
+}
+
+/// Takes the first `length` bytes of what was left of a piece and of further pieces. `None`: there
+/// is no memory for the list, and they are dropped.
+fn front<B: Bytes>(
+    pieces: &mut impl Iterator<Item = B>,
+    rest: &mut Option<B>,
+    length: usize,
+) -> Option<Pieces<B>> {
+    let mut taken = Pieces::new();
+    let mut is_whole = true;
+    let mut left = length;
+    while left > 0 {
+        let mut piece = rest.take().or_else(|| pieces.next())?;
+        if piece.len() > left {
+            *rest = Some(piece.slice(left, piece.len()));
+            piece = piece.slice(0, left);
+        }
+        left -= piece.len();
+        if taken.try_reserve(1).is_ok() {
+            taken.push(piece);
+        } else {
+            is_whole = false;
+        }
+    }
+    is_whole.then_some(taken)
 }

@@ -153,6 +153,23 @@ impl OutgoingFrame {
         Ok(())
     }
 
+    /// Appends bytes of frames of memory to the head, before all slices.
+    ///
+    /// # Errors
+    /// `EMSGSIZE` as [`push`](Self::push), `EINVAL` if the memory has not so many.
+    pub fn push_from(&mut self, memory: &Run, offset: usize, count: usize) -> Result<()> {
+        let at = self.head.len();
+        if self.head.capacity() - at < count {
+            return Err(Errno::EMSGSIZE);
+        }
+        self.head.resize(at + count, 0);
+        self.length += count;
+        if memory.read(offset, &mut self.head[at..]) < count {
+            return Err(Errno::EINVAL);
+        }
+        Ok(())
+    }
+
     /// Appends a slice.
     ///
     /// # Errors

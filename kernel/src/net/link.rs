@@ -2,7 +2,8 @@
 //!
 //! A frame that arrives is taken apart by the execution of its receive queue; the payload stays in
 //! the frames of memory that the device wrote. A packet that leaves is put together from its
-//! headers and the sender's slices; the device completes the checksum if it can.
+//! headers and the sender's slices; the device completes the checksum and cuts segments of TCP if
+//! it can. For one that does not, the bytes are copied behind the headers while they are summed.
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -19,15 +20,16 @@ use super::faults;
 use super::filter::protocol_of;
 use super::icmp_message;
 use super::neighbour::{self, Hardware, LinkActions, group};
-use super::packet::Packet;
+use super::packet::{Body, Packet};
 use super::packet_socket::endpoint::Endpoint;
-use super::packet_socket::seen::{Kind, link_header};
+use super::packet_socket::seen::{Kind, Sum, link_header};
 use super::packet_socket::tap;
 use super::slice::{Payload, Slice};
 use super::wire;
 use crate::drivers::net as device;
 use crate::drivers::net::{
-    Checksum, IncomingFrame, NetworkDevice, OutgoingFrame, Partial, Receiver,
+    Checksum, HEAD, IncomingFrame, NetworkDevice, Offloads, OutgoingFrame, Partial, Protocol,
+    Receiver, Segments,
 };
 
 /// The length of an Ethernet header.
@@ -38,6 +40,11 @@ const IPV6: u16 = 0x86dd;
 /// The length of an ARP message about IPv4 on Ethernet.
 const ARP_LENGTH: usize = 28;
 const EVERYBODY: Hardware = [0xff; 6];
+/// The largest frame that is copied for a device that completes checksums.
+const SMALL: usize = 256;
+/// The most pieces of data that a frame has (Linux' `MAX_SKB_FRAGS` is 17; these have a page or
+/// more mostly, and a frame has at most 64 KiB).
+const MOST_PIECES: usize = 32;
 
 /// The function that receives packets, which stands above.
 static RECEIVE: Once<fn(Packet)> = Once::new();
@@ -100,7 +107,11 @@ impl Receiver for Links {
 
 /// Receives a frame. `None`: it is dropped.
 fn receive(interface: &Arc<Interface>, frame: IncomingFrame) -> Option<()> {
-    let good = !matches!(frame.checksum, Checksum::Unknown);
+    let sum = match frame.checksum {
+        Checksum::Unknown => Sum::Unchecked,
+        Checksum::Verified => Sum::Good,
+        Checksum::Partial(_) => Sum::Missing,
+    };
     let mut payload = Payload::new();
     for slice in frame.slices {
         let (offset, length) = (slice.offset(), slice.len());
@@ -112,7 +123,7 @@ fn receive(interface: &Arc<Interface>, frame: IncomingFrame) -> Option<()> {
     }
     payload.skip(ETHERNET);
     let shown = || payload.share();
-    tap::frame(interface, Kind::of(interface, &head), head, good, shown, None);
+    tap::frame(interface, Kind::of(interface, &head), head, sum, shown, None);
     let to: &Hardware = head.first_chunk()?;
     if *to != interface.hardware && to[0] & 1 == 0 {
         return None;
@@ -120,20 +131,39 @@ fn receive(interface: &Arc<Interface>, frame: IncomingFrame) -> Option<()> {
     match u16::from_be_bytes([head[12], head[13]]) {
         ARP => receive_arp(interface, &payload),
         IPV4 | IPV6 => {
-            let length = payload.len();
-            let packet = wire::parse(payload, interface.index, good)?;
+            let good = sum != Sum::Unchecked;
+            let mut packet = wire::parse(payload, interface.index, good)?;
+            note_segments(&mut packet, frame.segments);
             if faults::are_on() {
-                faults::befall(interface, length, packet, |interface, _, packet| {
-                    if arrive(packet).is_none() {
-                        interface.counters.dropped_in.fetch_add(1, Ordering::Relaxed);
-                    }
-                });
+                // The network loses what was on the wire.
+                packet.cut(|piece| befall(interface, piece));
                 return Some(());
             }
             arrive(packet)
         }
         _ => None,
     }
+}
+
+/// Notes where a segment would be cut again that the device has joined of several.
+fn note_segments(packet: &mut Packet, segments: Option<Segments>) {
+    let is_v4 = packet.header.destination.is_v4();
+    if let Some(segments) = segments
+        && (segments.protocol == Protocol::Tcp4) == is_v4
+        && let Body::Tcp(_, segment) = &mut packet.body
+    {
+        segment.cut_at = segments.size;
+    }
+}
+
+/// Lets a packet meet the faults that tests have set.
+fn befall(interface: &Arc<Interface>, packet: Packet) {
+    let length = packet.length();
+    faults::befall(interface, length, packet, |interface, _, packet| {
+        if arrive(packet).is_none() {
+            interface.counters.dropped_in.fetch_add(1, Ordering::Relaxed);
+        }
+    });
 }
 
 /// Receives a packet. `None`: it is dropped.
@@ -193,7 +223,7 @@ fn send_arp(
     let mut bytes = [0; ARP_LENGTH];
     message.emit(&mut ArpPacket::new_unchecked(&mut bytes[..]));
     let link = link_header(to, interface.hardware, ARP);
-    tap::frame(interface, Kind::Outgoing, link, true, || Payload::copy(&bytes), None);
+    tap::frame(interface, Kind::Outgoing, link, Sum::Good, || Payload::copy(&bytes), None);
     let mut frame = OutgoingFrame::new(ETHERNET + ARP_LENGTH).ok()?;
     frame.push(&link).ok()?;
     frame.push(&bytes).ok()?;
@@ -211,14 +241,10 @@ pub(super) fn send_frame(
     body: Payload,
     sender: &Arc<Endpoint>,
 ) -> Result<()> {
-    tap::frame(interface, Kind::Outgoing, link, true, || body.share(), Some(sender));
+    tap::frame(interface, Kind::Outgoing, link, Sum::Good, || body.share(), Some(sender));
     let mut frame = OutgoingFrame::new(ETHERNET)?;
     frame.push(&link)?;
-    for slice in body.slices() {
-        let (memory, offset, count) = slice.parts();
-        let slice = device::FrameSlice::new(memory.clone(), offset, count).ok_or(Errno::EINVAL)?;
-        frame.append(slice)?;
-    }
+    append(&mut frame, body.slices())?;
     if give(interface, frame) { Ok(()) } else { Err(Errno::ENOBUFS) }
 }
 
@@ -268,31 +294,87 @@ pub(super) fn send(path: &Path, packet: Packet) -> Result<()> {
 pub(super) fn transmit(interface: &Arc<Interface>, to: Hardware, packet: &Packet) {
     let Some(card) = &interface.device else { return };
     let link = link_header(to, interface.hardware, protocol_of(packet.header.destination));
-    tap::frame(interface, Kind::Outgoing, link, true, || wire::emit(packet), None);
-    let completes = card.offloads().checksum;
-    if let Ok(frame) = frame(link, packet, completes) {
+    tap::frame(interface, Kind::Outgoing, link, Sum::Good, || wire::emit(packet), None);
+    if let Ok(frame) = frame(link, packet, card.offloads()) {
         give(interface, frame);
     } else {
         interface.counters.dropped_out.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-fn frame(link: [u8; ETHERNET], packet: &Packet, completes: bool) -> Result<OutgoingFrame> {
+/// Whether the device cuts segments of TCP over this version of IP.
+pub(super) fn cuts(interface: &Interface, is_v4: bool) -> bool {
+    let offloads = interface.device.as_ref().map(|card| card.offloads());
+    offloads.is_some_and(|offloads| if is_v4 { offloads.tso4 } else { offloads.tso6 })
+}
+
+/// Makes a frame of a packet.
+fn frame(link: [u8; ETHERNET], packet: &Packet, offloads: Offloads) -> Result<OutgoingFrame> {
     let mut bytes = [0; wire::HEADERS];
+    let whole = ETHERNET + packet.length();
+    // Of bytes that have to be read for the checksum, a copy is free, and the device gets one piece.
+    let copies = whole <= HEAD && (!offloads.checksum || whole <= SMALL);
+    let completes = offloads.checksum || copies;
     let (length, data, sum) = wire::head(packet, &mut bytes, completes)?;
-    let mut frame = OutgoingFrame::new(ETHERNET + length)?;
+    let mut frame = OutgoingFrame::new(if copies { whole } else { ETHERNET + length })?;
     frame.push(&link)?;
     frame.push(&bytes[..length])?;
+    let sum = sum.map(|(start, offset)| (ETHERNET + start, offset));
+    if copies {
+        for slice in data {
+            let (memory, offset, count) = slice.parts();
+            frame.push_from(memory, offset, count)?;
+        }
+        if let Some((start, offset)) = sum {
+            complete(frame.head(), start, offset, packet.protocol());
+        }
+        return Ok(frame);
+    }
+    append(&mut frame, data)?;
+    if let Some((start, offset)) = sum
+        && offloads.checksum
+    {
+        frame.offload.checksum = Some(Partial { start: start as u16, offset: offset as u16 });
+    }
+    if let Body::Tcp(_, segment) = &packet.body
+        && segment.cut_at != 0
+    {
+        let is_v4 = packet.header.destination.is_v4();
+        let protocol = if is_v4 { Protocol::Tcp4 } else { Protocol::Tcp6 };
+        let segments = Segments { protocol, size: segment.cut_at };
+        frame.offload.segments = Some((segments, (ETHERNET + length) as u16));
+    }
+    Ok(frame)
+}
+
+/// Completes the checksum over the bytes from `start` on, which is at `offset` from there.
+fn complete(bytes: &mut [u8], start: usize, offset: usize, protocol: u8) {
+    let mut sum = hayate_ip::checksum::Checksum::new();
+    sum.add(&bytes[start..]);
+    // UDP's checksum of zero means that there is none (RFC 768).
+    let sum = match sum.finish() {
+        0 if protocol == header::UDP => u16::MAX,
+        sum => sum,
+    };
+    bytes[start + offset..][..2].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// Appends the data of a packet to its frame: as they lie, or copied together if they are in more
+/// pieces than the queue of a device likes.
+fn append(frame: &mut OutgoingFrame, data: &[Slice]) -> Result<()> {
+    let gathered;
+    let data = if data.len() <= MOST_PIECES {
+        data
+    } else {
+        gathered = Payload::gather(data)?;
+        gathered.slices()
+    };
     for slice in data {
         let (memory, offset, count) = slice.parts();
         let slice = device::FrameSlice::new(memory.clone(), offset, count).ok_or(Errno::EINVAL)?;
         frame.append(slice)?;
     }
-    if let Some((start, offset)) = sum {
-        let start = (ETHERNET + start) as u16;
-        frame.offload.checksum = Some(Partial { start, offset: offset as u16 });
-    }
-    Ok(frame)
+    Ok(())
 }
 
 /// Whether a packet is a message of neighbour discovery that came from the link itself (RFC 4861,

@@ -11,21 +11,6 @@ use super::packet::{Body, Packet};
 use super::statistics::{Counter, count};
 use super::{cut, link, loopback};
 
-/// The length of a TCP header without options.
-const LENGTH_TCP: usize = 20;
-
-/// Returns the length of a packet in bytes, with its headers.
-pub fn length(packet: &Packet) -> usize {
-    header::length(&packet.header)
-        + match &packet.body {
-            Body::Tcp(_, segment) => {
-                LENGTH_TCP + segment.options.wire_len() + segment.payload_len()
-            }
-            Body::Udp(_, payload) => header::LENGTH_UDP + payload.len(),
-            Body::Bytes(payload) => payload.len(),
-        }
-}
-
 /// Sends a packet on its path, in fragments if it is too long for the link. The caller holds no
 /// lock of a socket.
 ///
@@ -33,13 +18,20 @@ pub fn length(packet: &Packet) -> usize {
 /// `EMSGSIZE` if it is too long for the path and must not be cut, `ENOBUFS`.
 pub fn send(path: &Path, mut packet: Packet) -> Result<()> {
     note(&packet);
-    let length = length(&packet);
+    let length = packet.length();
     packet.interface = path.interface.index;
     let mtu = path.interface.mtu();
+    if let Body::Tcp(_, segment) = &packet.body
+        && segment.cut_at != 0
+        && !path.interface.is_loopback()
+    {
+        let largest = length - segment.payload_len() + usize::from(segment.cut_at);
+        return send_cut(path, length, largest, packet);
+    }
     let may_be_cut = !packet.header.dont_fragment && !matches!(packet.body, Body::Tcp(..));
     if length > mtu && may_be_cut {
         return cut::cut(&packet, mtu, |piece| {
-            let length = self::length(&piece);
+            let length = piece.length();
             give(path, length, piece)
         });
     }
@@ -48,6 +40,24 @@ pub fn send(path: &Path, mut packet: Packet) -> Result<()> {
         return Err(Errno::EMSGSIZE);
     }
     give(path, length, packet)
+}
+
+/// Sends a segment that stands for several: whole if the device cuts it, as packet sockets see it
+/// then, too; otherwise in pieces. The `largest` of these must not be too long for the link.
+fn send_cut(path: &Path, length: usize, largest: usize, packet: Packet) -> Result<()> {
+    if largest > path.interface.mtu() {
+        path.interface.counters.dropped_out.fetch_add(1, Ordering::Relaxed);
+        return Err(Errno::EMSGSIZE);
+    }
+    if link::cuts(&path.interface, packet.header.destination.is_v4()) {
+        return give(path, length, packet);
+    }
+    let mut result = Ok(());
+    packet.cut(|piece| {
+        let length = piece.length();
+        result = result.and(give(path, length, piece));
+    });
+    result
 }
 
 /// Counts a packet that a protocol sends.

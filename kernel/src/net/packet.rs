@@ -4,8 +4,7 @@
 //! what the transport protocol gave. Only a device, a raw socket or a packet socket sees bytes
 //! (`wire`).
 
-use hayate_ip::header::Header;
-use hayate_ip::header::{TCP, UDP};
+use hayate_ip::header::{self, Header, TCP, UDP};
 
 use super::slice::{Payload, Slice};
 
@@ -50,6 +49,28 @@ impl Packet {
             Body::Tcp(_, segment) => segment.payload.iter().map(Slice::pinned).sum(),
             Body::Udp(_, payload) | Body::Bytes(payload) => payload.pinned(),
         }
+    }
+
+    /// Returns its length in bytes, with its headers.
+    pub fn length(&self) -> usize {
+        let body = match &self.body {
+            Body::Tcp(_, segment) => {
+                header::LENGTH_TCP + segment.options.wire_len() + segment.payload_len()
+            }
+            Body::Udp(_, payload) => header::LENGTH_UDP + payload.len(),
+            Body::Bytes(payload) => payload.len(),
+        };
+        header::length(&self.header) + body
+    }
+
+    /// Gives `take` the packets that a segment of TCP stands for, or the packet itself.
+    pub fn cut(self, mut take: impl FnMut(Packet)) {
+        let Packet { header, body: Body::Tcp(ports, segment), interface, .. } = self else {
+            return take(self);
+        };
+        segment.cut(|piece| {
+            take(Packet { header, body: Body::Tcp(ports, piece), interface, segment: 0 });
+        });
     }
 
     /// Returns the number of the protocol that it carries.

@@ -217,6 +217,34 @@ impl Payload {
         Ok(payload)
     }
 
+    /// Copies slices to as few frames as hold their bytes. Any lock may be held. `ENOMEM`.
+    pub fn gather(slices: &[Slice]) -> Result<Payload> {
+        let mut payload = Payload::new();
+        let mut left: usize = slices.iter().map(Slice::len).sum();
+        let mut rest = slices.iter();
+        let (mut slice, mut from) = (rest.next(), 0);
+        while left > 0 {
+            let frame = Run::from(Frame::allocate().ok_or(Errno::ENOMEM)?);
+            let length = left.min(PAGE);
+            let mut done = 0;
+            while done < length {
+                let Some(source) = slice else { return Err(Errno::EINVAL) };
+                let mut buffer = [0; 256];
+                let most = (length - done).min(buffer.len());
+                let count = source.read(from, &mut buffer[..most]);
+                if count == 0 {
+                    (slice, from) = (rest.next(), 0);
+                    continue;
+                }
+                frame.write(done, &buffer[..count]);
+                (from, done) = (from + count, done + count);
+            }
+            left -= length;
+            payload.push(Slice { memory: frame, offset: 0, length: length as u16 })?;
+        }
+        Ok(payload)
+    }
+
     /// Appends a slice. `ENOMEM`.
     #[inline]
     pub fn push(&mut self, slice: Slice) -> Result<()> {
@@ -379,7 +407,7 @@ impl Payload {
 
     /// Adds all bytes to a checksum.
     pub fn add_to(&self, sum: &mut Checksum) {
-        let mut buffer = [0; 256];
+        let mut buffer = [0; 512];
         let mut offset = 0;
         loop {
             let count = self.read(offset, &mut buffer);

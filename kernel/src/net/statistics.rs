@@ -125,22 +125,28 @@ per_cpu! {
     });
 }
 
-/// Adds one. The kernel is not preempted, so a load and a store are enough.
+/// Adds to a counter. The kernel is not preempted, so a load and a store are enough.
 #[inline]
-fn add(counter: &AtomicU64) {
-    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+fn add(counter: &AtomicU64, more: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
 }
 
 /// Counts an event of IPv4 or of IPv6.
 #[inline]
 pub fn count(counter: Counter, is_v4: bool) {
-    add(&COUNTS.here().ip[usize::from(!is_v4)][counter as usize]);
+    add(&COUNTS.here().ip[usize::from(!is_v4)][counter as usize], 1);
 }
 
 /// Counts an event of TCP.
 #[inline]
 pub fn count_tcp(counter: TcpCounter) {
-    add(&COUNTS.here().tcp[counter as usize]);
+    add(&COUNTS.here().tcp[counter as usize], 1);
+}
+
+/// Counts segments of TCP that are sent.
+#[inline]
+pub fn count_sent(segments: u64) {
+    add(&COUNTS.here().tcp[TcpCounter::Sent as usize], segments);
 }
 
 fn sum(of: impl Fn(&'static Counts) -> &'static AtomicU64) -> u64 {

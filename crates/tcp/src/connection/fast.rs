@@ -65,6 +65,7 @@ impl<B: Bytes> Connection<B> {
             && (segment.flags | Flags::PSH) == Flags::PSH
             && segment.seq == receive.wire(receive.next)
             && segment.options.sack.is_empty()
+            && segment.cut_at == 0
             && receive.is_simple()
             && self.recovery.phase == Phase::Open;
         if !usual {

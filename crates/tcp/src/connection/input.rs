@@ -18,7 +18,7 @@ impl<B: Bytes> Connection<B> {
         mut segment: Segment<B>,
         out: &mut impl Sink<B>,
     ) -> Events {
-        self.counters.segments_in += 1;
+        self.counters.segments_in += segment.count();
         if let Some(events) = self.predict(now, &mut segment, out) {
             return events;
         }
@@ -345,9 +345,10 @@ impl<B: Bytes> Connection<B> {
         }
         let mut events = Events::empty();
         if length > 0 {
-            self.counters.data_segments_in += 1;
+            let unit = if segment.cut_at == 0 { length } else { length.min(segment.cut_at.into()) };
+            self.counters.data_segments_in += length.div_ceil(unit);
             let before = self.receive.next;
-            self.queue_data(now, seq, seq + length, payload);
+            self.queue_data(now, seq, seq + length, unit as u32, payload);
             if self.receive.next > before {
                 self.counters.bytes_received += self.receive.next - before;
                 self.receive.pushed |= segment.flags.contains(Flags::PSH);
@@ -365,15 +366,21 @@ impl<B: Bytes> Connection<B> {
         events
     }
 
-    /// Puts data where they belong.
+    /// Puts data where they belong. `unit`: bytes of data of each segment on the wire.
     #[inline]
-    fn queue_data(&mut self, now: Nanos, seq: Position, end: Position, payload: Pieces<B>) {
+    fn queue_data(
+        &mut self,
+        now: Nanos,
+        seq: Position,
+        end: Position,
+        unit: u32,
+        payload: Pieces<B>,
+    ) {
         let receive = &mut self.receive;
         let last = receive.fin.unwrap_or(Position::MAX).min(receive.edge);
         let cost = payload.iter().map(Bytes::cost).sum();
         if seq == receive.next && end <= last && receive.admit(cost, true) {
-            let observed = (end - seq) as u32;
-            receive.observe(now, observed, self.rtt.timeout);
+            receive.observe(now, unit, self.rtt.timeout);
             let early = !receive.holes.is_empty();
             if receive.deliver(payload).is_err() || early {
                 receive.due = Due::Now;

@@ -69,7 +69,7 @@ impl<B: Bytes> Connection<B> {
     /// Sends lost segments again.
     pub(super) fn retransmit(&mut self, now: Nanos, out: &mut impl Sink<B>) {
         let mss = self.payload();
-        let limit = u64::from(self.send.segment_limit).max(mss) / mss * mss;
+        let limit = self.largest(mss) / mss * mss;
         while let Some((index, start, end)) = self.send.sent.next_lost() {
             let room = self.congestion.window.saturating_sub(self.pipe());
             if room < mss.min(end - start) {
@@ -104,10 +104,13 @@ impl<B: Bytes> Connection<B> {
             return false;
         }
         self.send.sent.sent_again(index, now);
-        self.counters.retransmitted += 1;
+        let segments = (end - start).div_ceil(self.payload()).max(1);
+        self.counters.retransmitted += segments;
         self.counters.bytes_retransmitted += end - start;
         let is_slow = self.recovery.phase == Phase::Loss;
-        out.note(if is_slow { Noted::SentAgainSlowly } else { Noted::SentAgain });
+        for _ in 0..segments {
+            out.note(if is_slow { Noted::SentAgainSlowly } else { Noted::SentAgain });
+        }
         if self.recovery.phase == Phase::Fast {
             self.recovery.sent += end - start;
         }
@@ -147,8 +150,9 @@ impl<B: Bytes> Connection<B> {
                 self.congestion.on_idle(idle, self.rtt.timeout);
             }
         }
+        let burst = self.burst(mss);
         while self.send.unsent() {
-            let (length, fin) = match self.next_segment(mss) {
+            let (length, fin) = match self.next_segment(now, mss, burst) {
                 Some(next) => next,
                 None => break,
             };
@@ -158,9 +162,10 @@ impl<B: Bytes> Connection<B> {
         }
     }
 
-    /// How much the next segment of new data carries, and whether the FIN goes with it.
+    /// How much the next segment of new data carries, which is at most `burst`, and whether the FIN
+    /// goes with it.
     #[inline(always)]
-    fn next_segment(&mut self, mss: u64) -> Option<(u64, bool)> {
+    fn next_segment(&mut self, now: Nanos, mss: u64, burst: u64) -> Option<(u64, bool)> {
         let send = &self.send;
         let unsent = send.queue.end() - send.next;
         let window = send.edge.saturating_sub(send.next);
@@ -181,8 +186,11 @@ impl<B: Bytes> Connection<B> {
             self.congestion.limited = true;
             return None;
         }
-        let limit = u64::from(send.segment_limit).max(mss);
-        let mut length = unsent.min(window).min(limit).min(room.max(least));
+        let mut length = unsent.min(window).min(burst).min(room.max(least));
+        if burst > mss && unsent > mss {
+            length = self.bound_burst(now, length, (unsent, window, room), (mss, burst))?;
+        }
+        let send = &self.send;
         let tail = length == unsent;
         if length >= mss && (!tail || !self.may_send_small()) {
             length -= length % mss;
@@ -271,7 +279,8 @@ impl<B: Bytes> Connection<B> {
                 }
             }
             if !segment.payload.is_empty() {
-                self.counters.data_segments_out += 1;
+                segment.cut_at = self.cut_at(end - start, &segment);
+                self.counters.data_segments_out += segment.count();
             }
             if let Some(urgent) = self.send.urgent
                 && start < urgent
@@ -316,7 +325,7 @@ impl<B: Bytes> Connection<B> {
             self.receive.offer()
         };
         self.send.last_at = now;
-        self.counters.segments_out += 1;
+        self.counters.segments_out += segment.count();
         out.send(segment);
     }
 

@@ -190,24 +190,13 @@ impl Network {
     }
 
     fn carry(&mut self, side: usize, segment: Segment<Piece>) {
-        let header = 40 + segment.options.wire_len();
-        let most = self.faults.mtu as usize - header;
-        let total = segment.payload_len();
-        if total <= most {
-            return self.carry_one(side, segment);
-        }
-        // TSO: the device cuts.
-        let all = text(&segment.payload);
-        for (index, part) in all.chunks(most).enumerate() {
-            let mut cut = segment.clone();
-            cut.seq = segment.seq + (index * most) as u32;
-            cut.payload = Pieces::new();
-            cut.payload.push(Piece::new(part));
-            if (index + 1) * most < total {
-                cut.flags.remove(hayate_tcp::Flags::FIN | hayate_tcp::Flags::PSH);
-            }
-            self.carry_one(side, cut);
-        }
+        let most = self.faults.mtu as usize;
+        segment.cut(|piece| {
+            // A device joins and cuts; a path does not.
+            let length = 40 + piece.options.wire_len() + piece.payload_len();
+            assert!(length <= most, "{length} bytes on a path with an MTU of {most}");
+            self.carry_one(side, piece);
+        });
     }
 
     fn carry_one(&mut self, side: usize, segment: Segment<Piece>) {

@@ -4,8 +4,13 @@
 //! for each: the queue asks for one only when it is full, when a sender waits for a frame's memory
 //! ([`OutgoingFrame::prompt`]), or when sent frames hold [`HELD`] bytes. So the memory of an idle
 //! queue is bounded by that.
+//!
+//! Frames that find the queue full wait behind it, in order (as in Linux' `pfifo_fast`), and the
+//! interrupt that they ask for moves them on: a sender that is faster than the device for a moment
+//! loses nothing.
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
@@ -18,7 +23,11 @@ use crate::drivers::net::{Counts, OutgoingFrame};
 use crate::reclaim::growth::{self, Grow};
 
 /// Bytes in the queue from which on an interrupt tells that they were sent.
-const HELD: usize = 64 << 10;
+const HELD: usize = 256 << 10;
+/// The most frames that wait behind a full queue (Linux: `DEFAULT_TX_QUEUE_LEN`).
+const WAITING: usize = 1000;
+/// The most bytes of these.
+const WAITING_BYTES: usize = 4 << 20;
 /// Frames that are given back under one hold of the lock.
 const BATCH: usize = 16;
 
@@ -38,6 +47,9 @@ struct State {
     held: usize,
     /// Frames in the queue for whose memory a sender waits.
     prompt: usize,
+    /// Frames that wait for room, and their bytes.
+    waiting: VecDeque<OutgoingFrame>,
+    waiting_bytes: usize,
     /// Whether a sender was refused for want of room, and not yet woken.
     wanted: bool,
     counts: Counts,
@@ -63,7 +75,17 @@ impl Transmit {
         notes.resize_with(size.into(), Note::default);
         let free = growth::collect((0..size).rev())?;
         let counts = Counts::default();
-        let state = State { queue, notes, free, held: 0, prompt: 0, wanted: false, counts };
+        let state = State {
+            queue,
+            notes,
+            free,
+            held: 0,
+            prompt: 0,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            wanted: false,
+            counts,
+        };
         Ok(Transmit { state: SpinLock::new(state), agreed })
     }
 
@@ -84,12 +106,12 @@ impl Transmit {
         };
         loop {
             state.collect(&mut done);
-            if usize::from(state.queue.room()) >= needed {
+            state.refill(&mut done, self.agreed);
+            if state.waiting.is_empty() && usize::from(state.queue.room()) >= needed {
                 break;
             }
             if done.is_empty() && state.listen() {
-                state.wanted = true;
-                return Err(frame);
+                return state.hold(frame);
             }
             state = self.part(state, &mut done);
         }
@@ -112,7 +134,12 @@ impl Transmit {
         let mut state = self.state.lock();
         let mut wake = false;
         loop {
-            while state.collect(&mut done) != 0 {
+            loop {
+                let count = state.collect(&mut done);
+                state.refill(&mut done, self.agreed);
+                if count == 0 {
+                    break;
+                }
                 state = self.part(state, &mut done);
             }
             if state.queue.room() >= state.queue.size() / 2 {
@@ -154,6 +181,35 @@ impl State {
         done.len() - before
     }
 
+    /// Lets a frame wait for room in the queue. It comes back if too many do.
+    fn hold(&mut self, frame: OutgoingFrame) -> core::result::Result<(), OutgoingFrame> {
+        let bytes = self.waiting_bytes + frame.length();
+        let admitted = self.waiting.len() < WAITING && bytes <= WAITING_BYTES;
+        if !admitted || self.waiting.make_room(1).is_err() {
+            self.wanted = true;
+            return Err(frame);
+        }
+        self.waiting_bytes = bytes;
+        self.waiting.push_back(frame);
+        Ok(())
+    }
+
+    /// Puts frames that wait into the queue, as far as it has room. What is dropped instead goes to
+    /// `done`.
+    fn refill(&mut self, done: &mut Done, agreed: u64) {
+        while !done.is_full()
+            && let Some(first) = self.waiting.front()
+            && usize::from(self.queue.room()) > first.slices()
+            && let Some(frame) = self.waiting.pop_front()
+        {
+            self.waiting_bytes -= frame.length();
+            // It was made before, or the frame would not wait.
+            if let Ok(header) = format::write(&frame.offload, frame.length(), agreed) {
+                done.extend(self.put(frame, header));
+            }
+        }
+    }
+
     /// Puts a frame into the queue, which has room for it. Returns what is to be dropped instead,
     /// if memory is exhausted.
     fn put(
@@ -191,7 +247,8 @@ impl State {
 
     /// Whether a sender is to hear of frames that are sent, before more of them come.
     fn wants_interrupts(&self) -> bool {
-        self.queue.outstanding() > 0 && (self.wanted || self.prompt > 0 || self.held >= HELD)
+        let wanted = self.wanted || self.prompt > 0 || !self.waiting.is_empty();
+        self.queue.outstanding() > 0 && (wanted || self.held >= HELD)
     }
 
     /// Asks for an interrupt. Returns false if there is something to collect instead.

@@ -269,7 +269,7 @@ impl Socket {
             };
             let (header, interface) = (packet.header, path.interface.index);
             let copy = Packet { header, body, interface, segment: packet.segment };
-            crate::net::loopback::send(lo, output::length(packet), copy);
+            crate::net::loopback::send(lo, packet.length(), copy);
         }
         Ok(())
     }

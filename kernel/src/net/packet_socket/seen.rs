@@ -67,6 +67,17 @@ pub fn link_header(to: Hardware, from: Hardware, protocol: u16) -> [u8; LINK] {
     link
 }
 
+/// The state of the checksum in a packet that is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sum {
+    /// It is there, and nobody has checked it.
+    Unchecked,
+    /// The device has checked it, or there was nothing to check.
+    Good,
+    /// It is not there yet: the packet never was on a wire.
+    Missing,
+}
+
 /// A packet as it passes an interface.
 pub struct Seen<'a> {
     /// The interface.
@@ -77,8 +88,8 @@ pub struct Seen<'a> {
     pub link: [u8; LINK],
     /// The rest of its bytes.
     pub body: Payload,
-    /// The device has checked its checksum.
-    pub is_good: bool,
+    /// The state of its checksum.
+    pub sum: Sum,
     /// When it passed, in nanoseconds since 1970.
     pub time: u64,
 }
@@ -95,10 +106,14 @@ impl Seen<'_> {
         address(self.interface, self.protocol(), self.kind as u8, from)
     }
 
-    /// Returns the bits of a status (`TP_STATUS_*`) that tell of the checksum: whether the device
-    /// has checked it.
+    /// Returns the bits of a status (`TP_STATUS_*`) that tell of the checksum (`packet_rcv`): whether
+    /// the device has checked it, or left it out.
     pub fn checksum_status(&self) -> u32 {
-        if self.is_good && self.kind != Kind::Outgoing { status::CHECKSUM_VALID } else { 0 }
+        match self.sum {
+            Sum::Missing => status::CHECKSUM_NOT_READY,
+            Sum::Good if self.kind != Kind::Outgoing => status::CHECKSUM_VALID,
+            _ => 0,
+        }
     }
 
     /// Returns it as a filter sees it: with the link's header or without.

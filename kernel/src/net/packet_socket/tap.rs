@@ -10,7 +10,7 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::sync::SpinLock;
 
 use super::endpoint::Endpoint;
-use super::seen::{Kind, LINK, Seen, link_header};
+use super::seen::{Kind, LINK, Seen, Sum, link_header};
 use crate::net::config::Interface;
 use crate::net::filter::protocol_of;
 use crate::net::packet::Packet;
@@ -119,7 +119,7 @@ fn show(
     interface: &Interface,
     kinds: &[Kind],
     link: [u8; LINK],
-    is_good: bool,
+    sum: Sum,
     body: impl FnOnce() -> Result<Payload>,
     sender: Option<&Arc<Endpoint>>,
 ) {
@@ -136,7 +136,7 @@ fn show(
     let Ok(body) = body() else { return };
     let kind = Kind::Outgoing;
     let time = time::realtime_ns();
-    let mut seen = Seen { interface, kind, link, body, is_good, time };
+    let mut seen = Seen { interface, kind, link, body, sum, time };
     let protocol = seen.protocol();
     for &kind in kinds {
         seen.kind = kind;
@@ -155,12 +155,12 @@ pub fn frame(
     interface: &Interface,
     kind: Kind,
     link: [u8; LINK],
-    is_good: bool,
+    sum: Sum,
     body: impl FnOnce() -> Result<Payload>,
     sender: Option<&Arc<Endpoint>>,
 ) {
     if is_used() {
-        show(interface, &[kind], link, is_good, body, sender);
+        show(interface, &[kind], link, sum, body, sender);
     }
 }
 
@@ -178,7 +178,7 @@ fn show_looped(interface: &Interface, packet: &Packet) {
     let kind = protocol_of(packet.header.destination);
     let link = link_header(interface.hardware, interface.hardware, kind);
     let body = || wire::emit(packet);
-    show(interface, &[Kind::Outgoing, Kind::Host], link, true, body, None);
+    show(interface, &[Kind::Outgoing, Kind::Host], link, Sum::Good, body, None);
 }
 
 /// Shows a frame that a packet socket sends by the loopback interface.
@@ -189,5 +189,5 @@ pub fn looped_frame(
     sender: &Arc<Endpoint>,
 ) {
     let kinds = [Kind::Outgoing, Kind::of(interface, &link)];
-    show(interface, &kinds, link, false, || body.share(), Some(sender));
+    show(interface, &kinds, link, Sum::Unchecked, || body.share(), Some(sender));
 }

@@ -60,7 +60,9 @@ impl Socket {
         route.configure(&mut config);
         if choices.max_segment != 0 {
             config.mss = config.mss.min(choices.max_segment);
-            config.segment_limit = config.mss;
+            if route.path.interface.is_loopback() {
+                config.segment_limit = config.mss;
+            }
         }
         if send != 0 {
             (config.send_limit, config.send_limit_max) = (send, send);

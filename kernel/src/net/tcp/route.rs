@@ -13,11 +13,15 @@ use crate::net::config::Path;
 use crate::net::output;
 use crate::net::packet::{Body, Packet, Ports};
 use crate::net::slice::Slice;
-use crate::net::statistics::{TcpCounter, count_tcp};
+use crate::net::statistics::{TcpCounter, count_sent, count_tcp};
 
 /// The bytes of an IP header and a TCP header without options.
 const HEADERS_V4: usize = header::LENGTH_V4 + header::LENGTH_TCP;
 const HEADERS_V6: usize = header::LENGTH_V6 + header::LENGTH_TCP;
+
+/// The most data of a segment that is cut later: with the longest headers it is a packet of the
+/// largest size.
+const MOST_CUT: u32 = u16::MAX as u32 - header::LENGTH_V6 as u32 - 60;
 
 /// The name of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,17 +102,19 @@ impl Route {
         self.path.interface.mtu().min(usize::from(u16::MAX)).saturating_sub(headers) as u32
     }
 
-    /// Sets what a connection has to know of its way.
+    /// Sets what a connection has to know of its way. Segments for a device are cut by it, or for it
+    /// where they leave, so that the way down to there is gone once for several.
     pub fn configure(&self, config: &mut Config) {
         config.mss = self.mss();
-        config.segment_limit = config.mss;
+        let is_looped = self.path.interface.is_loopback();
+        config.segment_limit = if is_looped { config.mss } else { MOST_CUT };
     }
 
     /// Sends a segment. The caller holds no lock of a socket. One that cannot be sent is lost, and
     /// sent again later, like every lost segment.
     #[inline]
     pub fn send(&self, segment: Segment<Slice>) {
-        count_tcp(TcpCounter::Sent);
+        count_sent(segment.count());
         if segment.flags.contains(Flags::RST) {
             count_tcp(TcpCounter::Resets);
         }
