@@ -936,3 +936,117 @@ TEST(an_address_of_the_link_binds_to_the_interface) {
     CHECK_EQ(name_of(h).six.sin6_scope_id, 0);
     OK(ioctl(s, SIOCDIFADDR, &own));
 }
+
+TEST(a_type_of_service_gives_a_priority) {
+    static const int priorities[][2] = {{0x10, 6}, {0x08, 2}, {0x18, 4}, {0, 0}};
+    int u = udp_socket(AF_INET), s = tcp4();
+    for (int i = 0; i < 4; i++) {
+        OK(set_option(u, IPPROTO_IP, IP_TOS, priorities[i][0]));
+        CHECK_EQ(OPTION(u, SOL_SOCKET, SO_PRIORITY), priorities[i][1]);
+        OK(set_option(s, IPPROTO_IP, IP_TOS, priorities[i][0]));
+        CHECK_EQ(OPTION(s, SOL_SOCKET, SO_PRIORITY), priorities[i][1]);
+    }
+    /* Two bits are the connection's, for congestion (RFC 3168). */
+    OK(set_option(s, IPPROTO_IP, IP_TOS, 0x13));
+    CHECK_EQ(OPTION(s, IPPROTO_IP, IP_TOS), 0x10);
+    OK(set_option(u, IPPROTO_IP, IP_TOS, 0x13));
+    CHECK_EQ(OPTION(u, IPPROTO_IP, IP_TOS), 0x13);
+}
+
+TEST(a_connected_socket_tells_the_mtu) {
+    int u = udp_socket(AF_INET), s = tcp4(), l = listener(AF_INET, 1), value;
+    socklen_t length = sizeof value;
+    ERR(getsockopt(u, IPPROTO_IP, IP_MTU, &value, &length), ENOTCONN);
+    ERR(getsockopt(s, IPPROTO_IP, IP_MTU, &value, &length), ENOTCONN);
+    ERR(set_option(u, IPPROTO_IP, IP_MTU, 1500), ENOPROTOOPT);
+    OK(connect(u, LO4(port_of(l))));
+    OK(connect(s, LO4(port_of(l))));
+    struct ifreq ask = {.ifr_name = "lo"};
+    OK(ioctl(u, SIOCGIFMTU, &ask));
+    int mtu = ask.ifr_mtu < 65535 ? ask.ifr_mtu : 65535;
+    CHECK_EQ(OPTION(u, IPPROTO_IP, IP_MTU), mtu);
+    CHECK_EQ(OPTION(s, IPPROTO_IP, IP_MTU), mtu);
+    NEEDS_IPV6();
+    int six = udp_socket(AF_INET6);
+    ERR(getsockopt(six, IPPROTO_IPV6, IPV6_MTU, &value, &length), ENOTCONN);
+    OK(connect(six, LO6(port_of(six))));
+    CHECK_EQ(OPTION(six, IPPROTO_IPV6, IPV6_MTU), ask.ifr_mtu);
+}
+
+TEST(the_processor_of_the_last_packet) {
+    int a = udp_socket(AF_INET), b = udp_socket(AF_INET), ends[2];
+    char byte;
+    CHECK_EQ(OK(sendto(a, "x", 1, 0, LO4(port_of(b)))), 1);
+    CHECK_EQ(OK(recv(b, &byte, 1, 0)), 1);
+    CHECK_EQ(OPTION(b, SOL_SOCKET, SO_INCOMING_CPU), -1); /* it is not connected */
+    OK(connect(b, LO4(port_of(a))));
+    CHECK_EQ(OK(sendto(a, "x", 1, 0, LO4(port_of(b)))), 1);
+    CHECK_EQ(OK(recv(b, &byte, 1, 0)), 1);
+    int cpu = OPTION(b, SOL_SOCKET, SO_INCOMING_CPU);
+    CHECK(cpu >= 0 && cpu < sysconf(_SC_NPROCESSORS_CONF));
+    CHECK_EQ(OPTION(a, SOL_SOCKET, SO_INCOMING_CPU), -1);
+    tcp_pair(AF_INET, ends);
+    send_all(ends[0], "x", 1);
+    recv_all(ends[1], &byte, 1);
+    cpu = OPTION(ends[1], SOL_SOCKET, SO_INCOMING_CPU);
+    CHECK(cpu >= 0 && cpu < sysconf(_SC_NPROCESSORS_CONF));
+}
+
+/* No packet is sent to the stranger: connect(2) of UDP only looks for the way. */
+TEST(gateways_are_not_used_if_the_program_says_so) {
+    int u = udp4(), direct = udp4(), s = tcp4();
+    if (has_route_to(STRANGER))
+        OK(connect(u, AT4(STRANGER, 9)));
+    OK(set_option(direct, SOL_SOCKET, SO_DONTROUTE, 1));
+    OK(set_option(s, SOL_SOCKET, SO_DONTROUTE, 1));
+    ERR(connect(direct, AT4(STRANGER, 9)), ENETUNREACH);
+    ERR(sendto(direct, "x", 1, 0, AT4(STRANGER, 9)), ENETUNREACH);
+    ERR(connect(s, AT4(STRANGER, 9)), ENETUNREACH);
+    ERR(sendto(u, "x", 1, MSG_DONTROUTE, AT4(STRANGER, 9)), ENETUNREACH);
+    int other = udp_socket(AF_INET), l = listener(AF_INET, 1);
+    ERR(sendto(udp4(), "x", 1, MSG_DONTROUTE, AT4(STRANGER, 9)), ENETUNREACH);
+    CHECK_EQ(OK(sendto(other, "x", 1, MSG_DONTROUTE, LO4(port_of(direct)))), 1);
+    CHECK_EQ(OK(sendto(direct, "x", 1, 0, LO4(port_of(other)))), 1);
+    OK(connect(s, LO4(port_of(l))));
+}
+
+TEST(an_address_is_bound_before_its_port) {
+    int s = tcp4(), l = listener(AF_INET, 1);
+    OK(set_option(s, IPPROTO_IP, 24 /* IP_BIND_ADDRESS_NO_PORT */, 1));
+    CHECK_EQ(OPTION(s, IPPROTO_IP, 24), 1);
+    OK(bind(s, LO4(0)));
+    CHECK_EQ(port_of(s), 0);
+    OK(connect(s, LO4(port_of(l))));
+    CHECK(port_of(s) != 0);
+}
+
+TEST(discovery_of_the_mtu_is_chosen) {
+    int u = udp4();
+    CHECK_EQ(OPTION(u, IPPROTO_IP, IP_MTU_DISCOVER), IP_PMTUDISC_WANT);
+    for (int way = IP_PMTUDISC_DONT; way <= IP_PMTUDISC_OMIT; way++) {
+        OK(set_option(u, IPPROTO_IP, IP_MTU_DISCOVER, way));
+        CHECK_EQ(OPTION(u, IPPROTO_IP, IP_MTU_DISCOVER), way);
+    }
+    ERR(set_option(u, IPPROTO_IP, IP_MTU_DISCOVER, -1), EINVAL);
+    ERR(set_option(u, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_OMIT + 1), EINVAL);
+    NEEDS_IPV6();
+    int six = udp6();
+    OK(set_option(six, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO));
+    CHECK_EQ(OPTION(six, IPPROTO_IPV6, IPV6_MTU_DISCOVER), IPV6_PMTUDISC_DO);
+    ERR(set_option(six, IPPROTO_IPV6, IPV6_MTU_DISCOVER, 99), EINVAL);
+}
+
+TEST(a_socket_is_bound_to_a_number_of_a_device) {
+    NEEDS_CAPABILITY(CAP_NET_RAW);
+    enum { BIND_TO_INDEX = 62 /* SO_BINDTOIFINDEX */ };
+    int u = udp4();
+    CHECK_EQ(OPTION(u, SOL_SOCKET, BIND_TO_INDEX), 0);
+    ERR(set_option(u, SOL_SOCKET, BIND_TO_INDEX, -1), EINVAL);
+    OK(set_option(u, SOL_SOCKET, BIND_TO_INDEX, (int)if_nametoindex("lo")));
+    char name[16] = "";
+    socklen_t length = sizeof name;
+    OK(getsockopt(u, SOL_SOCKET, SO_BINDTODEVICE, name, &length));
+    CHECK_STR(name, "lo");
+    OK(set_option(u, SOL_SOCKET, BIND_TO_INDEX, 0));
+    CHECK_EQ(OPTION(u, SOL_SOCKET, BIND_TO_INDEX), 0);
+}

@@ -161,6 +161,63 @@ TEST(a_datagram_is_seen_leaving_and_arriving) {
     CHECK_EQ(OK(recv(b, got, 10, MSG_DONTWAIT)), 7); /* it arrives all the same */
 }
 
+TEST(a_datagram_goes_without_a_checksum) {
+    NEEDS_CAPABILITY(CAP_NET_RAW);
+    int raw = packet_socket(SOCK_RAW, P_ALL);
+    int a = udp_socket(AF_INET), b = udp_socket(AF_INET);
+    for (int without = 0; without <= 1; without++) {
+        OK(set_option(a, SOL_SOCKET, SO_NO_CHECK, without));
+        CHECK_EQ(OK(sendto(a, "watched", 7, 0, LO4(port_of(b)))), 7);
+        for (int i = 0; i < 2; i++) {
+            CHECK_EQ(next(raw, 14, port_of(b)), 14 + 28 + 7);
+            CHECK_EQ((got[40] | got[41]) == 0, without); /* the checksum of UDP: RFC 768 */
+            CHECK(memcmp(got + 42, "watched", 7) == 0);
+        }
+        CHECK_EQ(OK(recv(b, got, 10, 0)), 7);
+    }
+    OK(set_option(a, IPPROTO_UDP, 103 /* UDP_SEGMENT */, 3));
+    ERR(sendto(a, "watched", 7, 0, LO4(port_of(b))), EINVAL); /* `udp_send_skb` */
+    NEEDS_IPV6();
+    int six = udp_socket(AF_INET6); /* in IPv6 there is always one */
+    OK(set_option(six, SOL_SOCKET, SO_NO_CHECK, 1));
+    CHECK_EQ(OK(sendto(six, "watched", 7, 0, LO6(port_of(six)))), 7);
+    CHECK_EQ(OK(recv(six, got, 10, 0)), 7);
+}
+
+TEST(a_datagram_may_not_be_cut_if_the_program_says_so) {
+    NEEDS_CAPABILITY(CAP_NET_RAW);
+    int raw = packet_socket(SOCK_RAW, P_ALL);
+    int a = udp_socket(AF_INET), b = udp_socket(AF_INET);
+    static const struct {
+        int way, uncut;
+    } ways[] = {{IP_PMTUDISC_DO, 0x40}, {IP_PMTUDISC_PROBE, 0x40}, {IP_PMTUDISC_DONT, 0}};
+    for (int i = 0; i < 3; i++) {
+        OK(set_option(a, IPPROTO_IP, IP_MTU_DISCOVER, ways[i].way));
+        CHECK_EQ(OK(sendto(a, "watched", 7, 0, LO4(port_of(b)))), 7);
+        for (int j = 0; j < 2; j++) {
+            CHECK_EQ(next(raw, 14, port_of(b)), 14 + 28 + 7);
+            CHECK_EQ(got[20] & 0x40, ways[i].uncut); /* DF: RFC 791 */
+        }
+    }
+}
+
+TEST(options_of_packet_sockets_that_devices_heed) {
+    NEEDS_CAPABILITY(CAP_NET_RAW);
+    enum { ORIGDEV = 9, TIMESTAMP = 17, QDISC_BYPASS = 20 };
+    int s = packet_socket(SOCK_RAW, P_ALL); /* PACKET_ORIGDEV, PACKET_TIMESTAMP, ... */
+    static const int switches[] = {ORIGDEV, QDISC_BYPASS /* PACKET_QDISC_BYPASS */};
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(OPTION(s, SOL_PACKET, switches[i]), 0);
+        OK(set_option(s, SOL_PACKET, switches[i], 1));
+        CHECK_EQ(OPTION(s, SOL_PACKET, switches[i]), 1);
+        ERR(setsockopt(s, SOL_PACKET, switches[i], &(char){1}, 1), EINVAL);
+    }
+    OK(set_option(s, SOL_PACKET, TIMESTAMP, 16));
+    CHECK_EQ(OPTION(s, SOL_PACKET, TIMESTAMP), 16);
+    ERR(setsockopt(s, SOL_PACKET, TIMESTAMP, &(char){1}, 1), EINVAL);
+    ERR(set_option(s, SOL_PACKET, 99, 1), ENOPROTOOPT);
+}
+
 TEST(one_protocol_is_seen_arriving_alone) {
     NEEDS_CAPABILITY(CAP_NET_RAW);
     /* Only sockets of all protocols are told of packets that leave: dev_queue_xmit_nit. */

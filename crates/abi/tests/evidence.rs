@@ -131,3 +131,82 @@ fn no_exception_is_stale() {
         assert!(row.is_some(), "{name} is no complete row");
     }
 }
+
+/// The words of a text that are names in capitals, such as `SO_TYPE`.
+fn names(text: &str) -> impl Iterator<Item = &str> {
+    let is_part = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+    text.split(move |c: char| !is_part(c)).filter(|word| word.contains('_'))
+}
+
+/// The text of the files below a folder whose names end so.
+fn text_below(folder: &Path, ending: &str) -> String {
+    let mut text = String::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            text += &text_below(&path, ending);
+        } else if path.to_string_lossy().ends_with(ending) {
+            text += &std::fs::read_to_string(&path).unwrap();
+        }
+    }
+    text
+}
+
+/// The options of sockets that the kernel's sources define: constants with the prefix of a level,
+/// and those of the modules `ip` and `ipv6`, which leave it out.
+fn options_of_the_kernel(root: &Path) -> Vec<String> {
+    /// Types of control messages, and other names of options.
+    const OTHERS: &[&str] =
+        &["IPV6_PKTINFO", "IPV6_HOPLIMIT", "IPV6_ADD_MEMBERSHIP", "IPV6_DROP_MEMBERSHIP"];
+    let kernel = root.join("kernel/src");
+    let sources =
+        ["net", "vfs", "syscall/socket"].map(|part| text_below(&kernel.join(part), ".rs"));
+    let mut options = Vec::new();
+    for source in &sources {
+        let mut module = "";
+        for line in source.lines().map(str::trim_start) {
+            match line {
+                "pub mod ip {" => module = "IP_",
+                "pub mod ipv6 {" => module = "IPV6_",
+                "}" => module = "",
+                _ => {}
+            }
+            let constant = line.trim_start_matches("pub ").strip_prefix("const ");
+            let Some((name, "i32", _)) = constant.and_then(|constant| {
+                let (name, rest) = constant.split_once(": ")?;
+                let (kind, value) = rest.split_once(" = ")?;
+                Some((name, kind, value))
+            }) else {
+                continue;
+            };
+            let is_option = ["SO_", "TCP_", "UDP_", "NETLINK_"].iter().any(|p| name.starts_with(p));
+            if is_option || !module.is_empty() {
+                options.push(format!("{module}{name}"));
+            }
+        }
+    }
+    options.retain(|name| !OTHERS.contains(&name.as_str()));
+    options
+}
+
+#[test]
+fn options_of_sockets_are_listed_and_have_cases() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = std::fs::read_to_string(root.join("docs/network.md")).unwrap();
+    let (_, section) = page.split_once("## Options of sockets").unwrap();
+    let (list, _) = section.split_once("Some of them do less").unwrap();
+    let listed: Vec<_> = names(list).collect();
+    assert!(listed.len() > 80, "the list is not where it was");
+    let suite = text_below(&root.join("tests/c"), ".c");
+    let suite: std::collections::BTreeSet<_> =
+        names(&suite).map(|name| name.trim_end_matches('_')).collect();
+    let levels = ["SOL_SOCKET", "IPPROTO_", "SOL_"];
+    let is_level = |name: &str| levels.iter().any(|level| name.starts_with(level));
+    let without_case: Vec<_> =
+        listed.iter().filter(|name| !is_level(name) && !suite.contains(**name)).collect();
+    assert!(without_case.is_empty(), "no case names {without_case:?}");
+    let known = options_of_the_kernel(&root);
+    assert!(known.len() > 60, "{known:?}");
+    let not_listed: Vec<_> = known.iter().filter(|name| !listed.contains(&name.as_str())).collect();
+    assert!(not_listed.is_empty(), "docs/network.md does not list {not_listed:?}");
+}

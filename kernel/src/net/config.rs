@@ -137,6 +137,19 @@ pub struct Path {
     pub is_broadcast: bool,
 }
 
+impl Path {
+    /// Checks that a destination is reached without a gateway, for a socket or a message that
+    /// wants no other way (SO_DONTROUTE, MSG_DONTROUTE). Linux looks at this in IPv4 alone
+    /// (`RTO_ONLINK`).
+    ///
+    /// # Errors
+    /// `ENETUNREACH`.
+    pub fn check_link(&self, to: Address) -> Result<()> {
+        let is_direct = self.is_local || self.next_hop == to || !to.is_v4();
+        if is_direct { Ok(()) } else { Err(Errno::ENETUNREACH) }
+    }
+}
+
 static NEWEST: SpinLock<Option<Arc<Config>>> = SpinLock::new(None);
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 

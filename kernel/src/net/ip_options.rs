@@ -26,6 +26,7 @@ pub mod ip {
     pub const HDRINCL: i32 = 3;
     pub const PKTINFO: i32 = 8;
     pub const MTU_DISCOVER: i32 = 10;
+    pub const MTU: i32 = 14;
     pub const RECVERR: i32 = 11;
     pub const RECVTTL: i32 = 12;
     pub const RECVTOS: i32 = 13;
@@ -50,6 +51,7 @@ pub mod ipv6 {
     pub const ADD_MEMBERSHIP: i32 = 20;
     pub const DROP_MEMBERSHIP: i32 = 21;
     pub const MTU_DISCOVER: i32 = 23;
+    pub const MTU: i32 = 24;
     pub const RECVERR: i32 = 25;
     pub const V6ONLY: i32 = 26;
     pub const RECVPKTINFO: i32 = 49;
@@ -293,6 +295,26 @@ pub fn read(level: i32, option: i32, value: OptionValue) -> Result<i32> {
         caller::require(Capability::NetAdmin)?;
     }
     Ok(number)
+}
+
+/// Returns the priority (SO_PRIORITY) that a type of service gives a socket
+/// (`rt_tos2priority`, net/ipv4/route.c).
+pub fn priority_of_service(tos: i32) -> u32 {
+    const PRIORITIES: [u32; 16] = [0, 0, 0, 0, 2, 2, 2, 2, 6, 6, 6, 6, 4, 4, 4, 4];
+    PRIORITIES[(tos >> 1 & 15) as usize]
+}
+
+/// Whether an option is IP_MTU or IPV6_MTU, which only connected sockets have.
+pub fn is_mtu(level: i32, option: i32) -> bool {
+    matches!((level, option), (SOL_IP, ip::MTU) | (SOL_IPV6, ipv6::MTU))
+}
+
+/// Returns the MTU of a path as these options tell it (`ipv4_mtu`, `ip6_mtu`).
+pub fn mtu(path: &config::Path) -> i32 {
+    /// `IP_MAX_MTU`: no packet of IPv4 is longer.
+    const MOST_V4: usize = 65535;
+    let mtu = path.interface.mtu();
+    (if path.next_hop.is_v4() { mtu.min(MOST_V4) } else { mtu }) as i32
 }
 
 /// Writes a number in the size that the program asks for.

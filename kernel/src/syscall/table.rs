@@ -125,7 +125,7 @@ syscalls! {
         292 dup3(fd: Fd, to: Fd, flags: Flags) [complete file::descriptors::dup3];
         72 fcntl(fd: Fd, command: Int, argument: Word) [complete file::descriptors::fcntl];
         73 flock(fd: Fd, operation: Int) [complete file::descriptors::flock];
-        16 ioctl(fd: Fd, command: Flags, argument: Word) [partial file::descriptors::ioctl "no TIOCGPTPEER, no SIOCUNIXFILE: ENOTTY"];
+        16 ioctl(fd: Fd, command: Flags, argument: Word) [partial file::descriptors::ioctl "no TIOCGPTPEER, SIOCUNIXFILE, SIOCSARP, SIOCGARP, SIOCDARP, SIOCSIFHWADDR, SIOCSIFNAME, SIOCADDMULTI, SIOCDELMULTI, SIOCGIFMAP, SIOCGSTAMP: ENOTTY"];
         22 pipe(fds: Pointer) [complete file::descriptors::pipe];
         293 pipe2(fds: Pointer, flags: Flags) [complete file::descriptors::pipe2];
         319 memfd_create(name: Path, flags: Flags) [partial file::descriptors::memfd_create "no huge pages"];
@@ -332,8 +332,8 @@ syscalls! {
         50 listen(fd: Fd, backlog: Int) [complete socket::listen];
         51 getsockname(fd: Fd, address: Pointer, length: Pointer) [complete socket::getsockname];
         52 getpeername(fd: Fd, address: Pointer, length: Pointer) [complete socket::getpeername];
-        54 setsockopt(fd: Fd, level: Int, option: Int, value: Pointer, length: Uint) [partial socket::setsockopt "no extended BPF; packet sockets without transmit rings, fanout, copies beside a ring"];
-        55 getsockopt(fd: Fd, level: Int, option: Int, value: Pointer, length: Pointer) [partial socket::getsockopt "no extended BPF; packet sockets without transmit rings, fanout, copies beside a ring"];
+        54 setsockopt(fd: Fd, level: Int, option: Int, value: Pointer, length: Uint) [partial socket::setsockopt "the options that [network.md](network.md#options-of-sockets) lists"];
+        55 getsockopt(fd: Fd, level: Int, option: Int, value: Pointer, length: Pointer) [partial socket::getsockopt "the options that [network.md](network.md#options-of-sockets) lists"];
     }
 
     "System V and POSIX message passing" {

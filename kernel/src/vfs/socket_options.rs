@@ -8,6 +8,7 @@
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use hayate_abi::{Errno, Result};
+use hayate_machine::cpu;
 use hayate_machine::user;
 use hayate_machine::user::UserPtr;
 use zerocopy::{FromBytes, IntoBytes};
@@ -228,6 +229,12 @@ impl Common {
     /// Notes the number of its inode, or that its open file is gone (0).
     pub fn set_inode(&self, number: u64) {
         self.inode.store(number, Ordering::Relaxed);
+    }
+
+    /// Notes that a packet came in on this processor (SO_INCOMING_CPU).
+    #[inline(always)]
+    pub fn came_in_here(&self) {
+        self.processor.store(cpu::id() as u32, Ordering::Relaxed);
     }
 
     /// Whether an option is on.

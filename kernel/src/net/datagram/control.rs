@@ -34,6 +34,8 @@ pub(super) struct Marks {
     pub traffic_class: Option<u8>,
     /// UDP_SEGMENT.
     pub segment: Option<u16>,
+    /// MSG_DONTROUTE.
+    pub on_link: bool,
 }
 
 fn int(message: &ControlMessage) -> Result<i32> {

@@ -212,6 +212,10 @@ impl Socket {
             queue.hold(&datagram.payload);
             queue.datagrams.push_back(datagram);
         }
+        // As `udp_queue_rcv_skb`: packets of many senders come by many processors.
+        if self.remote.lock().is_some() {
+            self.common.came_in_here();
+        }
         self.wake(Events::READABLE);
     }
 

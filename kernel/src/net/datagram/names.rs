@@ -204,6 +204,9 @@ impl Socket {
         if path.is_broadcast && !self.common.has(Switches::BROADCAST) {
             return Err(Errno::EACCES);
         }
+        if self.common.has(Switches::ON_LINK) {
+            path.check_link(to.address)?;
+        }
         self.bind_automatically(&mut setup)?;
         if !setup.address_given {
             self.move_to(&mut setup, path.source)?;

@@ -237,6 +237,10 @@ impl SocketOps for Socket {
                 if !self.options.lock().set(level, option, value)? {
                     return Err(Errno::ENOPROTOOPT);
                 }
+                if (level, option) == (SOL_IP, ip::TOS) {
+                    let priority = ip_options::priority_of_service(value);
+                    self.common.priority.store(priority, Ordering::Relaxed);
+                }
                 let errors = [(SOL_IP, ip::RECVERR), (SOL_IPV6, ipv6::RECVERR)];
                 if value == 0 && errors.contains(&(level, option)) {
                     let failures = self.queue.lock().take_failures();
@@ -271,6 +275,11 @@ impl SocketOps for Socket {
             }
             (SOL_IP, ip::MULTICAST_IF) => out.put(&self.multicast_address().to_be_bytes()),
             (SOL_IPV6, _) if !self.v6 => Err(Errno::EOPNOTSUPP),
+            (SOL_IP | SOL_IPV6, _) if ip_options::is_mtu(level, option) => {
+                let remote = self.remote.lock().ok_or(Errno::ENOTCONN)?;
+                let path = self.path(&self.setup.lock(), remote).map_err(|_| Errno::ENOTCONN)?;
+                ip_options::write(level, ip_options::mtu(&path), out)
+            }
             (SOL_IP | SOL_IPV6, _) => {
                 let value = self.options.lock().get(level, option).ok_or(Errno::ENOPROTOOPT)?;
                 ip_options::write(level, value, out)

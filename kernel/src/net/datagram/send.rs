@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use hayate_abi::{Errno, Result};
 use hayate_ip::SocketAddress;
-use hayate_ip::header::{self, Header};
+use hayate_ip::header::{self, Header, Udp};
 
 use super::control::Marks;
 use super::names::destination;
@@ -62,7 +62,8 @@ impl Socket {
         if let Some(error) = self.pending() {
             return Err(error);
         }
-        let marks = Marks::parse(self.v6, &message.control)?;
+        let mut marks = Marks::parse(self.v6, &message.control)?;
+        marks.on_link = message.flags & flags::DONTROUTE != 0;
         let mut setup = self.setup.lock();
         // Before anything else, as `inet_send_prepare`.
         self.bind_automatically(&mut setup)?;
@@ -110,6 +111,9 @@ impl Socket {
         };
         if path.is_broadcast && !self.common.has(Switches::BROADCAST) {
             return Err(Errno::EACCES);
+        }
+        if marks.on_link || self.common.has(Switches::ON_LINK) {
+            path.check_link(to.address)?;
         }
         self.bind_automatically(setup)?;
         let mut local = setup.local;
@@ -197,6 +201,9 @@ impl Socket {
         if payload.len() > size * MOST {
             return Err(Errno::EINVAL);
         }
+        if to.address.is_v4() && self.common.has(Switches::NO_CHECKSUM) {
+            return Err(Errno::EINVAL);
+        }
         let headers = header::LENGTH_V6 + header::LENGTH_UDP;
         let is_whole = path.is_local && self.protocol == Protocol::Udp;
         if is_whole && payload.len() + headers <= path.interface.mtu() {
@@ -237,6 +244,10 @@ impl Socket {
         };
         let ports = Ports { source: local.port, destination: to.port };
         let packet = match self.protocol {
+            Protocol::Udp if self.common.has(Switches::NO_CHECKSUM) && destination.is_v4() => {
+                let body = Body::Bytes(unsummed(ports, payload)?);
+                Packet { header, body, interface: 0, segment }
+            }
             Protocol::Udp => {
                 Packet { header, body: Body::Udp(ports, payload), interface: 0, segment }
             }
@@ -273,4 +284,22 @@ impl Socket {
         }
         Ok(())
     }
+}
+
+/// Returns a datagram with its header, without a checksum (SO_NO_CHECK): `ENOMEM`. All other
+/// packets are bytes only when they leave the machine, and then have one.
+#[cold]
+fn unsummed(ports: Ports, payload: Payload) -> Result<Payload> {
+    let length = header::LENGTH_UDP + payload.len();
+    let udp = Udp {
+        source: ports.source,
+        destination: ports.destination,
+        checksum: 0,
+        length: u16::try_from(length).map_err(|_| Errno::EMSGSIZE)?,
+    };
+    let mut datagram = Payload::copy(&udp.to_bytes())?;
+    for slice in payload.into_slices() {
+        datagram.push(slice)?;
+    }
+    Ok(datagram)
 }

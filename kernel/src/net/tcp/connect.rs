@@ -226,6 +226,9 @@ impl Socket {
             interface => interface,
         };
         let path = config::current().path(remote.address, interface)?;
+        if self.common.has(Switches::ON_LINK) {
+            path.check_link(remote.address)?;
+        }
         let address = match state.local.address {
             any if any.is_any() => path.source,
             own if own.is_v4() != remote.address.is_v4() => return Err(Errno::ENETUNREACH),

@@ -80,6 +80,7 @@ impl Socket {
     /// Handles a segment of this connection.
     #[inline]
     fn on_segment(&self, segment: Segment<Slice>) {
+        self.common.came_in_here();
         self.act(|connection, now, out| ((), connection.on_segment(now, segment, out)));
     }
 }

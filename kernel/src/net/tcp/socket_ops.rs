@@ -12,7 +12,7 @@ use hayate_machine::user::UserPtr;
 use super::options::{RECEIVE_DEFAULT, SEND_DEFAULT, SOL_TCP};
 use super::{Phase, Socket};
 use crate::net::ioctl;
-use crate::net::ip_options::{self, SOL_IP, SOL_IPV6, ipv6};
+use crate::net::ip_options::{self, SOL_IP, SOL_IPV6, ip, ipv6};
 use crate::vfs::fasync::{Interest, Signals};
 use crate::vfs::open_file::{FileOps, OpenFile, Traits};
 use crate::vfs::poll::{Events, Registrar};
@@ -34,7 +34,14 @@ impl Socket {
     }
 
     fn set_ip(&self, level: i32, option: i32, value: OptionValue) -> Result<()> {
-        let number = ip_options::read(level, option, value)?;
+        let mut number = ip_options::read(level, option, value)?;
+        if (level, option) == (SOL_IP, ip::TOS) {
+            // The two bits of ECN are the connection's own (`do_ip_setsockopt`).
+            const ECN: i32 = 3;
+            number = number & !ECN | i32::from(self.options.lock().tos) & ECN;
+            let priority = ip_options::priority_of_service(number);
+            self.common.priority.store(priority, Ordering::Relaxed);
+        }
         if (level, option) == (SOL_IPV6, ipv6::V6ONLY) && self.state.lock().local.port != 0 {
             return Err(Errno::EINVAL);
         }
@@ -46,6 +53,15 @@ impl Socket {
             flow.route = flow.route.marked(self.marks(flow.route.ends.remote.address));
         }
         Ok(())
+    }
+
+    /// The MTU of the path: that of the interface, or a lower one that a router told of.
+    fn path_mtu(&self) -> Result<i32> {
+        let state = self.state.lock();
+        let Phase::Connected(flow) = &state.phase else { return Err(Errno::ENOTCONN) };
+        let (told, whole) = (flow.connection.info().path_mss, flow.route.mss());
+        let mtu = ip_options::mtu(&flow.route.path);
+        Ok(mtu - whole.saturating_sub(told) as i32)
     }
 }
 
@@ -142,6 +158,9 @@ impl SocketOps for Socket {
             SOL_SOCKET => self.level.get(option, out),
             SOL_TCP => self.get_tcp(option, out),
             SOL_IPV6 if !self.v6 => Err(Errno::EOPNOTSUPP),
+            SOL_IP | SOL_IPV6 if ip_options::is_mtu(level, option) => {
+                ip_options::write(level, self.path_mtu()?, out)
+            }
             SOL_IP | SOL_IPV6 => {
                 let value = self.options.lock().get(level, option).ok_or(Errno::ENOPROTOOPT)?;
                 ip_options::write(level, value, out)
