@@ -27,7 +27,8 @@ fn machine() -> MutexGuard<'static, ()> {
     READY.call_once(|| {
         let end = INTERPRETED_MEMORY as u64;
         let memory = MemoryRange { start: 0, end, kind: MemoryKind::Usable };
-        frames::init(&[memory], core::iter::empty());
+        // SAFETY: the array stands for memory, and this happens once.
+        unsafe { frames::init(&[memory], core::iter::empty()) };
     });
     turn
 }

@@ -30,8 +30,17 @@ const CRATES: &[&str] = &[
 
 /// The models of crates/protocols: with loom's atomic types instead of the processor's, and a
 /// target folder of their own, so that nothing else is rebuilt.
-const MODELS: &[&str] =
-    &["--release", "-p", "hayate-protocols", "--test", "models", "--target-dir", "target/loom"];
+const MODELS: &[&str] = &[
+    "--release",
+    "-p",
+    "hayate-protocols",
+    "-p",
+    "hayate-frames",
+    "--test",
+    "models",
+    "--target-dir",
+    "target/loom",
+];
 
 /// The toolchain of Miri: a nightly of a fixed date, used only for this check.
 const MIRI: &str = "nightly-2026-05-20";

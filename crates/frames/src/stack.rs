@@ -5,7 +5,10 @@
 //! word.
 
 use core::sync::atomic::Ordering::Relaxed;
+#[cfg(not(loom))]
 use core::sync::atomic::{AtomicU32, AtomicUsize};
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU32, AtomicUsize};
 
 /// At most `N` frame numbers, last in first out (the last one freed is the one still in the
 /// caches).
@@ -22,8 +25,16 @@ impl<const N: usize> Default for Stack<N> {
 
 impl<const N: usize> Stack<N> {
     /// An empty stack.
+    #[cfg(not(loom))]
     pub const fn new() -> Self {
         Stack { count: AtomicUsize::new(0), frames: [const { AtomicU32::new(0) }; N] }
+    }
+
+    /// An empty stack in a model, whose atomic types are created at run time.
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        let frames = core::array::from_fn(|_| AtomicU32::new(0));
+        Stack { count: AtomicUsize::new(0), frames }
     }
 
     /// Returns how many frames it holds. Other processors may call this as well.

@@ -104,10 +104,10 @@ extern "C" fn start() -> ! {
 pub fn prepare_memory() {
     static PREPARED: crate::sync::Once<()> = crate::sync::Once::new();
     PREPARED.call_once(|| {
-        crate::frames::init(
-            &info().memory,
-            crate::nvm::areas().iter().map(crate::nvm::Area::range),
-        );
+        let areas = crate::nvm::areas().iter().map(crate::nvm::Area::range);
+        // SAFETY: the boot code has checked the memory map and taken out what is in use, and this
+        // happens once.
+        unsafe { crate::frames::init(&info().memory, areas) };
         crate::nvm::hold_frames();
         crate::paging::init();
     });

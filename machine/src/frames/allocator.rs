@@ -313,12 +313,15 @@ pub fn prepare() -> bool {
 }
 
 /// Sets the frame table and the allocator up: everything usable in the memory map becomes free. The
-/// table covers `areas` as well, which are non-volatile memory and not for the allocator. Called
-/// once, on the first processor, when all of it is in the direct map.
+/// table covers `areas` as well, which are non-volatile memory and not for the allocator.
 ///
 /// # Panics
 /// If no usable range has room for the frame table (16 bytes for each frame of 4 KiB).
-pub(crate) fn init(memory: &[MemoryRange], areas: impl Iterator<Item = Range<u64>> + Clone) {
+///
+/// # Safety
+/// What `memory` calls usable must be memory in the direct map that nothing uses. Called once: later
+/// it is in use.
+pub(crate) unsafe fn init(memory: &[MemoryRange], areas: impl Iterator<Item = Range<u64>> + Clone) {
     // Frame numbers have 31 bits, and the direct map is finite: memory beyond either is not used.
     let limit = (DIRECT_MAP_SIZE as u64).min(u64::from(FRAME_NUMBERS) << PAGE_SHIFT);
     let usable = || {
