@@ -6,6 +6,7 @@
 use hayate_fuzzing::{Random, rounds, seed};
 use hayate_ip::checksum::Checksum;
 use hayate_ip::header::{self, Extent, Header, Icmp, Tcp, Udp};
+use hayate_ip::neighbour::{ADVERTISEMENT, Arp, Discovery, SOLICITATION};
 use hayate_ip::reassembly::{Added, Reassembly};
 use hayate_ip::{Address, SocketAddress, icmp};
 
@@ -180,4 +181,54 @@ fn fragments() {
         }
     }
     assert!(wholes > 0);
+}
+
+/// Messages about hardware addresses, mutated: what is read is written and read as the same.
+#[test]
+fn hardware_addresses() {
+    let mut random = Random::new(seed());
+    let (count, mut accepted) = (rounds(100_000), 0);
+    for _ in 0..count {
+        let hardware = random.word().to_le_bytes()[..6].try_into().unwrap();
+        let ends = [address(&mut random, false), address(&mut random, false)];
+        let asks = random.one_in(2);
+        let arp = Arp { asks, source: (hardware, ends[0]), target: ([0; 6], ends[1]) };
+        let kind = [SOLICITATION, ADVERTISEMENT][random.below(2)];
+        let target = address(&mut random, true);
+        let mut discovery = Discovery::bytes(kind, target, hardware).to_vec();
+        if random.one_in(2) {
+            let words = 1 + random.below(3);
+            let mut option = bytes(&mut random, 8 * words);
+            option[1] = words as u8;
+            discovery.splice(16..16, option);
+        }
+        let mut arp = arp.to_bytes().unwrap().to_vec();
+        for message in [&mut arp, &mut discovery] {
+            for _ in 0..random.below(4) {
+                let at = random.below(message.len());
+                match random.below(4) {
+                    _ if message.is_empty() => {}
+                    0 => message[at] ^= 1 << random.below(8),
+                    1 => message[at] = random.word() as u8,
+                    2 => message.truncate(at),
+                    _ => message.insert(at, random.word() as u8),
+                }
+            }
+        }
+        if let Some(read) = Arp::parse(&arp) {
+            accepted += 1;
+            assert_eq!(Arp::parse(&read.to_bytes().unwrap()), Some(read));
+        }
+        if let Some(read) = Discovery::parse(kind, &discovery) {
+            accepted += 1;
+            assert!(read.target.is_unicast());
+            if let Some(hardware) = read.hardware {
+                let again = Discovery::bytes(kind, read.target, hardware);
+                assert_eq!(Discovery::parse(kind, &again), Some(read));
+            }
+        }
+        let other = random.word() as u8;
+        Discovery::parse(other, &arp);
+    }
+    assert!(accepted > count / 2, "only {accepted} of {count} messages were accepted");
 }

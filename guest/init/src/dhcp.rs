@@ -283,6 +283,7 @@ fn times(answer: &DhcpRepr) -> Option<[Duration; 3]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hayate_fuzzing::{Random, rounds, seed};
     use smoltcp::wire::DhcpOption;
 
     const HARDWARE: EthernetAddress = EthernetAddress([2, 0, 0, 0, 0, 9]);
@@ -364,6 +365,54 @@ mod tests {
                 let _ = understood(&damaged, &discover);
             }
         }
+    }
+
+    /// Answers with any options, mutated: none panics, and a lease that is read can be used.
+    #[test]
+    fn any_bytes() {
+        let mut random = Random::new(seed());
+        let questions = [question(Kind::Discover), question(Kind::Request)];
+        let (count, mut leases) = (rounds(100_000), 0);
+        for _ in 0..count {
+            let question = &questions[random.below(2)];
+            let kinds = [Kind::Offer, Kind::Ack, Kind::Nak];
+            let mut message = bytes(&answer(question, kinds[random.below(3)]));
+            // The end of the options makes room for others.
+            while message.last().is_some_and(|&last| matches!(last, 0 | 255)) {
+                message.pop();
+            }
+            for _ in 0..random.below(6) {
+                let kind = [0, 1, 3, 6, 51, 52, 53, 54, 58, 59, 61, random.word() as u8];
+                let length = [0, 4, 4, 4, 6, 8, 255][random.below(7)];
+                message.extend([kind[random.below(12)], length]);
+                message.extend((0..length).map(|_| random.word() as u8));
+            }
+            message.push(255);
+            for _ in 0..random.below(4) {
+                let place = random.below(message.len());
+                match random.below(3) {
+                    0 => message[place] ^= 1 << random.below(8),
+                    1 => message[place] = random.word() as u8,
+                    _ if random.one_in(4) => message.truncate(place.max(1)),
+                    _ => message.insert(place, random.word() as u8),
+                }
+            }
+            message.truncate(MOST);
+            let Some((kind, lease)) = understood(&message, question) else { continue };
+            if kind == Kind::Nak {
+                continue;
+            }
+            leases += 1;
+            let strange = |address: &Ipv4Addr| {
+                address.is_unspecified() || address.is_loopback() || address.is_multicast()
+            };
+            assert!(!strange(&lease.address) && (1..=32).contains(&lease.prefix));
+            assert!(lease.gateway.iter().chain(&lease.name_servers).all(|one| !strange(one)));
+            if let Some([renew, rebind, lost]) = lease.times {
+                assert!(Duration::ZERO < renew && renew <= rebind && rebind < lost);
+            }
+        }
+        assert!(leases * 20 > count, "only {leases} of {count} answers were leases");
     }
 
     #[test]

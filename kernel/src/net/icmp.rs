@@ -7,11 +7,12 @@ use hayate_ip::SocketAddress;
 use hayate_ip::checksum::Checksum;
 use hayate_ip::header::{self, Header, Icmp, LENGTH_ICMP};
 use hayate_ip::icmp::{Failure, failure_v4, failure_v6, is_error, v4, v6};
+use hayate_ip::neighbour::{ADVERTISEMENT, SOLICITATION};
 
 use super::config;
 use super::datagram;
 use super::datagram::{Protocol, Reported};
-use super::icmp_message::{ADVERTISEMENT, SOLICITATION, packet};
+use super::icmp_message::packet;
 use super::link;
 use super::output;
 use super::packet::{Body, Packet};

@@ -4,6 +4,7 @@ use hayate_abi::Result;
 use hayate_ip::Address;
 use hayate_ip::checksum::Checksum;
 use hayate_ip::header::{self, Header, Icmp, LENGTH_ICMP};
+use hayate_ip::neighbour::{ADVERTISEMENT, Discovery, SOLICITATION};
 
 use super::neighbour::Hardware;
 use super::packet::{Body, Packet};
@@ -28,18 +29,9 @@ pub fn packet(header: Header, message: Icmp, data: Payload) -> Result<Packet> {
     Ok(Packet { header, body: Body::Bytes(payload), interface: 0, segment: 0 })
 }
 
-/// Types of neighbour discovery (RFC 4861, 4.3 and 4.4).
-pub const SOLICITATION: u8 = 135;
-/// See [`SOLICITATION`].
-pub const ADVERTISEMENT: u8 = 136;
-
 /// Makes a message of neighbour discovery about `target` with the sender's hardware address.
 fn discovery(header: Header, message: Icmp, target: Address, hardware: Hardware) -> Result<Packet> {
-    let mut bytes = [0; 24];
-    bytes[..16].copy_from_slice(&target.octets());
-    bytes[16] = if message.kind == SOLICITATION { 1 } else { 2 };
-    bytes[17] = 1;
-    bytes[18..].copy_from_slice(&hardware);
+    let bytes = Discovery::bytes(message.kind, target, hardware);
     packet(header, message, Payload::copy(&bytes)?)
 }
 

@@ -12,8 +12,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use hayate_abi::{Errno, Result};
 use hayate_ip::Address;
 use hayate_ip::header::{self, Header, Icmp};
+use hayate_ip::neighbour::{ADVERTISEMENT, ARP_LENGTH, Arp, Discovery};
 use hayate_machine::sync::Once;
-use smoltcp::wire::{ArpOperation, ArpPacket, ArpRepr, EthernetAddress};
 
 use super::config::{self, Counters, Interface, Path, flag};
 use super::faults;
@@ -37,8 +37,6 @@ const ETHERNET: usize = 14;
 const IPV4: u16 = 0x0800;
 const ARP: u16 = 0x0806;
 const IPV6: u16 = 0x86dd;
-/// The length of an ARP message about IPv4 on Ethernet.
-const ARP_LENGTH: usize = 28;
 const EVERYBODY: Hardware = [0xff; 6];
 /// The largest frame that is copied for a device that completes checksums.
 const SMALL: usize = 256;
@@ -181,47 +179,29 @@ fn receive_arp(interface: &Arc<Interface>, payload: &Payload) -> Option<()> {
     if payload.read(0, &mut bytes) < ARP_LENGTH {
         return None;
     }
-    let message = ArpRepr::parse(&ArpPacket::new_checked(&bytes[..]).ok()?).ok()?;
-    let ArpRepr::EthernetIpv4 {
-        operation,
-        source_hardware_addr,
-        source_protocol_addr,
-        target_protocol_addr,
-        ..
-    } = message
-    else {
-        return None;
-    };
-    let (source, target) = (source_protocol_addr.into(), target_protocol_addr.into());
+    let message = Arp::parse(&bytes)?;
+    let ((hardware, source), (_, target)) = (message.source, message.target);
     let ours = config::current()
         .addresses
         .iter()
         .any(|own| own.address == target && own.interface == interface.index);
-    neighbour::learn(interface, source, source_hardware_addr.0, ours);
-    if ours && operation == ArpOperation::Request {
-        send_arp(interface, ArpOperation::Reply, target, source_hardware_addr.0, source);
+    neighbour::learn(interface, source, hardware, ours);
+    if ours && message.asks {
+        send_arp(interface, false, target, (hardware, source));
     }
     Some(())
 }
 
+/// Asks for the hardware address of a host, or answers one that asked. A question goes to all.
 fn send_arp(
     interface: &Interface,
-    operation: ArpOperation,
+    asks: bool,
     source: Address,
-    to: Hardware,
-    target: Address,
+    target: (Hardware, Address),
 ) -> Option<()> {
-    let (source, target) = (source.to_v4()?, target.to_v4()?);
-    let asks = operation == ArpOperation::Request;
-    let message = ArpRepr::EthernetIpv4 {
-        operation,
-        source_hardware_addr: EthernetAddress(interface.hardware),
-        source_protocol_addr: source.into(),
-        target_hardware_addr: EthernetAddress(if asks { [0; 6] } else { to }),
-        target_protocol_addr: target.into(),
-    };
-    let mut bytes = [0; ARP_LENGTH];
-    message.emit(&mut ArpPacket::new_unchecked(&mut bytes[..]));
+    let source = (interface.hardware, source);
+    let bytes = Arp { asks, source, target }.to_bytes()?;
+    let to = if asks { EVERYBODY } else { target.0 };
     let link = link_header(to, interface.hardware, ARP);
     tap::frame(interface, Kind::Outgoing, link, Sum::Good, || Payload::copy(&bytes), None);
     let mut frame = OutgoingFrame::new(ETHERNET + ARP_LENGTH).ok()?;
@@ -266,7 +246,7 @@ fn give(interface: &Interface, frame: OutgoingFrame) -> bool {
 pub(super) fn ask(interface: &Arc<Interface>, address: Address) {
     let Some(source) = config::current().source_on(interface.index, address) else { return };
     if address.is_v4() {
-        let _ = send_arp(interface, ArpOperation::Request, source, EVERYBODY, address);
+        let _ = send_arp(interface, true, source, ([0; 6], address));
         return;
     }
     if let Ok(packet) = icmp_message::solicitation(source, address, interface.hardware) {
@@ -391,10 +371,8 @@ pub(super) fn receive_discovery(packet: &Packet, message: Icmp, payload: &Payloa
     }
     let mut bytes = [0; 128];
     let count = payload.read(header::LENGTH_ICMP, &mut bytes);
-    let (target, options) = bytes[..count].split_first_chunk::<16>()?;
-    let target = Address::v6(u128::from_be_bytes(*target));
-    let hardware = hardware_option(options, message.kind);
-    if message.kind == icmp_message::ADVERTISEMENT {
+    let Discovery { target, hardware } = Discovery::parse(message.kind, &bytes[..count])?;
+    if message.kind == ADVERTISEMENT {
         neighbour::learn(&interface, target, hardware?, false);
         return Some(());
     }
@@ -411,21 +389,4 @@ pub(super) fn receive_discovery(packet: &Packet, message: Icmp, payload: &Payloa
     let answer = icmp_message::advertisement(target, source, interface.hardware).ok()?;
     let path = config.path(answer.header.destination, interface.index).ok()?;
     send(&path, answer).ok()
-}
-
-/// Finds the link-layer address among the options: the source's in a solicitation (1), the target's
-/// in an advertisement (2).
-fn hardware_option(mut options: &[u8], kind: u8) -> Option<Hardware> {
-    let wanted = if kind == icmp_message::ADVERTISEMENT { 2 } else { 1 };
-    while let [kind, length, rest @ ..] = options {
-        let size = usize::from(*length) * 8;
-        if size == 0 || size > options.len() {
-            return None;
-        }
-        if *kind == wanted {
-            return rest.first_chunk().copied();
-        }
-        options = &options[size..];
-    }
-    None
 }

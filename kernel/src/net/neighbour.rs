@@ -58,8 +58,7 @@ pub fn register(link: LinkActions) {
     LINK.call_once(|| link);
 }
 
-/// A hardware address.
-pub type Hardware = [u8; 6];
+pub use hayate_ip::neighbour::Hardware;
 
 /// Returns the hardware address of a group (RFC 1112, 6.4; RFC 2464, 7).
 pub fn group(address: Address) -> Hardware {
