@@ -3,7 +3,8 @@
 //!
 //! A TCP connection begins with one byte. [`ECHO`] sends back messages of [`MESSAGE`] bytes.
 //! [`SINK`] takes a length of eight bytes (little-endian) and that many bytes, and answers with one
-//! byte. Closing without a byte is allowed. UDP datagrams are sent back unchanged.
+//! byte. [`SOURCE`] takes such a length and sends that many bytes. Closing without a byte is
+//! allowed. UDP datagrams are sent back unchanged.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -15,6 +16,8 @@ pub const MESSAGE: usize = 32;
 pub const ECHO: u8 = b'e';
 /// Command: take bulk data.
 pub const SINK: u8 = b's';
+/// Command: send bulk data.
+pub const SOURCE: u8 = b'd';
 /// A connection without data for this long is closed.
 const IDLE: Duration = Duration::from_secs(60);
 
@@ -47,6 +50,7 @@ fn answer(mut stream: TcpStream) {
     match command[0] {
         ECHO => echo(stream),
         SINK => sink(stream),
+        SOURCE => source(stream),
         _ => 0,
     };
 }
@@ -73,6 +77,23 @@ pub fn sink(mut stream: impl Read + Write) -> i32 {
         }
         if stream.write_all(&[1]).is_err() {
             return 1;
+        }
+    }
+    0
+}
+
+/// Sends announced numbers of bytes until the other side closes.
+fn source(mut stream: impl Read + Write) -> i32 {
+    let buffer = vec![7; 128 << 10];
+    let mut length = [0; 8];
+    while stream.read_exact(&mut length).is_ok() {
+        let mut left = u64::from_le_bytes(length);
+        while left > 0 {
+            let part = left.min(buffer.len() as u64) as usize;
+            if stream.write_all(&buffer[..part]).is_err() {
+                return 1;
+            }
+            left -= part as u64;
         }
     }
     0

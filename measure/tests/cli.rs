@@ -345,7 +345,7 @@ fn serve_answers_the_remote_experiments() {
     assert!(out.status.success(), "{}{}", text(&out.stdout), text(&out.stderr));
     let run: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(place.file("r.json")).unwrap()).unwrap();
-    assert_eq!(run["results"].as_array().unwrap().len(), 5, "{}", text(&out.stdout));
+    assert_eq!(run["results"].as_array().unwrap().len(), 6, "{}", text(&out.stdout));
 }
 
 #[test]

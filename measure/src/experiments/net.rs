@@ -87,6 +87,27 @@ fn bulk(m: &mut Sampler, mut stream: impl Read + Write) -> Result<(), Skip> {
     })
 }
 
+/// Asks for [`BULK`] bytes and takes them.
+fn tcp_download(m: &mut Sampler, address: SocketAddr) -> Result<(), Skip> {
+    let mut stream = connect(address)?;
+    stream.write_all(&[serve::SOURCE]).map_err(Skip::because("sending"))?;
+    let mut chunk = vec![0; CHUNK];
+    let clock = m.clock();
+    m.collect(|| {
+        let start = clock.start();
+        stream.write_all(&BULK.to_le_bytes()).map_err(Skip::because("sending"))?;
+        let mut left = BULK as usize;
+        while left > 0 {
+            let most = left.min(CHUNK);
+            match stream.read(&mut chunk[..most]).map_err(Skip::because("receiving"))? {
+                0 => return Err(Skip("the other host closed the connection".into())),
+                count => left -= count,
+            }
+        }
+        Ok(clock.stop().saturating_sub(start))
+    })
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Half {
     SetUp,
@@ -340,6 +361,20 @@ fn remote(address: Option<SocketAddr>) -> Vec<Experiment> {
         .method("16 MB in writes of 128 KB to `measure serve`, which confirms the last byte")
         .rounds_at_most(8)
         .hardware(1.0, "copy-byte-memory", "into the kernel; the wire's speed is not known before")
+        .software(0.3, "instruction", "per byte: segments, driver"),
+        Experiment::bandwidth(
+            "net/remote/tcp-download",
+            "TCP bandwidth from the other host",
+            BULK,
+            move |_, m| tcp_download(m, there()?),
+        )
+        .method("16 MB from `measure serve`, in reads of up to 128 KB")
+        .rounds_at_most(8)
+        .hardware(
+            1.0,
+            "copy-byte-memory",
+            "out of the kernel; the wire's speed is not known before",
+        )
         .software(0.3, "instruction", "per byte: segments, driver"),
     ]
 }

@@ -1,7 +1,7 @@
 //! One boot of one system with the suite in it, from the start of the machine to the measured run.
 
 use anyhow::{Context, Result, bail};
-use hayate_cli::arguments::network::Network;
+use hayate_cli::arguments::network::{Net, Network};
 use hayate_cli::arguments::{Accel, Board, Machine, Profile};
 use hayate_cli::compile;
 use hayate_cli::failure::{self, Failure};
@@ -11,8 +11,10 @@ use hayate_cli::guest::session::{End, Outcome, Session, Streams};
 use hayate_cli::guest::{backtrace, initramfs, linux};
 use hayate_job::{Job, Mount, Root};
 use measure_data::{Run, read_run};
-use std::io::Write;
-use std::path::PathBuf;
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,6 +25,8 @@ const BEST: &str = "mitigations=off init_on_alloc=0 norandmaps randomize_kstack_
 
 /// The file system of disks.
 const EXT4: &str = "ext4";
+/// The host as a guest of QEMU's own network sees it.
+const HOST: &str = "10.0.2.2";
 /// The status of `measure` for wrong arguments.
 const WRONG_ARGUMENTS: i32 = 2;
 /// The status of `measure` if something that it needs is missing.
@@ -164,6 +168,47 @@ pub struct Setup {
     pub memory_limit: String,
     /// How long the machine may run.
     pub timeout: Duration,
+    /// The suite on the host, which is the other end of the experiments with another host, through
+    /// QEMU's own network.
+    pub other_end: Option<PathBuf>,
+}
+
+/// `measure serve` on the host; it ends when this is dropped.
+struct Server {
+    child: Child,
+    port: u16,
+    /// Kept open: the server writes to it.
+    _said: BufReader<ChildStdout>,
+}
+
+impl Server {
+    fn start(measure: &Path) -> Result<Server> {
+        let mut command = Command::new(measure);
+        let command = command.args(["serve", "--listen", "127.0.0.1:0"]).stdout(Stdio::piped());
+        let mut child = command.spawn().context("cannot start measure serve on the host")?;
+        let mut said = BufReader::new(child.stdout.take().context("no pipe")?);
+        let mut line = String::new();
+        let read = said.read_line(&mut line);
+        let place =
+            line.split_whitespace().find_map(|word| word.trim_end_matches(',').parse().ok());
+        match (read, place) {
+            (Ok(_), Some(SocketAddr::V4(place))) => {
+                Ok(Server { child, port: place.port(), _said: said })
+            }
+            _ => {
+                let _ = child.kill();
+                let _ = child.wait();
+                bail!("measure serve on the host does not say where it listens: {line}")
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 impl Setup {
@@ -182,7 +227,12 @@ impl Setup {
 
     /// Boots `system`, measures, and returns the run.
     pub fn boot(&self, system: &System) -> Result<Run> {
-        let Ended { status, output, error } = self.run(system, self.arguments(system))?;
+        let server = self.other_end.as_deref().map(Server::start).transpose()?;
+        let mut arguments = self.arguments(system);
+        if let Some(server) = &server {
+            arguments.extend(["--remote".into(), format!("{HOST}:{}", server.port)]);
+        }
+        let Ended { status, output, error } = self.run(system, arguments)?;
         match read_run(&output) {
             Ok(run) => Ok(if self.counting { counted(run) } else { run }),
             Err(_) if status == WRONG_ARGUMENTS => {
@@ -230,7 +280,7 @@ impl Setup {
             mounts,
             streams: hayate_job::Streams::Separate,
             input_along: false,
-            network: None,
+            network: qemu.network(),
             explain: None,
         };
         let archive = system.disk.is_none().then_some(self.image.as_path());
@@ -251,6 +301,10 @@ impl Setup {
     }
 
     fn machine(&self, system: &System) -> Machine {
+        let mut network = Network::default();
+        if self.other_end.is_some() {
+            network.choose(Net::User);
+        }
         Machine {
             cpus: self.cpus,
             processor: None,
@@ -260,7 +314,7 @@ impl Setup {
             aslr: None,
             deterministic: self.counting,
             nvm: None,
-            network: Network::default(),
+            network,
             append: Some(system.words.clone())
                 .filter(|words| !words.is_empty())
                 .into_iter()

@@ -108,6 +108,7 @@ fn setup(options: &Compare, measure: &Path, globs: Vec<String>) -> Result<Setup>
         iterations: options.iterations,
         memory_limit: options.memory_limit.clone(),
         timeout: Duration::from_secs(options.timeout),
+        other_end: None,
     })
 }
 

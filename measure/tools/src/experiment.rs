@@ -203,6 +203,7 @@ fn setup(
         iterations: what.iterations,
         memory_limit: what.memory_limit.clone(),
         timeout: Duration::from_secs(options.timeout),
+        other_end: what.host.then(|| measure.to_owned()),
     })
 }
 

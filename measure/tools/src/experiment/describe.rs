@@ -38,6 +38,10 @@ pub struct Description {
     /// The speeds of that disk; each of them is measured.
     #[serde(default)]
     pub storage: Vec<Storage>,
+    /// Whether the machine is in QEMU's own network, with `measure serve` on the host as the other
+    /// end of `net/remote`. Packets then come when the host brings them: for time, not for counts.
+    #[serde(default)]
+    pub host: bool,
     /// A shell command in the guest before each start of a program, untimed.
     pub before: Option<String>,
     /// Whether the first starts of programs count too.
