@@ -21,8 +21,9 @@
 //! [`SLACK`]: on a packet's way no processor writes what others write. A whole may so be wrong by
 //! as many pages for each processor.
 //!
-//! Not counted: the queues of Unix, netlink and packet sockets, which have only a limit for each
-//! socket, as on Linux.
+//! Not counted: the queues of Unix sockets, which are counted for each user where they are
+//! (`ipc::unix::account`), and those of netlink and packet sockets, which have only a limit for
+//! each socket, as on Linux.
 
 use core::sync::atomic::{AtomicIsize, AtomicUsize, Ordering::Relaxed};
 

@@ -55,6 +55,8 @@ pub struct Holdings {
     pub pipe_pages: Count,
     /// Descriptors in messages between Unix-domain sockets.
     pub files_in_flight: Count,
+    /// Bytes in such messages.
+    pub bytes_in_flight: Count,
 }
 
 /// By user id, sorted.

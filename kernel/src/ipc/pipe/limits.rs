@@ -7,6 +7,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use hayate_abi::{Errno, Result};
+use hayate_machine::frames;
 
 use crate::credentials::{Capability, Credentials};
 use crate::page_cache::cache::PAGE;
@@ -22,8 +23,9 @@ const LARGEST: usize = 1 << 31;
 
 /// The most that an unprivileged program can ask for, in bytes (`/proc/sys/fs/pipe-max-size`).
 pub static MAX_SIZE: Limit = Limit::new(|| 1 << 20);
-/// Pages beyond which a user's new pipes are small and none grows; 0: no limit.
-pub static USER_PAGES_SOFT: Limit = Limit::new(|| 1024 * DEFAULT_SLOTS);
+/// Pages beyond which a user's new pipes are small and none grows; 0: no limit. At first as on
+/// Linux, but no more than an eighth of memory.
+pub static USER_PAGES_SOFT: Limit = Limit::new(|| (1024 * DEFAULT_SLOTS).min(frames::total() / 8));
 /// Pages beyond which a user gets no new pipe; 0: no limit.
 pub static USER_PAGES_HARD: Limit = Limit::new(|| 0);
 

@@ -6,22 +6,42 @@
 //! the limit. So small messages count with what they cost the kernel: a socket with the default
 //! limit holds some 277 messages of one byte.
 //!
+//! A user may have thousands of sockets, so what they all have in flight counts for the user as
+//! well, but for the superuser, and is bounded by a part of memory; Linux has only the limit of
+//! each socket. Beyond the bound a socket has one message of [`LEAST`] bytes in flight, so that a
+//! thread that waits is woken when that is read; beyond twice the bound a message is refused.
+//!
 //! A [`Charge`] is part of a message; dropping it needs no lock.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use hayate_abi::{Errno, Result};
+use hayate_machine::frames;
+
 use crate::vfs::socket_options::{RECEIVE_DEFAULT, SEND_DEFAULT};
+use crate::vfs::users;
+use crate::vfs::users::Holdings;
 
 /// The overhead of a message: the least that Linux charges (`SKB_TRUESIZE(0)` with the rounding of
 /// its allocator).
 const OVERHEAD: usize = 768;
+
+/// The bytes of the message that a socket may have in flight, however much its user has.
+pub const LEAST: usize = 4096;
+
+/// The bytes in flight beyond which a user gets little more: a sixteenth of memory.
+fn bound() -> usize {
+    frames::total() * (4096 / 16)
+}
 
 /// The two buffer sizes, and the number of bytes in flight.
 pub struct Account {
     in_flight: AtomicUsize,
     send: AtomicUsize,
     receive: AtomicUsize,
+    /// The counts of its user; `None` for the superuser.
+    user: Option<Arc<Holdings>>,
 }
 
 /// The bytes that a message counts for; uncounted when dropped.
@@ -31,9 +51,12 @@ pub struct Charge {
 }
 
 impl Account {
-    /// Makes an account with nothing in flight and default sizes.
-    pub fn new() -> Arc<Self> {
+    /// Makes an account of a user, with nothing in flight and default sizes.
+    pub fn new(user: u32) -> Arc<Self> {
+        // Without memory for the counts of a user, which are few, the socket counts for nobody.
+        let holdings = || users::of(user).ok();
         Arc::new(Self {
+            user: if user == 0 { None } else { holdings() },
             in_flight: AtomicUsize::new(0),
             send: AtomicUsize::new(SEND_DEFAULT),
             receive: AtomicUsize::new(RECEIVE_DEFAULT),
@@ -73,23 +96,47 @@ impl Account {
     /// Whether enough is free that a sender should be woken and a poll should report the socket as
     /// writable (`unix_writable`).
     pub fn is_writable(&self) -> bool {
-        self.in_flight.load(Ordering::Relaxed) * 4 <= self.send_size()
+        let in_flight = self.in_flight();
+        if self.is_pressed() { in_flight == 0 } else { in_flight * 4 <= self.send_size() }
     }
 
-    /// Counts a message of `length` bytes; `None` when the limit is reached.
-    pub fn charge(self: &Arc<Self>, length: usize) -> Option<Charge> {
+    /// Whether its user has so much in flight that only small messages are taken.
+    pub fn is_pressed(&self) -> bool {
+        self.user.as_ref().is_some_and(|user| user.bytes_in_flight.get() > bound())
+    }
+
+    /// Counts a message of `length` bytes; `None` when the limit is reached. `ENOBUFS` when its
+    /// user has too much in flight.
+    pub fn charge(self: &Arc<Self>, length: usize) -> Result<Option<Charge>> {
         let size = length.saturating_add(OVERHEAD);
-        self.in_flight
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sum| {
-                (sum < self.send_size()).then(|| sum.saturating_add(size))
-            })
-            .ok()?;
-        Some(Charge { account: Arc::clone(self), size })
+        if let Some(user) = &self.user {
+            let sum = user.bytes_in_flight.add(size);
+            let is_first = self.in_flight() == 0;
+            if sum > bound() && (!is_first || length > LEAST || sum > 2 * bound()) {
+                user.bytes_in_flight.give(size);
+                return if is_first { Err(Errno::ENOBUFS) } else { Ok(None) };
+            }
+        }
+        let counted = self.in_flight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sum| {
+            (sum < self.send_size()).then(|| sum.saturating_add(size))
+        });
+        if counted.is_err() {
+            self.uncount(size);
+            return Ok(None);
+        }
+        Ok(Some(Charge { account: Arc::clone(self), size }))
+    }
+
+    fn uncount(&self, size: usize) {
+        if let Some(user) = &self.user {
+            user.bytes_in_flight.give(size);
+        }
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
+        self.account.uncount(self.size);
         self.account.in_flight.fetch_sub(self.size, Ordering::Relaxed);
     }
 }

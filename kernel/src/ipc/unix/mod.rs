@@ -44,7 +44,8 @@
 //! # Bounds
 //!
 //! Descriptors in flight count for the user who sent them, against RLIMIT_NOFILE as on Linux and
-//! [`flight::MOST_OF_USER`]; cycles of sockets that were sent over each other are collected.
+//! [`flight::MOST_OF_USER`]; cycles of sockets that were sent over each other are collected. The
+//! bytes that all sockets of a user have in flight are bounded by a part of memory ([`account`]).
 
 pub mod account;
 pub mod address;

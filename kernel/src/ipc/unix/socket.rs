@@ -8,6 +8,7 @@ use hayate_abi::socket::Ucred;
 use hayate_abi::{Errno, Result};
 use hayate_machine::user::UserPtr;
 
+use super::account;
 use super::address::Name;
 use super::endpoint::{Endpoint, EndpointKind};
 use super::message::{Descriptors, Message};
@@ -160,7 +161,9 @@ impl Socket {
             } else {
                 // At most half the buffer: with a small buffer, a piece should not wait until all
                 // of it is free.
-                let piece = STREAM_PIECE.min(buffer / 2 - 64);
+                let pressed = self.endpoint.account.is_pressed();
+                let most = if pressed { account::LEAST } else { STREAM_PIECE };
+                let piece = most.min(buffer / 2 - 64);
                 (total - usize::from(outgoing.urgent) - sent).min(piece)
             };
             let mut bytes = Vec::new();

@@ -233,6 +233,8 @@ impl Endpoint {
             let length;
             (length, is_done) = dump.fill(&mut bytes);
             bytes.truncate(length);
+            // The queue counts the bytes, not the room that they were made in.
+            bytes.shrink_to_fit();
         }
         {
             let mut state = self.state.lock();

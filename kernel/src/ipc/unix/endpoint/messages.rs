@@ -62,7 +62,7 @@ impl Endpoint {
             return Err(Errno::ENOBUFS);
         }
         // The sender is woken when any of its messages in flight arrives, wherever that is.
-        let Some(charge) = sender.account.charge(length) else {
+        let Some(charge) = sender.account.charge(length)? else {
             sender.space_wanted.store(true, Ordering::Relaxed);
             return Ok(Attempt::Wait);
         };

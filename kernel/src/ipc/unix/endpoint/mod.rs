@@ -197,7 +197,7 @@ impl Endpoint {
         let endpoint = Arc::new(Self {
             kind,
             owner,
-            account: Account::new(),
+            account: Account::new(owner.uid),
             inner: SpinLock::new(Inner {
                 role: Role::Idle,
                 queue: VecDeque::new(),
