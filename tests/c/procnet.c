@@ -646,6 +646,16 @@ TEST(settings_are_changed) {
     load(IPV4 "ip_local_port_range");
     CHECK_STR(text, "40000\t40009\n");
     OK(set(IPV4 "ip_local_port_range", before));
+    OK(set(IPV4 "ipfrag_time", "12\n"));
+    load(IPV4 "ipfrag_time");
+    CHECK_STR(text, "12\n");
+    OK(set(IPV4 "ipfrag_time", "30\n"));
+    if (access("/proc/sys/net/ipv6/ip6frag_time", F_OK) == 0) {
+        OK(set("/proc/sys/net/ipv6/ip6frag_time", "13\n"));
+        load("/proc/sys/net/ipv6/ip6frag_time");
+        CHECK_STR(text, "13\n");
+        OK(set("/proc/sys/net/ipv6/ip6frag_time", "60\n"));
+    }
     /* A setting holds for sockets that are made afterwards. */
     char ttl[64];
     CHECK(get_file(IPV4 "ip_default_ttl", ttl, sizeof ttl) > 0);

@@ -145,6 +145,11 @@ const TABLE: &[Stress] = &[
     row("the_first_process_outlives_a_hoarder", 1, "storm hoard").memory(128),
     row("kept_memory_gives_way_to_requests", 1, "../static/pressure").memory(64),
     row("kept_memory_gives_way_to_requests", 2, "../static/pressure").memory(64),
+    row("syn_flood", 2, "siege syn-flood --seconds 5 --backlog 64").memory(64).offline(),
+    row("syn_flood_of_a_long_queue", 2, "siege syn-flood --seconds 4 --backlog 4096")
+        .memory(64).offline(),
+    row("half_open_connections", 2, "siege half-open --count 200").memory(64).offline(),
+    row("fragments_that_overlap", 2, "siege fragments --seconds 6").memory(64).offline(),
     row("thousands_of_sockets_that_nobody_reads", 2, "sockets --most 600").memory(64).offline(),
     row("killed_at_any_moment", 2, "storm --seconds 2 strike"),
     row("started_while_replaced", 2, "storm --seconds 3 replace"),

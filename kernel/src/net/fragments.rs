@@ -4,7 +4,7 @@
 //! Fragments of one packet have its addresses, protocol and identification in common. The memory of
 //! incomplete packets is bounded: [`MOST`] bytes of memory that all of them pin (Linux'
 //! `net.ipv4.ipfrag_high_thresh`), and a time for each, counted from its first fragment
-//! (`ipfrag_time`; 60 seconds by RFC 8200, 4.5). Beyond the bound new fragments are dropped, and
+//! (`net.ipv4.ipfrag_time`; 60 seconds by RFC 8200, 4.5). Beyond the bound new fragments are dropped, and
 //! those that were there go on.
 //!
 //! Locks: one for each of [`PARTS`] parts of the table, a leaf. Nothing is sent under it.
@@ -20,6 +20,7 @@ use hayate_machine::sync::{Once, SpinLock};
 use super::icmp;
 use super::icmp::Unwanted;
 use super::packet::{Body, Packet};
+use super::settings;
 use super::slice::Payload;
 use crate::reclaim::growth::Grow;
 use crate::schedule::time::monotonic_ns;
@@ -28,8 +29,6 @@ use crate::schedule::{Timer, TimerTarget};
 const PARTS: usize = 16;
 /// The most bytes that all incomplete packets take.
 const MOST: usize = 4 << 20;
-/// Nanoseconds until an incomplete packet is dropped, for IPv4 and for IPv6.
-const TIMES: [u64; 2] = [30_000_000_000, 60_000_000_000];
 const SECOND: u64 = 1_000_000_000;
 
 /// A packet of which fragments are missing.
@@ -85,7 +84,7 @@ pub(super) fn receive(packet: Packet) -> Option<Packet> {
         Some(at) => at,
         None => {
             incomplete.make_room(1).ok()?;
-            let end = monotonic_ns() + TIMES[usize::from(!header.destination.is_v4())];
+            let end = monotonic_ns() + settings::fragment_time(header.destination.is_v4());
             let pieces = Reassembly::default();
             incomplete.push(Incomplete { header, interface, end, charge: 0, pieces });
             incomplete.len() - 1
@@ -142,7 +141,12 @@ impl TimerTarget for Sweeper {
                     let mut incomplete = part.lock();
                     let late = incomplete.iter().position(|packet| packet.end <= now);
                     waits |= late.is_none() && !incomplete.is_empty();
-                    late.map(|at| incomplete.swap_remove(at))
+                    let late = late.map(|at| incomplete.swap_remove(at));
+                    if incomplete.is_empty() {
+                        // Senders decide how long it once was.
+                        *incomplete = Vec::new();
+                    }
+                    late
                 };
                 match late {
                     Some(late) => report(&late),

@@ -23,6 +23,23 @@ static TTL: AtomicU8 = AtomicU8::new(64);
 static BEGUN: AtomicU32 = AtomicU32::new(4096);
 /// `net.ipv4.tcp_congestion_control`: whether it is reno and not cubic.
 static RENO: AtomicBool = AtomicBool::new(false);
+/// `net.ipv4.ipfrag_time` and `net.ipv6.ip6frag_time`, in seconds.
+static FRAGMENT_TIMES: [AtomicU32; 2] = [AtomicU32::new(30), AtomicU32::new(60)];
+
+/// Returns the nanoseconds until a packet of which fragments are missing is dropped.
+pub fn fragment_time(v4: bool) -> u64 {
+    u64::from(fragment_seconds(v4)) * 1_000_000_000
+}
+
+/// Returns them in seconds.
+pub fn fragment_seconds(v4: bool) -> u32 {
+    FRAGMENT_TIMES[usize::from(!v4)].load(Ordering::Relaxed)
+}
+
+/// Sets them for packets that begin from now on.
+pub fn set_fragment_seconds(v4: bool, seconds: u32) {
+    FRAGMENT_TIMES[usize::from(!v4)].store(seconds, Ordering::Relaxed);
+}
 
 /// Returns the TTL of packets of IPv4 whose socket has none of its own.
 #[inline]

@@ -4,6 +4,7 @@
 //! Linux reports only roughly how much memory is free.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 /// Memory in use: exact in Hayate; on Linux `/proc/meminfo` says roughly how much is free.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +79,7 @@ pub fn memory(drop_caches: bool) -> Option<Memory> {
             break;
         }
         last = now;
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
     }
     last
 }
@@ -100,6 +101,48 @@ pub fn resources() -> Vec<String> {
         }
     }
     lines
+}
+
+/// Frames that are free now, without dropping anything; `None` where the kernel does not tell.
+pub fn frames_free() -> Option<u64> {
+    let text = fs::read_to_string("/proc/hayate/frames").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("free"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// Frames that are free once everything was dropped that can be, or are used for small objects;
+/// `None` where the kernel does not tell, and then nothing is dropped.
+pub fn frames_free_at_rest() -> Option<u64> {
+    frames_free()?;
+    match memory(true)? {
+        Memory::Frames { free, .. } => Some(free),
+        Memory::KiB(_) => None,
+    }
+}
+
+/// Waits until as many frames are [free](frames_free_at_rest) as before, less `tolerance`. Returns
+/// how many are, and how long it took.
+///
+/// # Errors
+/// They are not after `patience`.
+pub fn settle(
+    before: Option<u64>,
+    tolerance: u64,
+    patience: Duration,
+) -> Result<(Option<u64>, Duration), String> {
+    let from = Instant::now();
+    let Some(before) = before else { return Ok((None, from.elapsed())) };
+    loop {
+        let free = frames_free_at_rest().unwrap_or(0);
+        if free + tolerance >= before {
+            return Ok((Some(free), from.elapsed()));
+        }
+        if from.elapsed() > patience {
+            let now = memory(true);
+            return Err(format!("only {free} of {before} frames came back: {now:?}"));
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
 }
 
 /// Readings of the kernel's memory and resources, one after each run of a load.

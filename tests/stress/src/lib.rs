@@ -4,6 +4,7 @@
 //! files. Each reports its result by its exit status: 0 nothing wrong, 1 a failure, 2 wrong usage.
 
 pub mod balance;
+pub mod served;
 
 use std::collections::HashMap;
 use std::ffi::CString;

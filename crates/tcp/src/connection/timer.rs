@@ -28,6 +28,7 @@ impl<B: Bytes> Connection<B> {
                 TimerPurpose::Persist => self.on_persist(now, out),
             };
             self.arm(now);
+            self.heed_user_timeout(now);
         }
         if now >= self.timers.keepalive {
             events |= self.on_keepalive(now, out);
@@ -74,6 +75,25 @@ impl<B: Bytes> Connection<B> {
             if probe < timers.send {
                 (timers.purpose, timers.send) = (TimerPurpose::Tail, probe);
             }
+        }
+    }
+
+    /// The next attempt comes no later than the end of the user's patience (Linux:
+    /// `tcp_clamp_rto_to_user_timeout`, `tcp_clamp_probe0_to_user_timeout`).
+    fn heed_user_timeout(&mut self, now: Nanos) {
+        let recovery = &self.recovery;
+        let tries = match self.timers.purpose {
+            TimerPurpose::Timeout => recovery.timeouts,
+            TimerPurpose::Persist => recovery.probes,
+            TimerPurpose::Reorder | TimerPurpose::Tail => 0,
+        };
+        if let Some(timeout) = self.user_timeout
+            && tries > 0
+            && !self.orphan
+            && self.timers.send != NEVER
+        {
+            let end = recovery.stalled_at.saturating_add(timeout);
+            self.timers.send = self.timers.send.min(end.max(now + 2 * MILLISECOND));
         }
     }
 

@@ -32,6 +32,27 @@ fn the_user_timeout_is_kept() {
 }
 
 #[test]
+fn the_user_timeout_does_not_wait_for_the_next_attempt() {
+    // `tcp_clamp_rto_to_user_timeout`: attempts at 200, 600, 1400 and 3000 ms, then at the end.
+    open("patience 5000\nwrite 100\n+4950\nno event FAILED\n+100\nevent FAILED\nerror TimedOut");
+}
+
+#[test]
+fn the_user_timeout_of_a_closed_window_does_not_wait_either() {
+    // `tcp_clamp_probe0_to_user_timeout`; it counts from the first probe.
+    open(
+        "patience 5000
+        < . 1:1 ack 1 win 0
+        write 100
+        +5150
+        no event FAILED
+        +100
+        event FAILED
+        error TimedOut",
+    );
+}
+
+#[test]
 fn the_error_of_a_router_is_told_in_the_end() {
     open("patience 5000\nwrite 100\nunreachable 1\n+9000\nerror HostUnreachable");
 }

@@ -77,6 +77,17 @@ pub static IPV4: &[Item<()>] = &[
             },
         ),
     },
+    Item {
+        name: "ipfrag_time",
+        what: What::Setting(
+            |(), out| line(out, format_args!("{}", settings::fragment_seconds(true))),
+            |(), text| {
+                let [seconds] = numbers(text)?;
+                settings::set_fragment_seconds(true, seconds);
+                Ok(())
+            },
+        ),
+    },
     Item { name: "ping_group_range", what: What::Setting(ping_groups, set_ping_groups) },
     constant!("tcp_allowed_congestion_control", "cubic reno"),
     constant!("tcp_available_congestion_control", "cubic reno"),
@@ -133,7 +144,20 @@ pub static IPV4: &[Item<()>] = &[
 ];
 
 /// The items of `/proc/sys/net/ipv6`.
-pub static IPV6: &[Item<()>] = &[constant!("bindv6only", 0)];
+pub static IPV6: &[Item<()>] = &[
+    constant!("bindv6only", 0),
+    Item {
+        name: "ip6frag_time",
+        what: What::Setting(
+            |(), out| line(out, format_args!("{}", settings::fragment_seconds(false))),
+            |(), text| {
+                let [seconds] = numbers(text)?;
+                settings::set_fragment_seconds(false, seconds);
+                Ok(())
+            },
+        ),
+    },
+];
 
 /// `net.core.somaxconn`.
 pub fn backlog((): &(), out: &mut Vec<u8>) -> Result<()> {

@@ -19,7 +19,7 @@ use std::process::exit;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use hayate_stress::balance::{Memory, memory};
+use hayate_stress::balance::{frames_free, frames_free_at_rest, settle};
 use hayate_stress::{Ended, Options, fork, kill, pause, wait, wait_now};
 use served::Doors;
 
@@ -63,13 +63,6 @@ fn shared() -> Option<&'static Shared> {
     (at != libc::MAP_FAILED).then(|| unsafe { &*at.cast::<Shared>() })
 }
 
-fn free(memory: Option<&Memory>) -> Option<u64> {
-    match memory? {
-        Memory::Frames { free, .. } => Some(*free),
-        Memory::KiB(_) => None,
-    }
-}
-
 /// Starts a process. It ends with status 1 if its work fails.
 fn start(name: &str, work: impl FnOnce() -> Result<(), String>) -> Result<i32, String> {
     match fork().map_err(|error| format!("fork: {error}"))? {
@@ -109,36 +102,9 @@ fn watch(seconds: u64, pids: &[i32], shared: &Shared, before: Option<u64>) -> Re
     Ok(most)
 }
 
-/// Frames that are free now, without dropping anything.
-fn frames_free() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/hayate/frames").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("free"))?;
-    line.split_whitespace().next()?.parse().ok()
-}
-
-/// Waits until memory is as it was.
-fn settle(before: Option<u64>) -> Result<(), String> {
-    let Some(before) = before else { return Ok(()) };
-    let from = Instant::now();
-    loop {
-        let now = memory(true);
-        let free = free(now.as_ref()).unwrap_or(0);
-        if free + TOLERANCE >= before {
-            let seconds = from.elapsed().as_secs();
-            println!("packetfuzz: {free} of {before} frames are free again after {seconds} s");
-            return Ok(());
-        }
-        if from.elapsed() > SETTLED {
-            return Err(format!("only {free} of {before} frames came back: {now:?}"));
-        }
-        pause(1_000_000);
-    }
-}
-
 fn run(options: &Options, shared: &'static Shared) -> Result<(), String> {
     let (seed, seconds): (u64, u64) = (options.get("seed", 1), options.get("seconds", 20));
-    // Elsewhere nothing is judged, so caches of others stay.
-    let before = frames_free().and_then(|_| free(memory(true).as_ref()));
+    let before = frames_free_at_rest();
     let doors = Doors::open().map_err(|error| format!("sockets: {error}"))?;
     let server = start("server", || served::serve(&doors))?;
     let client = start("client", || served::use_server(&doors, seed, shared))?;
@@ -170,7 +136,12 @@ fn run(options: &Options, shared: &'static Shared) -> Result<(), String> {
     if taken < 100 * seconds {
         return Err("hardly a packet was taken".into());
     }
-    settle(before)
+    let (free, took) = settle(before, TOLERANCE, SETTLED)?;
+    if let (Some(free), Some(before)) = (free, before) {
+        let seconds = took.as_secs();
+        println!("packetfuzz: {free} of {before} frames are free again after {seconds} s");
+    }
+    Ok(())
 }
 
 fn main() {
