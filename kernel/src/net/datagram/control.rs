@@ -146,7 +146,7 @@ pub(super) fn report(
     if common.has(Switches::LOST) && drops != 0 {
         add(&mut list, SOL_SOCKET, SO_RXQ_OVFL, &[&drops.to_ne_bytes()])?;
     }
-    if datagram.segment != 0 {
+    if datagram.segment != 0 && !datagram.payload.is_empty() {
         add(&mut list, SOL_UDP, UDP_GRO, &[&i32::from(datagram.segment).to_ne_bytes()])?;
     }
     let wishes = options.wishes;

@@ -196,7 +196,6 @@ impl Socket {
             hop_limit: header.hop_limit,
             traffic_class: header.traffic_class,
             time: time::realtime_ns(),
-            was_seen: false,
             segment: if self.takes_many.load(Ordering::Relaxed) { packet.segment } else { 0 },
         };
         {

@@ -155,6 +155,8 @@ struct Setup {
     binding: Option<Binding>,
     /// bind(2) named the address: connect(2) and its end do not change it.
     address_given: bool,
+    /// bind(2) named an address that this machine had not.
+    is_foreign: bool,
     /// bind(2) named the port: AF_UNSPEC does not give it back.
     port_given: bool,
     /// The way to the peer, and the generation of the configuration that it is from.
@@ -182,9 +184,8 @@ pub struct Received {
     traffic_class: u8,
     /// When it arrived, in nanoseconds since 1970.
     time: u64,
-    /// It is empty, and MSG_PEEK has seen it.
-    was_seen: bool,
-    /// The size of the datagrams that it is made of (UDP_GRO); 0 if it is one.
+    /// The size of the datagrams that it is made of (UDP_GRO); 0 if it is one. Of an empty one: 1 if
+    /// MSG_PEEK has seen it. (With a field for that each copy of this would be longer.)
     segment: u16,
 }
 
@@ -285,6 +286,7 @@ impl Socket {
                 local: SocketAddress::new(any, 0),
                 binding: None,
                 address_given: false,
+                is_foreign: false,
                 port_given: false,
                 path: None,
                 corked: None,

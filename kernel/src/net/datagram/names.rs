@@ -73,7 +73,9 @@ impl Socket {
             if self.protocol == Protocol::Udp && settings::is_privileged(wanted.port) {
                 caller::require(Capability::NetBindService).map_err(|_| Errno::EACCES)?;
             }
-            self.take_name(wanted, wishes)
+            self.take_name(wanted, wishes)?;
+            self.setup.lock().is_foreign = !known;
+            Ok(())
         })
     }
 
@@ -197,7 +199,9 @@ impl Socket {
         self.check_version(to.address)?;
         // The wildcard address is this machine (`ip4_datagram_connect`).
         let path = self.path(&setup, to)?;
-        self.options.lock().wishes.check_source(setup.local.address)?;
+        if setup.is_foreign {
+            self.options.lock().wishes.check_source(setup.local.address)?;
+        }
         if to.address.is_any() {
             to.address = path.next_hop;
         }

@@ -31,10 +31,35 @@ impl Socket {
         if how & flags::ERRQUEUE != 0 {
             return self.receive_failure(out);
         }
-        let peek = how & flags::PEEK != 0;
-        let offset = self.common.passed_over(peek);
-        let attempt =
-            || Ok(self.queue.lock().next(peek, offset)?.map_or(Attempt::Wait, Attempt::Done));
+        if how & flags::PEEK != 0 {
+            return self.peek_message(out, how, nonblocking);
+        }
+        let attempt = || Ok(self.queue.lock().next()?.map_or(Attempt::Wait, Attempt::Done));
+        let next = until(&self.common, Buffer::Receive, nonblocking, &self.readers, attempt)?;
+        let Some((datagram, drops)) = next else { return Ok(IncomingMessage::default()) };
+        let full = datagram.payload.len();
+        let wanted = full.min(out.remaining());
+        if datagram.payload.put(0, wanted, out)? < wanted {
+            return Err(Errno::EFAULT);
+        }
+        self.common.note_read(if how & flags::TRUNC != 0 { full } else { wanted }, false);
+        if self.protocol == Protocol::Udp {
+            count(Counter::DatagramsRead, datagram.to.is_v4());
+        }
+        let truncated = if wanted < full { flags::TRUNC } else { 0 };
+        self.describe(&datagram, (wanted, full), truncated, drops)
+    }
+
+    /// MSG_PEEK: shows a datagram, which stays.
+    #[cold]
+    fn peek_message(
+        &self,
+        out: &mut Output<'_>,
+        how: u32,
+        nonblocking: bool,
+    ) -> Result<IncomingMessage> {
+        let offset = self.common.passed_over(true);
+        let attempt = || Ok(self.queue.lock().look(offset)?.map_or(Attempt::Wait, Attempt::Done));
         let next = until(&self.common, Buffer::Receive, nonblocking, &self.readers, attempt)?;
         let Some((datagram, passed, drops)) = next else { return Ok(IncomingMessage::default()) };
         let full = datagram.payload.len();
@@ -43,21 +68,32 @@ impl Socket {
         if datagram.payload.put(passed, wanted, out)? < wanted {
             return Err(Errno::EFAULT);
         }
-        self.common.note_read(if how & flags::TRUNC != 0 { full } else { wanted }, peek);
-        if !peek && self.protocol == Protocol::Udp {
-            count(Counter::DatagramsRead, datagram.to.is_v4());
-        }
+        self.common.note_read(if how & flags::TRUNC != 0 { full } else { wanted }, true);
+        // Also where it ends with the bytes that are left (`udp_recvmsg`).
+        let is_truncated = room <= full - passed && room < full;
+        let truncated = if is_truncated { flags::TRUNC } else { 0 };
+        self.describe(&datagram, (wanted, full), truncated, drops)
+    }
+
+    /// Says where a datagram comes from; `lengths`: that of what was given, and its own.
+    #[inline]
+    fn describe(
+        &self,
+        datagram: &Received,
+        (count, full): (usize, usize),
+        flags: u32,
+        drops: u32,
+    ) -> Result<IncomingMessage> {
         self.stamp.note(datagram.time);
         let options = *self.options.lock();
         Ok(IncomingMessage {
-            count: wanted,
+            count,
             full,
-            // Also where it ends with the bytes that are left (`udp_recvmsg`).
-            flags: if room <= full - passed && room < full { flags::TRUNC } else { 0 },
+            flags,
             from: self.address_bytes(datagram.from),
             descriptors: Vec::new(),
             credentials: None,
-            control: report(&datagram, &options, &self.common, drops)?,
+            control: report(datagram, &options, &self.common, drops)?,
         })
     }
 
@@ -87,34 +123,43 @@ impl Socket {
 }
 
 impl Queue {
-    /// Takes the first datagram, or shows that which a peek sees that passes over `offset` bytes;
-    /// with the number of bytes of it that are passed over, and of dropped datagrams. `Some(None)`:
-    /// nothing will come any more. `None`: wait.
+    /// Takes the first datagram with the number of dropped ones. `Some(None)`: nothing will come any
+    /// more. `None`: wait.
     ///
     /// # Errors
-    /// The pending error; `ENOMEM`.
+    /// The pending error.
     #[allow(clippy::option_option, reason = "three outcomes, as described")]
-    fn next(
-        &mut self,
-        peek: bool,
-        offset: Option<usize>,
-    ) -> Result<Option<Option<(Received, usize, u32)>>> {
+    fn next(&mut self) -> Result<Option<Option<(Received, u32)>>> {
         if let Some(error) = self.error.take() {
             return Err(error);
         }
         let dropped = self.dropped;
-        if peek {
-            let length = |datagram: &Received| (datagram.payload.len(), datagram.was_seen);
-            let place = message_at(&self.datagrams, offset, length);
-            if let Some((at, passed)) = place
-                && let Some(datagram) = self.datagrams.get_mut(at)
-            {
-                datagram.was_seen = datagram.payload.is_empty();
-                return Ok(Some(Some((datagram.share()?, passed, dropped))));
-            }
-        } else if let Some(first) = self.datagrams.pop_front() {
+        if let Some(first) = self.datagrams.pop_front() {
             self.let_go(&first.payload);
-            return Ok(Some(Some((first, 0, dropped))));
+            return Ok(Some(Some((first, dropped))));
+        }
+        Ok(if self.no_receive { Some(None) } else { None })
+    }
+
+    /// Shows the datagram that a peek sees that passes over `offset` bytes, with the number of bytes
+    /// of it that are passed over, and of dropped datagrams; else as [`next`](Self::next).
+    ///
+    /// # Errors
+    /// The pending error; `ENOMEM`.
+    #[allow(clippy::option_option, reason = "three outcomes, as described")]
+    fn look(&mut self, offset: Option<usize>) -> Result<Option<Option<(Received, usize, u32)>>> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        let length = |datagram: &Received| (datagram.payload.len(), datagram.segment != 0);
+        if let Some((at, passed)) = message_at(&self.datagrams, offset, length)
+            && let Some(datagram) = self.datagrams.get_mut(at)
+        {
+            let shown = datagram.share()?;
+            if datagram.payload.is_empty() {
+                datagram.segment = 1;
+            }
+            return Ok(Some(Some((shown, passed, self.dropped))));
         }
         Ok(if self.no_receive { Some(None) } else { None })
     }

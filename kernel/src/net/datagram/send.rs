@@ -124,7 +124,7 @@ impl Socket {
             local.address = source;
         } else if local.address.is_any() || local.address.is_multicast() {
             local.address = path.source;
-        } else {
+        } else if setup.is_foreign {
             self.options.lock().wishes.check_source(local.address)?;
         }
         Ok((path, local))
