@@ -809,3 +809,113 @@ TEST(peek_offset_is_of_some_sockets) {
     if (six >= 0)
         OK(set_option(six, SOL_SOCKET, SO_PEEK_OFF, 1));
 }
+
+/* ---- what routers are told of groups (RFC 3376, RFC 3810) --------------------------------------- */
+
+/* An interface with an Ethernet and an address of IPv4; 0 if there is none. */
+static int ethernet(void) {
+    struct if_nameindex *all = if_nameindex();
+    int found = 0, s = udp4();
+    for (struct if_nameindex *i = all; i && i->if_index && !found; i++) {
+        struct ifreq r = {0};
+        snprintf(r.ifr_name, sizeof r.ifr_name, "%s", i->if_name);
+        if (ioctl(s, SIOCGIFFLAGS, &r) == -1 || !(r.ifr_flags & IFF_UP) ||
+            !(r.ifr_flags & IFF_MULTICAST) || (r.ifr_flags & IFF_LOOPBACK))
+            continue;
+        if (ioctl(s, SIOCGIFADDR, &r) == 0)
+            found = (int)i->if_index;
+    }
+    if_freenameindex(all);
+    OK(close(s));
+    return found;
+}
+/* struct sockaddr_ll */
+struct link_address {
+    uint16_t family, protocol;
+    int index;
+    uint16_t hardware;
+    uint8_t packet, length, address[8];
+};
+static int watcher(int index) {
+    int s = OK(socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, htons(3 /* ETH_P_ALL */)));
+    struct link_address a = {.family = AF_PACKET, .protocol = htons(3), .index = index};
+    OK(bind(s, (struct sockaddr *)&a, sizeof a));
+    return s;
+}
+/* Whether a report about the group leaves within three seconds: with this type of record, or with
+ * this type of message in the older dialect of a router that was heard. */
+static bool is_told(int watch, const void *group, size_t size, int record, int older) {
+    for (int i = 0; i < 300; i++) {
+        unsigned char p[256];
+        struct pollfd f = {watch, POLLIN, 0};
+        if (poll(&f, 1, 10) != 1)
+            continue;
+        ssize_t n = recv(watch, p, sizeof p, MSG_DONTWAIT);
+        bool six = size == 16;
+        size_t head = six ? 48 : 24, newer = six ? 143 : 0x22;
+        if (n < (ssize_t)(head + 8) || p[six ? 6 : 9] != (six ? 0 : 2))
+            continue;
+        /* Router Alert, one hop. */
+        if (six ? p[40] != 58 || p[42] != 5 || p[7] != 1 : p[0] != 0x46 || p[20] != 0x94 || p[8] != 1)
+            continue;
+        if (p[head] == newer)
+            for (size_t at = head + 8; at + 4 + size <= (size_t)n; at += 4 + size)
+                if (p[at] == record && memcmp(p + at + 4, group, size) == 0)
+                    return true;
+        if (p[head] == older && memcmp(p + n - size, group, size) == 0)
+            return true;
+    }
+    return false;
+}
+
+TEST(routers_are_told_of_groups) {
+    NEEDS_ROOT();
+    int index = ethernet();
+    if (!index)
+        SKIP("no Ethernet");
+    int watch = watcher(index), a = udp4(), b = udp4();
+    struct ip_mreqn m = {{htonl(0xefc0a701)}, {0}, index}; /* 239.192.167.1 */
+    OK(setsockopt(a, IPPROTO_IP, IP_ADD_MEMBERSHIP, &m, sizeof m));
+    CHECK(is_told(watch, &m.imr_multiaddr, 4, 4, 0x16));
+    CHECK(is_told(watch, &m.imr_multiaddr, 4, 4, 0x16)); /* again: one may be lost */
+    OK(setsockopt(b, IPPROTO_IP, IP_ADD_MEMBERSHIP, &m, sizeof m));
+    OK(setsockopt(a, IPPROTO_IP, IP_DROP_MEMBERSHIP, &m, sizeof m));
+    OK(close(b)); /* the last member */
+    CHECK(is_told(watch, &m.imr_multiaddr, 4, 3, 0x17));
+}
+
+TEST(routers_are_told_of_groups_of_ipv6) {
+    NEEDS_ROOT();
+    NEEDS_IPV6();
+    int index = ethernet();
+    if (!index)
+        SKIP("no Ethernet");
+    int watch = watcher(index), a = udp6();
+    struct ipv6_mreq m = {{{{0xff, 5, [14] = 0xa7, [15] = 1}}}, (unsigned)index};
+    if (setsockopt(a, IPPROTO_IPV6, IPV6_JOIN_GROUP, &m, sizeof m) == -1)
+        SKIP("no IPv6 on the Ethernet");
+    CHECK(is_told(watch, &m.ipv6mr_multiaddr, 16, 4, 131));
+    OK(setsockopt(a, IPPROTO_IPV6, IPV6_LEAVE_GROUP, &m, sizeof m));
+    CHECK(is_told(watch, &m.ipv6mr_multiaddr, 16, 3, 132));
+}
+
+/* The machine hears its own query too (IP_MULTICAST_LOOP). */
+TEST(a_query_of_a_router_is_answered) {
+    NEEDS_ROOT();
+    int index = ethernet();
+    if (!index)
+        SKIP("no Ethernet");
+    int watch = watcher(index), a = udp4();
+    int r = OK(socket(AF_INET, SOCK_RAW, 2 /* IPPROTO_IGMP */));
+    struct ip_mreqn m = {{htonl(0xefc0a702)}, {0}, index};
+    OK(setsockopt(a, IPPROTO_IP, IP_ADD_MEMBERSHIP, &m, sizeof m));
+    CHECK(is_told(watch, &m.imr_multiaddr, 4, 4, 0x16));
+    struct ip_mreqn out = {{0}, {0}, index};
+    OK(setsockopt(r, IPPROTO_IP, IP_MULTICAST_IF, &out, sizeof out));
+    /* A general query of IGMPv3 that wants answers within a second; its checksum. */
+    unsigned char query[12] = {0x11, 10, 0, 0, 0, 0, 0, 0, 2, 125};
+    unsigned sum = 0x110a + 0x027d;
+    query[2] = (unsigned char)(~sum >> 8), query[3] = (unsigned char)~sum;
+    CHECK_EQ(OK(sendto(r, query, sizeof query, 0, AT4(0xe0000001, 0))), (ssize_t)sizeof query);
+    CHECK(is_told(watch, &m.imr_multiaddr, 4, 2, 0x16));
+}

@@ -6,10 +6,11 @@ use crate::arguments::Test;
 use crate::image::default;
 use anyhow::{Context, Result, ensure};
 
-const CHECKS: [(&str, Check); 3] = [
+const CHECKS: [(&str, Check); 4] = [
     ("tcpdump_sees_loopback", loopback),
     ("tcpdump_sees_a_device", device),
     ("tcpdump_sees_all_interfaces", all),
+    ("routers_are_told_of_groups", groups),
 ];
 
 /// Starts tcpdump, waits until it listens, calls `act` and waits for it. What it saw is then read
@@ -89,4 +90,36 @@ fn all(hayate: &Hayate) -> Result<()> {
     let text = seen(hayate, &format!("{act}\n{watch}"))?;
     let lines = ["10.0.2.15 > 10.0.2.2", "10.0.2.2 > 10.0.2.15", "127.0.0.1 > 127.0.0.1"];
     in_order(&text, &lines)
+}
+
+/// A program joins a group of IPv4 and one of IPv6, which is told twice, and leaves them; a query
+/// that the machine hears from itself is answered.
+fn groups(hayate: &Hayate) -> Result<()> {
+    const PROGRAM: &str = r#"
+import socket, struct, time
+index = socket.if_nametoindex("eth0")
+four = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+six = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+group = socket.inet_aton("239.192.167.1")
+request = struct.pack("4s4si", group, bytes(4), index)
+four.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, request)
+group = socket.inet_pton(socket.AF_INET6, "ff05::a701")
+six.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, group + struct.pack("I", index))
+time.sleep(2)
+query = socket.socket(socket.AF_INET, socket.SOCK_RAW, 2)
+place = struct.pack("4s4si", bytes(4), bytes(4), index)
+query.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, place)
+query.sendto(bytes([0x11, 10, 0xec, 0x78, 0, 0, 0, 0, 2, 125, 0, 0]), ("224.0.0.1", 0))
+time.sleep(2)
+"#;
+    let act = format!("act() {{ python3 -c '{PROGRAM}'; }}");
+    let watch = "watch -i eth0 -c 9 igmp or ip6 proto 0";
+    let text = seen(hayate, &format!("{act}\n{watch}"))?;
+    let count = |what: &str| text.lines().filter(|line| line.contains(what)).count();
+    let v4 = count("10.0.2.15 > 224.0.0.22: igmp v3 report, 1 group record(s)");
+    let v6 = count("> ff02::16: HBH ICMP6, multicast listener report v2, 1 group record(s)");
+    ensure!(count("224.0.0.1: igmp query") == 1, "the query is missing in:\n{text}");
+    // Joined, twice; the answer; left, once before the machine ends.
+    ensure!(v4 >= 4 && v6 >= 3, "{v4} and {v6} reports in:\n{text}");
+    Ok(())
 }

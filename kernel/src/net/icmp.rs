@@ -12,7 +12,8 @@ use hayate_ip::neighbour::{ADVERTISEMENT, SOLICITATION};
 use super::config;
 use super::datagram;
 use super::datagram::{Protocol, Reported};
-use super::icmp_message::packet;
+use super::groups;
+use super::icmp_message::{LISTENER_QUERY, LISTENER_REPORT, packet};
 use super::link;
 use super::output;
 use super::packet::{Body, Packet};
@@ -62,6 +63,7 @@ pub fn receive(packet: &Packet) {
             // One that is not good is dropped.
             let _ = link::receive_discovery(packet, message, payload);
         }
+        (false, LISTENER_QUERY | LISTENER_REPORT) => groups::receive(packet),
         _ => fail(packet, message, payload),
     }
 }

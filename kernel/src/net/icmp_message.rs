@@ -29,6 +29,11 @@ pub fn packet(header: Header, message: Icmp, data: Payload) -> Result<Packet> {
     Ok(Packet { header, body: Body::Bytes(payload), interface: 0, segment: 0 })
 }
 
+/// Types of multicast listener discovery (RFC 2710, 3.1).
+pub const LISTENER_QUERY: u8 = 130;
+/// See [`LISTENER_QUERY`].
+pub const LISTENER_REPORT: u8 = 131;
+
 /// Makes a message of neighbour discovery about `target` with the sender's hardware address.
 fn discovery(header: Header, message: Icmp, target: Address, hardware: Hardware) -> Result<Packet> {
     let bytes = Discovery::bytes(message.kind, target, hardware);

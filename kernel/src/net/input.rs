@@ -7,6 +7,7 @@ use hayate_ip::header;
 use super::config;
 use super::datagram;
 use super::fragments;
+use super::groups;
 use super::icmp;
 use super::icmp::Unwanted;
 use super::packet::{Body, Packet};
@@ -42,6 +43,7 @@ fn deliver(packet: Packet) {
     let is_known = match packet.header.protocol {
         header::ICMP => is_v4,
         header::ICMP_V6 => !is_v4,
+        header::IGMP => is_v4,
         number => is_taken || matches!(number, header::TCP | header::UDP),
     };
     let is_delivered = is_known || !matches!(packet.body, Body::Bytes(_));
@@ -51,6 +53,7 @@ fn deliver(packet: Packet) {
         Body::Bytes(_) => match packet.header.protocol {
             header::ICMP if is_v4 => icmp::receive(&packet),
             header::ICMP_V6 if !is_v4 => icmp::receive(&packet),
+            header::IGMP if is_v4 => groups::receive(&packet),
             // A raw socket sent it, or it came in fragments.
             header::TCP | header::UDP => wire::parse_body(packet).map_or((), deliver_transport),
             _ if is_taken => {}

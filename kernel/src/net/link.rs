@@ -211,6 +211,16 @@ fn send_arp(
     Some(())
 }
 
+/// Sends a packet that is bytes already to a group. `None`: it is dropped.
+pub(super) fn send_packet(interface: &Interface, to: Address, bytes: &[u8]) -> Option<()> {
+    let link = link_header(group(to), interface.hardware, protocol_of(to));
+    tap::frame(interface, Kind::Outgoing, link, Sum::Good, || Payload::copy(bytes), None);
+    let mut frame = OutgoingFrame::new(ETHERNET + bytes.len()).ok()?;
+    frame.push(&link).ok()?;
+    frame.push(bytes).ok()?;
+    give(interface, frame).then_some(())
+}
+
 /// Sends a frame that a packet socket wrote.
 ///
 /// # Errors

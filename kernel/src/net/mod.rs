@@ -20,6 +20,7 @@
 //! | [`faults`] | packets lost, repeated, damaged and late on purpose |
 //! | [`datagram`], [`tcp`] | sockets |
 //! | [`neighbour`], [`icmp_message`], [`link`] | hardware addresses; messages; Ethernet |
+//! | [`groups`] | groups that sockets have joined, and what routers are told of them |
 //! | [`icmp`], [`echo`] | echo and errors |
 //! | [`fragments`], [`input`] | parts put together; packets that arrive |
 //! | [`family`] | socket(2) |
@@ -48,6 +49,7 @@ pub mod family;
 pub mod faults;
 mod filter;
 pub mod fragments;
+mod groups;
 mod icmp;
 mod icmp_message;
 mod input;

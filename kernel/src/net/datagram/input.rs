@@ -7,7 +7,6 @@ use hayate_abi::Errno;
 use hayate_ip::{Address, SocketAddress, header};
 
 use super::{Failure, Protocol, Received, Socket};
-use crate::net::config;
 use crate::net::filter::View;
 use crate::net::ip_options::Wishes;
 use crate::net::packet::{Body, Packet, Ports};
@@ -15,6 +14,7 @@ use crate::net::ports::Ports as Table;
 use crate::net::slice::Payload;
 use crate::net::statistics::{Counter, count};
 use crate::net::wire;
+use crate::net::{config, groups};
 use crate::reclaim::growth::Grow;
 use crate::schedule::time;
 use crate::vfs::poll::Events;
@@ -122,7 +122,7 @@ impl Socket {
         }
         // IP_MULTICAST_ALL: every group that a socket of this machine has joined (ip(7)).
         let all = self.options.lock().wishes.contains(Wishes::MULTICAST_ALL);
-        self.groups_have(group, interface) || all && super::options::is_joined(group, interface)
+        self.groups_have(group, interface) || all && groups::is_joined(group, interface)
     }
 
     /// Takes a packet of UDP or an answer to an echo request, whose payload `payload` is, if the

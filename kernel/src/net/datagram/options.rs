@@ -1,18 +1,15 @@
 //! The socket operations of datagram sockets, and their options.
 
-use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use hayate_abi::{Errno, Result};
 use hayate_ip::Address;
-use hayate_machine::sync::SpinLock;
 
 use super::control::{Marks, SOL_UDP, UDP_GRO, UDP_SEGMENT};
 use super::raw_options::{CHECKSUM, SOL_ICMP_V6, SOL_RAW};
 use super::{Protocol, Socket};
-use crate::net::config;
 use crate::net::ip_options::{self, SOL_IP, SOL_IPV6, ip, ipv6};
-use crate::reclaim::growth;
+use crate::net::{config, groups};
 use crate::reclaim::growth::Grow;
 use crate::vfs::poll::Events;
 use crate::vfs::socket::{
@@ -28,14 +25,6 @@ const UDP_CORK: i32 = 1;
 /// (`struct ipv6_mc_socklist`, 64 bytes each).
 const MOST_V4: (usize, Errno) = (20, Errno::ENOBUFS);
 const MOST_V6: (usize, Errno) = (320, Errno::ENOMEM);
-
-/// The multicast groups that sockets of this machine have joined, with the number of sockets.
-static JOINED: SpinLock<Vec<(Address, u32, usize)>> = SpinLock::new(Vec::new());
-
-/// Whether a socket of this machine has joined a group.
-pub(super) fn is_joined(group: Address, interface: u32) -> bool {
-    JOINED.lock().iter().any(|&(joined, on, _)| joined == group && on == interface)
-}
 
 impl Socket {
     /// Whether this socket has joined a group. A leaf lock is enough: packets that arrive ask.
@@ -81,48 +70,38 @@ impl Socket {
             index => config.interface(index).ok_or(Errno::ENODEV)?.index,
         };
         let entry = (group, index);
-        let mut groups = self.groups.lock();
-        let place = groups.iter().position(|&joined| joined == entry);
-        let mut joined = JOINED.lock();
-        let count = joined.iter().position(|&(group, on, _)| (group, on) == entry);
+        let mut own = self.groups.lock();
+        let place = own.iter().position(|&joined| joined == entry);
         match (join, place) {
             (true, Some(_)) => return Err(Errno::EADDRINUSE),
             (false, None) => return Err(Errno::EADDRNOTAVAIL),
             (true, None) => {
                 let (most, lack) = if level == SOL_IP { MOST_V4 } else { MOST_V6 };
-                if groups.iter().filter(|(other, _)| other.is_v4() == group.is_v4()).count() >= most
-                {
+                if own.iter().filter(|(other, _)| other.is_v4() == group.is_v4()).count() >= most {
                     return Err(lack);
                 }
-                joined.make_room(1)?;
-                growth::push(&mut groups, entry)?;
-                match count {
-                    Some(at) => joined[at].2 += 1,
-                    None => joined.push((group, index, 1)),
-                }
+                own.make_room(1)?;
+                groups::join(group, index)?;
+                own.push(entry);
             }
             (false, Some(place)) => {
-                groups.swap_remove(place);
-                leave(&mut joined, entry);
+                own.swap_remove(place);
+                groups::leave(group, index);
             }
         }
+        drop(own);
+        groups::tell();
         Ok(())
     }
 
     /// Leaves all groups.
     pub(super) fn leave_groups(&self) {
-        let groups = core::mem::take(&mut *self.groups.lock());
-        let mut joined = JOINED.lock();
-        groups.into_iter().for_each(|entry| leave(&mut joined, entry));
-    }
-}
-
-fn leave(joined: &mut Vec<(Address, u32, usize)>, entry: (Address, u32)) {
-    if let Some(at) = joined.iter().position(|&(group, on, _)| (group, on) == entry) {
-        joined[at].2 -= 1;
-        if joined[at].2 == 0 {
-            joined.swap_remove(at);
+        let left = core::mem::take(&mut *self.groups.lock());
+        if left.is_empty() {
+            return;
         }
+        left.into_iter().for_each(|(group, interface)| groups::leave(group, interface));
+        groups::tell();
     }
 }
 

@@ -1,0 +1,177 @@
+//! The groups that sockets of this machine have joined, and what routers are told of them: IGMP and
+//! MLD (`hayate_ip::membership` has the rules and the formats).
+//!
+//! A join and a leave are told at once and a second time within a second (ten in older dialects); a
+//! query is answered at a random moment of the time that it gives. One timer is armed for the next
+//! of these, and for nothing else. It waits at least [`PAUSE`], so that a query about very many
+//! groups is answered in few turns.
+//!
+//! Not there: filters of sources, and reports about the groups of neighbour discovery, which every
+//! host of a link has.
+//!
+//! Locks: [`GROUPS`] is a leaf; nothing is sent with it held.
+
+use alloc::sync::{Arc, Weak};
+
+use arrayvec::ArrayVec;
+use hayate_abi::{Errno, Result};
+use hayate_ip::membership::{self, Due, Memberships};
+use hayate_ip::{Address, header};
+use hayate_machine::sync::{Once, SpinLock};
+
+use super::config::LOOPBACK;
+use super::packet::{Body, Packet};
+use super::statistics::{Counter, count};
+use super::{config, link};
+use crate::random;
+use crate::schedule::time::monotonic_ns;
+use crate::schedule::{Timer, TimerTarget};
+
+/// The least time between two turns of the timer, in nanoseconds.
+const PAUSE: u64 = 10_000_000;
+/// How many reports are gathered before they are sent.
+const BATCH: usize = 16;
+
+static GROUPS: SpinLock<Memberships> = SpinLock::new(Memberships::new());
+
+/// Whether a socket of this machine has joined a group.
+pub fn is_joined(group: Address, interface: u32) -> bool {
+    GROUPS.lock().has(group, interface)
+}
+
+/// A socket joins a group. [`tell`] has to be called then, without a lock.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn join(group: Address, interface: u32) -> Result<()> {
+    let joined = GROUPS.lock().join(group, interface, monotonic_ns(), is_told(interface));
+    joined.map_err(|membership::NoMemory| Errno::ENOMEM)
+}
+
+/// A socket leaves a group. [`tell`] has to be called then, without a lock.
+pub fn leave(group: Address, interface: u32) {
+    GROUPS.lock().leave(group, interface, monotonic_ns(), is_told(interface));
+}
+
+/// Tells routers what has changed.
+pub fn tell() {
+    speak(monotonic_ns());
+}
+
+fn is_told(interface: u32) -> bool {
+    interface != LOOPBACK
+}
+
+/// A random number below `most`.
+fn below(most: u64) -> u64 {
+    random::word() % most.max(1)
+}
+
+/// Says what is due, and arms the timer for what is next.
+fn speak(now: u64) {
+    if let Some(next) = say(now) {
+        let timer = timer();
+        if timer.deadline().is_none_or(|armed| armed > next) {
+            timer.arm(next);
+        }
+    }
+}
+
+/// Says what is due. Returns when something is due next.
+fn say(now: u64) -> Option<u64> {
+    let mut from = 0;
+    loop {
+        let mut batch: ArrayVec<Due, BATCH> = ArrayVec::new();
+        let next = {
+            let mut groups = GROUPS.lock();
+            while !batch.is_full()
+                && let Some(due) = groups.due(&mut from, now, below)
+            {
+                batch.push(due);
+            }
+            groups.deadline()
+        };
+        let is_over = !batch.is_full();
+        batch.iter().for_each(send);
+        if is_over {
+            return next.map(|next| next.max(now + PAUSE));
+        }
+    }
+}
+
+/// Sends a report. One that cannot be sent is lost, as any packet may be.
+fn send(due: &Due) {
+    let config = config::current();
+    let Some(interface) = config.interface(due.interface).filter(|interface| interface.is_up())
+    else {
+        return;
+    };
+    let is_v4 = due.group.is_v4();
+    let mut own = config.addresses.iter().filter(|own| own.interface == due.interface);
+    // MLD is spoken from an address of the link, or from none (RFC 3590, 4).
+    let source = own
+        .find(|own| own.address.is_v4() == is_v4 && (is_v4 || own.address.is_link_local()))
+        .map_or(due.group.wildcard(), |own| own.address);
+    let report = membership::report(due.dialect, due.saying, due.group, source);
+    if let Some((to, message)) = report
+        && link::send_packet(interface, to, &message).is_some()
+    {
+        count(Counter::Sent, is_v4);
+        if !is_v4 {
+            count(Counter::IcmpSent, false);
+        }
+    }
+}
+
+/// The bytes of a query that matter: with a group, the flags and the number of sources.
+const HEAD: usize = 28;
+
+/// Handles a message of IGMP, or of MLD (which comes by ICMPv6, its checksum is right): a query, or
+/// the report of another host. Others, and bad ones, are dropped.
+pub fn receive(packet: &Packet) {
+    let Body::Bytes(payload) = &packet.body else { return };
+    let header = &packet.header;
+    let is_v4 = header.destination.is_v4();
+    // It comes from the link (RFC 3376, 4; RFC 3810, 5): a router passes no such packet on.
+    let is_near = header.hop_limit == 1 && (is_v4 || header.source.is_link_local());
+    if packet.interface == LOOPBACK || !is_near {
+        return;
+    }
+    if is_v4 {
+        let mut sum = hayate_ip::checksum::Checksum::new();
+        payload.add_to(&mut sum);
+        if header.protocol != header::IGMP || !sum.is_good() {
+            return;
+        }
+    }
+    let mut head = [0; HEAD];
+    let length = payload.read(0, &mut head);
+    let head = &head[..length];
+    let now = monotonic_ns();
+    if let Some(query) = membership::query(is_v4, head, payload.len()) {
+        GROUPS.lock().on_query(packet.interface, is_v4, &query, now, below);
+        speak(now);
+    } else if let Some(group) = membership::heard_report(is_v4, head) {
+        GROUPS.lock().on_report(packet.interface, group, now);
+    }
+}
+
+/// Speaks when the time has come.
+struct Speaker;
+
+static SPEAKER: Once<(Arc<Speaker>, Arc<Timer>)> = Once::new();
+
+fn timer() -> &'static Arc<Timer> {
+    let (_, timer) = SPEAKER.call_once(|| {
+        let speaker = Arc::new(Speaker);
+        let target: Weak<dyn TimerTarget> = Arc::<Speaker>::downgrade(&speaker);
+        (speaker, Timer::new(target))
+    });
+    timer
+}
+
+impl TimerTarget for Speaker {
+    fn expire(&self, now: u64) -> Option<u64> {
+        say(now)
+    }
+}
