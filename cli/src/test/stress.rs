@@ -149,6 +149,10 @@ const TABLE: &[Stress] = &[
     row("syn_flood_of_a_long_queue", 2, "siege syn-flood --seconds 4 --backlog 4096")
         .memory(64).offline(),
     row("half_open_connections", 2, "siege half-open --count 200").memory(64).offline(),
+    row("windows_of_no_byte", 2, "siege windows --window 0 --count 40 --seconds 5")
+        .memory(64).offline(),
+    row("windows_of_a_byte", 2, "siege windows --window 1 --count 40 --seconds 5")
+        .memory(64).offline(),
     row("fragments_that_overlap", 2, "siege fragments --seconds 6").memory(64).offline(),
     row("thousands_of_sockets_that_nobody_reads", 2, "sockets --most 600").memory(64).offline(),
     row("killed_at_any_moment", 2, "storm --seconds 2 strike"),

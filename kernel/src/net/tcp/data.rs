@@ -12,6 +12,7 @@ use hayate_tcp::{Events, Pieces, Pressure, State as TcpState};
 
 use super::{Outbox, Phase, Socket, State, errno};
 use crate::net::slice::{Payload, Slice};
+use crate::schedule::Woken;
 use crate::schedule::time::monotonic_ns;
 use crate::vfs::poll;
 use crate::vfs::socket::{Attempt, IncomingMessage, OutgoingMessage, flags, until};
@@ -25,13 +26,27 @@ const PIECE: usize = 64 * 1024;
 /// The most bytes that are copied to a program at a time.
 const READ: usize = 256 * 1024;
 
+/// How long a writer waits before it looks again whether the sockets of all programs, or of its
+/// user, hold less. Nothing wakes it: what is given back has no queue of writers (Linux waits up to
+/// 200 ms, `sk_stream_wait_memory` of net/core/stream.c).
+const LATER: u64 = 100_000_000;
+
+/// Whether bytes can be queued.
+enum Room {
+    /// So many.
+    Bytes(usize),
+    /// When the connection has sent what it has, or has begun.
+    Later,
+    /// When sockets hold less memory.
+    Exhausted,
+}
+
 impl State {
-    /// Whether bytes can be queued now: the room for them. `None`: wait. `bound` is
-    /// TCP_NOTSENT_LOWAT.
+    /// Whether bytes can be queued now. `bound` is TCP_NOTSENT_LOWAT.
     ///
     /// # Errors
-    /// The pending error; EPIPE; ENOBUFS if the connections of all programs hold too much memory.
-    fn room(&mut self, bound: usize) -> Result<Option<usize>> {
+    /// The pending error; EPIPE.
+    fn room(&mut self, bound: usize) -> Result<Room> {
         if let Some(error) = self.error.take() {
             return Err(error);
         }
@@ -40,19 +55,19 @@ impl State {
         }
         let Phase::Connected(flow) = &mut self.phase else { return Err(Errno::EPIPE) };
         match flow.connection.state() {
-            TcpState::SynSent | TcpState::SynReceived => return Ok(None),
+            TcpState::SynSent | TcpState::SynReceived => return Ok(Room::Later),
             TcpState::Established | TcpState::CloseWait => {}
             _ => return Err(Errno::EPIPE),
         }
         if bound != 0 && flow.connection.unsent() >= bound {
-            return Ok(None);
+            return Ok(Room::Later);
         }
         flow.press();
         if flow.connection.pressure() == Pressure::Exhausted {
-            return Err(Errno::ENOBUFS);
+            return Ok(Room::Exhausted);
         }
         let room = flow.connection.send_room();
-        Ok((room > 0).then_some(room))
+        Ok(if room > 0 { Room::Bytes(room) } else { Room::Later })
     }
 }
 
@@ -73,15 +88,7 @@ impl Socket {
         let more = message.flags & flags::MORE != 0;
         let mut sent = 0;
         loop {
-            let attempt = || {
-                let mut state = self.state.lock();
-                Ok(state
-                    .room(self.not_sent.load(Ordering::Relaxed))?
-                    .map_or(Attempt::Wait, Attempt::Done))
-            };
-            let nonblocking = message.nonblocking;
-            let room = until(&self.common, Buffer::Send, nonblocking, &self.writers, attempt);
-            let queued = room.and_then(|room| {
+            let queued = self.wait_for_room(message.nonblocking).and_then(|room| {
                 let length = (total - sent).min(room.max(1)).min(PIECE);
                 let payload = Payload::take(input, length)?;
                 let last = sent + length == total;
@@ -95,6 +102,46 @@ impl Socket {
             if sent >= total {
                 return Ok(sent);
             }
+        }
+    }
+
+    /// Waits until bytes can be queued; returns how many.
+    ///
+    /// # Errors
+    /// As [`until`], and those of [`State::room`].
+    #[inline]
+    fn wait_for_room(&self, nonblocking: bool) -> Result<usize> {
+        let attempt = || {
+            let mut state = self.state.lock();
+            Ok(match state.room(self.not_sent.load(Ordering::Relaxed))? {
+                Room::Bytes(room) => Attempt::Done(Some(room)),
+                Room::Exhausted => Attempt::Done(None),
+                Room::Later => Attempt::Wait,
+            })
+        };
+        let mut patience = None;
+        loop {
+            match until(&self.common, Buffer::Send, nonblocking, &self.writers, attempt)? {
+                Some(room) => return Ok(room),
+                None if nonblocking => return Err(Errno::EAGAIN),
+                None => {
+                    let end = || self.common.deadline(Buffer::Send);
+                    self.wait_for_memory(*patience.get_or_insert_with(end))?;
+                }
+            }
+        }
+    }
+
+    /// Waits until sockets may hold less memory, at most until `end`.
+    #[cold]
+    fn wait_for_memory(&self, end: Option<u64>) -> Result<()> {
+        let later = monotonic_ns() + LATER;
+        let again = end.map_or(later, |end| end.min(later));
+        match self.writers.wait_interruptible(Some(again), || None::<()>) {
+            Err(Woken::Interrupted) if end.is_some() => Err(Errno::EINTR),
+            Err(Woken::Interrupted) => Err(Errno::ERESTARTSYS),
+            Err(Woken::TimedOut) if again != later => Err(Errno::EAGAIN),
+            Err(Woken::TimedOut) | Ok(()) => Ok(()),
         }
     }
 
