@@ -79,6 +79,14 @@ impl Checksum {
     }
 }
 
+/// Returns the checksum of bytes of which one word, at an even place, was `old` and is now `new`
+/// (RFC 1624, equation 3). `checksum` is that of the bytes before.
+pub const fn changed(checksum: u16, old: u16, new: u16) -> u16 {
+    let sum = !checksum as u32 + !old as u32 + new as u32;
+    let sum = (sum & 0xffff) + (sum >> 16);
+    !((sum & 0xffff) + (sum >> 16)) as u16
+}
+
 /// Adds the carries of a sum to it until it has 16 bits.
 const fn fold(wide: u128) -> u16 {
     // Words of 64 bits are fewer than 2^63, so the carries do not overflow again.
@@ -112,7 +120,27 @@ mod tests {
         assert_eq!(sum.folded(), 0xddf2);
     }
 
+    #[test]
+    fn the_example_of_rfc_1624() {
+        assert_eq!(changed(0xdd2f, 0x5555, 0x3285), 0x0000);
+    }
+
     proptest! {
+        #[test]
+        fn a_changed_word_changes_the_sum(
+            mut bytes in proptest::collection::vec(any::<u8>(), 2..200),
+            place: proptest::sample::Index,
+            new: u16,
+        ) {
+            let at = place.index(bytes.len() / 2) * 2;
+            let old = u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+            let before = plain(&bytes);
+            bytes[at..at + 2].copy_from_slice(&new.to_be_bytes());
+            let updated = changed(before, old, new);
+            // With the sum of nothing but zeroes there are two ways to write it.
+            prop_assert!(updated == plain(&bytes) || bytes.iter().all(|&byte| byte == 0));
+        }
+
         #[test]
         fn pieces_sum_up_like_the_whole(
             bytes in proptest::collection::vec(any::<u8>(), 0..600),

@@ -2,9 +2,9 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use hayate_abi::Errno;
+use hayate_abi::{Errno, Result};
 use hayate_ip::SocketAddress;
-use hayate_ip::checksum::Checksum;
+use hayate_ip::checksum::{Checksum, changed};
 use hayate_ip::header::{self, Header, Icmp, LENGTH_ICMP};
 use hayate_ip::icmp::{Failure, failure_v4, failure_v6, is_error, v4, v6};
 use hayate_ip::neighbour::{ADVERTISEMENT, SOLICITATION};
@@ -13,7 +13,7 @@ use super::config;
 use super::datagram;
 use super::datagram::{Protocol, Reported};
 use super::groups;
-use super::icmp_message::{LISTENER_QUERY, LISTENER_REPORT, packet};
+use super::icmp_message::{LISTENER_QUERY, LISTENER_REPORT, packet, packet_with_sum};
 use super::link;
 use super::output;
 use super::packet::{Body, Packet};
@@ -54,7 +54,7 @@ pub fn receive(packet: &Packet) {
     }
     let [high, low, ..] = message.rest;
     match (is_v4, message.kind) {
-        (true, v4::ECHO) | (false, v6::ECHO) => answer(packet, message, payload),
+        (true, v4::ECHO) | (false, v6::ECHO) => answer(packet, message, &head, payload),
         (true, v4::ECHO_REPLY) | (false, v6::ECHO_REPLY) => {
             datagram::receive_echo_reply(packet, u16::from_be_bytes([high, low]), payload);
         }
@@ -68,9 +68,12 @@ pub fn receive(packet: &Packet) {
     }
 }
 
-/// Answers an echo request. One to a group or a broadcast address gets no answer (Linux'
-/// `icmp_echo_ignore_broadcasts`).
-fn answer(request: &Packet, message: Icmp, payload: &Payload) {
+/// Answers an echo request, whose first bytes are `head`. One to a group or a broadcast address gets
+/// no answer (Linux' `icmp_echo_ignore_broadcasts`).
+///
+/// The answer differs from the request in its type alone, and the sum of the pseudo-header of
+/// ICMPv6 is the same with the addresses exchanged: the checksum follows from the request's.
+fn answer(request: &Packet, message: Icmp, head: &[u8; LENGTH_ICMP], payload: &Payload) {
     let header = &request.header;
     if !header.destination.is_unicast() || !header.source.is_unicast() {
         return;
@@ -78,7 +81,11 @@ fn answer(request: &Packet, message: Icmp, payload: &Payload) {
     let kind = if header.source.is_v4() { v4::ECHO_REPLY } else { v6::ECHO_REPLY };
     // Without memory there is no answer: it is lost, as any packet may be.
     let Ok(data) = payload.part(LENGTH_ICMP, payload.len()) else { return };
-    send_back(request, Icmp { kind, ..message }, data);
+    let [old_kind, code, high, low, ..] = *head;
+    let word = |kind| u16::from_be_bytes([kind, code]);
+    let sum = changed(u16::from_be_bytes([high, low]), word(old_kind), word(kind));
+    let message = Icmp { kind, ..message };
+    send_back(request, |back| packet_with_sum(back, message, sum, data));
 }
 
 /// Answers a timestamp request: when it arrived and when the answer leaves, in milliseconds since
@@ -96,12 +103,13 @@ fn answer_time(request: &Packet, message: Icmp, payload: &Payload) {
     times[4..8].copy_from_slice(&now.to_be_bytes());
     times[8..].copy_from_slice(&now.to_be_bytes());
     let Ok(data) = Payload::copy(&times) else { return };
-    send_back(request, Icmp { kind: v4::TIMESTAMP_REPLY, ..message }, data);
+    let message = Icmp { kind: v4::TIMESTAMP_REPLY, ..message };
+    send_back(request, |back| packet(back, message, data));
 }
 
-/// Sends a message back to the sender of another. One that cannot be sent is lost, as any packet
-/// may be.
-fn send_back(request: &Packet, message: Icmp, data: Payload) {
+/// Sends what `make` makes with a header back to the sender of a message. What cannot be sent is
+/// lost, as any packet may be.
+fn send_back(request: &Packet, make: impl FnOnce(Header) -> Result<Packet>) {
     let header = &request.header;
     let back = Header {
         source: header.destination,
@@ -111,7 +119,7 @@ fn send_back(request: &Packet, message: Icmp, data: Payload) {
         ..*header
     };
     let Ok(path) = config::current().path(header.source, request_scope(request)) else { return };
-    if let Ok(reply) = packet(back, message, data) {
+    if let Ok(reply) = make(back) {
         let _ = output::send(&path, reply);
     }
 }

@@ -22,7 +22,15 @@ pub fn packet(header: Header, message: Icmp, data: Payload) -> Result<Packet> {
     }
     sum.add(&message.to_bytes(0));
     data.add_to(&mut sum);
-    let mut payload = Payload::copy(&message.to_bytes(sum.finish()))?;
+    packet_with_sum(header, message, sum.finish(), data)
+}
+
+/// Makes the packet of a message whose checksum is known.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn packet_with_sum(header: Header, message: Icmp, sum: u16, data: Payload) -> Result<Packet> {
+    let mut payload = Payload::copy(&message.to_bytes(sum))?;
     for slice in data.into_slices() {
         payload.push(slice)?;
     }

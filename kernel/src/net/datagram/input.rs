@@ -44,8 +44,8 @@ pub fn receive_echo_reply(packet: &Packet, identifier: u16, payload: &Payload) {
     }
 }
 
-/// Finds the socket for a packet; one that is connected to its sender is preferred.
-/// Finds the socket of a table that a datagram to a port and an address goes to.
+/// Finds the socket of a table that a datagram to a port and an address goes to; one that is
+/// connected to its sender is preferred.
 pub fn find(
     table: &Table<Socket>,
     port: u16,
