@@ -621,7 +621,7 @@ TEST(pipes_of_a_user_with_many_are_small) {
     NEEDS_OWN_MACHINE();
     long soft = setting(FS "pipe-user-pages-soft"), hard = setting(FS "pipe-user-pages-hard");
     CHECK_EQ(soft, 16384);
-    CHECK_EQ(hard, 0);
+    CHECK(hard == 0 || hard > soft); /* none on Linux, a part of memory elsewhere */
     if (!set(FS "pipe-user-pages-soft", 33) || !set(FS "pipe-user-pages-hard", 37))
         SKIP("not root");
     OK(chmod(".", 0777));

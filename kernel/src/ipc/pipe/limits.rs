@@ -26,8 +26,10 @@ pub static MAX_SIZE: Limit = Limit::new(|| 1 << 20);
 /// Pages beyond which a user's new pipes are small and none grows; 0: no limit. At first as on
 /// Linux, but no more than an eighth of memory.
 pub static USER_PAGES_SOFT: Limit = Limit::new(|| (1024 * DEFAULT_SLOTS).min(frames::total() / 8));
-/// Pages beyond which a user gets no new pipe; 0: no limit.
-pub static USER_PAGES_HARD: Limit = Limit::new(|| 0);
+/// Pages beyond which a user gets no new pipe; 0: no limit. At first a quarter of memory. On Linux
+/// there is no limit at first, so that one user's pipes can take all memory, which belongs to no
+/// process that could be ended for it.
+pub static USER_PAGES_HARD: Limit = Limit::new(|| frames::total() / 4);
 
 /// Rounds a requested size up to a power of two, at least a page. `EINVAL` beyond the maximum
 /// (`round_pipe_size`, fs/pipe.c).
