@@ -1,5 +1,5 @@
-//! A model of a processor's cache of frames, which others read while its owner works, in every order
-//! of their steps. `./hayate test models` runs it with those of the crate `protocols`.
+//! A model of a processor's cache of frames, which others read while its owner works, in every
+//! order of their steps. `./hayate test models` runs it with those of the crate `protocols`.
 #![cfg(loom)]
 
 use hayate_frames::Stack;

@@ -29,8 +29,8 @@ const TIMES: u8 = 2;
 const REPEAT: u64 = SECOND;
 const OLD_REPEAT: u64 = 10 * SECOND;
 
-/// From so many memberships on a host says once that it leaves a group: programs that join and leave
-/// many must not fill the memory with what is to be said again.
+/// From so many memberships on a host says once that it leaves a group: programs that join and
+/// leave many must not fill the memory with what is to be said again.
 const MANY: usize = 1024;
 
 /// The longest packet of [`report`].
@@ -231,7 +231,7 @@ struct Member {
     group: Address,
     /// The number of sockets that have joined it.
     users: usize,
-    /// What is to be said next, and when; and how often after that.
+    /// The next report, its time, and how many follow it.
     next: Option<(u64, Saying)>,
     repeats: u8,
 }
@@ -240,14 +240,14 @@ struct Member {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMemory;
 
-/// What is due: to be said on an interface.
+/// A message that is due on an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
     /// The interface.
     pub interface: u32,
     /// The dialect.
     pub dialect: Dialect,
-    /// What to say.
+    /// The message.
     pub saying: Saying,
     /// Of which group.
     pub group: Address,
@@ -386,8 +386,8 @@ impl Memberships {
         }
     }
 
-    /// Takes one thing that is due, from the place `from` of the list on, which moves: all are looked
-    /// at once, however many are due. Call it until there is none.
+    /// Takes one thing that is due, from the place `from` of the list on, which moves: all are
+    /// looked at once, however many are due. Call it until there is none.
     pub fn due(
         &mut self,
         from: &mut usize,

@@ -1,5 +1,5 @@
-//! NETLINK_SOCK_DIAG (sock_diag(7)): requests for sockets of the Internet and of the Unix domain are
-//! read, sockets are written (`include/uapi/linux/inet_diag.h`, `unix_diag.h`).
+//! NETLINK_SOCK_DIAG (sock_diag(7)): requests for sockets of the Internet and of the Unix domain
+//! are read, sockets are written (`include/uapi/linux/inet_diag.h`, `unix_diag.h`).
 
 use alloc::boxed::Box;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -184,21 +184,21 @@ impl<'a> InetAsked<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct Memory {
-    /// What waits to be read.
+    /// Bytes that wait to be read.
     pub receiving: u32,
     /// SO_RCVBUF.
     pub receive_limit: u32,
-    /// What is on its way out.
+    /// Bytes on their way out.
     pub leaving: u32,
     /// SO_SNDBUF.
     pub send_limit: u32,
-    /// What is counted for the socket and not used.
+    /// Bytes that are counted for the socket and not used.
     pub spare: u32,
-    /// What waits to be sent or acknowledged.
+    /// Bytes that wait to be sent or acknowledged.
     pub sending: u32,
-    /// What its options take.
+    /// Bytes that its options take.
     pub options: u32,
-    /// What waits for the socket's lock.
+    /// Bytes that wait for the socket's lock.
     pub backlog: u32,
     /// Messages that were dropped.
     pub drops: u32,

@@ -448,8 +448,8 @@ impl Space {
         Ok(result?)
     }
 
-    /// Finds a gap of `length` bytes where `mmap` without a hint would map `file`, for a caller that
-    /// maps several pieces there before any other thread can map (exec).
+    /// Finds a gap of `length` bytes where `mmap` without a hint would map `file`, for a caller
+    /// that maps several pieces there before any other thread can map (exec).
     ///
     /// # Errors
     /// `ENOMEM`.

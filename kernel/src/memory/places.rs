@@ -84,8 +84,8 @@ pub fn of_program(file: &PageCache) -> usize {
     PROGRAM_BASE + pages as usize * PAGE
 }
 
-/// Where a mapping of a whole file of `size` bytes begins, a multiple of `align`. `None` if the file
-/// is too large for a place.
+/// Where a mapping of a whole file of `size` bytes begins, a multiple of `align`. `None` if the
+/// file is too large for a place.
 #[inline]
 pub fn of_file(file: &PageCache, size: usize, align: usize) -> Option<usize> {
     let place = file.address.load(Relaxed);

@@ -4,8 +4,8 @@
 //! Fragments of one packet have its addresses, protocol and identification in common. The memory of
 //! incomplete packets is bounded: [`MOST`] bytes of memory that all of them pin (Linux'
 //! `net.ipv4.ipfrag_high_thresh`), and a time for each, counted from its first fragment
-//! (`net.ipv4.ipfrag_time`; 60 seconds by RFC 8200, 4.5). Beyond the bound new fragments are dropped, and
-//! those that were there go on.
+//! (`net.ipv4.ipfrag_time`; 60 seconds by RFC 8200, 4.5). Beyond the bound new fragments are dropped,
+//! and those that were there go on.
 //!
 //! Locks: one for each of [`PARTS`] parts of the table, a leaf. Nothing is sent under it.
 

@@ -68,8 +68,8 @@ pub fn receive(packet: &Packet) {
     }
 }
 
-/// Answers an echo request, whose first bytes are `head`. One to a group or a broadcast address gets
-/// no answer (Linux' `icmp_echo_ignore_broadcasts`).
+/// Answers an echo request, whose first bytes are `head`. One to a group or a broadcast address
+/// gets no answer (Linux' `icmp_echo_ignore_broadcasts`).
 ///
 /// The answer differs from the request in its type alone, and the sum of the pseudo-header of
 /// ICMPv6 is the same with the addresses exchanged: the checksum follows from the request's.

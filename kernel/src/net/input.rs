@@ -22,8 +22,8 @@ pub fn receive(packet: Packet) {
         let config = config::current();
         config.is_local(to) || to.is_multicast() || config.is_broadcast(to)
     };
-    // What the loopback interface brings is for the loopback address nearly always; a route may lead
-    // others there.
+    // What the loopback interface brings is for the loopback address nearly always; a route may
+    // lead others there.
     let is_usual = packet.interface == config::LOOPBACK && to.is_loopback();
     if !is_usual && !is_ours() {
         count(Counter::Strangers, to.is_v4());

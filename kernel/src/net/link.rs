@@ -302,7 +302,8 @@ pub(super) fn cuts(interface: &Interface, is_v4: bool) -> bool {
 fn frame(link: [u8; ETHERNET], packet: &Packet, offloads: Offloads) -> Result<OutgoingFrame> {
     let mut bytes = [0; wire::HEADERS];
     let whole = ETHERNET + packet.length();
-    // Of bytes that have to be read for the checksum, a copy is free, and the device gets one piece.
+    // Of bytes that have to be read for the checksum, a copy is free, and the device gets one
+    // piece.
     let copies = whole <= HEAD && (!offloads.checksum || whole <= SMALL);
     let completes = offloads.checksum || copies;
     let (length, data, sum) = wire::head(packet, &mut bytes, completes)?;

@@ -1,6 +1,5 @@
-//! What the protocols have done since boot: the counters of `/proc/net/snmp`, `snmp6` and `netstat`
-//! (RFC 4293,
-//! RFC 4022, RFC 4113; `include/uapi/linux/snmp.h` of Linux 6.1).
+//! Counts of what the protocols have done since boot, for `/proc/net/snmp`, `snmp6` and `netstat`
+//! (RFC 4293, RFC 4022, RFC 4113; `include/uapi/linux/snmp.h` of Linux 6.1).
 //!
 //! Each processor has its own, so counting is one addition without a lock. Only what is counted at
 //! its place is told; names that are not here are left out of the files.

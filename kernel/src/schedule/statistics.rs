@@ -51,8 +51,8 @@ pub struct CpuTimes {
     pub idle_ns: u64,
 }
 
-/// The times of CPU `cpu` since boot. Programs, and the kernel on their behalf, have the time of the
-/// ticks that found them; an idle CPU knows how long it slept and how long it worked.
+/// The times of CPU `cpu` since boot. Programs, and the kernel on their behalf, have the time of
+/// the ticks that found them; an idle CPU knows how long it slept and how long it worked.
 pub fn cpu_times(cpu: usize) -> CpuTimes {
     let Some(queue) = QUEUE.of(cpu) else { return CpuTimes::default() };
     let idle = queue.inner.lock().idle.clone();

@@ -299,9 +299,9 @@ fn no_option(level: i32) -> Errno {
     if level == SOL_SOCKET { Errno::ENOPROTOOPT } else { Errno::EOPNOTSUPP }
 }
 
-/// Returns the index of the message in a queue that a peek sees which passes over `offset` bytes, and
-/// how many bytes of it it passes over. `length` tells the length of a message, and whether it was
-/// seen before: only that tells an empty one that is next from one that is behind
+/// Returns the index of the message in a queue that a peek sees which passes over `offset` bytes,
+/// and how many bytes of it it passes over. `length` tells the length of a message, and whether it
+/// was seen before: only that tells an empty one that is next from one that is behind
 /// (`__skb_try_recv_from_queue`, net/core/datagram.c of Linux).
 pub fn message_at<T>(
     queue: &VecDeque<T>,

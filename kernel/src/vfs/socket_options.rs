@@ -184,8 +184,8 @@ impl Common {
         cookie_in(&self.cookie)
     }
 
-    /// SO_PEEK_OFF: the number of bytes that a read with MSG_PEEK passes over; negative: it has none,
-    /// and reads do not change it.
+    /// SO_PEEK_OFF: the number of bytes that a read with MSG_PEEK passes over; negative: it has
+    /// none, and reads do not change it.
     pub fn peek_off(&self) -> i32 {
         self.peek_offset.load(Ordering::Relaxed)
     }
@@ -202,8 +202,8 @@ impl Common {
         if peeks { usize::try_from(self.peek_off()).ok() } else { None }
     }
 
-    /// After a read of `count` bytes: the next peek begins behind those that this one showed, and so
-    /// much earlier when bytes were taken (`sk_peek_offset_fwd`, `sk_peek_offset_bwd`).
+    /// After a read of `count` bytes: the next peek begins behind those that this one showed, and
+    /// so much earlier when bytes were taken (`sk_peek_offset_fwd`, `sk_peek_offset_bwd`).
     #[inline]
     pub fn note_read(&self, count: usize, peeks: bool) {
         if self.peek_off() >= 0 {

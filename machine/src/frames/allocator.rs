@@ -319,8 +319,8 @@ pub fn prepare() -> bool {
 /// If no usable range has room for the frame table (16 bytes for each frame of 4 KiB).
 ///
 /// # Safety
-/// What `memory` calls usable must be memory in the direct map that nothing uses. Called once: later
-/// it is in use.
+/// What `memory` calls usable must be memory in the direct map that nothing uses. Called once:
+/// later it is in use.
 pub(crate) unsafe fn init(memory: &[MemoryRange], areas: impl Iterator<Item = Range<u64>> + Clone) {
     // Frame numbers have 31 bits, and the direct map is finite: memory beyond either is not used.
     let limit = (DIRECT_MAP_SIZE as u64).min(u64::from(FRAME_NUMBERS) << PAGE_SHIFT);

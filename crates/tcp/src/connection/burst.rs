@@ -1,7 +1,7 @@
 //! Segments that a device cuts: how large they are, and when it pays to wait for larger ones.
 //!
-//! One segment here stands for several on the wire ([`Segment::cut_at`](crate::Segment::cut_at)). It
-//! is as long as what the connection sends in about a millisecond, so that a slow path gets no
+//! One segment here stands for several on the wire ([`Segment::cut_at`](crate::Segment::cut_at)).
+//! It is as long as what the connection sends in about a millisecond, so that a slow path gets no
 //! bursts, and never more than half of the congestion window, so that acknowledgements keep coming.
 //! Windows, records of what was sent and selective acknowledgements count bytes and cut at
 //! multiples of the MSS, whatever the size of what was sent.

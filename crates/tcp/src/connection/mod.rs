@@ -2,8 +2,8 @@
 //!
 //! `open` begins it, `input` takes segments, `fast` the usual ones, `acknowledge` does what an
 //! acknowledgement asks for, `recovery` decides what is lost, `output` makes segments, `burst` says
-//! how large those are that a device cuts, `timer` acts when time has passed, `data` takes and gives
-//! a program's bytes, `close` ends it.
+//! how large those are that a device cuts, `timer` acts when time has passed, `data` takes and
+//! gives a program's bytes, `close` ends it.
 
 mod acknowledge;
 mod burst;

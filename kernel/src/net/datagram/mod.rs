@@ -184,8 +184,8 @@ pub struct Received {
     traffic_class: u8,
     /// When it arrived, in nanoseconds since 1970.
     time: u64,
-    /// The size of the datagrams that it is made of (UDP_GRO); 0 if it is one. Of an empty one: 1 if
-    /// MSG_PEEK has seen it. (With a field for that each copy of this would be longer.)
+    /// The size of the datagrams that it is made of (UDP_GRO); 0 if it is one. Of an empty one: 1
+    /// if MSG_PEEK has seen it. (With a field for that each copy of this would be longer.)
     segment: u16,
 }
 

@@ -123,8 +123,8 @@ impl Socket {
 }
 
 impl Queue {
-    /// Takes the first datagram with the number of dropped ones. `Some(None)`: nothing will come any
-    /// more. `None`: wait.
+    /// Takes the first datagram with the number of dropped ones. `Some(None)`: nothing will come
+    /// any more. `None`: wait.
     ///
     /// # Errors
     /// The pending error.
@@ -141,8 +141,8 @@ impl Queue {
         Ok(if self.no_receive { Some(None) } else { None })
     }
 
-    /// Shows the datagram that a peek sees that passes over `offset` bytes, with the number of bytes
-    /// of it that are passed over, and of dropped datagrams; else as [`next`](Self::next).
+    /// Shows the datagram that a peek sees that passes over `offset` bytes, with the number of
+    /// bytes of it that are passed over, and of dropped datagrams; else as [`next`](Self::next).
     ///
     /// # Errors
     /// The pending error; `ENOMEM`.

@@ -3,8 +3,8 @@
 //! net/unix/diag.c of Linux 6.1).
 //!
 //! Not there: packet and netlink sockets (ENOENT, as on a Linux without their modules; `ss` reads
-//! `/proc/net` for these), and of sockets of the Unix domain the inode of a path and the connections
-//! that wait (UDIAG_SHOW_VFS, UDIAG_SHOW_ICONS), which answers leave out.
+//! `/proc/net` for these), and of sockets of the Unix domain the inode of a path and the
+//! connections that wait (UDIAG_SHOW_VFS, UDIAG_SHOW_ICONS), which answers leave out.
 
 use hayate_abi::{Errno, Result};
 use hayate_netlink::diag::{BY_FAMILY, DESTROY, Extent, InetAsked, UnixAsked};

@@ -35,8 +35,8 @@ pub trait Provider: Send + Sync {
     /// Returns the socket of the Internet that is asked for by its name: ENOENT, ESTALE.
     fn socket(&self, asked: &InetAsked<'_>) -> Result<InetSocket>;
 
-    /// Ends the socket that is asked for by its name, if `may` allows it: ENOENT, ESTALE, the errors
-    /// of `may`; EOPNOTSUPP for the remnant of a connection.
+    /// Ends the socket that is asked for by its name, if `may` allows it: ENOENT, ESTALE, the
+    /// errors of `may`; EOPNOTSUPP for the remnant of a connection.
     fn destroy(&self, asked: &InetAsked<'_>, may: fn() -> Result<()>) -> Result<()>;
 
     /// Returns the sockets of the Unix domain that are asked for.

@@ -106,8 +106,8 @@ impl Seen<'_> {
         address(self.interface, self.protocol(), self.kind as u8, from)
     }
 
-    /// Returns the bits of a status (`TP_STATUS_*`) that tell of the checksum (`packet_rcv`): whether
-    /// the device has checked it, or left it out.
+    /// Returns the bits of a status (`TP_STATUS_*`) that tell of the checksum (`packet_rcv`):
+    /// whether the device has checked it, or left it out.
     pub fn checksum_status(&self) -> u32 {
         match self.sum {
             Sum::Missing => status::CHECKSUM_NOT_READY,

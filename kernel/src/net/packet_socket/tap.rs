@@ -28,7 +28,8 @@ type List = Arc<Vec<Arc<Endpoint>>>;
 /// All packet sockets. While somebody reads the list, it does not change: another takes its place.
 static ALL: SpinLock<Option<List>> = SpinLock::new(None);
 
-/// Puts a list without closed sockets, and with one more, in the place of the present one. `ENOMEM`.
+/// Puts a list without closed sockets, and with one more, in the place of the present one.
+/// `ENOMEM`.
 fn replace(more: Option<&Arc<Endpoint>>) -> Result<()> {
     let old = {
         let mut all = ALL.lock();

@@ -480,7 +480,8 @@ impl TimerTarget for Socket {
                 _ => None,
             }
         };
-        // A connection that began goes with its listener, at its next timer (`reqsk_timer_handler`).
+        // A connection that began goes with its listener, at its next timer
+        // (`reqsk_timer_handler`).
         if parent.is_some_and(|parent| !parent.is_listening()) {
             self.give_up();
         } else {

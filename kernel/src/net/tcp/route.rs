@@ -102,8 +102,8 @@ impl Route {
         self.path.interface.mtu().min(usize::from(u16::MAX)).saturating_sub(headers) as u32
     }
 
-    /// Sets what a connection has to know of its way. Segments for a device are cut by it, or for it
-    /// where they leave, so that the way down to there is gone once for several.
+    /// Sets what a connection has to know of its way. Segments for a device are cut by it, or for
+    /// it where they leave, so that the way down to there is gone once for several.
     pub fn configure(&self, config: &mut Config) {
         config.mss = self.mss();
         let is_looped = self.path.interface.is_loopback();

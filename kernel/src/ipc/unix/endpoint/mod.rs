@@ -130,8 +130,8 @@ pub struct Endpoint {
     space_wanted: AtomicBool,
     /// The number of its socket's inode; 0 while it has no socket.
     pub inode: AtomicU64,
-    /// SO_COOKIE; 0 until somebody asks. It is the endpoint's, for one that waits to be accepted has
-    /// no socket yet.
+    /// SO_COOKIE; 0 until somebody asks. It is the endpoint's, for one that waits to be accepted
+    /// has no socket yet.
     cookie: AtomicU64,
     _counted: Counted,
 }
