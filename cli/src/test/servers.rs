@@ -51,8 +51,9 @@ const ASKED: [(&str, u16, &str, &str); 9] = [
 ];
 const GET: &str = "GET / HTTP/1.0\r\n\r\n";
 
-const CHECKS: [(&str, Check); 7] = [
+const CHECKS: [(&str, Check); 8] = [
     ("two_machines_on_one_network", two_machines),
+    ("two_machines_over_a_bad_network", two_machines_over_a_bad_network),
     ("nginx_of_the_default_image_serves_the_host", nginx_of_the_default_image),
     ("curl_of_the_default_image_fetches_from_the_host", curl_of_the_default_image),
     ("the_first_packet_is_answered", the_first_packet),
@@ -208,13 +209,30 @@ fn fetched(port: u16, large: &[u8]) -> Result<()> {
     }
 }
 
-/// One machine serves on a network of the two, the other fetches.
-fn two_machines(hayate: &Hayate) -> Result<()> {
+/// Starts two machines on one network: the first serves, the second asks once the first is ready.
+/// Checks what the second says.
+fn pair(hayate: &Hayate, append: &[&str], serve: &str, ask: &str, answer: &str) -> Result<()> {
     // Made now, so that no message about it is among the machines' own.
     default::DEFAULT.get()?;
     let port = free_ports(1)?[0];
     let listen = format!("socket:listen=127.0.0.1:{port}");
     let connect = format!("socket:connect=127.0.0.1:{port}");
+    let first = [&["--net", &listen, "--ip", "10.9.0.1/24"], append].concat();
+    let mut server = hayate.command(&first, &["python3", "-c", serve])?.spawn()?;
+    let mut ready = [0; 6];
+    server.stdout.as_mut().context("no output")?.read_exact(&mut ready)?;
+    let second = [&["--net", &connect, "--ip", "10.9.0.2/24"], append].concat();
+    let asked = hayate.run(&second, &["python3", "-c", ask])?;
+    if asked.stdout.is_empty() {
+        let _ = server.kill();
+    }
+    let served = server.wait_with_output()?;
+    expect(&asked, 0, answer, "")?;
+    expect(&served, 0, "", "")
+}
+
+/// A machine connects to another.
+fn two_machines(hayate: &Hayate) -> Result<()> {
     let serve = "import socketserver
 class Echo(socketserver.StreamRequestHandler):
     def handle(self):
@@ -226,18 +244,16 @@ server.handle_request()";
 with socket.create_connection(('10.9.0.1', 7), 60) as s:
     s.sendall(b'across\\n')
     print(s.makefile().readline(), end='')";
-    let first = ["--net", &listen, "--ip", "10.9.0.1/24"];
-    let mut server = hayate.command(&first, &["python3", "-c", serve])?.spawn()?;
-    let mut ready = [0; 6];
-    server.stdout.as_mut().context("no output")?.read_exact(&mut ready)?;
-    let second = ["--net", &connect, "--ip", "10.9.0.2/24"];
-    let asked = hayate.run(&second, &["python3", "-c", ask])?;
-    if asked.stdout.is_empty() {
-        let _ = server.kill();
-    }
-    let served = server.wait_with_output()?;
-    expect(&asked, 0, "ACROSS\n", "")?;
-    expect(&served, 0, "", "")
+    pair(hayate, &[], serve, ask, "ACROSS\n")
+}
+
+/// Datagrams in fragments and a stream pass between two machines whose devices lose, repeat, reorder
+/// and damage packets. Nothing befalls what a machine sends to itself.
+fn two_machines_over_a_bad_network(hayate: &Hayate) -> Result<()> {
+    let faults = "net.fault=on:devices,loss:4,repeat:3,reorder:3,corrupt:3,delay:1ms-3ms";
+    let (serve, ask) = (include_str!("bad_network_serve.py"), include_str!("bad_network_ask.py"));
+    let answer = "datagrams in fragments\na stream\nloopback\n";
+    pair(hayate, &["--append", faults], serve, ask, answer)
 }
 
 /// The README's command: no option but the port.
