@@ -96,6 +96,11 @@ enum { HY_EXIT_FAILED = 1, HY_EXIT_SKIPPED = 77 };
 struct hy_report {
     _Atomic int state;
     char text[1020];
+    /* The settings that the case changes, and what they were. */
+    int kept;
+    struct {
+        char path[128], value[128];
+    } settings[4];
 };
 
 static struct hy_report hy_private_report;
@@ -399,6 +404,43 @@ static UNUSED ssize_t get_file(const char *path, char *buffer, size_t size) {
 }
 
 /*
+ * Changes a setting of the kernel. The runner makes it again what it was, however the case ends:
+ * later cases would meet it.
+ */
+static bool hy_keeps_settings = true;
+static UNUSED void hy_sysctl(const char *file, int line, const char *path, const char *text) {
+    int known = 0, most = (int)(sizeof hy_report->settings / sizeof *hy_report->settings);
+    while (known < hy_report->kept && strcmp(hy_report->settings[known].path, path) != 0)
+        known++;
+    if (hy_keeps_settings && known == hy_report->kept) {
+        if (known == most)
+            hy_fail(file, line, "more than %d settings are changed", most);
+        if (get_file(path, hy_report->settings[known].value, 128) <= 0)
+            hy_fail(file, line, "%s: %s", path, strerror(errno));
+        snprintf(hy_report->settings[known].path, 128, "%s", path);
+        hy_report->kept++;
+    }
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd == -1 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
+        hy_fail(file, line, "%s into %s: %s", text, path, strerror(errno));
+    close(fd);
+}
+#define SET_SYSCTL(path, text) hy_sysctl(__FILE__, __LINE__, path, text)
+
+/* Makes the settings that a case changed what they were. */
+static void hy_restore_settings(void) {
+    for (int i = 0; i < hy_report->kept; i++) {
+        const char *value = hy_report->settings[i].value;
+        int fd = open(hy_report->settings[i].path, O_WRONLY | O_CLOEXEC);
+        if (fd != -1) {
+            (void)!write(fd, value, strlen(value));
+            close(fd);
+        }
+    }
+    hy_report->kept = 0;
+}
+
+/*
  * Skips a case that changes what the whole machine goes by (limits, the clock), unless the machine
  * is the tests' own: its first process is then the init that Hayate brings, under either kernel.
  */
@@ -605,6 +647,7 @@ static enum hy_verdict hy_run(const struct hy_case *test, int seconds) {
     bool have_dir = mkdir(hy_tmp, 0755) == 0;
     atomic_store(&hy_report->state, HY_QUIET);
     hy_report->text[0] = 0;
+    hy_report->kept = 0;
     pid_t pid = fork();
     if (pid == 0) {
         setpgid(0, 0);
@@ -631,6 +674,7 @@ static enum hy_verdict hy_run(const struct hy_case *test, int seconds) {
         alarm(0);
         kill(-pid, SIGKILL);
         hy_sweep();
+        hy_restore_settings();
     }
     if (have_dir)
         hy_remove(hy_tmp);

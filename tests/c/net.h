@@ -218,14 +218,6 @@ static UNUSED long sysctl_number(const char *path) {
     return atol(text);
 }
 
-static UNUSED void hy_sysctl(const char *file, int line, const char *path, const char *text) {
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (fd == -1 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
-        hy_fail(file, line, "%s into %s: %s", text, path, strerror(errno));
-    close(fd);
-}
-#define SET_SYSCTL(path, text) hy_sysctl(__FILE__, __LINE__, path, text)
-
 /* Makes an interface work. */
 static UNUSED int interface_up(const char *name) {
     struct ifreq r = {0};
@@ -260,6 +252,7 @@ static UNUSED int broadcast_error(void) {
 static UNUSED void own_network(void) {
     if (geteuid() == 0 && unshare(0x40000000 /* CLONE_NEWNET */) == 0) {
         OK(interface_up("lo"));
+        hy_keeps_settings = false; /* they end with the namespace, which is not the runner's */
         return;
     }
     NEEDS_OWN_MACHINE();
