@@ -4,6 +4,7 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 
 static void limit(int resource, rlim_t soft, rlim_t hard) {
     struct rlimit l = {soft, hard};
@@ -100,6 +101,132 @@ TEST(nofile_lowered_below_open_ones) {
     OK(fcntl(fd, F_GETFD)); /* stays */
     OK(close(fd));
     ERR(dup2(2, 50), EBADF);
+}
+
+/* What /proc/sys/fs/file-nr says: the files that are open. */
+static long open_files(void) {
+    char text[128];
+    long open = -1, unused = -1, most = -1;
+    CHECK(get_file("/proc/sys/fs/file-nr", text, sizeof text) > 0);
+    CHECK_EQ(sscanf(text, "%ld\t%ld\t%ld\n", &open, &unused, &most), 3);
+    CHECK_EQ(unused, 0);
+    return open;
+}
+
+/* Each processor counts for itself, up to twice the least batch of `percpu_counter`. */
+static long slack(void) { return 64 * sysconf(_SC_NPROCESSORS_CONF); }
+
+TEST(open_files_are_counted) {
+    enum { FILES = 900 };
+    static int fd[FILES];
+    long before = open_files();
+    CHECK(before > 0);
+    for (int i = 0; i < FILES; i++)
+        fd[i] = OK(open("/dev/null", O_RDONLY));
+    long during = open_files();
+    /* Other programs of this machine open and close files, too. */
+    if (during < before + FILES - slack() || during > before + FILES + slack() + 2000)
+        FAIL("%d files more are open: %ld after %ld", FILES, during, before);
+    /* A second descriptor is no second file. */
+    for (int i = 0; i < FILES; i++)
+        OK(close(fd[i]));
+    for (int i = 0; i < FILES; i++)
+        OK(dup(0));
+    long after = open_files();
+    if (after > during - FILES + slack() + 2000)
+        FAIL("%ld files are open, before %d of them were closed %ld", after, FILES, during);
+}
+
+/* Opens files until that is refused; returns the error. */
+static int open_all(int *opened) {
+    while (open("/dev/null", O_RDONLY) != -1)
+        ++*opened;
+    return errno;
+}
+
+static void refused_all_files(int socket_of, struct sockaddr_un *at, socklen_t size) {
+    int own = OK(open("/dev/null", O_RDONLY)), opened = 0, pair[2];
+    OK(setresuid(NOBODY, NOBODY, NOBODY));
+    CHECK_EQ(open_all(&opened), ENFILE);
+    if (opened < 1 || opened > 40 + slack())
+        FAIL("%d files could be opened", opened);
+    ERR(open(".", O_RDONLY | O_DIRECTORY), ENFILE);
+    ERR(open(".", O_PATH), ENFILE);
+    ERR(pipe(pair), ENFILE);
+    ERR(socket(AF_UNIX, SOCK_STREAM, 0), ENFILE);
+    ERR(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), ENFILE);
+    ERR(accept(socket_of, (struct sockaddr *)at, &size), ENFILE);
+    ERR(syscall(SYS_memfd_create, "x", 0), ENFILE);
+    ERR(syscall(SYS_epoll_create1, 0), ENFILE);
+    ERR(syscall(SYS_eventfd2, 0, 0), ENFILE);
+    ERR(syscall(SYS_timerfd_create, CLOCK_MONOTONIC, 0), ENFILE);
+    ERR(syscall(SYS_inotify_init1, 0), ENFILE);
+    ERR(syscall(SYS_signalfd4, -1, &(uint64_t){0}, 8, 0), ENFILE);
+    ERR(syscall(SYS_pidfd_open, getpid(), 0), ENFILE);
+    /* The error comes before the file is looked for, so none is made. */
+    ERR(open("missing/file", O_RDONLY), ENFILE);
+    ERR(open("made", O_WRONLY | O_CREAT, 0600), ENFILE);
+    ERR(access("made", F_OK), ENOENT);
+    /* A file that is open already needs none: further names of it do. */
+    OK(dup(0));
+    /* What is given back can be had again. */
+    OK(close(own));
+    OK(open("/dev/null", O_RDONLY));
+}
+
+TEST(no_more_files_are_open_than_file_max) {
+    if (geteuid() != 0)
+        SKIP("needs root");
+    NEEDS_OWN_MACHINE();
+    limit(RLIMIT_NOFILE, 8192, 8192);
+    OK(chmod(".", 0777));
+    struct sockaddr_un at = {.sun_family = AF_UNIX, .sun_path = "socket"};
+    int listener = OK(socket(AF_UNIX, SOCK_STREAM, 0)), caller = OK(socket(AF_UNIX, SOCK_STREAM, 0));
+    OK(bind(listener, (struct sockaddr *)&at, sizeof at));
+    OK(listen(listener, 1));
+    OK(connect(caller, (struct sockaddr *)&at, sizeof at));
+    OK(dup2(listener, 50));
+    OK(close(listener));
+    OK(fcntl(50, F_SETFL, O_NONBLOCK));
+    GATE(full);
+    GATE(end);
+    char text[64];
+    snprintf(text, sizeof text, "%ld\n", open_files() + 40);
+    SET_SYSCTL("/proc/sys/fs/file-max", text);
+    pid_t pid = FORK();
+    if (pid == 0) {
+        refused_all_files(50, &at, sizeof at);
+        gate_open(&full);
+        gate_pass(&end);
+        _exit(0);
+    }
+    gate_pass(&full);
+    /* Root gets files nevertheless, and starts programs. */
+    int pair[2];
+    for (int i = 0; i < 100; i++)
+        OK(open("/dev/null", O_RDONLY));
+    OK(pipe(pair));
+    OK(accept(50, NULL, NULL));
+    pid_t other = FORK();
+    if (other == 0) {
+        OK(dup2(OK(open("/dev/null", O_WRONLY)), 1));
+        execl(hy_self, hy_self, "--list", NULL);
+        _exit(9);
+    }
+    EXITS(other, 0);
+    CHECK(open_files() >= atol(text));
+    gate_open(&end);
+    EXITS(pid, 0);
+    SET_SYSCTL("/proc/sys/fs/file-max", "0\n");
+    pid = FORK();
+    if (pid == 0) {
+        int opened = 0;
+        OK(setresuid(NOBODY, NOBODY, NOBODY));
+        CHECK_EQ(open_all(&opened), ENFILE);
+        CHECK(opened <= slack());
+        _exit(0);
+    }
+    EXITS(pid, 0);
 }
 
 TEST(nproc_is_eagain) {

@@ -10,6 +10,7 @@ use crate::page_cache::access::WriteDenial;
 use crate::page_cache::cache::PageCache;
 use crate::vfs::attributes::FileKind;
 use crate::vfs::context::FsContext;
+use crate::vfs::file_count::Counted;
 use crate::vfs::mount::{Location, flags};
 use crate::vfs::open;
 use crate::vfs::open_file::OpenFile;
@@ -80,7 +81,7 @@ impl Executable {
         }
         let resolver = Resolver { context, credentials, start: None };
         // Execution does not need the right to read, so the open is not checked again.
-        let file = open::open_location(&resolver, location, O_RDONLY, true)?;
+        let file = open::open_location(&resolver, location, O_RDONLY, true, Counted::new()?)?;
         let page_cache = file.inode().page_cache().ok_or(Errno::EACCES)?;
         let denial = page_cache.deny_writing()?;
         let sets = if mount_flags & flags::MS_NOSUID == 0 { attributes.mode } else { 0 };

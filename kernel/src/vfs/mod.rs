@@ -74,6 +74,7 @@ pub mod device;
 pub mod directory;
 pub mod dnotify;
 pub mod fasync;
+pub mod file_count;
 pub mod filesystem;
 pub mod filesystem_type;
 pub mod hint;

@@ -7,6 +7,7 @@ use hayate_abi::{Errno, Result};
 use super::dentry::{Dentry, DentryState, Name};
 use super::device;
 use super::directory::{check_directory, check_writable, new_owner, record};
+use super::file_count::Counted;
 use super::inode::{Attributes, Change, DirectorySink, FileKind, Inode};
 use super::mount::Location;
 use super::mount::flags::MS_NODEV;
@@ -19,6 +20,10 @@ use super::watch::Mask;
 use crate::credentials::access;
 
 /// Opens the file at `path`. `mode` is for a file that is made; the umask is applied to it.
+///
+/// # Errors
+/// `ENFILE`, before anything is looked for or made, as `path_openat` has it; those of the path and
+/// of the file.
 pub fn open(
     resolver: &Resolver<'_>,
     path: &[u8],
@@ -26,6 +31,7 @@ pub fn open(
     mode: u16,
     walk: WalkFlags,
 ) -> Result<Arc<OpenFile>> {
+    let counted = Counted::new()?;
     let mut walk_flags = walk;
     if flags & O_NOFOLLOW != 0 {
         walk_flags |= WalkFlags::NOFOLLOW;
@@ -36,20 +42,20 @@ pub fn open(
         }
         let location = resolver.resolve(path, walk_flags)?;
         let kept = flags & (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        return OpenFile::new(Arc::new(PlaceOnly), location, kept);
+        return OpenFile::counted(Arc::new(PlaceOnly), location, kept, None, counted);
     }
     let flags = flags | O_LARGEFILE;
     if flags & O_TMPFILE == O_TMPFILE {
-        return open_unnamed(resolver, path, flags, mode, walk_flags);
+        return open_unnamed(resolver, path, flags, mode, walk_flags, counted);
     }
     if flags & O_CREAT != 0 {
-        return open_or_create(resolver, path, flags, mode, walk_flags);
+        return open_or_create(resolver, path, flags, mode, walk_flags, counted);
     }
     if flags & O_DIRECTORY != 0 {
         walk_flags |= WalkFlags::DIRECTORY;
     }
     let location = resolver.resolve(path, walk_flags)?;
-    open_location(resolver, location, flags, false)
+    open_location(resolver, location, flags, false, counted)
 }
 
 fn open_or_create(
@@ -58,6 +64,7 @@ fn open_or_create(
     flags: u32,
     mode: u16,
     walk_flags: WalkFlags,
+    counted: Counted,
 ) -> Result<Arc<OpenFile>> {
     let mut walk = Walk::begin(resolver, path, walk_flags)?;
     let mut text = None;
@@ -80,7 +87,7 @@ fn open_or_create(
         if created {
             notify::named(&inode, Mask::CREATE, &name, 0);
             let location = Location { mount: directory.mount, dentry };
-            return open_location(resolver, location, flags, true);
+            return open_location(resolver, location, flags, true, counted);
         }
         if flags & O_EXCL != 0 {
             return Err(Errno::EEXIST);
@@ -91,14 +98,14 @@ fn open_or_create(
         if target.attributes().kind == FileKind::Symlink && flags & O_NOFOLLOW == 0 {
             match walk.enter_link(&place, &place.dentry, b"")? {
                 Some(next) => text = Some(next),
-                None => return open_location(resolver, walk.into_place(), flags, false),
+                None => return open_location(resolver, walk.into_place(), flags, false, counted),
             }
             continue;
         }
         if flags & O_DIRECTORY != 0 && target.attributes().kind != FileKind::Directory {
             return Err(Errno::ENOTDIR);
         }
-        return open_location(resolver, place, flags, false);
+        return open_location(resolver, place, flags, false, counted);
     }
 }
 
@@ -131,6 +138,7 @@ fn open_unnamed(
     flags: u32,
     mode: u16,
     walk_flags: WalkFlags,
+    counted: Counted,
 ) -> Result<Arc<OpenFile>> {
     if flags & O_ACCMODE == O_RDONLY || flags & O_CREAT != 0 {
         return Err(Errno::EINVAL);
@@ -150,7 +158,8 @@ fn open_unnamed(
         dentry.set_state(DentryState::LINKABLE);
     }
     let location = Location { mount: directory.mount, dentry };
-    open_location(resolver, location, flags & !(O_TMPFILE & !O_DIRECTORY) & !O_DIRECTORY, true)
+    let flags = flags & !O_TMPFILE;
+    open_location(resolver, location, flags, true, counted)
 }
 
 /// Opens the file at a place. `created`: the file was just made, so its permissions do not matter.
@@ -159,6 +168,7 @@ pub fn open_location(
     location: Location,
     flags: u32,
     created: bool,
+    counted: Counted,
 ) -> Result<Arc<OpenFile>> {
     let inode = location.inode()?;
     let attributes = inode.attributes();
@@ -207,7 +217,7 @@ pub fn open_location(
         inode.set_metadata(&Change { size: Some(0), ..Change::default() })?;
         notify::place(&location, Mask::MODIFY);
     }
-    let file = OpenFile::with_access(ops, location, flags, access)?;
+    let file = OpenFile::counted(ops, location, flags, access, counted)?;
     notify::file(&file, Mask::OPEN);
     Ok(file)
 }

@@ -17,6 +17,7 @@ use hayate_machine::shared::Shared;
 use hayate_machine::sync::{Once, SpinLock};
 
 use super::fasync::{Interest, Signals};
+use super::file_count::Counted;
 use super::inode::{Inode, Metadata};
 use super::mount::Location;
 pub use super::open_flags as flags;
@@ -242,21 +243,27 @@ pub struct OpenFile {
     /// The epoll sets that watch this file.
     watches: SpinLock<Vec<Watch>>,
     _access: Option<OpenAccess>,
+    _counted: Counted,
 }
 
 impl OpenFile {
     /// Joins operations, place and the flags of `open(2)`. `location` must have an inode.
+    ///
+    /// # Errors
+    /// `ENFILE`: too many files are open.
     pub fn new(ops: Arc<dyn FileOps>, location: Location, flags: u32) -> Result<Arc<OpenFile>> {
-        OpenFile::with_access(ops, location, flags, None)
+        OpenFile::counted(ops, location, flags, None, Counted::new()?)
     }
 
-    /// Like [`OpenFile::new`], and counts the open file with the content of the file, which keeps a
-    /// file that is open for writing from being executed.
-    pub fn with_access(
+    /// Like [`OpenFile::new`] for a file that was counted before it was looked for, and counts the
+    /// open file with the content of the file, which keeps a file that is open for writing from
+    /// being executed.
+    pub fn counted(
         ops: Arc<dyn FileOps>,
         location: Location,
         flags: u32,
         access: Option<OpenAccess>,
+        counted: Counted,
     ) -> Result<Arc<OpenFile>> {
         let inode = location.dentry.inode().ok_or(Errno::ENOENT)?;
         let traits = ops.traits();
@@ -276,6 +283,7 @@ impl OpenFile {
             marks: AtomicU32::new(0),
             watches: SpinLock::new(Vec::new()),
             _access: access,
+            _counted: counted,
         }))
     }
 

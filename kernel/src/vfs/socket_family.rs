@@ -7,6 +7,7 @@ use hayate_machine::sync::{Lazy, Once};
 
 use super::anonymous;
 use super::anonymous::AnonymousInode;
+use super::file_count::Counted;
 use super::inode::{FileKind, Inode};
 use super::mount::Mount;
 use super::open_file::{FileOps, OpenFile};
@@ -14,15 +15,17 @@ use super::registered::Registered;
 
 static SOCKFS: Lazy<Arc<Mount>> = Lazy::new(|| anonymous::pseudo("sockfs", 0x534f_434b));
 
-/// Makes the open file of a socket, shown as `socket:[NUMBER]`.
-pub fn open(ops: Arc<dyn FileOps>, flags: u32) -> Result<Arc<OpenFile>> {
+/// Makes the open file of a socket, shown as `socket:[NUMBER]`. It was counted before the socket was
+/// made or taken from a queue: nothing has to be undone when too many files are open.
+pub fn open(ops: Arc<dyn FileOps>, flags: u32, counted: Counted) -> Result<Arc<OpenFile>> {
     let inode = AnonymousInode::new(SOCKFS.filesystem().device(), FileKind::Socket, 0o777);
     let number = inode.metadata()?.number;
     if let Some(socket) = ops.as_socket() {
         socket.opened(number);
     }
     let shown = alloc::format!("socket:[{number}]");
-    OpenFile::new(ops, anonymous::location(&SOCKFS, shown.as_bytes(), inode), flags)
+    let place = anonymous::location(&SOCKFS, shown.as_bytes(), inode);
+    OpenFile::counted(ops, place, flags, None, counted)
 }
 
 /// Answers a request about a network interface (netdevice(7)).

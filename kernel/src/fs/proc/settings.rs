@@ -16,7 +16,7 @@ use crate::page_cache;
 use crate::process::{dump, identity};
 use crate::recycle::pools;
 use crate::schedule::{MOST_NS, SHARE_NS};
-use crate::vfs::{dnotify, lease, reclaim};
+use crate::vfs::{dnotify, file_count, lease, reclaim};
 
 /// The items of `/proc/sys`.
 pub static ITEMS: &[Item<()>] = &[
@@ -53,7 +53,14 @@ static FS: &[Item<()>] = &[
     Item { name: "epoll", what: What::Directory(FS_EPOLL) },
     Item { name: "inotify", what: What::Directory(FS_INOTIFY) },
     limit!("dir-notify-enable", dnotify::ENABLED),
-    constant!("file-max", i64::MAX),
+    limit!("file-max", file_count::MAX),
+    Item {
+        name: "file-nr",
+        // The second number, of free ones, is always 0 (proc(5)).
+        what: What::Text(|(), out| {
+            line(out, format_args!("{}\t0\t{}", file_count::open_files(), file_count::MAX.get()))
+        }),
+    },
     limit!("lease-break-time", lease::BREAK_TIME),
     limit!("leases-enable", lease::ENABLED),
     constant!("nr_open", crate::vfs::descriptor::MAXIMUM),

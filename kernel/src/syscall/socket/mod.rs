@@ -24,6 +24,7 @@ use super::file::{descriptor_limit, files};
 use crate::net::settings;
 use crate::process;
 use crate::reclaim;
+use crate::vfs::file_count::Counted;
 use crate::vfs::open_file::{FileOps, OpenFile, flags as open};
 use crate::vfs::socket::Directions;
 use crate::vfs::socket_family;
@@ -38,15 +39,15 @@ pub fn init() {
     unix::init();
 }
 
-/// Makes the open file of a socket; nothing of it can fail today.
-fn open_file(ops: Arc<dyn FileOps>, how: i32) -> Result<Arc<OpenFile>> {
+/// Makes the open file of a socket, which is counted; nothing of it can fail today.
+fn open_file(ops: Arc<dyn FileOps>, how: i32, counted: Counted) -> Result<Arc<OpenFile>> {
     let status = open::O_RDWR | if how & SOCK_NONBLOCK != 0 { open::O_NONBLOCK } else { 0 };
-    socket_family::open(ops, status)
+    socket_family::open(ops, status, counted)
 }
 
 /// Makes the open file of a socket and gives it a descriptor.
-fn install(ops: Arc<dyn FileOps>, how: i32) -> Result<i32> {
-    process::current().install(open_file(ops, how)?, how & SOCK_CLOEXEC != 0)
+fn install(ops: Arc<dyn FileOps>, how: i32, counted: Counted) -> Result<i32> {
+    process::current().install(open_file(ops, how, counted)?, how & SOCK_CLOEXEC != 0)
 }
 
 /// Checks the flags in the type of a socket, and finds the family.
@@ -61,16 +62,19 @@ fn family_of(family: i32, kind: i32) -> Result<&'static Family> {
 pub fn socket(family: i32, kind: i32, protocol: i32) -> Result<i32> {
     let family = family_of(family, kind)?;
     reclaim::leave_room()?;
-    install((family.create)(kind & SOCK_TYPE_MASK, protocol)?, kind)
+    let counted = Counted::new()?;
+    install((family.create)(kind & SOCK_TYPE_MASK, protocol)?, kind, counted)
 }
 
 /// socketpair(2).
 pub fn socketpair(family: i32, kind: i32, protocol: i32, fds: usize) -> Result<()> {
     let family = family_of(family, kind)?;
     reclaim::leave_room()?;
+    let counted = [Counted::new()?, Counted::new()?];
     let [one, other] = (family.pair)(kind & SOCK_TYPE_MASK, protocol)?;
-    let first = install(one, kind)?;
-    let second = match install(other, kind) {
+    let [counted_one, counted_other] = counted;
+    let first = install(one, kind, counted_one)?;
+    let second = match install(other, kind, counted_other) {
         Ok(second) => second,
         Err(error) => {
             let _ = process::current().files().close(first);
@@ -115,14 +119,15 @@ pub fn accept4(fd: i32, at: usize, length: usize, how: u32) -> Result<i32> {
         return Err(Errno::EINVAL);
     }
     let file = lookup(fd)?;
-    // First of all, so that no connection is lost for the lack of a descriptor
-    // (`__sys_accept4_file`).
+    // First of all, so that no connection is lost for the lack of a descriptor or a file
+    // (`__sys_accept4_file`, `do_accept`).
     let (table, limit) = (files(), descriptor_limit());
     let reserved = table.reserve(0, limit, how & SOCK_CLOEXEC != 0)?;
+    let counted = Counted::new()?;
     let accepted = socket_of(&file)?.accept(file.nonblocking())?;
     // From here on the connection has an owner: if the address cannot be written, the file is
     // closed, and the peer learns it (`do_accept`).
-    let connection = open_file(accepted.ops, how)?;
+    let connection = open_file(accepted.ops, how, counted)?;
     address::write(&accepted.peer, at, length)?;
     Ok(reserved.install(connection))
 }
