@@ -86,6 +86,7 @@ pub fn init() {
     memory::limits::set_privilege(|| {
         try_current().is_some_and(|thread| thread.credentials().has(Capability::IpcLock))
     });
+    hayate_machine::frames::keep_for_administrators(thread::is_administrator_here);
     addressee::init();
     resources::register();
 }

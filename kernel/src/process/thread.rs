@@ -23,7 +23,7 @@ use super::restart::Restart;
 use super::signal::queue::Queue;
 use super::signal::sets::UNBLOCKABLE;
 use super::usage::{Counters, Usage};
-use crate::credentials::Credentials;
+use crate::credentials::{Capability, Credentials};
 use crate::memory;
 use crate::memory::Space;
 use crate::schedule;
@@ -59,6 +59,16 @@ hayate_machine::read_slot!(
     pub fn try_current = CURRENT: Thread, OfPrincipal
 );
 
+/// Whether what runs here may use the memory that is kept for administrators: their programs, and
+/// the kernel itself.
+pub fn is_administrator_here() -> bool {
+    try_current().is_none_or(|thread| thread.administers.load(Ordering::Relaxed))
+}
+
+fn administers(credentials: &Credentials) -> bool {
+    credentials.has(Capability::SysAdmin)
+}
+
 /// The name of a thread (`comm`), at most 15 bytes.
 pub type ThreadName = [u8; 16];
 
@@ -84,6 +94,8 @@ pub struct Thread {
     execution: SpinLock<Option<Arc<Execution>>>,
     name: SpinLock<ThreadName>,
     credentials: SpinLock<Arc<Credentials>>,
+    /// Whether these are an administrator's: readable without the lock.
+    administers: AtomicBool,
     files: SpinLock<Option<Arc<FdTable>>>,
     directories: SpinLock<Option<Arc<FsContext>>>,
     pub(super) space: ObjectCell<Space>,
@@ -181,6 +193,7 @@ impl Thread {
             process: parts.process,
             execution: SpinLock::new(None),
             name: SpinLock::new(parts.name),
+            administers: AtomicBool::new(administers(&parts.credentials)),
             credentials: SpinLock::new(parts.credentials),
             files: SpinLock::new(Some(parts.files)),
             directories: SpinLock::new(Some(parts.directories)),
@@ -311,6 +324,7 @@ impl Thread {
 
     /// Changes its credentials.
     pub fn set_credentials(&self, credentials: Arc<Credentials>) {
+        self.administers.store(administers(&credentials), Ordering::Relaxed);
         let old = core::mem::replace(&mut *self.credentials.lock(), credentials);
         drop(old);
     }

@@ -10,7 +10,9 @@
 //! ([`machine::heap`]: up to one frame at a time; the reserve is 1/64 of memory, 1 MiB at least).
 //! Three rules keep the reserve from running out. Nothing new begins when memory is scarce
 //! ([`crate::reclaim::leave_room`]). When half of the reserve is used, a call that made a small
-//! object frees kept and cached memory, or its process ends, before it returns to user mode.
+//! object frees kept and cached memory, or its process ends, before it returns to user mode. Of
+//! users without privilege, this happens 8 MiB (1/16 of a small memory) earlier: that part is kept
+//! for administrators ([`machine::frames::keep_for_administrators`]).
 //! And a call makes few such objects: code that makes one for each thing that a program can
 //! multiply (each page, name, descriptor, process) uses the functions here and stops at the first
 //! failure.

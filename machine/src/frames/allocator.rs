@@ -6,7 +6,7 @@ use super::info::{self, FrameInfo, InTable};
 use super::per_cpu_cache::{self, RUN, ZEROED, own};
 use crate::layout::{DIRECT_MAP_SIZE, FRAME_NUMBERS, PAGE_SHIFT, PAGE_SIZE};
 use crate::loader::{MemoryKind, MemoryRange};
-use crate::sync::SpinLock;
+use crate::sync::{Once, SpinLock};
 use core::ops::Range;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
@@ -15,6 +15,10 @@ use hayate_frames::Buddy;
 static BUDDY: SpinLock<Option<Buddy<InTable>>> = SpinLock::new(None);
 static TOTAL: AtomicU32 = AtomicU32::new(0);
 static RESERVE: AtomicU32 = AtomicU32::new(0);
+/// The frames above the reserve that are kept for programs of administrators.
+static ADMINISTRATORS: AtomicU32 = AtomicU32::new(0);
+/// Whether what runs here may use these, as the kernel knows.
+static IS_ADMINISTRATOR: Once<fn() -> bool> = Once::new();
 /// How many frames the buddy allocator had free when its lock was last released: readable without
 /// the lock.
 static LEFT: AtomicU32 = AtomicU32::new(0);
@@ -55,11 +59,32 @@ pub fn total() -> usize {
     TOTAL.load(Relaxed) as usize
 }
 
+/// Registers the function that says whether what runs on this processor may use the frames that are
+/// kept for administrators; at boot, once. It is called with any lock held and takes none. Before,
+/// everything may.
+pub fn keep_for_administrators(is_administrator: fn() -> bool) {
+    IS_ADMINISTRATOR.call_once(|| is_administrator);
+}
+
+/// How many frames what runs here must leave, of those beyond the reserve.
+fn kept_from_here() -> u32 {
+    match IS_ADMINISTRATOR.get() {
+        Some(is_administrator) if !is_administrator() => ADMINISTRATORS.load(Relaxed),
+        _ => 0,
+    }
+}
+
+/// Whether fewer than `frames` are left, which what runs here must leave to others besides.
+fn are_fewer_left(frames: u32) -> bool {
+    let left = LEFT.load(Relaxed);
+    left < frames + ADMINISTRATORS.load(Relaxed) && left < frames + kept_from_here()
+}
+
 /// Whether the kernel has begun to use up its reserve: programs cannot get any more memory, and
 /// kernel allocations on their behalf will fail soon, too. The process that causes this must be
 /// ended.
 pub fn is_low() -> bool {
-    LEFT.load(Relaxed) < RESERVE.load(Relaxed) / 2
+    are_fewer_left(RESERVE.load(Relaxed) / 2)
 }
 
 /// Whether too little memory is left to start something new, such as a process: the processes that
@@ -69,7 +94,7 @@ pub fn is_scarce() -> bool {
     /// No more than 4 MiB are kept for that purpose.
     const MOST: u32 = 1024;
     let reserve = RESERVE.load(Relaxed);
-    LEFT.load(Relaxed) < reserve + reserve.min(MOST)
+    are_fewer_left(reserve + reserve.min(MOST))
 }
 
 /// Whether enough memory is free to spend some of it on speed: more than a quarter.
@@ -93,15 +118,16 @@ pub(super) fn take(need: Need) -> Option<u32> {
     match own().free.pop() {
         Some(frame) => Some(frame),
         // If there is no frame for this purpose, a frame that was zeroed ahead will do.
-        None => refill(need).or_else(pop_zeroed),
+        None => refill(need, kept_from_here()).or_else(pop_zeroed),
     }
 }
 
+/// Takes a frame of the common ones, and some for this processor's cache, but not the reserve nor
+/// the `kept` frames above it.
 #[cold]
-fn refill(need: Need) -> Option<u32> {
-    let beyond = |buddy: &Buddy<InTable>| {
-        buddy.free_frames().checked_sub(RESERVE.load(Relaxed)).filter(|&n| n > 0)
-    };
+fn refill(need: Need, kept: u32) -> Option<u32> {
+    let floor = RESERVE.load(Relaxed) + kept;
+    let beyond = |buddy: &Buddy<InTable>| buddy.free_frames().checked_sub(floor).filter(|&n| n > 0);
     let mut buddy = BUDDY.lock();
     // Deferred frees of ended spaces are done before the reserve is used, and before a refusal.
     while beyond(buddy.as_ref()?).is_none() && deferred::pending() != 0 {
@@ -201,9 +227,10 @@ pub(super) fn take_range(count: u32) -> Option<u32> {
 }
 
 fn try_range(count: u32) -> Option<u32> {
+    let floor = RESERVE.load(Relaxed) + kept_from_here();
     let mut buddy = BUDDY.lock();
     let buddy = buddy.as_mut()?;
-    if buddy.free_frames().checked_sub(RESERVE.load(Relaxed))? < count {
+    if buddy.free_frames().checked_sub(floor)? < count {
         return None;
     }
     if let Some(first) = buddy.allocate_range(count) {
@@ -230,13 +257,14 @@ pub(super) fn take_run() -> Option<u32> {
 
 #[cold]
 fn refill_runs() -> Option<u32> {
+    let floor = RESERVE.load(Relaxed) + kept_from_here();
     let mut buddy = BUDDY.lock();
     let buddy = buddy.as_mut()?;
     let runs = &own().runs;
     runs.refill(|slots| {
         let mut taken = 0;
         for slot in slots {
-            if buddy.free_frames().saturating_sub(RESERVE.load(Relaxed)) < RUN {
+            if buddy.free_frames().saturating_sub(floor) < RUN {
                 break;
             }
             let Some(first) = buddy.allocate_range(RUN) else { break };
@@ -304,7 +332,9 @@ pub fn prepare() -> bool {
         return false;
     }
     // Not by `take`, which takes from the zeroed frames when there are no others.
-    let Some(frame) = own.free.pop().or_else(|| refill(Need::Program)) else { return false };
+    // Any program may get it.
+    let kept = ADMINISTRATORS.load(Relaxed);
+    let Some(frame) = own.free.pop().or_else(|| refill(Need::Program, kept)) else { return false };
     bytes::zero(frame);
     if !own.zeroed.push(frame) {
         give(frame);
@@ -362,6 +392,8 @@ pub(crate) unsafe fn init(memory: &[MemoryRange], areas: impl Iterator<Item = Ra
     LEFT.store(total, Relaxed);
     // 1/64 of memory, between 1 MiB and 32 MiB.
     RESERVE.store((total / 64).clamp(256, 8192), Relaxed);
+    // 1/16 of memory, at most 8 MiB: a few programs can start.
+    ADMINISTRATORS.store((total / 16).min(2048), Relaxed);
     *BUDDY.lock() = Some(buddy);
 }
 

@@ -13,6 +13,10 @@
 //! ([`Frame::allocate`], [`Block::allocate`]) are refused below it; small kernel objects
 //! ([`allocate_kernel`]) may use it up. So a program that uses all memory meets an error where the
 //! kernel can report it to the program, and not in the middle of an operation that cannot.
+//! Above the reserve is a part for programs of administrators
+//! ([`keep_for_administrators`]): whatever the others hold, root can start a program and look. Linux
+//! has such a part where memory is promised strictly (`vm.admin_reserve_kbytes`), and otherwise ends
+//! some process; here no process is ended for another's request.
 //!
 //! Lock order: the buddy's lock is a leaf. A processor's caches are touched only by that processor
 //! with interrupts off and need no lock.
@@ -35,7 +39,9 @@ mod info;
 mod per_cpu_cache;
 mod run;
 
-pub use allocator::{FrameCounts, counts, is_low, is_plentiful, is_scarce, prepare, total};
+pub use allocator::{
+    FrameCounts, counts, is_low, is_plentiful, is_scarce, keep_for_administrators, prepare, total,
+};
 pub(crate) use allocator::{adopt, allocate_kernel, give_run, give_zeroed, init};
 pub use block::Block;
 pub(crate) use bytes::{copy_numbered, direct, physical, zero as zero_numbered};
