@@ -11,6 +11,8 @@
 //!   (they would have been merged), so free memory is always as little fragmented as it can be;
 //! * frame number 0 is never handed out: 0 ends the lists.
 //!
+//! [`Growing`] adds memory to it when memory is first needed.
+//!
 //! There is no locking here: the machine layer wraps a `Buddy` in a spin lock and puts a small
 //! [`Stack`] of frames for each processor in front of it, so that the lock is taken once in many
 //! allocations.
@@ -20,6 +22,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod growing;
 mod late;
 mod stack;
 #[cfg(test)]
@@ -28,6 +31,7 @@ mod tests;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
+pub use growing::{Clear, Growing, Ranges, SECTION};
 pub use late::{Refusal, admit};
 pub use stack::Stack;
 

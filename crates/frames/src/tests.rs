@@ -192,3 +192,90 @@ fn memory_of_a_device_is_refused_where_it_makes_no_sense() {
     // Around all of it.
     assert_eq!(admit(0x8000_0000, 8 << 30), Err(Refusal::Taken));
 }
+
+/// A table in which a record that was not cleared is nonsense, and clearing it twice is an error.
+struct Uncleared(Vec<Option<Link>>);
+
+impl Table for Uncleared {
+    fn link(&self, frame: u32) -> Link {
+        self.0[frame as usize].expect("a record that was not cleared is read")
+    }
+    fn set_link(&mut self, frame: u32, link: Link) {
+        let old = self.0[frame as usize].replace(link);
+        assert!(old.is_some(), "a record that was not cleared is written");
+    }
+}
+
+impl Clear for Uncleared {
+    fn clear(&mut self, frames: std::ops::Range<u32>) {
+        for frame in frames {
+            let old = self.0[frame as usize].replace(Link::USED);
+            assert!(old.is_none(), "cleared twice");
+        }
+    }
+}
+
+#[test]
+fn memory_that_nobody_needs_is_left_alone() {
+    let end = 5 * SECTION - 100;
+    let usable = [1..SECTION + 5, SECTION + 7..2 * SECTION, 3 * SECTION..end];
+    // In the last section; the fourth one is the first to grow into after the first two.
+    let in_use = [SECTION + 5..SECTION + 7, end - 40..end - 30];
+    let usable: Ranges = usable.into_iter().collect();
+    let total: usize = usable.iter().map(|range| range.len()).sum();
+    let table = Uncleared(vec![None; end as usize]);
+    let mut memory = Growing::new(table, end, usable, in_use.into_iter().collect());
+    let cleared = |memory: &Growing<Uncleared>, section: u32| {
+        memory.buddy.table.0[(section * SECTION) as usize].is_some()
+    };
+    let seen = |memory: &Growing<Uncleared>| [0, 1, 2, 3, 4].map(|s| cleared(memory, s));
+    assert_eq!(memory.free_frames() as usize, total);
+    assert_eq!(seen(&memory), [false, true, false, false, true]);
+    assert_eq!(memory.allocate(SECTION.ilog2() as usize), Some(3 * SECTION));
+    assert_eq!(seen(&memory), [true, true, false, true, true]);
+    assert_eq!(memory.allocate(SECTION.ilog2() as usize), None);
+    memory.free(3 * SECTION, SECTION.ilog2() as usize);
+    let slots: Vec<AtomicU32> = (0..total + 9).map(|_| AtomicU32::new(0)).collect();
+    assert_eq!(memory.allocate_many(&slots), total);
+    assert_eq!(memory.free_frames(), 0);
+    assert!(!seen(&memory)[2], "a section without memory");
+    let frames: BTreeSet<u32> = slots[..total].iter().map(|slot| slot.load(Relaxed)).collect();
+    assert!(frames.len() == total && !frames.contains(&0) && !frames.contains(&(SECTION + 5)));
+    memory.free_range(SECTION + 5, 2);
+    assert_eq!(memory.free_frames(), 2);
+}
+
+proptest! {
+    #[test]
+    fn growing_memory_is_handed_out_once(
+        ranges in prop::collection::vec((1u32..40_000, 1u32..70_000), 1..6),
+        in_use in prop::collection::vec((0u32..300_000, 1u32..50), 0..4),
+        requests in prop::collection::vec(0usize..ORDERS, 1..60),
+    ) {
+        let mut at = 1;
+        let mut usable = Ranges::new();
+        for (gap, size) in ranges {
+            usable.push(at + gap..at + gap + size);
+            at += gap + size;
+        }
+        let end = at + 1;
+        // Wherever it is: frames that are both usable and in use are an error of the caller only.
+        let in_use = in_use.into_iter().map(|(at, size)| at % end..(at % end + size).min(end));
+        let in_use: Ranges = in_use.collect();
+        let total: u32 = usable.iter().map(|range| range.len() as u32).sum();
+        let table = Uncleared(vec![None; end as usize]);
+        let mut memory = Growing::new(table, end, usable.clone(), in_use);
+        let mut taken = BTreeSet::new();
+        for order in requests {
+            let left = memory.free_frames();
+            prop_assert_eq!(left as usize + taken.len(), total as usize);
+            match memory.allocate(order) {
+                Some(first) => for frame in first..first + (1 << order) {
+                    prop_assert!(usable.iter().any(|range| range.contains(&frame)));
+                    prop_assert!(taken.insert(frame));
+                },
+                None => prop_assert!(order > 0 || left == 0),
+            }
+        }
+    }
+}

@@ -10,9 +10,9 @@ use crate::sync::{Once, SpinLock};
 use core::ops::Range;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
-use hayate_frames::Buddy;
+use hayate_frames::{Growing, Ranges};
 
-static BUDDY: SpinLock<Option<Buddy<InTable>>> = SpinLock::new(None);
+static BUDDY: SpinLock<Option<Growing<InTable>>> = SpinLock::new(None);
 static TOTAL: AtomicU32 = AtomicU32::new(0);
 static RESERVE: AtomicU32 = AtomicU32::new(0);
 /// The frames above the reserve that are kept for programs of administrators.
@@ -127,7 +127,8 @@ pub(super) fn take(need: Need) -> Option<u32> {
 #[cold]
 fn refill(need: Need, kept: u32) -> Option<u32> {
     let floor = RESERVE.load(Relaxed) + kept;
-    let beyond = |buddy: &Buddy<InTable>| buddy.free_frames().checked_sub(floor).filter(|&n| n > 0);
+    let beyond =
+        |buddy: &Growing<InTable>| buddy.free_frames().checked_sub(floor).filter(|&n| n > 0);
     let mut buddy = BUDDY.lock();
     // Deferred frees of ended spaces are done before the reserve is used, and before a refusal.
     while beyond(buddy.as_ref()?).is_none() && deferred::pending() != 0 {
@@ -343,7 +344,8 @@ pub fn prepare() -> bool {
 }
 
 /// Sets the frame table and the allocator up: everything usable in the memory map becomes free. The
-/// table covers `areas` as well, which are non-volatile memory and not for the allocator.
+/// table covers `areas` as well, which are non-volatile memory and not for the allocator. Of the
+/// table only those parts are cleared that describe memory in use; others when memory is needed.
 ///
 /// # Panics
 /// If no usable range has room for the frame table (16 bytes for each frame of 4 KiB).
@@ -365,7 +367,7 @@ pub(crate) unsafe fn init(memory: &[MemoryRange], areas: impl Iterator<Item = Ra
     // It also covers non-volatile memory, which may be far above: see `gap`.
     let areas = areas.filter(|area| area.start >> PAGE_SHIFT >= ram);
     let top = areas.clone().map(|area| area.end >> PAGE_SHIFT).max();
-    let bottom = areas.map(|area| area.start >> PAGE_SHIFT).min();
+    let bottom = areas.clone().map(|area| area.start >> PAGE_SHIFT).min();
     let end = top.unwrap_or(ram).max(ram);
     let size = (end * size_of::<FrameInfo>() as u64).next_multiple_of(PAGE_SIZE as u64);
     let table = usable()
@@ -378,15 +380,26 @@ pub(crate) unsafe fn init(memory: &[MemoryRange], areas: impl Iterator<Item = Ra
     // SAFETY: usable memory that nothing was allocated from yet, page-aligned, in the direct map.
     unsafe { info::place(direct(table.start).cast(), end as u32, page(gap.start)..page(gap.end)) };
 
-    let mut buddy = Buddy::new(InTable, end as u32);
+    let mut parts = Ranges::new();
     for range in usable() {
         let inside = gap.start.max(range.start)..gap.end.min(range.end);
         let outside = subtract(range, &table);
-        for part in outside.chain(Some(inside).filter(|part| part.start < part.end)) {
+        for part in outside.chain(Some(inside)) {
             let first = part.start.next_multiple_of(PAGE_SIZE as u64) >> PAGE_SHIFT;
-            buddy.free_range(first as u32, ((part.end >> PAGE_SHIFT).saturating_sub(first)) as u32);
+            let end = part.end >> PAGE_SHIFT;
+            if first < end {
+                parts.push(first as u32..end as u32);
+            }
         }
     }
+    // Page tables are among the memory in use, and have infos.
+    let kinds = [MemoryKind::Usable, MemoryKind::Reserved];
+    let held = memory.iter().filter(|range| !kinds.contains(&range.kind));
+    let held = held.map(|range| range.start..range.end.min(limit)).chain(areas);
+    let in_use = held.filter(|range| range.start < range.end).map(|range| {
+        (range.start >> PAGE_SHIFT) as u32..range.end.div_ceil(PAGE_SIZE as u64) as u32
+    });
+    let buddy = Growing::new(InTable, end as u32, parts, in_use.collect());
     let total = buddy.free_frames();
     TOTAL.store(total, Relaxed);
     LEFT.store(total, Relaxed);

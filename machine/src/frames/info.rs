@@ -1,6 +1,9 @@
 //! The frame table: one record for each frame.
 //!
 //! It lies in the direct map, which uses large pages, and covers the memory that is known at boot.
+//! Records are cleared when memory is first needed (`hayate_frames::Growing`), those of memory in
+//! use since boot at boot.
+//!
 //! When a device brings memory later ([`extend`]), the table is mapped once more, page by page at
 //! [`FRAME_TABLE`], with additional pages for the new frames, and used from there. A processor that
 //! still uses the old address sees the same memory.
@@ -13,7 +16,7 @@ use crate::layout::{DIRECT_MAP, FRAME_TABLE, FRAME_TABLE_SIZE, PAGE_SIZE};
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
-use hayate_frames::{Link, Table};
+use hayate_frames::{Clear, Link, SECTION, Table};
 
 /// The record of one frame. The meaning of `tag` and `data` depends on what the frame is used for.
 /// A free frame: links of the buddy allocator. A page table: its occupancy. A large page
@@ -49,22 +52,19 @@ const INFOS: u32 = (PAGE_SIZE / size_of::<FrameInfo>()) as u32;
 #[inline]
 pub(crate) unsafe fn info(number: u32) -> &'static FrameInfo {
     debug_assert!(number < END.load(Relaxed), "frame {number:#x} is not memory");
-    // SAFETY: the table is never freed and was zeroed by `place`. It has infos for all memory that
-    // was known at boot, and was extended for areas that were attached later.
+    // SAFETY: the table is never freed. It has infos for all memory that was known at boot, cleared
+    // before the allocator had the frame or anything else could use it, and was extended for areas
+    // that were attached later.
     unsafe { &*TABLE.load(Relaxed).add(number as usize) }
 }
 
-/// Sets the table up for the frames below `end` and clears it. The pages of the table that are in
-/// `gap` will be used for other purposes.
+/// Sets the table up for the frames below `end`. Its infos are undefined until they are cleared
+/// ([`InTable`]). The pages of the table that are in `gap` will be used for other purposes.
 ///
 /// # Safety
 /// `table` must point at unused, mapped, aligned memory of the direct map for `end` infos, for
 /// ever; called once.
 pub(super) unsafe fn place(table: *mut FrameInfo, end: u32, gap: Range<u32>) {
-    // SAFETY: the caller's promise, whole pages; zeroes are a valid FrameInfo.
-    unsafe {
-        zero_pages(table.cast(), (end as usize * size_of::<FrameInfo>()).div_ceil(PAGE_SIZE))
-    };
     GAP[0].store(gap.start, Relaxed);
     GAP[1].store(gap.end, Relaxed);
     END.store(end, Relaxed);
@@ -130,5 +130,17 @@ impl Table for InTable {
         let info = unsafe { info(frame) };
         info.data.store(u64::from(link.next) | u64::from(link.prev) << 32, Relaxed);
         info.tag.store(link.state, Relaxed);
+    }
+}
+
+impl Clear for InTable {
+    fn clear(&mut self, frames: Range<u32>) {
+        // A section's infos are whole pages, and the table ends with a whole page.
+        const { assert!((SECTION as usize * size_of::<FrameInfo>()).is_multiple_of(PAGE_SIZE)) };
+        let pages = (frames.len() * size_of::<FrameInfo>()).div_ceil(PAGE_SIZE);
+        // SAFETY: the allocator clears a section's infos once, before any of them is used. It does
+        // so in `init` for sections above all memory, whose infos may be in the gap, which nobody
+        // has taken by then. Zeroes are a valid FrameInfo.
+        unsafe { zero_pages(TABLE.load(Relaxed).add(frames.start as usize).cast(), pages) };
     }
 }
