@@ -12,7 +12,11 @@
 //! **Exceptions and interrupts**: 256 stubs of 16 bytes push an error code where the CPU did not,
 //! put the vector's number in rdi, then join the common path, which builds the same frame. Entry
 //! from user mode changes GS; the CPU has already changed to the kernel stack (RSP0). `clac` comes
-//! first everywhere: an interrupted user copy had AC set, and `iretq` sets it again.
+//! first everywhere: an interrupted user copy had AC set, and `iretq` sets it again. An entry from
+//! user mode leaves SS empty where `syscall` loads a segment. Both are good, but an emulator that
+//! translates code (QEMU's TCG) distinguishes them and would translate the kernel twice, and a
+//! `sysret` on AMD's processors after a thread with an empty SS was switched away from gives the
+//! program a broken one (Linux, `X86_BUG_SYSRET_SS_ATTRS`). So SS is loaded.
 //!
 //! **Interrupt stacks** (double fault, NMI, machine check, debug): these exceptions may arrive
 //! between the entry and `swapgs`, so their stubs take the GS base from the word above their stack;
@@ -141,6 +145,8 @@ hayate_trap:
     test byte ptr [rsp + {at_cs}], 3
     jz 2f
     swapgs
+    mov eax, {kernel_ds}
+    mov ss, eax
     xor ebp, ebp
     sub rsp, 8
     call {trap_from_user}
@@ -249,6 +255,7 @@ hayate_vectors:
     page = const PAGE_SIZE,
     user_ds = const cpu::USER_DS as u64,
     user_cs = const cpu::USER_CS as u64,
+    kernel_ds = const cpu::KERNEL_DS,
     attend = sym super::exception::attend,
     trap_from_user = sym super::exception::trap_from_user,
     trap_from_kernel = sym super::exception::trap_from_kernel,
