@@ -178,6 +178,7 @@ fn threaded() {
         },
     });
     syscall::init();
+    time::settle();
     if let Err(error) = first::start() {
         panic!("{error}");
     }

@@ -227,3 +227,14 @@ pub(crate) fn start(origin: u64, hz: u64) {
     CLOCK.scale.store(((1_000_000_000u128 << 32) / u128::from(hz)) as u64, Ordering::Relaxed);
     CLOCK.origin.store(origin, Ordering::Relaxed);
 }
+
+/// Changes how fast the counter is taken to run; time goes on where it is. Called at boot, before
+/// any program runs and before any bend. A processor that reads the clock at this moment may be
+/// wrong by the difference, once.
+pub(crate) fn correct(hz: u64) {
+    let now = tsc();
+    let ticks = now.saturating_sub(CLOCK.origin.load(Ordering::Relaxed));
+    let ns = (u128::from(ticks) * u128::from(CLOCK.scale.load(Ordering::Relaxed))) >> 32;
+    let ticks = (ns * u128::from(hz)).div_ceil(1_000_000_000) as u64;
+    start(now.saturating_sub(ticks), hz);
+}

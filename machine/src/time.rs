@@ -2,7 +2,8 @@
 //! machine's real-time clock.
 //!
 //! The TSC's frequency comes from the hypervisor or the CPU if they report it, otherwise it is
-//! measured ([`rates`]).
+//! measured ([`rates`]), for a first time when the kernel starts and better when it has started
+//! ([`settle`]).
 
 mod rates;
 
@@ -90,11 +91,37 @@ pub(crate) fn init(origin: u64) {
     let rates::Rates { tsc: hz, apic: apic_hz } = rates::find();
     TSC_HZ.store(hz, Ordering::Relaxed);
     clock::start(origin, hz);
-    APIC_SCALE.store(((u128::from(apic_hz) << 32) / 1_000_000_000) as u64, Ordering::Relaxed);
+    APIC_SCALE.store(scale(apic_hz), Ordering::Relaxed);
     if let Some(seconds) = read_rtc() {
         set_realtime(seconds * 1_000_000_000);
     }
-    info!("time: TSC {} kHz, APIC timer {} kHz", hz / 1000, apic_hz / 1000);
+    if !rates::is_to_settle() {
+        tell(hz, apic_hz);
+    }
+}
+
+fn tell(tsc: u64, apic: u64) {
+    info!("time: TSC {} kHz, APIC timer {} kHz", tsc / 1000, apic / 1000);
+}
+
+/// Sets the clocks to rates that are better known by now. Called once at boot, on the first CPU,
+/// before any program reads a clock.
+pub fn settle() {
+    let Some(rates) = rates::settle() else { return };
+    TSC_HZ.store(rates.tsc, Ordering::Relaxed);
+    clock::correct(rates.tsc);
+    APIC_SCALE.store(scale(rates.apic), Ordering::Relaxed);
+    match PROGRAMMED.get() {
+        // The timer ran for the measurement.
+        u64::MAX => apic::set_count(0),
+        deadline => program(deadline),
+    }
+    tell(rates.tsc, rates.apic);
+}
+
+/// Returns the ticks of a timer per nanosecond, times 2^32.
+fn scale(hz: u64) -> u64 {
+    ((u128::from(hz) << 32) / 1_000_000_000) as u64
 }
 
 /// Reads the CMOS clock (MC146818), taken as UTC. `None` if there is none.

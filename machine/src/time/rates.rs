@@ -1,13 +1,18 @@
 //! The rates of the clocks: reported by the hypervisor or processor, or measured against a clock
 //! whose rate is known.
 //!
-//! The reference is the PIT, or the ACPI PM timer where there is none. An overcommitted host stops
+//! The reference is the ACPI PM timer, or the PIT where there is none. An overcommitted host stops
 //! this CPU at any time, for milliseconds. So the order of readings alone does not make them
 //! reliable. Each [`Moment`] reads all clocks between two readings of the TSC, and counts only if
 //! these are as close together as possible. A stop between two moments then does no harm, because
 //! both ends are exact and the division uses the time that really passed. A PIT that ran through
 //! its 55 ms meanwhile shows that by its output bit. Finally two neighbouring intervals must agree
 //! before the interval that they form together is used.
+//!
+//! A good measurement takes 5 ms. With the PM timer, which runs on by itself, the boot does not wait
+//! for it: the first measurement takes [`FAST`], good enough for a kernel that starts, and
+//! [`settle`] reads the clocks once more at the end of the boot, which measures the whole time
+//! between. (Linux does the same with a second between, `tsc_refine_calibration_work`.)
 //!
 //! The time spent is bounded: some 5 ms when nothing disturbs, [`ATTEMPTS`] times the PIT's 55 ms
 //! at worst.
@@ -19,9 +24,11 @@ use x86_64::instructions::port::Port;
 use crate::clock::tsc;
 use crate::cpu::{self, features};
 use crate::layout::DIRECT_MAP;
+use crate::sync::SpinLock;
 use crate::{apic, kernel_tables};
 
 /// Ticks per second.
+#[derive(Clone, Copy)]
 pub(super) struct Rates {
     /// Of the time stamp counter.
     pub(super) tsc: u64,
@@ -66,6 +73,11 @@ const ATTEMPTS: u32 = 8;
 const AGREEMENT: u64 = 128;
 /// TSC ticks after which a wait for an event is given up: half a second or more.
 const PATIENCE: u64 = 1 << 31;
+
+/// The interval that two of make up a measurement, in fractions of a second.
+const GOOD: u64 = 400;
+/// The same for a first measurement, which [`settle`] improves later.
+const FAST: u64 = 4000;
 
 /// A clock whose rate is known, which can be started within microseconds.
 trait Reference {
@@ -175,6 +187,18 @@ impl Moment {
         Some(Self { reference, tsc: before + width / 2, apic, width })
     }
 
+    /// Returns the one of some moments that was read most quickly.
+    fn best(clock: &mut impl Reference) -> Option<Self> {
+        let mut best = Self::now(clock)?;
+        for _ in 0..48 {
+            let next = Self::now(clock)?;
+            if next.width < best.width {
+                best = next;
+            }
+        }
+        Some(best)
+    }
+
     /// Returns the first moment that was read quickly, right after a tick of the reference, with
     /// the reference at `earliest` or later.
     fn exact(clock: &mut impl Reference, earliest: u32, quick: u64) -> Option<Self> {
@@ -202,8 +226,9 @@ fn between<R: Reference>(_: &R, from: &Moment, to: &Moment) -> Option<Rates> {
     Some(Rates { tsc: rate(tsc)?, apic: rate(apic)? })
 }
 
-/// One attempt at a measurement; `None` when it was disturbed.
-fn attempt<R: Reference>(clock: &mut R) -> Option<Rates> {
+/// One attempt at a measurement of two intervals, in fractions of a second; `None` when it was
+/// disturbed.
+fn attempt<R: Reference>(clock: &mut R, fraction: u64) -> Option<Rates> {
     clock.start();
     // The time of a quick reading. The first ones are slower: an emulator translates the code.
     let mut quick = u64::MAX;
@@ -211,7 +236,7 @@ fn attempt<R: Reference>(clock: &mut R) -> Option<Rates> {
         quick = quick.min(Moment::now(clock)?.width);
     }
     let quick = quick * 2;
-    let interval = (R::HZ / 400) as u32; // 2.5 ms
+    let interval = (R::HZ / fraction) as u32;
     let mut first = Moment::exact(clock, 0, quick)?;
     let mut second = Moment::exact(clock, first.reference + interval, quick)?;
     loop {
@@ -225,18 +250,59 @@ fn attempt<R: Reference>(clock: &mut R) -> Option<Rates> {
     }
 }
 
-fn attempts(mut clock: impl Reference) -> Option<Rates> {
-    let rates = (0..ATTEMPTS).find_map(|_| {
+fn attempts(clock: &mut impl Reference, fraction: u64) -> Option<Rates> {
+    (0..ATTEMPTS).find_map(|_| {
         apic::set_count(u32::MAX);
-        attempt(&mut clock)
-    });
+        attempt(clock, fraction)
+    })
+}
+
+/// Rates that were measured fast, which [`settle`] is to improve.
+struct Fast {
+    clock: PmTimer,
+    rates: Rates,
+    /// A moment after the measurement; the APIC's timer runs on.
+    since: Moment,
+}
+
+static FAST_RATES: SpinLock<Option<Fast>> = SpinLock::new(None);
+
+fn measure() -> Option<Rates> {
+    if let Some(port) = crate::acpi::info().pm_timer {
+        let mut clock = PmTimer { port: Port::new(port), origin: 0 };
+        if let Some(rates) = attempts(&mut clock, FAST)
+            && let Some(since) = Moment::best(&mut clock)
+        {
+            *FAST_RATES.lock() = Some(Fast { clock, rates, since });
+            return Some(rates);
+        }
+    }
+    let mut clock = Pit { command: Port::new(0x43), counter: Port::new(0x40) };
+    let rates = attempts(&mut clock, GOOD);
     apic::set_count(0);
     rates
 }
 
-fn measure() -> Option<Rates> {
-    attempts(Pit { command: Port::new(0x43), counter: Port::new(0x40) })
-        .or_else(|| attempts(PmTimer { port: Port::new(crate::acpi::info().pm_timer?), origin: 0 }))
+/// Whether the rates were measured only fast.
+pub(super) fn is_to_settle() -> bool {
+    FAST_RATES.lock().is_some()
+}
+
+/// Returns good rates if they were measured only fast: by reading the clocks once more, or by
+/// another measurement if too much or too little time has passed. The APIC's timer is left running.
+pub(super) fn settle() -> Option<Rates> {
+    let Fast { mut clock, rates, since } = FAST_RATES.lock().take()?;
+    let agree = |a: u64, b: u64| a.abs_diff(b) <= a / AGREEMENT;
+    // At least the time of a good measurement, and less than in which the PM timer overflows.
+    let passed = tsc().saturating_sub(since.tsc);
+    let known = (rates.tsc / GOOD * 2..rates.tsc * 4)
+        .contains(&passed)
+        .then(|| Moment::best(&mut clock).and_then(|now| between(&clock, &since, &now)))
+        .flatten()
+        // The APIC's timer was started anew meanwhile if it does not agree.
+        .filter(|known| agree(known.tsc, rates.tsc) && agree(known.apic, rates.apic))
+        .or_else(|| attempts(&mut clock, GOOD))?;
+    Some(Rates { tsc: round(known.tsc), apic: round(known.apic.max(1)) })
 }
 
 /// Returns the TSC's frequency from KVM's clock page (Linux Documentation/virt/kvm/x86/msr.rst):
