@@ -197,11 +197,18 @@ pub fn cargo() -> Result<Command> {
     Ok(cargo)
 }
 
-/// Returns the time of the newest change among the sources; `None` if one cannot be read.
-fn newest(folders: &[&str]) -> Option<SystemTime> {
-    let root = paths::project();
-    let mut pending: Vec<PathBuf> =
-        WORKSPACE.iter().chain(folders).map(|name| root.join(name)).collect();
+/// Returns the time of the newest change among the sources; `None` if one cannot be read. Each is
+/// looked at once: several products have the same.
+fn newest(sources: &[&'static str]) -> Option<SystemTime> {
+    static KNOWN: Mutex<BTreeMap<&str, Option<SystemTime>>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let all = WORKSPACE.iter().chain(sources);
+    let mut times = all.map(|&source| *known.entry(source).or_insert_with(|| newest_below(source)));
+    times.try_fold(SystemTime::UNIX_EPOCH, |newest, time| Some(newest.max(time?)))
+}
+
+fn newest_below(source: &str) -> Option<SystemTime> {
+    let mut pending = vec![paths::project().join(source)];
     let mut newest = SystemTime::UNIX_EPOCH;
     while let Some(path) = pending.pop() {
         let found = path.symlink_metadata().ok()?;

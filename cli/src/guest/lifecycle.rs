@@ -44,6 +44,8 @@ pub struct Lifecycle {
     silence: Option<Instant>,
     /// Whether a user examines the machine.
     examined: bool,
+    /// Whether the machine may be killed once its program's output has arrived.
+    swift: bool,
     /// The deadline for QEMU to report why it stopped.
     stopped: Option<Instant>,
     /// The deadline for the end of QEMU.
@@ -82,6 +84,7 @@ impl Lifecycle {
             limit,
             silence: None,
             examined: true,
+            swift: false,
             stopped: None,
             killed: None,
             end: None,
@@ -104,6 +107,12 @@ impl Lifecycle {
         self.silence = within.map(|within| self.began + within);
     }
 
+    /// Ends the machine when its program has ended and all output has arrived, instead of waiting
+    /// until the guest has switched it off.
+    pub fn end_at_once(&mut self) {
+        self.swift = true;
+    }
+
     /// Handles events until QEMU has ended and all its output has been read. `None`: it was killed
     /// and does not end.
     pub fn run(
@@ -115,7 +124,7 @@ impl Lifecycle {
         let (mut ended, mut log_open, mut monitor_open) = (false, true, true);
         let mut control_open = self.control.is_some();
         while !ended || log_open || monitor_open || control_open {
-            self.acknowledge();
+            self.acknowledge(child);
             let event = match self.next_timeout() {
                 None => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 Some(wait) => events.recv_timeout(wait),
@@ -252,13 +261,16 @@ impl Lifecycle {
         next.map(|next| next.saturating_duration_since(Instant::now()))
     }
 
-    /// Tells init that all output has arrived, once it has.
-    fn acknowledge(&mut self) {
+    /// Tells init that all output has arrived, once it has, or ends the machine.
+    fn acknowledge(&mut self, child: &mut Child) {
         let Some((output, error)) = self.expected else { return };
         let arrived = self.counts.output.load(Ordering::Acquire) >= output
             && self.counts.error.load(Ordering::Acquire) >= error;
         if arrived && !self.done {
             self.done = true;
+            if self.swift {
+                return self.kill(child);
+            }
             self.send("done");
             self.limit = Some(Instant::now() + GRACE_END);
         }

@@ -16,7 +16,7 @@ use super::network::{Helper, Link};
 use super::nvm::{self, Nvm, NvmDevice};
 use super::{linux, processor, qmp};
 use crate::arguments::network::Net;
-use crate::arguments::{Accel, Aslr, Board, Machine};
+use crate::arguments::{Accel, Aslr, Board, Machine, Profile};
 use crate::failure::{Failure, USAGE};
 use crate::{compile, off2f, tool};
 use anyhow::{Context, Result, bail};
@@ -41,6 +41,10 @@ const MONITOR: &str = "hayate";
 /// The size of the kernel log's pipe: more than any boot prints, and the most that an ordinary user
 /// may request.
 const LOG_ROOM: usize = 1 << 20;
+
+/// What Hayate has no use for on a q35: each part takes time when QEMU makes it, and when the
+/// kernel looks for devices.
+const SMALL_BOARD: &str = ",hpet=off,i8042=off,sata=off,smbus=off,usb=off,vmport=off,graphics=off";
 
 /// How long a kernel may be silent after the start of QEMU, unless [`PATIENCE`] says otherwise.
 /// Normally it prints within a second; a busy host translates a hundred times slower.
@@ -242,6 +246,13 @@ impl Qemu {
         self.kvm = kvm;
     }
 
+    /// Whether something happens after the end of the program that matters: the guest writes to
+    /// memory that is kept, a user examines the machine, or a kernel for tests checks itself.
+    pub fn has_more_to_do(&self) -> bool {
+        let keeps = self.nvm.as_ref().is_some_and(|nvm| nvm.kept);
+        keeps || self.is_examined() || self.options.profile == Profile::Dev
+    }
+
     /// Whether the user gave options with which the machine can be paused: then neither a pause nor
     /// silence is a fault.
     pub fn is_examined(&self) -> bool {
@@ -345,11 +356,16 @@ impl Qemu {
     fn board(&self, command: &mut Command) {
         match self.options.board {
             Board::Q35 => {
+                let mut board = String::from("q35");
+                if self.boot.system == System::Hayate && self.options.kernel.is_none() {
+                    board.push_str(SMALL_BOARD);
+                }
                 // When QEMU counts instructions, it jumps to the next timer whenever the guest
                 // idles. Without the periodic timers only the guest moves the clock. Linux does not
                 // boot without them.
-                let quiet = self.counts();
-                let mut board = String::from(if quiet { "q35,pit=off,hpet=off" } else { "q35" });
+                if self.counts() {
+                    board.push_str(",pit=off,hpet=off");
+                }
                 if self.nvm.is_some() && self.nvm_device == NvmDevice::Nvdimm {
                     board.push_str(",nvdimm=on");
                 }

@@ -150,6 +150,9 @@ impl Session {
         await_end(&child, reporter.clone());
         let mut machine = Lifecycle::new(wires.control.take(), counts.clone(), began, limit);
         machine.expect_first_output(start.silence);
+        if matches!(self.sink, Sink::None) && !self.qemu.has_more_to_do() {
+            machine.end_at_once();
+        }
         let status = machine.run(&self.events.1, reporter, &mut child)?;
         let total = began.elapsed();
         if status.is_some() {
