@@ -1,0 +1,129 @@
+//! A program to start, and its surroundings: the payload of [`Message::Open`].
+//!
+//! Records of `key=value`, each ended by a zero byte, as in a job: no argument and no variable of a
+//! Linux program contains a zero byte.
+//!
+//! [`Message::Open`]: crate::frame::Message::Open
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+/// A program to start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Command {
+    /// The program and its arguments. Empty: the login shell of the root file system.
+    pub arguments: Vec<Vec<u8>>,
+    /// `NAME=VALUE`, beside the machine's own environment and before it.
+    pub environment: Vec<Vec<u8>>,
+    /// The working directory; `None`: that of the machine's job.
+    pub directory: Option<Vec<u8>>,
+    /// `USER[:GROUP]`, each by name or number; `None`: that of the machine's job.
+    pub user: Option<Vec<u8>>,
+    /// Rows and columns of its terminal; `None`: separate streams.
+    pub terminal: Option<(u16, u16)>,
+}
+
+impl Command {
+    /// Returns the command as bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut put = |key: &str, value: &[u8]| {
+            out.extend_from_slice(key.as_bytes());
+            out.push(b'=');
+            out.extend_from_slice(value);
+            out.push(0);
+        };
+        for argument in &self.arguments {
+            put("argument", argument);
+        }
+        for variable in &self.environment {
+            put("environment", variable);
+        }
+        if let Some(directory) = &self.directory {
+            put("directory", directory);
+        }
+        if let Some(user) = &self.user {
+            put("user", user);
+        }
+        if let Some((rows, columns)) = self.terminal {
+            put("rows", rows.to_string().as_bytes());
+            put("columns", columns.to_string().as_bytes());
+        }
+        out
+    }
+
+    /// Reads a command. The error names the wrong record.
+    pub fn decode(bytes: &[u8]) -> Result<Command, String> {
+        let mut command = Command::default();
+        let (mut rows, mut columns) = (None, None);
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let end = rest.iter().position(|&byte| byte == 0);
+            let end = end.ok_or_else(|| wrong("a record without its end", rest))?;
+            let record = &rest[..end];
+            rest = &rest[end + 1..];
+            let at = record.iter().position(|&byte| byte == b'=');
+            let at = at.ok_or_else(|| wrong("no '=' in the record", record))?;
+            let (key, value) = (&record[..at], &record[at + 1..]);
+            match key {
+                b"argument" => command.arguments.push(value.to_vec()),
+                b"environment" => command.environment.push(value.to_vec()),
+                b"directory" => command.directory = Some(value.to_vec()),
+                b"user" => command.user = Some(value.to_vec()),
+                b"rows" => rows = Some(number(value)?),
+                b"columns" => columns = Some(number(value)?),
+                _ => return Err(wrong("unknown key", key)),
+            }
+        }
+        command.terminal = rows.zip(columns);
+        Ok(command)
+    }
+}
+
+fn number(value: &[u8]) -> Result<u16, String> {
+    let text = core::str::from_utf8(value).ok();
+    text.and_then(|text| text.parse().ok()).ok_or_else(|| wrong("not a fitting number", value))
+}
+
+fn wrong(what: &str, bytes: &[u8]) -> String {
+    let shown = &bytes[..bytes.len().min(64)];
+    format!("{what}: {:?}", String::from_utf8_lossy(shown))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            arguments in prop::collection::vec(prop::collection::vec(1_u8.., 0..9), 0..5),
+            environment in prop::collection::vec(prop::collection::vec(1_u8.., 0..9), 0..5),
+            directory in prop::option::of(prop::collection::vec(1_u8.., 0..9)),
+            user in prop::option::of(prop::collection::vec(1_u8.., 0..9)),
+            terminal in prop::option::of(any::<(u16, u16)>()),
+        ) {
+            let command = Command { arguments, environment, directory, user, terminal };
+            prop_assert_eq!(Command::decode(&command.encode()), Ok(command));
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Command::decode(&bytes);
+        }
+    }
+
+    #[test]
+    fn a_wrong_record_is_refused() {
+        assert!(Command::decode(b"argument\0").is_err());
+        assert!(Command::decode(b"argument=true").is_err());
+        assert!(Command::decode(b"colour=blue\0").is_err());
+        assert!(Command::decode(b"rows=70000\0").is_err());
+        let shell = Command { terminal: Some((24, 80)), ..Command::default() };
+        assert_eq!(Command::decode(b"rows=24\0columns=80\0"), Ok(shell));
+        assert_eq!(Command::decode(b""), Ok(Command { arguments: vec![], ..Command::default() }));
+    }
+}
