@@ -61,6 +61,9 @@ const PROGRAMS: [Product; 4] = [
     program("off2f", &["guest/off2f", "crates/off2f", "crates/off2f-tool"]),
 ];
 
+/// The guest's side of `cp`, only in machines that stay.
+const COPY: Product = program("hayate-copy", &["guest/copy", "crates/tree-copy"]);
+
 const MEASURE: Product = Product {
     name: "measure",
     target: "x86_64-unknown-linux-musl",
@@ -109,6 +112,11 @@ pub fn init() -> Result<PathBuf> {
 /// Returns Hayate's own programs for every guest, built if a source changed.
 pub fn programs() -> Result<Vec<PathBuf>> {
     PROGRAMS.iter().map(|product| build(product, Profile::Release)).collect()
+}
+
+/// Returns the program that copies files in machines that stay, built if a source changed.
+pub fn copy() -> Result<PathBuf> {
+    build(&COPY, Profile::Release)
 }
 
 /// Returns the measurement suite, static, built if a source changed.

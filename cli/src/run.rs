@@ -4,6 +4,7 @@ use crate::arguments::{Mode, Run};
 use crate::failure::{self, Failure, USAGE};
 use crate::guest::log::Sink;
 use crate::guest::nvm::names_only_a_device;
+use crate::guest::qemu::Qemu;
 use crate::guest::session::{End, Event, Outcome, Session, Streams};
 use crate::guest::{accel, backtrace, initramfs, network, processor, terminal};
 use crate::image::{convert, default};
@@ -45,6 +46,36 @@ pub fn boot(options: &Run, explain: Option<Explain>) -> Result<(Outcome, bool)> 
     // Checked before anything is built: a wrong option is reported at once.
     check(options)?;
     let sink = Sink::open(options.log.as_deref())?;
+    let Prepared { mut job, archive, qemu } = prepare(options, on_terminal)?;
+    let deterministic = options.machine.deterministic;
+    let input = if deterministic && !on_terminal { known_input()? } else { None };
+    (job.input_along, job.explain) = (input.is_some(), explain);
+    let initramfs =
+        initramfs::make(&job, archive.as_deref(), input.as_deref(), &[], &qemu.boot.modules)?;
+    let streams = streams(on_terminal, input.is_some())?;
+    let shown = matches!(sink, Sink::Screen);
+    let session = Session::new(qemu, streams, sink, options.timeout.map(Duration::from_secs));
+    pass_signals_on(session.events())?;
+    if on_terminal {
+        terminal::make_raw();
+    }
+    let outcome = session.run(Some(&initramfs));
+    terminal::restore();
+    Ok((outcome?, shown))
+}
+
+/// A machine whose files are made, and its job.
+pub struct Prepared {
+    /// The job, with its disks and network.
+    pub job: Job,
+    /// The archive of its root file system, if it has no disk for that.
+    pub archive: Option<PathBuf>,
+    /// The machine.
+    pub qemu: Qemu,
+}
+
+/// Makes the images of a machine, and finds its kernel.
+pub fn prepare(options: &Run, on_terminal: bool) -> Result<Prepared> {
     let (root, texts) = root(options)?;
     let with: Vec<_> = options.with.iter().map(|with| folder(with)).collect::<Result<_>>()?;
     let mut machine = options.machine.clone();
@@ -64,31 +95,12 @@ pub fn boot(options: &Run, explain: Option<Explain>) -> Result<(Outcome, bool)> 
         .into_iter()
         .map(|(image, path)| Ok(Mount { device: qemu.disk(&image)?, kind: "ext4".into(), path }))
         .collect::<Result<_>>()?;
-    let input = if machine.deterministic && !on_terminal { known_input()? } else { None };
-    let job = Job {
-        root,
-        mounts,
-        input_along: input.is_some(),
-        network: qemu.network(),
-        explain,
-        ..job(options, on_terminal)
-    };
-    let initramfs =
-        initramfs::make(&job, archive.as_deref(), input.as_deref(), &[], &qemu.boot.modules)?;
-    let streams = streams(on_terminal, input.is_some())?;
-    let shown = matches!(sink, Sink::Screen);
-    let session = Session::new(qemu, streams, sink, options.timeout.map(Duration::from_secs));
-    pass_signals_on(session.events())?;
-    if on_terminal {
-        terminal::make_raw();
-    }
-    let outcome = session.run(Some(&initramfs));
-    terminal::restore();
-    Ok((outcome?, shown))
+    let job = Job { root, mounts, network: qemu.network(), ..job(options, on_terminal) };
+    Ok(Prepared { job, archive, qemu })
 }
 
 /// Refuses options that contradict each other.
-fn check(options: &Run) -> Result<()> {
+pub fn check(options: &Run) -> Result<()> {
     let linux = options.machine.linux;
     let only_a_device = options.machine.nvm.as_deref().map(names_only_a_device);
     let text = match (only_a_device, &options.off2f) {
@@ -265,13 +277,13 @@ fn known_input() -> Result<Option<Vec<u8>>> {
 }
 
 /// Returns a standard stream as a separate, unbuffered file.
-fn standard(stream: impl AsFd) -> Result<File> {
+pub fn standard(stream: impl AsFd) -> Result<File> {
     let copy = stream.as_fd().try_clone_to_owned();
     Ok(copy.context("cannot duplicate a standard stream")?.into())
 }
 
 /// Turns signals to this process into events of the session.
-fn pass_signals_on(events: Sender<Event>) -> Result<()> {
+pub fn pass_signals_on(events: Sender<Event>) -> Result<()> {
     let mut signals =
         signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH])?;
     std::thread::spawn(move || {

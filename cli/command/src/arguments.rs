@@ -1,6 +1,10 @@
 //! The command line: the commands, and which crate has the options of each.
 
 use clap::{Parser, Subcommand};
+use hayate_cli::arguments::machines::{
+    COPY_HELP, Copy, EXEC_HELP, Exec, LOGS_HELP, Logs, PS_HELP, Ps, REMOVE_HELP, Remove,
+    START_HELP, STOP_HELP, Start, Stop,
+};
 use hayate_cli::arguments::{
     BUILD_HELP, Build, IMAGE_HELP, Image, OFF2F_HELP, Off2f, RUN_HELP, Run, TEST_HELP, Test,
 };
@@ -13,6 +17,8 @@ Examples:
   ./hayate run                                a shell in Hayate
   ./hayate run -- python3 -c 'print(6*7)'     one program; its exit status is the command's
   echo hi | ./hayate run -- cat               streams pass through, each by itself
+  ./hayate start --name work                  a machine that stays
+  ./hayate exec work -- ls -l /               and a program in it
   ./hayate test                               all tests
   ./hayate image build                        make the default image anew
 
@@ -34,6 +40,30 @@ pub enum Request {
     /// Boot a machine and run a program or a shell in it
     #[command(after_help = RUN_HELP)]
     Run(Box<Run>),
+    /// Start a machine that stays, to be given programs by `exec`
+    #[command(after_help = START_HELP)]
+    Start(Box<Start>),
+    /// Own a machine that stays; `start` starts this.
+    #[command(hide = true)]
+    Keep(Box<Start>),
+    /// Run a program or a shell in a machine that stays
+    #[command(after_help = EXEC_HELP)]
+    Exec(Box<Exec>),
+    /// List machines that stay
+    #[command(after_help = PS_HELP)]
+    Ps(Ps),
+    /// Show what a machine that stays printed
+    #[command(after_help = LOGS_HELP)]
+    Logs(Logs),
+    /// Copy files and folders into a machine that stays, or out of it
+    #[command(after_help = COPY_HELP)]
+    Cp(Copy),
+    /// Stop machines
+    #[command(after_help = STOP_HELP)]
+    Stop(Stop),
+    /// Remove machines that ended, with their logs
+    #[command(after_help = REMOVE_HELP)]
+    Rm(Remove),
     /// Test Hayate: first on this machine, then in machines
     #[command(after_help = TEST_HELP)]
     Test(Test),

@@ -1,8 +1,8 @@
 //! The program behind `./hayate`: it reads the command line, hands the request on, and turns the
 //! result into an exit status.
 //!
-//! [`arguments`] lists the commands. `run`, `test`, `image` and `build` are in `cli/`; `compare`,
-//! `experiment` and `explain` are in `measure/tools`.
+//! [`arguments`] lists the commands. `run`, `start` and its like, `test`, `image` and `build` are
+//! in `cli/`; `compare`, `experiment` and `explain` are in `measure/tools`.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -11,7 +11,7 @@ use anyhow::Result;
 use arguments::{Arguments, Request};
 use clap::Parser;
 use hayate_cli::arguments::ImageRequest;
-use hayate_cli::{compile, failure, guest, image, off2f, run, test};
+use hayate_cli::{compile, failure, guest, image, machines, off2f, run, test};
 use hayate_measure_tools::{compare, experiment, explain};
 use std::process::ExitCode;
 
@@ -48,6 +48,14 @@ fn tell(told: &clap::Error) -> ExitCode {
 fn handle(request: Request) -> Result<u8> {
     match request {
         Request::Run(run) => return run::run(&run),
+        Request::Start(_) => return machines::start::start(),
+        Request::Keep(start) => return machines::supervisor::keep(&start),
+        Request::Exec(exec) => return machines::exec::exec(&exec),
+        Request::Ps(ps) => return machines::manage::ps(&ps),
+        Request::Logs(logs) => return machines::journal::logs(&logs),
+        Request::Cp(copy) => return machines::copy::copy(&copy),
+        Request::Stop(stop) => return machines::manage::stop(&stop),
+        Request::Rm(remove) => return machines::manage::remove(&remove),
         Request::Test(test) => return test::test(&test),
         Request::Compare(compare) => return compare::compare(&compare),
         Request::Experiment(experiment) => return experiment::experiment(&experiment),

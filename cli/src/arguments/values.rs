@@ -31,6 +31,21 @@ pub fn policy(text: &str) -> Result<String, String> {
     }
 }
 
+/// Parses the name of a machine that stays, which is also the name of a folder.
+pub fn name(text: &str) -> Result<String, String> {
+    let part = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    match text.chars().next() {
+        Some(first)
+            if first.is_ascii_alphanumeric() && text.chars().all(part) && text.len() <= 63 =>
+        {
+            Ok(text.into())
+        }
+        _ => {
+            Err("use letters, digits, '.', '_' and '-', at most 63, a letter or digit first".into())
+        }
+    }
+}
+
 /// Parses `1000` or `1000:100`. The largest number means "none" to Linux (setresuid(2)).
 pub fn user(text: &str) -> Result<(u32, u32), String> {
     let (user, group) = text.split_once(':').unwrap_or((text, text));
@@ -100,6 +115,12 @@ mod tests {
         assert_eq!(user("4294967294:0"), Ok((u32::MAX - 1, 0)));
         for wrong in ["root", "", "1000:", ":5", "-1", "+1", "4294967295", "0:4294967295"] {
             assert!(user(wrong).is_err(), "{wrong}");
+        }
+        for right in ["a", "m1", "A-b_c.d", &"x".repeat(63)] {
+            assert_eq!(name(right), Ok(right.into()));
+        }
+        for wrong in ["", ".", "..", "-a", "a/b", "a b", "ä", &"x".repeat(64)] {
+            assert!(name(wrong).is_err(), "{wrong}");
         }
         assert_eq!(policy("text+all"), Ok("all+text".into()));
         assert!(policy("everything").is_err());

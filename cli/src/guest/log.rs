@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// How much of the end is kept: several hundred lines.
@@ -18,6 +19,8 @@ pub enum Sink {
     Screen,
     /// To a file.
     File(File),
+    /// To a writer that another start of the machine shares.
+    Shared(Arc<Mutex<dyn Write + Send>>),
 }
 
 impl Sink {
@@ -37,6 +40,7 @@ impl Sink {
         Ok(match self {
             Sink::None => Sink::None,
             Sink::Screen => Sink::Screen,
+            Sink::Shared(writer) => Sink::Shared(writer.clone()),
             Sink::File(file) => {
                 Sink::File(file.try_clone().context("cannot duplicate the log's descriptor")?)
             }
@@ -127,6 +131,9 @@ pub fn read(
                 Sink::None => Ok(()),
                 Sink::Screen => std::io::stderr().write_all(bytes),
                 Sink::File(file) => file.write_all(bytes),
+                Sink::Shared(writer) => {
+                    writer.lock().unwrap_or_else(PoisonError::into_inner).write_all(bytes)
+                }
             };
         }
     }

@@ -83,12 +83,18 @@ pub struct Session {
     timeout: Option<Duration>,
     sink: Sink,
     events: (Sender<Event>, Receiver<Event>),
+    told: Option<Box<dyn Fn(u32)>>,
 }
 
 impl Session {
     /// A session on this machine.
     pub fn new(qemu: Qemu, streams: Streams, sink: Sink, timeout: Option<Duration>) -> Session {
-        Session { qemu, streams, timeout, sink, events: channel() }
+        Session { qemu, streams, timeout, sink, events: channel(), told: None }
+    }
+
+    /// Has this function called with QEMU's process number at each start of the machine.
+    pub fn tell_process(&mut self, told: impl Fn(u32) + 'static) {
+        self.told = Some(Box::new(told));
     }
 
     /// Returns the sender for signals and changes of size.
@@ -141,6 +147,9 @@ impl Session {
         let mut child = command.spawn().context("cannot start QEMU")?;
         // The command holds this process's copies of the guest's ends of the sockets.
         drop(command);
+        if let Some(told) = &self.told {
+            told(child.id());
+        }
         let (log, complaint) = (Arc::<Mutex<Log>>::default(), Arc::<Mutex<Vec<u8>>>::default());
         let mut pumps = wires.start();
         let sink = self.sink.again()?;

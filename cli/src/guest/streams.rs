@@ -12,6 +12,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -28,6 +29,8 @@ pub enum Streams {
         /// The destination of its standard error.
         error: Box<dyn Write + Send>,
     },
+    /// Any number of programs: the host's end of the channel of each start goes to this receiver.
+    Channel(Sender<UnixStream>),
     /// No program: the kernel works by itself and ends the machine.
     None,
 }
@@ -52,6 +55,8 @@ pub enum HostStreams {
         /// Standard error.
         error: Output,
     },
+    /// [`Streams::Channel`].
+    Channel(Sender<UnixStream>),
     /// [`Streams::None`].
     None,
 }
@@ -87,6 +92,7 @@ impl HostStreams {
     pub fn new(streams: Streams) -> HostStreams {
         match streams {
             Streams::Terminal => HostStreams::Terminal,
+            Streams::Channel(receiver) => HostStreams::Channel(receiver),
             Streams::None => HostStreams::None,
             Streams::Separate { input, output, error } => HostStreams::Separate {
                 input: input.map(|input| Arc::new(Mutex::new(Some(input)))),
@@ -113,6 +119,12 @@ impl HostStreams {
                 wires.input(keyboard, screen.try_clone()?, counts, reporter);
                 let output = Arc::new(Mutex::new(Box::new(std::io::stdout()) as _));
                 wires.output(screen, output, "stdout", counts, reporter);
+            }
+            HostStreams::Channel(receiver) => {
+                let (guest, receiver) = (wires.port(qemu, port::CHANNEL)?, receiver.clone());
+                wires
+                    .pumps
+                    .push(Box::new(move || std::thread::spawn(move || drop(receiver.send(guest)))));
             }
             HostStreams::Separate { input, output, error } => {
                 if let Some(input) = input {

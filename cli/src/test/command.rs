@@ -98,6 +98,7 @@ impl Hayate {
         compile::kernel(self.profile)?;
         compile::init()?;
         compile::programs()?;
+        compile::copy()?;
         let accel = match settled(self.accel, self.profile)? {
             Accel::Tcg => "tcg",
             // The user's default.

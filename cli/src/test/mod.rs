@@ -29,6 +29,7 @@ mod errors;
 mod explain;
 mod guest;
 mod layers;
+mod machines;
 mod mode;
 mod off2f;
 mod packets;
@@ -180,6 +181,7 @@ fn trials_in_machines(options: &Test, programs: &guest::Programs) -> Vec<Trial> 
     trials.extend(stress::trials(options, programs));
     trials.extend(servers::trials(options));
     trials.extend(command::trials(options));
+    trials.extend(machines::trials(options));
     trials.extend(addresses::trials(options));
     trials.extend(explain::trials(options));
     trials.extend(off2f::trials(options));

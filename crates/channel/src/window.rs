@@ -81,7 +81,9 @@ mod tests {
         /// A sender that sends whenever it may, and a receiver that passes on what it got, never
         /// stand still and never overdraw.
         #[test]
-        fn a_stream_goes_on(pieces in prop::collection::vec((1_usize..40_000, any::<bool>()), 1..200)) {
+        fn a_stream_goes_on(
+            pieces in prop::collection::vec((1_usize..40_000, any::<bool>()), 1..200),
+        ) {
             let (mut allowance, mut receipts) = (Allowance::default(), Receipts::default());
             let mut held = 0;
             for (piece, passes) in pieces {

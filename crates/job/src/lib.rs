@@ -39,6 +39,8 @@ pub mod port {
     pub const STDERR: &str = "hayate.stderr";
     /// Lines of text: the exit status and messages to the host, signals and sizes to the guest.
     pub const CONTROL: &str = "hayate.control";
+    /// Any number of programs, for a machine that stays (`hayate-channel`).
+    pub const CHANNEL: &str = "hayate.channel";
 }
 
 /// The source of the root file system.
@@ -87,6 +89,9 @@ pub enum Streams {
     },
     /// Standard input, output and error, each by itself.
     Separate,
+    /// The machine stays, and is given programs by the channel, each with its own streams. The
+    /// job's program is the first of them; without arguments there is none.
+    Channel,
 }
 
 /// How a program whose starts are to be explained is started.
@@ -217,6 +222,7 @@ impl Job {
                 put("streams", b"terminal");
             }
             Streams::Separate => put("streams", b"separate"),
+            Streams::Channel => put("streams", b"channel"),
         }
         if self.input_along {
             put("input", b"along");
@@ -281,6 +287,7 @@ impl Job {
                     network.own_name_servers = value == b"own-name-servers";
                     job.network = Some(Network::default());
                 }
+                b"streams" if value == b"channel" => job.streams = Streams::Channel,
                 b"streams" => terminal = value == b"terminal",
                 _ if network.decode(key, value)? => {}
                 _ => return Err(format!("unknown key {:?}", String::from_utf8_lossy(key))),
@@ -375,6 +382,8 @@ mod tests {
         assert_eq!(Job::decode(&plain.encode()), Ok(plain.clone()));
         let unconfigured = Job { network: Some(Network::default()), ..plain.clone() };
         assert_eq!(Job::decode(&unconfigured.encode()), Ok(unconfigured));
+        let stays = Job { streams: Streams::Channel, ..plain.clone() };
+        assert_eq!(Job::decode(&stays.encode()), Ok(stays));
         let along = Job { input_along: true, network: None, ..plain };
         assert_eq!(Job::decode(&along.encode()), Ok(along));
     }

@@ -2,15 +2,17 @@
 //!
 //! It reads the job that `./hayate run` wrote into the initramfs, mounts the root file system, runs
 //! the job's program, carries the program's streams to the host and back, and ends the machine with
-//! the program's exit status. It is an ordinary static Linux program and does the same under
-//! Debian's kernel; that is how the host side is tested, and it is Hayate's comparison.
+//! the program's exit status. In a machine that stays ([`agent`]) it starts any number of programs,
+//! and ends the machine when the host says so. It is an ordinary static Linux program and does the
+//! same under Debian's kernel; that is how the host side is tested, and it is Hayate's comparison.
 //!
 //! Every failure is reported to the host as one line on the control port; a guest never waits for a
 //! person at its console.
 //!
-//! Road not taken: a service manager that starts a shell and serves requests. One machine runs one
-//! program with a fresh root each time: no state can be damaged between two runs.
+//! Road not taken: one way for both. `run` would then share its streams with no one, and still pay
+//! for frames and windows, and its deterministic runs for the loop that serves them.
 
+mod agent;
 mod control;
 mod dhcp;
 mod modules;
@@ -22,6 +24,7 @@ mod program;
 mod pump;
 mod starter;
 
+use agent::{Agent, Channel};
 use control::Control;
 use hayate_job::{Job, Streams};
 use rustix::system::{RebootCommand, reboot};
@@ -72,21 +75,29 @@ fn start(control: &mut Option<Control>) -> Result<pump::ProgramEnd, Failure> {
     let control = control.insert(Control::open()?);
     let job = read_job()?;
     // Ports are opened while the devices of the initramfs are still reachable.
+    let mut channel = None;
     let lines = match job.streams {
         Streams::Terminal { .. } => None,
         Streams::Separate => Some(pump::Lines::open(job.input_along, linux)?),
+        Streams::Channel => {
+            channel = Some(Channel::open()?);
+            None
+        }
     };
     nvdimm::prepare(&job.root)?;
     mounts::root(&job.root, &job.mounts)?;
     let _ = rustix::system::sethostname(job.hostname.as_bytes());
     let network = network::configure(job.network.clone())?;
     network::write_files(network.as_ref(), &job.hostname);
+    if let Some(channel) = channel {
+        return Agent::serve(job, channel, control);
+    }
     let end = match (job.streams, lines) {
         (Streams::Separate, Some(lines)) => program::with_pipes(&job, control, lines),
         (Streams::Terminal { rows, columns }, _) => {
             program::on_terminal(&job, control, rows, columns)
         }
-        (Streams::Separate, None) => Err(Failure::new("the ports were not opened")),
+        (Streams::Separate | Streams::Channel, _) => Err(Failure::new("the ports were not opened")),
     }?;
     if job.explain.is_some() {
         starter::send_record(control);

@@ -1,17 +1,18 @@
 //! Finds the program of the job and starts it.
 
 use crate::Failure;
+use crate::agent::Identity;
 use crate::control::{Control, HostMessage};
 use crate::pump::{self, Lines, ProgramEnd};
 use crate::starter::Starter;
 use hayate_job::Job;
 use rustix::fs::{Access, FileType, access, stat};
-use rustix::process::{Pid, ioctl_tiocsctty, setsid};
+use rustix::process::{Pid, Resource, Rlimit, ioctl_tiocsctty, setrlimit, setsid};
 use rustix::termios::{Winsize, tcdrain, tcsetwinsize};
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -76,7 +77,7 @@ fn lost(what: &str, error: &dyn std::fmt::Display) -> Failure {
 }
 
 /// Returns the job's command, with environment and directory, without streams.
-fn command(job: &Job) -> Result<Command, Failure> {
+pub fn command(job: &Job) -> Result<Command, Failure> {
     let path = job
         .environment
         .iter()
@@ -108,9 +109,6 @@ fn command(job: &Job) -> Result<Command, Failure> {
         command.env(OsStr::from_bytes(&variable[..at]), OsStr::from_bytes(value));
     }
     command.current_dir(directory(job)?);
-    if job.user != (0, 0) {
-        command.gid(job.user.1).uid(job.user.0);
-    }
     Ok(command)
 }
 
@@ -173,21 +171,52 @@ fn runnable(file: &Path) -> Result<(), Failure> {
     Err(Failure { text: format!("cannot run {}: {why}", file.display()), status: 126 })
 }
 
-/// Starts the program in a session of its own; a terminal becomes the session's terminal.
+/// What a program gets beside its job.
+#[derive(Clone, Default)]
+pub struct Surroundings {
+    /// Its user instead of the job's.
+    pub identity: Option<Identity>,
+    /// How many files it may have open, if that is not what this process may.
+    pub files: Option<Rlimit>,
+}
+
+/// Starts the job's program, and tells the host when.
 fn spawn(
-    mut command: Command,
+    command: Command,
     job: &Job,
     control: &mut Control,
     terminal: Option<&File>,
 ) -> Result<Pid, Failure> {
+    control.tell_time("exec");
     let terminal = terminal.map(|file| as_raw(file.as_fd()));
-    // SAFETY: between fork and exec the closure makes two system calls and allocates nothing; the
+    launch(command, job, terminal, &Surroundings::default())
+}
+
+/// Starts the program in a session of its own; a terminal becomes the session's terminal.
+pub fn launch(
+    mut command: Command,
+    job: &Job,
+    terminal: Option<RawFd>,
+    surroundings: &Surroundings,
+) -> Result<Pid, Failure> {
+    let Surroundings { identity, files } = surroundings.clone();
+    if identity.is_none() && job.user != (0, 0) {
+        command.gid(job.user.1).uid(job.user.0);
+    }
+    let user = identity.as_ref().map_or(job.user.0, |identity| identity.user);
+    // SAFETY: between fork and exec the closure makes system calls and allocates nothing; the
     // descriptor stays open in this process, and so in the child, until exec.
     unsafe {
         command.pre_exec(move || {
             setsid()?;
             if let Some(terminal) = terminal {
                 ioctl_tiocsctty(BorrowedFd::borrow_raw(terminal))?;
+            }
+            if let Some(files) = &files {
+                setrlimit(Resource::Nofile, *files)?;
+            }
+            if let Some(identity) = &identity {
+                become_user(identity)?;
             }
             Ok(())
         });
@@ -196,8 +225,7 @@ fn spawn(
     if let Some(how) = job.explain {
         Starter::new(how, &file, job)?.replace(&mut command);
     }
-    control.tell_time("exec");
-    let child = command.spawn().map_err(|error| refusal(&file, job, &error))?;
+    let child = command.spawn().map_err(|error| refusal(&file, user, &error))?;
     // The process is waited for by number: process 1 reaps all orphans in the same loop.
     i32::try_from(child.id())
         .ok()
@@ -205,12 +233,26 @@ fn spawn(
         .ok_or_else(|| Failure::new("the program has no process number"))
 }
 
+/// Makes this process one of the user. Called between fork and exec.
+fn become_user(identity: &Identity) -> std::io::Result<()> {
+    let done = |result: libc::c_int| match result {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    };
+    // SAFETY: the list is valid for its length; the process has one thread.
+    unsafe {
+        done(libc::setgroups(identity.groups.len(), identity.groups.as_ptr()))?;
+        done(libc::setgid(identity.group))?;
+        done(libc::setuid(identity.user))
+    }
+}
+
 fn as_raw(fd: BorrowedFd<'_>) -> i32 {
     std::os::fd::AsRawFd::as_raw_fd(&fd)
 }
 
 /// Returns why the kernel did not run a file that exists and is executable.
-pub fn refusal(file: &Path, job: &Job, error: &std::io::Error) -> Failure {
+pub fn refusal(file: &Path, user: u32, error: &std::io::Error) -> Failure {
     let shown = file.display();
     match (error.kind(), error.raw_os_error()) {
         (ErrorKind::NotFound, _) => Failure {
@@ -221,10 +263,9 @@ pub fn refusal(file: &Path, job: &Job, error: &std::io::Error) -> Failure {
             text: format!("cannot run {shown}: it is not a program for x86-64 Linux"),
             status: 126,
         },
-        (ErrorKind::PermissionDenied, _) => Failure {
-            text: format!("cannot run {shown} as user {}: {error}", job.user.0),
-            status: 126,
-        },
+        (ErrorKind::PermissionDenied, _) => {
+            Failure { text: format!("cannot run {shown} as user {user}: {error}"), status: 126 }
+        }
         _ => Failure { text: format!("cannot run {shown}: {error}"), status: 126 },
     }
 }

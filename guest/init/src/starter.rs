@@ -140,7 +140,7 @@ impl Starter {
 
     /// Reports why the program does not run, and ends the process.
     fn refuse(&self, error: &Error) -> ! {
-        let failure = program::refusal(&self.file, &self.job, error);
+        let failure = program::refusal(&self.file, self.job.user.0, error);
         eprintln!("hayate: {}", failure.text);
         self.end(failure.status)
     }

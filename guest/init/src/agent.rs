@@ -1,0 +1,393 @@
+//! The guest's side of a machine that stays: starts the programs that the host asks for by the
+//! channel, carries their streams, and ends the machine when it is told to.
+//!
+//! One loop around `poll` serves all sessions, and never waits for one of them: pipes, terminals
+//! and the port are non-blocking, and what waits is bounded by the windows of the streams
+//! (`hayate-channel`). A handler of `SIGCHLD` writes a byte into a pipe that the loop polls, so
+//! that no end of a child is missed, whichever thread the signal reaches.
+//!
+//! The end of the machine: all processes get `SIGTERM` (those on a terminal `SIGHUP` too, because
+//! shells ignore the other), and `SIGKILL` after the grace that the host gave.
+//!
+//! Road not taken: `sshd`. It knows all of this, but an image need not have one, and it would need
+//! keys and a network, and an exchange of keys for each connection.
+
+mod outbox;
+mod session;
+mod users;
+
+pub use outbox::Channel;
+pub use users::Identity;
+
+use crate::Failure;
+use crate::control::{Control, HostMessage};
+use crate::program::Surroundings;
+use crate::pump::ProgramEnd;
+use hayate_channel::FIRST;
+use hayate_channel::command::Command;
+use hayate_channel::frame::{Frame, Message};
+use hayate_job::Job;
+use outbox::Outbox;
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Resource, Rlimit, WaitOptions, getrlimit, setrlimit, wait};
+use session::Session;
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::{Duration, Instant};
+
+/// The most programs at once.
+const MOST_SESSIONS: usize = 4096;
+/// The grace where the host gives none.
+const GRACE: Duration = Duration::from_secs(10);
+/// How long killed processes may take to end.
+const GRACE_KILLED: Duration = Duration::from_secs(2);
+/// How long the host may take to read the last frames.
+const GRACE_FLUSH: Duration = Duration::from_secs(5);
+
+/// The state of a machine that is being stopped.
+struct Stopping {
+    /// When the next step is due.
+    deadline: Instant,
+    killed: bool,
+}
+
+/// The programs of the machine.
+pub struct Agent {
+    job: Job,
+    channel: Channel,
+    surroundings: Surroundings,
+    sessions: BTreeMap<u32, Session>,
+    /// The status of the machine's first program.
+    status: i32,
+    stopping: Option<Stopping>,
+    listening: bool,
+}
+
+impl Agent {
+    /// Serves the channel until the machine is to end. Returns the status of the first program, or
+    /// 0 if there was none.
+    pub fn serve(job: Job, channel: Channel, control: &mut Control) -> Result<ProgramEnd, Failure> {
+        let children = watch_children()?;
+        let limit = getrlimit(Resource::Nofile);
+        // Each program takes three descriptors here; the programs get the usual limit.
+        let most = Rlimit { current: limit.maximum, ..limit };
+        let _ = setrlimit(Resource::Nofile, most);
+        let mut agent = Agent {
+            job,
+            channel,
+            surroundings: Surroundings { identity: None, files: Some(limit) },
+            sessions: BTreeMap::new(),
+            status: 0,
+            stopping: None,
+            listening: true,
+        };
+        if !agent.job.arguments.is_empty() {
+            agent.start_first();
+        }
+        control.tell_time("ready");
+        agent.channel.greet();
+        let mut buffer = vec![0; 64 << 10];
+        let mut commanded = true;
+        while !agent.is_over() {
+            let hears = agent.turn(&mut buffer);
+            let ready = agent.wait(&children, commanded.then_some(&*control), hears);
+            if ready.children {
+                while let Ok(1..) = rustix::io::read(&children, &mut buffer[..64]) {}
+                agent.reap();
+            }
+            if ready.control {
+                commanded = agent.command(control);
+            }
+            if ready.channel {
+                agent.hear(&mut buffer);
+            }
+        }
+        agent.finish();
+        Ok(ProgramEnd { status: agent.status, ..ProgramEnd::default() })
+    }
+
+    /// Starts the program that the job names, as the machine's first.
+    fn start_first(&mut self) {
+        let started = Session::start(FIRST, &self.job, None, &self.surroundings, false);
+        self.enter(FIRST, started);
+    }
+
+    fn enter(&mut self, number: u32, started: Result<Session, Failure>) {
+        match started {
+            Ok(session) => {
+                self.sessions.insert(number, session);
+            }
+            Err(failure) => {
+                let status = u8::try_from(failure.status).unwrap_or(125);
+                self.channel.out.send(number, Message::Failed(status, failure.text));
+                self.last(number, status);
+            }
+        }
+    }
+
+    /// A program is over; with the first one so is the machine.
+    fn last(&mut self, number: u32, status: u8) {
+        if number == FIRST {
+            self.status = i32::from(status);
+            self.stop(GRACE);
+        }
+    }
+
+    /// Moves bytes and does what is due. Returns whether the host takes output.
+    fn turn(&mut self, buffer: &mut [u8]) -> bool {
+        let now = Instant::now();
+        let mut over = Vec::new();
+        for (&number, session) in &mut self.sessions {
+            session.check_deadline(now);
+            if session.turn(buffer, &mut self.channel.out) {
+                over.push(number);
+            }
+        }
+        let first = over.contains(&FIRST);
+        for number in over {
+            self.sessions.remove(&number);
+        }
+        if first {
+            self.stop(GRACE);
+        }
+        if !self.channel.flush() {
+            self.lost();
+        }
+        if let Some(stopping) = &mut self.stopping
+            && stopping.deadline <= now
+            && !stopping.killed
+        {
+            *stopping = Stopping { deadline: now + GRACE_KILLED, killed: true };
+            signal_all(libc::SIGKILL);
+        }
+        self.channel.out.has_room()
+    }
+
+    /// The host is gone: nobody can use the machine any more.
+    fn lost(&mut self) {
+        self.listening = false;
+        self.channel.out = Outbox::default();
+        self.stop(GRACE);
+    }
+
+    fn wait(&self, children: &OwnedFd, control: Option<&Control>, room: bool) -> Ready {
+        let entry = |fd: i32| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let control = control.map_or(-1, |control| control.as_fd().as_raw_fd());
+        let mut channel = self.channel.interests();
+        if !self.listening {
+            channel.fd = -1;
+        }
+        let mut entries = vec![entry(children.as_raw_fd()), entry(control), channel];
+        for session in self.sessions.values() {
+            session.interests(room, &mut entries);
+        }
+        let stopping = self.stopping.as_ref().map(|stopping| stopping.deadline);
+        let deadlines = self.sessions.values().filter_map(Session::deadline).chain(stopping);
+        let wait = deadlines.min().map_or(-1, |deadline| {
+            let left = deadline.saturating_duration_since(Instant::now());
+            // Rounded up: a wait that is too short would be repeated for nothing.
+            i32::try_from(left.as_millis()).unwrap_or(i32::MAX - 1) + 1
+        });
+        // SAFETY: the entries are valid for their number.
+        let count =
+            unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, wait) };
+        let ready = |at: usize| count > 0 && entries[at].revents != 0;
+        let input = |at: usize| count > 0 && entries[at].revents & !libc::POLLOUT != 0;
+        // Interrupted by a child's end: the pipe is read, whether or not it was polled.
+        Ready { children: ready(0) || count < 0, control: ready(1), channel: input(2) }
+    }
+
+    /// Carries out what the host says by the control port. Returns whether it is there.
+    fn command(&mut self, control: &mut Control) -> bool {
+        let Some(messages) = control.messages() else { return false };
+        if messages.iter().any(|message| matches!(message, HostMessage::Signal(_))) {
+            self.stop(GRACE);
+        }
+        true
+    }
+
+    /// Carries out what the host says by the channel.
+    fn hear(&mut self, buffer: &mut [u8]) {
+        let Some(frames) = self.channel.frames(buffer) else {
+            self.lost();
+            return;
+        };
+        for Frame { session: number, message } in frames {
+            match message {
+                Message::Shutdown(seconds) => self.stop(Duration::from_secs(seconds.into())),
+                Message::Open(command) => self.open(number, *command),
+                message => {
+                    // It may have ended meanwhile.
+                    if let Some(session) = self.sessions.get_mut(&number) {
+                        session.obey(message, &mut self.channel.out);
+                    }
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, number: u32, command: Command) {
+        let started = if self.stopping.is_some() {
+            Err(Failure::new("the machine is being stopped"))
+        } else if self.sessions.len() >= MOST_SESSIONS {
+            Err(Failure::new(format!("{MOST_SESSIONS} programs run in the machine already")))
+        } else {
+            self.started(number, command)
+        };
+        self.enter(number, started);
+    }
+
+    fn started(&self, number: u32, command: Command) -> Result<Session, Failure> {
+        let mut job = self.job.clone();
+        let mut identity = None;
+        if let Some(wanted) = &command.user {
+            let file = |path| std::fs::read(path).unwrap_or_default();
+            let who = users::resolve(wanted, &file("/etc/passwd"), &file("/etc/group"))?;
+            let name = who.name.clone().unwrap_or_else(|| b"nobody".to_vec());
+            let home = who.home.clone().unwrap_or_else(|| b"/".to_vec());
+            for (key, value) in [("HOME", &home), ("USER", &name), ("LOGNAME", &name)] {
+                set(&mut job.environment, &[key.as_bytes(), value].join(&b'='));
+            }
+            identity = Some(who);
+        }
+        for variable in &command.environment {
+            set(&mut job.environment, variable);
+        }
+        job.arguments = command.arguments;
+        job.directory = command.directory.or(job.directory);
+        let surroundings = Surroundings { identity, ..self.surroundings.clone() };
+        Session::start(number, &job, command.terminal, &surroundings, true)
+    }
+
+    /// Notes which programs have ended. Returns whether there are other processes: all of them are
+    /// this one's children, or descend from one.
+    fn reap(&mut self) -> bool {
+        loop {
+            let (pid, status) = match wait(WaitOptions::NOHANG) {
+                Ok(Some(ended)) => ended,
+                Ok(None) | Err(Errno::INTR) => return true,
+                Err(_) => return false,
+            };
+            let killed = status.terminating_signal().map(|signal| 128 + signal);
+            let Some(status) = status.exit_status().or(killed) else { continue };
+            let status = u8::try_from(status).unwrap_or(u8::MAX);
+            let own = self.sessions.iter_mut().find(|(_, session)| session.program() == pid);
+            if let Some((&number, session)) = own {
+                session.ended(status);
+                if number == FIRST {
+                    self.status = i32::from(status);
+                }
+            }
+        }
+    }
+
+    /// Begins the end of the machine; a second call can only bring it forward.
+    fn stop(&mut self, grace: Duration) {
+        let deadline = Instant::now() + grace;
+        match &mut self.stopping {
+            Some(stopping) => stopping.deadline = stopping.deadline.min(deadline),
+            None => {
+                self.stopping = Some(Stopping { deadline, killed: false });
+                signal_all(libc::SIGTERM);
+                for session in self.sessions.values().filter(|session| session.has_terminal()) {
+                    let _ = rustix::process::kill_process_group(
+                        session.program(),
+                        rustix::process::Signal::HUP,
+                    );
+                }
+                signal_all(libc::SIGCONT);
+            }
+        }
+    }
+
+    /// Whether all processes have ended, or cannot be ended.
+    fn is_over(&mut self) -> bool {
+        let Some(Stopping { deadline, killed }) = self.stopping else { return false };
+        let late = killed && deadline <= Instant::now();
+        late || !self.reap() && self.sessions.is_empty()
+    }
+
+    /// Sends the last frames.
+    fn finish(&mut self) {
+        let deadline = Instant::now() + GRACE_FLUSH;
+        while self.listening
+            && self.channel.flush()
+            && !self.channel.out.is_empty()
+            && Instant::now() < deadline
+        {
+            let mut entries = [self.channel.interests()];
+            entries[0].events = libc::POLLOUT;
+            // SAFETY: there is one entry.
+            unsafe { libc::poll(entries.as_mut_ptr(), 1, 100) };
+        }
+    }
+}
+
+/// What there is to do.
+struct Ready {
+    children: bool,
+    control: bool,
+    channel: bool,
+}
+
+/// Sets a variable of an environment.
+fn set(environment: &mut Vec<Vec<u8>>, variable: &[u8]) {
+    let at = variable.iter().position(|&byte| byte == b'=').unwrap_or(variable.len());
+    let name = &variable[..at];
+    environment.retain(|known| {
+        known.strip_prefix(name).is_none_or(|rest| !rest.is_empty() && rest[0] != b'=')
+    });
+    environment.push(variable.to_vec());
+}
+
+/// Sends a signal to every process except this one.
+fn signal_all(number: i32) {
+    // SAFETY: the call has no other effect than its signals.
+    unsafe { libc::kill(-1, number) };
+}
+
+/// The writing end of the pipe that tells of children.
+static TOLD: AtomicI32 = AtomicI32::new(-1);
+
+extern "C" fn tell(_signal: libc::c_int) {
+    // SAFETY: write(2) may be called by a handler, the byte is there, and the number of the
+    // interrupted call's error is put back.
+    unsafe {
+        let error = *libc::__errno_location();
+        libc::write(TOLD.load(Ordering::Relaxed), [1_u8].as_ptr().cast(), 1);
+        *libc::__errno_location() = error;
+    }
+}
+
+/// Returns a pipe that becomes readable when a child ends.
+fn watch_children() -> Result<OwnedFd, Failure> {
+    let pipe = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK);
+    let (read, write) =
+        pipe.map_err(|error: Errno| Failure::new(format!("cannot make a pipe: {error}")))?;
+    TOLD.store(write.as_raw_fd(), Ordering::Relaxed);
+    // It stays open as long as this process lives.
+    std::mem::forget(write);
+    let handler: extern "C" fn(libc::c_int) = tell;
+    // SAFETY: the structure is zeroed, which is a valid value of it, and outlives the call.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as libc::sighandler_t;
+        action.sa_flags = libc::SA_RESTART | libc::SA_NOCLDSTOP;
+        libc::sigaction(libc::SIGCHLD, &action, std::ptr::null_mut());
+    }
+    Ok(read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_replaces_its_own_name_only() {
+        let mut environment = vec![b"A=1".to_vec(), b"AB=2".to_vec(), b"A".to_vec()];
+        set(&mut environment, b"A=3");
+        assert_eq!(environment, [b"AB=2".to_vec(), b"A=3".to_vec()]);
+    }
+}
