@@ -26,7 +26,7 @@ struct Product {
     dev_features: &'static str,
     /// Its sources, besides the workspace's own files.
     sources: &'static [&'static str],
-    /// Whether it has no line tables: it is unpacked into the memory of every guest.
+    /// Whether it has no symbols: it is unpacked into the memory of every guest.
     stripped: bool,
     /// The message while it is built.
     saying: &'static str,
@@ -156,7 +156,7 @@ fn build(product: &Product, profile: Profile) -> Result<PathBuf> {
     let _step = Progress::new(product.saying);
     let mut cargo = cargo()?;
     if product.stripped {
-        cargo.env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo");
+        cargo.env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
     }
     tool::run(cargo.args([
         "build",

@@ -19,7 +19,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The search path for programs unless `--env PATH=...` sets another.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -32,9 +32,10 @@ pub const IN_SUPERVISOR_MODE: [&str; 3] = ["/run/hayate/bin/mode", "run", "--"];
 
 /// Boots a machine, runs the program, returns the exit status for the host.
 pub fn run(options: &Run) -> Result<u8> {
+    let began = Instant::now();
     let (outcome, shown) = boot(options, None)?;
     if options.timing {
-        print_timing(&outcome);
+        print_timing(&outcome, outcome.began.saturating_duration_since(began));
     }
     conclude(&outcome, shown)
 }
@@ -356,8 +357,9 @@ pub fn conclude(outcome: &Outcome, shown: bool) -> Result<u8> {
     }
 }
 
-/// Prints where the time went: on the host's clock, and by the kernel's own account.
-fn print_timing(outcome: &Outcome) {
+/// Prints where the time went: on the host's clock, and by the kernel's own account. `before`: from
+/// the start of this program to that of QEMU.
+fn print_timing(outcome: &Outcome, before: Duration) {
     let host = |name: &str, time: Duration| {
         eprintln!("  {:>10.1} ms  {name}", time.as_secs_f64() * 1e3);
     };
@@ -367,9 +369,14 @@ fn print_timing(outcome: &Outcome) {
             host(name, Duration::from_nanos(*nanoseconds));
         }
     }
+    eprintln!("hayate: on the host, before the start of QEMU:");
+    host("sources and images are looked at, the initramfs is written", before);
     eprintln!("hayate: on the host, since the start of QEMU:");
+    for (name, time) in &outcome.steps {
+        host(name, *time);
+    }
     if let Some(first) = outcome.first_word {
-        host("first message of the kernel", first);
+        host("first message of the kernel; QEMU has loaded it, and its firmware has run", first);
     }
     for (name, guest, time) in &outcome.timings {
         let name = if name == "exec" { "init executes the program" } else { name };

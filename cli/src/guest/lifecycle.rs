@@ -54,6 +54,8 @@ pub struct Lifecycle {
     pub end: Option<End>,
     /// Whether QEMU made the machine.
     pub up: bool,
+    /// How long QEMU took until it read its options, and until the machine was made.
+    pub steps: Vec<(&'static str, Duration)>,
     /// QEMU's version.
     pub version: Option<(u64, u64)>,
     /// Why the machine shut down.
@@ -89,6 +91,7 @@ impl Lifecycle {
             killed: None,
             end: None,
             up: false,
+            steps: Vec::new(),
             version: None,
             reason: None,
             expected: None,
@@ -172,8 +175,14 @@ impl Lifecycle {
     /// Handles a message of QEMU about the machine.
     fn handle_monitor(&mut self, word: QmpMessage, child: &mut Child) {
         match word {
-            QmpMessage::Version(major, minor) => self.version = Some((major, minor)),
-            QmpMessage::Up => self.up = true,
+            QmpMessage::Version(major, minor) => {
+                self.version = Some((major, minor));
+                self.steps.push(("QEMU reads its options", self.began.elapsed()));
+            }
+            QmpMessage::Up => {
+                self.up = true;
+                self.steps.push(("QEMU has made the machine", self.began.elapsed()));
+            }
             QmpMessage::Shutdown(reason) => self.reason = Some(reason),
             QmpMessage::Panicked => self.panicked(),
             QmpMessage::Resumed => self.stopped = None,

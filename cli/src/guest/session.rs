@@ -66,6 +66,10 @@ pub struct Outcome {
     pub unwritten: Vec<String>,
     /// The kernel's messages.
     pub log: Log,
+    /// When QEMU was started.
+    pub began: Instant,
+    /// Steps of QEMU, since its start.
+    pub steps: Vec<(&'static str, Duration)>,
     /// From the start of QEMU to the first byte of the log.
     pub first_word: Option<Duration>,
     /// From the start of QEMU to its end.
@@ -185,6 +189,8 @@ impl Session {
         Ok(Outcome {
             end,
             errors: machine.errors,
+            began,
+            steps: machine.steps,
             timings: machine.timings,
             explained: machine.explained,
             unwritten: unwritten.unwrap_or_default(),
