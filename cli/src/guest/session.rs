@@ -88,17 +88,23 @@ pub struct Session {
     sink: Sink,
     events: (Sender<Event>, Receiver<Event>),
     told: Option<Box<dyn Fn(u32)>>,
+    orderly: bool,
 }
 
 impl Session {
     /// A session on this machine.
     pub fn new(qemu: Qemu, streams: Streams, sink: Sink, timeout: Option<Duration>) -> Session {
-        Session { qemu, streams, timeout, sink, events: channel(), told: None }
+        Session { qemu, streams, timeout, sink, events: channel(), told: None, orderly: false }
     }
 
     /// Has this function called with QEMU's process number at each start of the machine.
     pub fn tell_process(&mut self, told: impl Fn(u32) + 'static) {
         self.told = Some(Box::new(told));
+    }
+
+    /// Lets the guest switch the machine off in order in any case: tests want to see it do so.
+    pub fn orderly(self) -> Session {
+        Session { orderly: true, ..self }
     }
 
     /// Returns the sender for signals and changes of size.
@@ -163,7 +169,8 @@ impl Session {
         await_end(&child, reporter.clone());
         let mut machine = Lifecycle::new(wires.control.take(), counts.clone(), began, limit);
         machine.expect_first_output(start.silence);
-        if matches!(self.sink, Sink::None) && !self.qemu.has_more_to_do() {
+        let swift = matches!(self.sink, Sink::None) && !self.orderly;
+        if swift && !self.qemu.has_more_to_do() {
             machine.end_at_once();
         }
         let status = machine.run(&self.events.1, reporter, &mut child)?;

@@ -302,7 +302,7 @@ pub(super) fn run(
         output: Box::new(output.clone()),
         error: Box::new(error.clone()),
     };
-    let session = Session::new(qemu, streams, Sink::None, Some(limit));
+    let session = Session::new(qemu, streams, Sink::None, Some(limit)).orderly();
     let outcome = session.run(Some(&initramfs))?;
     Ok((outcome, output.text(), error.text()))
 }
