@@ -377,10 +377,12 @@ impl InUse {
         let status = std::fs::read_to_string(format!("/proc/{supervisor}/status"))?;
         let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let resident = resident.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
-        let files = std::fs::read_dir(format!("/proc/{supervisor}/fd"))?.count();
-        // The end of the script's own input may be on the way or not.
-        let mut guest_files = u64::MAX;
+        // The end of the script's own input may be on the way or not, and the hub may not have
+        // noticed yet that the last client left.
+        let (mut guest_files, mut files) = (u64::MAX, usize::MAX);
         for _ in 0..5 {
+            std::thread::sleep(Duration::from_millis(100));
+            files = files.min(std::fs::read_dir(format!("/proc/{supervisor}/fd"))?.count());
             guest_files = guest_files.min(stay.number("sleep 0.1; ls /proc/1/fd | wc -l")?);
         }
         Ok(InUse {
