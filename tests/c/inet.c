@@ -1,6 +1,7 @@
 /* socket(2), bind(2), names and options of the families AF_INET and AF_INET6: ip(7), ipv6(7). */
 #define AREA "inet"
 #include "net.h"
+#include <net/route.h>
 
 #define IPPROTO_TOO_LARGE 1000
 
@@ -1049,4 +1050,46 @@ TEST(a_socket_is_bound_to_a_number_of_a_device) {
     CHECK_STR(name, "lo");
     OK(set_option(u, SOL_SOCKET, BIND_TO_INDEX, 0));
     CHECK_EQ(OPTION(u, SOL_SOCKET, BIND_TO_INDEX), 0);
+}
+
+/* ---- routes ---------------------------------------------------------------------------------- */
+
+/* The first route to 198.51.100.128 (RFC 5737: no machine has it) of /proc/net/route. */
+static bool route_there(char device[16], int *metric) {
+    FILE *file = fopen("/proc/net/route", "r");
+    char line[256];
+    bool found = false;
+    CHECK(file != NULL);
+    while (!found && fgets(line, sizeof line, file) != NULL) {
+        unsigned network;
+        found = sscanf(line, "%15s %x %*x %*x %*d %*d %d", device, &network, metric) == 3 &&
+                network == htonl(0xc6336480);
+    }
+    fclose(file);
+    return found;
+}
+
+/* The device of a route is named, and its metric is one less than the program says. */
+TEST(a_route_by_ioctl_has_the_device_and_the_metric_that_it_names) {
+    NEEDS_CAPABILITY(CAP_NET_ADMIN);
+    int s = udp4(), metric;
+    char device[16];
+    struct rtentry r = {.rt_flags = RTF_UP, .rt_metric = 8, .rt_dev = "lo"};
+    r.rt_dst.sa_family = r.rt_genmask.sa_family = AF_INET;
+    ((struct sockaddr_in *)&r.rt_dst)->sin_addr.s_addr = htonl(0xc6336480);
+    ((struct sockaddr_in *)&r.rt_genmask)->sin_addr.s_addr = htonl(0xffffff80);
+    CHECK(!route_there(device, &metric));
+    OK(ioctl(s, SIOCADDRT, &r));
+    bool there = route_there(device, &metric);
+    r.rt_dev = "none such";
+    ERR(ioctl(s, SIOCDELRT, &r), ENODEV);
+    r.rt_dev = (char *)BAD;
+    ERR(ioctl(s, SIOCDELRT, &r), EFAULT);
+    r.rt_dev = "lo";
+    OK(ioctl(s, SIOCDELRT, &r));
+    CHECK(there);
+    CHECK_STR(device, "lo");
+    CHECK_EQ(metric, 7);
+    CHECK(!route_there(device, &metric));
+    ERR(ioctl(s, SIOCDELRT, &r), ESRCH);
 }

@@ -9,8 +9,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 pub struct Network {
     /// The other end of the machine's network device: user (QEMU's own network), passt, tap:NAME
     /// (an interface of the host), socket:listen=ADDR:PORT, socket:connect=ADDR:PORT or
-    /// socket:mcast=ADDR:PORT (other machines), or none: no device [default: user, if this QEMU has
-    /// it; with --deterministic none]
+    /// socket:mcast=ADDR:PORT (other machines), pair (a second device of the machine), or none: no
+    /// device [default: user, if this QEMU has it; with --deterministic none]
     #[arg(long, value_name = "KIND", value_parser = net)]
     net: Option<Net>,
 
@@ -100,6 +100,9 @@ pub enum Net {
     Connect(SocketAddrV4),
     /// All machines with this group.
     Multicast(SocketAddrV4),
+    /// A second device of the same machine. Packets wait for nothing outside of it, so this is the
+    /// one network in which instructions can be counted.
+    Pair,
 }
 
 /// A port of the host, and the guest's that answers for it.
@@ -151,9 +154,10 @@ fn net(text: &str) -> Result<Net, String> {
         "none" => Ok(Net::None),
         "user" => Ok(Net::User),
         "passt" => Ok(Net::Passt),
+        "pair" => Ok(Net::Pair),
         "tap" => Err("name the interface: tap:NAME".into()),
         _ => Err("use user, passt, tap:NAME, socket:listen=ADDR:PORT, socket:connect=ADDR:PORT, \
-                  socket:mcast=ADDR:PORT or none"
+                  socket:mcast=ADDR:PORT, pair or none"
             .into()),
     }
 }
@@ -255,6 +259,7 @@ mod tests {
     fn kinds_of_network() {
         assert_eq!(net("none"), Ok(Net::None));
         assert_eq!(net("user"), Ok(Net::User));
+        assert_eq!(net("pair"), Ok(Net::Pair));
         assert_eq!(net("tap:tap0"), Ok(Net::Tap("tap0".into())));
         let place = "127.0.0.1:9000".parse().unwrap();
         assert_eq!(net("socket:listen=127.0.0.1:9000"), Ok(Net::Listen(place)));

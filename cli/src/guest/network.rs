@@ -97,7 +97,7 @@ impl Link {
         let mac = match (network.mac, network.net()) {
             (Some(mac), _) => Some(mac),
             // QEMU's usual one: nobody else is on that network, and runs are alike.
-            (None, Net::User) => None,
+            (None, Net::User | Net::Pair) => None,
             (None, _) => Some(any_mac()?),
         };
         Ok(Some(Link { network: network.clone(), mac, queues }))
@@ -107,7 +107,9 @@ impl Link {
     pub fn configuration(&self) -> hayate_job::Network {
         let network = &self.network;
         let dhcp = network.has_dhcp();
-        let mut told = hayate_job::Network { dhcp, ..Default::default() };
+        // passt sends frames to no address at all until the guest has sent one.
+        let speaks_first = *network.net() == Net::Passt && !dhcp;
+        let mut told = hayate_job::Network { dhcp, speaks_first, ..Default::default() };
         let is_known = matches!(network.net(), Net::User | Net::Passt);
         if is_known && !dhcp {
             told.addresses.push((GUEST.into(), 24));
@@ -154,6 +156,10 @@ impl Link {
             Net::Listen(place) => format!("socket,id=net,listen={place}"),
             Net::Connect(place) => format!("socket,id=net,connect={place}"),
             Net::Multicast(place) => format!("socket,id=net,mcast={place}"),
+            Net::Pair => {
+                self.add_pair(command, board, events);
+                return Ok(None);
+            }
             Net::Passt => {
                 let (ours, theirs) = UnixStream::pair().context("cannot make a socket pair")?;
                 helper = Some(passt(&self.network.publish, theirs)?);
@@ -165,6 +171,20 @@ impl Link {
         command.args(["-netdev", &backend]);
         command.args(["-device", &self.device(board, events)]);
         Ok(helper)
+    }
+
+    /// Adds two devices, joined by a hub of QEMU's. What one sends the other has a nanosecond of the
+    /// guest's time later, in the thread that executes the guest. (Otherwise another thread of QEMU
+    /// passes it on, when the host gives that a processor.)
+    fn add_pair(&self, command: &mut Command, board: Board, events: &str) {
+        let first = format!("{},tx=timer,x-txtimer=1", self.device(board, events));
+        let mut second = Link { mac: None, network: self.network.clone(), queues: self.queues }
+            .device(board, events);
+        second = format!("{second},tx=timer,x-txtimer=1").replace("netdev=net", "netdev=net1");
+        for (name, device) in [("net", first), ("net1", second)] {
+            command.args(["-netdev", &format!("hubport,id={name},hubid=0")]);
+            command.args(["-device", &device]);
+        }
     }
 
     fn device(&self, board: Board, events: &str) -> String {

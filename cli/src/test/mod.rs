@@ -29,6 +29,7 @@ mod errors;
 mod explain;
 mod guest;
 mod layers;
+mod links;
 mod machines;
 mod mode;
 mod off2f;
@@ -186,6 +187,7 @@ fn trials_in_machines(options: &Test, programs: &guest::Programs) -> Vec<Trial> 
     trials.extend(explain::trials(options));
     trials.extend(off2f::trials(options));
     trials.extend(packets::trials(options));
+    trials.extend(links::trials(options));
     trials.extend(guest::kernel_trials(options));
     trials.extend(guest::in_machines(options, programs));
     trials.extend(start::trials(options));

@@ -42,7 +42,8 @@ impl Routes {
         self.routes.partition_point(|other| key(other) <= key(route))
     }
 
-    /// Adds a route. Returns `false` if there is such a route already.
+    /// Adds a route behind those that are as good. Returns `false` if there is one already by the
+    /// same interface and gateway. (Two interfaces on one link each have a route to its network.)
     ///
     /// # Errors
     /// The memory for it is exhausted.
@@ -50,6 +51,7 @@ impl Routes {
         let same = |other: &Route| {
             (other.network, other.prefix, other.metric)
                 == (route.network, route.prefix, route.metric)
+                && (other.interface, other.gateway) == (route.interface, route.gateway)
                 && other.network.is_v4() == route.network.is_v4()
         };
         if self.routes.iter().any(same) {
@@ -106,6 +108,8 @@ mod tests {
             route(0x0a00_0000, 8, 2, 0),
             route(0x0a01_0000, 16, 3, 10),
             route(0x0a01_0000, 16, 4, 5),
+            // Where no interface is named, the first of two that are as good is taken.
+            route(0x0a00_0000, 8, 5, 0),
         ] {
             assert_eq!(routes.add(new), Ok(true));
             assert_eq!(routes.add(new), Ok(false));
@@ -116,6 +120,7 @@ mod tests {
         assert_eq!(by(0x0a01_0203, 0), Some(4));
         assert_eq!(by(0x0a01_0203, 3), Some(3));
         assert_eq!(by(0x0a02_0203, 0), Some(2));
+        assert_eq!(by(0x0a02_0203, 5), Some(5));
         assert_eq!(by(0x0b02_0203, 0), Some(1));
         assert_eq!(by(0x0b02_0203, 9), None);
         assert_eq!(routes.find(Address::LOOPBACK_V6, 0), None);

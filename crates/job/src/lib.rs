@@ -117,6 +117,9 @@ pub struct Network {
     pub name_servers: Vec<IpAddr>,
     /// Whether the user named them: then they replace those that the root file system names.
     pub own_name_servers: bool,
+    /// Whether the machine has to speak first: nothing reaches it before the network has seen its
+    /// hardware address.
+    pub speaks_first: bool,
 }
 
 impl Network {
@@ -125,6 +128,9 @@ impl Network {
         put("network", if self.own_name_servers { b"own-name-servers" } else { b"" });
         if self.dhcp {
             put("network-dhcp", b"");
+        }
+        if self.speaks_first {
+            put("network-speaks-first", b"");
         }
         for (address, prefix) in &self.addresses {
             put("network-address", format!("{address}/{prefix}").as_bytes());
@@ -141,6 +147,7 @@ impl Network {
     fn decode(&mut self, key: &[u8], value: &[u8]) -> Result<bool, String> {
         match key {
             b"network-dhcp" => self.dhcp = true,
+            b"network-speaks-first" => self.speaks_first = true,
             b"network-address" => self.addresses.push(prefixed(value)?),
             b"network-gateway" => self.gateways.push(number(value)?),
             b"network-name-server" => self.name_servers.push(number(value)?),
@@ -370,6 +377,7 @@ mod tests {
                 gateways: vec!["fe80::2".parse().unwrap()],
                 name_servers: vec!["10.0.2.3".parse().unwrap()],
                 own_name_servers: true,
+                speaks_first: true,
             }),
             explain: Some(Explain::Fork),
         }

@@ -58,7 +58,23 @@ pub fn configure(network: Option<Network>) -> Result<Option<Network>, Failure> {
         };
         set.map_err(said(format!("set the router {gateway}")))?;
     }
+    if network.speaks_first {
+        network.gateways.iter().for_each(speak);
+    }
     Ok(Some(network))
+}
+
+/// Sends a router a byte at the port of the service that drops it (RFC 863), by which the network
+/// learns the device's hardware address. Nothing depends on the byte itself.
+fn speak(gateway: &IpAddr) {
+    const DISCARD: u16 = 9;
+    if let IpAddr::V4(gateway) = gateway {
+        let sent = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
+            .and_then(|socket| socket.send_to(&[0], (*gateway, DISCARD)));
+        if let Err(error) = sent {
+            eprintln!("init: cannot speak to the router {gateway}: {error}");
+        }
+    }
 }
 
 /// Says of what an error of the device is.

@@ -326,6 +326,16 @@ impl Config {
         fitting.or_else(|| of_version.next())
     }
 
+    /// Whether packets to an address that leave by an interface, 0 for any, stay in this machine. To
+    /// an address of another interface they leave: both may be on one link (`fib_lookup_good_nhc` in
+    /// Linux' net/ipv4/fib_trie.c compares the interface of a local address, too).
+    fn stays(&self, to: Address, interface: u32) -> bool {
+        if interface <= LOOPBACK {
+            return self.is_local(to);
+        }
+        self.addresses.iter().any(|local| local.address == to && local.interface == interface)
+    }
+
     /// Finds the way to `to`, only by `interface` if that is not 0.
     ///
     /// # Errors
@@ -339,7 +349,7 @@ impl Config {
             to => to,
         };
         let is_broadcast = self.is_broadcast(to);
-        if self.is_local(to) && !(is_broadcast && interface > LOOPBACK) {
+        if self.stays(to, interface) && !(is_broadcast && interface > LOOPBACK) {
             let interface = self.interface(LOOPBACK).ok_or(Errno::ENETUNREACH)?;
             return Ok(Path {
                 interface: Arc::clone(interface),

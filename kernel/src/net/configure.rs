@@ -33,6 +33,8 @@ const GATEWAY: u16 = 2;
 const HOST: u16 = 4;
 /// The routes that a program sets (`RTPROT_BOOT`).
 const BOOT: u8 = 3;
+/// `IFNAMSIZ`.
+const NAME: usize = 16;
 /// The least MTU of an interface (`ETH_MIN_MTU`).
 const LEAST_MTU: u32 = 68;
 
@@ -126,7 +128,8 @@ fn remove(config: &mut Config, address: Address, index: u32) -> bool {
 /// `EPERM`, `EFAULT`, `EINVAL`, `ENODEV`, `ENETUNREACH`, `EEXIST`, `ESRCH`, `ENOMEM`.
 pub fn route_v4(command: u32, at: usize) -> Result<()> {
     caller::require(Capability::NetAdmin)?;
-    // struct rtentry: a word; destination, gateway and mask as `struct sockaddr`; flags; ...
+    // struct rtentry: a word; destination, gateway and mask as `struct sockaddr`; flags; ...;
+    // metric and one; the interface's name, or no pointer.
     let bytes: [u8; 120] = UserPtr::new(at).read()?;
     let flags = u16::from_ne_bytes([bytes[56], bytes[57]]);
     let destination = address(&bytes[8..24])?;
@@ -135,15 +138,26 @@ pub fn route_v4(command: u32, at: usize) -> Result<()> {
         0 => address(&bytes[40..56]).unwrap_or(Address::ANY_V4).to_v4().ok_or(Errno::EINVAL)?,
         _ => u32::MAX,
     };
-    let metric = i16::from_ne_bytes([bytes[82], bytes[83]]);
-    change_route(
-        command,
-        destination,
-        mask.leading_ones() as u8,
-        gateway,
-        0,
-        metric.max(1) as u32 - 1,
-    )
+    let metric = i16::from_ne_bytes([bytes[80], bytes[81]]);
+    let name = bytes[88..].first_chunk().map_or(0, |word| usize::from_ne_bytes(*word));
+    let index = if name == 0 { 0 } else { named(name)? };
+    let prefix = mask.leading_ones() as u8;
+    change_route(command, destination, prefix, gateway, index, metric.max(1) as u32 - 1)
+}
+
+/// Returns the index of the interface whose name a program has at `at`; that of an alias is its
+/// interface's.
+fn named(at: usize) -> Result<u32> {
+    let mut name = [0; NAME];
+    for (index, byte) in name.iter_mut().take(NAME - 1).enumerate() {
+        *byte = UserPtr::new(at + index).read()?;
+        if *byte == 0 {
+            break;
+        }
+    }
+    let end = name.iter().position(|byte| [0, b':'].contains(byte)).unwrap_or(NAME);
+    let config = config::current();
+    Ok(config.interface_named(&name[..end]).ok_or(Errno::ENODEV)?.index)
 }
 
 /// The same with a `struct in6_rtmsg`.
@@ -180,6 +194,7 @@ fn change_route(
             let is_it = |route: &Route| {
                 (route.network, route.prefix) == (network, prefix)
                     && (gateway.is_none() || route.gateway == gateway)
+                    && (index == 0 || route.interface == index)
             };
             if config.routes.remove(is_it) == 0 { Err(Errno::ESRCH) } else { Ok(()) }
         });

@@ -166,9 +166,11 @@ fn befall(interface: &Arc<Interface>, packet: Packet) {
 
 /// Receives a packet. `None`: it is dropped.
 fn arrive(packet: Packet) -> Option<()> {
-    // A packet from outside does not come from this machine (RFC 1122, 3.2.1.3).
+    // A packet from outside does not come from this machine (RFC 1122, 3.2.1.3). In IPv6 Linux
+    // refuses the loopback address alone (`ip6_rcv_core`): two interfaces may be on one link.
     let (from, to) = (packet.header.source, packet.header.destination);
-    if config::current().is_local(from) || to.is_loopback() {
+    let strange = if to.is_v4() { config::current().is_local(from) } else { from.is_loopback() };
+    if strange || to.is_loopback() {
         return None;
     }
     RECEIVE.get().map(|receive| receive(packet))

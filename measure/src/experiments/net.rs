@@ -5,7 +5,7 @@ use crate::sampler::{Sampler, Skip};
 use crate::serve::{self, MESSAGE};
 use crate::sys::process::Child;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
@@ -54,8 +54,11 @@ fn tcp_round_trip(m: &mut Sampler, address: SocketAddr) -> Result<(), Skip> {
 }
 
 fn udp_round_trip(m: &mut Sampler, address: SocketAddr) -> Result<(), Skip> {
-    let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-    let socket = UdpSocket::bind(any).map_err(Skip::because("a UDP socket"))?;
+    let any: IpAddr = match address {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).map_err(Skip::because("a UDP socket"))?;
     socket.connect(address).map_err(Skip::because("connecting a UDP socket"))?;
     socket.set_read_timeout(Some(PATIENCE))?;
     let mut message = [7; MESSAGE];
@@ -162,12 +165,17 @@ fn unix_connection(m: &mut Sampler, s: &Setting) -> Result<(), Skip> {
 }
 
 /// ICMP echo by the unprivileged datagram socket (icmp(7)), or a raw one.
-fn icmp(m: &mut Sampler, address: Ipv4Addr) -> Result<(), Skip> {
+fn icmp(m: &mut Sampler, mut address: SocketAddr) -> Result<(), Skip> {
     use std::os::fd::{FromRawFd, OwnedFd};
+    let (family, protocol, echo) = match address {
+        SocketAddr::V4(_) => (libc::AF_INET, libc::IPPROTO_ICMP, ECHO),
+        SocketAddr::V6(_) => (libc::AF_INET6, libc::IPPROTO_ICMPV6, ECHO_V6),
+    };
+    // Raw sockets have no ports.
+    address.set_port(0);
     let open = |kind: i32| -> io::Result<UdpSocket> {
         // SAFETY: socket(2) takes numbers and returns a new descriptor or -1.
-        let fd =
-            unsafe { libc::socket(libc::AF_INET, kind | libc::SOCK_CLOEXEC, libc::IPPROTO_ICMP) };
+        let fd = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -185,31 +193,36 @@ fn icmp(m: &mut Sampler, address: Ipv4Addr) -> Result<(), Skip> {
             }
         },
     };
-    socket.connect(SocketAddr::from((address, 0))).map_err(Skip::because("ICMP"))?;
+    socket.connect(address).map_err(Skip::because("ICMP"))?;
     socket.set_read_timeout(Some(PATIENCE))?;
     let identity = (std::process::id() as u16).to_be_bytes();
     let mut sequence = 0u16;
     m.try_batch(1, || {
         sequence = sequence.wrapping_add(1);
-        let request = echo_request(identity, sequence);
+        let request = echo_request(echo.0, identity, sequence);
         socket.send(&request).map_err(Skip::because("sending ICMP"))?;
         loop {
             let mut answer = [0; 128];
             let len = socket.recv(&mut answer).map_err(Skip::because("receiving ICMP"))?;
-            // A raw socket receives the IP header, and also messages for other processes.
-            let header = if raw { usize::from(answer[0] & 15) * 4 } else { 0 };
+            // A raw socket receives the header of IPv4, and also messages for other processes.
+            let header = if raw && address.is_ipv4() { usize::from(answer[0] & 15) * 4 } else { 0 };
             let Some(reply) = answer[..len].get(header..header + 8) else { continue };
-            if reply[0] == 0 && reply[6..8] == sequence.to_be_bytes() {
+            if reply[0] == echo.1 && reply[6..8] == sequence.to_be_bytes() {
                 return Ok(());
             }
         }
     })
 }
 
-/// An ICMP echo request of 8 + 32 bytes with its checksum (RFC 792, RFC 1071).
-fn echo_request(identity: [u8; 2], sequence: u16) -> [u8; 8 + MESSAGE] {
+/// The types of an echo request and its answer, in ICMP (RFC 792) and in ICMPv6 (RFC 4443).
+const ECHO: (u8, u8) = (8, 0);
+const ECHO_V6: (u8, u8) = (128, 129);
+
+/// An echo request of 8 + 32 bytes with its checksum (RFC 792, RFC 1071). That of ICMPv6, which
+/// covers addresses too, the kernel writes in place of this one (ipv6(7)).
+fn echo_request(kind: u8, identity: [u8; 2], sequence: u16) -> [u8; 8 + MESSAGE] {
     let mut packet = [0; 8 + MESSAGE];
-    packet[0] = 8;
+    packet[0] = kind;
     packet[4..6].copy_from_slice(&identity);
     packet[6..8].copy_from_slice(&sequence.to_be_bytes());
     let sum: u32 = packet.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
@@ -256,10 +269,12 @@ fn round_trips() -> Vec<Experiment> {
             .method("32 bytes to an echoing process on the same processor and back")
             .hardware(4.0, "trap", "two sends, two receives")
             .software(14_000.0, "instruction", "socket buffers, two switches"),
-        local("icmp/round-trip", "ICMP echo on loopback", |_, m| icmp(m, Ipv4Addr::LOCALHOST))
-            .method("echo request with 32 bytes; the kernel answers")
-            .hardware(2.0, "trap", "send and receive")
-            .software(13_000.0, "instruction", "IP and ICMP twice"),
+        local("icmp/round-trip", "ICMP echo on loopback", |_, m| {
+            icmp(m, (Ipv4Addr::LOCALHOST, 0).into())
+        })
+        .method("echo request with 32 bytes; the kernel answers")
+        .hardware(2.0, "trap", "send and receive")
+        .software(13_000.0, "instruction", "IP and ICMP twice"),
     ]
 }
 
@@ -331,14 +346,9 @@ fn remote(address: Option<SocketAddr>) -> Vec<Experiment> {
         }))
         .method("32 bytes to `measure serve` and back")
         .software(15_000.0, "instruction", "UDP and IP on each side, two switches"),
-        wire(local(
-            "remote/icmp-round-trip",
-            "ICMP echo to the other host",
-            move |_, m| match there()? {
-                SocketAddr::V4(address) => icmp(m, *address.ip()),
-                SocketAddr::V6(_) => Err(Skip("ICMP is measured over IPv4 only".into())),
-            },
-        ))
+        wire(local("remote/icmp-round-trip", "ICMP echo to the other host", move |_, m| {
+            icmp(m, there()?)
+        }))
         .method("echo request with 32 bytes; the other kernel answers"),
         wire(local(
             "remote/tcp-connect",
@@ -386,7 +396,7 @@ mod tests {
     #[test]
     fn checksum_of_an_echo_request() {
         // The one's complement sum over a packet with its checksum is all ones (RFC 1071).
-        let packet = echo_request([0x12, 0x34], 0xfffe);
+        let packet = echo_request(ECHO.0, [0x12, 0x34], 0xfffe);
         let mut sum: u32 =
             packet.chunks(2).map(|p| u32::from(u16::from_be_bytes([p[0], p[1]]))).sum();
         while sum > 0xffff {

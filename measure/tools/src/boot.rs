@@ -168,10 +168,39 @@ pub struct Setup {
     pub memory_limit: String,
     /// How long the machine may run.
     pub timeout: Duration,
-    /// The suite on the host, which is the other end of the experiments with another host, through
-    /// QEMU's own network.
-    pub other_end: Option<PathBuf>,
+    /// The other end of the experiments with another host.
+    pub other_end: OtherEnd,
 }
+
+/// Where `measure serve` runs, the other end of the experiments with another host.
+pub enum OtherEnd {
+    /// Nowhere.
+    None,
+    /// On the host, where this is the suite: through QEMU's own network.
+    Host(PathBuf),
+    /// In the machine itself, which has two network devices that are joined. Nothing outside of the
+    /// machine passes a packet on, so that instructions can be counted.
+    Pair,
+}
+
+/// The other end's address in a machine with two joined devices, one of the link: it names the
+/// device that packets leave by, so that the machine does not keep what is for itself.
+const BEHIND: &str = "[fe80::2%2]:7171";
+/// Gives both devices their addresses, starts the other end behind the second, and then the
+/// arguments. Nobody else is on the link: no address has to be looked for, or to be tried first.
+const PAIR: &str = r#"
+for at in 0 1; do
+    for setting in addr_gen_mode=1 accept_dad=0 accept_ra=0; do
+        file=/proc/sys/net/ipv6/conf/eth$at/${setting%=*}
+        [ ! -e "$file" ] || echo "${setting#*=}" >"$file"
+    done
+    busybox ip link set "eth$at" up && busybox ip -6 address add "fe80::$((at + 1))/64" dev "eth$at" ||
+        exit
+done
+/usr/bin/measure serve --listen '[fe80::2%3]:7171' >/dev/null &
+until busybox grep -q ':1C03 ' /proc/net/tcp6; do busybox usleep 1000; done
+exec "$@"
+"#;
 
 /// `measure serve` on the host; it ends when this is dropped.
 struct Server {
@@ -227,11 +256,21 @@ impl Setup {
 
     /// Boots `system`, measures, and returns the run.
     pub fn boot(&self, system: &System) -> Result<Run> {
-        let server = self.other_end.as_deref().map(Server::start).transpose()?;
         let mut arguments = self.arguments(system);
-        if let Some(server) = &server {
-            arguments.extend(["--remote".into(), format!("{HOST}:{}", server.port)]);
-        }
+        let _server = match &self.other_end {
+            OtherEnd::None => None,
+            OtherEnd::Host(measure) => {
+                let server = Server::start(measure)?;
+                arguments.extend(["--remote".into(), format!("{HOST}:{}", server.port)]);
+                Some(server)
+            }
+            OtherEnd::Pair => {
+                let shell = ["/bin/sh", "-c", PAIR, "pair"].map(String::from);
+                arguments.splice(0..0, shell);
+                arguments.extend(["--remote", BEHIND].map(String::from));
+                None
+            }
+        };
         let Ended { status, output, error } = self.run(system, arguments)?;
         match read_run(&output) {
             Ok(run) => Ok(if self.counting { counted(run) } else { run }),
@@ -302,8 +341,10 @@ impl Setup {
 
     fn machine(&self, system: &System) -> Machine {
         let mut network = Network::default();
-        if self.other_end.is_some() {
-            network.choose(Net::User);
+        match self.other_end {
+            OtherEnd::None => {}
+            OtherEnd::Host(_) => network.choose(Net::User),
+            OtherEnd::Pair => network.choose(Net::Pair),
         }
         Machine {
             cpus: self.cpus,

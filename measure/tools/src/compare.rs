@@ -15,7 +15,7 @@
 mod table;
 
 use crate::arguments::Compare;
-use crate::boot::{Setup, System};
+use crate::boot::{OtherEnd, Setup, System};
 use crate::output::{UNWRITTEN, is_output, make, save, writable};
 use crate::suite::{measured, names};
 use anyhow::Result;
@@ -108,7 +108,7 @@ fn setup(options: &Compare, measure: &Path, globs: Vec<String>) -> Result<Setup>
         iterations: options.iterations,
         memory_limit: options.memory_limit.clone(),
         timeout: Duration::from_secs(options.timeout),
-        other_end: None,
+        other_end: OtherEnd::None,
     })
 }
 

@@ -21,7 +21,7 @@ mod results;
 mod scaling;
 
 use crate::arguments::{Experiment, OUTPUT};
-use crate::boot::{Disk, Missing, Setup, System};
+use crate::boot::{Disk, Missing, OtherEnd, Setup, System};
 use crate::output::save;
 use crate::suite::{measured_or_missing, names};
 use anyhow::{Context, Result, ensure};
@@ -203,7 +203,11 @@ fn setup(
         iterations: what.iterations,
         memory_limit: what.memory_limit.clone(),
         timeout: Duration::from_secs(options.timeout),
-        other_end: what.host.then(|| measure.to_owned()),
+        other_end: match (what.host, what.pair) {
+            (true, _) => OtherEnd::Host(measure.to_owned()),
+            (false, true) => OtherEnd::Pair,
+            (false, false) => OtherEnd::None,
+        },
     })
 }
 

@@ -50,6 +50,21 @@ fn qemus_options() {
             "virtio-net-pci,netdev=net,romfile=,mq=on,vectors=10",
         ]
     );
+    let joined = words(&link(Network::of(Net::Pair), 1), Board::Q35);
+    let end = ",tx=timer,x-txtimer=1";
+    assert_eq!(
+        joined,
+        [
+            "-netdev",
+            "hubport,id=net,hubid=0",
+            "-device",
+            &format!("{plain}{end}"),
+            "-netdev",
+            "hubport,id=net1,hubid=0",
+            "-device",
+            &format!("virtio-net-pci,netdev=net1,romfile={end}"),
+        ]
+    );
     for (net, backend) in [
         (Net::Listen as fn(SocketAddrV4) -> Net, "socket,id=net,listen=127.0.0.1:9000"),
         (Net::Connect, "socket,id=net,connect=127.0.0.1:9000"),

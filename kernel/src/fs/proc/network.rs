@@ -278,7 +278,7 @@ fn routes(out: &mut Vec<u8>) -> Result<()> {
     for route in config.routes.iter() {
         let Some(network) = route.network.to_v4() else { continue };
         // The route of 127.0.0.0/8 is in the local table, which is not shown.
-        if route.interface == config::LOOPBACK {
+        if route.network.is_loopback() {
             continue;
         }
         let Some(interface) = config.interface(route.interface) else { continue };

@@ -42,6 +42,10 @@ pub struct Description {
     /// end of `net/remote`. Packets then come when the host brings them: for time, not for counts.
     #[serde(default)]
     pub host: bool,
+    /// Whether the machine has two network devices that are joined, and `measure serve` behind the
+    /// second is the other end of `net/remote`.
+    #[serde(default)]
+    pub pair: bool,
     /// A shell command in the guest before each start of a program, untimed.
     pub before: Option<String>,
     /// Whether the first starts of programs count too.
@@ -319,6 +323,14 @@ fn check_works(what: &Description) -> Result<(), &'static str> {
     }
     if what.workload.iter().any(|work| work.each.is_some() && (work.total || what.counts)) {
         return Err("with \"each\" there is neither \"total\" nor \"counts\"");
+    }
+    if what.host && (what.pair || what.counting) {
+        return Err(
+            "with \"host\" packets come when the host brings them: for time, without \"pair\"",
+        );
+    }
+    if what.pair && what.image.is_some() {
+        return Err("\"pair\" is prepared in the small image; leave \"image\" out");
     }
     if what.counts && what.workload.iter().all(|work| work.run.is_none()) {
         return Err("\"counts\" are of programs to \"run\"");
