@@ -132,8 +132,9 @@ pub struct Run {
     pub timing: bool,
 
     /// What the kernel keeps of processes that ended, for the next ones: none, program, space,
-    /// region, all, all+text, full, or attachment, text, work-area, process, execution, debt joined
-    /// to these by + or taken away by - [default: full]
+    /// region, all, all+text, full, or attachment, text, work-area, process, execution, debt, image
+    /// joined to these by + or taken away by -. With full+image, the fourth start of a command
+    /// begins where it was ready (docs/images.md) [default: full]
     #[arg(long, value_name = "POLICY", value_parser = policy)]
     pub recycle: Option<String>,
 

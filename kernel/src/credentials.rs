@@ -89,7 +89,7 @@ pub mod securebits {
 }
 
 /// The identity and rights of a thread.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "named as in credentials(7)")]
 pub struct Credentials {
     pub uid: Id,

@@ -28,6 +28,7 @@ mod documents;
 mod errors;
 mod explain;
 mod guest;
+mod images;
 mod layers;
 mod links;
 mod machines;
@@ -184,6 +185,7 @@ fn trials_in_machines(options: &Test, programs: &guest::Programs) -> Vec<Trial> 
     trials.extend(command::trials(options));
     trials.extend(machines::trials(options));
     trials.extend(addresses::trials(options));
+    trials.extend(images::trials(options));
     trials.extend(explain::trials(options));
     trials.extend(off2f::trials(options));
     trials.extend(packets::trials(options));

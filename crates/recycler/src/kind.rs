@@ -22,11 +22,13 @@ pub enum ResourceKind {
     Process = 6,
     /// The right to a processor.
     Execution = 7,
+    /// A program after its start-up, where the next start of the same command begins.
+    Image = 8,
 }
 
 impl ResourceKind {
     /// How many kinds there are.
-    pub const COUNT: usize = 8;
+    pub const COUNT: usize = 9;
 
     /// All kinds, in the order of their numbers.
     pub const ALL: [ResourceKind; ResourceKind::COUNT] = [
@@ -38,6 +40,7 @@ impl ResourceKind {
         ResourceKind::WorkArea,
         ResourceKind::Process,
         ResourceKind::Execution,
+        ResourceKind::Image,
     ];
 
     /// The name in files and on command lines: one word, lower case.
@@ -51,6 +54,7 @@ impl ResourceKind {
             ResourceKind::WorkArea => "work-area",
             ResourceKind::Process => "process",
             ResourceKind::Execution => "execution",
+            ResourceKind::Image => "image",
         }
     }
 

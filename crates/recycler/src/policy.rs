@@ -1,7 +1,7 @@
 //! Which resources are kept.
 //!
 //! The rows of the Tender papers' tables are names here (`none`, `program`, `space`, `region`,
-//! `all`, `all+text`), and `full` is everything. A policy is written as names joined by `+` or `,`,
+//! `all`, `all+text`), and `full` is everything but `image`. A policy is written as names joined by `+` or `,`,
 //! from left to right; `-` before a name removes it again: `full-text`.
 
 use bitflags::bitflags;
@@ -30,7 +30,14 @@ bitflags! {
         /// Deferred frees: pages of large spaces that ended wait until a processor has time to free
         /// them.
         const DEFERRED_FREE = 1 << 8;
+        /// Images: programs after their start-up, where the next start begins.
+        const IMAGE = 1 << 9;
     }
+}
+
+impl KeptKinds {
+    /// What `full` names: all but images, which are asked for by name.
+    pub const FULL: KeptKinds = KeptKinds::all().difference(KeptKinds::IMAGE);
 }
 
 /// The set of kinds that are kept.
@@ -51,23 +58,24 @@ const NAMED: [(&str, KeptKinds); 7] = [
         "all+text",
         KeptKinds::PROGRAM.union(KeptKinds::SPACE).union(KeptKinds::REGION).union(KeptKinds::TEXT),
     ),
-    ("full", KeptKinds::all()),
+    ("full", KeptKinds::FULL),
 ];
 
-const SINGLE: [(&str, KeptKinds); 6] = [
+const SINGLE: [(&str, KeptKinds); 7] = [
     ("attachment", KeptKinds::ATTACHMENT),
     ("text", KeptKinds::TEXT),
     ("work-area", KeptKinds::WORK_AREA),
     ("process", KeptKinds::PROCESS),
     ("execution", KeptKinds::EXECUTION),
     ("debt", KeptKinds::DEFERRED_FREE),
+    ("image", KeptKinds::IMAGE),
 ];
 
 impl Policy {
     /// Nothing is kept.
     pub const NONE: Policy = Policy(KeptKinds::empty());
-    /// Everything is kept: the default.
-    pub const FULL: Policy = Policy(KeptKinds::all());
+    /// Everything is kept but images: the default.
+    pub const FULL: Policy = Policy(KeptKinds::FULL);
 
     /// Returns the policy that keeps these kinds.
     pub const fn new(keep: KeptKinds) -> Policy {
@@ -147,6 +155,9 @@ impl fmt::Display for Policy {
         if let Some((name, _)) = NAMED.iter().find(|(_, keep)| *keep == self.0) {
             return f.write_str(name);
         }
+        if self.0 == KeptKinds::all() {
+            return f.write_str("full+image");
+        }
         let single = NAMED[1..4].iter().chain(&SINGLE).filter(|(_, keep)| self.0.contains(*keep));
         for (index, (name, _)) in single.enumerate() {
             write!(f, "{}{name}", if index == 0 { "" } else { "+" })?;
@@ -172,7 +183,7 @@ mod tests {
             Policy::parse("space,program"),
             Ok(Policy::new(KeptKinds::SPACE | KeptKinds::PROGRAM))
         );
-        assert_eq!(Policy::parse("full-text"), Ok(Policy::new(KeptKinds::all() - KeptKinds::TEXT)));
+        assert_eq!(Policy::parse("full-text"), Ok(Policy::new(KeptKinds::FULL - KeptKinds::TEXT)));
         assert_eq!(
             Policy::parse("full-work-area-text+text").unwrap().to_string(),
             "program+space+region+attachment+text+process+execution+debt"
@@ -188,7 +199,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(bits in 0u32..512) {
+        fn what_is_written_is_read(bits in 0u32..1024) {
             let policy = Policy::new(KeptKinds::from_bits_truncate(bits));
             prop_assert_eq!(Policy::parse(&policy.to_string()), Ok(policy));
         }

@@ -20,9 +20,9 @@ Commands:
   drop [KIND]                   give up what is kept (root)
   frames                        how much memory there is, in frames of 4 KiB
 
-Kinds: plate program region space attachment work-area process execution
+Kinds: plate program region space attachment work-area process execution image
 Policies: none, program, space, region, all, all+text, full, and these joined by + and -:
-  attachment, text, work-area, process, execution, debt
+  attachment, text, work-area, process, execution, debt, image
 
 Examples:
   resource list process
@@ -38,8 +38,17 @@ Exit status: 0 done; 1 there is no such resource, or the command failed; 2 the c
 ";
 
 /// The kinds of resource.
-pub const KINDS: [&str; 8] =
-    ["plate", "program", "region", "space", "attachment", "work-area", "process", "execution"];
+pub const KINDS: [&str; 9] = [
+    "plate",
+    "program",
+    "region",
+    "space",
+    "attachment",
+    "work-area",
+    "process",
+    "execution",
+    "image",
+];
 
 /// The requested command.
 #[derive(Debug, PartialEq, Eq)]

@@ -137,6 +137,21 @@ impl Space {
         done
     }
 
+    /// Copies all of `from` to `address` of this space, also where the program itself may not write.
+    ///
+    /// # Errors
+    /// `ENOMEM` if memory is exhausted or nothing private is mapped there.
+    pub fn fill_forced(&self, address: usize, from: &[u8]) -> Result<()> {
+        let mut done = 0;
+        while done < from.len() {
+            let at = address.checked_add(done).ok_or(Errno::EFAULT)?;
+            let frame = self.forced_frame(at, Touch::Write).ok_or(Errno::ENOMEM)?;
+            let part = (PAGE - at % PAGE).min(from.len() - done);
+            done += frame.write(at % PAGE, &from[done..done + part]);
+        }
+        Ok(())
+    }
+
     /// The frame of the page around `address` for a debugger, which may read everything and write
     /// to all that is private: where the program itself may not write, the page becomes its own
     /// copy, as read-only as before (`FOLL_FORCE`; `check_vma_flags`, mm/gup.c).

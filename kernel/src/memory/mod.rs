@@ -12,6 +12,7 @@
 //! | file | contents |
 //! |---|---|
 //! | [`page`], [`error`] | the size of a page, the program's half; the error for lack of memory |
+//! | [`compare`] | whether two spaces have the same mappings and the same private pages |
 //! | [`deferred_free`] | completes what ended processes have yet to free |
 //! | [`layout`] | the addresses of stack, heap and mappings, random or fixed |
 //! | [`places`] | when addresses are drawn; the places of files, if they are drawn once per boot |
@@ -53,6 +54,7 @@
 
 pub mod advise;
 pub mod all_spaces;
+pub mod compare;
 pub mod deferred_free;
 pub mod error;
 pub mod fault;

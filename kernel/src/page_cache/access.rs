@@ -94,6 +94,11 @@ impl PageCache {
         self.writable_mappings.fetch_sub(1, Ordering::AcqRel);
     }
 
+    /// Whether a writable shared mapping of the content exists.
+    pub fn is_mapped_writable(&self) -> bool {
+        self.writable_mappings.load(Ordering::Acquire) != 0
+    }
+
     /// Returns the seals (`F_GET_SEALS`).
     pub fn seals(&self) -> u32 {
         self.seals.load(Ordering::Acquire)

@@ -14,29 +14,38 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::fpu;
 use hayate_machine::trap::UserRegs;
 
+use super::images::Course;
+use super::images::key::Key;
 use super::limits::Limits;
 use super::record::{Process, Vectors, notice};
 use super::restart::Restart;
-use super::signal::send;
+use super::signal::{ActionTable, send};
 use super::thread::{Thread, name_of};
 use super::transform::{Executed, Position, Running};
 use super::{access, futex, pids, timer};
 use crate::credentials::Capability;
 use crate::memory;
-use crate::program::Prepared;
+use crate::program;
+use crate::program::{Beginning, ExecRequest, Prepared, Strings};
 use crate::recycle::spaces;
+use crate::recycle::watch::Unwatched;
 use crate::schedule;
 use crate::schedule::Woken;
 use crate::supervisor::switch;
 use crate::vfs::descriptor::FdTable;
 
 /// Replaces the program of the current thread by a prepared one. On success `regs` are those of its
-/// first instruction.
+/// first instruction, or of an image's. `course` says which.
 ///
 /// Fails only before the point of no return: `EAGAIN` if another thread executes a program at the
 /// same time, `EINTR`-like if the process is ending, `ENOMEM` if memory is exhausted for a copy of
 /// a descriptor table that another process shares.
-pub fn execute(thread: &Thread, regs: &mut UserRegs, prepared: Prepared) -> Result<()> {
+pub fn execute(
+    thread: &Thread,
+    regs: &mut UserRegs,
+    prepared: Prepared,
+    course: Course,
+) -> Result<()> {
     let mut files = own_files(thread)?;
     if thread.process.thread_count() != 1 {
         outlive_others(thread)?;
@@ -51,7 +60,7 @@ pub fn execute(thread: &Thread, regs: &mut UserRegs, prepared: Prepared) -> Resu
         // Another process began to share the directories since the program was prepared.
         return Err(Errno::EAGAIN);
     }
-    commit(thread, regs, prepared, files);
+    commit(thread, regs, prepared, files, course);
     Ok(())
 }
 
@@ -127,7 +136,13 @@ fn wait_until_alone(process: &Process) -> Result<()> {
 }
 
 /// The point of no return. `files`: the new descriptor table, if there is one.
-fn commit(thread: &Thread, regs: &mut UserRegs, prepared: Prepared, files: Option<Arc<FdTable>>) {
+fn commit(
+    thread: &Thread,
+    regs: &mut UserRegs,
+    prepared: Prepared,
+    files: Option<Arc<FdTable>>,
+    course: Course,
+) {
     let process = &thread.process;
     let Prepared { space, entry, stack, executable, name, .. } = prepared;
     let Prepared { credentials, secure, set_id, concealed, reads, .. } = prepared;
@@ -159,6 +174,40 @@ fn commit(thread: &Thread, regs: &mut UserRegs, prepared: Prepared, files: Optio
     drop(old_program);
     process.exit_signal.store(SIGCHLD, Ordering::Relaxed);
     running.change_position(&Position::start(entry as u64, stack.pointer as u64));
+    match course {
+        Course::Plain => {}
+        Course::Image(begin) => begin.complete(&mut running),
+        Course::Recorded(plan) => plan.begin(thread, vectors(&stack)),
+    }
+}
+
+/// Starts the program of the current thread again, as it was started first: a recorded program that
+/// has seen another time ([`super::images::start_again_by`]).
+///
+/// Fails as `execve(2)`; the program then goes on, which it must not.
+#[cold]
+pub fn again(thread: &Thread, regs: &mut UserRegs, key: &Key) -> Result<()> {
+    let process = &thread.process;
+    let directories = thread.directories()?;
+    let credentials = thread.credentials();
+    let executable = process.executable().ok_or(Errno::ENOENT)?;
+    let request = ExecRequest {
+        location: executable.location().clone(),
+        path: key.path(),
+        path_vanishes: false,
+        arguments: Strings::of(key.arguments())?,
+        environment: Strings::of(key.environment())?,
+        context: &directories,
+        credentials: &credentials,
+        no_new_privileges: thread.no_new_privileges.load(Ordering::Relaxed),
+        refuses_privilege: &|| true,
+        limits: space_limits(&process.limits()),
+        randomise: key.is_random(),
+    };
+    let prepared = program::prepare::<Unwatched>(request, |_, _, _| Beginning::Usual)?;
+    process.set_actions(Arc::new(ActionTable::ignoring(key.ignored())));
+    thread.set_blocked(key.blocked());
+    execute(thread, regs, prepared, Course::Plain)
 }
 
 /// Releases the robust futexes and clears the thread's number, while the space is still there.

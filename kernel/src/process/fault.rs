@@ -7,9 +7,10 @@ use hayate_abi::signal::*;
 use hayate_machine::fpu::{self, FpuState};
 use hayate_machine::trap::{FaultCode, FaultOutcome, PageFault, UserRegs};
 
+use super::images::recording;
 use super::signal::send;
 use super::thread::{Trap, current, try_current};
-use super::victim;
+use super::{images, victim};
 
 use crate::memory::{FaultResult, Touch, handle_fault};
 use crate::reclaim;
@@ -83,6 +84,12 @@ pub fn exception(vector: u8, error: u64, regs: &mut UserRegs) {
     let thread = current();
     if (vector == 3 || vector == 13) && is_of_turned_site(vector, regs) {
         return;
+    }
+    if vector == 13
+        && recording::is_any()
+        && let Some(after) = images::read_counter(&thread, regs)
+    {
+        return images::follow(&thread, regs, after);
     }
     if vector == 2 {
         // An NMI. If the program was about to enter the gate, interrupts must be off there: it

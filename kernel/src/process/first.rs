@@ -19,6 +19,7 @@ use super::transform::Position;
 use crate::credentials::Credentials;
 use crate::memory;
 use crate::program;
+use crate::program::Beginning;
 use crate::program::{Executable, Strings};
 use crate::recycle::watch::Unwatched;
 use crate::schedule;
@@ -43,7 +44,7 @@ pub fn start_first(
     let limits = Arc::new(Limits::initial());
     let location = Resolver { context: &directories, credentials: &credentials, start: None }
         .resolve(path, WalkFlags::empty())?;
-    let prepared = program::prepare::<Unwatched>(program::ExecRequest {
+    let request = program::ExecRequest {
         location,
         path,
         path_vanishes: false,
@@ -55,7 +56,8 @@ pub fn start_first(
         refuses_privilege: &|| false,
         limits: exec::space_limits(&limits),
         randomise: memory::places::are_random(),
-    })?;
+    };
+    let prepared = program::prepare::<Unwatched>(request, |_, _, _| Beginning::Usual)?;
     let position = Position::start(prepared.entry as u64, prepared.stack.pointer as u64);
     let vectors = exec::vectors(&prepared.stack);
     let process = make_process(number.get(), limits, prepared.executable, vectors);

@@ -9,7 +9,7 @@ use hayate_abi::process::*;
 pub const PID_MAX: u32 = 32768;
 
 /// The limits of a process.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Limits([Rlimit; RLIM_NLIMITS]);
 
 impl Limits {

@@ -22,6 +22,7 @@
 //! | [`job_control`], [`family`], [`wait`] | groups and terminals, parents and children, waiting |
 //! | [`futex`], [`dump`], [`victim`] | waiting for a word in memory, core files, the end for memory |
 //! | [`transform`] | changing the program, the position and the space of a process |
+//! | [`images`] | programs after their start-up, kept, where the next start begins |
 //! | [`exit`], [`exec`], [`clone`], [`first`] | end, exec, start, the first start |
 //! | [`signal`]: `deliver`, [`fault`] | signals and exceptions on the way from and to a program |
 //! | [`attention`] | what is to be done before a thread returns to user mode |
@@ -49,6 +50,7 @@ mod first;
 pub mod futex;
 pub mod held;
 pub mod identity;
+pub mod images;
 pub mod job_control;
 pub mod limits;
 pub mod pidfd;
@@ -89,4 +91,5 @@ pub fn init() {
     hayate_machine::frames::keep_for_administrators(thread::is_administrator_here);
     addressee::init();
     resources::register();
+    images::init();
 }

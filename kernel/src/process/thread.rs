@@ -549,6 +549,11 @@ impl Thread {
         *self.signal_stack.lock()
     }
 
+    /// Sets its alternate signal stack. For the current thread.
+    pub(super) fn set_signal_stack(&self, stack: SignalStack) {
+        *self.signal_stack.lock() = stack;
+    }
+
     /// Takes the record of how its interrupted call continues.
     pub fn take_restart(&self) -> Restart {
         core::mem::take(&mut *self.restart.lock())

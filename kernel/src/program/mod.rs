@@ -76,6 +76,17 @@ pub struct ExecRequest<'a> {
     pub randomise: bool,
 }
 
+/// How a program that was found is to begin.
+pub enum Beginning {
+    /// In the space of an earlier start of it, or in a new one.
+    Usual,
+    /// In a new space, with these addresses and these random bytes in the auxiliary vector, so that
+    /// another start can have the same.
+    Fixed(Option<Layout>, [u64; 2]),
+    /// In a space in which it has run already: the space, and where its strings lie.
+    Under(Arc<Space>, stack::Stack),
+}
+
 /// A program ready to run.
 pub struct Prepared {
     /// Its memory.
@@ -327,7 +338,9 @@ impl Program {
         }
     }
 
-    /// Builds the first stack for a program that [`attach`](Self::attach) has mapped.
+    /// Builds the first stack for a program that [`attach`](Self::attach) has mapped. `random`: the
+    /// random bytes of the auxiliary vector, if they are not to be drawn.
+    #[allow(clippy::too_many_arguments, reason = "a stack is made of all of these")]
     pub fn build_stack(
         &self,
         space: &Space,
@@ -336,6 +349,7 @@ impl Program {
         path: &[u8],
         credentials: &Credentials,
         secure: bool,
+        random: Option<[u64; 2]>,
     ) -> Result<stack::Stack> {
         let plan = self.plan();
         let facts = stack::Facts {
@@ -347,6 +361,7 @@ impl Program {
             secure,
             executable_stack: plan.executable_stack,
             kept: attached.kept,
+            random,
         };
         stack::build(space, strings.0, strings.1, path, &facts)
     }
@@ -389,16 +404,26 @@ impl Program {
     }
 }
 
-/// Prepares the execution of a program; a failure has no effect on the process.
+/// Prepares the execution of a program; a failure has no effect on the process. `begin` decides how
+/// the program begins, once it is found and its arguments are complete.
 ///
 /// Errors as `execve(2)`: `EACCES`, `ENOEXEC`, `ENOENT`, `ELOOP`, `ETXTBSY`, `ENOMEM`, `EINVAL`,
 /// `ELIBBAD`, `E2BIG`, `EIO`.
-pub fn prepare<W: Watch>(request: ExecRequest<'_>) -> Result<Prepared> {
+#[inline(never)]
+pub fn prepare<W: Watch>(
+    request: ExecRequest<'_>,
+    begin: impl FnOnce(&Program, &Strings, &Strings) -> Beginning,
+) -> Result<Prepared> {
     let ExecRequest { context, credentials, mut arguments, .. } = request;
     let program =
         find::<W>(request.location, request.path, request.path_vanishes, context, credentials)?;
     W::enter(StartPart::Arguments);
     program.complete(&mut arguments)?;
+    let (fixed, random) = match begin(&program, &arguments, &request.environment) {
+        Beginning::Usual => (None, None),
+        Beginning::Fixed(layout, random) => (Some(layout), Some(random)),
+        Beginning::Under(space, stack) => return Ok(under(program, space, stack, credentials)),
+    };
 
     let set_id = program.executable.is_set_id();
     let refused = set_id && (request.refuses_privilege)();
@@ -410,16 +435,20 @@ pub fn prepare<W: Watch>(request: ExecRequest<'_>) -> Result<Prepared> {
 
     W::enter(StartPart::Space);
     // A space whose program gained privilege is not kept.
-    let plain = !secure && !set_id && (policy::keeps_whole_spaces() || regions::are_wanted());
+    let plain = !secure
+        && !set_id
+        && fixed.is_none()
+        && (policy::keeps_whole_spaces() || regions::are_wanted());
     let concealed = !program.is_readable();
     let key = plain.then(|| program.key(&new, &request.limits, request.randomise));
-    let layout = layout(&request.limits, request.randomise);
+    let layout = fixed.flatten().unwrap_or_else(|| layout(&request.limits, request.randomise));
     let (space, attached) =
         program.space_with_segments::<W>(key.as_ref(), request.limits, layout)?;
     W::attached(request.path, attached.program.entry, attached.interpreter != 0);
     W::enter(StartPart::Stack);
     let strings = (&arguments, &request.environment);
-    let stack = program.build_stack(&space, &attached, strings, request.path, &new, secure)?;
+    let stack =
+        program.build_stack(&space, &attached, strings, request.path, &new, secure, random)?;
     if !attached.kept
         && let Some(key) = key
         && let Some(cleared) = attached.cleared
@@ -444,6 +473,28 @@ pub fn prepare<W: Watch>(request: ExecRequest<'_>) -> Result<Prepared> {
         reads: program.reads,
         name: program.name,
     })
+}
+
+/// A program that gains no rights and begins in a space in which it has run already.
+#[cold]
+fn under(
+    program: Program,
+    space: Arc<Space>,
+    stack: stack::Stack,
+    credentials: &Credentials,
+) -> Prepared {
+    Prepared {
+        space,
+        entry: 0,
+        stack,
+        executable: program.executable,
+        credentials: credentials.for_program(None, None).0,
+        secure: false,
+        set_id: false,
+        concealed: false,
+        reads: program.reads,
+        name: program.name,
+    }
 }
 
 /// An empty space for a program.

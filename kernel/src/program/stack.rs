@@ -40,6 +40,8 @@ pub struct Facts<'a> {
     pub executable_stack: bool,
     /// The space was kept: it may have a stack already.
     pub kept: bool,
+    /// The random bytes, if they are not to be drawn.
+    pub random: Option<[u64; 2]>,
 }
 
 /// The addresses on a new stack.
@@ -100,7 +102,8 @@ pub fn build(
     content.extend_from_slice(head.as_slice().as_bytes());
     content.extend_from_slice(auxiliary.as_bytes());
     content.resize(random_at - pointer, 0);
-    content.extend_from_slice([random::quick_word(), random::quick_word()].as_bytes());
+    let random = facts.random.unwrap_or_else(|| [random::quick_word(), random::quick_word()]);
+    content.extend_from_slice(random.as_bytes());
     content.resize(platform_at - pointer, 0);
     content.extend_from_slice(PLATFORM);
     content.extend_from_slice(arguments.as_bytes());

@@ -32,6 +32,12 @@ impl Strings {
         Strings::default()
     }
 
+    /// The strings of [`as_bytes`](Self::as_bytes). Fails with `ENOMEM`.
+    pub fn of(bytes: &[u8]) -> Result<Strings> {
+        let count = bytes.iter().filter(|&&byte| byte == 0).count();
+        Ok(Strings { bytes: growth::copy(bytes)?, count })
+    }
+
     /// Adds a string. Fails with `ENOMEM` if memory is exhausted.
     pub fn push(&mut self, text: &[u8]) -> Result<()> {
         growth::relieved(|| self.bytes.make_room(text.len() + 1))?;

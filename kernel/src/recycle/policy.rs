@@ -14,7 +14,7 @@ use machine::{boot, warn};
 
 use super::pools;
 
-static POLICY: AtomicU32 = AtomicU32::new(KeptKinds::all().bits());
+static POLICY: AtomicU32 = AtomicU32::new(KeptKinds::FULL.bits());
 
 /// Reads `recycle=` from the command line. An invalid value is reported and treated as `full`.
 pub fn init() {
@@ -24,7 +24,7 @@ pub fn init() {
         Err(_) => warn!(
             "recycle={text} is no policy: everything is kept. \
              Names to join with + are none, program, space, region, all, all+text, full, \
-             attachment, text, work-area, process, execution, debt"
+             attachment, text, work-area, process, execution, debt, image"
         ),
     }
 }

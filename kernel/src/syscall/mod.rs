@@ -10,7 +10,7 @@
 //!
 //! The layers, lowest first: [`argument`]; the families, one file or folder each; [`calls`], the
 //! arrays and the dispatcher; [`trace`] and `starts`, which stand before it if the command line
-//! asks for them. Families use each other's helpers in one direction only.
+//! asks for them; `recorder`, which stands before the handlers while a program is recorded. Families use each other's helpers in one direction only.
 //!
 //! Locks: none of its own; handlers copy from and to user memory with none held. Road not taken:
 //! one large `match` of numbers, which has no place for names and kinds.
@@ -31,6 +31,7 @@ mod own;
 mod pidfd;
 mod prctl;
 mod process;
+mod recorder;
 mod sched;
 mod signal;
 mod socket;
@@ -41,9 +42,14 @@ mod timer;
 pub mod trace;
 
 pub use calls::{HANDLERS, PLAIN, dispatch};
-pub use socket::init;
 
 use hayate_machine::trap::UserRegs;
+
+/// Prepares the module; boot calls it once.
+pub fn init() {
+    socket::init();
+    recorder::init();
+}
 
 /// The dispatcher to register with the machine: one that traces or measures if the command line has
 /// `trace=syscalls` or `trace=starts`.

@@ -399,7 +399,7 @@ fn load_with_stack(
         program.complete(&mut arguments)?;
         let path = held.path.as_slice();
         let strings = (&arguments, &environment);
-        program.build_stack(space, &attached, strings, path, &thread.credentials(), false)
+        program.build_stack(space, &attached, strings, path, &thread.credentials(), false, None)
     };
     let stack = build().inspect_err(|_| detach(space, program, &attached))?;
     Ok(Placed { attached, stack: Some(stack) })

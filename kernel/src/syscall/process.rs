@@ -17,12 +17,14 @@ use crate::memory;
 use crate::process;
 use crate::process::clone;
 use crate::process::clone::CloneRequest;
+use crate::process::images;
+use crate::process::images::Course;
 use crate::process::usage::Usage;
 use crate::process::wait;
 use crate::process::wait::{Report, WaitFor};
 use crate::process::{Process, Thread, exec, exit, job_control, pidfd, pids, thread};
 use crate::program;
-use crate::program::{Strings, strings};
+use crate::program::{Beginning, Strings, strings};
 use crate::reclaim::growth::Grow;
 use crate::recycle::watch::{StartPart, Unwatched, Watch};
 use crate::schedule::time;
@@ -138,7 +140,7 @@ pub fn execve(
     path: usize,
     arguments: usize,
     environment: usize,
-) -> Result<()> {
+) -> Result<usize> {
     execveat(regs, hayate_abi::file::AT_FDCWD, path, arguments, environment, 0)
 }
 
@@ -150,7 +152,7 @@ pub fn execveat(
     arguments: usize,
     environment: usize,
     flags: u32,
-) -> Result<()> {
+) -> Result<usize> {
     execute::<Unwatched>(regs, directory, path, arguments, environment, flags)
 }
 
@@ -163,18 +165,22 @@ pub(super) fn execute<W: Watch>(
     arguments: usize,
     environment: usize,
     flags: u32,
-) -> Result<()> {
-    let prepared = prepare::<W>(directory, path, arguments, environment, flags)?;
+) -> Result<usize> {
+    let mut course = Course::Plain;
+    let prepared = prepare::<W>(directory, path, (arguments, environment), flags, &mut course)?;
     W::enter(StartPart::Change);
-    exec::execute(&process::current(), regs, prepared)
+    exec::execute(&process::current(), regs, prepared, course)?;
+    // The register that a call's result goes to is one of the new program's.
+    Ok(regs.rax as usize)
 }
 
+/// Prepares what `execveat(2)` asks for; sets `course` if it begins in another way than most.
 fn prepare<W: Watch>(
     directory: i32,
     path: usize,
-    arguments: usize,
-    environment: usize,
+    (arguments, environment): (usize, usize),
     flags: u32,
+    course: &mut Course,
 ) -> Result<program::Prepared> {
     const AT_SYMLINK_NOFOLLOW: u32 = 0x100;
     const AT_EMPTY_PATH: u32 = 0x1000;
@@ -210,7 +216,17 @@ fn prepare<W: Watch>(
     let mut budget = strings::budget(limits.soft(RLIMIT_STACK));
     let arguments = Strings::read(arguments, &mut budget)?;
     let environment = Strings::read(environment, &mut budget)?;
-    program::prepare::<W>(program::ExecRequest {
+    let randomise = memory::places::are_random()
+        && thread.personality.load(Ordering::Relaxed) & ADDR_NO_RANDOMIZE == 0;
+    let begin = |program: &program::Program, arguments: &Strings, environment: &Strings| {
+        if !images::are_wanted() {
+            return Beginning::Usual;
+        }
+        let start = images::Start { path: &shown, arguments, environment, randomise };
+        *course = images::choose(&thread, program, &start);
+        course.beginning()
+    };
+    let request = program::ExecRequest {
         location,
         path: &shown,
         path_vanishes,
@@ -221,9 +237,9 @@ fn prepare<W: Watch>(
         no_new_privileges: thread.no_new_privileges.load(Ordering::Relaxed),
         refuses_privilege: &|| exec::may_be_misled(&thread),
         limits: exec::space_limits(&limits),
-        randomise: memory::places::are_random()
-            && thread.personality.load(Ordering::Relaxed) & ADDR_NO_RANDOMIZE == 0,
-    })
+        randomise,
+    };
+    program::prepare::<W>(request, begin)
 }
 
 fn descriptor_path(directory: i32, path: &[u8]) -> Result<Vec<u8>> {

@@ -353,6 +353,15 @@ impl FdTable {
         }
     }
 
+    /// The numbers that a new program inherits, one bit each; `None` if one of them is above 63.
+    pub fn kept_by_exec(&self) -> Option<u64> {
+        let slots = self.slots.lock();
+        let mut words =
+            slots.used.iter().zip(&slots.close_on_exec).map(|(used, shut)| used & !shut);
+        let first = words.next().unwrap_or(0);
+        words.all(|word| word == 0).then_some(first)
+    }
+
     /// Closes the descriptors that exec closes.
     pub fn exec(&self) {
         let words = self.slots.lock().close_on_exec.len();

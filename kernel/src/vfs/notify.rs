@@ -11,12 +11,12 @@ use super::inode::Inode;
 use super::mount::Location;
 use super::open_file::OpenFile;
 use super::watch;
-use super::watch::{Event, Mask, watched};
+use super::watch::{Event, Mask, watched, watched_for};
 
 /// Reports an event on `name` in a directory. `cookie` joins the two halves of a rename.
 #[inline]
 pub fn named(directory: &Arc<dyn Inode>, mask: Mask, name: &[u8], cookie: u32) {
-    if watched() {
+    if watched_for(mask) {
         tell(directory, Event { mask, name, cookie, unlinked: false });
     }
 }
@@ -24,7 +24,7 @@ pub fn named(directory: &Arc<dyn Inode>, mask: Mask, name: &[u8], cookie: u32) {
 /// Reports an event on a file itself.
 #[inline]
 pub fn inode(inode: &Arc<dyn Inode>, mask: Mask) {
-    if watched() {
+    if watched_for(mask) {
         tell(inode, Event::itself(mask.about(inode.attributes().kind)));
     }
 }
@@ -32,7 +32,7 @@ pub fn inode(inode: &Arc<dyn Inode>, mask: Mask) {
 /// Reports an event on the file at a place, to the watchers of the file and of its directory.
 #[inline]
 pub fn place(location: &Location, mask: Mask) {
-    if watched() {
+    if watched_for(mask) {
         location.tell_watchers(mask);
     }
 }
@@ -40,8 +40,24 @@ pub fn place(location: &Location, mask: Mask) {
 /// Reports an event through an open file, to the watchers of the file and of its directory.
 #[inline]
 pub fn file(file: &OpenFile, mask: Mask) {
-    if watched() {
+    if watched_for(mask) {
         file.tell_watchers(mask);
+    }
+}
+
+/// Reports that a file was opened for writing, to the kernel itself: programs are told by
+/// [`file()`].
+#[inline]
+pub fn opened_to_write(location: &Location) {
+    if watched_for(Mask::MODIFY) {
+        tell_opened_to_write(location);
+    }
+}
+
+#[cold]
+fn tell_opened_to_write(location: &Location) {
+    if let Some(Ok(metadata)) = location.dentry.inode().map(|inode| inode.metadata()) {
+        watch::opened_to_write(metadata.identity());
     }
 }
 

@@ -208,6 +208,9 @@ pub fn open_location(
         (FileKind::Regular, Some(page_cache)) => Some(page_cache.open_for_reading()),
         _ => None,
     };
+    if writes && access.is_some() {
+        notify::opened_to_write(&location);
+    }
     super::lease::break_for(&inode, flags)?;
     let ops = operations(&inode, &attributes, resolver, &location, flags)?;
     if truncates && attributes.kind == FileKind::Regular {

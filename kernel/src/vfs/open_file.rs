@@ -559,7 +559,7 @@ impl OpenFile {
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        if watch::watched() {
+        if watch::watched_for(Mask::CLOSE_WRITE) {
             self.tell_closed();
         }
         for watch in core::mem::take(self.watches.get_mut()) {

@@ -6,7 +6,9 @@
 //! the reports of the upper half ([`super::notify`]) stand, can report their own ends. `dnotify.rs`
 //! and `ipc/inotify` keep the watches of programs, and register as [`Watchers`].
 //!
-//! While there are no watches, a report is one load and one branch.
+//! While there are no watches, a report is one load and one branch. The kernel's own images of
+//! programs need the changes alone ([`report_changes`]); then reports of other events cost one more
+//! comparison.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -67,6 +69,17 @@ bitflags::bitflags! {
 }
 
 impl Mask {
+    /// The events that tell of a change of a file or of a directory's names.
+    pub const CHANGES: Mask = Mask::MODIFY
+        .union(Mask::ATTRIB)
+        .union(Mask::CREATE)
+        .union(Mask::DELETE)
+        .union(Mask::MOVED_FROM)
+        .union(Mask::MOVED_TO)
+        .union(Mask::DELETE_SELF)
+        .union(Mask::MOVE_SELF)
+        .union(Mask::UNMOUNT);
+
     /// Adds [`Mask::ISDIR`] if the event is about a directory.
     pub fn about(self, kind: FileKind) -> Mask {
         if kind == FileKind::Directory { self | Mask::ISDIR } else { self }
@@ -104,6 +117,11 @@ pub trait Watchers: Send + Sync {
         let _ = directory;
     }
 
+    /// Tells that a file was opened for writing: its content may change from now on.
+    fn opened_to_write(&self, file: (u64, u64)) {
+        let _ = file;
+    }
+
     /// Ends the watches of a file that lost its last name.
     fn end(&self, file: (u64, u64)) {
         let _ = file;
@@ -116,20 +134,47 @@ pub trait Watchers: Send + Sync {
     }
 }
 
-static WATCHERS: Registered<&'static dyn Watchers, 2> = Registered::new();
+static WATCHERS: Registered<&'static dyn Watchers, 3> = Registered::new();
 
 /// Adds an interface; at boot, once each.
 pub fn register(watchers: &'static dyn Watchers) {
     WATCHERS.add(watchers);
 }
 
-/// The number of watches in the whole system.
+/// The number of watches in the whole system, and [`KERNEL`].
 pub static WATCHES: AtomicU32 = AtomicU32::new(0);
+
+/// The bit of [`WATCHES`] that says that the kernel itself must know of changes
+/// ([`report_changes`]).
+const KERNEL: u32 = 1 << 31;
+
+/// Reports changes ([`Mask::CHANGES`]) from now on though no program watches any file, or no more.
+pub fn report_changes(wanted: bool) {
+    if wanted {
+        WATCHES.fetch_or(KERNEL, Ordering::SeqCst);
+    } else {
+        WATCHES.fetch_and(!KERNEL, Ordering::SeqCst);
+    }
+}
 
 /// Whether any file in the system is watched: one load, before anything is reported.
 #[inline]
 pub fn watched() -> bool {
     WATCHES.load(Ordering::Relaxed) != 0
+}
+
+/// Whether anything must know of events of this kind.
+#[inline]
+pub fn watched_for(mask: Mask) -> bool {
+    let watches = WATCHES.load(Ordering::Relaxed);
+    watches != 0 && (watches != KERNEL || mask.intersects(Mask::CHANGES))
+}
+
+/// Tells that a file was opened for writing.
+pub fn opened_to_write(file: (u64, u64)) {
+    for watchers in WATCHERS.iter() {
+        watchers.opened_to_write(file);
+    }
 }
 
 /// Sends an event to the watchers of a file.

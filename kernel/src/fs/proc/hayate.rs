@@ -57,6 +57,7 @@ pub static ITEMS: &[Item<()>] = &[
 static KINDS: &[Item<()>] = &[
     Item { name: "attachment", what: What::Listing(&OfKind(ResourceKind::Attachment)) },
     Item { name: "execution", what: What::Listing(&OfKind(ResourceKind::Execution)) },
+    Item { name: "image", what: What::Listing(&OfKind(ResourceKind::Image)) },
     Item { name: "plate", what: What::Listing(&OfKind(ResourceKind::Plate)) },
     Item { name: "process", what: What::Listing(&OfKind(ResourceKind::Process)) },
     Item { name: "program", what: What::Listing(&OfKind(ResourceKind::Program)) },
@@ -116,7 +117,10 @@ impl Listing<()> for OfKind {
             return Err(Errno::ENOENT);
         }
         let what = match kind {
-            ResourceKind::Space | ResourceKind::Region | ResourceKind::Attachment => &PRIVATE,
+            ResourceKind::Space
+            | ResourceKind::Region
+            | ResourceKind::Attachment
+            | ResourceKind::Image => &PRIVATE,
             _ => &OPEN,
         };
         let subject = Resource { kind, serial: entry.serial, owner: entry.owner };

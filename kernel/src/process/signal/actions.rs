@@ -93,6 +93,15 @@ impl ActionTable {
         ActionTable(SpinLock::new(DEFAULT.clone()))
     }
 
+    /// Makes a table with the default for every signal but those that are ignored.
+    pub fn ignoring(signals: SignalSet) -> ActionTable {
+        let mut actions = Actions::clone(&DEFAULT);
+        for signal in (1..=NSIG).filter(|&signal| signals & bit(signal) != 0) {
+            actions.set(signal, Sigaction { sa_handler: SIG_IGN, ..Default::default() });
+        }
+        ActionTable(SpinLock::new(Arc::new(actions)))
+    }
+
     /// Makes a table of its own with the same actions.
     pub fn fork(&self) -> ActionTable {
         ActionTable(SpinLock::new(self.snapshot()))
@@ -120,6 +129,12 @@ impl ActionTable {
     /// The action of one signal.
     pub fn get(&self, signal: u32) -> Sigaction {
         self.0.lock().get(signal)
+    }
+
+    /// Whether both tables have the same actions.
+    pub fn is_same(&self, other: &ActionTable) -> bool {
+        let (mine, theirs) = (self.snapshot(), other.snapshot());
+        Arc::ptr_eq(&mine, &theirs) || mine.entries == theirs.entries
     }
 
     /// Replaces the action of one signal; returns the old one.

@@ -8,6 +8,8 @@ use hayate_machine::user::UserPtr;
 use super::actions::Disposition;
 use super::sets::{CORE, IGNORED_BY_DEFAULT, STOPS};
 use super::{frame, send, stopping};
+use crate::process::images;
+use crate::process::images::recording;
 use crate::process::record::notice;
 use crate::process::thread::{Thread, current};
 use crate::process::{dump, exit, job_control};
@@ -38,6 +40,10 @@ pub fn attend(regs: &mut UserRegs) {
         if raised & notice::STOP != 0 {
             stopping::stop_here(&thread);
             continue;
+        }
+        if recording::is_any() && thread.pending() & !thread.blocked() != 0 {
+            let after = images::give_up(&thread, "a signal came");
+            images::follow(&thread, regs, after);
         }
         let Some(info) = thread.take_signal(!thread.blocked()) else { break };
         take(&thread, &info, regs);

@@ -1,0 +1,254 @@
+//! Recordings that are going on.
+//!
+//! A few programs are recorded at once. While there is one, every system call of every program
+//! passes through a handler that looks whether its process is recorded; otherwise the table of
+//! calls has the handlers themselves, and no program pays for recordings. So a recording belongs to
+//! a slot here, not to the record of its process.
+//!
+//! Lock order: [`COUNT`] before a slot's lock. Neither is held while a recording is dropped.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use arrayvec::ArrayVec;
+use hayate_abi::Result;
+use hayate_machine::sync::{Once, SpinLock};
+
+use super::depend;
+use super::depend::{Dependency, Mark};
+use super::image::{Image, Moment, Window};
+use super::question::Answer;
+use super::table::Entry;
+use crate::memory::Layout;
+use crate::process::record::Vectors;
+use crate::reclaim::growth::Grow;
+
+/// What a recorded program has opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnFile {
+    /// A file, a directory, or a device that always reads the same.
+    File,
+    /// A device that reads random bytes.
+    Random,
+    /// A Unix socket that is not connected.
+    Socket,
+}
+
+/// A descriptor that a recorded program opened.
+pub struct Own {
+    /// The descriptor.
+    pub fd: i32,
+    /// What it is.
+    pub file: OwnFile,
+    /// How many system calls the program had made before.
+    pub calls: u32,
+}
+
+/// The ticks between two readings of the counter: fewer than the exception takes that each of them
+/// is, so the counter never goes back when the recording ends.
+pub const STEP: u64 = 64;
+
+/// A program while it is recorded.
+pub struct Recording {
+    /// The command.
+    pub entry: Arc<Entry>,
+    /// The image of the first recording, if this is the second.
+    pub first: Option<Arc<Image>>,
+    /// The serial of the process.
+    pub process: u64,
+    /// What spoils it.
+    pub mark: Arc<Mark>,
+    /// What it depends on so far.
+    pub dependencies: Vec<Dependency>,
+    /// The answers that it saw.
+    pub answers: Vec<Answer>,
+    /// The random bytes that it drew.
+    pub drawn: Vec<u8>,
+    /// The random bytes of its auxiliary vector.
+    pub auxiliary_random: [u64; 2],
+    /// Its addresses.
+    pub layout: Layout,
+    /// Where its strings lie.
+    pub vectors: Vectors,
+    /// The descriptors that it opened itself.
+    pub own: ArrayVec<Own, 16>,
+    /// The system calls that it has made.
+    pub calls: u32,
+    /// When it began, as its program sees it.
+    pub from: Moment,
+    /// How far ahead that is of the kernel's time, in seconds.
+    pub shift: u64,
+    /// How often its program has read the counter.
+    pub readings: u32,
+    /// How many system calls it had made when it first saw something that varies.
+    pub varies: Option<u32>,
+    /// The processor time that its thread had used when it began, in nanoseconds.
+    pub run: u64,
+    /// Whether its dependencies belong to an image by now.
+    pub done: bool,
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        if !self.done {
+            depend::forget(&self.mark, &self.dependencies);
+            self.entry.fail("the program ended first");
+        }
+    }
+}
+
+impl Recording {
+    /// Notes something that the program depends on, before it looks at it. Returns whether that is
+    /// new. `ENOMEM`.
+    pub fn depend(&mut self, on: Dependency) -> Result<bool> {
+        self.dependencies.make_room(1)?;
+        let new = depend::note(&self.mark, on)?;
+        if new {
+            self.dependencies.push(on);
+        }
+        Ok(new)
+    }
+
+    /// The time in which its program has lived.
+    pub fn window(&self) -> Window {
+        /// How long the kernel takes to read its clocks one after the other, at most, in ticks and
+        /// nanoseconds.
+        const SLACK: u64 = 10_000;
+        let ticks = u64::from(self.readings) * STEP;
+        Window {
+            from: self.from.later(SLACK.wrapping_neg(), SLACK.wrapping_neg()),
+            to: self.from.later(ticks + SLACK, 4 * ticks + SLACK),
+        }
+    }
+
+    /// Whether its program lives in another time, of which it must not keep anything.
+    pub fn is_shifted(&self) -> bool {
+        self.first.is_some()
+    }
+
+    /// Notes that the program is about to see something that varies from start to start.
+    pub fn note_varying(&mut self) {
+        self.varies.get_or_insert(self.calls);
+    }
+
+    /// The counter as its program reads it next: it goes on by [`STEP`] with each reading, so that
+    /// the time between two readings is the same in both recordings. `None`: it reads too often.
+    ///
+    /// * `clock` - it reads a clock of the vDSO.
+    pub fn read_counter(&mut self, clock: bool) -> Option<u64> {
+        const MOST: u32 = 4096;
+        if clock {
+            self.note_varying();
+        }
+        self.readings += 1;
+        let ticks = u64::from(self.readings) * STEP;
+        (self.readings < MOST).then(|| self.from.counter.wrapping_add(ticks))
+    }
+
+    /// Whether a descriptor is one that the program opened.
+    pub fn owns(&self, fd: i32) -> bool {
+        self.owned(fd).is_some()
+    }
+
+    /// The file behind a descriptor that the program opened.
+    pub fn owned(&self, fd: i32) -> Option<OwnFile> {
+        self.own.iter().find(|own| own.fd == fd).map(|own| own.file)
+    }
+}
+
+struct Slot {
+    /// The number of the process; 0: none.
+    number: AtomicU32,
+    recording: SpinLock<Option<Box<Recording>>>,
+}
+
+const SLOTS: usize = 4;
+
+static RUNNING: [Slot; SLOTS] =
+    [const { Slot { number: AtomicU32::new(0), recording: SpinLock::new(None) } }; SLOTS];
+
+/// The slots in use; the table of calls follows it.
+static COUNT: SpinLock<usize> = SpinLock::new(0);
+
+/// What makes the table of calls watch, or not.
+static WATCH: Once<fn(bool)> = Once::new();
+
+/// Registers what makes the table of calls watch recorded programs; boot calls it once.
+pub fn watch_by(watch: fn(bool)) {
+    WATCH.call_once(|| watch);
+}
+
+/// Begins a recording of the process with this number. If too many run already, it is dropped and
+/// the result is false.
+pub fn begin(number: u32, recording: Box<Recording>) -> bool {
+    let Some(watch) = WATCH.get() else { return false };
+    let mut count = COUNT.lock();
+    let free = RUNNING.iter().find(|slot| slot.number.load(Ordering::Relaxed) == 0);
+    let Some(slot) = free else {
+        drop(count);
+        drop(recording);
+        return false;
+    };
+    let old = slot.recording.lock().replace(recording);
+    slot.number.store(number, Ordering::Release);
+    *count += 1;
+    if *count == 1 {
+        watch(true);
+    }
+    drop(count);
+    drop(old);
+    true
+}
+
+fn slot(number: u32) -> Option<&'static Slot> {
+    RUNNING.iter().find(|slot| slot.number.load(Ordering::Acquire) == number)
+}
+
+/// Takes the recording of a process out of its slot, to be put back or ended.
+#[inline]
+pub fn take(number: u32, process: u64) -> Option<Box<Recording>> {
+    let slot = slot(number)?;
+    let mut recording = slot.recording.lock();
+    recording.take_if(|recording| recording.process == process)
+}
+
+/// Puts a recording back.
+pub fn put_back(number: u32, recording: Box<Recording>) {
+    let Some(slot) = slot(number) else { return };
+    let old = slot.recording.lock().replace(recording);
+    drop(old);
+}
+
+/// Frees the slot of a process whose recording was taken, or is to be given up.
+pub fn end(number: u32) {
+    let mut count = COUNT.lock();
+    let Some(slot) = slot(number) else { return };
+    let old = slot.recording.lock().take();
+    slot.number.store(0, Ordering::Release);
+    *count -= 1;
+    if *count == 0
+        && let Some(watch) = WATCH.get()
+    {
+        watch(false);
+    }
+    drop(count);
+    drop(old);
+}
+
+/// Whether any program is recorded.
+#[inline]
+pub fn is_any() -> bool {
+    RUNNING.iter().any(|slot| slot.number.load(Ordering::Relaxed) != 0)
+}
+
+/// The processes that are recorded: number and serial.
+pub fn processes() -> ArrayVec<(u32, u64), SLOTS> {
+    let slots = RUNNING.iter().filter_map(|slot| {
+        let number = slot.number.load(Ordering::Acquire);
+        let serial = slot.recording.lock().as_ref().map(|recording| recording.process);
+        Some((number, serial?))
+    });
+    slots.collect()
+}

@@ -1,0 +1,408 @@
+//! The commands that were started, and what is known of each.
+//!
+//! A table of sets: the hash of a start names a set of a few entries, each set has a lock of its
+//! own, and the entry that was used longest ago makes room for a new one. So a start takes one lock
+//! that other commands seldom want, and the table is bounded.
+//!
+//! A command goes through these states:
+//!
+//! | state | the next start |
+//! |---|---|
+//! | seen once | is recorded |
+//! | being recorded, being compared | runs as always |
+//! | recorded once | is recorded with another time, and compared |
+//! | ready | begins at the image |
+//! | refused | runs as always |
+//!
+//! A change of something that the image depends on brings it back to the first state, when the next
+//! start finds its mark spoiled.
+//!
+//! Lock order: a set, then an entry's state. Images are dropped with neither held.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use arrayvec::ArrayVec;
+use hayate_abi::Result;
+use hayate_machine::sync::SpinLock;
+
+use super::depend::Dependency;
+use super::image;
+use super::image::Image;
+use super::key::{Asked, Key};
+use crate::reclaim::growth::Grow;
+use crate::schedule::time;
+
+/// A command.
+pub struct Entry {
+    /// What it is.
+    pub key: Key,
+    /// A number that no other entry has.
+    pub serial: u64,
+    state: SpinLock<State>,
+    /// When it was last started, on the monotonic clock in nanoseconds.
+    used: AtomicU64,
+}
+
+/// What is known of a command.
+struct State {
+    stage: Stage,
+    /// Files whose change spoiled an image, and how often.
+    causes: ArrayVec<(Dependency, u32), 8>,
+    /// How many recordings came to nothing in a row.
+    failures: u32,
+    /// How often two recordings did not agree.
+    disagreed: u32,
+    /// The number of system calls at which recordings end.
+    most: u32,
+    /// How many starts in a row could not use the image, because an answer was another one.
+    misses: u32,
+}
+
+enum Stage {
+    Seen,
+    Recording,
+    Recorded(Arc<Image>),
+    Comparing(Arc<Image>),
+    Ready(Arc<Image>),
+    Refused(&'static str, u64),
+}
+
+/// How long a command that was refused is not recorded again, in nanoseconds.
+const PAUSE: u64 = 3600 * 1_000_000_000;
+
+/// What a start is to do.
+pub enum Next {
+    /// Run as always.
+    Nothing,
+    /// Be recorded; with the image of the first recording to be compared with.
+    Record(Arc<Entry>, Option<Arc<Image>>),
+    /// Begin at this image.
+    Begin(Arc<Entry>, Arc<Image>),
+}
+
+/// How far ahead the clocks of a second recording are, in seconds: another day, hour, minute and
+/// second; if the images do not agree, another hour, minute and second.
+///
+/// A program may keep something that follows from the time: the C library keeps which year it is.
+/// If that is the same at two times it is the same between them, since time only grows; so an image
+/// serves starts between the times of its two recordings, and no others. The shorter distance is
+/// for the day on which a year begins.
+pub const SHIFTS: [u64; 2] = [(26 * 60 + 17) * 60 + 13, (60 + 17) * 60 + 13];
+
+/// How often a file must spoil images of a command until its recordings end before the file is
+/// touched.
+const OFTEN: u32 = 2;
+/// How many recordings may come to nothing before the command is refused.
+const PATIENCE: u32 = 6;
+
+const SETS: usize = 64;
+const WAYS: usize = 4;
+
+type Set = ArrayVec<Arc<Entry>, WAYS>;
+
+static TABLE: [SpinLock<Set>; SETS] = [const { SpinLock::new(Set::new_const()) }; SETS];
+static SERIALS: AtomicU64 = AtomicU64::new(1);
+/// The most memory that images may keep, in bytes.
+pub static LIMIT: AtomicUsize = AtomicUsize::new(0);
+
+fn set(hash: u64) -> &'static SpinLock<Set> {
+    TABLE.get((hash >> 58) as usize).unwrap_or(&TABLE[0])
+}
+
+/// Finds out what a start is to do, and notes that it happens.
+pub fn next(asked: &Asked<'_>) -> Next {
+    let hash = asked.hash();
+    let found = set(hash).lock().iter().find(|entry| entry.key.matches(hash, asked)).cloned();
+    match found {
+        Some(entry) => entry.next(),
+        None => {
+            // If memory is exhausted, the start is not noted.
+            let _ = enter(hash, asked);
+            Next::Nothing
+        }
+    }
+}
+
+/// Enters a command that is started for the first time. `ENOMEM`.
+fn enter(hash: u64, asked: &Asked<'_>) -> Result<()> {
+    let state = State {
+        stage: Stage::Seen,
+        causes: ArrayVec::new(),
+        failures: 0,
+        disagreed: 0,
+        most: u32::MAX,
+        misses: 0,
+    };
+    let entry = Arc::new(Entry {
+        key: asked.keep(hash)?,
+        serial: SERIALS.fetch_add(1, Ordering::Relaxed),
+        state: SpinLock::new(state),
+        used: AtomicU64::new(time::monotonic_ns()),
+    });
+    let mut set = set(hash).lock();
+    let mut gone = None;
+    if set.is_full() {
+        let oldest = set.iter().enumerate().min_by_key(|(_, entry)| entry.used());
+        gone = oldest.map(|(at, _)| at).map(|at| set.swap_remove(at));
+    }
+    let _ = set.try_push(entry);
+    drop(set);
+    drop(gone);
+    Ok(())
+}
+
+impl Entry {
+    fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    fn next(self: Arc<Entry>) -> Next {
+        self.used.store(time::monotonic_ns(), Ordering::Relaxed);
+        let mut state = self.state.lock();
+        let spoiled = match &state.stage {
+            Stage::Recorded(image) | Stage::Ready(image) => image.mark.is_spoiled(),
+            _ => false,
+        };
+        let gone = spoiled.then(|| state.spoil());
+        let next = match &state.stage {
+            Stage::Seen => {
+                state.stage = Stage::Recording;
+                Some(None)
+            }
+            Stage::Recorded(image) => {
+                let image = Arc::clone(image);
+                state.stage = Stage::Comparing(Arc::clone(&image));
+                Some(Some(image))
+            }
+            Stage::Ready(image) => {
+                let image = Arc::clone(image);
+                drop(state);
+                drop(gone);
+                return Next::Begin(self, image);
+            }
+            Stage::Refused(_, since) if time::monotonic_ns().saturating_sub(*since) > PAUSE => {
+                state.failures = 0;
+                state.stage = Stage::Recording;
+                Some(None)
+            }
+            Stage::Recording | Stage::Comparing(_) | Stage::Refused(..) => None,
+        };
+        drop(state);
+        drop(gone);
+        match next {
+            Some(first) => Next::Record(self, first),
+            None => Next::Nothing,
+        }
+    }
+
+    /// Whether recordings of the command end before this is touched.
+    pub fn is_volatile(&self, on: Dependency) -> bool {
+        self.state.lock().causes.iter().any(|(cause, times)| *cause == on && *times >= OFTEN)
+    }
+
+    /// Makes recordings of the command end after so many system calls, from now on.
+    pub fn end_at(&self, calls: u32) {
+        let mut state = self.state.lock();
+        state.most = state.most.min(calls);
+    }
+
+    /// How far ahead the clocks of the next second recording are, in seconds.
+    pub fn shift(&self) -> u64 {
+        let disagreed = self.state.lock().disagreed as usize;
+        SHIFTS.get(disagreed).copied().unwrap_or(SHIFTS[0])
+    }
+
+    /// Notes that the two recordings do not agree. If they do not at any distance in time, later
+    /// ones end before the system call that was the last one before something that varies was seen:
+    /// what the program made of it cannot be filled in.
+    pub fn disagree(&self, varies: Option<u32>) {
+        let mut state = self.state.lock();
+        state.disagreed += 1;
+        if state.disagreed as usize >= SHIFTS.len()
+            && let Some(calls) = varies
+        {
+            state.most = state.most.min(calls.saturating_sub(1));
+            state.disagreed = 0;
+        }
+    }
+
+    /// The number of system calls at which recordings end.
+    pub fn most_calls(&self) -> u32 {
+        self.state.lock().most
+    }
+
+    /// Drops an image that holds no longer, because time has passed.
+    pub fn expire(&self) {
+        let mut state = self.state.lock();
+        let ready = matches!(state.stage, Stage::Ready(_));
+        let gone = ready.then(|| core::mem::replace(&mut state.stage, Stage::Seen));
+        drop(state);
+        drop(gone);
+    }
+
+    /// Takes the result of a recording: an image to be compared, or one that was.
+    pub fn take(&self, image: Arc<Image>, compared: bool) {
+        let mut state = self.state.lock();
+        state.failures = if compared { 0 } else { state.failures };
+        let stage = if compared { Stage::Ready(image) } else { Stage::Recorded(image) };
+        let gone = core::mem::replace(&mut state.stage, stage);
+        drop(state);
+        drop(gone);
+    }
+
+    /// Notes that a recording came to nothing, and why.
+    pub fn fail(&self, why: &'static str) {
+        let mut state = self.state.lock();
+        state.failures += 1;
+        let patient = state.failures < PATIENCE;
+        let stage = if patient { Stage::Seen } else { Stage::Refused(why, time::monotonic_ns()) };
+        let gone = core::mem::replace(&mut state.stage, stage);
+        drop(state);
+        drop(gone);
+    }
+
+    /// Does not record the command again for some time.
+    pub fn refuse(&self, why: &'static str) {
+        let stage = Stage::Refused(why, time::monotonic_ns());
+        let gone = core::mem::replace(&mut self.state.lock().stage, stage);
+        drop(gone);
+    }
+
+    /// Notes that a start could not begin at the image. If that happens again and again, the image
+    /// is of no use and is made anew.
+    pub fn miss(&self) {
+        const TOO_OFTEN: u32 = 4;
+        let mut state = self.state.lock();
+        state.misses += 1;
+        let mut gone = None;
+        if state.misses >= TOO_OFTEN && matches!(state.stage, Stage::Ready(_)) {
+            state.misses = 0;
+            gone = Some(core::mem::replace(&mut state.stage, Stage::Seen));
+        }
+        drop(state);
+        drop(gone);
+    }
+
+    /// Notes that a start began at the image.
+    pub fn hit(&self) {
+        let mut state = self.state.lock();
+        state.misses = 0;
+    }
+
+    /// Calls `look` with a word for the state, the reason of a refusal, and the image if there is
+    /// one.
+    fn describe(&self) -> (&'static str, &'static str, Option<Arc<Image>>) {
+        match &self.state.lock().stage {
+            Stage::Seen => ("seen", "", None),
+            Stage::Recording => ("recording", "", None),
+            Stage::Recorded(image) => ("recorded", "", Some(Arc::clone(image))),
+            Stage::Comparing(image) => ("comparing", "", Some(Arc::clone(image))),
+            Stage::Ready(image) => ("ready", "", Some(Arc::clone(image))),
+            Stage::Refused(why, _) => ("refused", why, None),
+        }
+    }
+
+    /// Drops the image, if there is one that is not being compared.
+    fn drop_image(&self) -> Option<usize> {
+        let mut state = self.state.lock();
+        if !matches!(state.stage, Stage::Recorded(_) | Stage::Ready(_)) {
+            return None;
+        }
+        let gone = core::mem::replace(&mut state.stage, Stage::Seen);
+        drop(state);
+        let bytes = match &gone {
+            Stage::Recorded(image) | Stage::Ready(image) => image.bytes,
+            _ => 0,
+        };
+        drop(gone);
+        Some(bytes)
+    }
+}
+
+impl State {
+    /// Drops a spoiled image, and blames what spoiled it.
+    fn spoil(&mut self) -> Stage {
+        let gone = core::mem::replace(&mut self.stage, Stage::Seen);
+        if let Stage::Recorded(image) | Stage::Ready(image) = &gone
+            && let Some(cause) = image.mark.cause()
+        {
+            self.blame(cause);
+        }
+        gone
+    }
+
+    fn blame(&mut self, cause: Dependency) {
+        match self.causes.iter_mut().find(|(known, _)| *known == cause) {
+            Some((_, count)) => *count += 1,
+            None => {
+                if self.causes.is_full() {
+                    self.causes.remove(0);
+                }
+                let _ = self.causes.try_push((cause, 1));
+            }
+        }
+    }
+}
+
+/// An entry as it is shown.
+pub struct Shown {
+    /// The entry.
+    pub entry: Arc<Entry>,
+    /// The state, as one word.
+    pub state: &'static str,
+    /// Why it is refused.
+    pub why: &'static str,
+    /// The image.
+    pub image: Option<Arc<Image>>,
+}
+
+/// All entries. `ENOMEM`.
+pub fn all() -> Result<Vec<Shown>> {
+    let mut shown = Vec::new();
+    for set in &TABLE {
+        let entries = set.lock().clone();
+        for entry in entries {
+            let (state, why, image) = entry.describe();
+            shown.make_room(1)?;
+            shown.push(Shown { entry, state, why, image });
+        }
+    }
+    Ok(shown)
+}
+
+/// Drops the oldest images until all together keep no more than the limit.
+pub fn keep_limit() {
+    while image::bytes() > LIMIT.load(Ordering::Relaxed) && drop_oldest(|_| true).is_some() {}
+}
+
+/// When the oldest image was last used, on the monotonic clock in nanoseconds.
+pub fn oldest() -> Option<u64> {
+    let mut oldest = None;
+    for set in &TABLE {
+        for entry in set.lock().iter() {
+            if let Stage::Recorded(image) | Stage::Ready(image) = &entry.state.lock().stage {
+                let used = image.used.load(Ordering::Relaxed);
+                oldest = Some(oldest.map_or(used, |before: u64| before.min(used)));
+            }
+        }
+    }
+    oldest
+}
+
+/// Drops the image that was used longest ago of those that `may_go`; returns its bytes.
+pub fn drop_oldest(may_go: impl Fn(&Entry) -> bool) -> Option<usize> {
+    let mut oldest: Option<(u64, Arc<Entry>)> = None;
+    for set in &TABLE {
+        for entry in set.lock().iter().filter(|entry| may_go(entry)) {
+            if let Stage::Recorded(image) | Stage::Ready(image) = &entry.state.lock().stage {
+                let used = image.used.load(Ordering::Relaxed);
+                if oldest.as_ref().is_none_or(|(before, _)| used < *before) {
+                    oldest = Some((used, Arc::clone(entry)));
+                }
+            }
+        }
+    }
+    oldest?.1.drop_image()
+}

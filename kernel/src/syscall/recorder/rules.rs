@@ -1,0 +1,377 @@
+//! What each system call means for an image.
+
+use alloc::vec::Vec;
+
+use hayate_abi::Result;
+use hayate_abi::process::Sysinfo;
+use hayate_machine::trap::UserRegs;
+use hayate_machine::user;
+use hayate_machine::user::UserPtr;
+
+use super::tree;
+use super::tree::Found;
+use crate::process::Thread;
+use crate::process::images::question::{Answer, Question};
+use crate::process::images::recording::{Own, OwnFile, Recording};
+use crate::reclaim::growth::Grow;
+use crate::syscall::file;
+use crate::vfs::attributes::FileKind;
+use crate::vfs::mount::Location;
+use crate::vfs::open_file::flags::{O_ACCMODE, O_CREAT, O_NOFOLLOW, O_PATH, O_TMPFILE, O_TRUNC};
+use crate::vfs::path::WalkFlags;
+
+/// What a call means.
+pub enum Verdict {
+    /// It is carried out, and the recording goes on.
+    Goes(After),
+    /// It is the horizon.
+    Horizon,
+}
+
+/// What a recording does after a call.
+pub enum After {
+    /// Nothing.
+    Nothing,
+    /// The result is a descriptor of this.
+    Opened(OwnFile),
+    /// The program closed this descriptor.
+    Closed(i32),
+    /// The program asked how memory and processors are used, at this address.
+    Measured(usize),
+    /// The program drew random bytes, to this address.
+    Drew(usize),
+}
+
+const PLAIN: Verdict = Verdict::Goes(After::Nothing);
+
+/// Judges a call by its number and arguments.
+pub fn judge(thread: &Thread, regs: &UserRegs<'_>, recording: &mut Recording) -> Result<Verdict> {
+    let [a, b, c, d, e, _] = regs.arguments();
+    let here = hayate_abi::file::AT_FDCWD;
+    let (fd, flags) = (a as i32, |flags: u64| flags as u32);
+    match regs.orig_rax {
+        // Memory: brk, mprotect, munmap, mremap, madvise.
+        12 | 10 | 11 | 25 | 28 => Ok(PLAIN),
+        // mmap
+        9 => Ok(map(recording, flags(c), flags(d), e as i32)),
+        // Signals and the thread: rt_sigaction, rt_sigprocmask, sigaltstack, arch_prctl,
+        // set_tid_address, set_robust_list; rseq is not there.
+        13 | 14 | 131 | 158 | 218 | 273 | 334 => Ok(PLAIN),
+        // futex: only waking, which nobody waits for.
+        202 if flags(b) & 127 == 1 => Ok(PLAIN),
+        // Numbers that are filled in at a start: getpid, gettid.
+        39 | 186 => {
+            recording.note_varying();
+            Ok(PLAIN)
+        }
+        // Credentials, which are part of the key.
+        102 | 104 | 107 | 108 | 118 | 120 | 115 => Ok(PLAIN),
+        // Limits, likewise: getrlimit, prlimit64 of its own, without a new one.
+        97 => Ok(PLAIN),
+        302 if a == 0 && c == 0 => Ok(PLAIN),
+        // Relatives: getppid, getpgrp, getpgid and getsid of its own.
+        110 => ask(thread, recording, Question::Parent),
+        111 => ask(thread, recording, Question::Group),
+        121 if a == 0 => ask(thread, recording, Question::Group),
+        124 if a == 0 => ask(thread, recording, Question::Session),
+        // uname
+        63 => ask(thread, recording, Question::Names),
+        // sysinfo
+        99 => {
+            recording.note_varying();
+            Ok(Verdict::Goes(After::Measured(a as usize)))
+        }
+        // getrandom
+        318 => Ok(Verdict::Goes(After::Drew(a as usize))),
+        // Files by name.
+        2 => open(thread, recording, (here, a), flags(b)),
+        257 => open(thread, recording, (fd, b), flags(c)),
+        4 | 21 | 137 => look(recording, (here, a), WalkFlags::empty()),
+        6 => look(recording, (here, a), WalkFlags::NOFOLLOW),
+        89 => link(thread, recording, (here, a)),
+        267 => link(thread, recording, (fd, b)),
+        269 => look(recording, (fd, b), WalkFlags::empty()),
+        439 => look(recording, (fd, b), walk(flags(d))),
+        262 => status(thread, recording, (fd, b), flags(d)),
+        332 => status(thread, recording, (fd, b), flags(c)),
+        79 => above(recording, thread.directories()?.working()),
+        // socket, connect
+        41 => Ok(socket(recording, a, b)),
+        42 => connect(recording, fd, b, c),
+        // Files by descriptor.
+        0 if recording.owned(fd) == Some(OwnFile::Random) => {
+            Ok(Verdict::Goes(After::Drew(b as usize)))
+        }
+        3 => Ok(close(thread, recording, fd)),
+        5 => described(thread, recording, fd, Question::File(fd)),
+        0 | 17 | 19 | 217 | 221 | 138 if recording.owned(fd) == Some(OwnFile::File) => Ok(PLAIN),
+        8 => seek(thread, recording, fd, b, c),
+        72 => control(thread, recording, fd, b),
+        16 => device(thread, recording, fd, flags(b)),
+        _ => Ok(Verdict::Horizon),
+    }
+}
+
+/// Notes a question and its answer.
+fn ask(thread: &Thread, recording: &mut Recording, question: Question) -> Result<Verdict> {
+    let answer = Answer::now(question, thread);
+    if !recording.answers.iter().any(|known| known.question == question) {
+        recording.answers.make_room(1)?;
+        recording.answers.push(answer);
+    }
+    Ok(PLAIN)
+}
+
+/// A call about a descriptor: of the program's own file, or a question about an inherited one.
+fn described(
+    thread: &Thread,
+    recording: &mut Recording,
+    fd: i32,
+    question: Question,
+) -> Result<Verdict> {
+    if recording.owns(fd) { Ok(PLAIN) } else { ask(thread, recording, question) }
+}
+
+fn map(recording: &Recording, protection: u32, flags: u32, fd: i32) -> Verdict {
+    const SHARED: u32 = 1;
+    const PRIVATE: u32 = 2;
+    const KIND: u32 = 15;
+    const WRITE: u32 = 2;
+    const ANONYMOUS: u32 = 0x20;
+    const LOCKED: u32 = 0x2000;
+    let private = flags & KIND == PRIVATE;
+    let plain = if flags & LOCKED != 0 {
+        false
+    } else if flags & ANONYMOUS != 0 {
+        private
+    } else {
+        // A file that was opened for reading cannot be mapped to be written.
+        recording.owned(fd) == Some(OwnFile::File)
+            && (private || (flags & KIND == SHARED && protection & WRITE == 0))
+    };
+    if plain { PLAIN } else { Verdict::Horizon }
+}
+
+/// How a walk treats the last component, by the flags of the *at calls.
+fn walk(flags: u32) -> WalkFlags {
+    let mut walk = WalkFlags::empty();
+    walk.set(WalkFlags::NOFOLLOW, flags & file::at::SYMLINK_NOFOLLOW != 0);
+    walk.set(WalkFlags::EMPTY, flags & file::at::EMPTY_PATH != 0);
+    walk
+}
+
+/// A call that looks at the file of a path.
+fn look(recording: &mut Recording, at: (i32, u64), flags: WalkFlags) -> Result<Verdict> {
+    let Ok(path) = file::path(at.1 as usize) else { return Ok(Verdict::Horizon) };
+    if path.is_empty() {
+        return Ok(Verdict::Horizon);
+    }
+    match tree::look(recording, (at.0, &path), flags)? {
+        Found::Foreign => Ok(Verdict::Horizon),
+        Found::Nothing | Found::Random | Found::File(..) => Ok(PLAIN),
+    }
+}
+
+/// `readlink(2)`
+fn link(thread: &Thread, recording: &mut Recording, at: (i32, u64)) -> Result<Verdict> {
+    if let Ok(path) = file::path(at.1 as usize)
+        && &*path == b"/proc/self/exe"
+        && let Some(program) = thread.process().executable()
+    {
+        return above(recording, program.location().clone());
+    }
+    look(recording, at, WalkFlags::NOFOLLOW)
+}
+
+/// A call that returns the path of a place, which the key names by its identity.
+fn above(recording: &mut Recording, place: Location) -> Result<Verdict> {
+    Ok(if tree::note_above(recording, place)? { PLAIN } else { Verdict::Horizon })
+}
+
+fn status(
+    thread: &Thread,
+    recording: &mut Recording,
+    at: (i32, u64),
+    flags: u32,
+) -> Result<Verdict> {
+    let Ok(path) = file::path(at.1 as usize) else { return Ok(Verdict::Horizon) };
+    if path.is_empty() {
+        if flags & file::at::EMPTY_PATH == 0 || at.0 < 0 {
+            return Ok(Verdict::Horizon);
+        }
+        return described(thread, recording, at.0, Question::File(at.0));
+    }
+    look(recording, at, walk(flags))
+}
+
+fn open(thread: &Thread, recording: &mut Recording, at: (i32, u64), flags: u32) -> Result<Verdict> {
+    const EFFECTS: u32 = O_ACCMODE | O_CREAT | O_TRUNC | O_PATH;
+    let Ok(path) = file::path(at.1 as usize) else { return Ok(Verdict::Horizon) };
+    if &*path == b"/dev/tty" && thread.process().session().terminal().is_none() {
+        // ENXIO, as long as there is no terminal.
+        return ask(thread, recording, Question::Terminal);
+    }
+    let changes = flags & EFFECTS != 0 || flags & O_TMPFILE == O_TMPFILE;
+    if changes || path.is_empty() || recording.own.is_full() {
+        return Ok(Verdict::Horizon);
+    }
+    let mut walk = WalkFlags::empty();
+    walk.set(WalkFlags::NOFOLLOW, flags & O_NOFOLLOW != 0);
+    match tree::look(recording, (at.0, &path), walk)? {
+        Found::Nothing => Ok(PLAIN),
+        Found::File(FileKind::Regular | FileKind::Directory | FileKind::CharDevice) => {
+            Ok(Verdict::Goes(After::Opened(OwnFile::File)))
+        }
+        Found::Random => Ok(Verdict::Goes(After::Opened(OwnFile::Random))),
+        Found::File(..) | Found::Foreign => Ok(Verdict::Horizon),
+    }
+}
+
+fn close(thread: &Thread, recording: &Recording, fd: i32) -> Verdict {
+    if recording.owns(fd) {
+        Verdict::Goes(After::Closed(fd))
+    } else if thread.file(fd).is_err() {
+        PLAIN
+    } else {
+        Verdict::Horizon
+    }
+}
+
+fn seek(
+    thread: &Thread,
+    recording: &mut Recording,
+    fd: i32,
+    offset: u64,
+    whence: u64,
+) -> Result<Verdict> {
+    const SEEK_CUR: u64 = 1;
+    if recording.owns(fd) {
+        Ok(PLAIN)
+    } else if offset == 0 && whence == SEEK_CUR {
+        ask(thread, recording, Question::Position(fd))
+    } else {
+        Ok(Verdict::Horizon)
+    }
+}
+
+/// `socket(2)`: one of Unix, which reaches nothing until it is connected.
+fn socket(recording: &Recording, family: u64, kind: u64) -> Verdict {
+    const UNIX: u64 = 1;
+    const STREAM: u64 = 1;
+    const KIND: u64 = 15;
+    if family == UNIX && kind & KIND == STREAM && !recording.own.is_full() {
+        Verdict::Goes(After::Opened(OwnFile::Socket))
+    } else {
+        Verdict::Horizon
+    }
+}
+
+/// `connect(2)`: goes on only if there is nothing to connect to: the C library looks for its cache
+/// of names.
+fn connect(recording: &mut Recording, fd: i32, address: u64, size: u64) -> Result<Verdict> {
+    const FAMILY: usize = 2;
+    const LONGEST: usize = 110;
+    let mut bytes = [0; LONGEST];
+    let size = (size as usize).min(LONGEST);
+    let Some(part) = bytes.get_mut(..size) else { return Ok(Verdict::Horizon) };
+    if recording.owned(fd) != Some(OwnFile::Socket)
+        || user::copy_in(part, address as usize).is_err()
+    {
+        return Ok(Verdict::Horizon);
+    }
+    let path = bytes.get(FAMILY..).unwrap_or(&[]);
+    let path = path.split(|&byte| byte == 0).next().unwrap_or(&[]);
+    if path.is_empty() {
+        return Ok(Verdict::Horizon);
+    }
+    let here = hayate_abi::file::AT_FDCWD;
+    match tree::look(recording, (here, path), WalkFlags::empty())? {
+        Found::Nothing => Ok(PLAIN),
+        _ => Ok(Verdict::Horizon),
+    }
+}
+
+/// `fcntl(2)`
+fn control(thread: &Thread, recording: &mut Recording, fd: i32, command: u64) -> Result<Verdict> {
+    const F_GETFD: u64 = 1;
+    const F_SETFD: u64 = 2;
+    const F_GETFL: u64 = 3;
+    match command {
+        F_GETFD | F_SETFD | F_GETFL if recording.owns(fd) => Ok(PLAIN),
+        // Whether there is such a descriptor is part of the key; none of them closes at exec.
+        F_GETFD => Ok(PLAIN),
+        F_GETFL => ask(thread, recording, Question::Flags(fd)),
+        _ => Ok(Verdict::Horizon),
+    }
+}
+
+/// `ioctl(2)`
+fn device(thread: &Thread, recording: &mut Recording, fd: i32, command: u32) -> Result<Verdict> {
+    const TCGETS: u32 = 0x5401;
+    const TIOCGWINSZ: u32 = 0x5413;
+    const FIOCLEX: u32 = 0x5451;
+    if recording.owns(fd) && matches!(command, TCGETS | TIOCGWINSZ | FIOCLEX) {
+        return Ok(PLAIN);
+    }
+    // Whether it is a terminal. A terminal's modes may change at any time.
+    let Ok(kind) = thread.file(fd).and_then(|file| file.metadata()) else { return Ok(PLAIN) };
+    let terminal = kind.kind == FileKind::CharDevice && kind.represents.major != MEMORY_DEVICES;
+    if !terminal && matches!(command, TCGETS | TIOCGWINSZ) {
+        return ask(thread, recording, Question::File(fd));
+    }
+    Ok(Verdict::Horizon)
+}
+
+/// The major number of `/dev/null` and its like.
+const MEMORY_DEVICES: u32 = 1;
+
+impl After {
+    /// Follows a call that was carried out with this result. `ENOMEM`.
+    pub fn follow(self, result: i64, recording: &mut Recording) -> Result<()> {
+        match self {
+            After::Opened(file) if result >= 0 => {
+                // There was a place before the call.
+                let calls = recording.calls - 1;
+                let _ = recording.own.try_push(Own { fd: result as i32, file, calls });
+            }
+            After::Closed(fd) => recording.own.retain(|own| own.fd != fd),
+            After::Drew(address) if result > 0 => drew(recording, address, result as usize)?,
+            After::Measured(address) if result == 0 => measured(recording, address)?,
+            After::Nothing | After::Opened(_) | After::Drew(_) | After::Measured(_) => {}
+        }
+        Ok(())
+    }
+}
+
+/// Notes random bytes that a program drew, or gives it those of the first recording.
+fn drew(recording: &mut Recording, address: usize, count: usize) -> Result<()> {
+    let mut bytes = Vec::new();
+    bytes.make_room_exact(count)?;
+    bytes.resize(count, 0);
+    let at = recording.drawn.len();
+    let first = recording.first.as_ref();
+    match first.and_then(|image| image.drawn.get(at..at.saturating_add(count))) {
+        Some(drawn) => {
+            bytes.copy_from_slice(drawn);
+            user::copy_out(address, &bytes)?;
+        }
+        None => user::copy_in(&mut bytes, address)?,
+    }
+    recording.drawn.make_room(count)?;
+    recording.drawn.extend_from_slice(&bytes);
+    Ok(())
+}
+
+/// Changes what `sysinfo(2)` told in the second recording, so that whatever the program keeps of
+/// what varies is another value. What is constant, the size of memory, stays.
+fn measured(recording: &Recording, address: usize) -> Result<()> {
+    if !recording.is_shifted() {
+        return Ok(());
+    }
+    let mut told: Sysinfo = UserPtr::new(address).read()?;
+    told.uptime += recording.shift as i64;
+    told.loads = told.loads.map(|load| load / 2 + 12345);
+    told.freeram = told.freeram / 2 + 54321;
+    told.procs = told.procs.wrapping_add(7);
+    UserPtr::new(address).write(&told)
+}
