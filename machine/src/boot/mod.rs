@@ -103,14 +103,22 @@ extern "C" fn start() -> ! {
 /// If the machine has too little memory to start.
 pub fn prepare_memory() {
     static PREPARED: crate::sync::Once<()> = crate::sync::Once::new();
-    PREPARED.call_once(|| {
-        let areas = crate::nvm::areas().iter().map(crate::nvm::Area::range);
-        // SAFETY: the boot code has checked the memory map and taken out what is in use, and this
-        // happens once.
-        unsafe { crate::frames::init(&info().memory, areas) };
-        crate::nvm::hold_frames();
-        crate::paging::init();
-    });
+    // SAFETY: this happens once.
+    PREPARED.call_once(|| unsafe { make_memory() });
+}
+
+/// The work of [`prepare_memory`], with lists of memory on the stack of the boot.
+///
+/// # Safety
+/// To be called once.
+#[inline(never)]
+unsafe fn make_memory() {
+    let areas = crate::nvm::areas().iter().map(crate::nvm::Area::range);
+    // SAFETY: the boot code has checked the memory map and taken out what is in use, and the caller
+    // calls once.
+    unsafe { crate::frames::init(&info().memory, areas) };
+    crate::nvm::hold_frames();
+    crate::paging::init();
 }
 
 /// A file that the boot loader put into memory: an initial RAM file system. When it is dropped, its
