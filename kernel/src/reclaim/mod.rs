@@ -70,6 +70,9 @@ pub fn relieve() -> bool {
     if self::refusal::is_refusing() {
         return false;
     }
+    // Counted first: what the search itself takes from the heap and gives back is no progress. It
+    // was taken for progress once, and a call for room never ended.
+    let before = frames::counts().free;
     if teardown::free_now() {
         return true;
     }
@@ -80,7 +83,6 @@ pub fn relieve() -> bool {
     if caches.iter().any(|cache| cache.shrink(BATCH) > 0) {
         return true;
     }
-    let before = frames::counts().free;
     heap::trim();
     frames::counts().free > before
 }
