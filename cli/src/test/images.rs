@@ -8,9 +8,11 @@ use super::command::{Check, Hayate, trials_of};
 use crate::arguments::Test;
 use anyhow::{Context, Result, ensure};
 
-const CHECKS: [(&str, Check); 6] = [
+const CHECKS: [(&str, Check); 8] = [
     ("print_the_same_at_each_start", |hayate| check(hayate, &[], "same_output")),
     ("see_every_change", |hayate| check(hayate, &[], "changes_are_seen")),
+    ("see_what_is_mounted", |hayate| check(hayate, &[], "mounts")),
+    ("end_as_they_should", |hayate| check(hayate, &[], "statuses")),
     ("have_their_own_number_and_time", |hayate| check(hayate, &[], "numbers_and_time")),
     ("serve_one_user_each", |hayate| check(hayate, &[], "users")),
     ("are_never_stale_in_a_storm", |hayate| check(hayate, &["--cpus", "2"], "storm 200 0.2")),

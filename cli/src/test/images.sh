@@ -130,6 +130,53 @@ changes_are_seen() {
     chmod 000 /tmp/job/program
 }
 
+# What is mounted or unmounted is a change, and a command that was started in a file system does not
+# keep it from being unmounted.
+mounts() {
+    mkdir -p /tmp/mounts/at && cd /tmp/mounts || fail "no directory"
+    export PYTHONPATH=/tmp/mounts/at PYTHONDONTWRITEBYTECODE=1
+    show='import value; print(value.VALUE)'
+    echo 'VALUE = 1' > at/value.py
+    before=$(begun)
+    ready python3 -c "$show"
+    ready python3 -c "$show"
+    [ "$(begun)" -gt "$before" ] || fail "python does not begin at an image"
+    mkdir other && echo 'VALUE = 2' > other/value.py && mount --bind other at
+    prints 2 python3 -c "$show"
+    ready python3 -c "$show"
+    umount at || fail "the directory is in use"
+    prints 1 python3 -c "$show"
+    mount -t tmpfs none at && cd at || fail "nothing is mounted"
+    cp /bin/true mine
+    ready /bin/true
+    ready ./mine
+    cd .. && umount at || fail "a command keeps the file system in use"
+}
+
+# A process that begins at an image ends as it should, also where its image's next act is its end.
+statuses() {
+    for _ in 1 2 3 4 5 6; do
+        sh -c 'exit 7'
+        [ $? -eq 7 ] || fail "sh did not end with 7"
+        false && fail "false ended with 0"
+        true || fail "true did not end with 0"
+        bash -c 'exit 300'
+        [ $? -eq 44 ] || fail "bash did not end with 44"
+        python3 -c 'import sys; sys.exit(3)'
+        [ $? -eq 3 ] || fail "python3 did not end with 3"
+        perl -e 'exit 9'
+        [ $? -eq 9 ] || fail "perl did not end with 9"
+        bash -c 'kill -9 $$'
+        [ $? -eq 137 ] || fail "bash was not killed"
+        true | true | cat || fail "a pipeline failed"
+        (exec true) || fail "exec of true failed"
+        (trap '' CHLD && true && python3 -c 'import subprocess; subprocess.run(["true"])') ||
+            fail "a child that nobody waits for"
+        true &
+        wait $! || fail "true in the background"
+    done
+}
+
 # A program sees its own number, its parent's, and the time as they are.
 numbers_and_time() {
     ready bash -c 'echo $$'
@@ -152,6 +199,10 @@ numbers_and_time() {
                 fail "$command: $got is not between $before and $after"
         done
     done
+    for _ in 1 2 3 4 5 6 7 8 9; do
+        bash -c 'echo $RANDOM'
+    done | sort -u > /tmp/random
+    [ "$(wc -l < /tmp/random)" -ge 5 ] || fail "bash draws the same random numbers"
     for _ in 1 2 3 4 5 6; do
         got=$(bash -c 'sleep 1; echo $SECONDS')
         [ "$got" -ge 1 ] && [ "$got" -le 9 ] || fail "bash has run for $got seconds"

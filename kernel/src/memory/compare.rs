@@ -57,6 +57,27 @@ impl Space {
         })
     }
 
+    /// Whether a mapping shows the page cache with this number.
+    pub fn shows(&self, page_cache: u64) -> bool {
+        self.table.lock().map.iter().any(|region| {
+            region
+                .value
+                .backing
+                .as_ref()
+                .is_some_and(|backing| backing.page_cache.id() == page_cache)
+        })
+    }
+
+    /// Makes the page caches that it shows tell when their files are removed
+    /// ([`crate::recycle::pools::AnyPool::forget_page_cache`]).
+    pub fn remember_contents(&self) {
+        for region in self.table.lock().map.iter() {
+            if let Some(backing) = &region.value.backing {
+                backing.page_cache.remember();
+            }
+        }
+    }
+
     /// The region of the first stack, if it is there.
     pub fn stack_range(&self) -> Option<Range<usize>> {
         let guard = self.table.lock();

@@ -176,7 +176,13 @@ fn commit(
     running.change_position(&Position::start(entry as u64, stack.pointer as u64));
     match course {
         Course::Plain => {}
-        Course::Image(begin) => begin.complete(&mut running),
+        Course::Image(begin) => {
+            if let Some(status) = begin.complete(&mut running) {
+                // As `exit_group(2)`, but the thread ends on its way to user mode, when nothing here
+                // holds a reference any more.
+                process.begin_exit((status & 0xff) << 8);
+            }
+        }
         Course::Recorded(plan) => plan.begin(thread, vectors(&stack)),
     }
 }

@@ -8,6 +8,8 @@ use super::{
     adjust, arch, argument, credentials, file, futex, memory, mode, own, pidfd, prctl, process,
     sched, signal, socket, system, time, timer,
 };
+use crate::process::images;
+use crate::process::images::{After, recording};
 
 /// Executes one call and returns the value for `rax`.
 type Handler = extern "C" fn(&mut UserRegs) -> i64;
@@ -156,6 +158,14 @@ pub extern "C" fn dispatch(regs: &mut UserRegs) {
 #[cold]
 fn dispatch_own(regs: &mut UserRegs) -> i64 {
     leave_trampoline(regs);
+    if recording::is_any() {
+        let thread = crate::process::current();
+        let after = images::give_up(&thread, "it made a call of Hayate's own");
+        if let After::StartsAgain(_) = after {
+            images::follow(&thread, regs, after);
+            return regs.rax as i64;
+        }
+    }
     let handler = (regs.orig_rax as usize).checked_sub(OWN).and_then(|at| OWN_HANDLERS.get(at));
     handler.map_or(Errno::ENOSYS.to_return(), |handler| handler(regs))
 }

@@ -247,6 +247,7 @@ fn check_others(file: &OpenFile, kind: LeaseKind) -> Result<()> {
     }
     // A file that was mapped by an ended program and is kept does not count as an open file.
     pools::drop_all(Some(recycle::ResourceKind::Attachment));
+    pools::drop_all(Some(recycle::ResourceKind::Image));
     if is_free(file, kind) { Ok(()) } else { Err(Errno::EAGAIN) }
 }
 

@@ -236,6 +236,7 @@ impl Mount {
         *self.attached.lock() = Some(place.clone());
         TABLE.write().insert(key(&place.mount, &place.dentry), Arc::clone(self));
         place.dentry.set_state(DentryState::MOUNTED);
+        watch::mounts_changed();
     }
 
     /// Detaches it. The caller holds [`lock`].
@@ -249,6 +250,7 @@ impl Mount {
         if !still {
             place.dentry.clear_state(DentryState::MOUNTED);
         }
+        watch::mounts_changed();
     }
 
     /// Returns the mounts that are attached to this one. `ENOMEM`.

@@ -183,6 +183,7 @@ pub fn expire(place: Location, root: &Location) -> Result<()> {
     let Location { mount, dentry } = place;
     drop(dentry);
     pools::drop_all(Some(ResourceKind::Attachment));
+    pools::drop_all(Some(ResourceKind::Image));
     if Arc::strong_count(&mount) > UNUSED {
         return Err(Errno::EBUSY);
     }
@@ -204,6 +205,7 @@ pub fn unmount(place: Location, lazily: bool) -> Result<()> {
     drop(dentry);
     // Kept parts of ended programs must not keep the file system in use.
     pools::drop_all(Some(ResourceKind::Attachment));
+    pools::drop_all(Some(ResourceKind::Image));
     let _lock = mount::lock();
     if mount.attached().is_none() {
         // The first root cannot be unmounted.

@@ -122,6 +122,9 @@ pub trait Watchers: Send + Sync {
         let _ = file;
     }
 
+    /// Tells that something was mounted or unmounted somewhere. Called with the lock of mounts held.
+    fn mounts_changed(&self) {}
+
     /// Ends the watches of a file that lost its last name.
     fn end(&self, file: (u64, u64)) {
         let _ = file;
@@ -174,6 +177,15 @@ pub fn watched_for(mask: Mask) -> bool {
 pub fn opened_to_write(file: (u64, u64)) {
     for watchers in WATCHERS.iter() {
         watchers.opened_to_write(file);
+    }
+}
+
+/// Tells that something was mounted or unmounted.
+pub fn mounts_changed() {
+    if watched_for(Mask::UNMOUNT) {
+        for watchers in WATCHERS.iter() {
+            watchers.mounts_changed();
+        }
     }
 }
 

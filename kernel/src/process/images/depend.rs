@@ -126,7 +126,7 @@ fn spoil(file: FileId, changed: impl Fn(Part) -> bool) {
 }
 
 /// Spoils all marks: the tree of mounts changes.
-pub fn spoil_all() {
+fn spoil_all() {
     for rows in &INDEX {
         rows.lock().iter().for_each(|row| row.mark.spoil(None));
     }
@@ -159,7 +159,7 @@ impl Watchers for Reports {
         spoil(file, |part| part == Part::Itself);
     }
 
-    fn end_all(&self, _: u64) {
+    fn mounts_changed(&self) {
         spoil_all();
     }
 }

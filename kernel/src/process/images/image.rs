@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::schedule::time;
+use arrayvec::ArrayVec;
 use hayate_abi::Result;
 use hayate_abi::signal::{SignalSet, SignalStack};
 
@@ -51,6 +52,10 @@ impl Moment {
     }
 }
 
+/// The ticks between two readings of the counter by a recorded program: fewer than the exception
+/// takes that each of them is, so the counter never goes back when the recording ends.
+pub const STEP: u64 = 64;
+
 /// The time in which a recording ran, as its program saw it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Window {
@@ -93,6 +98,39 @@ pub enum Value {
     Microseconds(Clock),
     /// The nanoseconds within the second, eight bytes.
     Nanoseconds(Clock),
+    /// A seed, four bytes: this number with the seconds of the real time, its microseconds and the
+    /// number of the process, as far as [`Parts`] says, by exclusive or.
+    Seed(u32, Parts),
+}
+
+/// What a seed is made of besides a constant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts {
+    /// The seconds.
+    pub seconds: bool,
+    /// The microseconds within the second.
+    pub microseconds: bool,
+    /// The number of the process.
+    pub number: bool,
+}
+
+impl Parts {
+    /// All that seeds are made of.
+    const ALL: [Parts; 5] = [
+        Parts { seconds: true, microseconds: true, number: true },
+        Parts { seconds: true, microseconds: false, number: true },
+        Parts { seconds: true, microseconds: true, number: false },
+        Parts { seconds: false, microseconds: true, number: true },
+        Parts { seconds: true, microseconds: false, number: false },
+    ];
+
+    /// The parts of a process with this number, at this real time in microseconds.
+    fn mixed(self, number: u32, microseconds: u64) -> u32 {
+        let part = |used: bool, value: u32| if used { value } else { 0 };
+        part(self.seconds, (microseconds / 1_000_000) as u32)
+            ^ part(self.microseconds, (microseconds % 1_000_000) as u32)
+            ^ part(self.number, number)
+    }
 }
 
 const SECOND: u64 = 1_000_000_000;
@@ -107,6 +145,9 @@ impl Value {
             Value::Seconds(clock) => (now.of(clock) / SECOND, 8),
             Value::Microseconds(clock) => (now.of(clock) % SECOND / 1000, 8),
             Value::Nanoseconds(clock) => (now.of(clock) % SECOND, 8),
+            Value::Seed(constant, parts) => {
+                (u64::from(constant ^ parts.mixed(number, now.real / 1000)), 4)
+            }
         }
     }
 }
@@ -151,6 +192,10 @@ pub struct Image {
     pub dependencies: Vec<Dependency>,
     /// When it was recorded.
     pub window: Window,
+    /// When its recording began, as its program saw it.
+    pub began: Moment,
+    /// How often its program had read the counter.
+    pub readings: u32,
     /// The real times between which it holds, in nanoseconds; known once a second recording was
     /// compared.
     pub holds: (u64, u64),
@@ -238,6 +283,7 @@ impl Image {
             patches: Vec::new(),
             numbers: (self.number, first.number),
             windows: (self.window, first.window),
+            readings: (self.moments(), first.moments()),
             stack: self.space.stack_range().map_or(0..0, |stack| {
                 // What lies below the stack pointer and the red zone (System V ABI, 3.2.2) is dead.
                 stack.start..(self.position.regs.rsp as usize).saturating_sub(128)
@@ -272,17 +318,22 @@ fn is_same_position(one: &Position, other: &Position) -> bool {
     };
     for (at, (a, b)) in words(one).iter().flatten().zip(words(other).iter().flatten()).enumerate() {
         if a != b {
-            hayate_machine::info!("images: registers {at} {a:#x} and {b:#x} differ");
+            hayate_machine::debug!("images: registers {at} {a:#x} and {b:#x} differ");
         }
     }
     words(one) == words(other)
 }
+
+/// The first moments at which a recorded program read a clock, in microseconds of the real time.
+type Moments = ArrayVec<u64, 16>;
 
 /// Finds out what differs between two recordings, and whether it can be filled in.
 struct Patches {
     patches: Vec<Patch>,
     numbers: (u32, u32),
     windows: (Window, Window),
+    /// The moments, in microseconds of the real time, at which the programs read a clock.
+    readings: (Moments, Moments),
     stack: core::ops::Range<usize>,
     lacking: bool,
 }
@@ -307,9 +358,10 @@ impl Patches {
             let part = behind.take().filter(|(expected, _)| *expected == place);
             let explained = part.is_some_and(|(_, clock)| self.part(place, a, b, clock))
                 || self.number(place, a, b)
-                || self.time(place, a, b, &mut behind);
+                || self.time(place, a, b, &mut behind)
+                || self.seeds(place, a, b);
             if !explained {
-                hayate_machine::info!("images: at {place:#x} {a:#x} and {b:#x} differ");
+                hayate_machine::debug!("images: at {place:#x} {a:#x} and {b:#x} differ");
                 return false;
             }
         }
@@ -357,6 +409,38 @@ impl Patches {
                 *behind = Some((place + 8, clock));
                 return self.put(place, Value::Seconds(clock));
             }
+            // A part of a second by itself, whose seconds were overwritten: the windows are so
+            // short that another value lies in both once in a thousand million.
+            if both(&|at| at.of(clock) % SECOND) {
+                return self.put(place, Value::Nanoseconds(clock));
+            }
+            if both(&|at| at.of(clock) % SECOND / 1000) {
+                return self.put(place, Value::Microseconds(clock));
+            }
+        }
+        false
+    }
+
+    /// Seeds, in one half of the word or in both.
+    fn seeds(&mut self, place: usize, a: u64, b: u64) -> bool {
+        let halves = [(place, a as u32, b as u32), (place + 4, (a >> 32) as u32, (b >> 32) as u32)];
+        halves.into_iter().all(|(place, a, b)| a == b || self.seed(place, a, b))
+    }
+
+    /// A number that programs draw their first random number from: the time and their own number, by
+    /// exclusive or. The constant is the same in both recordings, or it is no seed.
+    fn seed(&mut self, place: usize, a: u32, b: u32) -> bool {
+        let (mine, theirs) = self.numbers;
+        for parts in Parts::ALL {
+            for (at, then) in self.readings.0.iter().zip(&self.readings.1) {
+                // The kernel's own reading was some instructions before or after.
+                for (x, y) in (0..9).map(|pair| (pair / 3, pair % 3)) {
+                    let constant = a ^ parts.mixed(mine, at + x - 1);
+                    if constant == b ^ parts.mixed(theirs, then + y - 1) {
+                        return self.put(place, Value::Seed(constant, parts));
+                    }
+                }
+            }
         }
         false
     }
@@ -374,6 +458,22 @@ impl Patches {
 }
 
 impl Image {
+    /// The status with which a start from it ends at once, if that is what it does next
+    /// (`exit_group(2)`).
+    pub fn ends(&self) -> Option<i32> {
+        const EXIT_GROUP: u64 = 231;
+        (self.call == EXIT_GROUP).then_some(self.position.regs.rdi as i32)
+    }
+
+    fn moments(&self) -> Moments {
+        let hertz = time::tsc_hz().max(1);
+        let after = |reading: u64| {
+            let passed = u128::from(reading * STEP) * u128::from(SECOND) / u128::from(hertz);
+            (self.began.real + passed as u64) / 1000
+        };
+        (1..=u64::from(self.readings)).map(after).take(16).collect()
+    }
+
     /// Notes a start.
     pub fn note_start(&self) {
         self.starts.fetch_add(1, Ordering::Relaxed);

@@ -159,10 +159,4 @@ impl Key {
     pub fn owner(&self) -> u32 {
         self.credentials.euid
     }
-
-    /// Whether the program or its interpreter is the content of this page cache.
-    pub fn refers_to(&self, page_cache: u64) -> bool {
-        self.program.page_cache == page_cache
-            || self.interpreter.is_some_and(|file| file.page_cache == page_cache)
-    }
 }

@@ -56,7 +56,7 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::fpu::FpuState;
 use hayate_machine::sync::Once;
 use hayate_machine::trap::UserRegs;
-use hayate_machine::{boot, fpu, frames, info, user, vdso};
+use hayate_machine::{boot, debug, fpu, frames, info, user, vdso};
 use hayate_recycler::{KeptKinds, ResourceKind};
 
 use crate::memory::{Layout, PAGE, Space};
@@ -65,6 +65,7 @@ use crate::process::record::Vectors;
 use crate::process::signal::{ActionTable, send};
 use crate::process::thread::Thread;
 use crate::process::transform::{Position, Running};
+use crate::program;
 use crate::program::stack::Stack;
 use crate::program::{Beginning, Program, Strings};
 use crate::random;
@@ -226,7 +227,11 @@ fn begin_at(thread: &Thread, entry: &Entry, image: Arc<Image>) -> Option<Course>
         entry.miss();
         return None;
     }
-    let space = image.space_for(thread.process().id()).ok()?;
+    let space = match image.ends() {
+        // It needs no memory to end.
+        Some(_) => program::new_space(image.space.limits(), false).ok()?,
+        None => image.space_for(thread.process().id()).ok()?,
+    };
     let actions = Arc::new(image.actions.fork());
     // Checked last: a change that another process saw before it called exec has spoiled the mark
     // by now.
@@ -241,8 +246,16 @@ fn begin_at(thread: &Thread, entry: &Entry, image: Arc<Image>) -> Option<Course>
 impl Begin {
     /// Completes the start of a process that has the image's memory: its registers, its signals,
     /// and what the C library has told the kernel.
-    pub fn complete(&self, running: &mut Running<'_, '_>) {
+    ///
+    /// Returns the status with which the process is to end, if its image's next act is its end: then
+    /// no instruction of it is executed, and it gets neither registers nor handlers.
+    pub fn complete(&self, running: &mut Running<'_, '_>) -> Option<i32> {
         let (thread, image) = (running.thread, &self.image);
+        image.note_start();
+        REUSED.fetch_add(1, Ordering::Relaxed);
+        if let Some(status) = image.ends() {
+            return Some(status);
+        }
         thread.process().set_actions(Arc::clone(&self.actions));
         thread.set_blocked(image.blocked);
         thread.set_signal_stack(image.signal_stack);
@@ -251,8 +264,7 @@ impl Begin {
         // The state was written by this kernel, so it is valid.
         let _ = fpu::from_signal_bytes(&image.fpu);
         running.change_position(&image.position);
-        image.note_start();
-        REUSED.fetch_add(1, Ordering::Relaxed);
+        None
     }
 }
 
@@ -433,7 +445,7 @@ pub fn reach_horizon(thread: &Thread, regs: &UserRegs<'_>, mut recording: Box<Re
         return abandon(thread, recording, "it holds a file open");
     }
     let entry = Arc::clone(&recording.entry);
-    info!(
+    debug!(
         "images: {} comes to its horizon at call {} after {}",
         entry.key.path().escape_ascii(),
         regs.orig_rax,
@@ -513,6 +525,7 @@ fn capture(
     }
     let saved = schedule::current().run_time().saturating_sub(recording.run);
     let space = own.fork().map_err(|_| EXHAUSTED)?;
+    space.remember_contents();
     let resident = space.resident();
     let bytes = (resident.anonymous + resident.tables + 1) * PAGE;
     image::count(bytes);
@@ -535,6 +548,8 @@ fn capture(
         mark: Arc::clone(&recording.mark),
         dependencies: core::mem::take(&mut recording.dependencies),
         window: recording.window(),
+        began: recording.from,
+        readings: recording.readings,
         holds: (0, 0),
         saved,
         patches: Vec::new(),
@@ -574,7 +589,7 @@ impl pools::AnyPool for Images {
     }
 
     fn drop_oldest(&self) -> Option<usize> {
-        table::drop_oldest(|_| true)
+        table::drop_oldest()
     }
 
     fn counts(&self) -> hayate_recycler::ResourceCounts {
@@ -590,7 +605,7 @@ impl pools::AnyPool for Images {
     }
 
     fn forget_page_cache(&self, id: u64) {
-        while table::drop_oldest(|entry| entry.key.refers_to(id)).is_some() {}
+        table::forget_content(id);
     }
 }
 

@@ -18,7 +18,7 @@ use hayate_machine::sync::{Once, SpinLock};
 
 use super::depend;
 use super::depend::{Dependency, Mark};
-use super::image::{Image, Moment, Window};
+use super::image::{Image, Moment, STEP, Window};
 use super::question::Answer;
 use super::table::Entry;
 use crate::memory::Layout;
@@ -45,10 +45,6 @@ pub struct Own {
     /// How many system calls the program had made before.
     pub calls: u32,
 }
-
-/// The ticks between two readings of the counter: fewer than the exception takes that each of them
-/// is, so the counter never goes back when the recording ends.
-pub const STEP: u64 = 64;
 
 /// A program while it is recorded.
 pub struct Recording {

@@ -95,7 +95,7 @@ pub const SHIFTS: [u64; 2] = [(26 * 60 + 17) * 60 + 13, (60 + 17) * 60 + 13];
 /// touched.
 const OFTEN: u32 = 2;
 /// How many recordings may come to nothing before the command is refused.
-const PATIENCE: u32 = 6;
+const PATIENCE: u32 = 8;
 
 const SETS: usize = 64;
 const WAYS: usize = 4;
@@ -211,16 +211,16 @@ impl Entry {
     /// How far ahead the clocks of the next second recording are, in seconds.
     pub fn shift(&self) -> u64 {
         let disagreed = self.state.lock().disagreed as usize;
-        SHIFTS.get(disagreed).copied().unwrap_or(SHIFTS[0])
+        SHIFTS.get(disagreed % SHIFTS.len()).copied().unwrap_or(SHIFTS[0])
     }
 
-    /// Notes that the two recordings do not agree. If they do not at any distance in time, later
-    /// ones end before the system call that was the last one before something that varies was seen:
+    /// Notes that the two recordings do not agree. If they do not at any distance in time, each tried
+    /// twice, later ones end before the system call that was the last one before something that varies was seen:
     /// what the program made of it cannot be filled in.
     pub fn disagree(&self, varies: Option<u32>) {
         let mut state = self.state.lock();
         state.disagreed += 1;
-        if state.disagreed as usize >= SHIFTS.len()
+        if state.disagreed as usize >= 2 * SHIFTS.len()
             && let Some(calls) = varies
         {
             state.most = state.most.min(calls.saturating_sub(1));
@@ -304,20 +304,17 @@ impl Entry {
         }
     }
 
+    fn bytes(&self) -> usize {
+        self.describe().2.map_or(0, |image| image.bytes)
+    }
+
     /// Drops the image, if there is one that is not being compared.
-    fn drop_image(&self) -> Option<usize> {
+    fn drop_image(&self) {
         let mut state = self.state.lock();
-        if !matches!(state.stage, Stage::Recorded(_) | Stage::Ready(_)) {
-            return None;
-        }
-        let gone = core::mem::replace(&mut state.stage, Stage::Seen);
+        let idle = matches!(state.stage, Stage::Recorded(_) | Stage::Ready(_));
+        let gone = idle.then(|| core::mem::replace(&mut state.stage, Stage::Seen));
         drop(state);
-        let bytes = match &gone {
-            Stage::Recorded(image) | Stage::Ready(image) => image.bytes,
-            _ => 0,
-        };
         drop(gone);
-        Some(bytes)
     }
 }
 
@@ -372,37 +369,45 @@ pub fn all() -> Result<Vec<Shown>> {
     Ok(shown)
 }
 
-/// Drops the oldest images until all together keep no more than the limit.
+/// Drops the oldest commands until the images of all together keep no more than the limit.
 pub fn keep_limit() {
-    while image::bytes() > LIMIT.load(Ordering::Relaxed) && drop_oldest(|_| true).is_some() {}
+    while image::bytes() > LIMIT.load(Ordering::Relaxed) && drop_oldest().is_some() {}
 }
 
-/// When the oldest image was last used, on the monotonic clock in nanoseconds.
+/// When the command was last started that was started longest ago, on the monotonic clock in
+/// nanoseconds.
 pub fn oldest() -> Option<u64> {
-    let mut oldest = None;
-    for set in &TABLE {
-        for entry in set.lock().iter() {
-            if let Stage::Recorded(image) | Stage::Ready(image) = &entry.state.lock().stage {
-                let used = image.used.load(Ordering::Relaxed);
-                oldest = Some(oldest.map_or(used, |before: u64| before.min(used)));
-            }
-        }
-    }
-    oldest
+    let oldest = |set: &SpinLock<Set>| set.lock().iter().map(|entry| entry.used()).min();
+    TABLE.iter().filter_map(oldest).min()
 }
 
-/// Drops the image that was used longest ago of those that `may_go`; returns its bytes.
-pub fn drop_oldest(may_go: impl Fn(&Entry) -> bool) -> Option<usize> {
-    let mut oldest: Option<(u64, Arc<Entry>)> = None;
+/// Drops the command that was started longest ago, with its image, and with the directories that
+/// its key holds; returns the bytes of the image. `None`: there is none.
+pub fn drop_oldest() -> Option<usize> {
+    let oldest = |set: &'static SpinLock<Set>| {
+        let least = set.lock().iter().map(|entry| entry.used()).min()?;
+        Some((least, set))
+    };
+    let (used, set) = TABLE.iter().filter_map(oldest).min_by_key(|(used, _)| *used)?;
+    let mut set = set.lock();
+    let at = set.iter().position(|entry| entry.used() == used);
+    let gone = at.map(|at| set.swap_remove(at));
+    drop(set);
+    // Another processor may have used or dropped it meanwhile: that is progress too.
+    let bytes = gone.as_ref().map_or(0, |entry| entry.bytes());
+    drop(gone);
+    Some(bytes)
+}
+
+/// Drops images that show the page cache with this number, which is going away.
+pub fn forget_content(page_cache: u64) {
     for set in &TABLE {
-        for entry in set.lock().iter().filter(|entry| may_go(entry)) {
-            if let Stage::Recorded(image) | Stage::Ready(image) = &entry.state.lock().stage {
-                let used = image.used.load(Ordering::Relaxed);
-                if oldest.as_ref().is_none_or(|(before, _)| used < *before) {
-                    oldest = Some((used, Arc::clone(entry)));
-                }
+        let entries = set.lock().clone();
+        for entry in entries {
+            let shows = |image: &Arc<Image>| image.space.shows(page_cache);
+            if entry.describe().2.is_some_and(|image| shows(&image)) {
+                entry.drop_image();
             }
         }
     }
-    oldest?.1.drop_image()
 }

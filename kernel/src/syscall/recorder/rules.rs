@@ -98,6 +98,8 @@ pub fn judge(thread: &Thread, regs: &UserRegs<'_>, recording: &mut Recording) ->
         // socket, connect
         41 => Ok(socket(recording, a, b)),
         42 => connect(recording, fd, b, c),
+        // getpeername
+        52 => peer(thread, recording, fd),
         // Files by descriptor.
         0 if recording.owned(fd) == Some(OwnFile::Random) => {
             Ok(Verdict::Goes(After::Drew(b as usize)))
@@ -106,7 +108,7 @@ pub fn judge(thread: &Thread, regs: &UserRegs<'_>, recording: &mut Recording) ->
         5 => described(thread, recording, fd, Question::File(fd)),
         0 | 17 | 19 | 217 | 221 | 138 if recording.owned(fd) == Some(OwnFile::File) => Ok(PLAIN),
         8 => seek(thread, recording, fd, b, c),
-        72 => control(thread, recording, fd, b),
+        72 => control(thread, recording, fd, (b, c)),
         16 => device(thread, recording, fd, flags(b)),
         _ => Ok(Verdict::Horizon),
     }
@@ -291,15 +293,32 @@ fn connect(recording: &mut Recording, fd: i32, address: u64, size: u64) -> Resul
     }
 }
 
+/// `getpeername(2)`: a shell asks whether it was started through a socket.
+fn peer(thread: &Thread, recording: &mut Recording, fd: i32) -> Result<Verdict> {
+    let kind = thread.file(fd).and_then(|file| file.metadata()).map(|metadata| metadata.kind);
+    if recording.owns(fd) || kind.is_ok_and(|kind| kind == FileKind::Socket) {
+        return Ok(Verdict::Horizon);
+    }
+    ask(thread, recording, Question::File(fd))
+}
+
 /// `fcntl(2)`
-fn control(thread: &Thread, recording: &mut Recording, fd: i32, command: u64) -> Result<Verdict> {
+fn control(
+    thread: &Thread,
+    recording: &mut Recording,
+    fd: i32,
+    (command, argument): (u64, u64),
+) -> Result<Verdict> {
     const F_GETFD: u64 = 1;
     const F_SETFD: u64 = 2;
     const F_GETFL: u64 = 3;
+    const FD_CLOEXEC: u64 = 1;
     match command {
         F_GETFD | F_SETFD | F_GETFL if recording.owns(fd) => Ok(PLAIN),
-        // Whether there is such a descriptor is part of the key; none of them closes at exec.
+        // Whether there is such a descriptor is part of the key; none of them closes at exec, so to
+        // say that it does not changes nothing.
         F_GETFD => Ok(PLAIN),
+        F_SETFD if argument & FD_CLOEXEC == 0 => Ok(PLAIN),
         F_GETFL => ask(thread, recording, Question::Flags(fd)),
         _ => Ok(Verdict::Horizon),
     }
@@ -308,15 +327,16 @@ fn control(thread: &Thread, recording: &mut Recording, fd: i32, command: u64) ->
 /// `ioctl(2)`
 fn device(thread: &Thread, recording: &mut Recording, fd: i32, command: u32) -> Result<Verdict> {
     const TCGETS: u32 = 0x5401;
+    const TIOCGPGRP: u32 = 0x540f;
     const TIOCGWINSZ: u32 = 0x5413;
     const FIOCLEX: u32 = 0x5451;
-    if recording.owns(fd) && matches!(command, TCGETS | TIOCGWINSZ | FIOCLEX) {
+    if recording.owns(fd) && matches!(command, TCGETS | TIOCGPGRP | TIOCGWINSZ | FIOCLEX) {
         return Ok(PLAIN);
     }
     // Whether it is a terminal. A terminal's modes may change at any time.
     let Ok(kind) = thread.file(fd).and_then(|file| file.metadata()) else { return Ok(PLAIN) };
     let terminal = kind.kind == FileKind::CharDevice && kind.represents.major != MEMORY_DEVICES;
-    if !terminal && matches!(command, TCGETS | TIOCGWINSZ) {
+    if !terminal && matches!(command, TCGETS | TIOCGPGRP | TIOCGWINSZ) {
         return ask(thread, recording, Question::File(fd));
     }
     Ok(Verdict::Horizon)
