@@ -9,10 +9,10 @@ fail() {
     exit 1
 }
 at=/proc/hayate/resources
-for kind in plate program region space attachment work-area process execution; do
+for kind in plate program region space attachment work-area process execution image; do
     [ -d $at/$kind ] || fail "no $kind"
 done
-[ "$(ls $at | wc -l)" -eq 8 ] || fail "a kind too many: $(ls $at)"
+[ "$(ls $at | wc -l)" -eq 9 ] || fail "a kind too many: $(ls $at)"
 
 # A resource is found by serial and by name, and says so.
 serial=$(ls $at/process | head -n 1)
@@ -65,7 +65,7 @@ wait $sleeper 2>/dev/null
     fail "its space is still in use"
 
 # Counts and policy.
-[ "$(wc -l </proc/hayate/pools)" -eq 9 ] || fail "pools: $(cat /proc/hayate/pools)"
+[ "$(wc -l </proc/hayate/pools)" -eq 10 ] || fail "pools: $(cat /proc/hayate/pools)"
 read -r policy </proc/hayate/policy
 free=$(sed -n 's/^free //p' /proc/hayate/frames)
 [ "$free" -gt 1000 ] || fail "free frames: $free"
