@@ -173,9 +173,9 @@ impl Link {
         Ok(helper)
     }
 
-    /// Adds two devices, joined by a hub of QEMU's. What one sends the other has a nanosecond of the
-    /// guest's time later, in the thread that executes the guest. (Otherwise another thread of QEMU
-    /// passes it on, when the host gives that a processor.)
+    /// Adds two devices, joined by a hub of QEMU's. What one sends the other has a nanosecond of
+    /// the guest's time later, in the thread that executes the guest. (Otherwise another thread of
+    /// QEMU passes it on, when the host gives that a processor.)
     fn add_pair(&self, command: &mut Command, board: Board, events: &str) {
         let first = format!("{},tx=timer,x-txtimer=1", self.device(board, events));
         let mut second = Link { mac: None, network: self.network.clone(), queues: self.queues }

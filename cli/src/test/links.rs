@@ -1,9 +1,9 @@
 //! Networks of a machine that are not the usual one: two devices of its own, a tap interface, which
 //! root makes, and passt.
 //!
-//! passt is unpacked from Debian's package, and nothing is installed. A host that does not let these
-//! rows have what they need (no root, no `/dev/net/tun`, no name spaces for passt's sandbox) skips
-//! them, and says so.
+//! passt is unpacked from Debian's package, and nothing is installed. A host that does not let
+//! these rows have what they need (no root, no `/dev/net/tun`, no name spaces for passt's sandbox)
+//! skips them, and says so.
 
 use super::command::Hayate;
 use super::report::{Case, Verdict};

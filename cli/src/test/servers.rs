@@ -247,8 +247,8 @@ with socket.create_connection(('10.9.0.1', 7), 60) as s:
     pair(hayate, &[], serve, ask, "ACROSS\n")
 }
 
-/// Datagrams in fragments and a stream pass between two machines whose devices lose, repeat, reorder
-/// and damage packets. Nothing befalls what a machine sends to itself.
+/// Datagrams in fragments and a stream pass between two machines whose devices lose, repeat,
+/// reorder and damage packets. Nothing befalls what a machine sends to itself.
 fn two_machines_over_a_bad_network(hayate: &Hayate) -> Result<()> {
     let faults = "net.fault=on:devices,loss:4,repeat:3,reorder:3,corrupt:3,delay:1ms-3ms";
     let (serve, ask) = (include_str!("bad_network_serve.py"), include_str!("bad_network_ask.py"));

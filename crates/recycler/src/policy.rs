@@ -1,8 +1,8 @@
 //! Which resources are kept.
 //!
 //! The rows of the Tender papers' tables are names here (`none`, `program`, `space`, `region`,
-//! `all`, `all+text`), and `full` is everything but `image`. A policy is written as names joined by `+` or `,`,
-//! from left to right; `-` before a name removes it again: `full-text`.
+//! `all`, `all+text`), and `full` is everything but `image`. A policy is written as names joined by
+//! `+` or `,`, from left to right; `-` before a name removes it again: `full-text`.
 
 use bitflags::bitflags;
 use core::fmt;

@@ -137,7 +137,8 @@ impl Space {
         done
     }
 
-    /// Copies all of `from` to `address` of this space, also where the program itself may not write.
+    /// Copies all of `from` to `address` of this space, also where the program itself may not
+    /// write.
     ///
     /// # Errors
     /// `ENOMEM` if memory is exhausted or nothing private is mapped there.

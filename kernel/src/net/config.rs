@@ -326,9 +326,10 @@ impl Config {
         fitting.or_else(|| of_version.next())
     }
 
-    /// Whether packets to an address that leave by an interface, 0 for any, stay in this machine. To
-    /// an address of another interface they leave: both may be on one link (`fib_lookup_good_nhc` in
-    /// Linux' net/ipv4/fib_trie.c compares the interface of a local address, too).
+    /// Whether packets to an address that leave by an interface, 0 for any, stay in this machine.
+    /// To an address of another interface they leave: both may be on one link
+    /// (`fib_lookup_good_nhc` in Linux' net/ipv4/fib_trie.c compares the interface of a local
+    /// address, too).
     fn stays(&self, to: Address, interface: u32) -> bool {
         if interface <= LOOPBACK {
             return self.is_local(to);

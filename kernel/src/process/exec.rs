@@ -178,8 +178,8 @@ fn commit(
         Course::Plain => {}
         Course::Image(begin) => {
             if let Some(status) = begin.complete(&mut running) {
-                // As `exit_group(2)`, but the thread ends on its way to user mode, when nothing here
-                // holds a reference any more.
+                // As `exit_group(2)`, but the thread ends on its way to user mode, when nothing
+                // here holds a reference any more.
                 process.begin_exit((status & 0xff) << 8);
             }
         }

@@ -10,7 +10,8 @@
 //!
 //! The layers, lowest first: [`argument`]; the families, one file or folder each; [`calls`], the
 //! arrays and the dispatcher; [`trace`] and `starts`, which stand before it if the command line
-//! asks for them; `recorder`, which stands before the handlers while a program is recorded. Families use each other's helpers in one direction only.
+//! asks for them; `recorder`, which stands before the handlers while a program is recorded.
+//! Families use each other's helpers in one direction only.
 //!
 //! Locks: none of its own; handlers copy from and to user memory with none held. Road not taken:
 //! one large `match` of numbers, which has no place for names and kinds.

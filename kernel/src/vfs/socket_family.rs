@@ -15,8 +15,8 @@ use super::registered::Registered;
 
 static SOCKFS: Lazy<Arc<Mount>> = Lazy::new(|| anonymous::pseudo("sockfs", 0x534f_434b));
 
-/// Makes the open file of a socket, shown as `socket:[NUMBER]`. It was counted before the socket was
-/// made or taken from a queue: nothing has to be undone when too many files are open.
+/// Makes the open file of a socket, shown as `socket:[NUMBER]`. It was counted before the socket
+/// was made or taken from a queue: nothing has to be undone when too many files are open.
 pub fn open(ops: Arc<dyn FileOps>, flags: u32, counted: Counted) -> Result<Arc<OpenFile>> {
     let inode = AnonymousInode::new(SOCKFS.filesystem().device(), FileKind::Socket, 0o777);
     let number = inode.metadata()?.number;

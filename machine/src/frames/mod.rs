@@ -14,9 +14,9 @@
 //! ([`allocate_kernel`]) may use it up. So a program that uses all memory meets an error where the
 //! kernel can report it to the program, and not in the middle of an operation that cannot.
 //! Above the reserve is a part for programs of administrators
-//! ([`keep_for_administrators`]): whatever the others hold, root can start a program and look. Linux
-//! has such a part where memory is promised strictly (`vm.admin_reserve_kbytes`), and otherwise ends
-//! some process; here no process is ended for another's request.
+//! ([`keep_for_administrators`]): whatever the others hold, root can start a program and look.
+//! Linux has such a part where memory is promised strictly (`vm.admin_reserve_kbytes`), and
+//! otherwise ends some process; here no process is ended for another's request.
 //!
 //! Lock order: the buddy's lock is a leaf. A processor's caches are touched only by that processor
 //! with interrupts off and need no lock.

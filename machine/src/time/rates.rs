@@ -9,8 +9,8 @@
 //! its 55 ms meanwhile shows that by its output bit. Finally two neighbouring intervals must agree
 //! before the interval that they form together is used.
 //!
-//! A good measurement takes 5 ms. With the PM timer, which runs on by itself, the boot does not wait
-//! for it: the first measurement takes [`FAST`], good enough for a kernel that starts, and
+//! A good measurement takes 5 ms. With the PM timer, which runs on by itself, the boot does not
+//! wait for it: the first measurement takes [`FAST`], good enough for a kernel that starts, and
 //! [`settle`] reads the clocks once more at the end of the boot, which measures the whole time
 //! between. (Linux does the same with a second between, `tsc_refine_calibration_work`.)
 //!

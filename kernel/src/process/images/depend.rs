@@ -15,6 +15,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use hayate_abi::Result;
 use hayate_machine::sync::{Once, SpinLock};
 
+use crate::hash::hash_name;
 use crate::reclaim::growth::Grow;
 use crate::vfs::watch::{Event, Mask, Watchers};
 
@@ -28,7 +29,8 @@ pub enum Part {
     Itself,
     /// All names in the directory.
     Entries,
-    /// One name in the directory, by its hash ([`name`]).
+    /// One name in the directory, by its hash. Two names with one hash only make more images
+    /// depend on a change.
     Name(u64),
 }
 
@@ -84,14 +86,7 @@ fn part(file: FileId) -> &'static SpinLock<Vec<Row>> {
     INDEX.get(at as usize).unwrap_or(&INDEX[0])
 }
 
-/// The hash of a name. Two names with one hash only make more images depend on a change.
-pub fn name(text: &[u8]) -> u64 {
-    text.chunks(8).fold(text.len() as u64, |hash, bytes| {
-        (hash ^ crate::hash::word(bytes)).wrapping_mul(SPREAD).rotate_left(23)
-    })
-}
-
-/// Notes that whatever has this mark depends on something. Returns false if that is known already.
+/// Notes that the recording or image with this mark depends on something. Returns false if that is known already.
 ///
 /// # Errors
 /// `ENOMEM`.
@@ -140,7 +135,7 @@ impl Watchers for Reports {
         const OF_ENTRIES: Mask =
             Mask::CREATE.union(Mask::DELETE).union(Mask::MOVED_FROM).union(Mask::MOVED_TO);
         if event.mask.intersects(OF_ENTRIES) {
-            let name = name(event.name);
+            let name = hash_name(event.name);
             spoil(file, |part| part == Part::Entries || part == Part::Name(name));
         } else if event.name.is_empty() && event.mask.intersects(Mask::CHANGES) {
             spoil(file, |part| part == Part::Itself);

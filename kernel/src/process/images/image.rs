@@ -207,8 +207,6 @@ pub struct Image {
     pub bytes: usize,
     /// The starts from it.
     pub starts: AtomicU64,
-    /// When it was last used, on the monotonic clock in nanoseconds.
-    pub used: AtomicU64,
 }
 
 /// The memory that all images keep, in bytes.
@@ -427,8 +425,8 @@ impl Patches {
         halves.into_iter().all(|(place, a, b)| a == b || self.seed(place, a, b))
     }
 
-    /// A number that programs draw their first random number from: the time and their own number, by
-    /// exclusive or. The constant is the same in both recordings, or it is no seed.
+    /// A number that programs draw their first random number from: the time and their own number,
+    /// by exclusive or. The constant is the same in both recordings, or it is no seed.
     fn seed(&mut self, place: usize, a: u32, b: u32) -> bool {
         let (mine, theirs) = self.numbers;
         for parts in Parts::ALL {
@@ -477,6 +475,5 @@ impl Image {
     /// Notes a start.
     pub fn note_start(&self) {
         self.starts.fetch_add(1, Ordering::Relaxed);
-        self.used.store(time::monotonic_ns(), Ordering::Relaxed);
     }
 }

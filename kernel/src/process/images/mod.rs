@@ -7,23 +7,25 @@
 //!
 //! * The second start of a command is **recorded**, from its first instruction to its **horizon**:
 //!   the first system call that reaches the outside, or whose effect the kernel does not follow
-//!   (`syscall/recorder.rs` has the rules). Before that call is carried out, the memory is copied as
-//!   fork copies it, with the registers; the program goes on and notices nothing.
+//!   (the rules: `syscall/recorder/rules.rs`). Before that call is carried out, the memory is copied
+//!   as fork copies it, with the registers; the program goes on and notices nothing.
 //! * The third start is recorded too, with another process number and with clocks that are more
-//!   than a day ahead ([`table::SHIFTS`]). The two images must be equal, byte for byte, but for places that
-//!   hold the number or the time: these are filled in at each start ([`image::Patch`]). Random bytes
-//!   and addresses are the same in both on purpose; starts from one image share them, as the
-//!   children of a fork server do.
+//!   than a day ahead ([`table::SHIFTS`]). The two images must be equal, byte for byte, but for
+//!   places that hold the number or the time: these are filled in at each start ([`image::Patch`]).
+//!   Random bytes and addresses are the same in both on purpose; starts from one image share them,
+//!   as the children of a fork server do.
 //! * A program reads every clock by the time stamp counter, directly or in the vDSO. While it is
-//!   recorded, that instruction is refused (CR4.TSD, Intel SDM vol. 3, 2.5), and the kernel answers:
-//!   so it decides what time the program sees. At the horizon of the second recording the program's
-//!   own memory gets the right time at the same places; if the two images do not agree, or the
-//!   recording ends before, the program is started again. Nobody can tell: it has reached nothing.
+//!   recorded, that instruction is refused (CR4.TSD, Intel SDM vol. 3, 2.5), and the kernel
+//!   answers: so it decides what time the program sees. At the horizon of the second recording the
+//!   program's own memory gets the right time at the same places; if the two images do not agree,
+//!   or the recording ends before, the program is started again. Nobody can tell: it has reached
+//!   nothing.
 //! * Everything that a recorded program looks up, finds absent, reads or examines is entered in an
 //!   index ([`depend`]) first. A change of any spoils the image when it happens.
-//! * The fourth start, and each one after it, **begins at the image**: `execve(2)` finds the program
-//!   as always, asks again what the program asked about its inherited descriptors ([`question`]),
-//!   copies the image's memory, and returns to the instruction of the horizon's system call.
+//! * The fourth start, and each one after it, **begins at the image**: `execve(2)` finds the
+//!   program as always, asks again what the program asked about its inherited descriptors
+//!   ([`question`]), copies the image's memory, and returns to the instruction of the horizon's
+//!   system call.
 //!
 //! If images of a command are spoiled again and again by one file, the next recording ends before
 //! that file is touched: the script that is written anew for each job.
@@ -33,8 +35,8 @@
 //!
 //! The policy word `image` switches all of this on; without it, exec pays one load and one branch.
 //!
-//! Layers, lowest first: [`depend`], [`question`], [`image`], [`key`], [`table`], [`recording`], and
-//! this module, which joins them to threads.
+//! Layers, lowest first: [`depend`], [`question`], [`image`], [`key`], [`table`], [`recording`],
+//! and this module, which joins them to threads.
 //!
 //! Road not taken: recording at the level of instructions, as debuggers do. It would slow the
 //! recorded start a hundred times and prove the same.
@@ -247,8 +249,8 @@ impl Begin {
     /// Completes the start of a process that has the image's memory: its registers, its signals,
     /// and what the C library has told the kernel.
     ///
-    /// Returns the status with which the process is to end, if its image's next act is its end: then
-    /// no instruction of it is executed, and it gets neither registers nor handlers.
+    /// Returns the status with which the process is to end, if its image's next act is its end:
+    /// then no instruction of it is executed, and it gets neither registers nor handlers.
     pub fn complete(&self, running: &mut Running<'_, '_>) -> Option<i32> {
         let (thread, image) = (running.thread, &self.image);
         image.note_start();
@@ -341,8 +343,8 @@ type StartAgain = fn(&Thread, &mut UserRegs<'_>, &Key) -> Result<()>;
 
 static START_AGAIN: Once<StartAgain> = Once::new();
 
-/// Registers what starts a recorded program again: exec, which lies above this module. Boot calls it
-/// once.
+/// Registers what starts a recorded program again: exec, which lies above this module. Boot calls
+/// it once.
 pub fn start_again_by(exec: StartAgain) {
     START_AGAIN.call_once(|| exec);
 }
@@ -391,7 +393,17 @@ fn end(thread: &Thread) {
     schedule::current().let_read_tsc(true);
 }
 
+/// Whether the program was switched to supervisor mode while it was recorded: calls through the
+/// gate are not watched there, so nothing is known of what it has reached.
+fn has_been_supervisor(thread: &Thread) -> bool {
+    thread.space().is_some_and(|space| space.was_supervisor())
+}
+
 fn starts_again(thread: &Thread, recording: &Recording) -> After {
+    if has_been_supervisor(thread) {
+        // It may have reached the outside, and must not do that twice. It keeps a wrong time.
+        return After::GoesOn;
+    }
     for own in &recording.own {
         let _ = thread.files().close(own.fd);
     }
@@ -410,8 +422,8 @@ pub fn read_counter(thread: &Thread, regs: &mut UserRegs<'_>) -> Option<After> {
         _ => None,
     };
     let Some(value) = value else {
-        // It is another instruction, which traps by itself once more, or reads the counter too often
-        // to be told a made-up time.
+        // It is another instruction, which traps by itself once more, or reads the counter too
+        // often to be told a made-up time.
         return Some(abandon(thread, recording, "it reads the counter in its own way"));
     };
     recording::put_back(process.id(), recording);
@@ -438,6 +450,9 @@ fn instruction(at: u64) -> Option<[u8; 2]> {
 /// Ends a recording that was taken, at its horizon: keeps an image of the program as it is before
 /// the system call that `regs` ask for.
 pub fn reach_horizon(thread: &Thread, regs: &UserRegs<'_>, mut recording: Box<Recording>) -> After {
+    if has_been_supervisor(thread) {
+        return abandon(thread, recording, "it was in supervisor mode");
+    }
     if let Some(own) = recording.own.first() {
         // Descriptors of its own are not part of an image: the next recording ends before the
         // first of them is opened.
@@ -555,7 +570,6 @@ fn capture(
         patches: Vec::new(),
         bytes,
         starts: AtomicU64::new(0),
-        used: AtomicU64::new(time::monotonic_ns()),
         space,
     })
 }

@@ -214,9 +214,9 @@ impl Entry {
         SHIFTS.get(disagreed % SHIFTS.len()).copied().unwrap_or(SHIFTS[0])
     }
 
-    /// Notes that the two recordings do not agree. If they do not at any distance in time, each tried
-    /// twice, later ones end before the system call that was the last one before something that varies was seen:
-    /// what the program made of it cannot be filled in.
+    /// Notes that the two recordings do not agree. If they do not at any distance in time, each
+    /// tried twice, later ones end before the system call that was the last one before something
+    /// that varies was seen: what the program made of it cannot be filled in.
     pub fn disagree(&self, varies: Option<u32>) {
         let mut state = self.state.lock();
         state.disagreed += 1;

@@ -7,7 +7,8 @@ use core::cell::{Cell, RefCell};
 use hayate_abi::{Errno, Result};
 use hayate_path_walk::{EntryKind, Hold, Target, Tree};
 
-use crate::process::images::depend::{self, Dependency, Part};
+use crate::hash::hash_name;
+use crate::process::images::depend::{Dependency, Part};
 use crate::process::images::recording::Recording;
 use crate::reclaim::growth::Grow;
 use crate::syscall::file::View;
@@ -80,7 +81,7 @@ impl Tree for Walker<'_> {
         directory: &Arc<dyn Inode>,
         name: &[u8],
     ) -> Result<(Arc<Dentry>, EntryKind)> {
-        self.note(directory, Part::Name(depend::name(name)));
+        self.note(directory, Part::Name(hash_name(name)));
         let found = self.inner.lookup(here, directory, name);
         if found.is_err() && here.dentry.filesystem().caching() != Caching::All {
             // A driver may add the name at any time.
@@ -234,7 +235,7 @@ pub fn note_above(recording: &mut Recording, place: Location) -> Result<bool> {
         let Some(parent) = here.dentry.parent() else { return Ok(false) };
         let Some(inode) = parent.inode() else { return Ok(false) };
         let file = inode.metadata()?.identity();
-        let part = Part::Name(depend::name(&here.dentry.name()));
+        let part = Part::Name(hash_name(&here.dentry.name()));
         recording.depend(Dependency { file, part })?;
         here = Location { mount: Arc::clone(&here.mount), dentry: parent };
     }
