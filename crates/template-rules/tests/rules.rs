@@ -1,0 +1,120 @@
+//! Rules as text, and the starts that they serve.
+
+use hayate_fuzzing::{Random, rounds, seed};
+use hayate_template_rules::{has_same_environment, is_decisive, is_valid, serves, serves_any};
+use proptest::prelude::*;
+
+const PYTHON: &[u8] = b"option -u\nlast -c\nlast -m\nscript\nsame PYTHON*\nsame LANG\n";
+
+fn is_served(arguments: &[&str]) -> bool {
+    serves(PYTHON, arguments.iter().map(|argument| argument.as_bytes()))
+}
+
+#[test]
+fn starts_are_served_whose_options_are_known() {
+    for arguments in [
+        &["script.py"][..],
+        &["script.py", "-x", "--help"],
+        &["-u", "script.py"],
+        &["-c", "pass"],
+        &["-u", "-m", "json.tool", "-"],
+    ] {
+        assert!(is_served(arguments), "{arguments:?}");
+    }
+    for arguments in [
+        &[][..],
+        &["-u"],
+        &["-"],
+        &["-c"],
+        &["-i", "script.py"],
+        &["-cpass"],
+        &["--version"],
+        &["-uB", "script.py"],
+    ] {
+        assert!(!is_served(arguments), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_text_of_other_lines_is_refused() {
+    for text in [
+        &b"options -u"[..],
+        b"option u",
+        b"option -",
+        b"option",
+        b"same",
+        b"same A=B",
+        b"last -c x",
+        b"script x",
+        b"option -u\r",
+    ] {
+        assert!(!is_valid(text), "{}", text.escape_ascii());
+    }
+    assert!(is_valid(PYTHON) && is_valid(b"") && is_valid(b"\n\nscript\n"));
+    assert!(!is_valid(&[b'\n'; 4097]));
+    assert!(serves_any(PYTHON) && !serves_any(b"") && !serves_any(b"option -u\nsame A\n"));
+}
+
+#[test]
+fn decisive_variables_are_compared_in_any_order() {
+    let same = |kept: &[&'static str], variables: &[&'static str]| {
+        let bytes = |list: &[&'static str]| -> Vec<&'static [u8]> {
+            list.iter().map(|text| text.as_bytes()).collect()
+        };
+        let (kept, variables) = (bytes(kept), bytes(variables));
+        has_same_environment(PYTHON, kept.iter().copied(), variables.iter().copied())
+    };
+    assert!(same(&[], &["HOME=/", "PATH=/bin"]));
+    assert!(same(&["LANG=C", "PYTHONPATH=/x"], &["PYTHONPATH=/x", "A=1", "LANG=C"]));
+    assert!(!same(&["LANG=C"], &["LANG=de_DE"]));
+    assert!(!same(&["LANG=C"], &[]));
+    assert!(!same(&[], &["PYTHONHASHSEED=1"]));
+    assert!(!same(&[], &["LD_PRELOAD=/x.so"]));
+    assert!(!same(&[], &["GLIBC_TUNABLES=x"]));
+    assert!(!same(&["LANG=C"], &["LANG=C", "LANG=D"]));
+    assert!(is_decisive(b"", b"LD_LIBRARY_PATH=") && is_decisive(b"same A", b"A"));
+    assert!(!is_decisive(b"same A", b"AB=1") && !is_decisive(b"", b"PYTHONPATH=/x"));
+}
+
+proptest! {
+    /// What is served ends in a way that the rules name, and an unknown option is never passed over.
+    #[test]
+    fn unknown_options_are_not_served(arguments in prop::collection::vec("-?[a-z]{0,2}", 0..6)) {
+        let known = ["-u", "-c", "-m"];
+        let options: Vec<&String> =
+            arguments.iter().take_while(|argument| argument.starts_with('-')).collect();
+        let last = options.iter().position(|option| ["-c", "-m"].contains(&option.as_str()));
+        let before = last.map_or(options.len(), |at| at + 1);
+        let expected = options.iter().take(before).all(|option| known.contains(&option.as_str()))
+            && match last {
+                Some(at) => arguments.len() > at + 1,
+                None => arguments.len() > options.len(),
+            };
+        let given = arguments.iter().map(|argument| argument.as_bytes());
+        prop_assert_eq!(serves(PYTHON, given), expected);
+    }
+}
+
+#[test]
+fn any_bytes_are_read() {
+    let mut random = Random::new(seed());
+    for _ in 0..rounds(20_000) {
+        let mut text = PYTHON.to_vec();
+        for _ in 0..random.below(8) {
+            let at = random.below(text.len());
+            match random.below(3) {
+                0 => text[at] = random.word() as u8,
+                1 => drop(text.remove(at)),
+                _ => text
+                    .insert(at, *random.pick::<[u8]>(&[b"\n", b" ", b"-", b"*"]).first().unwrap()),
+            }
+            if text.is_empty() {
+                text.push(b'\n');
+            }
+        }
+        let arguments = ["-u", "-c", "x"].map(str::as_bytes);
+        let served = serves(&text, arguments);
+        assert!(!served || serves_any(&text), "{}", text.escape_ascii());
+        let _ = (is_valid(&text), is_decisive(&text, b"LANG=C"));
+    }
+}
