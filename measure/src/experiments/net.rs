@@ -5,7 +5,9 @@ use crate::sampler::{Sampler, Skip};
 use crate::serve::{self, MESSAGE};
 use crate::sys::process::Child;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{
+    IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket,
+};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
@@ -130,6 +132,22 @@ fn connection(m: &mut Sampler, address: SocketAddr, half: Half) -> Result<(), Sk
             Half::SetUp => connected.saturating_sub(start),
             Half::TearDown => closed.saturating_sub(connected),
         })
+    })
+}
+
+/// Both ends of a connection are closed, this one first. Waiting for the other makes the work the
+/// same whichever process a system lets run first.
+fn both_ends_closed(m: &mut Sampler, address: SocketAddr) -> Result<(), Skip> {
+    let clock = m.clock();
+    m.collect(|| {
+        let mut stream = connect(address)?;
+        let start = clock.start();
+        stream.shutdown(Shutdown::Write).map_err(Skip::because("shutdown"))?;
+        match stream.read(&mut [0]).map_err(Skip::because("receiving"))? {
+            0 => drop(stream),
+            _ => return Err(Skip("the other host sent data without being asked".into())),
+        }
+        Ok(clock.stop().saturating_sub(start))
     })
 }
 
@@ -357,11 +375,16 @@ fn remote(address: Option<SocketAddr>) -> Vec<Experiment> {
         ))
         .method("socket(2) and connect(2) to `measure serve`"),
         local("remote/tcp-close", "TCP connection to the other host torn down", move |_, m| {
-            connection(m, there()?, Half::TearDown)
+            both_ends_closed(m, there()?)
         })
-        .method("close(2) of a connection just made; the other side is not waited for")
-        .hardware(1.0, "trap", "close")
-        .software(12_000.0, "instruction", "FIN through TCP and IP"),
+        .method("shutdown(2) of a connection just made, the other side's end of it, close(2)")
+        .hardware(1.0, "wire", "there and back, as a connection request takes")
+        .hardware(3.0, "trap", "shutdown, read, close")
+        .software(
+            30_000.0,
+            "instruction",
+            "FIN through TCP and IP on each side, two switches",
+        ),
         Experiment::bandwidth(
             "net/remote/tcp-bandwidth",
             "TCP bandwidth to the other host",
